@@ -1,0 +1,144 @@
+//! What is counted of allocations, and the ledger that counts it.
+
+use super::size_class;
+use crate::ledger::{Delta, Ledger, Writer};
+use crate::os::rseq::Area;
+
+/// The sums over all allocations and frees since the process began.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct HeapDelta {
+    pub(crate) mallocs: [u64; size_class::CLASSES],
+    pub(crate) frees: [u64; size_class::CLASSES],
+    /// Above [`size_class::LARGEST`], where bytes are counted as asked for.
+    pub(crate) large_mallocs: u64,
+    pub(crate) large_frees: u64,
+    pub(crate) large_malloc_bytes: u64,
+    pub(crate) large_free_bytes: u64,
+}
+
+// SAFETY: `repr(C)`, u64 words only.
+unsafe impl Delta for HeapDelta {
+    const ZERO: Self = Self {
+        mallocs: [0; size_class::CLASSES],
+        frees: [0; size_class::CLASSES],
+        large_mallocs: 0,
+        large_frees: 0,
+        large_malloc_bytes: 0,
+        large_free_bytes: 0,
+    };
+}
+
+const MALLOCS: usize = 0;
+const FREES: usize = size_class::CLASSES;
+const LARGE_MALLOCS: usize = 2 * size_class::CLASSES;
+const LARGE_FREES: usize = LARGE_MALLOCS + 1;
+const LARGE_MALLOC_BYTES: usize = LARGE_MALLOCS + 2;
+const LARGE_FREE_BYTES: usize = LARGE_MALLOCS + 3;
+
+const _: () = assert!(FREES == 164, "the literal in `free_small`");
+const _: () = assert!(std::mem::offset_of!(HeapDelta, mallocs) == 8 * MALLOCS);
+const _: () = assert!(std::mem::offset_of!(HeapDelta, frees) == 8 * FREES);
+const _: () = assert!(std::mem::offset_of!(HeapDelta, large_mallocs) == 8 * LARGE_MALLOCS);
+const _: () = assert!(std::mem::offset_of!(HeapDelta, large_free_bytes) == 8 * LARGE_FREE_BYTES);
+
+/// The ledger of the process: every [`super::Alloc`] counts here.
+pub(crate) static HEAP: Ledger<HeapDelta> = Ledger::new();
+
+/// Counts an allocation of a size up to [`size_class::LARGEST_STEP`].
+///
+/// # Safety
+/// `area` is the calling thread's, from [`Ledger::area`] of [`HEAP`].
+#[inline(always)]
+pub(super) unsafe fn malloc_small(area: *mut Area, size: usize) {
+    // SAFETY: the caller's. Rounding up to 8 is finding the class: the compiler drops the division.
+    unsafe { malloc_in(area, size.div_ceil(8)) }
+}
+
+/// Counts a free of a size up to [`size_class::LARGEST_STEP`].
+///
+/// # Safety
+/// As for [`malloc_small`].
+#[inline(always)]
+pub(super) unsafe fn free_small(area: *mut Area, size: usize) {
+    // SAFETY: the caller's.
+    unsafe { free_in(area, size.div_ceil(8)) }
+}
+
+/// Counts an allocation in a class.
+///
+/// # Safety
+/// As for [`malloc_small`]; there is such a class.
+#[inline(always)]
+pub(super) unsafe fn malloc_in(area: *mut Area, class: usize) {
+    #[cfg(feature = "double-check")]
+    let _check = crate::ledger::double_check::HEAP.operation(&[(MALLOCS + class, 1)]);
+    // SAFETY: the caller's.
+    unsafe { crate::ledger::increment!(HEAP, area, 8 * class, 0) }
+}
+
+/// Counts a free in a class.
+///
+/// # Safety
+/// As for [`malloc_in`].
+#[inline(always)]
+pub(super) unsafe fn free_in(area: *mut Area, class: usize) {
+    #[cfg(feature = "double-check")]
+    let _check = crate::ledger::double_check::HEAP.operation(&[(FREES + class, 1)]);
+    // SAFETY: the caller's.
+    unsafe { crate::ledger::increment!(HEAP, area, 8 * class, 164) }
+}
+
+/// Counts an allocation of any size.
+pub(super) fn malloc(writer: Writer, size: usize) {
+    record(writer, &Entries::new().malloc(size));
+}
+
+/// Counts a free of any size.
+pub(super) fn free(writer: Writer, size: usize) {
+    record(writer, &Entries::new().free(size));
+}
+
+/// Counts a free and an allocation, both in the same cut.
+pub(super) fn realloc(writer: Writer, old_size: usize, new_size: usize) {
+    record(writer, &Entries::new().free(old_size).malloc(new_size));
+}
+
+fn record(writer: Writer, entries: &Entries) {
+    let entries = &entries.entries[..entries.used];
+    #[cfg(feature = "double-check")]
+    let _check = crate::ledger::double_check::HEAP.operation(entries);
+    HEAP.record(writer, entries);
+}
+
+/// The words that an operation changes.
+struct Entries {
+    entries: [(usize, u64); crate::ledger::MAX_ENTRIES],
+    used: usize,
+}
+
+impl Entries {
+    fn new() -> Self {
+        Self { entries: [(0, 0); crate::ledger::MAX_ENTRIES], used: 0 }
+    }
+
+    fn malloc(self, size: usize) -> Self {
+        match size_class::of(size) {
+            Some(class) => self.and(MALLOCS + class, 1),
+            None => self.and(LARGE_MALLOCS, 1).and(LARGE_MALLOC_BYTES, size as u64),
+        }
+    }
+
+    fn free(self, size: usize) -> Self {
+        match size_class::of(size) {
+            Some(class) => self.and(FREES + class, 1),
+            None => self.and(LARGE_FREES, 1).and(LARGE_FREE_BYTES, size as u64),
+        }
+    }
+
+    fn and(mut self, word: usize, amount: u64) -> Self {
+        self.entries[self.used] = (word, amount);
+        self.used += 1;
+        self
+    }
+}

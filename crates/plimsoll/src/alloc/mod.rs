@@ -1,0 +1,353 @@
+//! The allocator door: [`Alloc`], which counts and samples on the way to the program's own allocator.
+
+pub(crate) mod counts;
+mod process;
+pub(crate) mod sampled_blocks;
+mod sampled_large;
+pub mod size_class;
+pub(crate) mod thread;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+use crate::os::rseq::Area;
+use crate::sampler::Sample;
+use sampled_large::SAMPLED_LARGE;
+use thread::Thread;
+
+/// An allocator that counts what passes through it, exactly, and samples it for the heap profile.
+///
+/// It goes over any allocator and changes nothing of how that works:
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+/// # fn main() { drop(vec![1]); }
+/// ```
+///
+/// or, over another one, `static ALLOC: plimsoll::Alloc<MiMalloc> = plimsoll::Alloc::new(MiMalloc);`.
+///
+/// Counting costs some 18 to 33 instructions for an allocation and its free together, none of them locked
+/// or fenced, and writes to no memory that another thread writes to. All `Alloc`s of a process count
+/// together.
+///
+/// One block in [`DEFAULT_HEAP_RATE`](crate::profile::DEFAULT_HEAP_RATE) bytes or so is sampled. A sampled
+/// block of up to 32 KiB comes from memory of Plimsoll's own instead of the inner allocator, so asking the
+/// inner allocator about it (`malloc_usable_size` and the like) is an error; freeing it through this
+/// allocator is all that `GlobalAlloc` allows anyway.
+///
+/// A null pointer from the inner allocator is passed on and not counted; a `realloc` that fails
+/// changes nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alloc<A = System> {
+    inner: A,
+}
+
+impl Alloc<System> {
+    /// Over the system's allocator.
+    pub const fn system() -> Self {
+        Self::new(System)
+    }
+}
+
+impl<A> Alloc<A> {
+    /// Over `inner`.
+    pub const fn new(inner: A) -> Self {
+        Self { inner }
+    }
+
+    /// The allocator underneath.
+    pub const fn inner(&self) -> &A {
+        &self.inner
+    }
+}
+
+// SAFETY: blocks come from the inner allocator, or from `sampled_blocks` or `own`, which keep to the same
+// contract; which of them a block came from is told by its address.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's.
+        unsafe { self.place(layout, false) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's.
+        unsafe { self.place(layout, true) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the thread's own storage; `block` and `layout` are the caller's. The area is not null when
+        // the limit lets a block pass.
+        unsafe {
+            let hot = &*thread::hot();
+            if (block as usize) < hot.limit.get() {
+                return self.dealloc_slowly(block, layout);
+            }
+            if layout.size() <= size_class::LARGEST_STEP {
+                counts::free_small(hot.area.get(), layout.size());
+            } else {
+                free_larger(hot.area.get(), block, layout.size());
+            }
+            self.inner.dealloc(block, layout);
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as for `dealloc`.
+        unsafe {
+            let hot = &*thread::hot();
+            let left = hot.countdown.get().wrapping_sub(new_size as i64);
+            hot.countdown.set(left);
+            let both_have_a_class = layout.size().max(new_size) <= size_class::LARGEST;
+            if left < 0 || (block as usize) < hot.limit.get() || !both_have_a_class {
+                return self.realloc_slowly(block, layout, new_size);
+            }
+            let moved = self.inner.realloc(block, layout, new_size);
+            if !moved.is_null() {
+                count_realloc(layout.size(), new_size);
+            }
+            moved
+        }
+    }
+}
+
+impl<A: GlobalAlloc> Alloc<A> {
+    /// # Safety
+    /// As for `GlobalAlloc::alloc`.
+    #[inline(always)]
+    unsafe fn place(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+        // SAFETY: the thread's own storage; `layout` is the caller's. The area is not null when the
+        // countdown lets an allocation pass.
+        unsafe {
+            let hot = &*thread::hot();
+            let left = hot.countdown.get().wrapping_sub(layout.size() as i64);
+            hot.countdown.set(left);
+            if left < 0 {
+                return self.place_slowly(layout, zeroed);
+            }
+            let block = self.place_inside(layout, zeroed);
+            if block.is_null() {
+                return block;
+            }
+            if layout.size() <= size_class::LARGEST_STEP {
+                counts::malloc_small(hot.area.get(), layout.size());
+            } else {
+                malloc_larger(hot.area.get(), layout.size());
+            }
+            block
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn place_inside(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+        // SAFETY: the caller's.
+        unsafe { if zeroed { self.inner.alloc_zeroed(layout) } else { self.inner.alloc(layout) } }
+    }
+
+    /// An allocation that is sampled, or Plimsoll's own, or by a thread that is not set up.
+    #[cold]
+    #[inline(never)]
+    unsafe fn place_slowly(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+        let thread = Thread::current();
+        if thread.in_own_scope() {
+            thread.uncharge(layout.size());
+            let block = crate::own::alloc(layout, zeroed);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        // SAFETY: the caller's.
+        let block = unsafe { self.place_charged(thread, layout, zeroed) };
+        if !block.is_null() {
+            counts::malloc(thread.writer(), layout.size());
+        }
+        block
+    }
+
+    /// Charges an allocation to the thread, takes the sample if that comes of it, and places the block. The
+    /// ledger is left to the caller.
+    unsafe fn place_charged(&self, thread: Thread, layout: Layout, zeroed: bool) -> *mut u8 {
+        let size = layout.size();
+        let Some(weight) = thread.charge(size) else {
+            // SAFETY: the caller's.
+            return unsafe { self.place_inside(layout, zeroed) };
+        };
+        let counted = size_class::counted_size(size);
+        let sample = Sample::take(counted, weight);
+        if size <= size_class::LARGEST {
+            let block = sampled_blocks::take(size, layout.align(), sample);
+            if !block.is_null() {
+                if zeroed {
+                    // SAFETY: the slot holds at least `size` bytes.
+                    unsafe { block.write_bytes(0, size) };
+                }
+                sample.record_malloc(counted);
+                return block;
+            }
+        }
+        // SAFETY: the caller's.
+        let block = unsafe { self.place_inside(layout, zeroed) };
+        if !block.is_null() {
+            sample.record_malloc(counted);
+            if size <= size_class::LARGEST || !SAMPLED_LARGE.note(block as usize, sample) {
+                sample.lose_track(counted);
+            }
+        }
+        block
+    }
+
+    /// A free of a block that may not be the inner allocator's, or by a thread that is not set up.
+    #[cold]
+    #[inline(never)]
+    unsafe fn dealloc_slowly(&self, block: *mut u8, layout: Layout) {
+        if crate::own::contains(block as usize) {
+            // SAFETY: the caller's; the block came from there.
+            return unsafe { crate::own::free(block, layout) };
+        }
+        let thread = Thread::current();
+        let size = layout.size();
+        if sampled_blocks::contains(block as usize) {
+            sampled_blocks::sample(block).record_free(size_class::counted_size(size));
+            counts::free(thread.writer(), size);
+            return sampled_blocks::give_back(block, size);
+        }
+        forget_large(block, size);
+        counts::free(thread.writer(), size);
+        // SAFETY: the caller's.
+        unsafe { self.inner.dealloc(block, layout) }
+    }
+
+    /// A reallocation that is sampled, or of a sampled or a large block, or Plimsoll's own, or by a thread that
+    /// is not set up.
+    #[cold]
+    #[inline(never)]
+    unsafe fn realloc_slowly(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let thread = Thread::current();
+        if crate::own::contains(block as usize) {
+            thread.uncharge(new_size);
+            // SAFETY: the caller's; the block came from there.
+            return unsafe { crate::own::realloc(block, layout, new_size) };
+        }
+        // SAFETY: the caller vouches that `new_size`, rounded up to the alignment, does not overflow.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        // SAFETY: the caller's.
+        unsafe {
+            if sampled_blocks::contains(block as usize) {
+                self.move_sampled(thread, block, layout, new_layout)
+            } else {
+                self.realloc_inside(thread, block, layout, new_layout)
+            }
+        }
+    }
+
+    /// Reallocates a sampled block: it always moves.
+    unsafe fn move_sampled(&self, thread: Thread, block: *mut u8, old: Layout, new: Layout) -> *mut u8 {
+        // SAFETY: the caller's; both blocks are at least as long as what is copied, and distinct.
+        unsafe {
+            let moved = self.place_charged(thread, new, false);
+            if moved.is_null() {
+                return moved;
+            }
+            moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
+            sampled_blocks::sample(block).record_free(size_class::counted_size(old.size()));
+            counts::realloc(thread.writer(), old.size(), new.size());
+            sampled_blocks::give_back(block, old.size());
+            moved
+        }
+    }
+
+    /// Reallocates a block of the inner allocator. If the new one is sampled and small, it moves out.
+    unsafe fn realloc_inside(&self, thread: Thread, block: *mut u8, old: Layout, new: Layout) -> *mut u8 {
+        let (old_counted, new_counted) = (size_class::counted_size(old.size()), size_class::counted_size(new.size()));
+        let weight = thread.charge(new.size());
+        let sample = weight.map(|weight| Sample::take(new_counted, weight));
+        // The address may be another thread's as soon as the block has moved.
+        let old_sample = large_sample(block, old.size());
+        if let Some(sample) = sample.filter(|_| new.size() <= size_class::LARGEST) {
+            let moved = sampled_blocks::take(new.size(), new.align(), sample);
+            if !moved.is_null() {
+                sample.record_malloc(new_counted);
+                if let Some(old_sample) = old_sample {
+                    old_sample.record_free(old_counted);
+                }
+                counts::realloc(thread.writer(), old.size(), new.size());
+                // SAFETY: both blocks are at least as long as what is copied; the old one is the caller's.
+                unsafe {
+                    moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
+                    self.inner.dealloc(block, old);
+                }
+                return moved;
+            }
+        }
+        // SAFETY: the caller's.
+        let moved = unsafe { self.inner.realloc(block, old, new.size()) };
+        if moved.is_null() {
+            if let Some(old_sample) = old_sample.filter(|&sample| !SAMPLED_LARGE.note(block as usize, sample)) {
+                old_sample.lose_track(old_counted);
+            }
+            return moved;
+        }
+        if let Some(old_sample) = old_sample {
+            old_sample.record_free(old_counted);
+        }
+        if let Some(sample) = sample {
+            sample.record_malloc(new_counted);
+            if new.size() <= size_class::LARGEST || !SAMPLED_LARGE.note(moved as usize, sample) {
+                sample.lose_track(new_counted);
+            }
+        }
+        counts::realloc(thread.writer(), old.size(), new.size());
+        moved
+    }
+}
+
+/// Counts an allocation above [`size_class::LARGEST_STEP`], on the common path.
+#[inline(never)]
+fn malloc_larger(area: *mut Area, size: usize) {
+    match size_class::of(size) {
+        // SAFETY: the common path is only taken with the thread's area.
+        Some(class) => unsafe { counts::malloc_in(area, class) },
+        None => counts::malloc(Thread::current().writer(), size),
+    }
+}
+
+/// Counts a free above [`size_class::LARGEST_STEP`], on the common path.
+#[inline(never)]
+fn free_larger(area: *mut Area, block: *mut u8, size: usize) {
+    match size_class::of(size) {
+        // SAFETY: the common path is only taken with the thread's area.
+        Some(class) => unsafe { counts::free_in(area, class) },
+        None => {
+            forget_large(block, size);
+            counts::free(Thread::current().writer(), size);
+        }
+    }
+}
+
+/// Counts a reallocation between two size classes.
+#[inline(never)]
+fn count_realloc(old_size: usize, new_size: usize) {
+    counts::realloc(Thread::current().writer(), old_size, new_size);
+}
+
+/// What a large block of the inner allocator stands for, if it was sampled.
+fn large_sample(block: *mut u8, size: usize) -> Option<Sample> {
+    if size > size_class::LARGEST { SAMPLED_LARGE.take(block as usize) } else { None }
+}
+
+/// Records the free of a large block, if it was sampled.
+fn forget_large(block: *mut u8, size: usize) {
+    if let Some(sample) = large_sample(block, size) {
+        sample.record_free(size);
+    }
+}
+
+/// Bytes of Plimsoll's own memory behind the door: what is accessible, and how much of that are the
+/// program's sampled blocks.
+pub(crate) fn self_bytes() -> (usize, usize) {
+    let (blocks, in_use) = sampled_blocks::bytes();
+    (blocks + SAMPLED_LARGE.bytes(), in_use)
+}

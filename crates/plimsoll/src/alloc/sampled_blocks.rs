@@ -1,0 +1,230 @@
+//! Memory for small blocks that were sampled, in an address range of their own.
+//!
+//! A sampled block must be recognised when it is freed, and no free can afford to look anything up. So it does
+//! not come from the program's allocator but from here, where the address alone tells it apart; one block in
+//! so many thousand. Blocks above [`size_class::LARGEST`] stay where they are (see [`super::sampled_large`]).
+//!
+//! The range is cut into spans of 64 KiB, each for slots of one size. Free slots of a size form a list; fresh
+//! ones come from the size's current span. Beside each slot, elsewhere in memory, lies a note of what the block
+//! stands for. Every step is a compare-and-swap: no locks, and a signal handler may come in anywhere.
+
+use super::size_class;
+use crate::os::region::Region;
+use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sampler::{Sample, Weight};
+use crate::stack::Bucket;
+
+/// Bytes of a span.
+pub(super) const SPAN: usize = 64 * 1024;
+
+/// Slots in a span of the smallest.
+const MOST_SLOTS: usize = SPAN / SLOT_SIZES[0];
+
+/// The sizes of slots, in bytes: four to a doubling, multiples of 16.
+const SLOT_SIZES: [usize; 40] = [
+    32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 1792,
+    2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
+    SPAN,
+];
+
+/// A note in memory, and the link of a free slot.
+#[repr(C)]
+struct NoteEntry {
+    bucket: AtomicU32,
+    /// 1 + the next free slot; 0 for none.
+    next: AtomicU32,
+    weight: AtomicU64,
+}
+
+struct Size {
+    /// 1 + the first free slot, with a tag against reuse in the high half.
+    free: AtomicU64,
+    /// The current span: 1 + its number in the high half, the next fresh slot's position in the low.
+    fresh: AtomicU64,
+}
+
+static BLOCKS: Region = Region::new();
+static NOTES: Region = Region::new();
+/// Spans handed to sizes so far.
+static SPANS: AtomicUsize = AtomicUsize::new(0);
+/// 1 + a span that was prepared by a thread which then found another's; 0 for none.
+static SPARE: AtomicUsize = AtomicUsize::new(0);
+static SIZES: [Size; SLOT_SIZES.len()] =
+    [const { Size { free: AtomicU64::new(0), fresh: AtomicU64::new(0) } }; SLOT_SIZES.len()];
+/// Bytes of slots in use.
+static BYTES_IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// Gives the range to use. Called once.
+pub(super) fn open(base: usize, length: usize) {
+    // Without room for notes no block is ever placed here.
+    if NOTES.reserve(length / SPAN * NOTES_OF_SPAN, 1) {
+        BLOCKS.adopt(base, length.min(NOTES.length() / NOTES_OF_SPAN * SPAN));
+    }
+}
+
+/// Bytes of notes for a span: its size, then a note for each slot.
+const NOTES_OF_SPAN: usize = (MOST_SLOTS + 1) * size_of::<NoteEntry>();
+
+#[inline]
+pub(super) fn contains(address: usize) -> bool {
+    BLOCKS.contains(address)
+}
+
+/// Bytes of memory made accessible for blocks and notes, and how many of them program blocks occupy.
+pub(crate) fn bytes() -> (usize, usize) {
+    let spans = SPANS.load(Ordering::Relaxed);
+    (spans * SPAN + NOTES.committed(), BYTES_IN_USE.load(Ordering::Relaxed))
+}
+
+/// Takes a slot for a block of `size` bytes, at most [`size_class::LARGEST`], and notes what it stands
+/// for. Null if there is no room, or for alignments above a span's. What is in it is left over from before.
+pub(super) fn take(size: usize, align: usize, sample: Sample) -> *mut u8 {
+    let Some(at) = size_for(size, align) else { return std::ptr::null_mut() };
+    let Some(slot) = pop(&SIZES[at]).or_else(|| fresh(at)) else { return std::ptr::null_mut() };
+    let entry = entry(slot);
+    entry.bucket.store(sample.bucket.0, Ordering::Relaxed);
+    entry.weight.store(sample.weight.0, Ordering::Relaxed);
+    BYTES_IN_USE.fetch_add(size_class::counted_size(size), Ordering::Relaxed);
+    address(slot, SLOT_SIZES[at]) as *mut u8
+}
+
+/// What the block at an address stands for.
+pub(super) fn sample(block: *mut u8) -> Sample {
+    let entry = entry(slot_of(block).0);
+    Sample {
+        bucket: Bucket(entry.bucket.load(Ordering::Relaxed)),
+        weight: Weight(entry.weight.load(Ordering::Relaxed)),
+    }
+}
+
+/// Makes the slot of a block of `size` bytes free again.
+pub(super) fn give_back(block: *mut u8, size: usize) {
+    let (slot, at) = slot_of(block);
+    BYTES_IN_USE.fetch_sub(size_class::counted_size(size), Ordering::Relaxed);
+    push(&SIZES[at], slot);
+}
+
+/// The slot size for a block. Slots of a power of two are aligned to it, since spans are.
+fn size_for(size: usize, align: usize) -> Option<usize> {
+    let wanted = if align <= 16 { size } else { size.max(align).checked_next_power_of_two()? };
+    let at = SLOT_SIZES.partition_point(|&slot| slot < wanted);
+    (at < SLOT_SIZES.len()).then_some(at)
+}
+
+/// A slot's name: its span and its position there.
+fn name(span: usize, position: usize) -> u32 {
+    (span * MOST_SLOTS + position) as u32
+}
+
+fn address(slot: u32, size: usize) -> usize {
+    let (span, position) = (slot as usize / MOST_SLOTS, slot as usize % MOST_SLOTS);
+    BLOCKS.base() + span * SPAN + position * size
+}
+
+fn slot_of(block: *mut u8) -> (u32, usize) {
+    let offset = block as usize - BLOCKS.base();
+    let span = offset / SPAN;
+    let at = span_size(span).load(Ordering::Relaxed) as usize;
+    (name(span, offset % SPAN / SLOT_SIZES[at]), at)
+}
+
+fn entry(slot: u32) -> &'static NoteEntry {
+    let (span, position) = (slot as usize / MOST_SLOTS, slot as usize % MOST_SLOTS);
+    let address = NOTES.base() + span * NOTES_OF_SPAN + (position + 1) * size_of::<NoteEntry>();
+    // SAFETY: the notes of a span are committed before any slot of it gets a name.
+    unsafe { &*(address as *const NoteEntry) }
+}
+
+/// Where it is written which size a span's slots have.
+fn span_size(span: usize) -> &'static AtomicU32 {
+    // SAFETY: as for `entry`.
+    unsafe { &*((NOTES.base() + span * NOTES_OF_SPAN) as *const AtomicU32) }
+}
+
+fn pop(size: &Size) -> Option<u32> {
+    let mut head = size.free.load(Ordering::Acquire);
+    loop {
+        let slot = (head as u32).checked_sub(1)?;
+        let next = entry(slot).next.load(Ordering::Relaxed);
+        match size.free.compare_exchange_weak(head, retag(head, next), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(slot),
+            Err(changed) => head = changed,
+        }
+    }
+}
+
+fn push(size: &Size, slot: u32) {
+    let mut head = size.free.load(Ordering::Relaxed);
+    loop {
+        entry(slot).next.store(head as u32, Ordering::Relaxed);
+        match size.free.compare_exchange_weak(head, retag(head, slot + 1), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(changed) => head = changed,
+        }
+    }
+}
+
+fn retag(head: u64, low: u32) -> u64 {
+    ((head >> 32).wrapping_add(1) << 32) | u64::from(low)
+}
+
+/// A slot that was never used: from the size's current span, or from a new one.
+fn fresh(at: usize) -> Option<u32> {
+    let slots = SPAN / SLOT_SIZES[at];
+    let mut current = SIZES[at].fresh.load(Ordering::Acquire);
+    loop {
+        let (span, position) = ((current >> 32) as usize, current as u32 as usize);
+        if span != 0 && position < slots {
+            match SIZES[at].fresh.compare_exchange(current, current + 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(name(span - 1, position)),
+                Err(changed) => {
+                    current = changed;
+                    continue;
+                }
+            }
+        }
+        let new = new_span()?;
+        span_size(new).store(at as u32, Ordering::Relaxed);
+        let begun = (new as u64 + 1) << 32 | 1;
+        match SIZES[at].fresh.compare_exchange(current, begun, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(name(new, 0)),
+            Err(changed) => {
+                // Another thread was faster. What was prepared is kept for whoever needs the next; if
+                // there is one kept already, its address space is lost.
+                SPARE.store(new + 1, Ordering::Release);
+                current = changed;
+            }
+        }
+    }
+}
+
+fn new_span() -> Option<usize> {
+    if let Some(spare) = SPARE.swap(0, Ordering::AcqRel).checked_sub(1) {
+        return Some(spare);
+    }
+    let fits = |span: usize| ((span + 1) * SPAN <= BLOCKS.length()).then_some(span + 1);
+    let span = SPANS.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
+    let usable = BLOCKS.commit((span + 1) * SPAN) && NOTES.commit((span + 1) * NOTES_OF_SPAN);
+    usable.then_some(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_and_alignment_has_the_smallest_slot_that_fits() {
+        for size in 1..=size_class::LARGEST {
+            for align in [1, 8, 16, 32, 64, 4096, 32768] {
+                let at = size_for(size, align).unwrap();
+                assert!(SLOT_SIZES[at] >= size);
+                assert_eq!(SLOT_SIZES[at] % align, 0);
+                if align <= 16 && at > 0 {
+                    assert!(SLOT_SIZES[at - 1] < size, "{size} in a slot of {}", SLOT_SIZES[at]);
+                }
+            }
+        }
+        assert_eq!(size_for(16, 2 * SPAN), None);
+        assert!(SLOT_SIZES.iter().all(|size| size % 16 == 0));
+    }
+}

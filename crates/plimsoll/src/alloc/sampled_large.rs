@@ -1,0 +1,172 @@
+//! Which of the program's large blocks were sampled.
+//!
+//! Blocks above [`size_class::LARGEST`] stay with the program's allocator, which may have special ways with
+//! them; the addresses of the sampled ones stand in a hash table of fixed size, which frees of large blocks, and
+//! only those, look into. Each address has two lines of eight places where it may stand. A place is
+//! taken with a compare-and-swap and left with a store: no locks, no tombstones.
+
+use crate::os::region::Region;
+use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sampler::{Sample, Weight};
+use crate::stack::Bucket;
+
+#[cfg(doc)]
+use super::size_class;
+
+/// Lines of the table; a power of two. Room for 131072 blocks, which at the default rate stand for 70 GB or more.
+const LINES: usize = 1 << 14;
+
+/// The places of a cache line.
+#[repr(C, align(64))]
+struct Line {
+    addresses: [AtomicUsize; 8],
+}
+
+#[repr(C)]
+struct NoteEntry {
+    bucket: AtomicU32,
+    weight: AtomicU64,
+}
+
+/// The table: lines, then a note for each place.
+pub(super) struct SampledLarge {
+    region: Region,
+    /// How many blocks are in the table: while it is 0, frees need not look.
+    blocks: AtomicUsize,
+}
+
+/// The table of the process.
+pub(super) static SAMPLED_LARGE: SampledLarge = SampledLarge::new();
+
+impl SampledLarge {
+    const fn new() -> Self {
+        Self { region: Region::new(), blocks: AtomicUsize::new(0) }
+    }
+
+    /// Reserves the table's memory. Called once; without it nothing is ever noted.
+    pub(super) fn open(&self) {
+        let bytes = LINES * (size_of::<Line>() + 8 * size_of::<NoteEntry>());
+        self.region.reserve(bytes, bytes);
+    }
+
+    /// Bytes of memory made accessible for the table.
+    pub(super) fn bytes(&self) -> usize {
+        self.region.committed()
+    }
+
+    /// Notes what the block at an address stands for. False if there is no room.
+    pub(super) fn note(&self, address: usize, sample: Sample) -> bool {
+        if !self.region.commit(self.region.length()) || self.region.length() == 0 {
+            return false;
+        }
+        for line in lines_of(address) {
+            for (at, place) in self.line(line).addresses.iter().enumerate() {
+                if place.load(Ordering::Relaxed) == 0
+                    && place.compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
+                    // Whoever frees the block got its address from this thread after this.
+                    let entry = self.entry(line, at);
+                    entry.bucket.store(sample.bucket.0, Ordering::Relaxed);
+                    entry.weight.store(sample.weight.0, Ordering::Relaxed);
+                    self.blocks.fetch_add(1, Ordering::Relaxed);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Takes the note of a block out of the table; `None` if it was not sampled. To be called before the
+    /// address can be anybody else's.
+    #[inline]
+    pub(super) fn take(&self, address: usize) -> Option<Sample> {
+        if self.blocks.load(Ordering::Relaxed) == 0 { None } else { self.find(address) }
+    }
+
+    fn find(&self, address: usize) -> Option<Sample> {
+        for line in lines_of(address) {
+            for (at, place) in self.line(line).addresses.iter().enumerate() {
+                if place.load(Ordering::Relaxed) == address {
+                    let entry = self.entry(line, at);
+                    let sample = Sample {
+                        bucket: Bucket(entry.bucket.load(Ordering::Relaxed)),
+                        weight: Weight(entry.weight.load(Ordering::Relaxed)),
+                    };
+                    place.store(0, Ordering::Release);
+                    self.blocks.fetch_sub(1, Ordering::Relaxed);
+                    return Some(sample);
+                }
+            }
+        }
+        None
+    }
+
+    fn line(&self, line: usize) -> &Line {
+        // SAFETY: `note` committed the whole table before anything could be looked for.
+        unsafe { &*(self.region.base() as *const Line).add(line) }
+    }
+
+    fn entry(&self, line: usize, at: usize) -> &NoteEntry {
+        let entries = self.region.base() + LINES * size_of::<Line>();
+        // SAFETY: as for `line`.
+        unsafe { &*(entries as *const NoteEntry).add(8 * line + at) }
+    }
+}
+
+/// The two lines in which an address may stand.
+fn lines_of(address: usize) -> [usize; 2] {
+    let hash = (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    [(hash >> 48) as usize & (LINES - 1), (hash >> 32) as usize & (LINES - 1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(number: u64) -> Sample {
+        Sample { bucket: Bucket(number as u32), weight: Weight(number + 7) }
+    }
+
+    #[test]
+    fn holds_what_was_noted_and_nothing_else() {
+        let table = SampledLarge::new();
+        table.open();
+        assert_eq!(table.take(0x1000), None);
+        for block in 1..=50_000u64 {
+            assert!(table.note(block as usize * 0x9000, sample(block)));
+        }
+        for block in (1..=50_000u64).rev() {
+            let address = block as usize * 0x9000;
+            assert_eq!(table.take(address), Some(sample(block)));
+            assert_eq!(table.take(address), None);
+        }
+        assert_eq!(table.blocks.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn when_full_it_refuses_and_keeps_what_it_has() {
+        let table = SampledLarge::new();
+        table.open();
+        let mut noted = Vec::new();
+        let mut refused = 0;
+        for block in 1..200_000u64 {
+            if table.note(block as usize * 0x10_000, sample(block)) {
+                noted.push(block);
+            } else {
+                refused += 1;
+            }
+        }
+        assert!(refused > 0 && noted.len() <= 8 * LINES);
+        assert!(noted.len() > 8 * LINES / 2, "most places can be used: {}", noted.len());
+        for block in noted {
+            assert_eq!(table.take(block as usize * 0x10_000), Some(sample(block)));
+        }
+    }
+
+    #[test]
+    fn a_table_without_memory_refuses() {
+        let table = SampledLarge::new();
+        assert!(!table.note(0x1000, sample(1)));
+        assert_eq!(table.take(0x1000), None);
+    }
+}

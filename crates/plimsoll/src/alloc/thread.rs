@@ -1,0 +1,237 @@
+//! What the allocator door keeps for each thread.
+//!
+//! [`Hot`] is all that the common path touches: a countdown and a limit, either of which sends the operation to
+//! the slow path, and a pointer to where the thread counts. They start out so that a thread's first
+//! allocation and its first free both go the slow way, which sets it up; and whatever else needs the slow
+//! path (no shard, an own scope, a thread in its last moments) sets them that way again. So the common path
+//! has no other test.
+
+use std::cell::Cell;
+
+#[cfg(doc)]
+use super::counts;
+use super::{counts::HEAP, process};
+use crate::ledger::Writer;
+use crate::os::rseq::Area;
+use crate::primitives::{AtomicU64, Ordering};
+use crate::sampler::{self, Sampler, Weight};
+
+/// Always below zero once anything is subtracted from it.
+const ALWAYS_SLOW: i64 = i64::MIN / 2;
+
+/// What the common path of every operation reads.
+#[repr(C)]
+pub(super) struct Hot {
+    /// Bytes to the next sample point; the operation that takes it below zero goes the slow way.
+    pub(super) countdown: Cell<i64>,
+    /// Blocks below this address may not be the inner allocator's; their frees go the slow way.
+    pub(super) limit: Cell<usize>,
+    /// Where the thread counts; null if every operation goes the slow way.
+    pub(super) area: Cell<*mut Area>,
+}
+
+/// What only the slow path needs.
+struct Cold {
+    stage: Cell<Stage>,
+    writer: Cell<Writer>,
+    sampler: Sampler,
+    /// The countdown while [`Hot`]'s is [`ALWAYS_SLOW`].
+    countdown: Cell<i64>,
+    own_scopes: Cell<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Never seen.
+    New,
+    /// Set up.
+    Enlisted,
+    /// Ending: its shard is given back, and it counts where those do who have none.
+    Departed,
+}
+
+thread_local! {
+    static HOT: Hot = const {
+        Hot { countdown: Cell::new(ALWAYS_SLOW), limit: Cell::new(usize::MAX), area: Cell::new(std::ptr::null_mut()) }
+    };
+    static COLD: Cold = const {
+        Cold {
+            stage: Cell::new(Stage::New),
+            writer: Cell::new(Writer::Shared),
+            sampler: Sampler::new(),
+            countdown: Cell::new(0),
+            own_scopes: Cell::new(0),
+        }
+    };
+}
+
+/// The calling thread's hot part.
+#[inline(always)]
+pub(super) fn hot() -> *const Hot {
+    // Neither part has a destructor, so both can be used until the thread is gone.
+    HOT.with(|hot| std::ptr::from_ref(hot))
+}
+
+/// The calling thread on the slow path.
+#[derive(Clone, Copy)]
+pub(super) struct Thread {
+    hot: &'static Hot,
+    cold: &'static Cold,
+}
+
+impl Thread {
+    /// Sets the thread up if this is the first that is seen of it.
+    pub(super) fn current() -> Self {
+        // SAFETY: thread-local storage without destructors lasts as long as the thread, and a `Thread` stays
+        // on it: it is not `Send`.
+        let (hot, cold) = unsafe { (&*hot(), &*COLD.with(std::ptr::from_ref)) };
+        let thread = Self { hot, cold };
+        if cold.stage.get() == Stage::New {
+            thread.enlist();
+        }
+        thread
+    }
+
+    fn enlist(self) {
+        if !process::open() {
+            // Somebody else is at it. What this thread does meanwhile is counted in the shared shard.
+            return;
+        }
+        let writer = HEAP.enlist();
+        self.cold.writer.set(writer);
+        self.cold.stage.set(Stage::Enlisted);
+        let countdown = self.cold.sampler.start(seed(), sampler::rate());
+        self.hot.area.set(HEAP.area(writer));
+        self.set_countdown(countdown);
+        if !self.hot.area.get().is_null() {
+            self.hot.limit.set(process::own_range_end());
+        }
+        if matches!(writer, Writer::Shard(_) | Writer::FencedShard(_)) {
+            process::at_thread_exit();
+        }
+    }
+
+    /// Gives the thread's shard back; from here on it counts in the shared one.
+    pub(super) fn depart(self) {
+        if self.cold.stage.get() != Stage::Enlisted {
+            return;
+        }
+        let countdown = self.countdown();
+        let writer = self.cold.writer.replace(Writer::Shared);
+        self.cold.stage.set(Stage::Departed);
+        self.hot.area.set(std::ptr::null_mut());
+        self.hot.limit.set(usize::MAX);
+        self.set_countdown(countdown);
+        HEAP.retire(writer);
+    }
+
+    /// How this thread counts.
+    #[inline]
+    pub(super) fn writer(self) -> Writer {
+        self.cold.writer.get()
+    }
+
+    /// What [`counts`] counts by on the common path.
+    #[inline]
+    pub(super) fn area(self) -> *mut Area {
+        self.hot.area.get()
+    }
+
+    /// Whether what it allocates is Plimsoll's own.
+    pub(super) fn in_own_scope(self) -> bool {
+        self.cold.own_scopes.get() > 0
+    }
+
+    /// Whether the common path may be used: then the hot countdown is the real one.
+    fn is_fast(self) -> bool {
+        !self.hot.area.get().is_null() && !self.in_own_scope()
+    }
+
+    fn countdown(self) -> i64 {
+        if self.is_fast() { self.hot.countdown.get() } else { self.cold.countdown.get() }
+    }
+
+    fn set_countdown(self, countdown: i64) {
+        if self.is_fast() {
+            self.hot.countdown.set(countdown);
+        } else {
+            self.cold.countdown.set(countdown);
+            self.hot.countdown.set(ALWAYS_SLOW);
+        }
+    }
+
+    /// Charges an allocation of `size` bytes to the countdown and decides whether it is sampled. The common
+    /// path has subtracted the size from the hot countdown before it gave up.
+    pub(super) fn charge(self, size: usize) -> Option<Weight> {
+        let before = if self.is_fast() {
+            self.hot.countdown.get().wrapping_add(size as i64)
+        } else {
+            self.cold.countdown.get()
+        };
+        if self.cold.stage.get() == Stage::New {
+            self.set_countdown(before);
+            return None;
+        }
+        let left = before.saturating_sub(i64::try_from(size).unwrap_or(i64::MAX));
+        if left >= 0 {
+            self.set_countdown(left);
+            return None;
+        }
+        let decision = self.cold.sampler.decide(before, size, sampler::rate());
+        self.set_countdown(decision.countdown);
+        decision.weight
+    }
+
+    /// Undoes what the common path subtracted for `size` bytes that turned out not to be the program's.
+    pub(super) fn uncharge(self, size: usize) {
+        if self.is_fast() {
+            self.hot.countdown.set(self.hot.countdown.get().wrapping_add(size as i64));
+        } else {
+            self.hot.countdown.set(ALWAYS_SLOW);
+        }
+    }
+
+    /// Draws a new distance with the rate in force, so that this thread need not use up its present one.
+    fn redraw(self) {
+        let decision = self.cold.sampler.decide(self.countdown(), 0, sampler::rate());
+        self.set_countdown(decision.countdown);
+    }
+}
+
+/// Makes this thread take up a new rate at once. Not for hooks.
+pub(crate) fn take_up_rate() {
+    let thread = Thread::current();
+    if thread.cold.stage.get() != Stage::New {
+        thread.redraw();
+    }
+}
+
+/// See [`crate::own::scope`].
+pub(crate) fn enter_own_scope() {
+    let thread = Thread::current();
+    let countdown = thread.countdown();
+    thread.cold.own_scopes.set(thread.cold.own_scopes.get() + 1);
+    thread.set_countdown(countdown);
+}
+
+/// See [`crate::own::scope`].
+pub(crate) fn leave_own_scope() {
+    let thread = Thread::current();
+    let countdown = thread.countdown();
+    thread.cold.own_scopes.set(thread.cold.own_scopes.get() - 1);
+    thread.set_countdown(countdown);
+}
+
+/// How the calling thread counts.
+pub(crate) fn writer() -> Writer {
+    Thread::current().writer()
+}
+
+/// A seed that differs from thread to thread and from run to run.
+fn seed() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(0);
+    let mut random = [0u64; 1];
+    // SAFETY: fills the buffer or fails; GRND_NONBLOCK.
+    unsafe { crate::os::syscall::call3(libc::SYS_getrandom, random.as_mut_ptr() as usize, 8, 1) };
+    random[0] ^ THREADS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x2545_f491_4f6c_dd1d)
+}

@@ -1,0 +1,35 @@
+//! What a ledger counts.
+
+/// A struct of `u64` sums. The ledger sees it as its words, numbered from 0 in the order of the fields.
+///
+/// # Safety
+/// The type is `repr(C)` and consists of `u64` words only (directly, in arrays, in structs of the same kind),
+/// so that any bit pattern is a value of it and there is no padding.
+pub(crate) unsafe trait Delta: Copy + 'static {
+    const ZERO: Self;
+
+    /// How many words there are.
+    const WORDS: usize = {
+        assert!(size_of::<Self>() % 8 == 0 && align_of::<Self>() == 8);
+        // The last word before the trailer is scratch space for operations that need fewer words.
+        assert!(size_of::<Self>() < super::GENERATION_BYTES - super::TRAILER_BYTES);
+        size_of::<Self>() / 8
+    };
+
+    fn words(&self) -> &[u64] {
+        // SAFETY: the trait's contract: `WORDS` words, no padding.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), Self::WORDS) }
+    }
+
+    fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: the trait's contract: `WORDS` words, no padding, every bit pattern valid.
+        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), Self::WORDS) }
+    }
+
+    /// Adds word by word. Wraps, as the words do: differences of sums stay right.
+    fn add(&mut self, other: &Self) {
+        for (sum, more) in self.words_mut().iter_mut().zip(other.words()) {
+            *sum = sum.wrapping_add(*more);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! A shard for each thread, with a flag that is up while its owner writes.
+
+use std::marker::PhantomData;
+
+use super::{Delta, Generation, Shards};
+use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Backoff, Ordering, fence, light_barrier};
+
+/// The position of a shard, held by the thread that owns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShardIndex(u32);
+
+#[cfg(not(loom))]
+impl ShardIndex {
+    /// The shard to which an area belongs.
+    ///
+    /// # Safety
+    /// The area comes from [`PerThread::area`].
+    #[allow(dead_code, reason = "only where `increment` is not made of instructions")]
+    pub(crate) unsafe fn of_area(area: *mut crate::os::rseq::Area) -> Self {
+        // SAFETY: the caller's; the field is set before the shard is given out and stays.
+        Self(unsafe { (*area).cpu_id_start })
+    }
+}
+
+/// Shards in one row, taken from the front; a thread that ends puts its shard on a list from which
+/// new threads take. The counters stay as they are: they are cumulative, whoever adds to them.
+pub(crate) struct PerThread<D> {
+    storage: Storage<D>,
+    /// How many shards have ever been given out: the reader looks at this many.
+    given_out: AtomicU32,
+    /// The free list: 1 + the first shard (0 for none) in the low half, a tag against reuse in the high.
+    free: AtomicU64,
+}
+
+impl<D: Delta> PerThread<D> {
+    /// Takes a shard for the calling thread; `None` if there is no room for another.
+    pub(crate) fn acquire(&self) -> Option<ShardIndex> {
+        let shard = self.take();
+        // A reader that was too early to see this shard has turned the generation before; from here
+        // on this thread sees the turn.
+        fence(Ordering::SeqCst);
+        shard
+    }
+
+    fn take(&self) -> Option<ShardIndex> {
+        let mut head = self.free.load(Ordering::Acquire);
+        while let Some(first) = (head as u32).checked_sub(1) {
+            let next = self.storage.next_free(first).load(Ordering::Relaxed);
+            match self.free.compare_exchange(head, tagged(head, next), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(ShardIndex(first)),
+                Err(changed) => head = changed,
+            }
+        }
+        let mut fresh = self.given_out.load(Ordering::Relaxed);
+        loop {
+            // The memory comes first: the reader looks at every shard below `given_out`.
+            if fresh as usize >= self.storage.capacity() || !self.storage.prepare(fresh) {
+                return None;
+            }
+            match self.given_out.compare_exchange(fresh, fresh + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Some(ShardIndex(fresh)),
+                Err(changed) => fresh = changed,
+            }
+        }
+    }
+
+    /// Puts a shard on the free list. Release: the next owner goes on from the words this one wrote.
+    pub(crate) fn release(&self, shard: ShardIndex) {
+        let mut head = self.free.load(Ordering::Relaxed);
+        loop {
+            self.storage.next_free(shard.0).store(head as u32, Ordering::Relaxed);
+            let new = tagged(head, shard.0 + 1);
+            match self.free.compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(changed) => head = changed,
+            }
+        }
+    }
+
+    /// Adds to the shard's words in the generation that `current` yields once the flag is up.
+    pub(crate) fn record(
+        &self,
+        shard: ShardIndex,
+        entries: &[(usize, u64)],
+        current: impl FnOnce() -> Generation,
+    ) {
+        let active = self.storage.active(shard.0);
+        active.store(1, Ordering::Relaxed);
+        // The flag before the generation: the other half is the reader's, in `settle`.
+        light_barrier();
+        let words = self.storage.words(shard.0, current());
+        for &(word, amount) in entries {
+            // One writer: a load and a store, not a read-modify-write.
+            let sum = words[word].load(Ordering::Relaxed).wrapping_add(amount);
+            words[word].store(sum, Ordering::Relaxed);
+        }
+        // Release: a reader that sees the flag down sees what was written under it.
+        active.store(0, Ordering::Release);
+    }
+}
+
+impl<D: Delta> Shards<D> for PerThread<D> {
+    fn settle(&self, _frozen: Generation) -> bool {
+        let certain = fence_writers();
+        for shard in 0..self.given_out.load(Ordering::Acquire) {
+            let active = self.storage.active(shard);
+            let mut backoff = Backoff::new();
+            while active.load(Ordering::Acquire) != 0 {
+                backoff.wait();
+            }
+        }
+        certain
+    }
+
+    fn add_up(&self, generation: Generation, total: &mut D) {
+        for shard in 0..self.given_out.load(Ordering::Acquire) {
+            for (sum, word) in total.words_mut().iter_mut().zip(self.storage.words(shard, generation)) {
+                *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
+            }
+        }
+    }
+
+    fn bytes(&self) -> (usize, usize) {
+        let in_use = self.given_out.load(Ordering::Relaxed) as usize * super::SHARD_BYTES;
+        (in_use, self.storage.mapped().max(in_use))
+    }
+}
+
+/// The writers' half of the fence, paid by the reader.
+fn fence_writers() -> bool {
+    #[cfg(loom)]
+    {
+        crate::primitives::fence(Ordering::SeqCst);
+        true
+    }
+    #[cfg(not(loom))]
+    crate::os::membarrier::fence_all_threads()
+}
+
+fn tagged(old: u64, low: u32) -> u64 {
+    ((old >> 32).wrapping_add(1) << 32) | u64::from(low)
+}
+
+#[cfg(not(loom))]
+mod storage {
+    use super::*;
+    use crate::ledger::{GENERATION_BYTES, SHARD_BYTES, TRAILER_BYTES};
+    use crate::os::{region::Region, rseq::Area};
+
+    /// The most shards: a gibibyte of address space. Threads beyond that share one.
+    const CAPACITY: usize = 1 << 17;
+
+    /// What stands in the trailer of a shard's generation 0. It begins as the kernel's area for
+    /// restartable sequences does, so that [`crate::ledger::increment`] works on either.
+    #[repr(C)]
+    struct Trailer {
+        /// The shard's own position, where the kernel keeps the processor's.
+        index: AtomicU32,
+        _cpu_id: u32,
+        active: AtomicUsize,
+        next_free: AtomicU32,
+    }
+
+    const _: () = assert!(size_of::<Trailer>() <= TRAILER_BYTES);
+    const _: () = assert!(std::mem::offset_of!(Trailer, active) == std::mem::offset_of!(Area, sequence));
+
+    pub(super) struct Storage<D> {
+        region: Region,
+        _delta: PhantomData<D>,
+    }
+
+    impl<D: Delta> Storage<D> {
+        pub(super) const fn new() -> Self {
+            Self { region: Region::new(), _delta: PhantomData }
+        }
+
+        /// Reserves room for the shards; returns where the first begins, 0 if there is no room.
+        pub(super) fn open(&self) -> usize {
+            if self.region.reserve(CAPACITY * SHARD_BYTES, 1 << 20) { self.first() } else { 0 }
+        }
+
+        fn first(&self) -> usize {
+            self.region.base().next_multiple_of(SHARD_BYTES)
+        }
+
+        pub(super) fn capacity(&self) -> usize {
+            // One less, for the alignment of the first.
+            (self.region.length() / SHARD_BYTES).saturating_sub(1)
+        }
+
+        pub(super) fn mapped(&self) -> usize {
+            self.region.committed()
+        }
+
+        /// Makes a shard's memory usable. More than one thread may do so at once.
+        pub(super) fn prepare(&self, shard: u32) -> bool {
+            let end = self.at(shard) + SHARD_BYTES;
+            if !self.region.commit(end - self.region.base()) {
+                return false;
+            }
+            self.trailer(shard).index.store(shard, Ordering::Relaxed);
+            true
+        }
+
+        fn at(&self, shard: u32) -> usize {
+            self.first() + shard as usize * SHARD_BYTES
+        }
+
+        fn trailer(&self, shard: u32) -> &Trailer {
+            let address = self.at(shard) + GENERATION_BYTES - TRAILER_BYTES;
+            // SAFETY: `prepare` made the memory usable before any shard of this number was given
+            // out; a trailer is atomics only, and never unmapped.
+            unsafe { &*(address as *const Trailer) }
+        }
+
+        pub(super) fn area(&self, shard: u32) -> *mut Area {
+            std::ptr::from_ref(self.trailer(shard)).cast_mut().cast()
+        }
+
+        pub(super) fn active(&self, shard: u32) -> &AtomicUsize {
+            &self.trailer(shard).active
+        }
+
+        pub(super) fn next_free(&self, shard: u32) -> &AtomicU32 {
+            &self.trailer(shard).next_free
+        }
+
+        pub(super) fn words(&self, shard: u32, generation: Generation) -> &[AtomicU64] {
+            let address = self.at(shard) + generation.index() * GENERATION_BYTES;
+            // SAFETY: as for the trailer; `Delta::WORDS` words fit before it.
+            unsafe { std::slice::from_raw_parts(address as *const AtomicU64, D::WORDS) }
+        }
+    }
+
+    impl<D: Delta> PerThread<D> {
+        pub(crate) const fn new() -> Self {
+            Self {
+                storage: Storage::new(),
+                given_out: AtomicU32::new(0),
+                free: AtomicU64::new(0),
+            }
+        }
+
+        /// Reserves address space; returns where shard 0 begins. If there is none, every thread gets
+        /// `None` from [`PerThread::acquire`].
+        pub(crate) fn open(&self) -> usize {
+            self.storage.open()
+        }
+
+        pub(crate) fn area(&self, shard: ShardIndex) -> *mut Area {
+            self.storage.area(shard.0)
+        }
+
+        /// In the child of a fork, where only the owner of `kept` still exists.
+        pub(crate) fn reclaim_all_but(&self, kept: Option<ShardIndex>) {
+            self.free.store(0, Ordering::Relaxed);
+            for shard in (0..self.given_out.load(Ordering::Relaxed)).map(ShardIndex) {
+                if Some(shard) != kept {
+                    self.storage.active(shard.0).store(0, Ordering::Relaxed);
+                    self.release(shard);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(loom)]
+mod storage {
+    use super::*;
+
+    /// As many shards as the models use threads.
+    const CAPACITY: usize = 3;
+
+    struct Shard {
+        active: AtomicUsize,
+        next_free: AtomicU32,
+        words: [Vec<AtomicU64>; 2],
+    }
+
+    pub(super) struct Storage<D> {
+        shards: Vec<Shard>,
+        _delta: PhantomData<D>,
+    }
+
+    impl<D: Delta> Storage<D> {
+        pub(super) fn capacity(&self) -> usize {
+            CAPACITY
+        }
+
+        pub(super) fn mapped(&self) -> usize {
+            0
+        }
+
+        pub(super) fn prepare(&self, _shard: u32) -> bool {
+            true
+        }
+
+        pub(super) fn active(&self, shard: u32) -> &AtomicUsize {
+            &self.shards[shard as usize].active
+        }
+
+        pub(super) fn next_free(&self, shard: u32) -> &AtomicU32 {
+            &self.shards[shard as usize].next_free
+        }
+
+        pub(super) fn words(&self, shard: u32, generation: Generation) -> &[AtomicU64] {
+            &self.shards[shard as usize].words[generation.index()]
+        }
+    }
+
+    impl<D: Delta> PerThread<D> {
+        pub(crate) fn new() -> Self {
+            let words = || (0..D::WORDS).map(|_| AtomicU64::new(0)).collect();
+            let shard = |_| Shard {
+                active: AtomicUsize::new(0),
+                next_free: AtomicU32::new(0),
+                words: [words(), words()],
+            };
+            Self {
+                storage: Storage { shards: (0..CAPACITY).map(shard).collect(), _delta: PhantomData },
+                given_out: AtomicU32::new(0),
+                free: AtomicU64::new(0),
+            }
+        }
+    }
+}
+
+use storage::Storage;

@@ -1,0 +1,30 @@
+//! What the crate asks of the operating system, one file a subject.
+//!
+//! Everything here may be called from inside an allocator hook unless its doc says otherwise: no
+//! call allocates, takes a lock, or touches `errno` (the system calls are made directly).
+
+pub(crate) mod cpus;
+pub(crate) mod membarrier;
+pub(crate) mod probe;
+pub(crate) mod region;
+pub(crate) mod rseq;
+pub(crate) mod syscall;
+
+/// A word that no two living threads share, and that is never 0.
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+#[inline]
+pub(crate) fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: the ABI keeps the thread pointer at %fs:0.
+    unsafe {
+        std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    pointer
+}
+
+/// A word that no two living threads share, and that is never 0.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(miri))))]
+pub(crate) fn thread_pointer() -> usize {
+    // SAFETY: always callable.
+    unsafe { libc::pthread_self() as usize }
+}

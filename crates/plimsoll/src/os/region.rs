@@ -1,0 +1,163 @@
+//! Address space that is reserved at once and used from the bottom up.
+//!
+//! A reservation is inaccessible until it is used: it costs no memory, is not counted against
+//! overcommit, and `mlockall` does not fill it. Committing is a system call for each
+//! [`COMMIT_STEP`]; it only ever grows, and threads that do it at once do no harm.
+
+use super::syscall::{call, call3};
+use crate::primitives::{AtomicUsize, Ordering};
+
+/// How much is made accessible at a time, in bytes.
+pub(crate) const COMMIT_STEP: usize = 256 * 1024;
+
+pub(crate) const PAGE: usize = 4096;
+
+/// A reservation. `const`-constructible and empty until [`Region::reserve`] succeeds.
+pub(crate) struct Region {
+    base: AtomicUsize,
+    length: AtomicUsize,
+    committed: AtomicUsize,
+}
+
+impl Region {
+    pub(crate) const fn new() -> Self {
+        Self { base: AtomicUsize::new(0), length: AtomicUsize::new(0), committed: AtomicUsize::new(0) }
+    }
+
+    /// Reserves `length` bytes anywhere, halving that down to `least` while the system refuses. To be called by
+    /// one thread, until something was had; false if nothing was.
+    pub(crate) fn reserve(&self, length: usize, least: usize) -> bool {
+        let mut length = within_address_space_limit(length).next_multiple_of(PAGE);
+        while length >= least {
+            if let Some(base) = map(length, 0, libc::PROT_NONE) {
+                self.adopt(base, length);
+                return true;
+            }
+            length = (length / 2).next_multiple_of(PAGE);
+        }
+        false
+    }
+
+    /// Reserves `length` bytes from `address` on, if nothing is there.
+    pub(crate) fn reserve_at(&self, address: usize, length: usize) -> bool {
+        let mapped = if within_address_space_limit(length) == length { map(length, address, libc::PROT_NONE) } else { None };
+        match mapped {
+            Some(base) if base == address => self.adopt(base, length),
+            Some(elsewhere) => {
+                // SAFETY: just mapped, and nobody else knows of it.
+                unsafe { call3(libc::SYS_munmap, elsewhere, length, 0) };
+                return false;
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// A part of another reservation, `[base, base + length)`, which this one commits by itself.
+    pub(crate) fn adopt(&self, base: usize, length: usize) {
+        self.length.store(length, Ordering::Relaxed);
+        self.base.store(base, Ordering::Release);
+    }
+
+    /// The first address; 0 while nothing is reserved.
+    #[inline]
+    pub(crate) fn base(&self) -> usize {
+        self.base.load(Ordering::Acquire)
+    }
+
+    /// Bytes reserved.
+    #[inline]
+    pub(crate) fn length(&self) -> usize {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// Bytes made accessible so far, from the bottom.
+    pub(crate) fn committed(&self) -> usize {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        address.wrapping_sub(self.base()) < self.length()
+    }
+
+    /// Makes the first `length` bytes readable and writable. False if they are not reserved or the
+    /// system refuses.
+    pub(crate) fn commit(&self, length: usize) -> bool {
+        let before = self.committed.load(Ordering::Acquire);
+        if length <= before {
+            return true;
+        }
+        let base = self.base();
+        if base == 0 || length > self.length() {
+            return false;
+        }
+        let after = length.next_multiple_of(COMMIT_STEP).min(self.length());
+        let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+        // SAFETY: the range lies in our own reservation. What is accessible already stays so.
+        let refused = unsafe { call3(libc::SYS_mprotect, base + before, after - before, access) };
+        if refused != 0 {
+            return false;
+        }
+        self.committed.fetch_max(after, Ordering::AcqRel);
+        true
+    }
+}
+
+/// Maps fresh private pages, zero-filled and not reserved against overcommit; at `hint` if nothing is there.
+/// `None` if refused.
+pub(crate) fn map(length: usize, hint: usize, access: i32) -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let arguments = [hint, length, access as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: an anonymous mapping that replaces none touches nothing that exists.
+    let result = unsafe { call(libc::SYS_mmap, arguments) };
+    (result > 0).then_some(result as usize)
+}
+
+/// Where the process has a limit on its address space, no reservation takes more than 1/32 of it.
+fn within_address_space_limit(length: usize) -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let arguments = [0, libc::RLIMIT_AS as usize, 0, &raw mut limit as usize, 0, 0];
+    // SAFETY: prlimit64 on this process, reading only, into a struct of the right layout.
+    let failed = unsafe { call(libc::SYS_prlimit64, arguments) };
+    if failed != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
+        return length;
+    }
+    length.min(limit.rlim_cur as usize / 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reservation_is_used_from_the_bottom_and_no_further() {
+        let region = Region::new();
+        assert!(!region.commit(1), "nothing is reserved yet");
+        assert!(region.reserve(1 << 30, 1 << 20));
+        assert_eq!(region.committed(), 0);
+        assert!(region.commit(1));
+        assert_eq!(region.committed(), COMMIT_STEP);
+        assert!(region.commit(3 * COMMIT_STEP));
+        // SAFETY: committed above.
+        unsafe {
+            let last = (region.base() + 3 * COMMIT_STEP - 1) as *mut u8;
+            assert_eq!(last.read(), 0);
+            last.write(1);
+        }
+        assert!(!region.commit(region.length() + 1));
+        assert!(region.contains(region.base()));
+        assert!(!region.contains(region.base() + region.length()));
+        assert!(!region.contains(region.base() - 1));
+    }
+
+    #[test]
+    fn a_place_that_is_taken_is_not_taken_again() {
+        let (first, second) = (Region::new(), Region::new());
+        let address = 1 << 37;
+        assert!(first.reserve_at(address, 1 << 20));
+        assert_eq!(first.base(), address);
+        assert!(!second.reserve_at(address, 1 << 20));
+        assert_eq!(second.base(), 0);
+    }
+}

@@ -1,0 +1,282 @@
+//! Which allocations are sampled, and what each of those stands for.
+//!
+//! Sample points lie in the stream of allocated bytes with exponential distances of mean `rate`; an
+//! allocation is sampled if a point falls within it. So one of `size` bytes is sampled with probability
+//! `1 - exp(-size/rate)`, whatever came before, and stands for the inverse of that many of its like.
+//! The exponential law has no memory: a distance may be thrown away and drawn anew, with
+//! the same or another rate, at any moment that does not depend on what it is, and the estimate
+//! stays unbiased. That is how a change of rate reaches a thread, and why nothing is sampled *because* of it.
+
+mod sample;
+
+use std::cell::Cell;
+
+pub(crate) use sample::{Sample, cell, lost_track};
+
+use crate::primitives::{AtomicUsize, Ordering};
+
+/// Mean bytes between samples unless set otherwise.
+pub(crate) const DEFAULT_RATE: usize = 512 * 1024;
+
+/// The largest rate; larger ones are taken for this.
+pub(crate) const LARGEST_RATE: usize = 1 << 40;
+
+/// The rate threads draw their next distance with: 0 for never, 1 for every allocation.
+static RATE: AtomicUsize = AtomicUsize::new(DEFAULT_RATE);
+
+/// The current rate.
+pub(crate) fn rate() -> usize {
+    RATE.load(Ordering::Relaxed)
+}
+
+/// Sets the rate and returns the one before. Each thread takes it up at its next draw, at the latest after
+/// [`LONGEST_STRETCH`] bytes.
+pub(crate) fn set_rate(rate: usize) -> usize {
+    RATE.swap(rate.min(LARGEST_RATE), Ordering::Relaxed)
+}
+
+/// A thread looks at the rate at least once in this many bytes.
+pub(crate) const LONGEST_STRETCH: i64 = 1 << 20;
+
+/// How many fractional bits a [`Weight`] has.
+pub(crate) const WEIGHT_BITS: u32 = 16;
+
+/// How many allocations a sampled one stands for, in units of 2^-16. At least one whole.
+///
+/// A fixed-point number, so that what is added for an allocation and what is taken off for its free
+/// cancel exactly, in any order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weight(pub(crate) u64);
+
+impl Weight {
+    /// Stands for itself alone.
+    pub(crate) const ONE: Self = Self(1 << WEIGHT_BITS);
+
+    /// The weight of an allocation of `size` bytes sampled at `rate`.
+    pub(crate) fn new(size: usize, rate: usize) -> Self {
+        if rate <= 1 {
+            return Self::ONE;
+        }
+        let probability = -(-(size as f64) / rate as f64).exp_m1();
+        Self(((1u64 << WEIGHT_BITS) as f64 / probability).round() as u64)
+    }
+
+    /// What `bytes` stand for.
+    pub(crate) fn times(self, bytes: usize) -> u64 {
+        ((u128::from(self.0) * bytes as u128) >> WEIGHT_BITS) as u64
+    }
+}
+
+/// One thread's place between two sample points.
+///
+/// The distance left is kept in two parts: the caller's own countdown, which an allocator hook can decrement
+/// cheaply and which is never more than [`LONGEST_STRETCH`], and the rest in here. Plain cells, so
+/// that a signal handler which comes in between finds nothing locked; the worst it can do is to draw the
+/// same number twice.
+pub(crate) struct Sampler {
+    random: Cell<u64>,
+    /// Bytes to the next point beyond the caller's countdown.
+    beyond: Cell<i64>,
+    /// What the distance was drawn with.
+    rate: Cell<usize>,
+}
+
+/// What [`Sampler::decide`] says of an allocation.
+pub(crate) struct Decision {
+    /// What the allocation stands for, if it is sampled.
+    pub(crate) weight: Option<Weight>,
+    /// Where the caller's countdown goes on.
+    pub(crate) countdown: i64,
+}
+
+impl Sampler {
+    pub(crate) const fn new() -> Self {
+        Self { random: Cell::new(0), beyond: Cell::new(0), rate: Cell::new(usize::MAX) }
+    }
+
+    /// Starts from `seed` and returns the first countdown.
+    pub(crate) fn start(&self, seed: u64, rate: usize) -> i64 {
+        self.random.set(seed);
+        self.draw(rate)
+    }
+
+    /// Decides on the allocation of `size` bytes at which the countdown fell below zero. `countdown` is what it
+    /// was before that allocation; `rate` the rate in force.
+    pub(crate) fn decide(&self, countdown: i64, size: usize, rate: usize) -> Decision {
+        let countdown = if rate == self.rate.get() { countdown } else { self.draw(rate) };
+        let distance = countdown.saturating_add(self.beyond.get());
+        let left = distance.saturating_sub(i64::try_from(size).unwrap_or(i64::MAX));
+        if left >= 0 {
+            return Decision { weight: None, countdown: self.split(left) };
+        }
+        let weight = (rate != 0).then(|| Weight::new(size, rate));
+        Decision { weight, countdown: self.draw(rate) }
+    }
+
+    /// Draws a new distance and returns the countdown part of it.
+    fn draw(&self, rate: usize) -> i64 {
+        self.rate.set(rate);
+        let distance = match rate {
+            0 => LONGEST_STRETCH,
+            1 => 0,
+            // Whole bytes, rounded down: a point anywhere within an allocation's last byte is within it.
+            _ => (-self.uniform().ln() * rate as f64) as i64,
+        };
+        self.split(distance)
+    }
+
+    fn split(&self, distance: i64) -> i64 {
+        let countdown = distance.min(LONGEST_STRETCH);
+        self.beyond.set(distance - countdown);
+        countdown
+    }
+
+    /// Uniform in (0, 1], in steps of 2^-53 (splitmix64).
+    fn uniform(&self) -> f64 {
+        self.random.set(self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        let mut bits = self.random.get();
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        ((bits >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `count` allocations whose sizes and rates `next` yields, as the allocator hook does; returns
+    /// the number sampled, the estimated number and the estimated bytes.
+    fn run(seed: u64, count: usize, mut next: impl FnMut(usize) -> (usize, usize)) -> (u64, f64, f64) {
+        let sampler = Sampler::new();
+        let mut countdown = sampler.start(seed, next(0).1);
+        let (mut sampled, mut objects, mut bytes) = (0, 0u64, 0f64);
+        for at in 0..count {
+            let (size, rate) = next(at);
+            let left = countdown - size as i64;
+            if left >= 0 {
+                countdown = left;
+                continue;
+            }
+            let decision = sampler.decide(countdown, size, rate);
+            countdown = decision.countdown;
+            assert!((0..=LONGEST_STRETCH).contains(&countdown));
+            if let Some(weight) = decision.weight {
+                sampled += 1;
+                objects += weight.0;
+                bytes += weight.times(size) as f64;
+            }
+        }
+        (sampled, objects as f64 / (1u64 << WEIGHT_BITS) as f64, bytes)
+    }
+
+    fn probability(size: usize, rate: usize) -> f64 {
+        1.0 - (-(size as f64) / rate as f64).exp()
+    }
+
+    #[test]
+    fn estimates_are_within_five_sigma_for_every_size_and_rate() {
+        for (seed, size) in [16, 100, 512, 4096, 32768, 65536, 524_288, 4 << 20].into_iter().enumerate() {
+            for rate in [4 << 10, 64 << 10, 512 << 10] {
+                let p = probability(size, rate);
+                // Enough for some thousands of samples, within reason.
+                let count = ((4000.0 / p) as usize).min(20_000_000);
+                let (sampled, objects, bytes) = run(seed as u64 * 7919 + rate as u64, count, |_| (size, rate));
+                let expected = count as f64 * p;
+                let sigma = (count as f64 * p * (1.0 - p)).sqrt();
+                assert!(
+                    (sampled as f64 - expected).abs() <= 5.0 * sigma + 1e-6 * expected,
+                    "{sampled} of {expected} samples, {size} bytes at {rate}"
+                );
+                // Formula F3: the relative standard error of the estimate.
+                let error = ((1.0 - p) / (p * count as f64)).sqrt();
+                for (estimate, exact) in [(objects, count as f64), (bytes, (count * size) as f64)] {
+                    let relative = estimate / exact - 1.0;
+                    assert!(relative.abs() <= 5.0 * error + 1e-5, "{relative} off, {size} bytes at {rate}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_mixture_of_sizes_is_estimated_without_bias() {
+        let sizes = [24, 48, 1000, 30_000, 700_000];
+        let count = 2_000_000;
+        let (_, objects, bytes) = run(42, count, |at| (sizes[at * 31 % 5], 512 << 10));
+        let exact: usize = (0..count).map(|at| sizes[at * 31 % 5]).sum();
+        let variance = |power: fn(f64) -> f64| -> f64 {
+            let each = sizes.map(|size| {
+                let p = probability(size, 512 << 10);
+                power(size as f64) * (1.0 - p) / p
+            });
+            each.iter().sum::<f64>() * (count / 5) as f64
+        };
+        assert!((objects - count as f64).abs() <= 5.0 * variance(|_| 1.0).sqrt());
+        assert!((bytes - exact as f64).abs() <= 5.0 * variance(|size| size * size).sqrt());
+    }
+
+    /// 64 KiB, then 4 KiB, then off, then 64 KiB again: each sample carries the rate it was drawn with.
+    #[test]
+    fn a_change_of_rate_in_mid_run_leaves_the_estimate_unbiased() {
+        let size = 256;
+        let quarter = 4_000_000;
+        let rates = [64 << 10, 4 << 10, 0, 64 << 10];
+        let (_, objects, _) = run(7, 4 * quarter, |at| (size, rates[at / quarter]));
+        let covered = 3 * quarter;
+        let variance = |rate| {
+            let p = probability(size, rate);
+            quarter as f64 * (1.0 - p) / p
+        };
+        let sigma = (2.0 * variance(64 << 10) + variance(4 << 10)).sqrt();
+        // Each thread takes a new rate up within one stretch, which is what is missing or too much.
+        let late = 2.0 * LONGEST_STRETCH as f64 / size as f64;
+        assert!((objects - covered as f64).abs() <= 5.0 * sigma + late, "{objects} of {covered}");
+    }
+
+    #[test]
+    fn nothing_is_sampled_because_the_rate_changed() {
+        let mut sampled = 0;
+        for seed in 0..2000 {
+            let sampler = Sampler::new();
+            let countdown = sampler.start(seed, 0);
+            assert_eq!(countdown, LONGEST_STRETCH);
+            // The first allocation under the new rate: 1 KiB at 1 MiB is sampled once in a thousand.
+            sampled += u32::from(sampler.decide(countdown, 1024, 1 << 20).weight.is_some());
+        }
+        assert!(sampled < 20, "{sampled} of 2000");
+    }
+
+    #[test]
+    fn rate_one_takes_every_allocation_as_itself_and_rate_zero_none() {
+        let (sampled, objects, bytes) = run(1, 10_000, |at| (1 + at % 100, 1));
+        assert_eq!((sampled, objects, bytes), (10_000, 10_000.0, 505_000.0));
+        let (sampled, ..) = run(1, 100_000, |_| (1000, 0));
+        assert_eq!(sampled, 0);
+        // Off, the hook is left alone for a whole stretch at a time.
+        let sampler = Sampler::new();
+        sampler.start(1, 0);
+        assert_eq!(sampler.decide(0, 1, 0).countdown, LONGEST_STRETCH);
+    }
+
+    #[test]
+    fn weights_are_the_inverse_of_the_probability() {
+        assert_eq!(Weight::new(1024, 1), Weight::ONE);
+        // Go's example: 1024 bytes at 512 KiB stand for 512.5 of their like.
+        let weight = Weight::new(1024, 512 << 10);
+        assert!((weight.0 as f64 / 65536.0 - 512.500_16).abs() < 1e-4);
+        assert_eq!(weight.times(1024), 524_800);
+        assert_eq!(Weight::new(usize::MAX >> 1, 4096), Weight::ONE);
+        assert_eq!(Weight::ONE.times(usize::MAX), u64::MAX);
+        // The smallest allocation at the largest rate still fits, with room for a million of them.
+        assert!(Weight::new(1, LARGEST_RATE).0 < u64::MAX >> 6);
+    }
+
+    #[test]
+    fn the_largest_sizes_do_not_overflow() {
+        let sampler = Sampler::new();
+        let countdown = sampler.start(3, 512 << 10);
+        let decision = sampler.decide(countdown, usize::MAX, 512 << 10);
+        assert_eq!(decision.weight, Some(Weight::ONE));
+    }
+}

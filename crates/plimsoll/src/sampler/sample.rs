@@ -1,0 +1,57 @@
+//! One sampled allocation, and its record in the bucket table.
+
+use super::Weight;
+use crate::primitives::{AtomicU64, Ordering};
+use crate::stack::{self, Bucket, Kind, TABLE};
+
+/// What a sampled block is remembered by from its allocation to its free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    pub(crate) bucket: Bucket,
+    pub(crate) weight: Weight,
+}
+
+/// What each cell of a bucket of [`Kind::Heap`] counts. Weights are in units of 2^-16; bytes are weighted.
+pub(crate) mod cell {
+    pub(crate) const MALLOCS: usize = 0;
+    pub(crate) const MALLOC_WEIGHT: usize = 1;
+    pub(crate) const MALLOC_BYTES: usize = 2;
+    pub(crate) const FREES: usize = 3;
+    pub(crate) const FREE_WEIGHT: usize = 4;
+    pub(crate) const FREE_BYTES: usize = 5;
+}
+
+/// Sampled blocks whose free will not be noticed, because there was no room to note what they are.
+static LOST_TRACK: AtomicU64 = AtomicU64::new(0);
+
+impl Sample {
+    /// An allocation that counts as `size` bytes, by the calling thread, here.
+    pub(crate) fn take(size: usize, weight: Weight) -> Self {
+        Self { bucket: stack::site(Kind::Heap, size as u64), weight }
+    }
+
+    /// Records the allocation.
+    pub(crate) fn record_malloc(self, size: usize) {
+        let bytes = self.weight.times(size);
+        let amounts = [(cell::MALLOCS, 1), (cell::MALLOC_WEIGHT, self.weight.0), (cell::MALLOC_BYTES, bytes)];
+        TABLE.add(self.bucket, &amounts);
+    }
+
+    /// Records the free. `size` is that of the allocation.
+    pub(crate) fn record_free(self, size: usize) {
+        let bytes = self.weight.times(size);
+        let amounts = [(cell::FREES, 1), (cell::FREE_WEIGHT, self.weight.0), (cell::FREE_BYTES, bytes)];
+        TABLE.add(self.bucket, &amounts);
+    }
+
+    /// Records that the free will not be noticed: the block is left out of what is in use, and counted as lost.
+    pub(crate) fn lose_track(self, size: usize) {
+        self.record_free(size);
+        LOST_TRACK.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Sampled blocks that are missing from what is in use, since the process began.
+pub(crate) fn lost_track() -> u64 {
+    LOST_TRACK.load(Ordering::Relaxed)
+}

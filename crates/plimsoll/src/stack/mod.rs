@@ -1,0 +1,47 @@
+//! Where an event happened: capturing call stacks, and the table that counts events by them.
+//!
+//! A stack is a list of return addresses, the leaf first. Names come much later, when a profile is
+//! written.
+
+mod capture;
+mod frame_pointers;
+mod memory;
+mod modules;
+mod registers;
+mod table;
+mod unwind_tables;
+
+pub(crate) use capture::{Unwinder, forget_vanished_threads, prepare, refresh_modules, unwinder};
+pub(crate) use table::{
+    Bucket, CELLS, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, Record, SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE, Table,
+};
+
+use crate::primitives::{AtomicUsize, Ordering};
+
+/// The most frames a stack can be set to hold.
+pub(crate) const DEEPEST: usize = 1024;
+
+/// Frames kept of a stack unless set otherwise.
+pub(crate) const DEFAULT_DEPTH: usize = 128;
+
+/// Frames captured beyond the depth, for those of the allocator and of this crate, which are not shown.
+const HIDDEN_FRAMES: usize = 16;
+
+static DEPTH: AtomicUsize = AtomicUsize::new(DEFAULT_DEPTH);
+
+/// How many frames are kept of a stack, from the leaf.
+pub(crate) fn depth() -> usize {
+    DEPTH.load(Ordering::Relaxed)
+}
+
+/// Sets [`depth`], at most [`DEEPEST`], and returns the one before.
+pub(crate) fn set_depth(depth: usize) -> usize {
+    DEPTH.swap(depth.min(DEEPEST), Ordering::Relaxed)
+}
+
+/// The bucket for an event of `kind` and `size` on the calling thread, right here. Never fails: an event
+/// whose stack cannot be had or kept goes to a bucket without one, and is counted as such.
+#[inline(never)]
+pub(crate) fn site(kind: Kind, size: u64) -> Bucket {
+    capture::with_stack(|frames| TABLE.bucket(kind, size, frames))
+}

@@ -1,0 +1,31 @@
+//! The registers from which a stack is unwound.
+
+/// Where a thread stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registers {
+    pub(crate) instruction: u64,
+    pub(crate) stack: u64,
+    pub(crate) frame: u64,
+}
+
+impl Registers {
+    /// The caller's own. Always inlined, so that the values are those of a live frame.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) fn here() -> Self {
+        let (instruction, stack, frame);
+        // SAFETY: reads three registers.
+        unsafe {
+            std::arch::asm!(
+                "lea {0}, [rip]",
+                "mov {1}, rsp",
+                "mov {2}, rbp",
+                out(reg) instruction,
+                out(reg) stack,
+                out(reg) frame,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        Self { instruction, stack, frame }
+    }
+}

@@ -1,0 +1,468 @@
+//! Stacks and the counts of events that happened at them, in memory of their own.
+//!
+//! A *stack* is stored once; a *bucket* is a kind of event, a size and a stack, with its counts. Both live in one
+//! reservation, are found through chains from two arrays of heads, and are never moved or freed, so
+//! looking one up takes no lock; a new one is put at the head of its chain with a compare-and-swap. If two
+//! threads come with the same new stack at once, one finds the other's and its own copy is lost space.
+//!
+//! The reservation is the bound. When it is full, events of new stacks go to their kind's *overflow
+//! bucket*, so totals stay right, and are counted ([`Table::overflowed`]).
+//!
+//! # Cuts
+//!
+//! Counts are kept as in the ledger, with two generations behind a [`Gate`]: events are rare enough for atomic
+//! additions. The reader turns the generation, waits until nobody is inside the old one, and folds that
+//! into each bucket's totals. So all buckets are read at one instant, and what an event changes in a
+//! bucket is in a reading as a whole or not at all.
+
+use crate::ledger::{Gate, Generation};
+use crate::os::region::{PAGE, Region};
+use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
+
+/// What an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// A sampled allocation or its free.
+    Heap = 0,
+}
+
+const KINDS: usize = 1;
+
+/// Counts of a bucket; what each means is the kind's affair.
+pub(crate) const CELLS: usize = 6;
+
+/// The bytes of address space a table takes unless told otherwise.
+pub(crate) const DEFAULT_BOUND: usize = 64 << 20;
+
+/// The least that is of use.
+pub(crate) const SMALLEST_BOUND: usize = 1 << 20;
+
+/// Entries begin on multiples of this, and are named by how many come before.
+const UNIT: usize = 16;
+
+/// The name of a bucket: where it lies, in units from the table's base. 0 while there is no table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bucket(pub(crate) u32);
+
+/// The table of the process.
+pub(crate) static TABLE: Table = Table::new();
+
+/// See the module documentation.
+pub(crate) struct Table {
+    region: Region,
+    /// Heads per array; a power of two.
+    heads: AtomicUsize,
+    /// Bytes used from the bottom.
+    used: AtomicUsize,
+    overflow: [AtomicU32; KINDS],
+    overflowed: AtomicU64,
+    gate: Gate,
+    generation: AtomicUsize,
+    reader: Mutex<()>,
+}
+
+/// A stack in memory; `length` return addresses follow.
+#[repr(C)]
+struct StackEntry {
+    hash: u64,
+    next: u32,
+    length: u32,
+}
+
+/// A bucket in memory.
+#[repr(C)]
+struct BucketEntry {
+    size: u64,
+    next: u32,
+    /// The stack's name; 0 for the empty one.
+    stack: u32,
+    kind: u8,
+    /// What was folded: changed by the reader alone.
+    totals: [AtomicU64; CELLS],
+    generations: [[AtomicU64; CELLS]; 2],
+}
+
+/// One bucket in a reading.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    /// The size that is part of the key; 0 in an overflow bucket.
+    pub(crate) size: u64,
+    /// Return addresses, leaf first. They stay where they are for good.
+    pub(crate) stack: &'static [usize],
+    pub(crate) cells: [u64; CELLS],
+    /// Whether this is where events go that find no room.
+    pub(crate) overflow: bool,
+}
+
+impl Table {
+    pub(crate) const fn new() -> Self {
+        Self {
+            region: Region::new(),
+            heads: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            overflow: [const { AtomicU32::new(0) }; KINDS],
+            overflowed: AtomicU64::new(0),
+            gate: Gate::new(),
+            generation: AtomicUsize::new(0),
+            reader: Mutex::new(()),
+        }
+    }
+
+    /// Reserves `bound` bytes. To be called once; until then, and if the system refuses, every event is
+    /// dropped and counted as overflowed.
+    pub(crate) fn open(&self, bound: usize) -> bool {
+        let bound = bound.max(SMALLEST_BOUND);
+        if !self.region.reserve(bound, SMALLEST_BOUND) {
+            return false;
+        }
+        // One head for each KiB: chains of about two entries when full.
+        let heads = (self.region.length() / 1024).next_power_of_two() / 2;
+        // Names are 32 bits of units; 0 names nothing, and lies within the heads.
+        let first = (2 * heads * size_of::<u32>()).next_multiple_of(PAGE);
+        if self.region.length() / UNIT > u32::MAX as usize || !self.region.commit(first) {
+            return false;
+        }
+        self.used.store(first, Ordering::Relaxed);
+        for overflow in &self.overflow {
+            // Written before `heads` opens the table to others.
+            let Some(name) = self.take::<BucketEntry>(size_of::<BucketEntry>()) else { return false };
+            overflow.store(name, Ordering::Relaxed);
+        }
+        self.heads.store(heads, Ordering::Release);
+        true
+    }
+
+    /// The bucket for an event, made if it is new; the overflow bucket if there is no room.
+    pub(crate) fn bucket(&self, kind: Kind, size: u64, frames: &[usize]) -> Bucket {
+        let heads = self.heads.load(Ordering::Acquire);
+        if heads == 0 {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+            return Bucket(0);
+        }
+        let bucket = self.intern(heads, frames).and_then(|stack| self.find_bucket(heads, kind, size, stack));
+        Bucket(bucket.unwrap_or_else(|| {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+            self.overflow[kind as usize].load(Ordering::Relaxed)
+        }))
+    }
+
+    /// Adds to a bucket's counts, all in one cut.
+    pub(crate) fn add(&self, bucket: Bucket, amounts: &[(usize, u64)]) {
+        if bucket.0 == 0 {
+            return;
+        }
+        // SAFETY: a bucket's name comes from `bucket`.
+        let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
+        let generation = self.gate.enter(|| self.current());
+        for &(cell, amount) in amounts {
+            entry.generations[generation.index()][cell].fetch_add(amount, Ordering::Relaxed);
+        }
+        self.gate.leave(generation);
+    }
+
+    /// Reads all buckets of a kind at one instant. Other readers wait their turn; nobody else does.
+    pub(crate) fn read(&self, kind: Kind, mut visit: impl FnMut(Record)) {
+        let _alone = self.lock_readers();
+        let heads = self.heads.load(Ordering::Acquire);
+        if heads == 0 {
+            return;
+        }
+        let frozen = self.current();
+        self.generation.store(frozen.other().index(), Ordering::SeqCst);
+        self.gate.settle(frozen);
+        for (at, overflow) in self.overflow.iter().enumerate() {
+            let name = overflow.load(Ordering::Relaxed);
+            if let Some(record) = self.fold(name, frozen, at == kind as usize, true) {
+                visit(record);
+            }
+        }
+        for head in self.bucket_heads(heads) {
+            let mut name = head.load(Ordering::Acquire);
+            while name != 0 {
+                // SAFETY: names in chains are those of buckets.
+                let entry = unsafe { self.entry::<BucketEntry>(name) };
+                if let Some(record) = self.fold(name, frozen, entry.kind == kind as u8, false) {
+                    visit(record);
+                }
+                name = entry.next;
+            }
+        }
+    }
+
+    /// Moves a bucket's counts of the frozen generation to its totals; its record, if that is `wanted` and
+    /// the bucket ever counted anything.
+    fn fold(&self, name: u32, frozen: Generation, wanted: bool, overflow: bool) -> Option<Record> {
+        // SAFETY: the callers pass names of buckets.
+        let entry = unsafe { self.entry::<BucketEntry>(name) };
+        let mut cells = [0; CELLS];
+        for ((cell, total), frozen) in cells.iter_mut().zip(&entry.totals).zip(&entry.generations[frozen.index()]) {
+            *cell = total.load(Ordering::Relaxed).wrapping_add(frozen.load(Ordering::Relaxed));
+            total.store(*cell, Ordering::Relaxed);
+            frozen.store(0, Ordering::Relaxed);
+        }
+        let stack = if entry.stack == 0 { &[][..] } else { self.frames(entry.stack) };
+        (wanted && cells != [0; CELLS]).then_some(Record { size: entry.size, stack, cells, overflow })
+    }
+
+    /// Events that found no room for their stack since the process began.
+    pub(crate) fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory made accessible for the table.
+    pub(crate) fn bytes(&self) -> usize {
+        self.region.committed()
+    }
+
+    /// Keeps readers out until the guard is dropped.
+    pub(crate) fn lock_readers(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.reader.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// In the child of a fork: forgets writers that are not there any more.
+    pub(crate) fn after_fork_in_child(&self) {
+        self.gate.reset();
+    }
+
+    fn current(&self) -> Generation {
+        Generation::of_index(self.generation.load(Ordering::Relaxed))
+    }
+
+    /// The name of a stack, stored if it is new; 0 for the empty one. `None` if there is no room.
+    fn intern(&self, heads: usize, frames: &[usize]) -> Option<u32> {
+        if frames.is_empty() {
+            return Some(0);
+        }
+        let hash = hash(frames);
+        let head = &self.stack_heads(heads)[hash as usize & (heads - 1)];
+        let same = |entry: &StackEntry, name| entry.hash == hash && self.frames(name) == frames;
+        let make = || {
+            let name = self.take::<StackEntry>(size_of::<StackEntry>() + size_of_val(frames))?;
+            // SAFETY: just taken, large enough for header and frames, and known to nobody else.
+            unsafe {
+                let entry = self.at(name) as *mut StackEntry;
+                entry.write(StackEntry { hash, next: 0, length: frames.len() as u32 });
+                entry.add(1).cast::<usize>().copy_from_nonoverlapping(frames.as_ptr(), frames.len());
+            }
+            Some(name)
+        };
+        // SAFETY: the next field of a stack that is not linked yet is nobody else's.
+        let link = |name, next| unsafe { (*(self.at(name) as *mut StackEntry)).next = next };
+        self.find_or_add(head, same, |entry: &StackEntry| entry.next, make, link)
+    }
+
+    fn find_bucket(&self, heads: usize, kind: Kind, size: u64, stack: u32) -> Option<u32> {
+        let key = (u64::from(stack) << 8 | kind as u64) ^ size.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = key.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+        let head = &self.bucket_heads(heads)[hash as usize & (heads - 1)];
+        let same = |entry: &BucketEntry, _| (entry.kind, entry.size, entry.stack) == (kind as u8, size, stack);
+        let make = || {
+            let name = self.take::<BucketEntry>(size_of::<BucketEntry>())?;
+            // SAFETY: just taken, zero as fresh memory is, and known to nobody else.
+            let entry = unsafe { &mut *(self.at(name) as *mut BucketEntry) };
+            (entry.kind, entry.size, entry.stack) = (kind as u8, size, stack);
+            Some(name)
+        };
+        // SAFETY: the next field of a bucket that is not linked yet is nobody else's.
+        let link = |name, next| unsafe { (*(self.at(name) as *mut BucketEntry)).next = next };
+        self.find_or_add(head, same, |entry: &BucketEntry| entry.next, make, link)
+    }
+
+    /// Finds an entry of a chain, or puts a new one at its head. Lock-free: a lost race means that somebody
+    /// else added one, which is looked at before trying again.
+    fn find_or_add<E: 'static>(
+        &self,
+        head: &AtomicU32,
+        same: impl Fn(&E, u32) -> bool,
+        next: impl Fn(&E) -> u32,
+        make: impl FnOnce() -> Option<u32>,
+        link: impl Fn(u32, u32),
+    ) -> Option<u32> {
+        let search = |from: u32, until: u32| {
+            let mut name = from;
+            while name != until {
+                // SAFETY: names in a chain are those of entries of its type, complete before the
+                // compare-and-swap below released them.
+                let entry = unsafe { self.entry::<E>(name) };
+                if same(entry, name) {
+                    return Some(name);
+                }
+                name = next(entry);
+            }
+            None
+        };
+        let mut first = head.load(Ordering::Acquire);
+        if let Some(name) = search(first, 0) {
+            return Some(name);
+        }
+        let new = make()?;
+        loop {
+            link(new, first);
+            match head.compare_exchange(first, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(new),
+                Err(now) => {
+                    if let Some(name) = search(now, first) {
+                        return Some(name);
+                    }
+                    first = now;
+                }
+            }
+        }
+    }
+
+    /// Takes fresh memory for an entry of `bytes`; its name, or `None` if there is no room.
+    fn take<E>(&self, bytes: usize) -> Option<u32> {
+        const { assert!(align_of::<E>() <= UNIT) };
+        let bytes = bytes.next_multiple_of(UNIT);
+        // Not a plain addition: once full, it must not creep on until it wraps.
+        let add = |used: usize| (used + bytes <= self.region.length()).then_some(used + bytes);
+        let at = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        self.region.commit(at + bytes).then_some((at / UNIT) as u32)
+    }
+
+    fn at(&self, name: u32) -> usize {
+        self.region.base() + name as usize * UNIT
+    }
+
+    /// # Safety
+    /// `name` is that of an entry of type `E`, complete and released.
+    unsafe fn entry<E: 'static>(&self, name: u32) -> &'static E {
+        // SAFETY: the caller's; the reservation is never given back.
+        unsafe { &*(self.at(name) as *const E) }
+    }
+
+    fn frames(&self, name: u32) -> &'static [usize] {
+        // SAFETY: the callers pass names of stacks; their frames follow the header and never change.
+        unsafe {
+            let entry = self.entry::<StackEntry>(name);
+            let frames = std::ptr::from_ref(entry).add(1).cast::<usize>();
+            std::slice::from_raw_parts(frames, entry.length as usize)
+        }
+    }
+
+    fn stack_heads(&self, heads: usize) -> &[AtomicU32] {
+        // SAFETY: `open` committed two arrays of heads at the base.
+        unsafe { std::slice::from_raw_parts(self.region.base() as *const AtomicU32, heads) }
+    }
+
+    fn bucket_heads(&self, heads: usize) -> &[AtomicU32] {
+        // SAFETY: as for `stack_heads`, the second array.
+        unsafe { std::slice::from_raw_parts((self.region.base() as *const AtomicU32).add(heads), heads) }
+    }
+}
+
+fn hash(frames: &[usize]) -> u64 {
+    let mut hash = frames.len() as u64;
+    for &frame in frames {
+        hash = (hash.rotate_left(5) ^ frame as u64).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+    hash ^ (hash >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn read(table: &Table) -> Vec<Record> {
+        let mut records = Vec::new();
+        table.read(Kind::Heap, |record| records.push(record));
+        records
+    }
+
+    #[test]
+    fn equal_keys_share_a_bucket_and_different_ones_do_not() {
+        let table = Table::new();
+        assert!(table.open(SMALLEST_BOUND));
+        let a = table.bucket(Kind::Heap, 16, &[1, 2, 3]);
+        assert_eq!(table.bucket(Kind::Heap, 16, &[1, 2, 3]), a);
+        assert_ne!(table.bucket(Kind::Heap, 32, &[1, 2, 3]), a);
+        assert_ne!(table.bucket(Kind::Heap, 16, &[1, 2]), a);
+        assert_ne!(table.bucket(Kind::Heap, 16, &[]), a);
+        table.add(a, &[(0, 2), (5, 7)]);
+        table.add(a, &[(0, 1)]);
+        let records = read(&table);
+        assert_eq!(records.len(), 1, "only what counted something is a record");
+        assert_eq!((records[0].size, records[0].stack), (16, &[1, 2, 3][..]));
+        assert_eq!(records[0].cells, [3, 0, 0, 0, 0, 7]);
+        table.add(a, &[(0, 1)]);
+        assert_eq!(read(&table)[0].cells[0], 4);
+        assert_eq!(read(&table)[0].cells[0], 4, "reading changes nothing");
+    }
+
+    #[test]
+    fn when_full_totals_stay_right_in_the_overflow_bucket() {
+        let table = Table::new();
+        assert!(table.open(SMALLEST_BOUND));
+        let early = table.bucket(Kind::Heap, 8, &[77]);
+        let events = 20_000;
+        for event in 0..events {
+            let bucket = table.bucket(Kind::Heap, 8, &[event + 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+            table.add(bucket, &[(0, 1)]);
+        }
+        let records = read(&table);
+        let overflow: Vec<_> = records.iter().filter(|record| record.overflow).collect();
+        assert_eq!(overflow.len(), 1);
+        assert_eq!(overflow[0].cells[0], table.overflowed());
+        assert!(table.overflowed() > 0 && table.overflowed() < events as u64);
+        assert_eq!(records.iter().map(|record| record.cells[0]).sum::<u64>(), events as u64);
+        assert!(table.bytes() <= SMALLEST_BOUND);
+        // What was stored before goes on counting where it was.
+        assert_eq!(table.bucket(Kind::Heap, 8, &[77]), early);
+    }
+
+    #[test]
+    fn a_table_that_is_not_open_loses_events_and_says_so() {
+        let table = Table::new();
+        let bucket = table.bucket(Kind::Heap, 8, &[1]);
+        table.add(bucket, &[(0, 1)]);
+        assert_eq!(table.overflowed(), 1);
+        assert!(read(&table).is_empty());
+    }
+
+    /// Threads that add the same stacks at once and move amounts between two buckets' cells, while a reader looks.
+    #[test]
+    fn racing_threads_share_buckets_and_every_reading_is_whole() {
+        let table = Table::new();
+        assert!(table.open(SMALLEST_BOUND));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..3)
+                .map(|thread| {
+                    let (table, stop) = (&table, &stop);
+                    scope.spawn(move || {
+                        let mut events = 0;
+                        while !stop.load(Ordering::Relaxed) {
+                            let stack = [1 + (events as usize * 7 + thread) % 500, 9];
+                            let bucket = table.bucket(Kind::Heap, 8, &stack);
+                            table.add(bucket, &[(0, 1), (1, 1)]);
+                            table.add(bucket, &[(2, 1), (3, 1)]);
+                            events += 1;
+                        }
+                        events
+                    })
+                })
+                .collect();
+            let mut before = HashMap::new();
+            let mut readings = 0;
+            while readings < 300 || before.len() < 500 {
+                readings += 1;
+                for record in read(&table) {
+                    let [a, b, c, d, ..] = record.cells;
+                    assert_eq!((a, c), (b, d), "half an event");
+                    assert!(c <= a, "the second event without the first");
+                    let last = before.insert(record.stack.to_vec(), a).unwrap_or(0);
+                    assert!(last <= a, "a count went back");
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            let events: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+            let records = read(&table);
+            assert_eq!(records.len(), 500, "one bucket for each stack");
+            assert_eq!(records.iter().map(|record| record.cells[0]).sum::<u64>(), events);
+        });
+    }
+}

@@ -1,0 +1,31 @@
+//! Where the bytes are that Plimsoll uses itself.
+
+use crate::alloc::counts::HEAP;
+use crate::stack::TABLE;
+use crate::{alloc, own};
+
+/// Plimsoll's own memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Accounts {
+    /// The ledger's shards that writers may use.
+    pub(crate) shards_in_use: u64,
+    /// What is mapped for the ledger's shards.
+    pub(crate) shards: u64,
+    /// Stacks and buckets.
+    pub(crate) table: u64,
+    /// The rest: the own heap, and memory for sampled blocks as far as no block of the program is in it.
+    pub(crate) other: u64,
+}
+
+impl Accounts {
+    pub(crate) fn read() -> Self {
+        let (shards_in_use, shards) = HEAP.shard_bytes();
+        let (door, program_blocks) = alloc::self_bytes();
+        Self {
+            shards_in_use: shards_in_use as u64,
+            shards: shards as u64,
+            table: TABLE.bytes() as u64,
+            other: (own::bytes() + door.saturating_sub(program_blocks)) as u64,
+        }
+    }
+}

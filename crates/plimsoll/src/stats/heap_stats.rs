@@ -1,0 +1,112 @@
+//! The ledger, as the program sees it.
+
+use crate::alloc::counts::{HEAP, HeapDelta};
+use crate::alloc::size_class;
+use crate::ledger::Cut;
+
+/// Everything that was allocated and freed through [`Alloc`](crate::Alloc) up to one instant.
+///
+/// All fields belong to the same instant. In every snapshot, whatever the program is doing meanwhile:
+///
+/// * `frees <= mallocs` in each class, for large blocks, and in all;
+/// * `mallocs` and `frees` are the sums over the classes and the large blocks, and so are the bytes;
+/// * an operation is in it as a whole or not at all; a reallocation is a free and an allocation.
+///
+/// A block counts as the size of its class: what was asked for, rounded up to 8 bytes up to 1 KiB, and to
+/// Go's size classes up to 32 KiB; above that, as what was asked for. See
+/// [`size_class`](crate::size_class).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeapStats {
+    /// Blocks ever allocated, a count. Exact.
+    pub mallocs: u64,
+    /// Blocks ever freed, a count. Exact.
+    pub frees: u64,
+    /// Bytes ever allocated, in class sizes. Exact.
+    pub malloc_bytes: u64,
+    /// Bytes ever freed, in class sizes. Exact.
+    pub free_bytes: u64,
+    /// Blocks up to 32 KiB by size class; position 0 is for sizes of zero, which Rust never asks for.
+    pub by_class: [ClassCounts; size_class::CLASSES],
+    /// Blocks above 32 KiB.
+    pub large: LargeCounts,
+    /// False only on systems without `membarrier(2)`, unless the setting `ledger=fenced` is given: then the
+    /// snapshot may miss operations that were a few nanoseconds old, and the relations above
+    /// may be off by those.
+    pub exact: bool,
+}
+
+/// What was allocated and freed in one size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounts {
+    /// The largest size in the class, in bytes, as which each block counts.
+    pub size: usize,
+    /// Blocks ever allocated, a count. Exact.
+    pub mallocs: u64,
+    /// Blocks ever freed, a count. Exact.
+    pub frees: u64,
+}
+
+/// What was allocated and freed above 32 KiB, where bytes are counted as asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargeCounts {
+    /// Blocks ever allocated, a count. Exact.
+    pub mallocs: u64,
+    /// Blocks ever freed, a count. Exact.
+    pub frees: u64,
+    /// Bytes ever allocated. Exact.
+    pub malloc_bytes: u64,
+    /// Bytes ever freed. Exact.
+    pub free_bytes: u64,
+}
+
+impl HeapStats {
+    /// Blocks in use, a count.
+    pub fn live_objects(&self) -> u64 {
+        self.mallocs.saturating_sub(self.frees)
+    }
+
+    /// Bytes in use, in class sizes.
+    pub fn live_bytes(&self) -> u64 {
+        self.malloc_bytes.saturating_sub(self.free_bytes)
+    }
+}
+
+/// Reads the ledger: some microseconds, no thread is stopped or delayed, nothing is allocated. Concurrent
+/// readers take turns. All zero if [`Alloc`](crate::Alloc) is not the program's allocator.
+///
+/// Not for signal handlers.
+pub fn heap_stats() -> HeapStats {
+    #[cfg(feature = "double-check")]
+    let cut = crate::ledger::double_check::HEAP.read(&HEAP);
+    #[cfg(not(feature = "double-check"))]
+    let cut = HEAP.read();
+    from_cut(&cut)
+}
+
+fn from_cut(cut: &Cut<HeapDelta>) -> HeapStats {
+    let delta = &cut.delta;
+    let mut stats = HeapStats {
+        mallocs: delta.large_mallocs,
+        frees: delta.large_frees,
+        malloc_bytes: delta.large_malloc_bytes,
+        free_bytes: delta.large_free_bytes,
+        by_class: [ClassCounts::default(); size_class::CLASSES],
+        large: LargeCounts {
+            mallocs: delta.large_mallocs,
+            frees: delta.large_frees,
+            malloc_bytes: delta.large_malloc_bytes,
+            free_bytes: delta.large_free_bytes,
+        },
+        exact: cut.exact,
+    };
+    for (class, counts) in stats.by_class.iter_mut().enumerate() {
+        let size = size_class::size(class);
+        let (mallocs, frees) = (delta.mallocs[class], delta.frees[class]);
+        *counts = ClassCounts { size, mallocs, frees };
+        stats.mallocs += mallocs;
+        stats.frees += frees;
+        stats.malloc_bytes += mallocs * size as u64;
+        stats.free_bytes += frees * size as u64;
+    }
+    stats
+}

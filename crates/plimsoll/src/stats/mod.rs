@@ -1,0 +1,8 @@
+//! Numbers about memory: exact, of one instant, and read without stopping anyone.
+
+mod accounts;
+mod heap_stats;
+mod mem_stats;
+
+pub use heap_stats::{ClassCounts, HeapStats, LargeCounts, heap_stats};
+pub use mem_stats::{BY_SIZE_CLASSES, BySize, MemStats, PAUSES, mem_stats};
