@@ -26,3 +26,5 @@ pub mod stats;
 pub use alloc::size_class;
 #[cfg(not(loom))]
 pub use stats::{HeapStats, MemStats, heap_stats, mem_stats};
+#[cfg(not(loom))]
+pub(crate) mod symbol;
