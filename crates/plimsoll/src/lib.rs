@@ -1,30 +1,41 @@
 //! x
-#![allow(dead_code)]
 pub(crate) mod ledger;
 pub(crate) mod primitives;
 
 #[cfg(not(loom))]
-pub mod alloc;
+mod alloc;
 #[cfg(not(loom))]
-pub(crate) mod os;
+mod config;
 #[cfg(not(loom))]
-pub(crate) mod own;
+mod export;
+#[cfg(not(loom))]
+mod fork;
+#[cfg(not(loom))]
+pub mod http;
+#[cfg(not(loom))]
+mod keeper;
+#[cfg(not(loom))]
+mod os;
+#[cfg(not(loom))]
+mod own;
 #[cfg(not(loom))]
 pub mod profile;
 #[cfg(not(loom))]
-pub(crate) mod sampler;
+mod sampler;
 #[cfg(not(loom))]
-pub(crate) mod settings;
+mod settings;
 #[cfg(not(loom))]
-pub(crate) mod stack;
-
+mod stack;
 #[cfg(not(loom))]
-pub use alloc::Alloc;
+mod startup;
 #[cfg(not(loom))]
 pub mod stats;
 #[cfg(not(loom))]
-pub use alloc::size_class;
+mod symbol;
+
+#[cfg(not(loom))]
+pub use alloc::{Alloc, size_class};
+#[cfg(not(loom))]
+pub use config::{Config, Plimsoll, config, start};
 #[cfg(not(loom))]
 pub use stats::{HeapStats, MemStats, heap_stats, mem_stats};
-#[cfg(not(loom))]
-pub(crate) mod symbol;

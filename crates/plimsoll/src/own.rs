@@ -1,9 +1,9 @@
 //! Plimsoll's own heap, apart from the program's.
 //!
-//! What this crate allocates for itself (to read symbols, to write profiles, to answer requests) is not the
-//! program's memory. Within a [`scope`], the allocations of the thread come from a reservation of their
-//! own; a free finds out by the address. So they are in none of the program's statistics and
-//! profiles, and when the work is done, the memory goes back to the system.
+//! What this crate allocates for itself (to read symbols, to write profiles, to answer requests) is
+//! not the program's memory. Within a [`scope`], the allocations of the thread come from a
+//! reservation of their own; a free finds out by the address. So they are in none of the program's
+//! statistics and profiles, and when the work is done, the memory goes back to the system.
 
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
@@ -50,12 +50,19 @@ pub(crate) fn peak_bytes() -> usize {
     HEAP.peak_bytes.load(Ordering::Relaxed)
 }
 
-/// Allocates; null if there is no room, or if this thread is inside the heap already, in a signal handler.
+/// Allocates; null if there is no room, or if this thread is inside the heap already, in a signal
+/// handler.
 pub(crate) fn alloc(layout: Layout, zeroed: bool) -> *mut u8 {
     HEAP.with(std::ptr::null_mut(), |heap| {
         let (size, align) = (layout.size(), layout.align());
         // SAFETY: sizes and alignments are those of a layout; the lock is held.
-        unsafe { if zeroed { heap.calloc(size, align) } else { heap.malloc(size, align) } }
+        unsafe {
+            if zeroed {
+                heap.calloc(size, align)
+            } else {
+                heap.malloc(size, align)
+            }
+        }
     })
 }
 
@@ -64,9 +71,11 @@ pub(crate) fn alloc(layout: Layout, zeroed: bool) -> *mut u8 {
 /// # Safety
 /// As for `GlobalAlloc::dealloc`.
 pub(crate) unsafe fn free(pointer: *mut u8, layout: Layout) {
-    // If a signal handler frees what the code below it is about to use, it is lost rather than corrupted.
-    // SAFETY: the caller's; the lock is held.
-    HEAP.with((), |heap| unsafe { heap.free(pointer, layout.size(), layout.align()) });
+    // If a signal handler frees what the code below it is about to use, it is lost rather than
+    // corrupted. SAFETY: the caller's; the lock is held.
+    HEAP.with((), |heap| unsafe {
+        heap.free(pointer, layout.size(), layout.align())
+    });
 }
 
 /// Grows or shrinks what [`alloc`] returned; null leaves it as it is.
@@ -88,7 +97,8 @@ pub(crate) fn trim() {
     });
 }
 
-/// Waits until no thread is inside the heap and keeps others out: for a fork. To be undone by [`unlock`].
+/// Waits until no thread is inside the heap and keeps others out: for a fork. To be undone by
+/// [`unlock`].
 pub(crate) fn lock() {
     HEAP.lock();
 }
@@ -134,7 +144,11 @@ impl Heap {
     fn lock(&self) {
         let me = crate::os::thread_pointer();
         let mut backoff = crate::primitives::Backoff::new();
-        while self.owner.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .owner
+            .compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             backoff.wait();
         }
     }
@@ -150,8 +164,8 @@ struct Pages;
 /// Pages are asked for in steps of this, so that segments are few.
 const STEP: usize = 256 * 1024;
 
-// SAFETY: what is handed out is committed, disjoint, and stays mapped until it is given back. All calls
-// come from within the heap, under its lock.
+// SAFETY: what is handed out is committed, disjoint, and stays mapped until it is given back. All
+// calls come from within the heap, under its lock.
 unsafe impl dlmalloc::Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let size = size.next_multiple_of(STEP);

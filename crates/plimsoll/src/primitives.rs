@@ -1,7 +1,7 @@
 //! The one door through which the lock-free parts of the crate take their atomics.
 //!
-//! Under `--cfg loom` every name here is loom's, so that the model checker sees each load, store and
-//! fence of the code that ships; otherwise they are the standard library's.
+//! Under `--cfg loom` every name here is loom's, so that the model checker sees each load, store
+//! and fence of the code that ships; otherwise they are the standard library's.
 
 #[cfg(loom)]
 pub(crate) use loom::{

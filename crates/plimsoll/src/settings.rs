@@ -1,7 +1,7 @@
 //! The one grammar of settings, and those that hold from the first allocation on.
 //!
-//! `PLIMSOLL=word=value,word=value`. The words read here are looked at twice: by [`early`] from inside the
-//! first allocation, which cannot complain, and by [`crate::config`], which can.
+//! `PLIMSOLL=word=value,word=value`. The words read here are looked at twice: by [`early`] from
+//! inside the first allocation, which cannot complain, and by [`crate::config`], which can.
 
 use crate::ledger::Protocol;
 use crate::sampler;
@@ -26,7 +26,8 @@ impl Early {
         unwinder: None,
     };
 
-    /// Sets what `word` names. `Ok(false)` if it names nothing here; an error says what is wrong with the value.
+    /// Sets what `word` names. `Ok(false)` if it names nothing here; an error says what is wrong
+    /// with the value.
     pub(crate) fn set(&mut self, word: &str, value: &str) -> Result<bool, &'static str> {
         match word {
             "heap_rate" => self.heap_rate = bytes(value)?.min(sampler::LARGEST_RATE),
@@ -68,10 +69,13 @@ impl Early {
 
 /// The words of a setting, in order: each with its value, or without if there is no `=`.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
-    text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(|word| match word.split_once('=') {
-        Some((word, value)) => (word.trim(), Some(value.trim())),
-        None => (word, None),
-    })
+    text.split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .map(|word| match word.split_once('=') {
+            Some((word, value)) => (word.trim(), Some(value.trim())),
+            None => (word, None),
+        })
 }
 
 /// A number of bytes: digits, then nothing, `k`, `m` or `g` for powers of 1024.
@@ -87,14 +91,18 @@ pub(crate) fn bytes(value: &str) -> Result<usize, &'static str> {
         return Err(WRONG);
     }
     let number: usize = digits.parse().map_err(|_| WRONG)?;
-    number.checked_mul(1 << shift).ok_or("is more bytes than there can be")
+    number
+        .checked_mul(1 << shift)
+        .ok_or("is more bytes than there can be")
 }
 
-/// What the environment says, as far as it can be understood. Called from a hook: allocates nothing, and what is wrong
-/// is left at its default.
+/// What the environment says, as far as it can be understood. Called from a hook: allocates
+/// nothing, and what is wrong is left at its default.
 pub(crate) fn early() -> Early {
     let mut early = Early::DEFAULT;
-    let Some(text) = environment(c"PLIMSOLL") else { return early };
+    let Some(text) = environment(c"PLIMSOLL") else {
+        return early;
+    };
     for (word, value) in words(text) {
         if let Some(value) = value {
             let before = early;
@@ -108,12 +116,16 @@ pub(crate) fn early() -> Early {
 
 /// A variable of the environment, if it is set and UTF-8.
 fn environment(name: &std::ffi::CStr) -> Option<&'static str> {
-    // SAFETY: `getenv` neither allocates nor locks; like every reader of the environment, it must not meet
-    // a writer, and at the first allocation there is hardly a second thread. The text stays where it is
-    // unless the variable is set anew, and is used up at once.
+    // SAFETY: `getenv` neither allocates nor locks; like every reader of the environment, it must
+    // not meet a writer, and at the first allocation there is hardly a second thread. The text
+    // stays where it is unless the variable is set anew, and is used up at once.
     unsafe {
         let value = libc::getenv(name.as_ptr());
-        if value.is_null() { None } else { std::ffi::CStr::from_ptr(value).to_str().ok() }
+        if value.is_null() {
+            None
+        } else {
+            std::ffi::CStr::from_ptr(value).to_str().ok()
+        }
     }
 }
 
@@ -128,16 +140,39 @@ mod tests {
         assert_eq!(bytes("512k"), Ok(512 << 10));
         assert_eq!(bytes("64M"), Ok(64 << 20));
         assert_eq!(bytes("3g"), Ok(3 << 30));
-        for wrong in ["", "k", "-1", "+1", "1.5m", "1kk", "1 k", "0x10", "99999999999999999999", "é", "1é"] {
+        for wrong in [
+            "",
+            "k",
+            "-1",
+            "+1",
+            "1.5m",
+            "1kk",
+            "1 k",
+            "0x10",
+            "99999999999999999999",
+            "é",
+            "1é",
+        ] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(bytes("99999999999g"), Err("is more bytes than there can be"));
+        assert_eq!(
+            bytes("99999999999g"),
+            Err("is more bytes than there can be")
+        );
     }
 
     #[test]
     fn words_are_separated_by_commas_and_trimmed() {
         let parsed: Vec<_> = words(" a=1, b = 2 ,,c, =d,").collect();
-        assert_eq!(parsed, [("a", Some("1")), ("b", Some("2")), ("c", None), ("", Some("d"))]);
+        assert_eq!(
+            parsed,
+            [
+                ("a", Some("1")),
+                ("b", Some("2")),
+                ("c", None),
+                ("", Some("d"))
+            ]
+        );
     }
 
     #[test]
@@ -148,7 +183,13 @@ mod tests {
         assert!(early.set("table", "1k").is_err());
         assert!(early.set("ledger", "none").is_err());
         assert!(early.set("unwinder", "libgcc").is_err());
-        assert_eq!(early, Early { table_bytes: early.table_bytes, ..Early::DEFAULT });
+        assert_eq!(
+            early,
+            Early {
+                table_bytes: early.table_bytes,
+                ..Early::DEFAULT
+            }
+        );
         assert_eq!(early.set("colour", "blue"), Ok(false));
         assert_eq!(early.set("heap_rate", "4k"), Ok(true));
         assert_eq!(early.heap_rate, 4096);

@@ -119,13 +119,18 @@ struct Entries {
 
 impl Entries {
     fn new() -> Self {
-        Self { entries: [(0, 0); crate::ledger::MAX_ENTRIES], used: 0 }
+        Self {
+            entries: [(0, 0); crate::ledger::MAX_ENTRIES],
+            used: 0,
+        }
     }
 
     fn malloc(self, size: usize) -> Self {
         match size_class::of(size) {
             Some(class) => self.and(MALLOCS + class, 1),
-            None => self.and(LARGE_MALLOCS, 1).and(LARGE_MALLOC_BYTES, size as u64),
+            None => self
+                .and(LARGE_MALLOCS, 1)
+                .and(LARGE_MALLOC_BYTES, size as u64),
         }
     }
 

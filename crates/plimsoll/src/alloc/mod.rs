@@ -1,4 +1,5 @@
-//! The allocator door: [`Alloc`], which counts and samples on the way to the program's own allocator.
+//! The allocator door: [`Alloc`], which counts and samples on the way to the program's own
+//! allocator.
 
 pub(crate) mod counts;
 mod process;
@@ -24,16 +25,17 @@ use thread::Thread;
 /// # fn main() { drop(vec![1]); }
 /// ```
 ///
-/// or, over another one, `static ALLOC: plimsoll::Alloc<MiMalloc> = plimsoll::Alloc::new(MiMalloc);`.
+/// or, over another one, `static ALLOC: plimsoll::Alloc<MiMalloc> =
+/// plimsoll::Alloc::new(MiMalloc);`.
 ///
-/// Counting costs some 18 to 33 instructions for an allocation and its free together, none of them locked
-/// or fenced, and writes to no memory that another thread writes to. All `Alloc`s of a process count
-/// together.
+/// Counting costs some 18 to 33 instructions for an allocation and its free together, none of them
+/// locked or fenced, and writes to no memory that another thread writes to. All `Alloc`s of a
+/// process count together.
 ///
-/// One block in [`DEFAULT_HEAP_RATE`](crate::profile::DEFAULT_HEAP_RATE) bytes or so is sampled. A sampled
-/// block of up to 32 KiB comes from memory of Plimsoll's own instead of the inner allocator, so asking the
-/// inner allocator about it (`malloc_usable_size` and the like) is an error; freeing it through this
-/// allocator is all that `GlobalAlloc` allows anyway.
+/// One block in [`DEFAULT_HEAP_RATE`](crate::profile::DEFAULT_HEAP_RATE) bytes or so is sampled. A
+/// sampled block of up to 32 KiB comes from memory of Plimsoll's own instead of the inner
+/// allocator, so asking the inner allocator about it (`malloc_usable_size` and the like) is an
+/// error; freeing it through this allocator is all that `GlobalAlloc` allows anyway.
 ///
 /// A null pointer from the inner allocator is passed on and not counted; a `realloc` that fails
 /// changes nothing.
@@ -61,8 +63,8 @@ impl<A> Alloc<A> {
     }
 }
 
-// SAFETY: blocks come from the inner allocator, or from `sampled_blocks` or `own`, which keep to the same
-// contract; which of them a block came from is told by its address.
+// SAFETY: blocks come from the inner allocator, or from `sampled_blocks` or `own`, which keep to
+// the same contract; which of them a block came from is told by its address.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -78,18 +80,18 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the thread's own storage; `block` and `layout` are the caller's. The area is not null when
-        // the limit lets a block pass.
+        // SAFETY: the thread's own storage; `block` and `layout` are the caller's. The area is not
+        // null when the limit lets a block pass. Whatever is rare ends in a tail call, so that the
+        // common path saves no registers.
         unsafe {
             let hot = &*thread::hot();
             if (block as usize) < hot.limit.get() {
                 return self.dealloc_slowly(block, layout);
             }
-            if layout.size() <= size_class::LARGEST_STEP {
-                counts::free_small(hot.area.get(), layout.size());
-            } else {
-                free_larger(hot.area.get(), block, layout.size());
+            if layout.size() > size_class::LARGEST_STEP {
+                return self.dealloc_larger(hot.area.get(), block, layout);
             }
+            counts::free_small(hot.area.get(), layout.size());
             self.inner.dealloc(block, layout);
         }
     }
@@ -132,11 +134,10 @@ impl<A: GlobalAlloc> Alloc<A> {
             if block.is_null() {
                 return block;
             }
-            if layout.size() <= size_class::LARGEST_STEP {
-                counts::malloc_small(hot.area.get(), layout.size());
-            } else {
-                malloc_larger(hot.area.get(), layout.size());
+            if layout.size() > size_class::LARGEST_STEP {
+                return placed_larger(hot.area.get(), block, layout.size());
             }
+            counts::malloc_small(hot.area.get(), layout.size());
             block
         }
     }
@@ -144,7 +145,13 @@ impl<A: GlobalAlloc> Alloc<A> {
     #[inline(always)]
     unsafe fn place_inside(&self, layout: Layout, zeroed: bool) -> *mut u8 {
         // SAFETY: the caller's.
-        unsafe { if zeroed { self.inner.alloc_zeroed(layout) } else { self.inner.alloc(layout) } }
+        unsafe {
+            if zeroed {
+                self.inner.alloc_zeroed(layout)
+            } else {
+                self.inner.alloc(layout)
+            }
+        }
     }
 
     /// An allocation that is sampled, or Plimsoll's own, or by a thread that is not set up.
@@ -167,8 +174,8 @@ impl<A: GlobalAlloc> Alloc<A> {
         block
     }
 
-    /// Charges an allocation to the thread, takes the sample if that comes of it, and places the block. The
-    /// ledger is left to the caller.
+    /// Charges an allocation to the thread, takes the sample if that comes of it, and places the
+    /// block. The ledger is left to the caller.
     unsafe fn place_charged(&self, thread: Thread, layout: Layout, zeroed: bool) -> *mut u8 {
         let size = layout.size();
         let Some(weight) = thread.charge(size) else {
@@ -199,6 +206,21 @@ impl<A: GlobalAlloc> Alloc<A> {
         block
     }
 
+    /// A free above [`size_class::LARGEST_STEP`], on the common path.
+    #[inline(never)]
+    unsafe fn dealloc_larger(&self, area: *mut Area, block: *mut u8, layout: Layout) {
+        match size_class::of(layout.size()) {
+            // SAFETY: the common path is only taken with the thread's area.
+            Some(class) => unsafe { counts::free_in(area, class) },
+            None => {
+                forget_large(block, layout.size());
+                counts::free(Thread::current().writer(), layout.size());
+            }
+        }
+        // SAFETY: the caller's.
+        unsafe { self.inner.dealloc(block, layout) }
+    }
+
     /// A free of a block that may not be the inner allocator's, or by a thread that is not set up.
     #[cold]
     #[inline(never)]
@@ -220,8 +242,8 @@ impl<A: GlobalAlloc> Alloc<A> {
         unsafe { self.inner.dealloc(block, layout) }
     }
 
-    /// A reallocation that is sampled, or of a sampled or a large block, or Plimsoll's own, or by a thread that
-    /// is not set up.
+    /// A reallocation that is sampled, or of a sampled or a large block, or Plimsoll's own, or by a
+    /// thread that is not set up.
     #[cold]
     #[inline(never)]
     unsafe fn realloc_slowly(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
@@ -231,7 +253,8 @@ impl<A: GlobalAlloc> Alloc<A> {
             // SAFETY: the caller's; the block came from there.
             return unsafe { crate::own::realloc(block, layout, new_size) };
         }
-        // SAFETY: the caller vouches that `new_size`, rounded up to the alignment, does not overflow.
+        // SAFETY: the caller vouches that `new_size`, rounded up to the alignment, does not
+        // overflow.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         // SAFETY: the caller's.
         unsafe {
@@ -244,7 +267,13 @@ impl<A: GlobalAlloc> Alloc<A> {
     }
 
     /// Reallocates a sampled block: it always moves.
-    unsafe fn move_sampled(&self, thread: Thread, block: *mut u8, old: Layout, new: Layout) -> *mut u8 {
+    unsafe fn move_sampled(
+        &self,
+        thread: Thread,
+        block: *mut u8,
+        old: Layout,
+        new: Layout,
+    ) -> *mut u8 {
         // SAFETY: the caller's; both blocks are at least as long as what is copied, and distinct.
         unsafe {
             let moved = self.place_charged(thread, new, false);
@@ -259,9 +288,19 @@ impl<A: GlobalAlloc> Alloc<A> {
         }
     }
 
-    /// Reallocates a block of the inner allocator. If the new one is sampled and small, it moves out.
-    unsafe fn realloc_inside(&self, thread: Thread, block: *mut u8, old: Layout, new: Layout) -> *mut u8 {
-        let (old_counted, new_counted) = (size_class::counted_size(old.size()), size_class::counted_size(new.size()));
+    /// Reallocates a block of the inner allocator. If the new one is sampled and small, it moves
+    /// out.
+    unsafe fn realloc_inside(
+        &self,
+        thread: Thread,
+        block: *mut u8,
+        old: Layout,
+        new: Layout,
+    ) -> *mut u8 {
+        let (old_counted, new_counted) = (
+            size_class::counted_size(old.size()),
+            size_class::counted_size(new.size()),
+        );
         let weight = thread.charge(new.size());
         let sample = weight.map(|weight| Sample::take(new_counted, weight));
         // The address may be another thread's as soon as the block has moved.
@@ -274,7 +313,8 @@ impl<A: GlobalAlloc> Alloc<A> {
                     old_sample.record_free(old_counted);
                 }
                 counts::realloc(thread.writer(), old.size(), new.size());
-                // SAFETY: both blocks are at least as long as what is copied; the old one is the caller's.
+                // SAFETY: both blocks are at least as long as what is copied; the old one is the
+                // caller's.
                 unsafe {
                     moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
                     self.inner.dealloc(block, old);
@@ -285,7 +325,9 @@ impl<A: GlobalAlloc> Alloc<A> {
         // SAFETY: the caller's.
         let moved = unsafe { self.inner.realloc(block, old, new.size()) };
         if moved.is_null() {
-            if let Some(old_sample) = old_sample.filter(|&sample| !SAMPLED_LARGE.note(block as usize, sample)) {
+            if let Some(old_sample) =
+                old_sample.filter(|&sample| !SAMPLED_LARGE.note(block as usize, sample))
+            {
                 old_sample.lose_track(old_counted);
             }
             return moved;
@@ -304,27 +346,15 @@ impl<A: GlobalAlloc> Alloc<A> {
     }
 }
 
-/// Counts an allocation above [`size_class::LARGEST_STEP`], on the common path.
+/// Counts an allocation above [`size_class::LARGEST_STEP`] on the common path, and returns it.
 #[inline(never)]
-fn malloc_larger(area: *mut Area, size: usize) {
+fn placed_larger(area: *mut Area, block: *mut u8, size: usize) -> *mut u8 {
     match size_class::of(size) {
         // SAFETY: the common path is only taken with the thread's area.
         Some(class) => unsafe { counts::malloc_in(area, class) },
         None => counts::malloc(Thread::current().writer(), size),
     }
-}
-
-/// Counts a free above [`size_class::LARGEST_STEP`], on the common path.
-#[inline(never)]
-fn free_larger(area: *mut Area, block: *mut u8, size: usize) {
-    match size_class::of(size) {
-        // SAFETY: the common path is only taken with the thread's area.
-        Some(class) => unsafe { counts::free_in(area, class) },
-        None => {
-            forget_large(block, size);
-            counts::free(Thread::current().writer(), size);
-        }
-    }
+    block
 }
 
 /// Counts a reallocation between two size classes.
@@ -335,7 +365,11 @@ fn count_realloc(old_size: usize, new_size: usize) {
 
 /// What a large block of the inner allocator stands for, if it was sampled.
 fn large_sample(block: *mut u8, size: usize) -> Option<Sample> {
-    if size > size_class::LARGEST { SAMPLED_LARGE.take(block as usize) } else { None }
+    if size > size_class::LARGEST {
+        SAMPLED_LARGE.take(block as usize)
+    } else {
+        None
+    }
 }
 
 /// Records the free of a large block, if it was sampled.

@@ -14,12 +14,14 @@ const OPEN: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(CLOSED);
 
-/// The address range of blocks that are not the inner allocator's: sampled ones, then Plimsoll's own.
+/// The address range of blocks that are not the inner allocator's: sampled ones, then Plimsoll's
+/// own.
 static RANGE: Region = Region::new();
 
-/// Where the range may lie, and how long it is: below every address that programs and allocators use
-/// (position-independent programs, their heaps, and all mappings are far above), so that one comparison
-/// tells. The second place is for sanitizers and emulators, which keep the first for themselves.
+/// Where the range may lie, and how long it is: below every address that programs and allocators
+/// use (position-independent programs, their heaps, and all mappings are far above), so that one
+/// comparison tells. The second place is for sanitizers and emulators, which keep the first for
+/// themselves.
 const RANGE_PLACES: [(usize, usize); 2] = [(1 << 36, RANGE_BYTES), (1 << 24, 32 << 20)];
 
 /// Address space for sampled blocks and Plimsoll's own heap, in bytes: four fifths and one.
@@ -45,9 +47,11 @@ fn set_up() -> bool {
     crate::sampler::set_rate(early.heap_rate);
     stack::set_depth(early.stack_depth);
     HEAP.open(early.protocol);
-    // If it has to lie among the program's own mappings, frees of what is below it go the slow way: right,
-    // but not as fast.
-    let placed = RANGE_PLACES.iter().any(|&(address, length)| RANGE.reserve_at(address, length));
+    // If it has to lie among the program's own mappings, frees of what is below it go the slow way:
+    // right, but not as fast.
+    let placed = RANGE_PLACES
+        .iter()
+        .any(|&(address, length)| RANGE.reserve_at(address, length));
     if placed || RANGE.reserve(RANGE_BYTES, 1 << 24) {
         let sampled = RANGE.length() / 5 * 4 / sampled_blocks::SPAN * sampled_blocks::SPAN;
         sampled_blocks::open(RANGE.base(), sampled);

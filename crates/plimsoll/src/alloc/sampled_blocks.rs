@@ -1,12 +1,14 @@
 //! Memory for small blocks that were sampled, in an address range of their own.
 //!
-//! A sampled block must be recognised when it is freed, and no free can afford to look anything up. So it does
-//! not come from the program's allocator but from here, where the address alone tells it apart; one block in
-//! so many thousand. Blocks above [`size_class::LARGEST`] stay where they are (see [`super::sampled_large`]).
+//! A sampled block must be recognised when it is freed, and no free can afford to look anything up.
+//! So it does not come from the program's allocator but from here, where the address alone tells it
+//! apart; one block in so many thousand. Blocks above [`size_class::LARGEST`] stay where they are
+//! (see [`super::sampled_large`]).
 //!
-//! The range is cut into spans of 64 KiB, each for slots of one size. Free slots of a size form a list; fresh
-//! ones come from the size's current span. Beside each slot, elsewhere in memory, lies a note of what the block
-//! stands for. Every step is a compare-and-swap: no locks, and a signal handler may come in anywhere.
+//! The range is cut into spans of 64 KiB, each for slots of one size. Free slots of a size form a
+//! list; fresh ones come from the size's current span. Beside each slot, elsewhere in memory, lies
+//! a note of what the block stands for. Every step is a compare-and-swap: no locks, and a signal
+//! handler may come in anywhere.
 
 use super::size_class;
 use crate::os::region::Region;
@@ -22,9 +24,9 @@ const MOST_SLOTS: usize = SPAN / SLOT_SIZES[0];
 
 /// The sizes of slots, in bytes: four to a doubling, multiples of 16.
 const SLOT_SIZES: [usize; 40] = [
-    32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 1792,
-    2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
-    SPAN,
+    32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
+    1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336,
+    16384, 20480, 24576, 28672, 32768, SPAN,
 ];
 
 /// A note in memory, and the link of a free slot.
@@ -39,7 +41,8 @@ struct NoteEntry {
 struct Size {
     /// 1 + the first free slot, with a tag against reuse in the high half.
     free: AtomicU64,
-    /// The current span: 1 + its number in the high half, the next fresh slot's position in the low.
+    /// The current span: 1 + its number in the high half, the next fresh slot's position in the
+    /// low.
     fresh: AtomicU64,
 }
 
@@ -49,8 +52,12 @@ static NOTES: Region = Region::new();
 static SPANS: AtomicUsize = AtomicUsize::new(0);
 /// 1 + a span that was prepared by a thread which then found another's; 0 for none.
 static SPARE: AtomicUsize = AtomicUsize::new(0);
-static SIZES: [Size; SLOT_SIZES.len()] =
-    [const { Size { free: AtomicU64::new(0), fresh: AtomicU64::new(0) } }; SLOT_SIZES.len()];
+static SIZES: [Size; SLOT_SIZES.len()] = [const {
+    Size {
+        free: AtomicU64::new(0),
+        fresh: AtomicU64::new(0),
+    }
+}; SLOT_SIZES.len()];
 /// Bytes of slots in use.
 static BYTES_IN_USE: AtomicUsize = AtomicUsize::new(0);
 
@@ -70,17 +77,26 @@ pub(super) fn contains(address: usize) -> bool {
     BLOCKS.contains(address)
 }
 
-/// Bytes of memory made accessible for blocks and notes, and how many of them program blocks occupy.
+/// Bytes of memory made accessible for blocks and notes, and how many of them program blocks
+/// occupy.
 pub(crate) fn bytes() -> (usize, usize) {
     let spans = SPANS.load(Ordering::Relaxed);
-    (spans * SPAN + NOTES.committed(), BYTES_IN_USE.load(Ordering::Relaxed))
+    (
+        spans * SPAN + NOTES.committed(),
+        BYTES_IN_USE.load(Ordering::Relaxed),
+    )
 }
 
-/// Takes a slot for a block of `size` bytes, at most [`size_class::LARGEST`], and notes what it stands
-/// for. Null if there is no room, or for alignments above a span's. What is in it is left over from before.
+/// Takes a slot for a block of `size` bytes, at most [`size_class::LARGEST`], and notes what it
+/// stands for. Null if there is no room, or for alignments above a span's. What is in it is left
+/// over from before.
 pub(super) fn take(size: usize, align: usize, sample: Sample) -> *mut u8 {
-    let Some(at) = size_for(size, align) else { return std::ptr::null_mut() };
-    let Some(slot) = pop(&SIZES[at]).or_else(|| fresh(at)) else { return std::ptr::null_mut() };
+    let Some(at) = size_for(size, align) else {
+        return std::ptr::null_mut();
+    };
+    let Some(slot) = pop(&SIZES[at]).or_else(|| fresh(at)) else {
+        return std::ptr::null_mut();
+    };
     let entry = entry(slot);
     entry.bucket.store(sample.bucket.0, Ordering::Relaxed);
     entry.weight.store(sample.weight.0, Ordering::Relaxed);
@@ -106,7 +122,11 @@ pub(super) fn give_back(block: *mut u8, size: usize) {
 
 /// The slot size for a block. Slots of a power of two are aligned to it, since spans are.
 fn size_for(size: usize, align: usize) -> Option<usize> {
-    let wanted = if align <= 16 { size } else { size.max(align).checked_next_power_of_two()? };
+    let wanted = if align <= 16 {
+        size
+    } else {
+        size.max(align).checked_next_power_of_two()?
+    };
     let at = SLOT_SIZES.partition_point(|&slot| slot < wanted);
     (at < SLOT_SIZES.len()).then_some(at)
 }
@@ -146,7 +166,12 @@ fn pop(size: &Size) -> Option<u32> {
     loop {
         let slot = (head as u32).checked_sub(1)?;
         let next = entry(slot).next.load(Ordering::Relaxed);
-        match size.free.compare_exchange_weak(head, retag(head, next), Ordering::AcqRel, Ordering::Acquire) {
+        match size.free.compare_exchange_weak(
+            head,
+            retag(head, next),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
             Ok(_) => return Some(slot),
             Err(changed) => head = changed,
         }
@@ -157,7 +182,12 @@ fn push(size: &Size, slot: u32) {
     let mut head = size.free.load(Ordering::Relaxed);
     loop {
         entry(slot).next.store(head as u32, Ordering::Relaxed);
-        match size.free.compare_exchange_weak(head, retag(head, slot + 1), Ordering::AcqRel, Ordering::Relaxed) {
+        match size.free.compare_exchange_weak(
+            head,
+            retag(head, slot + 1),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        ) {
             Ok(_) => return,
             Err(changed) => head = changed,
         }
@@ -175,7 +205,12 @@ fn fresh(at: usize) -> Option<u32> {
     loop {
         let (span, position) = ((current >> 32) as usize, current as u32 as usize);
         if span != 0 && position < slots {
-            match SIZES[at].fresh.compare_exchange(current, current + 1, Ordering::AcqRel, Ordering::Acquire) {
+            match SIZES[at].fresh.compare_exchange(
+                current,
+                current + 1,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return Some(name(span - 1, position)),
                 Err(changed) => {
                     current = changed;
@@ -186,11 +221,14 @@ fn fresh(at: usize) -> Option<u32> {
         let new = new_span()?;
         span_size(new).store(at as u32, Ordering::Relaxed);
         let begun = (new as u64 + 1) << 32 | 1;
-        match SIZES[at].fresh.compare_exchange(current, begun, Ordering::AcqRel, Ordering::Acquire) {
+        match SIZES[at]
+            .fresh
+            .compare_exchange(current, begun, Ordering::AcqRel, Ordering::Acquire)
+        {
             Ok(_) => return Some(name(new, 0)),
             Err(changed) => {
-                // Another thread was faster. What was prepared is kept for whoever needs the next; if
-                // there is one kept already, its address space is lost.
+                // Another thread was faster. What was prepared is kept for whoever needs the next;
+                // if there is one kept already, its address space is lost.
                 SPARE.store(new + 1, Ordering::Release);
                 current = changed;
             }
@@ -203,7 +241,9 @@ fn new_span() -> Option<usize> {
         return Some(spare);
     }
     let fits = |span: usize| ((span + 1) * SPAN <= BLOCKS.length()).then_some(span + 1);
-    let span = SPANS.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
+    let span = SPANS
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, fits)
+        .ok()?;
     let usable = BLOCKS.commit((span + 1) * SPAN) && NOTES.commit((span + 1) * NOTES_OF_SPAN);
     usable.then_some(span)
 }
@@ -220,7 +260,11 @@ mod tests {
                 assert!(SLOT_SIZES[at] >= size);
                 assert_eq!(SLOT_SIZES[at] % align, 0);
                 if align <= 16 && at > 0 {
-                    assert!(SLOT_SIZES[at - 1] < size, "{size} in a slot of {}", SLOT_SIZES[at]);
+                    assert!(
+                        SLOT_SIZES[at - 1] < size,
+                        "{size} in a slot of {}",
+                        SLOT_SIZES[at]
+                    );
                 }
             }
         }

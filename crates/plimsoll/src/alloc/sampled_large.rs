@@ -1,9 +1,10 @@
 //! Which of the program's large blocks were sampled.
 //!
-//! Blocks above [`size_class::LARGEST`] stay with the program's allocator, which may have special ways with
-//! them; the addresses of the sampled ones stand in a hash table of fixed size, which frees of large blocks, and
-//! only those, look into. Each address has two lines of eight places where it may stand. A place is
-//! taken with a compare-and-swap and left with a store: no locks, no tombstones.
+//! Blocks above [`size_class::LARGEST`] stay with the program's allocator, which may have special
+//! ways with them; the addresses of the sampled ones stand in a hash table of fixed size, which
+//! frees of large blocks, and only those, look into. Each address has two lines of eight places
+//! where it may stand. A place is taken with a compare-and-swap and left with a store: no locks, no
+//! tombstones.
 
 use crate::os::region::Region;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +14,8 @@ use crate::stack::Bucket;
 #[cfg(doc)]
 use super::size_class;
 
-/// Lines of the table; a power of two. Room for 131072 blocks, which at the default rate stand for 70 GB or more.
+/// Lines of the table; a power of two. Room for 131072 blocks, which at the default rate stand for
+/// 70 GB or more.
 const LINES: usize = 1 << 14;
 
 /// The places of a cache line.
@@ -40,7 +42,10 @@ pub(super) static SAMPLED_LARGE: SampledLarge = SampledLarge::new();
 
 impl SampledLarge {
     const fn new() -> Self {
-        Self { region: Region::new(), blocks: AtomicUsize::new(0) }
+        Self {
+            region: Region::new(),
+            blocks: AtomicUsize::new(0),
+        }
     }
 
     /// Reserves the table's memory. Called once; without it nothing is ever noted.
@@ -62,7 +67,9 @@ impl SampledLarge {
         for line in lines_of(address) {
             for (at, place) in self.line(line).addresses.iter().enumerate() {
                 if place.load(Ordering::Relaxed) == 0
-                    && place.compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                    && place
+                        .compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed)
+                        .is_ok()
                 {
                     // Whoever frees the block got its address from this thread after this.
                     let entry = self.entry(line, at);
@@ -76,11 +83,15 @@ impl SampledLarge {
         false
     }
 
-    /// Takes the note of a block out of the table; `None` if it was not sampled. To be called before the
-    /// address can be anybody else's.
+    /// Takes the note of a block out of the table; `None` if it was not sampled. To be called
+    /// before the address can be anybody else's.
     #[inline]
     pub(super) fn take(&self, address: usize) -> Option<Sample> {
-        if self.blocks.load(Ordering::Relaxed) == 0 { None } else { self.find(address) }
+        if self.blocks.load(Ordering::Relaxed) == 0 {
+            None
+        } else {
+            self.find(address)
+        }
     }
 
     fn find(&self, address: usize) -> Option<Sample> {
@@ -116,7 +127,10 @@ impl SampledLarge {
 /// The two lines in which an address may stand.
 fn lines_of(address: usize) -> [usize; 2] {
     let hash = (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    [(hash >> 48) as usize & (LINES - 1), (hash >> 32) as usize & (LINES - 1)]
+    [
+        (hash >> 48) as usize & (LINES - 1),
+        (hash >> 32) as usize & (LINES - 1),
+    ]
 }
 
 #[cfg(test)]
@@ -124,7 +138,10 @@ mod tests {
     use super::*;
 
     fn sample(number: u64) -> Sample {
-        Sample { bucket: Bucket(number as u32), weight: Weight(number + 7) }
+        Sample {
+            bucket: Bucket(number as u32),
+            weight: Weight(number + 7),
+        }
     }
 
     #[test]
@@ -157,7 +174,11 @@ mod tests {
             }
         }
         assert!(refused > 0 && noted.len() <= 8 * LINES);
-        assert!(noted.len() > 8 * LINES / 2, "most places can be used: {}", noted.len());
+        assert!(
+            noted.len() > 8 * LINES / 2,
+            "most places can be used: {}",
+            noted.len()
+        );
         for block in noted {
             assert_eq!(table.take(block as usize * 0x10_000), Some(sample(block)));
         }

@@ -1,9 +1,9 @@
 //! The size classes in which allocations are counted.
 //!
-//! Up to 1 KiB a class is a step of 8 bytes, so that finding it takes one addition and one mask; from there
-//! to 32 KiB the classes are those of Go's allocator. Go's classes below 1 KiB end on multiples of 8, so
-//! each of its 67 is a union of ours, and [`go`] folds them exactly. Above 32 KiB there are no
-//! classes: bytes are counted as asked for.
+//! Up to 1 KiB a class is a step of 8 bytes, so that finding it takes one addition and one mask;
+//! from there to 32 KiB the classes are those of Go's allocator. Go's classes below 1 KiB end on
+//! multiples of 8, so each of its 67 is a union of ours, and [`go`] folds them exactly. Above 32
+//! KiB there are no classes: bytes are counted as asked for.
 
 /// The number of classes, class 0 (for sizes of zero) included.
 pub const CLASSES: usize = STEPS + LARGER.len();
@@ -18,9 +18,9 @@ const STEPS: usize = LARGEST_STEP / 8 + 1;
 
 /// The classes above the steps, by the largest size in each: Go's.
 const LARGER: [usize; 35] = [
-    1152, 1280, 1408, 1536, 1792, 2048, 2304, 2688, 3072, 3200, 3456, 4096, 4864, 5376, 6144, 6528, 6784,
-    6912, 8192, 9472, 9728, 10240, 10880, 12288, 13568, 14336, 16384, 18432, 19072, 20480, 21760, 24576,
-    27264, 28672, 32768,
+    1152, 1280, 1408, 1536, 1792, 2048, 2304, 2688, 3072, 3200, 3456, 4096, 4864, 5376, 6144, 6528,
+    6784, 6912, 8192, 9472, 9728, 10240, 10880, 12288, 13568, 14336, 16384, 18432, 19072, 20480,
+    21760, 24576, 27264, 28672, 32768,
 ];
 
 /// The class of a size: `None` above [`LARGEST`] bytes.
@@ -35,12 +35,18 @@ pub const fn of(size: usize) -> Option<usize> {
     }
 }
 
-/// The largest size in a class, in bytes, which is what its members count as. Panics if there is no such class.
+/// The largest size in a class, in bytes, which is what its members count as. Panics if there is no
+/// such class.
 pub const fn size(class: usize) -> usize {
-    if class < STEPS { 8 * class } else { LARGER[class - STEPS] }
+    if class < STEPS {
+        8 * class
+    } else {
+        LARGER[class - STEPS]
+    }
 }
 
-/// What an allocation of `size` bytes counts as: the size of its class, or `size` itself where there is none.
+/// What an allocation of `size` bytes counts as: the size of its class, or `size` itself where
+/// there is none.
 #[inline]
 pub const fn counted_size(requested: usize) -> usize {
     match of(requested) {
@@ -72,14 +78,17 @@ pub mod go {
     /// The largest size in each of Go's classes, in bytes.
     pub const SIZES: [u32; CLASSES] = {
         let small: [u32; 33] = [
-            0, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256, 288, 320, 352,
-            384, 416, 448, 480, 512, 576, 640, 704, 768, 896, 1024,
+            0, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256,
+            288, 320, 352, 384, 416, 448, 480, 512, 576, 640, 704, 768, 896, 1024,
         ];
         let mut sizes = [0; CLASSES];
         let mut class = 0;
         while class < CLASSES {
-            sizes[class] =
-                if class < small.len() { small[class] } else { super::LARGER[class - small.len()] as u32 };
+            sizes[class] = if class < small.len() {
+                small[class]
+            } else {
+                super::LARGER[class - small.len()] as u32
+            };
             class += 1;
         }
         sizes
@@ -109,9 +118,17 @@ mod tests {
     fn every_size_is_in_the_smallest_class_that_holds_it() {
         for requested in 0..=LARGEST {
             let class = of(requested).unwrap();
-            assert!(requested <= size(class), "{requested} in class {class} of {}", size(class));
+            assert!(
+                requested <= size(class),
+                "{requested} in class {class} of {}",
+                size(class)
+            );
             if class > 0 {
-                assert!(requested > size(class - 1), "{requested} would fit class {}", class - 1);
+                assert!(
+                    requested > size(class - 1),
+                    "{requested} would fit class {}",
+                    class - 1
+                );
             }
             assert_eq!(counted_size(requested), size(class));
         }
@@ -128,7 +145,10 @@ mod tests {
             let go = usize::from(go::OF_CLASS[class]);
             let (least, most) = (go::SIZES[go - 1] as usize, go::SIZES[go] as usize);
             // The whole class lies inside Go's, so counts fold without knowing single sizes.
-            assert!(size(class - 1) >= least && size(class) <= most, "class {class}");
+            assert!(
+                size(class - 1) >= least && size(class) <= most,
+                "class {class}"
+            );
         }
         // Every class of Go's ends where one of ours does.
         for go in 1..go::CLASSES {

@@ -1,10 +1,10 @@
 //! What the allocator door keeps for each thread.
 //!
-//! [`Hot`] is all that the common path touches: a countdown and a limit, either of which sends the operation to
-//! the slow path, and a pointer to where the thread counts. They start out so that a thread's first
-//! allocation and its first free both go the slow way, which sets it up; and whatever else needs the slow
-//! path (no shard, an own scope, a thread in its last moments) sets them that way again. So the common path
-//! has no other test.
+//! [`Hot`] is all that the common path touches: a countdown and a limit, either of which sends the
+//! operation to the slow path, and a pointer to where the thread counts. They start out so that a
+//! thread's first allocation and its first free both go the slow way, which sets it up; and
+//! whatever else needs the slow path (no shard, an own scope, a thread in its last moments) sets
+//! them that way again. So the common path has no other test.
 
 use std::cell::Cell;
 
@@ -82,8 +82,8 @@ pub(super) struct Thread {
 impl Thread {
     /// Sets the thread up if this is the first that is seen of it.
     pub(super) fn current() -> Self {
-        // SAFETY: thread-local storage without destructors lasts as long as the thread, and a `Thread` stays
-        // on it: it is not `Send`.
+        // SAFETY: thread-local storage without destructors lasts as long as the thread, and a
+        // `Thread` stays on it: it is not `Send`.
         let (hot, cold) = unsafe { (&*hot(), &*COLD.with(std::ptr::from_ref)) };
         let thread = Self { hot, cold };
         if cold.stage.get() == Stage::New {
@@ -94,7 +94,8 @@ impl Thread {
 
     fn enlist(self) {
         if !process::open() {
-            // Somebody else is at it. What this thread does meanwhile is counted in the shared shard.
+            // Somebody else is at it. What this thread does meanwhile is counted in the shared
+            // shard.
             return;
         }
         let writer = HEAP.enlist();
@@ -148,7 +149,11 @@ impl Thread {
     }
 
     fn countdown(self) -> i64 {
-        if self.is_fast() { self.hot.countdown.get() } else { self.cold.countdown.get() }
+        if self.is_fast() {
+            self.hot.countdown.get()
+        } else {
+            self.cold.countdown.get()
+        }
     }
 
     fn set_countdown(self, countdown: i64) {
@@ -160,8 +165,8 @@ impl Thread {
         }
     }
 
-    /// Charges an allocation of `size` bytes to the countdown and decides whether it is sampled. The common
-    /// path has subtracted the size from the hot countdown before it gave up.
+    /// Charges an allocation of `size` bytes to the countdown and decides whether it is sampled.
+    /// The common path has subtracted the size from the hot countdown before it gave up.
     pub(super) fn charge(self, size: usize) -> Option<Weight> {
         let before = if self.is_fast() {
             self.hot.countdown.get().wrapping_add(size as i64)
@@ -182,18 +187,25 @@ impl Thread {
         decision.weight
     }
 
-    /// Undoes what the common path subtracted for `size` bytes that turned out not to be the program's.
+    /// Undoes what the common path subtracted for `size` bytes that turned out not to be the
+    /// program's.
     pub(super) fn uncharge(self, size: usize) {
         if self.is_fast() {
-            self.hot.countdown.set(self.hot.countdown.get().wrapping_add(size as i64));
+            self.hot
+                .countdown
+                .set(self.hot.countdown.get().wrapping_add(size as i64));
         } else {
             self.hot.countdown.set(ALWAYS_SLOW);
         }
     }
 
-    /// Draws a new distance with the rate in force, so that this thread need not use up its present one.
+    /// Draws a new distance with the rate in force, so that this thread need not use up its present
+    /// one.
     fn redraw(self) {
-        let decision = self.cold.sampler.decide(self.countdown(), 0, sampler::rate());
+        let decision = self
+            .cold
+            .sampler
+            .decide(self.countdown(), 0, sampler::rate());
         self.set_countdown(decision.countdown);
     }
 }
@@ -233,5 +245,8 @@ fn seed() -> u64 {
     let mut random = [0u64; 1];
     // SAFETY: fills the buffer or fails; GRND_NONBLOCK.
     unsafe { crate::os::syscall::call3(libc::SYS_getrandom, random.as_mut_ptr() as usize, 8, 1) };
-    random[0] ^ THREADS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x2545_f491_4f6c_dd1d)
+    random[0]
+        ^ THREADS
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_mul(0x2545_f491_4f6c_dd1d)
 }

@@ -1,10 +1,11 @@
 //! What a ledger counts.
 
-/// A struct of `u64` sums. The ledger sees it as its words, numbered from 0 in the order of the fields.
+/// A struct of `u64` sums. The ledger sees it as its words, numbered from 0 in the order of the
+/// fields.
 ///
 /// # Safety
-/// The type is `repr(C)` and consists of `u64` words only (directly, in arrays, in structs of the same kind),
-/// so that any bit pattern is a value of it and there is no padding.
+/// The type is `repr(C)` and consists of `u64` words only (directly, in arrays, in structs of the
+/// same kind), so that any bit pattern is a value of it and there is no padding.
 pub(crate) unsafe trait Delta: Copy + 'static {
     const ZERO: Self;
 

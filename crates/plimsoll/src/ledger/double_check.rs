@@ -1,8 +1,10 @@
-//! Independent totals, to hold the ledger against: for tests only, since every operation pays for them.
+//! Independent totals, to hold the ledger against: for tests only, since every operation pays for
+//! them.
 //!
 //! Each operation adds to `begun` before it writes to the ledger and to `done` after, with atomic
-//! read-modify-writes on shared words. Whatever was done before a cut began must be in it, and nothing can
-//! be in it that was not begun when it ended; when nothing is under way the three are equal. Word by word.
+//! read-modify-writes on shared words. Whatever was done before a cut began must be in it, and
+//! nothing can be in it that was not begun when it ended; when nothing is under way the three are
+//! equal. Word by word.
 
 use super::{Cut, Delta, Ledger};
 use crate::primitives::{AtomicU64, Ordering};
@@ -27,12 +29,19 @@ pub(crate) struct Operation<'a> {
 
 impl DoubleCheck {
     pub(crate) const fn new() -> Self {
-        Self { begun: [const { AtomicU64::new(0) }; WORDS], done: [const { AtomicU64::new(0) }; WORDS] }
+        Self {
+            begun: [const { AtomicU64::new(0) }; WORDS],
+            done: [const { AtomicU64::new(0) }; WORDS],
+        }
     }
 
     /// To be called before an operation writes to the ledger; the result is to be dropped after.
     pub(crate) fn operation(&self, entries: &[(usize, u64)]) -> Operation<'_> {
-        let mut operation = Operation { check: self, entries: [(0, 0); super::MAX_ENTRIES], used: entries.len() };
+        let mut operation = Operation {
+            check: self,
+            entries: [(0, 0); super::MAX_ENTRIES],
+            used: entries.len(),
+        };
         operation.entries[..entries.len()].copy_from_slice(entries);
         for &(word, amount) in entries {
             self.begun[word].fetch_add(amount, Ordering::SeqCst);
@@ -42,7 +51,11 @@ impl DoubleCheck {
 
     /// Takes a cut and holds it against the totals. Panics if a word is out of bounds, naming it.
     pub(crate) fn read<D: Delta>(&self, ledger: &Ledger<D>) -> Cut<D> {
-        let least: Vec<u64> = self.done.iter().map(|word| word.load(Ordering::SeqCst)).collect();
+        let least: Vec<u64> = self
+            .done
+            .iter()
+            .map(|word| word.load(Ordering::SeqCst))
+            .collect();
         let cut = ledger.read();
         for (word, &counted) in cut.delta.words().iter().enumerate() {
             let most = self.begun[word].load(Ordering::SeqCst);

@@ -3,13 +3,13 @@
 use super::Generation;
 use crate::primitives::{AtomicU32, Backoff, Ordering, fence};
 
-/// Writers [`enter`](Gate::enter) the current generation and [`leave`](Gate::leave) it; the reader turns
-/// the generation and then waits in [`settle`](Gate::settle) until the old one is empty.
+/// Writers [`enter`](Gate::enter) the current generation and [`leave`](Gate::leave) it; the reader
+/// turns the generation and then waits in [`settle`](Gate::settle) until the old one is empty.
 ///
-/// The writer counts itself in, fences, and looks again whether the generation still stands; the reader
-/// turns it, fences, and looks at the count. So either the writer sees the turn and goes to the new
-/// generation, or the reader sees the writer and waits. New writers never enter the old generation, so
-/// the wait ends.
+/// The writer counts itself in, fences, and looks again whether the generation still stands; the
+/// reader turns it, fences, and looks at the count. So either the writer sees the turn and goes to
+/// the new generation, or the reader sees the writer and waits. New writers never enter the old
+/// generation, so the wait ends.
 pub(crate) struct Gate {
     inside: [AtomicU32; 2],
 }
@@ -17,12 +17,16 @@ pub(crate) struct Gate {
 impl Gate {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
-        Self { inside: [AtomicU32::new(0), AtomicU32::new(0)] }
+        Self {
+            inside: [AtomicU32::new(0), AtomicU32::new(0)],
+        }
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
-        Self { inside: [AtomicU32::new(0), AtomicU32::new(0)] }
+        Self {
+            inside: [AtomicU32::new(0), AtomicU32::new(0)],
+        }
     }
 
     /// Counts the caller into the generation that `current` yields, and returns it.
@@ -38,7 +42,8 @@ impl Gate {
         }
     }
 
-    /// Counts the caller out again. Release: what was written inside is seen by who finds the gate empty.
+    /// Counts the caller out again. Release: what was written inside is seen by who finds the gate
+    /// empty.
     pub(crate) fn leave(&self, generation: Generation) {
         self.inside[generation.index()].fetch_sub(1, Ordering::Release);
     }

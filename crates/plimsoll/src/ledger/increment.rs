@@ -8,8 +8,9 @@ pub(crate) const HAS_SEQUENCES: bool = cfg!(all(
     not(any(miri, plimsoll_portable))
 ));
 
-/// Adds 1 to a word of a ledger: `increment!(LEDGER, area, offset, FIRST)` adds to the word that lies
-/// `offset` bytes after the word numbered `FIRST` (a literal), in the shard that `area` stands for.
+/// Adds 1 to a word of a ledger: `increment!(LEDGER, area, offset, FIRST)` adds to the word that
+/// lies `offset` bytes after the word numbered `FIRST` (a literal), in the shard that `area` stands
+/// for.
 ///
 /// Seven instructions on x86-64, none of them locked, for both protocols:
 ///
@@ -23,8 +24,8 @@ pub(crate) const HAS_SEQUENCES: bool = cfg!(all(
 ///     movq  $0, 8(area)             done
 /// ```
 ///
-/// Safety: `area` comes from `LEDGER.area()` for the calling thread, which has not retired since; and
-/// `offset` is a multiple of 8 that keeps within the delta.
+/// Safety: `area` comes from `LEDGER.area()` for the calling thread, which has not retired since;
+/// and `offset` is a multiple of 8 that keeps within the delta.
 macro_rules! increment {
     ($ledger:path, $area:expr, $offset:expr, $first:literal) => {{
         #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, plimsoll_portable))))]
@@ -66,7 +67,11 @@ macro_rules! increment {
 
 pub(crate) use increment;
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(any(miri, plimsoll_portable)))))]
+#[cfg(not(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    not(any(miri, plimsoll_portable))
+)))]
 impl<D: super::Delta> super::Ledger<D> {
     /// What `increment` does, in ordinary Rust: in the shard that owns the area.
     ///
@@ -76,6 +81,7 @@ impl<D: super::Delta> super::Ledger<D> {
     pub(crate) unsafe fn increment_portably(&self, area: *mut crate::os::rseq::Area, word: usize) {
         // SAFETY: the caller's; areas are only given out for per-thread shards here.
         let shard = unsafe { super::ShardIndex::of_area(area) };
-        self.per_thread.record(shard, &[(word, 1)], || self.generation());
+        self.per_thread
+            .record(shard, &[(word, 1)], || self.generation());
     }
 }

@@ -19,7 +19,10 @@ struct Pair {
 
 // SAFETY: two u64 words.
 unsafe impl Delta for Pair {
-    const ZERO: Self = Self { first: 0, second: 0 };
+    const ZERO: Self = Self {
+        first: 0,
+        second: 0,
+    };
 }
 
 impl<D: Delta> Ledger<D> {
@@ -29,7 +32,9 @@ impl<D: Delta> Ledger<D> {
             state: AtomicU32::new(Protocol::PerThread as u32),
             per_thread: PerThread::new(),
             shared: SharedShard::new(),
-            reader: Mutex::new(Reader { saved: [D::ZERO; 2] }),
+            reader: Mutex::new(Reader {
+                saved: [D::ZERO; 2],
+            }),
         }
     }
 
@@ -42,7 +47,9 @@ impl<D: Delta> Ledger<D> {
     }
 
     fn enlist(&self) -> Writer {
-        self.per_thread.acquire().map_or(Writer::Shared, Writer::Shard)
+        self.per_thread
+            .acquire()
+            .map_or(Writer::Shared, Writer::Shard)
     }
 }
 
@@ -54,7 +61,8 @@ fn bounded() -> loom::model::Builder {
     builder
 }
 
-/// What one thread counted before it handed over, and another after: never the second without the first.
+/// What one thread counted before it handed over, and another after: never the second without the
+/// first.
 fn hand_over(writer_of: fn(&Ledger<Pair>) -> Writer) {
     bounded().check(move || {
         let ledger = Arc::new(Ledger::<Pair>::model());
@@ -79,12 +87,18 @@ fn hand_over(writer_of: fn(&Ledger<Pair>) -> Writer) {
         };
         for _ in 0..2 {
             let cut = ledger.read();
-            assert!(cut.delta.second <= cut.delta.first, "the taking without the giving");
+            assert!(
+                cut.delta.second <= cut.delta.first,
+                "the taking without the giving"
+            );
         }
         giver.join().unwrap();
         taker.join().unwrap();
         let end = ledger.read().delta;
-        assert_eq!((end.first, end.second), (1, u64::from(handed.load(Ordering::Relaxed)) & end.second));
+        assert_eq!(
+            (end.first, end.second),
+            (1, u64::from(handed.load(Ordering::Relaxed)) & end.second)
+        );
     });
 }
 
@@ -161,7 +175,8 @@ fn a_shard_is_handed_down_with_its_sums() {
     });
 }
 
-/// The models can fail: without the reader's barrier, and without its wait, loom finds the cut that is wrong.
+/// The models can fail: without the reader's barrier, and without its wait, loom finds the cut that
+/// is wrong.
 fn broken(settle: fn(&dyn Shards<Pair>, Generation) -> bool) {
     bounded().check(move || {
         let ledger = Arc::new(Ledger::<Pair>::model());
@@ -186,7 +201,8 @@ fn a_reader_that_does_not_wait_is_caught() {
     broken(|_, _| true);
 }
 
-/// The generation stored as the flag: load, then store, then add. The reader misses a writer between the two.
+/// The generation stored as the flag: load, then store, then add. The reader misses a writer
+/// between the two.
 #[test]
 #[should_panic(expected = "half an operation")]
 fn the_generation_as_the_flag_is_caught() {
@@ -195,7 +211,9 @@ fn the_generation_as_the_flag_is_caught() {
         let writer = {
             let ledger = ledger.clone();
             thread::spawn(move || {
-                let Writer::Shard(shard) = ledger.enlist() else { unreachable!() };
+                let Writer::Shard(shard) = ledger.enlist() else {
+                    unreachable!()
+                };
                 // `record` raises its flag after this load, as a store of the generation would.
                 let seen = ledger.generation();
                 ledger.per_thread.record(shard, BOTH, || seen);

@@ -3,9 +3,9 @@
 //!
 //! # The scheme
 //!
-//! What is counted is a [`Delta`]: a struct of sums. Each writer adds to a *shard* of its own, and each
-//! shard holds two copies of the delta, one for each *generation*. One word, [`Ledger::current`], says
-//! which generation is being written. To take a cut, the reader
+//! What is counted is a [`Delta`]: a struct of sums. Each writer adds to a *shard* of its own, and
+//! each shard holds two copies of the delta, one for each *generation*. One word,
+//! [`Ledger::current`], says which generation is being written. To take a cut, the reader
 //!
 //! 1. turns `current` to the other generation,
 //! 2. waits until no operation that saw the old one can still write to it,
@@ -17,30 +17,31 @@
 //!                                 ^ turn             ^ turn
 //! ```
 //!
-//! Words are cumulative and nobody ever clears them. The cut is the sum of the frozen generation and of
-//! what the other one came to when it was last frozen: every operation that finished before the turn
-//! is in one of the two, none that began after it is in either. So a shard can pass from a thread
-//! that ended to a new one as it is, and the reader never writes where writers do.
+//! Words are cumulative and nobody ever clears them. The cut is the sum of the frozen generation
+//! and of what the other one came to when it was last frozen: every operation that finished before
+//! the turn is in one of the two, none that began after it is in either. So a shard can pass from a
+//! thread that ended to a new one as it is, and the reader never writes where writers do.
 //!
 //! # Why writers need no fence
 //!
 //! A writer announces itself, then loads `current`; the reader stores `current`, then looks who is
 //! announced. Each side's store must be seen before its load, which takes a full fence on both. The
-//! reader pays for both, through `membarrier(2)`. There are two ways to announce oneself, which share one
-//! instruction sequence (see [`increment`]) and differ in how the reader does step 2:
+//! reader pays for both, through `membarrier(2)`. There are two ways to announce oneself, which
+//! share one instruction sequence (see [`increment`]) and differ in how the reader does step 2:
 //!
-//! * [`PerCpu`]: a shard for each processor, and the sequence is restartable. The barrier makes whoever is
-//!   inside one start over, in the new generation. The reader waits for nobody, not even for a
-//!   thread that lost its processor half-way; threads need no registration and leave nothing behind.
-//! * [`PerThread`]: a shard for each thread with an `active` flag in it. The reader waits until it has seen
-//!   each flag down once. For systems without restartable sequences; every part of it is
+//! * [`PerCpu`]: a shard for each processor, and the sequence is restartable. The barrier makes
+//!   whoever is inside one start over, in the new generation. The reader waits for nobody, not even
+//!   for a thread that lost its processor half-way; threads need no registration and leave nothing
+//!   behind.
+//! * [`PerThread`]: a shard for each thread with an `active` flag in it. The reader waits until it
+//!   has seen each flag down once. For systems without restartable sequences; every part of it is
 //!   ordinary Rust that the models in `loom_models` check.
 //!
 //! Storing the generation itself as the flag would save a load and be wrong: a writer that stalls
 //! between loading the generation and storing it as its flag is invisible to the reader.
 //!
-//! Whoever has no shard (a thread in its last moments, a process that has not set itself up yet) uses the
-//! [`SharedShard`], with atomic read-modify-writes.
+//! Whoever has no shard (a thread in its last moments, a process that has not set itself up yet)
+//! uses the [`SharedShard`], with atomic read-modify-writes.
 
 mod delta;
 #[cfg(all(feature = "double-check", not(loom)))]
@@ -147,9 +148,9 @@ pub(crate) struct Cut<D> {
 
 /// What the two kinds of shards do for the reader.
 pub(crate) trait Shards<D: Delta> {
-    /// Returns when no operation that began before the turn can still write to `frozen`. The turn comes
-    /// before the call in program order; the call provides both halves of the fence. False if that
-    /// cannot be had for certain.
+    /// Returns when no operation that began before the turn can still write to `frozen`. The turn
+    /// comes before the call in program order; the call provides both halves of the fence.
+    /// False if that cannot be had for certain.
     fn settle(&self, frozen: Generation) -> bool;
 
     /// Adds the words of one generation of every shard to `total`.
@@ -191,22 +192,30 @@ impl<D: Delta> Ledger<D> {
             per_cpu: PerCpu::new(),
             per_thread: PerThread::new(),
             shared: SharedShard::new(),
-            reader: Mutex::new(Reader { saved: [D::ZERO; 2] }),
+            reader: Mutex::new(Reader {
+                saved: [D::ZERO; 2],
+            }),
         }
     }
 
-    /// Sets up the shards, with `forced` or else the best protocol the system has. Done by the first
-    /// caller; whoever comes while it is under way gets `None`, and uses [`Writer::Shared`].
+    /// Sets up the shards, with `forced` or else the best protocol the system has. Done by the
+    /// first caller; whoever comes while it is under way gets `None`, and uses
+    /// [`Writer::Shared`].
     pub(crate) fn open(&self, forced: Option<Protocol>) -> Option<Protocol> {
         use crate::os::{membarrier, rseq};
-        match self.state.compare_exchange(CLOSED, OPENING, Ordering::AcqRel, Ordering::Acquire) {
+        match self
+            .state
+            .compare_exchange(CLOSED, OPENING, Ordering::AcqRel, Ordering::Acquire)
+        {
             Ok(_) => {}
             Err(OPENING) => return None,
             Err(_) => return self.protocol(),
         }
         let support = membarrier::register();
         let best = match support {
-            membarrier::Support::Rseq if rseq::area().is_some() && increment::HAS_SEQUENCES => Protocol::PerCpu,
+            membarrier::Support::Rseq if rseq::area().is_some() && increment::HAS_SEQUENCES => {
+                Protocol::PerCpu
+            }
             membarrier::Support::Rseq | membarrier::Support::Fence => Protocol::PerThread,
             membarrier::Support::None => Protocol::Skewed,
         };
@@ -264,10 +273,14 @@ impl<D: Delta> Ledger<D> {
                 Some(area) => Writer::Sequence(area),
                 None => Writer::Shared,
             },
-            Some(Protocol::PerThread | Protocol::Skewed) => {
-                self.per_thread.acquire().map_or(Writer::Shared, Writer::Shard)
-            }
-            Some(Protocol::Fenced) => self.per_thread.acquire().map_or(Writer::Shared, Writer::FencedShard),
+            Some(Protocol::PerThread | Protocol::Skewed) => self
+                .per_thread
+                .acquire()
+                .map_or(Writer::Shared, Writer::Shard),
+            Some(Protocol::Fenced) => self
+                .per_thread
+                .acquire()
+                .map_or(Writer::Shared, Writer::FencedShard),
             None => Writer::Shared,
         }
     }
@@ -284,17 +297,22 @@ impl<D: Delta> Ledger<D> {
     /// Bytes of shards in use and bytes mapped for shards.
     pub(crate) fn shard_bytes(&self) -> (usize, usize) {
         let (used, mapped) = self.shards().map_or((0, 0), |shards| shards.bytes());
-        (used + size_of::<SharedShard<D>>(), mapped + size_of::<SharedShard<D>>())
+        (
+            used + size_of::<SharedShard<D>>(),
+            mapped + size_of::<SharedShard<D>>(),
+        )
     }
 
     /// Keeps readers out until the guard is dropped: what a fork needs, so that the child does not
     /// inherit a half-made cut.
     pub(crate) fn lock_readers(&self) -> std::sync::MutexGuard<'_, Reader<D>> {
-        self.reader.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.reader
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// In the child of a fork: forgets the threads that are not there any more. `survivor` is how the
-    /// one thread that is writes.
+    /// In the child of a fork: forgets the threads that are not there any more. `survivor` is how
+    /// the one thread that is writes.
     pub(crate) fn after_fork_in_child(&self, survivor: Writer) {
         self.shared.reset();
         let kept = match survivor {
@@ -317,7 +335,8 @@ impl<D: Delta> Ledger<D> {
         debug_assert!(entries.len() <= MAX_ENTRIES);
         match writer {
             #[cfg(not(loom))]
-            // SAFETY: the area is the calling thread's own; `enlist` gave it out under this protocol.
+            // SAFETY: the area is the calling thread's own; `enlist` gave it out under this
+            // protocol.
             Writer::Sequence(area) => unsafe { self.per_cpu.record(&self.current, area, entries) },
             Writer::Shard(shard) => self.per_thread.record(shard, entries, || self.generation()),
             Writer::FencedShard(shard) => self.per_thread.record(shard, entries, || {
@@ -335,15 +354,19 @@ impl<D: Delta> Ledger<D> {
         }
     }
 
-    /// Takes a cut. Writers are not delayed; other readers wait their turn. Not for signal handlers:
-    /// one that interrupts a reader, or a writer under [`Protocol::PerThread`], would wait for itself.
+    /// Takes a cut. Writers are not delayed; other readers wait their turn. Not for signal
+    /// handlers: one that interrupts a reader, or a writer under [`Protocol::PerThread`], would
+    /// wait for itself.
     pub(crate) fn read(&self) -> Cut<D> {
         self.cut(|shards, frozen| shards.settle(frozen))
     }
 
     /// [`Ledger::read`] with its second step given: the tests try what happens without it.
     fn cut(&self, settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool) -> Cut<D> {
-        let mut reader = self.reader.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut reader = self
+            .reader
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         let frozen = Generation::of(self.current.fetch_xor(GENERATION_BYTES, Ordering::SeqCst));
         fence(Ordering::SeqCst);
         let mut sum = D::ZERO;
@@ -357,7 +380,10 @@ impl<D: Delta> Ledger<D> {
         let mut delta = sum;
         delta.add(&reader.saved[frozen.other().index()]);
         reader.saved[frozen.index()] = sum;
-        Cut { delta, exact: self.exactness(exact) }
+        Cut {
+            delta,
+            exact: self.exactness(exact),
+        }
     }
 }
 

@@ -1,16 +1,18 @@
 //! A shard for each processor, written inside restartable sequences.
 //!
-//! A sequence takes effect with its last instruction or not at all, so one word can be counted with one
-//! `inc` (see [`super::increment`]). An operation that changes several words together, such as a
-//! `realloc`, goes through a *redo log* in a second row of shards, whose words only such operations change:
+//! A sequence takes effect with its last instruction or not at all, so one word can be counted with
+//! one `inc` (see [`super::increment`]). An operation that changes several words together, such as
+//! a `realloc`, goes through a *redo log* in a second row of shards, whose words only such
+//! operations change:
 //!
-//! 1. If the log holds an operation, its words are set to the values noted there, and it is emptied. Setting a
-//!    word to a noted value can be repeated, so it does not matter if the sequence starts over here.
+//! 1. If the log holds an operation, its words are set to the values noted there, and it is
+//!    emptied. Setting a word to a noted value can be repeated, so it does not matter if the
+//!    sequence starts over here.
 //! 2. The new operation is noted: which words, and what each comes to.
 //! 3. One store marks the log as full. That is the commit.
 //!
-//! The noted operation is carried out by the next one on that processor. Until then the reader, who finds the
-//! log full in a frozen generation, takes the noted values instead of the words.
+//! The noted operation is carried out by the next one on that processor. Until then the reader, who
+//! finds the log full in a frozen generation, takes the noted values instead of the words.
 
 use std::marker::PhantomData;
 
@@ -45,11 +47,15 @@ pub(crate) struct PerCpu<D> {
 
 impl<D: Delta> PerCpu<D> {
     pub(crate) const fn new() -> Self {
-        Self { base: AtomicUsize::new(0), cpus: AtomicUsize::new(0), _delta: PhantomData }
+        Self {
+            base: AtomicUsize::new(0),
+            cpus: AtomicUsize::new(0),
+            _delta: PhantomData,
+        }
     }
 
-    /// Maps the shards, of which only those of processors in use will take memory. Returns where the
-    /// first begins, or `None` if the system refuses.
+    /// Maps the shards, of which only those of processors in use will take memory. Returns where
+    /// the first begins, or `None` if the system refuses.
     pub(crate) fn open(&self) -> Option<usize> {
         let cpus = cpus::possible().unwrap_or(MOST_CPUS).min(MOST_CPUS);
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -68,18 +74,31 @@ impl<D: Delta> PerCpu<D> {
     /// Adds to several words in one cut.
     ///
     /// # Safety
-    /// `area` is the calling thread's area for restartable sequences; `current` is the ledger's, turned to
-    /// these shards.
-    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, plimsoll_portable))))]
-    pub(crate) unsafe fn record(&self, current: &AtomicUsize, area: *mut Area, entries: &[(usize, u64)]) {
-        let mut operation = Operation { words: [SCRATCH_WORD; MAX_ENTRIES], amounts: [0; MAX_ENTRIES] };
+    /// `area` is the calling thread's area for restartable sequences; `current` is the ledger's,
+    /// turned to these shards.
+    #[cfg(all(
+        target_os = "linux",
+        target_arch = "x86_64",
+        not(any(miri, plimsoll_portable))
+    ))]
+    pub(crate) unsafe fn record(
+        &self,
+        current: &AtomicUsize,
+        area: *mut Area,
+        entries: &[(usize, u64)],
+    ) {
+        let mut operation = Operation {
+            words: [SCRATCH_WORD; MAX_ENTRIES],
+            amounts: [0; MAX_ENTRIES],
+        };
         for (slot, &(word, amount)) in entries.iter().enumerate().take(MAX_ENTRIES) {
             operation.words[slot] = word as u16;
             operation.amounts[slot] = amount;
         }
-        // SAFETY: the sequence writes only to the trailer and the words of the second row's shard for
-        // the processor it runs on, in the current generation; `words` are positions within a
-        // generation. The kernel's rules for sequences are kept: no calls, no stack, one commit at the end.
+        // SAFETY: the sequence writes only to the trailer and the words of the second row's shard
+        // for the processor it runs on, in the current generation; `words` are positions
+        // within a generation. The kernel's rules for sequences are kept: no calls, no
+        // stack, one commit at the end.
         unsafe {
             std::arch::asm!(
                 "771:",
@@ -160,15 +179,19 @@ impl<D: Delta> PerCpu<D> {
     ///
     /// # Safety
     /// None to keep.
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(any(miri, plimsoll_portable)))))]
+    #[cfg(not(all(
+        target_os = "linux",
+        target_arch = "x86_64",
+        not(any(miri, plimsoll_portable))
+    )))]
     pub(crate) unsafe fn record(&self, _: &AtomicUsize, _: *mut Area, _: &[(usize, u64)]) {}
 
     /// The words and the log of a shard in a generation.
     fn frozen(&self, row: usize, cpu: usize, generation: Generation) -> (&[AtomicU64], &Log) {
         let shard = self.base.load(Ordering::Acquire) + row + cpu * SHARD_BYTES;
         let address = shard + generation.index() * GENERATION_BYTES;
-        // SAFETY: within the mapping made by `open`, which stays for good; words and log are atomics. The
-        // scratch word lies between the delta and the log.
+        // SAFETY: within the mapping made by `open`, which stays for good; words and log are
+        // atomics. The scratch word lies between the delta and the log.
         unsafe {
             let words = std::slice::from_raw_parts(address as *const AtomicU64, LOG / 8);
             (words, &*((address + LOG) as *const Log))
@@ -194,7 +217,9 @@ impl<D: Delta> Shards<D> for PerCpu<D> {
             let (single, _) = self.frozen(0, cpu, generation);
             let (several, log) = self.frozen(self.second_row(), cpu, generation);
             for ((sum, single), several) in total.iter_mut().zip(single).zip(several) {
-                let both = single.load(Ordering::Relaxed).wrapping_add(several.load(Ordering::Relaxed));
+                let both = single
+                    .load(Ordering::Relaxed)
+                    .wrapping_add(several.load(Ordering::Relaxed));
                 *sum = sum.wrapping_add(both);
             }
             let packed = log.words.load(Ordering::Relaxed);

@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 
 use super::{Delta, Generation, Shards};
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Backoff, Ordering, fence, light_barrier};
+use crate::primitives::{
+    AtomicU32, AtomicU64, AtomicUsize, Backoff, Ordering, fence, light_barrier,
+};
 
 /// The position of a shard, held by the thread that owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +17,10 @@ impl ShardIndex {
     ///
     /// # Safety
     /// The area comes from [`PerThread::area`].
-    #[allow(dead_code, reason = "only where `increment` is not made of instructions")]
+    #[allow(
+        dead_code,
+        reason = "only where `increment` is not made of instructions"
+    )]
     pub(crate) unsafe fn of_area(area: *mut crate::os::rseq::Area) -> Self {
         // SAFETY: the caller's; the field is set before the shard is given out and stays.
         Self(unsafe { (*area).cpu_id_start })
@@ -28,7 +33,8 @@ pub(crate) struct PerThread<D> {
     storage: Storage<D>,
     /// How many shards have ever been given out: the reader looks at this many.
     given_out: AtomicU32,
-    /// The free list: 1 + the first shard (0 for none) in the low half, a tag against reuse in the high.
+    /// The free list: 1 + the first shard (0 for none) in the low half, a tag against reuse in the
+    /// high.
     free: AtomicU64,
 }
 
@@ -46,7 +52,12 @@ impl<D: Delta> PerThread<D> {
         let mut head = self.free.load(Ordering::Acquire);
         while let Some(first) = (head as u32).checked_sub(1) {
             let next = self.storage.next_free(first).load(Ordering::Relaxed);
-            match self.free.compare_exchange(head, tagged(head, next), Ordering::AcqRel, Ordering::Acquire) {
+            match self.free.compare_exchange(
+                head,
+                tagged(head, next),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return Some(ShardIndex(first)),
                 Err(changed) => head = changed,
             }
@@ -57,20 +68,31 @@ impl<D: Delta> PerThread<D> {
             if fresh as usize >= self.storage.capacity() || !self.storage.prepare(fresh) {
                 return None;
             }
-            match self.given_out.compare_exchange(fresh, fresh + 1, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.given_out.compare_exchange(
+                fresh,
+                fresh + 1,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Some(ShardIndex(fresh)),
                 Err(changed) => fresh = changed,
             }
         }
     }
 
-    /// Puts a shard on the free list. Release: the next owner goes on from the words this one wrote.
+    /// Puts a shard on the free list. Release: the next owner goes on from the words this one
+    /// wrote.
     pub(crate) fn release(&self, shard: ShardIndex) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
-            self.storage.next_free(shard.0).store(head as u32, Ordering::Relaxed);
+            self.storage
+                .next_free(shard.0)
+                .store(head as u32, Ordering::Relaxed);
             let new = tagged(head, shard.0 + 1);
-            match self.free.compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed) {
+            match self
+                .free
+                .compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed)
+            {
                 Ok(_) => return,
                 Err(changed) => head = changed,
             }
@@ -114,7 +136,11 @@ impl<D: Delta> Shards<D> for PerThread<D> {
 
     fn add_up(&self, generation: Generation, total: &mut D) {
         for shard in 0..self.given_out.load(Ordering::Acquire) {
-            for (sum, word) in total.words_mut().iter_mut().zip(self.storage.words(shard, generation)) {
+            for (sum, word) in total
+                .words_mut()
+                .iter_mut()
+                .zip(self.storage.words(shard, generation))
+            {
                 *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
             }
         }
@@ -162,7 +188,8 @@ mod storage {
     }
 
     const _: () = assert!(size_of::<Trailer>() <= TRAILER_BYTES);
-    const _: () = assert!(std::mem::offset_of!(Trailer, active) == std::mem::offset_of!(Area, sequence));
+    const _: () =
+        assert!(std::mem::offset_of!(Trailer, active) == std::mem::offset_of!(Area, sequence));
 
     pub(super) struct Storage<D> {
         region: Region,
@@ -171,12 +198,19 @@ mod storage {
 
     impl<D: Delta> Storage<D> {
         pub(super) const fn new() -> Self {
-            Self { region: Region::new(), _delta: PhantomData }
+            Self {
+                region: Region::new(),
+                _delta: PhantomData,
+            }
         }
 
         /// Reserves room for the shards; returns where the first begins, 0 if there is no room.
         pub(super) fn open(&self) -> usize {
-            if self.region.reserve(CAPACITY * SHARD_BYTES, 1 << 20) { self.first() } else { 0 }
+            if self.region.reserve(CAPACITY * SHARD_BYTES, 1 << 20) {
+                self.first()
+            } else {
+                0
+            }
         }
 
         fn first(&self) -> usize {
@@ -241,8 +275,8 @@ mod storage {
             }
         }
 
-        /// Reserves address space; returns where shard 0 begins. If there is none, every thread gets
-        /// `None` from [`PerThread::acquire`].
+        /// Reserves address space; returns where shard 0 begins. If there is none, every thread
+        /// gets `None` from [`PerThread::acquire`].
         pub(crate) fn open(&self) -> usize {
             self.storage.open()
         }
@@ -317,7 +351,10 @@ mod storage {
                 words: [words(), words()],
             };
             Self {
-                storage: Storage { shards: (0..CAPACITY).map(shard).collect(), _delta: PhantomData },
+                storage: Storage {
+                    shards: (0..CAPACITY).map(shard).collect(),
+                    _delta: PhantomData,
+                },
                 given_out: AtomicU32::new(0),
                 free: AtomicU64::new(0),
             }

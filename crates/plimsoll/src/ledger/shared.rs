@@ -33,13 +33,23 @@ impl<D: Delta> SharedShard<D> {
 
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
-        let words = || ((0..D::WORDS).map(|_| AtomicU64::new(0)).collect(), PhantomData);
-        Self { gate: Gate::new(), words: [words(), words()], _delta: PhantomData }
+        let words = || {
+            (
+                (0..D::WORDS).map(|_| AtomicU64::new(0)).collect(),
+                PhantomData,
+            )
+        };
+        Self {
+            gate: Gate::new(),
+            words: [words(), words()],
+            _delta: PhantomData,
+        }
     }
 
     fn words(&self, generation: Generation) -> &[AtomicU64] {
         #[cfg(not(loom))]
-        // SAFETY: a delta is `WORDS` u64 words; atomics have their layout, and nobody uses them otherwise.
+        // SAFETY: a delta is `WORDS` u64 words; atomics have their layout, and nobody uses them
+        // otherwise.
         return unsafe {
             std::slice::from_raw_parts(self.words[generation.index()].get().cast(), D::WORDS)
         };

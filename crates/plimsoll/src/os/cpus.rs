@@ -12,7 +12,10 @@ pub(crate) fn possible() -> Option<usize> {
         let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
         // AT_FDCWD is negative; the kernel reads the low 32 bits.
         let at = libc::AT_FDCWD as usize;
-        let fd = super::syscall::call(libc::SYS_openat, [at, path.as_ptr() as usize, flags, 0, 0, 0]);
+        let fd = super::syscall::call(
+            libc::SYS_openat,
+            [at, path.as_ptr() as usize, flags, 0, 0, 0],
+        );
         let fd = usize::try_from(fd).ok()?;
         let read = call3(libc::SYS_read, fd, text.as_mut_ptr() as usize, text.len());
         call3(libc::SYS_close, fd, 0, 0);
@@ -29,7 +32,12 @@ fn parse(list: &[u8]) -> Option<usize> {
         match byte {
             b'0'..=b'9' => {
                 let digit = usize::from(byte - b'0');
-                number = Some(number.unwrap_or(0usize).checked_mul(10)?.checked_add(digit)?);
+                number = Some(
+                    number
+                        .unwrap_or(0usize)
+                        .checked_mul(10)?
+                        .checked_add(digit)?,
+                );
                 highest = highest.max(number);
             }
             b'-' | b',' | b'\n' => number = None,

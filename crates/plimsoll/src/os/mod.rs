@@ -3,6 +3,7 @@
 //! Everything here may be called from inside an allocator hook unless its doc says otherwise: no
 //! call allocates, takes a lock, or touches `errno` (the system calls are made directly).
 
+pub(crate) mod bell;
 pub(crate) mod cpus;
 pub(crate) mod membarrier;
 pub(crate) mod probe;
@@ -27,4 +28,17 @@ pub(crate) fn thread_pointer() -> usize {
 pub(crate) fn thread_pointer() -> usize {
     // SAFETY: always callable.
     unsafe { libc::pthread_self() as usize }
+}
+
+/// The most memory that the process ever had in use, in bytes; 0 if the system does not say.
+pub(crate) fn peak_resident_bytes() -> u64 {
+    // SAFETY: fills a struct of the right layout, for which all zeros is a value.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        if libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) != 0 {
+            return 0;
+        }
+        usage
+    };
+    usage.ru_maxrss as u64 * 1024
 }

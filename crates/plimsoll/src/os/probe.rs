@@ -3,9 +3,9 @@
 use super::region::PAGE;
 use super::syscall::call;
 
-/// True if the page of `address` is mapped and readable. One system call that changes nothing: the kernel is
-/// asked to apply a signal mask from there in a way that does not exist, and complains about the
-/// memory first.
+/// True if the page of `address` is mapped and readable. One system call that changes nothing: the
+/// kernel is asked to apply a signal mask from there in a way that does not exist, and complains
+/// about the memory first.
 pub(crate) fn readable(address: usize) -> bool {
     const NO_SUCH_WAY: usize = u32::MAX as usize;
     let page = address & !(PAGE - 1);

@@ -21,11 +21,15 @@ pub(crate) struct Region {
 
 impl Region {
     pub(crate) const fn new() -> Self {
-        Self { base: AtomicUsize::new(0), length: AtomicUsize::new(0), committed: AtomicUsize::new(0) }
+        Self {
+            base: AtomicUsize::new(0),
+            length: AtomicUsize::new(0),
+            committed: AtomicUsize::new(0),
+        }
     }
 
-    /// Reserves `length` bytes anywhere, halving that down to `least` while the system refuses. To be called by
-    /// one thread, until something was had; false if nothing was.
+    /// Reserves `length` bytes anywhere, halving that down to `least` while the system refuses. To
+    /// be called by one thread, until something was had; false if nothing was.
     pub(crate) fn reserve(&self, length: usize, least: usize) -> bool {
         let mut length = within_address_space_limit(length).next_multiple_of(PAGE);
         while length >= least {
@@ -40,7 +44,11 @@ impl Region {
 
     /// Reserves `length` bytes from `address` on, if nothing is there.
     pub(crate) fn reserve_at(&self, address: usize, length: usize) -> bool {
-        let mapped = if within_address_space_limit(length) == length { map(length, address, libc::PROT_NONE) } else { None };
+        let mapped = if within_address_space_limit(length) == length {
+            map(length, address, libc::PROT_NONE)
+        } else {
+            None
+        };
         match mapped {
             Some(base) if base == address => self.adopt(base, length),
             Some(elsewhere) => {
@@ -104,8 +112,8 @@ impl Region {
     }
 }
 
-/// Maps fresh private pages, zero-filled and not reserved against overcommit; at `hint` if nothing is there.
-/// `None` if refused.
+/// Maps fresh private pages, zero-filled and not reserved against overcommit; at `hint` if nothing
+/// is there. `None` if refused.
 pub(crate) fn map(length: usize, hint: usize, access: i32) -> Option<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let arguments = [hint, length, access as usize, flags as usize, usize::MAX, 0];
@@ -116,8 +124,18 @@ pub(crate) fn map(length: usize, hint: usize, access: i32) -> Option<usize> {
 
 /// Where the process has a limit on its address space, no reservation takes more than 1/32 of it.
 fn within_address_space_limit(length: usize) -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    let arguments = [0, libc::RLIMIT_AS as usize, 0, &raw mut limit as usize, 0, 0];
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let arguments = [
+        0,
+        libc::RLIMIT_AS as usize,
+        0,
+        &raw mut limit as usize,
+        0,
+        0,
+    ];
     // SAFETY: prlimit64 on this process, reading only, into a struct of the right layout.
     let failed = unsafe { call(libc::SYS_prlimit64, arguments) };
     if failed != 0 || limit.rlim_cur == libc::RLIM_INFINITY {

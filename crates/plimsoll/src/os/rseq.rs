@@ -16,7 +16,12 @@ pub(crate) struct Area {
 }
 
 /// The calling thread's area, if the C library registered one that the kernel accepted.
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)))]
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_env = "gnu",
+    not(miri)
+))]
 pub(crate) fn area() -> Option<*mut Area> {
     let offset_symbol: *const isize;
     let thread_pointer: usize;
@@ -38,13 +43,19 @@ pub(crate) fn area() -> Option<*mut Area> {
     // SAFETY: glibc exports `const ptrdiff_t __rseq_offset`.
     let offset = unsafe { *offset_symbol };
     let area = thread_pointer.wrapping_add_signed(offset) as *mut Area;
-    // SAFETY: the area lies in this thread's control block. A volatile read, since the kernel writes it.
+    // SAFETY: the area lies in this thread's control block. A volatile read, since the kernel
+    // writes it.
     let cpu = unsafe { (&raw const (*area).cpu_id).read_volatile() };
     (cpu >= 0).then_some(area)
 }
 
 /// There is no known way to restartable sequences on this platform.
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri))))]
+#[cfg(not(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_env = "gnu",
+    not(miri)
+)))]
 pub(crate) fn area() -> Option<*mut Area> {
     None
 }

@@ -5,7 +5,8 @@
 
 use std::ffi::c_long;
 
-/// Makes a system call and returns what the kernel returned: `-4095..=-1` is a negated error number.
+/// Makes a system call and returns what the kernel returned: `-4095..=-1` is a negated error
+/// number.
 ///
 /// # Safety
 /// The arguments must be right for `number`, as for `syscall(2)`.
@@ -46,7 +47,11 @@ pub(crate) unsafe fn call(number: c_long, arguments: [usize; 6]) -> isize {
         let result = libc::syscall(number, a, b, c, d, e, f) as isize;
         let after = *errno;
         *errno = before;
-        if result == -1 { -(after as isize) } else { result }
+        if result == -1 {
+            -(after as isize)
+        } else {
+            result
+        }
     }
 }
 

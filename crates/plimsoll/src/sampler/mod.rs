@@ -1,11 +1,12 @@
 //! Which allocations are sampled, and what each of those stands for.
 //!
 //! Sample points lie in the stream of allocated bytes with exponential distances of mean `rate`; an
-//! allocation is sampled if a point falls within it. So one of `size` bytes is sampled with probability
-//! `1 - exp(-size/rate)`, whatever came before, and stands for the inverse of that many of its like.
-//! The exponential law has no memory: a distance may be thrown away and drawn anew, with
-//! the same or another rate, at any moment that does not depend on what it is, and the estimate
-//! stays unbiased. That is how a change of rate reaches a thread, and why nothing is sampled *because* of it.
+//! allocation is sampled if a point falls within it. So one of `size` bytes is sampled with
+//! probability `1 - exp(-size/rate)`, whatever came before, and stands for the inverse of that many
+//! of its like. The exponential law has no memory: a distance may be thrown away and drawn anew,
+//! with the same or another rate, at any moment that does not depend on what it is, and the
+//! estimate stays unbiased. That is how a change of rate reaches a thread, and why nothing is
+//! sampled *because* of it.
 
 mod sample;
 
@@ -29,8 +30,8 @@ pub(crate) fn rate() -> usize {
     RATE.load(Ordering::Relaxed)
 }
 
-/// Sets the rate and returns the one before. Each thread takes it up at its next draw, at the latest after
-/// [`LONGEST_STRETCH`] bytes.
+/// Sets the rate and returns the one before. Each thread takes it up at its next draw, at the
+/// latest after [`LONGEST_STRETCH`] bytes.
 pub(crate) fn set_rate(rate: usize) -> usize {
     RATE.swap(rate.min(LARGEST_RATE), Ordering::Relaxed)
 }
@@ -69,10 +70,10 @@ impl Weight {
 
 /// One thread's place between two sample points.
 ///
-/// The distance left is kept in two parts: the caller's own countdown, which an allocator hook can decrement
-/// cheaply and which is never more than [`LONGEST_STRETCH`], and the rest in here. Plain cells, so
-/// that a signal handler which comes in between finds nothing locked; the worst it can do is to draw the
-/// same number twice.
+/// The distance left is kept in two parts: the caller's own countdown, which an allocator hook can
+/// decrement cheaply and which is never more than [`LONGEST_STRETCH`], and the rest in here. Plain
+/// cells, so that a signal handler which comes in between finds nothing locked; the worst it can do
+/// is to draw the same number twice.
 pub(crate) struct Sampler {
     random: Cell<u64>,
     /// Bytes to the next point beyond the caller's countdown.
@@ -91,7 +92,11 @@ pub(crate) struct Decision {
 
 impl Sampler {
     pub(crate) const fn new() -> Self {
-        Self { random: Cell::new(0), beyond: Cell::new(0), rate: Cell::new(usize::MAX) }
+        Self {
+            random: Cell::new(0),
+            beyond: Cell::new(0),
+            rate: Cell::new(usize::MAX),
+        }
     }
 
     /// Starts from `seed` and returns the first countdown.
@@ -100,17 +105,27 @@ impl Sampler {
         self.draw(rate)
     }
 
-    /// Decides on the allocation of `size` bytes at which the countdown fell below zero. `countdown` is what it
-    /// was before that allocation; `rate` the rate in force.
+    /// Decides on the allocation of `size` bytes at which the countdown fell below zero.
+    /// `countdown` is what it was before that allocation; `rate` the rate in force.
     pub(crate) fn decide(&self, countdown: i64, size: usize, rate: usize) -> Decision {
-        let countdown = if rate == self.rate.get() { countdown } else { self.draw(rate) };
+        let countdown = if rate == self.rate.get() {
+            countdown
+        } else {
+            self.draw(rate)
+        };
         let distance = countdown.saturating_add(self.beyond.get());
         let left = distance.saturating_sub(i64::try_from(size).unwrap_or(i64::MAX));
         if left >= 0 {
-            return Decision { weight: None, countdown: self.split(left) };
+            return Decision {
+                weight: None,
+                countdown: self.split(left),
+            };
         }
         let weight = (rate != 0).then(|| Weight::new(size, rate));
-        Decision { weight, countdown: self.draw(rate) }
+        Decision {
+            weight,
+            countdown: self.draw(rate),
+        }
     }
 
     /// Draws a new distance and returns the countdown part of it.
@@ -119,7 +134,8 @@ impl Sampler {
         let distance = match rate {
             0 => LONGEST_STRETCH,
             1 => 0,
-            // Whole bytes, rounded down: a point anywhere within an allocation's last byte is within it.
+            // Whole bytes, rounded down: a point anywhere within an allocation's last byte is
+            // within it.
             _ => (-self.uniform().ln() * rate as f64) as i64,
         };
         self.split(distance)
@@ -133,7 +149,8 @@ impl Sampler {
 
     /// Uniform in (0, 1], in steps of 2^-53 (splitmix64).
     fn uniform(&self) -> f64 {
-        self.random.set(self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        self.random
+            .set(self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
         let mut bits = self.random.get();
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -146,9 +163,13 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    /// Runs `count` allocations whose sizes and rates `next` yields, as the allocator hook does; returns
-    /// the number sampled, the estimated number and the estimated bytes.
-    fn run(seed: u64, count: usize, mut next: impl FnMut(usize) -> (usize, usize)) -> (u64, f64, f64) {
+    /// Runs `count` allocations whose sizes and rates `next` yields, as the allocator hook does;
+    /// returns the number sampled, the estimated number and the estimated bytes.
+    fn run(
+        seed: u64,
+        count: usize,
+        mut next: impl FnMut(usize) -> (usize, usize),
+    ) -> (u64, f64, f64) {
         let sampler = Sampler::new();
         let mut countdown = sampler.start(seed, next(0).1);
         let (mut sampled, mut objects, mut bytes) = (0, 0u64, 0f64);
@@ -168,7 +189,11 @@ mod tests {
                 bytes += weight.times(size) as f64;
             }
         }
-        (sampled, objects as f64 / (1u64 << WEIGHT_BITS) as f64, bytes)
+        (
+            sampled,
+            objects as f64 / (1u64 << WEIGHT_BITS) as f64,
+            bytes,
+        )
     }
 
     fn probability(size: usize, rate: usize) -> f64 {
@@ -177,12 +202,16 @@ mod tests {
 
     #[test]
     fn estimates_are_within_five_sigma_for_every_size_and_rate() {
-        for (seed, size) in [16, 100, 512, 4096, 32768, 65536, 524_288, 4 << 20].into_iter().enumerate() {
+        for (seed, size) in [16, 100, 512, 4096, 32768, 65536, 524_288, 4 << 20]
+            .into_iter()
+            .enumerate()
+        {
             for rate in [4 << 10, 64 << 10, 512 << 10] {
                 let p = probability(size, rate);
                 // Enough for some thousands of samples, within reason.
                 let count = ((4000.0 / p) as usize).min(20_000_000);
-                let (sampled, objects, bytes) = run(seed as u64 * 7919 + rate as u64, count, |_| (size, rate));
+                let (sampled, objects, bytes) =
+                    run(seed as u64 * 7919 + rate as u64, count, |_| (size, rate));
                 let expected = count as f64 * p;
                 let sigma = (count as f64 * p * (1.0 - p)).sqrt();
                 assert!(
@@ -193,7 +222,10 @@ mod tests {
                 let error = ((1.0 - p) / (p * count as f64)).sqrt();
                 for (estimate, exact) in [(objects, count as f64), (bytes, (count * size) as f64)] {
                     let relative = estimate / exact - 1.0;
-                    assert!(relative.abs() <= 5.0 * error + 1e-5, "{relative} off, {size} bytes at {rate}");
+                    assert!(
+                        relative.abs() <= 5.0 * error + 1e-5,
+                        "{relative} off, {size} bytes at {rate}"
+                    );
                 }
             }
         }
@@ -216,7 +248,8 @@ mod tests {
         assert!((bytes - exact as f64).abs() <= 5.0 * variance(|size| size * size).sqrt());
     }
 
-    /// 64 KiB, then 4 KiB, then off, then 64 KiB again: each sample carries the rate it was drawn with.
+    /// 64 KiB, then 4 KiB, then off, then 64 KiB again: each sample carries the rate it was drawn
+    /// with.
     #[test]
     fn a_change_of_rate_in_mid_run_leaves_the_estimate_unbiased() {
         let size = 256;
@@ -231,7 +264,10 @@ mod tests {
         let sigma = (2.0 * variance(64 << 10) + variance(4 << 10)).sqrt();
         // Each thread takes a new rate up within one stretch, which is what is missing or too much.
         let late = 2.0 * LONGEST_STRETCH as f64 / size as f64;
-        assert!((objects - covered as f64).abs() <= 5.0 * sigma + late, "{objects} of {covered}");
+        assert!(
+            (objects - covered as f64).abs() <= 5.0 * sigma + late,
+            "{objects} of {covered}"
+        );
     }
 
     #[test]
@@ -241,7 +277,8 @@ mod tests {
             let sampler = Sampler::new();
             let countdown = sampler.start(seed, 0);
             assert_eq!(countdown, LONGEST_STRETCH);
-            // The first allocation under the new rate: 1 KiB at 1 MiB is sampled once in a thousand.
+            // The first allocation under the new rate: 1 KiB at 1 MiB is sampled once in a
+            // thousand.
             sampled += u32::from(sampler.decide(countdown, 1024, 1 << 20).weight.is_some());
         }
         assert!(sampled < 20, "{sampled} of 2000");

@@ -11,7 +11,8 @@ pub(crate) struct Sample {
     pub(crate) weight: Weight,
 }
 
-/// What each cell of a bucket of [`Kind::Heap`] counts. Weights are in units of 2^-16; bytes are weighted.
+/// What each cell of a bucket of [`Kind::Heap`] counts. Weights are in units of 2^-16; bytes are
+/// weighted.
 pub(crate) mod cell {
     pub(crate) const MALLOCS: usize = 0;
     pub(crate) const MALLOC_WEIGHT: usize = 1;
@@ -27,24 +28,36 @@ static LOST_TRACK: AtomicU64 = AtomicU64::new(0);
 impl Sample {
     /// An allocation that counts as `size` bytes, by the calling thread, here.
     pub(crate) fn take(size: usize, weight: Weight) -> Self {
-        Self { bucket: stack::site(Kind::Heap, size as u64), weight }
+        Self {
+            bucket: stack::site(Kind::Heap, size as u64),
+            weight,
+        }
     }
 
     /// Records the allocation.
     pub(crate) fn record_malloc(self, size: usize) {
         let bytes = self.weight.times(size);
-        let amounts = [(cell::MALLOCS, 1), (cell::MALLOC_WEIGHT, self.weight.0), (cell::MALLOC_BYTES, bytes)];
+        let amounts = [
+            (cell::MALLOCS, 1),
+            (cell::MALLOC_WEIGHT, self.weight.0),
+            (cell::MALLOC_BYTES, bytes),
+        ];
         TABLE.add(self.bucket, &amounts);
     }
 
     /// Records the free. `size` is that of the allocation.
     pub(crate) fn record_free(self, size: usize) {
         let bytes = self.weight.times(size);
-        let amounts = [(cell::FREES, 1), (cell::FREE_WEIGHT, self.weight.0), (cell::FREE_BYTES, bytes)];
+        let amounts = [
+            (cell::FREES, 1),
+            (cell::FREE_WEIGHT, self.weight.0),
+            (cell::FREE_BYTES, bytes),
+        ];
         TABLE.add(self.bucket, &amounts);
     }
 
-    /// Records that the free will not be noticed: the block is left out of what is in use, and counted as lost.
+    /// Records that the free will not be noticed: the block is left out of what is in use, and
+    /// counted as lost.
     pub(crate) fn lose_track(self, size: usize) {
         self.record_free(size);
         LOST_TRACK.fetch_add(1, Ordering::Relaxed);

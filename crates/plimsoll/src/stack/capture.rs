@@ -1,13 +1,13 @@
 //! Capturing the calling thread's stack, from inside a hook.
 //!
-//! Unwinding needs a buffer and a cache, which a hook cannot allocate: a fixed pool of [`Slot`]s is made
-//! beforehand. A capture takes a slot with one compare-and-swap and gives it back; if all are taken (threads
-//! that lost their processor in mid-capture, signal handlers on top of one another), the event is counted
-//! without a stack.
+//! Unwinding needs a buffer and a cache, which a hook cannot allocate: a fixed pool of [`Slot`]s is
+//! made beforehand. A capture takes a slot with one compare-and-swap and gives it back; if all are
+//! taken (threads that lost their processor in mid-capture, signal handlers on top of one another),
+//! the event is counted without a stack.
 //!
-//! The module list is replaced whole when the loader has loaded or unloaded something. A slot in use names
-//! the list it reads (a hazard pointer), so the one who replaces a list can tell when the old one is no
-//! longer read.
+//! The module list is replaced whole when the loader has loaded or unloaded something. A slot in
+//! use names the list it reads (a hazard pointer), so the one who replaces a list can tell when the
+//! old one is no longer read.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -66,14 +66,15 @@ static POOL: AtomicPtr<&'static [Slot]> = AtomicPtr::new(ptr::null_mut());
 /// The list in use.
 static MODULES: AtomicPtr<ModuleList> = AtomicPtr::new(ptr::null_mut());
 
-/// Set by a capture that met code which the list does not know.
+/// 1 once a capture has met code which the list does not know, until that is brought up to date.
 static STALE: AtomicU32 = AtomicU32::new(0);
 
 /// Held while lists are replaced, with those that may still be read.
 static RETIRED: Mutex<Vec<RetiredList>> = Mutex::new(Vec::new());
 
-/// A list that was replaced: the address of a `ModuleList`, which may be freed when no slot names it.
-struct RetiredList(usize);
+/// A list that was replaced: the address of a `ModuleList`, which may be freed when no slot names
+/// it.
+pub(crate) struct RetiredList(usize);
 
 /// Events whose stack could not be captured because every slot was taken, or none was made yet.
 static WITHOUT_STACK: AtomicU64 = AtomicU64::new(0);
@@ -83,21 +84,27 @@ pub(crate) fn events_without_stack() -> u64 {
     WITHOUT_STACK.load(Ordering::Relaxed)
 }
 
-/// Makes the pool and the first module list, and settles how to walk: `forced`, or else by frame pointers
-/// if the program was built with them throughout, or else by tables. Not for hooks. Later calls
-/// only apply `forced`.
+/// Makes the pool and the first module list, and settles how to walk: `forced`, or else by frame
+/// pointers if the program was built with them throughout, or else by tables. Not for hooks. Later
+/// calls only apply `forced`.
 pub(crate) fn prepare(forced: Option<Unwinder>) {
     let _own = own::scope();
-    let mut retired = RETIRED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut retired = lock_lists();
     if POOL.load(Ordering::Acquire).is_null() {
         retired.reserve(64);
         let cpus = crate::os::cpus::possible().unwrap_or(1);
         let pool: Vec<Slot> = (0..(2 * cpus).clamp(8, 64)).map(|_| Slot::new()).collect();
-        MODULES.store(Box::into_raw(Box::new(ModuleList::from_loader())), Ordering::Release);
+        MODULES.store(
+            Box::into_raw(Box::new(ModuleList::from_loader())),
+            Ordering::Release,
+        );
         POOL.store(Box::into_raw(Box::new(pool.leak())), Ordering::Release);
     }
     let chosen = forced.unwrap_or_else(|| match unwinder() {
-        Unwinder::None if has_frame_pointers() => Unwinder::FramePointers,
+        // SAFETY: lists are only freed under the lock, which is held.
+        Unwinder::None if unsafe { (*MODULES.load(Ordering::Acquire)).has_frame_pointers() } => {
+            Unwinder::FramePointers
+        }
         Unwinder::None => Unwinder::Tables,
         settled => settled,
     });
@@ -109,13 +116,16 @@ impl Slot {
         Self {
             owner: AtomicUsize::new(0),
             reading: AtomicPtr::new(ptr::null_mut()),
-            scratch: UnsafeCell::new(Scratch { cache: RuleCache::new_in(), frames: [0; DEEPEST + HIDDEN_FRAMES] }),
+            scratch: UnsafeCell::new(Scratch {
+                cache: RuleCache::new_in(),
+                frames: [0; DEEPEST + HIDDEN_FRAMES],
+            }),
         }
     }
 }
 
-/// Calls `use_stack` with the return addresses of the calling thread's stack, leaf first. Empty if they
-/// cannot be had.
+/// Calls `use_stack` with the return addresses of the calling thread's stack, leaf first. Empty if
+/// they cannot be had.
 #[inline(never)]
 pub(crate) fn with_stack<R>(use_stack: impl FnOnce(&[usize]) -> R) -> R {
     let registers = Registers::here();
@@ -137,7 +147,12 @@ pub(crate) fn with_stack<R>(use_stack: impl FnOnce(&[usize]) -> R) -> R {
     result
 }
 
-fn walk_by_tables(registers: Registers, slot: &Slot, cache: &mut RuleCache, frames: &mut [usize]) -> usize {
+fn walk_by_tables(
+    registers: Registers,
+    slot: &Slot,
+    cache: &mut RuleCache,
+    frames: &mut [usize],
+) -> usize {
     // Name the list before using it, and look whether it is still the one in use: `refresh_modules`
     // replaces it first and looks at the names after.
     let mut list = MODULES.load(Ordering::Acquire);
@@ -153,8 +168,8 @@ fn walk_by_tables(registers: Registers, slot: &Slot, cache: &mut RuleCache, fram
     // SAFETY: a list is not freed while a slot names it; there is one since the pool exists.
     let walk = unwind_tables::walk(registers, unsafe { &*list }, cache, frames);
     slot.reading.store(ptr::null_mut(), Ordering::Release);
-    if walk.stale {
-        STALE.store(1, Ordering::Relaxed);
+    if walk.stale && STALE.swap(1, Ordering::Relaxed) == 0 {
+        crate::keeper::call();
     }
     walk.frames
 }
@@ -162,21 +177,30 @@ fn walk_by_tables(registers: Registers, slot: &Slot, cache: &mut RuleCache, fram
 fn pool() -> &'static [Slot] {
     let pool = POOL.load(Ordering::Acquire);
     // SAFETY: once set, it points to a leaked slice of the pool.
-    if pool.is_null() { &[] } else { unsafe { *pool } }
+    if pool.is_null() {
+        &[]
+    } else {
+        unsafe { *pool }
+    }
 }
 
-/// Takes a free slot, starting at one that this thread is likely to have used before, for its cache.
+/// Takes a free slot, starting at one that this thread is likely to have used before, for its
+/// cache.
 fn take_slot() -> Option<&'static Slot> {
     let pool = pool();
     let thread = crate::os::thread_pointer();
     let first = (thread >> 12).wrapping_mul(0x9e37_79b9) >> 7;
     (0..pool.len())
         .map(|offset| &pool[(first + offset) % pool.len()])
-        .find(|slot| slot.owner.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_ok())
+        .find(|slot| {
+            slot.owner
+                .compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        })
 }
 
-/// Brings the module list up to date if the loader has changed something. Allocates and takes locks: not for
-/// hooks. Returns whether it did.
+/// Brings the module list up to date if the loader has changed something. Allocates and takes
+/// locks: not for hooks. Returns whether it did.
 pub(crate) fn refresh_modules() -> bool {
     let current = MODULES.load(Ordering::Acquire);
     // SAFETY: lists are only freed below, under the lock; `is_current` is asked again there.
@@ -184,14 +208,17 @@ pub(crate) fn refresh_modules() -> bool {
         return false;
     }
     let _own = own::scope();
-    let mut retired = RETIRED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut retired = lock_lists();
     let current = MODULES.load(Ordering::Acquire);
     // SAFETY: nobody else replaces or frees lists while the lock is held.
     let replaced = if unsafe { (*current).is_current() } {
         false
     } else {
         STALE.store(0, Ordering::Relaxed);
-        let old = MODULES.swap(Box::into_raw(Box::new(ModuleList::from_loader())), Ordering::AcqRel);
+        let old = MODULES.swap(
+            Box::into_raw(Box::new(ModuleList::from_loader())),
+            Ordering::AcqRel,
+        );
         retired.push(RetiredList(old as usize));
         true
     };
@@ -199,7 +226,9 @@ pub(crate) fn refresh_modules() -> bool {
     fence(Ordering::SeqCst);
     retired.retain(|list| {
         let list = list.0 as *mut ModuleList;
-        let read = pool().iter().any(|slot| slot.reading.load(Ordering::Acquire) == list);
+        let read = pool()
+            .iter()
+            .any(|slot| slot.reading.load(Ordering::Acquire) == list);
         if !read {
             // SAFETY: made by `Box::into_raw`, no longer in `MODULES`, and no slot names it.
             drop(unsafe { Box::from_raw(list) });
@@ -209,9 +238,11 @@ pub(crate) fn refresh_modules() -> bool {
     replaced
 }
 
-/// Whether a capture has met code that the module list does not know. For whoever refreshes it in the background.
-pub(crate) fn modules_are_stale() -> bool {
-    STALE.load(Ordering::Relaxed) != 0
+/// Keeps [`prepare`] and [`refresh_modules`] out until the guard is dropped: for a fork.
+pub(crate) fn lock_lists() -> std::sync::MutexGuard<'static, Vec<RetiredList>> {
+    RETIRED
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// In the child of a fork: gives back the slots of threads that are not there any more.
@@ -224,9 +255,4 @@ pub(crate) fn forget_vanished_threads() {
             slot.owner.store(0, Ordering::Release);
         }
     }
-}
-
-/// Whether the main program was compiled with frame pointers, judged by its unwind tables.
-fn has_frame_pointers() -> bool {
-    false
 }

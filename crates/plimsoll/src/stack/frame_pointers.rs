@@ -1,12 +1,20 @@
 //! Walking the chain of saved frame pointers, and finding out whether there is one.
 
+use std::ops::Range;
+
+use gimli::{
+    BaseAddresses, CallFrameInstruction, EhFrame, EhFrameHdr, EndianSlice, LittleEndian,
+    UnwindSection, X86_64,
+};
+
 use super::memory::StackMemory;
 use super::registers::Registers;
+use crate::os::region::PAGE;
 
 /// Fills `frames` from the leaf with return addresses, as far as the chain goes; returns how many.
 ///
-/// Each link must point further up the stack and to readable memory, so a broken chain ends the walk
-/// and does no other harm.
+/// Each link must point further up the stack and to readable memory, so a broken chain ends the
+/// walk and does no other harm.
 pub(crate) fn walk(start: Registers, frames: &mut [usize]) -> usize {
     let mut memory = StackMemory::of_this_thread(start.stack as usize);
     let mut frame = start.frame as usize;
@@ -15,11 +23,13 @@ pub(crate) fn walk(start: Registers, frames: &mut [usize]) -> usize {
         if frame < below {
             return depth;
         }
-        let (Some(next), Some(return_address)) = (memory.read(frame), memory.read(frame.wrapping_add(8))) else {
+        let (Some(next), Some(return_address)) =
+            (memory.read(frame), memory.read(frame.wrapping_add(8)))
+        else {
             return depth;
         };
         // Nothing is mapped in the first page: a chain that runs out, or that was never one.
-        if return_address < crate::os::region::PAGE {
+        if return_address < PAGE {
             return depth;
         }
         *slot = return_address;
@@ -27,4 +37,154 @@ pub(crate) fn walk(start: Registers, frames: &mut [usize]) -> usize {
         frame = next;
     }
     frames.len()
+}
+
+/// A program's unwind tables: their contents, and where these are.
+pub(crate) struct Tables {
+    pub(crate) hdr: &'static [u8],
+    pub(crate) eh_frame: &'static [u8],
+}
+
+/// How many functions of a program are looked at.
+const LOOKED_AT: usize = 1024;
+
+/// How many of a hundred functions with a frame may do without a frame pointer: the standard
+/// library, which is compiled with them, has a few that end in a jump before they would need one.
+const WITHOUT_PER_CENT: usize = 8;
+
+/// Whether a program was compiled with frame pointers throughout, so that [`walk`] misses nothing:
+/// its unwind tables say of each function how its frame is found.
+pub(crate) fn kept_throughout(tables: &Tables) -> bool {
+    let count = count(tables);
+    count.with + count.without > 0
+        && count.without * 100 <= (count.with + count.without) * WITHOUT_PER_CENT
+}
+
+/// Of functions that have a frame at all, how many keep a frame pointer.
+#[derive(Default, Debug)]
+struct Count {
+    with: usize,
+    without: usize,
+}
+
+fn count(tables: &Tables) -> Count {
+    let address = |bytes: &[u8]| bytes.as_ptr() as u64;
+    let bases = BaseAddresses::default()
+        .set_eh_frame_hdr(address(tables.hdr))
+        .set_eh_frame(address(tables.eh_frame));
+    let mut count = Count::default();
+    let Ok(hdr) = EhFrameHdr::new(tables.hdr, LittleEndian).parse(&bases, 8) else {
+        return count;
+    };
+    let Some(table) = hdr.table() else {
+        return count;
+    };
+    // A header of 12 bytes, then 8 for each function.
+    let functions = tables.hdr.len().saturating_sub(12) / 8;
+    let mut eh_frame = EhFrame::new(tables.eh_frame, LittleEndian);
+    eh_frame.set_address_size(8);
+    let mut entries = table.iter(&bases);
+    let stride = functions.div_ceil(LOOKED_AT).max(1);
+    while let Ok(Some((_, pointer))) = entries.nth(stride - 1) {
+        let Ok(offset) = table.pointer_to_offset(pointer) else {
+            continue;
+        };
+        let Ok(entry) = eh_frame.fde_from_offset(&bases, offset, EhFrame::cie_from_offset) else {
+            continue;
+        };
+        match keeps_frame_pointer(entry.instructions(&eh_frame, &bases)) {
+            Some(true) => count.with += 1,
+            Some(false) => count.without += 1,
+            None => {}
+        }
+    }
+    count
+}
+
+/// Whether a function finds its frame by the frame pointer; `None` if it never moves the stack
+/// pointer.
+fn keeps_frame_pointer(
+    mut instructions: gimli::CallFrameInstructionIter<'_, EndianSlice<'static, LittleEndian>>,
+) -> Option<bool> {
+    let mut moves = false;
+    while let Ok(Some(instruction)) = instructions.next() {
+        match instruction {
+            CallFrameInstruction::DefCfaRegister { register }
+            | CallFrameInstruction::DefCfa { register, .. }
+                if register == X86_64::RBP =>
+            {
+                return Some(true);
+            }
+            CallFrameInstruction::DefCfaOffset { .. } => moves = true,
+            _ => {}
+        }
+    }
+    moves.then_some(false)
+}
+
+impl Tables {
+    /// Over memory of the program, which stays mapped for good.
+    ///
+    /// # Safety
+    /// Both ranges are mapped, readable, and never change.
+    pub(crate) unsafe fn new(hdr: &Range<usize>, eh_frame: &Range<usize>) -> Self {
+        // SAFETY: the caller's.
+        let bytes = |range: &Range<usize>| unsafe {
+            std::slice::from_raw_parts(range.start as *const u8, range.len())
+        };
+        Self {
+            hdr: bytes(hdr),
+            eh_frame: bytes(eh_frame),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller whose frame is on the chain if the test is built with frame pointers, and a broken
+    /// chain else: in either case the walk ends.
+    #[test]
+    fn a_walk_from_anywhere_ends() {
+        let here = Registers::here();
+        let mut frames = [0; 64];
+        assert!(walk(here, &mut frames) < 64);
+        for frame in [
+            0,
+            1,
+            here.stack,
+            here.stack + 8,
+            here.stack + 1,
+            u64::MAX,
+            u64::MAX & !7,
+            0xdead_beef,
+        ] {
+            assert!(walk(Registers { frame, ..here }, &mut frames) <= 64);
+        }
+    }
+
+    #[test]
+    fn a_chain_is_followed_to_its_end() {
+        // Four frames, each with the address of the next and a return address, ending in zeros.
+        let mut stack = [0usize; 12];
+        let base = stack.as_ptr() as usize;
+        for frame in 0..3 {
+            stack[2 * frame] = base + 16 * (frame + 1);
+            stack[2 * frame + 1] = 0x10_000 + frame;
+        }
+        let start = Registers {
+            instruction: 0,
+            stack: base as u64,
+            frame: base as u64,
+        };
+        let mut frames = [0; 8];
+        assert_eq!(walk(start, &mut frames), 3);
+        assert_eq!(frames[..3], [0x10_000, 0x10_001, 0x10_002]);
+        // A link back down ends it.
+        stack[2] = base;
+        assert_eq!(walk(start, &mut frames), 2);
+        // So does room.
+        assert_eq!(walk(start, &mut frames[..1]), 1);
+    }
 }

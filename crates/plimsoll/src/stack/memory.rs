@@ -1,16 +1,17 @@
 //! Reading a stack that may be corrupt, foreign or at its end, without ever faulting.
 //!
-//! The stack that a thread was created with stays mapped as long as the thread lives: from the page of the
-//! stack pointer up to where the thread's control block begins (or to the end of the main thread's stack). Once
-//! every page of that was found readable, the range is remembered, and reading within it is a comparison
-//! and a load. Anything else (a coroutine's stack, a signal stack, what a broken frame pointer points to)
-//! is probed page by page, each time anew.
+//! The stack that a thread was created with stays mapped as long as the thread lives: from the page
+//! of the stack pointer up to where the thread's control block begins (or to the end of the main
+//! thread's stack). Once every page of that was found readable, the range is remembered, and
+//! reading within it is a comparison and a load. Anything else (a coroutine's stack, a signal
+//! stack, what a broken frame pointer points to) is probed page by page, each time anew.
 
 use std::cell::Cell;
 
 use crate::os::{probe, region::PAGE};
 
-/// More than this between the stack pointer and the remembered range, and it is taken for another stack.
+/// More than this between the stack pointer and the remembered range, and it is taken for another
+/// stack.
 const FARTHEST_PAGES: usize = 4096;
 
 thread_local! {
@@ -30,7 +31,11 @@ pub(crate) struct StackMemory {
 impl StackMemory {
     /// For the calling thread, which is at `stack_pointer`.
     pub(crate) fn of_this_thread(stack_pointer: usize) -> Self {
-        Self { from: stack_pointer, known: known_range(stack_pointer), probed: 0 }
+        Self {
+            from: stack_pointer,
+            known: known_range(stack_pointer),
+            probed: 0,
+        }
     }
 
     /// The word at `address`, if it can be part of the stack and can be read.
@@ -52,8 +57,8 @@ impl StackMemory {
             }
         }
         // SAFETY: aligned, so within one page, which is known or was just found to be readable. The
-        // stacks that are remembered belong to this thread and stay; a page that was probed is above the
-        // stack pointer of the stack this thread is running on.
+        // stacks that are remembered belong to this thread and stay; a page that was probed is
+        // above the stack pointer of the stack this thread is running on.
         Some(unsafe { (address as *const usize).read_volatile() })
     }
 }
@@ -65,7 +70,11 @@ fn known_range(stack_pointer: usize) -> (usize, usize) {
     if low <= page && stack_pointer < high {
         return (low, high);
     }
-    let top = if high != 0 { low } else { own_stack_top(stack_pointer) };
+    let top = if high != 0 {
+        low
+    } else {
+        own_stack_top(stack_pointer)
+    };
     if top <= page || (top - page) / PAGE > FARTHEST_PAGES {
         return (0, 0);
     }
@@ -81,8 +90,8 @@ fn known_range(stack_pointer: usize) -> (usize, usize) {
     range
 }
 
-/// Where the stack that holds `stack_pointer` ends, if it is the one this thread was created with; 0 if
-/// that is not to be known.
+/// Where the stack that holds `stack_pointer` ends, if it is the one this thread was created with;
+/// 0 if that is not to be known.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 fn own_stack_top(stack_pointer: usize) -> usize {
     unsafe extern "C" {
@@ -90,13 +99,14 @@ fn own_stack_top(stack_pointer: usize) -> usize {
         static __libc_stack_end: *const u8;
     }
     let control_block: usize;
-    // SAFETY: the ABI keeps the thread's control block at %fs:0; the loader sets `__libc_stack_end`.
+    // SAFETY: the ABI keeps the thread's control block at %fs:0; the loader sets
+    // `__libc_stack_end`.
     let main_top = unsafe {
         std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) control_block, options(nostack, preserves_flags, readonly));
         __libc_stack_end as usize
     };
-    // The C library puts a thread's control block at the top of its stack. The main thread's lies below
-    // its stack, with other mappings.
+    // The C library puts a thread's control block at the top of its stack. The main thread's lies
+    // below its stack, with other mappings.
     if stack_pointer < control_block && (control_block - stack_pointer) / PAGE <= FARTHEST_PAGES {
         control_block
     } else if stack_pointer < main_top {

@@ -11,9 +11,13 @@ mod registers;
 mod table;
 mod unwind_tables;
 
-pub(crate) use capture::{Unwinder, forget_vanished_threads, prepare, refresh_modules, unwinder};
+pub(crate) use capture::{
+    RetiredList, Unwinder, events_without_stack, forget_vanished_threads, lock_lists, prepare,
+    refresh_modules,
+};
 pub(crate) use table::{
-    Bucket, CELLS, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, Record, SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE, Table,
+    Bucket, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, Record,
+    SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE,
 };
 
 use crate::primitives::{AtomicUsize, Ordering};
@@ -24,7 +28,8 @@ pub(crate) const DEEPEST: usize = 1024;
 /// Frames kept of a stack unless set otherwise.
 pub(crate) const DEFAULT_DEPTH: usize = 128;
 
-/// Frames captured beyond the depth, for those of the allocator and of this crate, which are not shown.
+/// Frames captured beyond the depth, for those of the allocator and of this crate, which are not
+/// shown.
 const HIDDEN_FRAMES: usize = 16;
 
 static DEPTH: AtomicUsize = AtomicUsize::new(DEFAULT_DEPTH);
@@ -39,8 +44,8 @@ pub(crate) fn set_depth(depth: usize) -> usize {
     DEPTH.swap(depth.min(DEEPEST), Ordering::Relaxed)
 }
 
-/// The bucket for an event of `kind` and `size` on the calling thread, right here. Never fails: an event
-/// whose stack cannot be had or kept goes to a bucket without one, and is counted as such.
+/// The bucket for an event of `kind` and `size` on the calling thread, right here. Never fails: an
+/// event whose stack cannot be had or kept goes to a bucket without one, and is counted as such.
 #[inline(never)]
 pub(crate) fn site(kind: Kind, size: u64) -> Bucket {
     capture::with_stack(|frames| TABLE.bucket(kind, size, frames))

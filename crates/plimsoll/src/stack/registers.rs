@@ -26,6 +26,10 @@ impl Registers {
                 options(nomem, nostack, preserves_flags),
             );
         }
-        Self { instruction, stack, frame }
+        Self {
+            instruction,
+            stack,
+            frame,
+        }
     }
 }

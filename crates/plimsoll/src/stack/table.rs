@@ -1,19 +1,20 @@
 //! Stacks and the counts of events that happened at them, in memory of their own.
 //!
-//! A *stack* is stored once; a *bucket* is a kind of event, a size and a stack, with its counts. Both live in one
-//! reservation, are found through chains from two arrays of heads, and are never moved or freed, so
-//! looking one up takes no lock; a new one is put at the head of its chain with a compare-and-swap. If two
-//! threads come with the same new stack at once, one finds the other's and its own copy is lost space.
+//! A *stack* is stored once; a *bucket* is a kind of event, a size and a stack, with its counts.
+//! Both live in one reservation, are found through chains from two arrays of heads, and are never
+//! moved or freed, so looking one up takes no lock; a new one is put at the head of its chain with
+//! a compare-and-swap. If two threads come with the same new stack at once, one finds the other's
+//! and its own copy is lost space.
 //!
 //! The reservation is the bound. When it is full, events of new stacks go to their kind's *overflow
 //! bucket*, so totals stay right, and are counted ([`Table::overflowed`]).
 //!
 //! # Cuts
 //!
-//! Counts are kept as in the ledger, with two generations behind a [`Gate`]: events are rare enough for atomic
-//! additions. The reader turns the generation, waits until nobody is inside the old one, and folds that
-//! into each bucket's totals. So all buckets are read at one instant, and what an event changes in a
-//! bucket is in a reading as a whole or not at all.
+//! Counts are kept as in the ledger, with two generations behind a [`Gate`]: events are rare enough
+//! for atomic additions. The reader turns the generation, waits until nobody is inside the old one,
+//! and folds that into each bucket's totals. So all buckets are read at one instant, and what an
+//! event changes in a bucket is in a reading as a whole or not at all.
 
 use crate::ledger::{Gate, Generation};
 use crate::os::region::{PAGE, Region};
@@ -109,8 +110,8 @@ impl Table {
         }
     }
 
-    /// Reserves `bound` bytes. To be called once; until then, and if the system refuses, every event is
-    /// dropped and counted as overflowed.
+    /// Reserves `bound` bytes. To be called once; until then, and if the system refuses, every
+    /// event is dropped and counted as overflowed.
     pub(crate) fn open(&self, bound: usize) -> bool {
         let bound = bound.max(SMALLEST_BOUND);
         if !self.region.reserve(bound, SMALLEST_BOUND) {
@@ -126,7 +127,9 @@ impl Table {
         self.used.store(first, Ordering::Relaxed);
         for overflow in &self.overflow {
             // Written before `heads` opens the table to others.
-            let Some(name) = self.take::<BucketEntry>(size_of::<BucketEntry>()) else { return false };
+            let Some(name) = self.take::<BucketEntry>(size_of::<BucketEntry>()) else {
+                return false;
+            };
             overflow.store(name, Ordering::Relaxed);
         }
         self.heads.store(heads, Ordering::Release);
@@ -140,7 +143,9 @@ impl Table {
             self.overflowed.fetch_add(1, Ordering::Relaxed);
             return Bucket(0);
         }
-        let bucket = self.intern(heads, frames).and_then(|stack| self.find_bucket(heads, kind, size, stack));
+        let bucket = self
+            .intern(heads, frames)
+            .and_then(|stack| self.find_bucket(heads, kind, size, stack));
         Bucket(bucket.unwrap_or_else(|| {
             self.overflowed.fetch_add(1, Ordering::Relaxed);
             self.overflow[kind as usize].load(Ordering::Relaxed)
@@ -169,7 +174,8 @@ impl Table {
             return;
         }
         let frozen = self.current();
-        self.generation.store(frozen.other().index(), Ordering::SeqCst);
+        self.generation
+            .store(frozen.other().index(), Ordering::SeqCst);
         self.gate.settle(frozen);
         for (at, overflow) in self.overflow.iter().enumerate() {
             let name = overflow.load(Ordering::Relaxed);
@@ -190,19 +196,34 @@ impl Table {
         }
     }
 
-    /// Moves a bucket's counts of the frozen generation to its totals; its record, if that is `wanted` and
-    /// the bucket ever counted anything.
+    /// Moves a bucket's counts of the frozen generation to its totals; its record, if that is
+    /// `wanted` and the bucket ever counted anything.
     fn fold(&self, name: u32, frozen: Generation, wanted: bool, overflow: bool) -> Option<Record> {
         // SAFETY: the callers pass names of buckets.
         let entry = unsafe { self.entry::<BucketEntry>(name) };
         let mut cells = [0; CELLS];
-        for ((cell, total), frozen) in cells.iter_mut().zip(&entry.totals).zip(&entry.generations[frozen.index()]) {
-            *cell = total.load(Ordering::Relaxed).wrapping_add(frozen.load(Ordering::Relaxed));
+        for ((cell, total), frozen) in cells
+            .iter_mut()
+            .zip(&entry.totals)
+            .zip(&entry.generations[frozen.index()])
+        {
+            *cell = total
+                .load(Ordering::Relaxed)
+                .wrapping_add(frozen.load(Ordering::Relaxed));
             total.store(*cell, Ordering::Relaxed);
             frozen.store(0, Ordering::Relaxed);
         }
-        let stack = if entry.stack == 0 { &[][..] } else { self.frames(entry.stack) };
-        (wanted && cells != [0; CELLS]).then_some(Record { size: entry.size, stack, cells, overflow })
+        let stack = if entry.stack == 0 {
+            &[][..]
+        } else {
+            self.frames(entry.stack)
+        };
+        (wanted && cells != [0; CELLS]).then_some(Record {
+            size: entry.size,
+            stack,
+            cells,
+            overflow,
+        })
     }
 
     /// Events that found no room for their stack since the process began.
@@ -217,7 +238,9 @@ impl Table {
 
     /// Keeps readers out until the guard is dropped.
     pub(crate) fn lock_readers(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.reader.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.reader
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// In the child of a fork: forgets writers that are not there any more.
@@ -242,8 +265,15 @@ impl Table {
             // SAFETY: just taken, large enough for header and frames, and known to nobody else.
             unsafe {
                 let entry = self.at(name) as *mut StackEntry;
-                entry.write(StackEntry { hash, next: 0, length: frames.len() as u32 });
-                entry.add(1).cast::<usize>().copy_from_nonoverlapping(frames.as_ptr(), frames.len());
+                entry.write(StackEntry {
+                    hash,
+                    next: 0,
+                    length: frames.len() as u32,
+                });
+                entry
+                    .add(1)
+                    .cast::<usize>()
+                    .copy_from_nonoverlapping(frames.as_ptr(), frames.len());
             }
             Some(name)
         };
@@ -256,7 +286,9 @@ impl Table {
         let key = (u64::from(stack) << 8 | kind as u64) ^ size.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = key.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
         let head = &self.bucket_heads(heads)[hash as usize & (heads - 1)];
-        let same = |entry: &BucketEntry, _| (entry.kind, entry.size, entry.stack) == (kind as u8, size, stack);
+        let same = |entry: &BucketEntry, _| {
+            (entry.kind, entry.size, entry.stack) == (kind as u8, size, stack)
+        };
         let make = || {
             let name = self.take::<BucketEntry>(size_of::<BucketEntry>())?;
             // SAFETY: just taken, zero as fresh memory is, and known to nobody else.
@@ -269,8 +301,8 @@ impl Table {
         self.find_or_add(head, same, |entry: &BucketEntry| entry.next, make, link)
     }
 
-    /// Finds an entry of a chain, or puts a new one at its head. Lock-free: a lost race means that somebody
-    /// else added one, which is looked at before trying again.
+    /// Finds an entry of a chain, or puts a new one at its head. Lock-free: a lost race means that
+    /// somebody else added one, which is looked at before trying again.
     fn find_or_add<E: 'static>(
         &self,
         head: &AtomicU32,
@@ -317,7 +349,10 @@ impl Table {
         let bytes = bytes.next_multiple_of(UNIT);
         // Not a plain addition: once full, it must not creep on until it wraps.
         let add = |used: usize| (used + bytes <= self.region.length()).then_some(used + bytes);
-        let at = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        let at = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .ok()?;
         self.region.commit(at + bytes).then_some((at / UNIT) as u32)
     }
 
@@ -333,7 +368,8 @@ impl Table {
     }
 
     fn frames(&self, name: u32) -> &'static [usize] {
-        // SAFETY: the callers pass names of stacks; their frames follow the header and never change.
+        // SAFETY: the callers pass names of stacks; their frames follow the header and never
+        // change.
         unsafe {
             let entry = self.entry::<StackEntry>(name);
             let frames = std::ptr::from_ref(entry).add(1).cast::<usize>();
@@ -348,7 +384,9 @@ impl Table {
 
     fn bucket_heads(&self, heads: usize) -> &[AtomicU32] {
         // SAFETY: as for `stack_heads`, the second array.
-        unsafe { std::slice::from_raw_parts((self.region.base() as *const AtomicU32).add(heads), heads) }
+        unsafe {
+            std::slice::from_raw_parts((self.region.base() as *const AtomicU32).add(heads), heads)
+        }
     }
 }
 
@@ -408,7 +446,10 @@ mod tests {
         assert_eq!(overflow.len(), 1);
         assert_eq!(overflow[0].cells[0], table.overflowed());
         assert!(table.overflowed() > 0 && table.overflowed() < events as u64);
-        assert_eq!(records.iter().map(|record| record.cells[0]).sum::<u64>(), events as u64);
+        assert_eq!(
+            records.iter().map(|record| record.cells[0]).sum::<u64>(),
+            events as u64
+        );
         assert!(table.bytes() <= SMALLEST_BOUND);
         // What was stored before goes on counting where it was.
         assert_eq!(table.bucket(Kind::Heap, 8, &[77]), early);
@@ -423,7 +464,8 @@ mod tests {
         assert!(read(&table).is_empty());
     }
 
-    /// Threads that add the same stacks at once and move amounts between two buckets' cells, while a reader looks.
+    /// Threads that add the same stacks at once and move amounts between two buckets' cells, while
+    /// a reader looks.
     #[test]
     fn racing_threads_share_buckets_and_every_reading_is_whole() {
         let table = Table::new();
@@ -459,10 +501,16 @@ mod tests {
                 }
             }
             stop.store(true, Ordering::Relaxed);
-            let events: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+            let events: u64 = writers
+                .into_iter()
+                .map(|writer| writer.join().unwrap())
+                .sum();
             let records = read(&table);
             assert_eq!(records.len(), 500, "one bucket for each stack");
-            assert_eq!(records.iter().map(|record| record.cells[0]).sum::<u64>(), events);
+            assert_eq!(
+                records.iter().map(|record| record.cells[0]).sum::<u64>(),
+                events
+            );
         });
     }
 }

@@ -19,9 +19,19 @@ pub(crate) struct Walk {
 }
 
 /// Fills `frames` from the leaf with return addresses. Allocates nothing and takes no lock.
-pub(crate) fn walk(start: Registers, modules: &ModuleList, cache: &mut RuleCache, frames: &mut [usize]) -> Walk {
+pub(crate) fn walk(
+    start: Registers,
+    modules: &ModuleList,
+    cache: &mut RuleCache,
+    frames: &mut [usize],
+) -> Walk {
     let mut memory = StackMemory::of_this_thread(start.stack as usize);
-    let mut read = |address: u64| memory.read(address as usize).map(|word| word as u64).ok_or(());
+    let mut read = |address: u64| {
+        memory
+            .read(address as usize)
+            .map(|word| word as u64)
+            .ok_or(())
+    };
     let mut registers = UnwindRegsX86_64::new(start.instruction, start.stack, start.frame);
     let mut address = FrameAddress::InstructionPointer(start.instruction);
     let mut depth = 0;
@@ -35,13 +45,22 @@ pub(crate) fn walk(start: Registers, modules: &ModuleList, cache: &mut RuleCache
             }
             Lookup::NotCode => break,
         }
-        let Ok(Some(caller)) = modules.unwinder.unwind_frame(address, &mut registers, cache, &mut read) else {
+        let Ok(Some(caller)) =
+            modules
+                .unwinder
+                .unwind_frame(address, &mut registers, cache, &mut read)
+        else {
             break;
         };
-        let Some(caller_address) = FrameAddress::from_return_address(caller) else { break };
+        let Some(caller_address) = FrameAddress::from_return_address(caller) else {
+            break;
+        };
         frames[depth] = caller as usize;
         depth += 1;
         address = caller_address;
     }
-    Walk { frames: depth, stale }
+    Walk {
+        frames: depth,
+        stale,
+    }
 }

@@ -13,7 +13,8 @@ pub(crate) struct Accounts {
     pub(crate) shards: u64,
     /// Stacks and buckets.
     pub(crate) table: u64,
-    /// The rest: the own heap, and memory for sampled blocks as far as no block of the program is in it.
+    /// The rest: the own heap, and memory for sampled blocks as far as no block of the program is
+    /// in it.
     pub(crate) other: u64,
 }
 

@@ -6,14 +6,16 @@ use crate::ledger::Cut;
 
 /// Everything that was allocated and freed through [`Alloc`](crate::Alloc) up to one instant.
 ///
-/// All fields belong to the same instant. In every snapshot, whatever the program is doing meanwhile:
+/// All fields belong to the same instant. In every snapshot, whatever the program is doing
+/// meanwhile:
 ///
 /// * `frees <= mallocs` in each class, for large blocks, and in all;
-/// * `mallocs` and `frees` are the sums over the classes and the large blocks, and so are the bytes;
+/// * `mallocs` and `frees` are the sums over the classes and the large blocks, and so are the
+///   bytes;
 /// * an operation is in it as a whole or not at all; a reallocation is a free and an allocation.
 ///
-/// A block counts as the size of its class: what was asked for, rounded up to 8 bytes up to 1 KiB, and to
-/// Go's size classes up to 32 KiB; above that, as what was asked for. See
+/// A block counts as the size of its class: what was asked for, rounded up to 8 bytes up to 1 KiB,
+/// and to Go's size classes up to 32 KiB; above that, as what was asked for. See
 /// [`size_class`](crate::size_class).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapStats {
@@ -25,13 +27,14 @@ pub struct HeapStats {
     pub malloc_bytes: u64,
     /// Bytes ever freed, in class sizes. Exact.
     pub free_bytes: u64,
-    /// Blocks up to 32 KiB by size class; position 0 is for sizes of zero, which Rust never asks for.
+    /// Blocks up to 32 KiB by size class; position 0 is for sizes of zero, which Rust never asks
+    /// for.
     pub by_class: [ClassCounts; size_class::CLASSES],
     /// Blocks above 32 KiB.
     pub large: LargeCounts,
-    /// False only on systems without `membarrier(2)`, unless the setting `ledger=fenced` is given: then the
-    /// snapshot may miss operations that were a few nanoseconds old, and the relations above
-    /// may be off by those.
+    /// False only on systems without `membarrier(2)`, unless the setting `ledger=fenced` is given:
+    /// then the snapshot may miss operations that were a few nanoseconds old, and the
+    /// relations above may be off by those.
     pub exact: bool,
 }
 
@@ -71,8 +74,9 @@ impl HeapStats {
     }
 }
 
-/// Reads the ledger: some microseconds, no thread is stopped or delayed, nothing is allocated. Concurrent
-/// readers take turns. All zero if [`Alloc`](crate::Alloc) is not the program's allocator.
+/// Reads the ledger: some microseconds, no thread is stopped or delayed, nothing is allocated.
+/// Concurrent readers take turns. All zero if [`Alloc`](crate::Alloc) is not the program's
+/// allocator.
 ///
 /// Not for signal handlers.
 pub fn heap_stats() -> HeapStats {
@@ -102,7 +106,11 @@ fn from_cut(cut: &Cut<HeapDelta>) -> HeapStats {
     for (class, counts) in stats.by_class.iter_mut().enumerate() {
         let size = size_class::size(class);
         let (mallocs, frees) = (delta.mallocs[class], delta.frees[class]);
-        *counts = ClassCounts { size, mallocs, frees };
+        *counts = ClassCounts {
+            size,
+            mallocs,
+            frees,
+        };
         stats.mallocs += mallocs;
         stats.frees += frees;
         stats.malloc_bytes += mallocs * size as u64;

@@ -10,16 +10,16 @@ pub const BY_SIZE_CLASSES: usize = 61;
 /// The number of entries of [`MemStats::pause_ns`] and [`MemStats::pause_end`].
 pub const PAUSES: usize = 256;
 
-/// What Go's `runtime.MemStats` says of a Go program, said of this one: the same fields, in Rust's spelling, with
-/// Go's meaning as far as there is one without a garbage collector.
+/// What Go's `runtime.MemStats` says of a Go program, said of this one: the same fields, in Rust's
+/// spelling, with Go's meaning as far as there is one without a garbage collector.
 ///
-/// Sizes are bytes. All object counts and byte sums belong to one instant (see [`HeapStats`]). These
-/// relations hold in every reading: `sys` is the sum of `heap_sys`, `stack_sys`, `mspan_sys`, `mcache_sys`,
-/// `buck_hash_sys`, `gc_sys` and `other_sys`; `heap_idle + heap_inuse = heap_sys`; `heap_alloc = alloc`;
-/// `heap_objects = mallocs - frees`.
+/// Sizes are bytes. All object counts and byte sums belong to one instant (see [`HeapStats`]).
+/// These relations hold in every reading: `sys` is the sum of `heap_sys`, `stack_sys`, `mspan_sys`,
+/// `mcache_sys`, `buck_hash_sys`, `gc_sys` and `other_sys`; `heap_idle + heap_inuse = heap_sys`;
+/// `heap_alloc = alloc`; `heap_objects = mallocs - frees`.
 ///
-/// "The allocator" is the one under [`Alloc`](crate::Alloc). What it holds beyond the blocks that are in use is not
-/// known here, so the page-level fields are derived and say so.
+/// "The allocator" is the one under [`Alloc`](crate::Alloc). What it holds beyond the blocks that
+/// are in use is not known here, so the page-level fields are derived and say so.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemStats {
     /// Bytes of blocks in use, in class sizes. Exact. From the ledger.
@@ -41,8 +41,8 @@ pub struct MemStats {
     pub heap_sys: u64,
     /// Bytes the allocator holds without a block in them. Not known: 0.
     pub heap_idle: u64,
-    /// Bytes of memory with at least one block in it. What the allocator loses to fragmentation is not known: the
-    /// same as `heap_alloc`.
+    /// Bytes of memory with at least one block in it. What the allocator loses to fragmentation is
+    /// not known: the same as `heap_alloc`.
     pub heap_inuse: u64,
     /// Idle bytes that were given back to the system. Not known: 0.
     pub heap_released: u64,
@@ -65,8 +65,9 @@ pub struct MemStats {
     pub buck_hash_sys: u64,
     /// Bytes of a collector's bookkeeping. There is no collector: 0.
     pub gc_sys: u64,
-    /// Bytes of everything else that Plimsoll uses itself: its own heap, and its memory for sampled blocks as far
-    /// as none of the program's is in it. Exact, but not of the same instant as the counts.
+    /// Bytes of everything else that Plimsoll uses itself: its own heap, and its memory for
+    /// sampled blocks as far as none of the program's is in it. Exact, but not of the same
+    /// instant as the counts.
     pub other_sys: u64,
 
     /// The heap size at which the next collection begins, in bytes. There is no collector: 0.
@@ -75,7 +76,8 @@ pub struct MemStats {
     pub last_gc: u64,
     /// Nanoseconds ever spent in collection pauses. There is no collector: 0.
     pub pause_total_ns: u64,
-    /// The last pauses in nanoseconds, a ring whose newest entry is at `(num_gc + 255) % 256`. All 0.
+    /// The last pauses in nanoseconds, a ring whose newest entry is at `(num_gc + 255) % 256`. All
+    /// 0.
     pub pause_ns: [u64; PAUSES],
     /// When each of the last pauses ended, in nanoseconds since 1970. All 0.
     pub pause_end: [u64; PAUSES],
@@ -83,19 +85,22 @@ pub struct MemStats {
     pub num_gc: u32,
     /// Completed collections that the program asked for, a count. There is no collector: 0.
     pub num_forced_gc: u32,
-    /// The share of the processors' time spent on collections, from 0 to 1. There is no collector: 0.
+    /// The share of the processors' time spent on collections, from 0 to 1. There is no collector:
+    /// 0.
     pub gc_cpu_fraction: f64,
     /// Whether collection is enabled. There is no collector: false.
     pub enable_gc: bool,
     /// Always false, as in Go.
     pub debug_gc: bool,
 
-    /// Blocks by Go's size classes, up to 18432 bytes. Entry 0 is unused, as in Go. Exact, of the same instant as
-    /// the rest: the ledger's classes fold exactly into Go's. Larger blocks are only in the totals.
+    /// Blocks by Go's size classes, up to 18432 bytes. Entry 0 is unused, as in Go. Exact, of the
+    /// same instant as the rest: the ledger's classes fold exactly into Go's. Larger blocks
+    /// are only in the totals.
     pub by_size: [BySize; BY_SIZE_CLASSES],
 }
 
-/// What was allocated and freed in one of Go's size classes: sizes above the one before, up to `size`.
+/// What was allocated and freed in one of Go's size classes: sizes above the one before, up to
+/// `size`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BySize {
     /// The largest size in the class, in bytes.
@@ -106,7 +111,8 @@ pub struct BySize {
     pub frees: u64,
 }
 
-/// Reads [`MemStats`]: some microseconds more than [`heap_stats`], and like that without stopping anyone.
+/// Reads [`MemStats`]: some microseconds more than [`heap_stats`], and like that without stopping
+/// anyone.
 ///
 /// Not for signal handlers.
 pub fn mem_stats() -> MemStats {
@@ -190,17 +196,31 @@ mod tests {
             malloc_bytes: 0,
             free_bytes: 0,
             by_class: [ClassCounts::default(); size_class::CLASSES],
-            large: LargeCounts { mallocs: 3, frees: 1, malloc_bytes: 300_000, free_bytes: 100_000 },
+            large: LargeCounts {
+                mallocs: 3,
+                frees: 1,
+                malloc_bytes: 300_000,
+                free_bytes: 100_000,
+            },
             exact: true,
         };
         for (class, counts) in heap.by_class.iter_mut().enumerate() {
-            let (size, mallocs, frees) = (size_class::size(class), 5 + class as u64, class as u64 / 2);
-            *counts = ClassCounts { size, mallocs, frees };
+            let (size, mallocs, frees) =
+                (size_class::size(class), 5 + class as u64, class as u64 / 2);
+            *counts = ClassCounts {
+                size,
+                mallocs,
+                frees,
+            };
         }
-        heap.mallocs = heap.large.mallocs + heap.by_class.iter().map(|class| class.mallocs).sum::<u64>();
+        heap.mallocs =
+            heap.large.mallocs + heap.by_class.iter().map(|class| class.mallocs).sum::<u64>();
         heap.frees = heap.large.frees + heap.by_class.iter().map(|class| class.frees).sum::<u64>();
         let bytes = |of: fn(&ClassCounts) -> u64| -> u64 {
-            heap.by_class.iter().map(|class| of(class) * class.size as u64).sum()
+            heap.by_class
+                .iter()
+                .map(|class| of(class) * class.size as u64)
+                .sum()
         };
         heap.malloc_bytes = heap.large.malloc_bytes + bytes(|class| class.mallocs);
         heap.free_bytes = heap.large.free_bytes + bytes(|class| class.frees);
@@ -211,7 +231,12 @@ mod tests {
     #[test]
     fn every_field_is_accounted_for_and_the_relations_hold() {
         let heap = heap();
-        let own = Accounts { shards_in_use: 7, shards: 11, table: 13, other: 17 };
+        let own = Accounts {
+            shards_in_use: 7,
+            shards: 11,
+            table: 13,
+            other: 17,
+        };
         let MemStats {
             alloc,
             total_alloc,
@@ -248,24 +273,46 @@ mod tests {
         } = MemStats::new(&heap, own);
         assert_eq!(alloc, heap.live_bytes());
         assert_eq!(total_alloc, heap.malloc_bytes);
-        assert_eq!(sys, heap_sys + stack_sys + mspan_sys + mcache_sys + buck_hash_sys + gc_sys + other_sys);
+        assert_eq!(
+            sys,
+            heap_sys + stack_sys + mspan_sys + mcache_sys + buck_hash_sys + gc_sys + other_sys
+        );
         assert_eq!((mallocs, frees), (heap.mallocs, heap.frees));
         assert_eq!(heap_alloc, alloc);
         assert_eq!(heap_idle + heap_inuse, heap_sys);
         assert!(heap_released <= heap_idle && heap_alloc <= heap_inuse && stack_inuse <= stack_sys);
         assert_eq!(heap_objects, mallocs - frees);
         assert!(mspan_inuse <= mspan_sys);
-        assert_eq!((mcache_inuse, mcache_sys, buck_hash_sys, other_sys), (7, 11, 13, 17));
-        assert_eq!((lookups, gc_sys, next_gc, last_gc, pause_total_ns), (0, 0, 0, 0, 0));
+        assert_eq!(
+            (mcache_inuse, mcache_sys, buck_hash_sys, other_sys),
+            (7, 11, 13, 17)
+        );
+        assert_eq!(
+            (lookups, gc_sys, next_gc, last_gc, pause_total_ns),
+            (0, 0, 0, 0, 0)
+        );
         assert_eq!((pause_ns, pause_end), ([0; PAUSES], [0; PAUSES]));
-        assert_eq!((num_gc, num_forced_gc, gc_cpu_fraction, enable_gc, debug_gc), (0, 0, 0.0, false, false));
+        assert_eq!(
+            (num_gc, num_forced_gc, gc_cpu_fraction, enable_gc, debug_gc),
+            (0, 0, 0.0, false, false)
+        );
         assert_eq!((by_size[0].mallocs, by_size[60].size), (0, 18432));
         // Everything up to 18432 bytes is in some entry, once.
         let small = |of: fn(&ClassCounts) -> u64| -> u64 {
-            heap.by_class.iter().filter(|class| class.size <= 18432).map(of).sum()
+            heap.by_class
+                .iter()
+                .filter(|class| class.size <= 18432)
+                .map(of)
+                .sum()
         };
-        assert_eq!(by_size.iter().map(|entry| entry.mallocs).sum::<u64>(), small(|class| class.mallocs));
-        assert_eq!(by_size.iter().map(|entry| entry.frees).sum::<u64>(), small(|class| class.frees));
+        assert_eq!(
+            by_size.iter().map(|entry| entry.mallocs).sum::<u64>(),
+            small(|class| class.mallocs)
+        );
+        assert_eq!(
+            by_size.iter().map(|entry| entry.frees).sum::<u64>(),
+            small(|class| class.frees)
+        );
         assert!(by_size.iter().all(|entry| entry.frees <= entry.mallocs));
     }
 }

@@ -1,0 +1,8 @@
+//! Pairs over system alone.
+
+#[global_allocator]
+static ALLOC: std::alloc::System = std::alloc::System;
+
+fn main() {
+    plimsoll_bench::pairs::main();
+}

@@ -1,0 +1,34 @@
+//! What a figure was measured on.
+
+use std::process::Command;
+
+/// A line for the machine, one for the versions, one for the date.
+pub fn describe() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown processor", |(_, model)| model);
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let virtual_machine = if cpuinfo.contains("hypervisor") {
+        ", virtual machine"
+    } else {
+        ""
+    };
+    format!(
+        "machine: {model}, {cpus} processors{virtual_machine}, Linux {}\nversions: plimsoll {}, {}, glibc {}\ndate: {}",
+        run("uname", &["-r"]),
+        env!("CARGO_PKG_VERSION"),
+        run("rustc", &["--version"]),
+        run("getconf", &["GNU_LIBC_VERSION"]).trim_start_matches("glibc "),
+        run("date", &["+%Y-%m-%d"]),
+    )
+}
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    output.map_or_else(
+        |_| "unknown".into(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().into(),
+    )
+}

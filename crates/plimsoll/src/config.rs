@@ -1,0 +1,310 @@
+//! Settings, from code and from the environment, and setting off.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::path::PathBuf;
+
+use crate::profile::{self, Format};
+use crate::settings::{self, Early};
+use crate::stack::{self, Unwinder};
+use crate::{http, keeper, own};
+
+/// The environment variable that all settings come from.
+const VARIABLE: &str = "PLIMSOLL";
+
+/// Every word of the grammar, for complaints.
+const WORDS: &str = "heap_rate, http, ledger, out, stack_depth, table, unwinder";
+
+/// Sets Plimsoll off with the settings of the environment variable `PLIMSOLL`. The same as
+/// `config().start()`.
+///
+/// ```
+/// let _plimsoll = plimsoll::start();
+/// ```
+///
+/// Statistics and samples are there without it, from the first allocation on; it serves the pages,
+/// if `http` is among the settings, and writes the profiles at the end, if `out` is. Never fails:
+/// what cannot be done is a warning on standard error.
+pub fn start() -> Plimsoll {
+    config().start()
+}
+
+/// Settings from code. Those of the environment variable `PLIMSOLL` win over them, so that they can
+/// be changed without building the program anew.
+///
+/// `PLIMSOLL=word=value,word=value`, with these words:
+///
+/// | word | value | default |
+/// |---|---|---|
+/// | `http` | where to serve `/debug/pprof/`: `host:port`, a port of `127.0.0.1`, or `off` | `off` |
+/// | `out` | a directory: all profiles are written there when the [`Plimsoll`] is dropped | none |
+/// | `heap_rate` | mean bytes between samples: `512k`, `1` for all, `0` for none | `512k` |
+/// | `stack_depth` | frames kept of a stack, 0 to 1024 | `128` |
+/// | `unwinder` | `auto`, `frame-pointers`, `tables` | `auto` |
+/// | `table` | the bound on the table of stacks, in bytes; only from the environment | `64m` |
+/// | `ledger` | `auto`, `per-cpu`, `per-thread`, `fenced`; only from the environment | `auto` |
+///
+/// Unknown words and bad values are a warning on standard error that names them, and change
+/// nothing.
+#[derive(Clone, Debug, Default)]
+#[must_use = "settings do nothing until `start`"]
+pub struct Config {
+    http: Option<String>,
+    out: Option<PathBuf>,
+    heap_rate: Option<usize>,
+    stack_depth: Option<usize>,
+    unwinder: Option<Unwinder>,
+}
+
+/// The default settings, to be changed and started.
+///
+/// ```
+/// let _plimsoll = plimsoll::config().heap_rate(128 << 10).start();
+/// ```
+pub fn config() -> Config {
+    Config::default()
+}
+
+/// Plimsoll, set off. When it is dropped, profiles are written if `out` asks for them, and pages
+/// are no longer served.
+#[derive(Debug)]
+#[must_use = "dropping it ends what it started"]
+pub struct Plimsoll {
+    #[cfg(feature = "http")]
+    server: Option<http::Server>,
+    out: Option<PathBuf>,
+}
+
+impl Config {
+    /// Serves `/debug/pprof/` at an address: `host:port`, or a port of `127.0.0.1`.
+    pub fn http(mut self, address: impl Into<String>) -> Self {
+        self.http = Some(address.into());
+        self
+    }
+
+    /// Writes all profiles to a directory in the end.
+    pub fn out(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.out = Some(directory.into());
+        self
+    }
+
+    /// The mean number of bytes between samples: see [`profile::set_heap_rate`]. Holds from
+    /// [`Config::start`] on; until then the default does.
+    pub fn heap_rate(mut self, bytes: usize) -> Self {
+        self.heap_rate = Some(bytes);
+        self
+    }
+
+    /// How many frames of a call stack are kept: see [`profile::set_stack_depth`].
+    pub fn stack_depth(mut self, frames: usize) -> Self {
+        self.stack_depth = Some(frames);
+        self
+    }
+
+    /// Sets off. Never fails: what cannot be done is a warning on standard error.
+    pub fn start(self) -> Plimsoll {
+        let text = std::env::var_os(VARIABLE);
+        let (config, complaints) = match text.as_deref().map(|text| text.to_str().ok_or(text)) {
+            None => (self, Vec::new()),
+            Some(Ok(text)) => self.with_environment(text),
+            Some(Err(text)) => {
+                let complaint = format!(
+                    "{VARIABLE} is not UTF-8 and is not used: {}",
+                    text.to_string_lossy()
+                );
+                (self, vec![complaint])
+            }
+        };
+        for complaint in complaints {
+            warn(complaint);
+        }
+        config.set_off()
+    }
+
+    /// Overlays what the environment says; what is wrong with it is said in the second part.
+    fn with_environment(mut self, text: &str) -> (Self, Vec<String>) {
+        let mut complaints = Vec::new();
+        let mut early = Early::DEFAULT;
+        for (word, value) in settings::words(text) {
+            let Some(value) = value else {
+                complaints.push(format!(
+                    "{VARIABLE}: `{word}` has no value; settings are written word=value"
+                ));
+                continue;
+            };
+            let understood = match word {
+                "http" => self.set_http(value),
+                "out" if value.is_empty() => Err("names no directory"),
+                "out" => {
+                    self.out = Some(value.into());
+                    Ok(true)
+                }
+                _ => early.set(word, value),
+            };
+            match (understood, word) {
+                (Ok(true), "heap_rate") => self.heap_rate = Some(early.heap_rate),
+                (Ok(true), "stack_depth") => self.stack_depth = Some(early.stack_depth),
+                (Ok(true), "unwinder") => self.unwinder = early.unwinder,
+                (Ok(true), _) => {}
+                (Ok(false), _) => {
+                    complaints.push(format!(
+                        "{VARIABLE}: there is no setting `{word}`; there are {WORDS}"
+                    ));
+                }
+                (Err(why), _) => {
+                    complaints.push(format!("{VARIABLE}: `{word}={value}`: the value {why}"))
+                }
+            }
+        }
+        (self, complaints)
+    }
+
+    fn set_http(&mut self, value: &str) -> Result<bool, &'static str> {
+        self.http = match value {
+            "" => return Err("is empty; it is host:port, a port, or off"),
+            "off" => None,
+            address => Some(address.into()),
+        };
+        Ok(true)
+    }
+
+    fn set_off(self) -> Plimsoll {
+        if let Some(rate) = self.heap_rate {
+            profile::set_heap_rate(rate);
+        }
+        if let Some(depth) = self.stack_depth {
+            stack::set_depth(depth);
+        }
+        stack::prepare(self.unwinder);
+        keeper::start();
+        #[cfg(feature = "http")]
+        let server = self.http.and_then(|address| {
+            let address = if address.bytes().all(|byte| byte.is_ascii_digit()) {
+                format!("127.0.0.1:{address}")
+            } else {
+                address
+            };
+            http::serve(&*address)
+                .map_err(|error| warn(format!("{error}; the program goes on without")))
+                .ok()
+        });
+        #[cfg(not(feature = "http"))]
+        if let Some(address) = self.http {
+            warn(format!(
+                "cannot serve profiles at {address}: built without the feature `http`"
+            ));
+        }
+        Plimsoll {
+            #[cfg(feature = "http")]
+            server,
+            out: self.out,
+        }
+    }
+}
+
+impl Plimsoll {
+    /// Where the pages are served; `None` if they are not.
+    pub fn http_address(&self) -> Option<std::net::SocketAddr> {
+        #[cfg(feature = "http")]
+        return self.server.as_ref().map(http::Server::address);
+        #[cfg(not(feature = "http"))]
+        None
+    }
+}
+
+impl Drop for Plimsoll {
+    fn drop(&mut self) {
+        let Some(directory) = self.out.take() else {
+            return;
+        };
+        for profile in profile::profiles() {
+            let path = directory.join(format!("{}.pb.gz", profile.name()));
+            if let Err(error) = profile.write_to_file(path, Format::Pprof) {
+                warn(error);
+            }
+        }
+    }
+}
+
+/// Says something on standard error, in a line. If that cannot be written to, nobody is told.
+fn warn(what: impl Display) {
+    let _own = own::scope();
+    let _ = writeln!(std::io::stderr().lock(), "plimsoll: {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Config, Vec<String>) {
+        config()
+            .http("from code:1")
+            .heap_rate(7)
+            .with_environment(text)
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_code() {
+        let (config, complaints) =
+            read("http=127.0.0.1:6060, heap_rate=64k,stack_depth=32,out=/tmp/x");
+        assert!(complaints.is_empty(), "{complaints:?}");
+        assert_eq!(config.http.as_deref(), Some("127.0.0.1:6060"));
+        assert_eq!(
+            (config.heap_rate, config.stack_depth),
+            (Some(64 << 10), Some(32))
+        );
+        assert_eq!(config.out, Some("/tmp/x".into()));
+        assert_eq!(read("http=off").0.http, None);
+        assert_eq!(read("").0.http.as_deref(), Some("from code:1"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_the_rest_is_used() {
+        let (config, complaints) =
+            read("htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k");
+        assert_eq!(config.heap_rate, Some(4096));
+        assert_eq!(config.http.as_deref(), Some("from code:1"));
+        let expected = [
+            "no setting `htp`",
+            "`heap_rate=often`: the value is not a number of bytes",
+            "`stack_depth=9999`",
+            "`http` has no value",
+            "`out=`: the value names no directory",
+            "`http=`: the value is empty",
+            "`ledger=x`",
+        ];
+        assert_eq!(complaints.len(), expected.len(), "{complaints:?}");
+        for (complaint, expected) in complaints.iter().zip(expected) {
+            assert!(complaint.contains(expected), "{complaint}");
+            assert!(complaint.starts_with("PLIMSOLL"), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn every_word_is_in_the_list() {
+        for word in WORDS.split(", ") {
+            let (_, complaints) = read(&format!("{word}=\u{1}"));
+            assert!(
+                complaints
+                    .iter()
+                    .all(|complaint| !complaint.contains("no setting")),
+                "{word}"
+            );
+        }
+    }
+
+    #[test]
+    fn hostile_text_is_survived() {
+        for text in [
+            "=",
+            ",,,=,=,",
+            "a=b=c",
+            "\u{0}",
+            "heap_rate=\u{ffff}",
+            &"x".repeat(100_000),
+            &"http=,".repeat(10_000),
+        ] {
+            let _ = read(text);
+        }
+    }
+}

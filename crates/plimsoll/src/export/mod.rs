@@ -1,0 +1,132 @@
+//! Profiles in the formats that Go's tools read.
+
+mod pprof;
+mod proto;
+mod text;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::profile::reading::{Reading, Stack, TextReading};
+use crate::symbol::{self, Detail};
+
+/// The binary format, compressed.
+pub(crate) fn pprof(reading: &Reading, detail: Detail) -> Vec<u8> {
+    let addresses: Vec<usize> = reading
+        .samples
+        .iter()
+        .flat_map(|sample| sample.stack.frames())
+        .copied()
+        .collect();
+    let symbols = symbol::resolve(&addresses, detail);
+    drop(addresses);
+    gzip(&pprof::encode(reading, &symbols))
+}
+
+/// The text format.
+pub(crate) fn text(reading: &TextReading, detail: Detail) -> Vec<u8> {
+    let addresses: Vec<usize> = reading
+        .rows
+        .iter()
+        .flat_map(|&(_, stack)| stack)
+        .copied()
+        .collect();
+    let symbols = symbol::resolve(&addresses, detail);
+    text::write(reading, &symbols).into_bytes()
+}
+
+/// Fast rather than small: profiles are mostly read once.
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.expect("writing to memory cannot fail")
+}
+
+/// Puts `bytes` in the place of the file at `path`, through a file beside it.
+///
+/// # Errors
+/// What the system says, with the path. What was there before is then still there, and nothing is
+/// left beside it.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let named = |error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot write {}: {error}", path.display()),
+        )
+    };
+    let beside = beside(path).ok_or_else(|| named(io::Error::other("it names no file")))?;
+    let written = File::create(&beside)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&beside, path));
+    written.map_err(|error| {
+        // It may not even have been made.
+        let _ = std::fs::remove_file(&beside);
+        named(error)
+    })
+}
+
+fn beside(path: &Path) -> Option<PathBuf> {
+    let mut name = path.file_name()?.to_os_string();
+    name.push(format!(".{}.part", std::process::id()));
+    Some(path.with_file_name(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let dir = std::env::temp_dir().join(format!("plimsoll-replace-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("heap.pb.gz");
+        replace_file(&path, b"first").unwrap();
+        replace_file(&path, b"second").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"second");
+        assert_eq!(
+            std::fs::read_dir(&dir).unwrap().count(),
+            1,
+            "nothing is left beside it"
+        );
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn errors_name_the_file_and_the_cause() {
+        let error = replace_file(Path::new("/no/such/dir/heap.pb.gz"), b"").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot write /no/such/dir/heap.pb.gz: No such file"),
+            "{error}"
+        );
+        assert!(
+            replace_file(Path::new("/"), b"")
+                .unwrap_err()
+                .to_string()
+                .contains("names no file")
+        );
+    }
+
+    /// `/dev/full` has no room for anything; a link to it stands in for a full disk.
+    #[test]
+    fn a_full_disk_is_an_error_and_leaves_the_old_file() {
+        let dir = std::env::temp_dir().join(format!("plimsoll-full-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("heap.pb.gz");
+        std::fs::write(&path, b"before").unwrap();
+        std::os::unix::fs::symlink("/dev/full", beside(&path).unwrap()).unwrap();
+        let error = replace_file(&path, &[0; 1 << 16]).unwrap_err();
+        assert!(
+            error.to_string().contains("heap.pb.gz") && error.to_string().contains("No space left"),
+            "{error}"
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), b"before");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

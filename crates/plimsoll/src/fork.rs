@@ -1,0 +1,60 @@
+//! `fork`: the child has one thread, and must find nothing held by the others.
+//!
+//! Readers' locks are taken before and given back on both sides, so no reading is cut in half. What
+//! hooks use has no locks; where hooks count themselves in and out, the child forgets those that
+//! are gone. Counts and profiles go on from where they were.
+
+use std::cell::UnsafeCell;
+use std::sync::MutexGuard;
+
+use crate::alloc::counts::{HEAP, HeapDelta};
+use crate::alloc::thread;
+use crate::ledger::Reader;
+use crate::own;
+use crate::stack::{self, RetiredList, TABLE};
+
+type Guards = (
+    MutexGuard<'static, Vec<RetiredList>>,
+    MutexGuard<'static, ()>,
+    MutexGuard<'static, Reader<HeapDelta>>,
+);
+
+/// The locks that are held across a fork.
+struct Held(UnsafeCell<Option<Guards>>);
+
+// SAFETY: used between `before` and `after_*` only, by the thread that holds the locks.
+unsafe impl Sync for Held {}
+
+static HELD: Held = Held(UnsafeCell::new(None));
+
+/// Has the C library call the functions below around each fork. Once.
+pub(crate) fn register() {
+    // SAFETY: functions of the right type that live as long as the program.
+    unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
+}
+
+extern "C" fn before() {
+    let guards = (
+        stack::lock_lists(),
+        TABLE.lock_readers(),
+        HEAP.lock_readers(),
+    );
+    // SAFETY: the locks are held.
+    unsafe { *HELD.0.get() = Some(guards) };
+    own::lock();
+}
+
+extern "C" fn after_in_parent() {
+    own::unlock();
+    // SAFETY: the locks are held, by this thread.
+    drop(unsafe { (*HELD.0.get()).take() });
+}
+
+extern "C" fn after_in_child() {
+    own::unlock();
+    HEAP.after_fork_in_child(thread::writer());
+    TABLE.after_fork_in_child();
+    stack::forget_vanished_threads();
+    // SAFETY: the locks are held, by the one thread there is.
+    drop(unsafe { (*HELD.0.get()).take() });
+}

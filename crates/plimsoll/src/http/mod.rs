@@ -1,0 +1,59 @@
+//! Go's `/debug/pprof/` pages: the same paths, parameters, headers, statuses and bodies, so that
+//! whatever reads a Go program's reads this one's.
+//!
+//! `PLIMSOLL=http=127.0.0.1:6060` and [`plimsoll::start`](crate::start) serve them from a thread of
+//! Plimsoll's own; [`serve`] does that from code; [`handle`] answers a request for whoever has a
+//! server already; and `router` (feature `axum`) is that for axum.
+//!
+//! The pages show the inside of the program and are not for the public: keep them on the loopback
+//! address or behind something that asks for a password.
+
+#[cfg(feature = "axum")]
+mod axum;
+mod pages;
+mod query;
+#[cfg(feature = "http")]
+mod server;
+
+use crate::own;
+
+#[cfg(feature = "axum")]
+pub use self::axum::router;
+#[cfg(feature = "http")]
+pub use server::{Server, serve};
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The status, such as 200.
+    pub status: u16,
+    /// Names and values of headers; without `Content-Length`, which is that of `body`.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body, also for `HEAD`, to which only its length is sent.
+    pub body: Vec<u8>,
+}
+
+/// Answers a request for a path under `/debug/pprof/`, as Go's `net/http/pprof` does. `query` is
+/// what stands behind the `?`, as it came, or empty.
+///
+/// With `seconds=N` among the parameters, it returns after that time: give it a thread that may
+/// wait.
+pub fn handle(method: &str, path: &str, query: &str) -> Response {
+    handle_unless(method, path, query, &|| false)
+}
+
+/// As [`handle`], but gives up waiting when `cancelled` says so. It is asked several times a
+/// second.
+pub fn handle_unless(
+    method: &str,
+    path: &str,
+    query: &str,
+    cancelled: &dyn Fn() -> bool,
+) -> Response {
+    let response = {
+        let _own = own::scope();
+        pages::answer(method, path, query, cancelled)
+    };
+    own::trim();
+    response
+}

@@ -1,0 +1,38 @@
+//! The thread that brings the list of modules up to date when a capture met code which it does not
+//! know: a hook must not, since that takes the loader's lock and allocates.
+
+use std::sync::OnceLock;
+
+use crate::os::bell::Bell;
+use crate::{own, stack};
+
+static BELL: OnceLock<Bell> = OnceLock::new();
+
+/// Starts the thread, once; it lives as long as the process, and sleeps. Without it, the list is
+/// brought up to date when a profile is written.
+pub(crate) fn start() {
+    let _own = own::scope();
+    let Ok(bell) = Bell::new() else { return };
+    if BELL.set(bell).is_ok() {
+        // If there is no thread to be had, it is as said above.
+        let _ = std::thread::Builder::new()
+            .name("plimsoll-keeper".into())
+            .spawn(keep);
+    }
+}
+
+/// Asks the thread to look. For hooks.
+pub(crate) fn call() {
+    if let Some(bell) = BELL.get() {
+        bell.ring();
+    }
+}
+
+fn keep() {
+    let _own = own::scope();
+    let Some(bell) = BELL.get() else { return };
+    loop {
+        bell.wait(None);
+        stack::refresh_modules();
+    }
+}

@@ -1,0 +1,80 @@
+//! Waking a thread that waits, from anywhere, a hook included.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::syscall::call3;
+
+/// A bell that a thread can listen for while it waits for something else.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    descriptor: OwnedFd,
+}
+
+impl Bell {
+    /// # Errors
+    /// What the system says: there are too many descriptors.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: makes a new descriptor.
+        let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, and nobody else's.
+        Ok(Self {
+            descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) },
+        })
+    }
+
+    /// Wakes whoever listens, now or next. Neither blocks nor allocates.
+    pub(crate) fn ring(&self) {
+        let one = 1u64;
+        // SAFETY: writes 8 bytes to an event file descriptor that does not block.
+        unsafe {
+            call3(
+                libc::SYS_write,
+                self.descriptor.as_raw_fd() as usize,
+                &raw const one as usize,
+                8,
+            )
+        };
+    }
+
+    /// Waits until the bell rings, or until `other`, if given, can be read.
+    pub(crate) fn wait(&self, other: Option<BorrowedFd<'_>>) {
+        let wanted = |fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let bell = self.descriptor.as_raw_fd();
+        let mut both = [
+            wanted(bell),
+            wanted(other.map_or(-1, |other| other.as_raw_fd())),
+        ];
+        // SAFETY: two valid entries; a negative descriptor is passed over.
+        unsafe { libc::poll(both.as_mut_ptr(), 2, -1) };
+        if both[0].revents != 0 {
+            let mut rung = 0u64;
+            // SAFETY: reads 8 bytes, which makes the bell silent again.
+            unsafe { call3(libc::SYS_read, bell as usize, &raw mut rung as usize, 8) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_that_was_rung_before_is_heard_once() {
+        let bell = Bell::new().unwrap();
+        bell.ring();
+        bell.ring();
+        bell.wait(None);
+        // Silent again: only the other one ends this wait.
+        let other = Bell::new().unwrap();
+        other.ring();
+        bell.wait(Some(std::os::fd::AsFd::as_fd(&other.descriptor)));
+    }
+}

@@ -1,0 +1,127 @@
+//! What happened between two readings of a profile.
+
+use std::collections::HashMap;
+
+use super::reading::{MOST_VALUES, Reading};
+
+/// `later` less `earlier`, sample by sample; samples that come to nothing are left out. Values can
+/// be negative: what is in use may have become less.
+pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
+    let mut before: HashMap<_, [i64; MOST_VALUES]> = HashMap::new();
+    for sample in &earlier.samples {
+        let sum = before.entry((sample.stack, sample.bytes)).or_default();
+        *sum = combine(*sum, sample.values, i64::wrapping_add);
+    }
+    let mut samples = later.samples;
+    for sample in &mut samples {
+        if let Some(values) = before.remove(&(sample.stack, sample.bytes)) {
+            sample.values = combine(sample.values, values, i64::wrapping_sub);
+        }
+    }
+    // What is gone from the later reading.
+    for ((stack, bytes), values) in before {
+        let values = combine([0; MOST_VALUES], values, i64::wrapping_sub);
+        samples.push(super::reading::Sample {
+            stack,
+            values,
+            bytes,
+        });
+    }
+    samples.retain(|sample| sample.values != [0; MOST_VALUES]);
+    Reading {
+        samples,
+        duration_nanos: later.time_nanos.saturating_sub(earlier.time_nanos),
+        period: later.period.max(earlier.period),
+        comments: Vec::new(),
+        ..later
+    }
+}
+
+fn combine(
+    a: [i64; MOST_VALUES],
+    b: [i64; MOST_VALUES],
+    with: fn(i64, i64) -> i64,
+) -> [i64; MOST_VALUES] {
+    std::array::from_fn(|at| with(a[at], b[at]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reading::{Sample, Stack, ValueType};
+    use super::*;
+
+    fn reading(time_nanos: i64, samples: &[(&'static [usize], Option<i64>, i64)]) -> Reading {
+        let samples = samples.iter().map(|&(frames, bytes, value)| Sample {
+            stack: Stack::Frames(frames),
+            values: [value, 2 * value, 0, 0],
+            bytes,
+        });
+        Reading {
+            sample_types: &[],
+            default_type: "",
+            period_type: ValueType {
+                name: "space",
+                unit: "bytes",
+            },
+            period: 1,
+            time_nanos,
+            duration_nanos: 0,
+            samples: samples.collect(),
+            comments: vec!["of the whole".into()],
+        }
+    }
+
+    #[test]
+    fn only_what_changed_is_left() {
+        let earlier = reading(
+            100,
+            &[
+                (&[1, 2], None, 5),
+                (&[3], Some(8), 7),
+                (&[4], None, 9),
+                (&[6], None, 2),
+            ],
+        );
+        let later = reading(
+            350,
+            &[
+                (&[1, 2], None, 5),
+                (&[3], Some(8), 3),
+                (&[3], Some(16), 1),
+                (&[5], None, 4),
+                (&[6], None, 2),
+            ],
+        );
+        let delta = difference(later, &earlier);
+        assert_eq!(delta.duration_nanos, 250);
+        assert_eq!(delta.time_nanos, 350);
+        let mut left: Vec<_> = delta
+            .samples
+            .iter()
+            .map(|sample| (sample.stack.frames(), sample.bytes, sample.values[0]))
+            .collect();
+        left.sort();
+        let expected: [(&[usize], _, _); 4] = [
+            (&[3], Some(8), -4),
+            (&[3], Some(16), 1),
+            (&[4], None, -9),
+            (&[5], None, 4),
+        ];
+        assert_eq!(left, expected);
+        assert!(
+            delta
+                .samples
+                .iter()
+                .all(|sample| sample.values[1] == 2 * sample.values[0])
+        );
+    }
+
+    #[test]
+    fn two_readings_of_nothing_make_nothing() {
+        assert!(
+            difference(reading(2, &[]), &reading(1, &[]))
+                .samples
+                .is_empty()
+        );
+    }
+}

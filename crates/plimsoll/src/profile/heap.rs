@@ -1,0 +1,395 @@
+//! `heap` and `allocs`: where memory was allocated, and where that is in use. The same data, shown
+//! first as what is in use or as all that was ever allocated.
+
+use std::fmt::Write;
+
+use super::Source;
+use super::reading::{MOST_VALUES, Reading, Sample, Stack, TextReading, ValueType, now_nanos};
+use crate::sampler::{self, WEIGHT_BITS, cell};
+use crate::stack::{Kind, Record, TABLE};
+use crate::stats::{HeapStats, MemStats, heap_stats, mem_stats};
+
+pub(super) struct Heap;
+pub(super) struct Allocs;
+
+impl Source for Heap {
+    fn name(&self) -> &'static str {
+        "heap"
+    }
+
+    fn description(&self) -> &'static str {
+        "A sampling of the memory that is in use, by where it was allocated."
+    }
+
+    fn count(&self) -> usize {
+        records().len()
+    }
+
+    fn read(&self) -> Reading {
+        read("")
+    }
+
+    fn read_text(&self) -> TextReading {
+        read_text()
+    }
+}
+
+impl Source for Allocs {
+    fn name(&self) -> &'static str {
+        "allocs"
+    }
+
+    fn description(&self) -> &'static str {
+        "A sampling of all allocations since the program began, by where they were made."
+    }
+
+    fn count(&self) -> usize {
+        records().len()
+    }
+
+    fn read(&self) -> Reading {
+        read("alloc_space")
+    }
+
+    fn read_text(&self) -> TextReading {
+        read_text()
+    }
+}
+
+const SAMPLE_TYPES: [ValueType; MOST_VALUES] = [
+    ValueType {
+        name: "alloc_objects",
+        unit: "count",
+    },
+    ValueType {
+        name: "alloc_space",
+        unit: "bytes",
+    },
+    ValueType {
+        name: "inuse_objects",
+        unit: "count",
+    },
+    ValueType {
+        name: "inuse_space",
+        unit: "bytes",
+    },
+];
+
+/// What was sampled at one site and size.
+#[derive(Clone, Copy, Debug)]
+struct Site {
+    /// 0 if sizes are mixed.
+    size: u64,
+    stack: Stack,
+    /// Samples, and what they stand for: objects in units of 2^-16, and bytes.
+    allocated: Amount,
+    freed: Amount,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amount {
+    samples: u64,
+    weight: u64,
+    bytes: u64,
+}
+
+impl Amount {
+    fn minus(self, other: Self) -> Self {
+        Self {
+            samples: self.samples.wrapping_sub(other.samples),
+            weight: self.weight.wrapping_sub(other.weight),
+            bytes: self.bytes.wrapping_sub(other.bytes),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            samples: self.samples.wrapping_add(other.samples),
+            weight: self.weight.wrapping_add(other.weight),
+            bytes: self.bytes.wrapping_add(other.bytes),
+        }
+    }
+
+    /// The estimated number of objects.
+    fn objects(self) -> i64 {
+        (self.weight >> WEIGHT_BITS) as i64
+    }
+
+    /// The variance of the estimated bytes: a sample of weight w and size s adds `s² w (w - 1)`.
+    /// Exact where all samples of a site weigh the same, as they do unless the rate was
+    /// changed.
+    fn variance_of_bytes(self) -> f64 {
+        if self.samples == 0 || self.weight == 0 {
+            return 0.0;
+        }
+        let samples = self.samples as f64;
+        let weight = self.weight as f64 / f64::from(1 << WEIGHT_BITS) / samples;
+        let size = self.bytes as f64 / samples / weight;
+        samples * size * size * weight * (weight - 1.0).max(0.0)
+    }
+}
+
+impl Site {
+    fn new(record: &Record) -> Self {
+        let amount = |samples: usize, weight: usize, bytes: usize| Amount {
+            samples: record.cells[samples],
+            weight: record.cells[weight],
+            bytes: record.cells[bytes],
+        };
+        let stack = match record.stack {
+            [] if record.overflow => Stack::Unknown("[the table of stacks is full]"),
+            [] => Stack::Unknown("[no stack]"),
+            frames => Stack::Frames(frames),
+        };
+        Self {
+            size: record.size,
+            stack,
+            allocated: amount(cell::MALLOCS, cell::MALLOC_WEIGHT, cell::MALLOC_BYTES),
+            freed: amount(cell::FREES, cell::FREE_WEIGHT, cell::FREE_BYTES),
+        }
+    }
+
+    fn in_use(&self) -> Amount {
+        self.allocated.minus(self.freed)
+    }
+
+    /// Bytes of the samples themselves, which is what the text format shows.
+    fn raw_bytes(&self, amount: Amount) -> u64 {
+        if self.size != 0 {
+            return amount.samples * self.size;
+        }
+        // Sizes are mixed: what the bytes were multiplied by, on average, is taken off again.
+        let weight = amount.weight as f64 / f64::from(1 << WEIGHT_BITS);
+        if weight == 0.0 {
+            0
+        } else {
+            (amount.bytes as f64 * amount.samples as f64 / weight) as u64
+        }
+    }
+}
+
+fn records() -> Vec<Site> {
+    let mut sites = Vec::new();
+    TABLE.read(Kind::Heap, |record| sites.push(Site::new(&record)));
+    sites
+}
+
+fn read(default_type: &'static str) -> Reading {
+    let exact = heap_stats();
+    let time_nanos = now_nanos();
+    let sites = records();
+    let samples = sites.iter().map(|site| {
+        let in_use = site.in_use();
+        Sample {
+            stack: site.stack,
+            values: [
+                site.allocated.objects(),
+                site.allocated.bytes as i64,
+                in_use.objects(),
+                in_use.bytes as i64,
+            ],
+            bytes: (site.size != 0).then_some(site.size as i64),
+        }
+    });
+    Reading {
+        sample_types: &SAMPLE_TYPES,
+        default_type,
+        period_type: ValueType {
+            name: "space",
+            unit: "bytes",
+        },
+        period: sampler::rate() as i64,
+        time_nanos,
+        duration_nanos: 0,
+        samples: samples.collect(),
+        comments: comments(&exact, &sites),
+    }
+}
+
+/// What a reader of the profile should know to judge it.
+fn comments(exact: &HeapStats, sites: &[Site]) -> Vec<String> {
+    let sum = |of: fn(&Site) -> Amount| sites.iter().map(of).fold(Amount::default(), Amount::plus);
+    let error = |of: fn(&Site) -> Amount| -> f64 {
+        sites
+            .iter()
+            .map(|site| of(site).variance_of_bytes())
+            .sum::<f64>()
+            .sqrt()
+    };
+    let (in_use, allocated) = (sum(Site::in_use), sum(|site| site.allocated));
+    let lost = super::lost_events();
+    vec![
+        format!(
+            "plimsoll: in use: {} bytes in {} objects exactly; {} bytes estimated from {} samples, standard error {:.0} bytes",
+            exact.live_bytes(),
+            exact.live_objects(),
+            in_use.bytes,
+            in_use.samples,
+            error(Site::in_use),
+        ),
+        format!(
+            "plimsoll: allocated: {} bytes in {} objects exactly; {} bytes estimated from {} samples, standard error {:.0} bytes",
+            exact.malloc_bytes,
+            exact.mallocs,
+            allocated.bytes,
+            allocated.samples,
+            error(|site| site.allocated),
+        ),
+        format!(
+            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked",
+            lost.without_stack, lost.table_full, lost.untracked
+        ),
+        "plimsoll: objects count as the size of their class: rounded up to 8 bytes up to 1 KiB, to Go's classes up to 32 KiB"
+            .into(),
+    ]
+}
+
+fn read_text() -> TextReading {
+    // Before the profile is built, so that the report is not in it.
+    let stats = mem_stats();
+    let mut sites = records();
+    sites.sort_by_key(|site| std::cmp::Reverse(site.raw_bytes(site.in_use())));
+    let mut total = [0; 4];
+    let mut rows = Vec::new();
+    for site in &sites {
+        let (in_use, allocated) = (site.in_use(), site.allocated);
+        let columns = [
+            in_use.samples,
+            site.raw_bytes(in_use),
+            allocated.samples,
+            site.raw_bytes(allocated),
+        ];
+        for (sum, column) in total.iter_mut().zip(columns) {
+            *sum += column;
+        }
+        rows.push((row(columns), site.stack.frames()));
+    }
+    let rate = 2 * sampler::rate() as u64;
+    TextReading {
+        head: format!("heap profile: {} @ heap/{rate}\n", row(total)),
+        rows,
+        tail: memstats_text(&stats),
+    }
+}
+
+/// `objects: bytes [objects: bytes]`. Readers of the format take three columns that are equal for
+/// another format, so allocated bytes that equal those in use are shown as one more, as Go does.
+fn row([in_use_objects, in_use_bytes, objects, bytes]: [u64; 4]) -> String {
+    let bytes = if bytes == in_use_bytes {
+        bytes + 1
+    } else {
+        bytes
+    };
+    format!("{in_use_objects}: {in_use_bytes} [{objects}: {bytes}]")
+}
+
+/// The statistics that Go prints below the text profile, in its names and order.
+fn memstats_text(stats: &MemStats) -> String {
+    let mut text = String::from("\n# runtime.MemStats\n");
+    let mut line = |name: &str, value: &dyn std::fmt::Display| {
+        writeln!(text, "# {name} = {value}").expect("writing to a string cannot fail");
+    };
+    let pair = |a: u64, b: u64| format!("{a} / {b}");
+    let list = |values: &[u64]| {
+        let values: Vec<_> = values.iter().map(u64::to_string).collect();
+        format!("[{}]", values.join(" "))
+    };
+    line("Alloc", &stats.alloc);
+    line("TotalAlloc", &stats.total_alloc);
+    line("Sys", &stats.sys);
+    line("Lookups", &stats.lookups);
+    line("Mallocs", &stats.mallocs);
+    line("Frees", &stats.frees);
+    line("HeapAlloc", &stats.heap_alloc);
+    line("HeapSys", &stats.heap_sys);
+    line("HeapIdle", &stats.heap_idle);
+    line("HeapInuse", &stats.heap_inuse);
+    line("HeapReleased", &stats.heap_released);
+    line("HeapObjects", &stats.heap_objects);
+    line("Stack", &pair(stats.stack_inuse, stats.stack_sys));
+    line("MSpan", &pair(stats.mspan_inuse, stats.mspan_sys));
+    line("MCache", &pair(stats.mcache_inuse, stats.mcache_sys));
+    line("BuckHashSys", &stats.buck_hash_sys);
+    line("GCSys", &stats.gc_sys);
+    line("OtherSys", &stats.other_sys);
+    line("NextGC", &stats.next_gc);
+    line("LastGC", &stats.last_gc);
+    line("PauseNs", &list(&stats.pause_ns));
+    line("PauseEnd", &list(&stats.pause_end));
+    line("NumGC", &stats.num_gc);
+    line("NumForcedGC", &stats.num_forced_gc);
+    line("GCCPUFraction", &stats.gc_cpu_fraction);
+    line("DebugGC", &stats.debug_gc);
+    line("MaxRSS", &crate::os::peak_resident_bytes());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampler::Weight;
+
+    /// A bucket of `allocs` samples of a size, of which `frees` were freed, at Go's default rate.
+    fn site(size: u64, allocs: u64, frees: u64) -> Site {
+        let weight = Weight::new(size as usize, 524_288);
+        let amount = |samples: u64| Amount {
+            samples,
+            weight: samples * weight.0,
+            bytes: samples * weight.times(size as usize),
+        };
+        Site {
+            size,
+            stack: Stack::Frames(&[]),
+            allocated: amount(allocs),
+            freed: amount(frees),
+        }
+    }
+
+    /// Go's own cases of how samples become estimates.
+    #[test]
+    fn estimates_are_gos() {
+        for (site, expected) in [
+            (site(1024, 4, 1), [2050, 2_099_200, 1537, 1_574_400]),
+            (site(524_288, 1, 0), [1, 829_411, 1, 829_411]),
+            (site(524_288, 1, 1), [1, 829_411, 0, 0]),
+        ] {
+            let in_use = site.in_use();
+            let values = [
+                site.allocated.objects(),
+                site.allocated.bytes as i64,
+                in_use.objects(),
+                in_use.bytes as i64,
+            ];
+            for (value, expected) in values.into_iter().zip(expected) {
+                // A weight is rounded to 2^-16.
+                assert!(
+                    (value - expected).abs() <= 1 + expected / 100_000,
+                    "{values:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_standard_error_is_that_of_the_formula() {
+        // Formula F3: the estimate of N objects has relative variance (1 - p) / (p N).
+        let (size, samples) = (4096u64, 1000u64);
+        let p = 1.0 - (-(size as f64) / 524_288.0).exp();
+        let amount = site(size, samples, 0).allocated;
+        let objects = samples as f64 / p;
+        let relative = ((1.0 - p) / (p * objects)).sqrt();
+        let measured = amount.variance_of_bytes().sqrt() / amount.bytes as f64;
+        assert!(
+            (measured / relative - 1.0).abs() < 0.01,
+            "{measured} against {relative}"
+        );
+        assert_eq!(Amount::default().variance_of_bytes(), 0.0);
+    }
+
+    #[test]
+    fn text_rows_have_four_columns_even_if_nothing_was_freed() {
+        assert_eq!(row([1, 16, 1, 16]), "1: 16 [1: 17]");
+        assert_eq!(row([0, 0, 2, 32]), "0: 0 [2: 32]");
+        assert_eq!(row([0, 0, 0, 0]), "0: 0 [0: 1]");
+    }
+}

@@ -1,0 +1,90 @@
+//! Frames that are not shown at the leaf of an allocation's stack: how the allocation was made,
+//! below the code that wanted it.
+
+/// Beginnings of function names, without a leading `<` or `dyn `.
+const PREFIXES: [&str; 16] = [
+    "plimsoll::alloc::",
+    "plimsoll::sampler::",
+    "plimsoll::stack::",
+    "plimsoll::own::",
+    "alloc::",
+    "std::alloc::",
+    "std::sys::alloc::",
+    "std::collections::hash::",
+    "core::alloc::",
+    "hashbrown::",
+    "__rust_alloc",
+    "__rust_realloc",
+    "__rg_",
+    "__rdl_",
+    "__rustc::__r",
+    "__rustc[",
+];
+
+/// Whether a frame of this name is hidden at the leaf of a stack, as long as another comes after
+/// it.
+pub(crate) fn is_hidden(function: &str) -> bool {
+    // `<alloc::vec::Vec<T> as ...>::from_iter` and `<hashbrown::raw::RawTable<T>>::reserve` are
+    // methods of those.
+    let name = function
+        .trim_start_matches(['<', '&', '_'])
+        .trim_start_matches("mut ");
+    let plain = PREFIXES
+        .iter()
+        .any(|prefix| function.starts_with(prefix) || name.starts_with(prefix));
+    plain || is_global_alloc_method(name)
+}
+
+/// `<plimsoll::Alloc<A> as core::alloc::GlobalAlloc>::alloc`, for any allocator that wraps another.
+fn is_global_alloc_method(name: &str) -> bool {
+    name.contains(" as core::alloc::global::GlobalAlloc>::")
+        || name.contains(" as core::alloc::Allocator>::")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hides_how_an_allocation_is_made() {
+        for name in [
+            "alloc::alloc::alloc",
+            "alloc::raw_vec::RawVecInner<A>::grow_amortized",
+            "<alloc::vec::Vec<T> as alloc::vec::spec_from_iter::SpecFromIter<T,I>>::from_iter",
+            "alloc::string::String::push_str",
+            "<alloc::string::String as core::fmt::Write>::write_str",
+            "std::alloc::System::alloc_impl",
+            "std::collections::hash::map::HashMap<K,V,S>::insert",
+            "hashbrown::raw::RawTable<T,A>::reserve_rehash",
+            "<hashbrown::raw::RawTable<(u64, u64)>>::reserve_rehash",
+            "__rust_alloc",
+            "__rustc::__rust_alloc",
+            "__rustc[1f3b7b6a]::__rust_realloc",
+            "__rdl_alloc",
+            "plimsoll::alloc::Alloc<A>::place_slowly",
+            "<plimsoll::alloc::Alloc<A> as core::alloc::global::GlobalAlloc>::alloc",
+            "<mimalloc::MiMalloc as core::alloc::global::GlobalAlloc>::alloc",
+            "plimsoll::stack::capture::with_stack",
+        ] {
+            assert!(is_hidden(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn shows_everybody_else() {
+        for name in [
+            "main",
+            "my_service::alloc::pool::take",
+            "allocator_api::run",
+            "core::iter::traits::iterator::Iterator::collect",
+            "tokio::runtime::task::core::Core<T,S>::poll",
+            "hashbrownish::insert",
+            "plimsoll_examples::main",
+            "<my::Type as core::clone::Clone>::clone",
+            "std::thread::spawn",
+            "",
+        ] {
+            assert!(!is_hidden(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What is done once, before `main`: the parts that must not be left to a hook, because they
+//! allocate or take the loader's locks.
+
+use crate::{fork, settings, stack};
+
+/// The loader calls this before `main`, when the program's libraries are there and nobody is
+/// running yet.
+#[used]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
+static AT_START: extern "C" fn() = prepare;
+
+extern "C" fn prepare() {
+    fork::register();
+    stack::prepare(settings::early().unwinder);
+}

@@ -1,0 +1,126 @@
+//! Over an allocator that says no when it is told to: that is passed on, not counted, and changes nothing.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll::{HeapStats, heap_stats, profile};
+
+struct Moody;
+
+static SAYS_NO: AtomicBool = AtomicBool::new(false);
+
+/// Blocks of this test are such that nobody else's are refused.
+const REFUSED: std::ops::Range<usize> = 900_000..2_000_000;
+
+fn refuses(size: usize) -> bool {
+    (REFUSED.contains(&size) || (6500..7000).contains(&size)) && SAYS_NO.load(Ordering::Relaxed)
+}
+
+// SAFETY: the system's allocator, or null.
+unsafe impl GlobalAlloc for Moody {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if refuses(layout.size()) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if refuses(layout.size()) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        if refuses(new_size) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's.
+        unsafe { System.realloc(block, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc<Moody> = plimsoll::Alloc::new(Moody);
+
+/// The counts of the blocks that this test uses.
+fn counts() -> [u64; 6] {
+    let HeapStats {
+        by_class, large, ..
+    } = heap_stats();
+    let class = by_class[plimsoll::size_class::of(6900).unwrap()];
+    [
+        large.mallocs,
+        large.frees,
+        large.malloc_bytes,
+        large.free_bytes,
+        class.mallocs,
+        class.frees,
+    ]
+}
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 8).unwrap()
+}
+
+/// One test, since it is about everything that the process allocates.
+#[test]
+fn refusals_are_passed_on_and_nothing_is_counted() {
+    for rate in [0, 1, 512 << 10] {
+        profile::set_heap_rate(rate);
+        // SAFETY: valid layouts; each block is used with its own, and a refused `realloc` leaves it as it is.
+        unsafe {
+            let large = ALLOC.alloc(layout(1_000_000));
+            let medium = ALLOC.alloc(layout(50_000));
+            large.write_bytes(3, 1_000_000);
+            medium.write_bytes(4, 50_000);
+            SAYS_NO.store(true, Ordering::Relaxed);
+            let before = counts();
+            for _ in 0..100 {
+                assert!(ALLOC.alloc(layout(1_000_001)).is_null());
+                assert!(ALLOC.alloc_zeroed(layout(1_000_001)).is_null());
+                assert!(ALLOC.realloc(large, layout(1_000_000), 1_500_000).is_null());
+                assert!(ALLOC.realloc(medium, layout(50_000), 1_500_000).is_null());
+            }
+            // With every allocation sampled, a small block does not come from the allocator underneath.
+            if rate != 1 {
+                assert!(ALLOC.alloc(layout(6900)).is_null());
+            }
+            assert_eq!(counts(), before, "at a rate of {rate}");
+            SAYS_NO.store(false, Ordering::Relaxed);
+            assert!((0..1_000_000).all(|at| large.add(at).read() == 3));
+            assert!((0..50_000).all(|at| medium.add(at).read() == 4));
+            ALLOC.dealloc(large, layout(1_000_000));
+            ALLOC.dealloc(medium, layout(50_000));
+            let mut after = before;
+            after[1] += 2;
+            after[3] += 1_050_000;
+            assert_eq!(counts(), after, "at a rate of {rate}");
+        }
+    }
+    // The blocks that were sampled are in use no longer: those that could not be moved kept their samples.
+    let mut text = Vec::new();
+    profile::lookup("heap")
+        .unwrap()
+        .write_to(&mut text, profile::Format::Text)
+        .unwrap();
+    let text = String::from_utf8(text).unwrap();
+    for size in [1_000_000u64, 50_000] {
+        let sampled =
+            |row: &&str| (1..3).any(|samples| row.contains(&format!(": {}] @", samples * size)));
+        let rows: Vec<_> = text.lines().filter(sampled).collect();
+        assert!(!rows.is_empty(), "{size}: {text}");
+        assert!(
+            rows.iter().all(|row| row.starts_with("0: 0 [")),
+            "{size}: {text}"
+        );
+    }
+}
