@@ -1,8 +1,8 @@
 //! Pairs of an allocation and its free, through the program's global allocator.
 //!
-//! `PROGRAM tight|random PAIRS [THREADS]` runs that many pairs in each thread and prints the processor time of a pair
-//! in nanoseconds. *tight* boxes a `u64` and drops it; *random* replaces one of 10,000 live blocks by one of 16 to 511
-//! bytes.
+//! `PROGRAM tight|random PAIRS [THREADS]` runs that many pairs in each thread and prints the
+//! processor time of a pair in nanoseconds. *tight* boxes a `u64` and drops it; *random* replaces
+//! one of 10,000 live blocks by one of 16 to 511 bytes.
 
 use std::hint::black_box;
 

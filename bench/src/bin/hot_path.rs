@@ -1,7 +1,8 @@
 //! What does counting and sampling cost an allocation and its free?
 //!
-//! Runs the `pairs_*` programs beside this one in turn, bare and counted, and prints medians of the ratios; then counts
-//! instructions with callgrind, if that is there. `hot_path [ROUNDS]`, 15 rounds unless told otherwise.
+//! Runs the `pairs_*` programs beside this one in turn, bare and counted, and prints medians of the
+//! ratios; then counts instructions with callgrind, if that is there. `hot_path [ROUNDS]`, 15
+//! rounds unless told otherwise.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

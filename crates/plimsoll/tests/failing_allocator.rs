@@ -1,4 +1,5 @@
-//! Over an allocator that says no when it is told to: that is passed on, not counted, and changes nothing.
+//! Over an allocator that says no when it is told to: that is passed on, not counted, and changes
+//! nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,7 +77,8 @@ fn layout(size: usize) -> Layout {
 fn refusals_are_passed_on_and_nothing_is_counted() {
     for rate in [0, 1, 512 << 10] {
         profile::set_heap_rate(rate);
-        // SAFETY: valid layouts; each block is used with its own, and a refused `realloc` leaves it as it is.
+        // SAFETY: valid layouts; each block is used with its own, and a refused `realloc` leaves it
+        // as it is.
         unsafe {
             let large = ALLOC.alloc(layout(1_000_000));
             let medium = ALLOC.alloc(layout(50_000));
@@ -90,7 +92,8 @@ fn refusals_are_passed_on_and_nothing_is_counted() {
                 assert!(ALLOC.realloc(large, layout(1_000_000), 1_500_000).is_null());
                 assert!(ALLOC.realloc(medium, layout(50_000), 1_500_000).is_null());
             }
-            // With every allocation sampled, a small block does not come from the allocator underneath.
+            // With every allocation sampled, a small block does not come from the allocator
+            // underneath.
             if rate != 1 {
                 assert!(ALLOC.alloc(layout(6900)).is_null());
             }
@@ -106,7 +109,8 @@ fn refusals_are_passed_on_and_nothing_is_counted() {
             assert_eq!(counts(), after, "at a rate of {rate}");
         }
     }
-    // The blocks that were sampled are in use no longer: those that could not be moved kept their samples.
+    // The blocks that were sampled are in use no longer: those that could not be moved kept their
+    // samples.
     let mut text = Vec::new();
     profile::lookup("heap")
         .unwrap()

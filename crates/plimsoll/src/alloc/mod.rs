@@ -10,7 +10,6 @@ pub(crate) mod thread;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use crate::os::rseq::Area;
 use crate::sampler::Sample;
 use sampled_large::SAMPLED_LARGE;
 use thread::Thread;
@@ -84,14 +83,14 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
         // null when the limit lets a block pass. Whatever is rare ends in a tail call, so that the
         // common path saves no registers.
         unsafe {
-            let hot = &*thread::hot();
-            if (block as usize) < hot.limit.get() {
+            let route = &*thread::route();
+            if (block as usize) < route.limit.get() {
                 return self.dealloc_slowly(block, layout);
             }
             if layout.size() > size_class::LARGEST_STEP {
-                return self.dealloc_larger(hot.area.get(), block, layout);
+                return self.dealloc_larger(block, layout);
             }
-            counts::free_small(hot.area.get(), layout.size());
+            counts::free_small(route.area.get(), layout.size());
             self.inner.dealloc(block, layout);
         }
     }
@@ -100,11 +99,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: as for `dealloc`.
         unsafe {
-            let hot = &*thread::hot();
-            let left = hot.countdown.get().wrapping_sub(new_size as i64);
-            hot.countdown.set(left);
+            let countdown = &*thread::countdown();
+            let left = countdown.get().wrapping_sub(new_size as i64);
+            countdown.set(left);
             let both_have_a_class = layout.size().max(new_size) <= size_class::LARGEST;
-            if left < 0 || (block as usize) < hot.limit.get() || !both_have_a_class {
+            if left < 0 || (block as usize) < (*thread::route()).limit.get() || !both_have_a_class {
                 return self.realloc_slowly(block, layout, new_size);
             }
             let moved = self.inner.realloc(block, layout, new_size);
@@ -124,9 +123,9 @@ impl<A: GlobalAlloc> Alloc<A> {
         // SAFETY: the thread's own storage; `layout` is the caller's. The area is not null when the
         // countdown lets an allocation pass.
         unsafe {
-            let hot = &*thread::hot();
-            let left = hot.countdown.get().wrapping_sub(layout.size() as i64);
-            hot.countdown.set(left);
+            let countdown = &*thread::countdown();
+            let left = countdown.get().wrapping_sub(layout.size() as i64);
+            countdown.set(left);
             if left < 0 {
                 return self.place_slowly(layout, zeroed);
             }
@@ -135,9 +134,9 @@ impl<A: GlobalAlloc> Alloc<A> {
                 return block;
             }
             if layout.size() > size_class::LARGEST_STEP {
-                return placed_larger(hot.area.get(), block, layout.size());
+                return placed_larger(block, layout.size());
             }
-            counts::malloc_small(hot.area.get(), layout.size());
+            counts::malloc_small((*thread::route()).area.get(), layout.size());
             block
         }
     }
@@ -208,10 +207,10 @@ impl<A: GlobalAlloc> Alloc<A> {
 
     /// A free above [`size_class::LARGEST_STEP`], on the common path.
     #[inline(never)]
-    unsafe fn dealloc_larger(&self, area: *mut Area, block: *mut u8, layout: Layout) {
+    unsafe fn dealloc_larger(&self, block: *mut u8, layout: Layout) {
         match size_class::of(layout.size()) {
             // SAFETY: the common path is only taken with the thread's area.
-            Some(class) => unsafe { counts::free_in(area, class) },
+            Some(class) => unsafe { counts::free_in((*thread::route()).area.get(), class) },
             None => {
                 forget_large(block, layout.size());
                 counts::free(Thread::current().writer(), layout.size());
@@ -348,10 +347,10 @@ impl<A: GlobalAlloc> Alloc<A> {
 
 /// Counts an allocation above [`size_class::LARGEST_STEP`] on the common path, and returns it.
 #[inline(never)]
-fn placed_larger(area: *mut Area, block: *mut u8, size: usize) -> *mut u8 {
+fn placed_larger(block: *mut u8, size: usize) -> *mut u8 {
     match size_class::of(size) {
         // SAFETY: the common path is only taken with the thread's area.
-        Some(class) => unsafe { counts::malloc_in(area, class) },
+        Some(class) => unsafe { counts::malloc_in((*thread::route()).area.get(), class) },
         None => counts::malloc(Thread::current().writer(), size),
     }
     block

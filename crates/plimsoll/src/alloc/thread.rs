@@ -1,15 +1,13 @@
 //! What the allocator door keeps for each thread.
 //!
-//! [`Hot`] is all that the common path touches: a countdown and a limit, either of which sends the
-//! operation to the slow path, and a pointer to where the thread counts. They start out so that a
-//! thread's first allocation and its first free both go the slow way, which sets it up; and
-//! whatever else needs the slow path (no shard, an own scope, a thread in its last moments) sets
-//! them that way again. So the common path has no other test.
+//! All that the common path touches is a [`countdown`] and a [`Route`]: a limit, and a pointer to
+//! where the thread counts. Countdown and limit can each send an operation to the slow path. They
+//! start out so that a thread's first allocation and its first free both go the slow way, which
+//! sets it up; and whatever else needs the slow path (no shard, an own scope, a thread in its last
+//! moments) sets them that way again. So the common path has no other test.
 
 use std::cell::Cell;
 
-#[cfg(doc)]
-use super::counts;
 use super::{counts::HEAP, process};
 use crate::ledger::Writer;
 use crate::os::rseq::Area;
@@ -19,11 +17,9 @@ use crate::sampler::{self, Sampler, Weight};
 /// Always below zero once anything is subtracted from it.
 const ALWAYS_SLOW: i64 = i64::MIN / 2;
 
-/// What the common path of every operation reads.
+/// How the common path goes.
 #[repr(C)]
-pub(super) struct Hot {
-    /// Bytes to the next sample point; the operation that takes it below zero goes the slow way.
-    pub(super) countdown: Cell<i64>,
+pub(super) struct Route {
     /// Blocks below this address may not be the inner allocator's; their frees go the slow way.
     pub(super) limit: Cell<usize>,
     /// Where the thread counts; null if every operation goes the slow way.
@@ -35,7 +31,7 @@ struct Cold {
     stage: Cell<Stage>,
     writer: Cell<Writer>,
     sampler: Sampler,
-    /// The countdown while [`Hot`]'s is [`ALWAYS_SLOW`].
+    /// The real countdown, while the one of the common path is [`ALWAYS_SLOW`].
     countdown: Cell<i64>,
     own_scopes: Cell<u32>,
 }
@@ -51,8 +47,9 @@ enum Stage {
 }
 
 thread_local! {
-    static HOT: Hot = const {
-        Hot { countdown: Cell::new(ALWAYS_SLOW), limit: Cell::new(usize::MAX), area: Cell::new(std::ptr::null_mut()) }
+    static COUNTDOWN: Cell<i64> = const { Cell::new(ALWAYS_SLOW) };
+    static ROUTE: Route = const {
+        Route { limit: Cell::new(usize::MAX), area: Cell::new(std::ptr::null_mut()) }
     };
     static COLD: Cold = const {
         Cold {
@@ -65,17 +62,26 @@ thread_local! {
     };
 }
 
-/// The calling thread's hot part.
+/// The calling thread's bytes to the next sample point; the operation that takes it below zero
+/// goes the slow way.
 #[inline(always)]
-pub(super) fn hot() -> *const Hot {
-    // Neither part has a destructor, so both can be used until the thread is gone.
-    HOT.with(|hot| std::ptr::from_ref(hot))
+pub(super) fn countdown() -> *const Cell<i64> {
+    // Nothing kept here has a destructor, so it can be used until the thread is gone.
+    COUNTDOWN.with(std::ptr::from_ref)
+}
+
+/// The calling thread's route. Apart from the countdown, so that the compiler does not keep the
+/// address of both across the call to the inner allocator.
+#[inline(always)]
+pub(super) fn route() -> *const Route {
+    ROUTE.with(std::ptr::from_ref)
 }
 
 /// The calling thread on the slow path.
 #[derive(Clone, Copy)]
 pub(super) struct Thread {
-    hot: &'static Hot,
+    countdown: &'static Cell<i64>,
+    route: &'static Route,
     cold: &'static Cold,
 }
 
@@ -84,8 +90,13 @@ impl Thread {
     pub(super) fn current() -> Self {
         // SAFETY: thread-local storage without destructors lasts as long as the thread, and a
         // `Thread` stays on it: it is not `Send`.
-        let (hot, cold) = unsafe { (&*hot(), &*COLD.with(std::ptr::from_ref)) };
-        let thread = Self { hot, cold };
+        let (countdown, route, cold) =
+            unsafe { (&*countdown(), &*route(), &*COLD.with(std::ptr::from_ref)) };
+        let thread = Self {
+            countdown,
+            route,
+            cold,
+        };
         if cold.stage.get() == Stage::New {
             thread.enlist();
         }
@@ -101,11 +112,11 @@ impl Thread {
         let writer = HEAP.enlist();
         self.cold.writer.set(writer);
         self.cold.stage.set(Stage::Enlisted);
-        let countdown = self.cold.sampler.start(seed(), sampler::rate());
-        self.hot.area.set(HEAP.area(writer));
-        self.set_countdown(countdown);
-        if !self.hot.area.get().is_null() {
-            self.hot.limit.set(process::own_range_end());
+        let distance = self.cold.sampler.start(seed(), sampler::rate());
+        self.route.area.set(HEAP.area(writer));
+        self.set_distance(distance);
+        if !self.route.area.get().is_null() {
+            self.route.limit.set(process::own_range_end());
         }
         if matches!(writer, Writer::Shard(_) | Writer::FencedShard(_)) {
             process::at_thread_exit();
@@ -117,12 +128,12 @@ impl Thread {
         if self.cold.stage.get() != Stage::Enlisted {
             return;
         }
-        let countdown = self.countdown();
+        let distance = self.distance();
         let writer = self.cold.writer.replace(Writer::Shared);
         self.cold.stage.set(Stage::Departed);
-        self.hot.area.set(std::ptr::null_mut());
-        self.hot.limit.set(usize::MAX);
-        self.set_countdown(countdown);
+        self.route.area.set(std::ptr::null_mut());
+        self.route.limit.set(usize::MAX);
+        self.set_distance(distance);
         HEAP.retire(writer);
     }
 
@@ -132,58 +143,53 @@ impl Thread {
         self.cold.writer.get()
     }
 
-    /// What [`counts`] counts by on the common path.
-    #[inline]
-    pub(super) fn area(self) -> *mut Area {
-        self.hot.area.get()
-    }
-
     /// Whether what it allocates is Plimsoll's own.
     pub(super) fn in_own_scope(self) -> bool {
         self.cold.own_scopes.get() > 0
     }
 
-    /// Whether the common path may be used: then the hot countdown is the real one.
+    /// Whether the common path may be used: then its countdown is the real one.
     fn is_fast(self) -> bool {
-        !self.hot.area.get().is_null() && !self.in_own_scope()
+        !self.route.area.get().is_null() && !self.in_own_scope()
     }
 
-    fn countdown(self) -> i64 {
+    /// Bytes to the next sample point, or to where the sampler is asked again.
+    fn distance(self) -> i64 {
         if self.is_fast() {
-            self.hot.countdown.get()
+            self.countdown.get()
         } else {
             self.cold.countdown.get()
         }
     }
 
-    fn set_countdown(self, countdown: i64) {
+    fn set_distance(self, distance: i64) {
         if self.is_fast() {
-            self.hot.countdown.set(countdown);
+            self.countdown.set(distance);
         } else {
-            self.cold.countdown.set(countdown);
-            self.hot.countdown.set(ALWAYS_SLOW);
+            self.cold.countdown.set(distance);
+            self.countdown.set(ALWAYS_SLOW);
         }
     }
 
     /// Charges an allocation of `size` bytes to the countdown and decides whether it is sampled.
-    /// The common path has subtracted the size from the hot countdown before it gave up.
+    /// The common path has subtracted the size from its countdown before it gave up.
     pub(super) fn charge(self, size: usize) -> Option<Weight> {
         let before = if self.is_fast() {
-            self.hot.countdown.get().wrapping_add(size as i64)
+            self.countdown.get().wrapping_add(size as i64)
         } else {
             self.cold.countdown.get()
         };
         if self.cold.stage.get() == Stage::New {
-            self.set_countdown(before);
+            self.set_distance(before);
             return None;
         }
         let left = before.saturating_sub(i64::try_from(size).unwrap_or(i64::MAX));
         if left >= 0 {
-            self.set_countdown(left);
+            self.set_distance(left);
             return None;
         }
         let decision = self.cold.sampler.decide(before, size, sampler::rate());
-        self.set_countdown(decision.countdown);
+        self.set_distance(decision.countdown);
         decision.weight
     }
 
@@ -191,11 +197,10 @@ impl Thread {
     /// program's.
     pub(super) fn uncharge(self, size: usize) {
         if self.is_fast() {
-            self.hot
-                .countdown
-                .set(self.hot.countdown.get().wrapping_add(size as i64));
+            self.countdown
+                .set(self.countdown.get().wrapping_add(size as i64));
         } else {
-            self.hot.countdown.set(ALWAYS_SLOW);
+            self.countdown.set(ALWAYS_SLOW);
         }
     }
 
@@ -205,8 +210,8 @@ impl Thread {
         let decision = self
             .cold
             .sampler
-            .decide(self.countdown(), 0, sampler::rate());
-        self.set_countdown(decision.countdown);
+            .decide(self.distance(), 0, sampler::rate());
+        self.set_distance(decision.countdown);
     }
 }
 
@@ -221,17 +226,17 @@ pub(crate) fn take_up_rate() {
 /// See [`crate::own::scope`].
 pub(crate) fn enter_own_scope() {
     let thread = Thread::current();
-    let countdown = thread.countdown();
+    let distance = thread.distance();
     thread.cold.own_scopes.set(thread.cold.own_scopes.get() + 1);
-    thread.set_countdown(countdown);
+    thread.set_distance(distance);
 }
 
 /// See [`crate::own::scope`].
 pub(crate) fn leave_own_scope() {
     let thread = Thread::current();
-    let countdown = thread.countdown();
+    let distance = thread.distance();
     thread.cold.own_scopes.set(thread.cold.own_scopes.get() - 1);
-    thread.set_countdown(countdown);
+    thread.set_distance(distance);
 }
 
 /// How the calling thread counts.

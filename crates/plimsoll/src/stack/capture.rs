@@ -1,6 +1,6 @@
 //! Capturing the calling thread's stack, from inside a hook.
 //!
-//! Unwinding needs a buffer and a cache, which a hook cannot allocate: a fixed pool of [`Slot`]s is
+//! Unwinding needs a buffer, which a hook cannot allocate: a fixed pool of [`Slot`]s is
 //! made beforehand. A capture takes a slot with one compare-and-swap and gives it back; if all are
 //! taken (threads that lost their processor in mid-capture, signal handlers on top of one another),
 //! the event is counted without a stack.
@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicPtr;
 
 use super::modules::ModuleList;
 use super::registers::Registers;
-use super::unwind_tables::{self, RuleCache};
+use super::unwind_tables::{self, Context};
 use super::{DEEPEST, HIDDEN_FRAMES, frame_pointers};
 use crate::own;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
@@ -56,7 +56,7 @@ struct Slot {
 unsafe impl Sync for Slot {}
 
 struct Scratch {
-    cache: RuleCache,
+    context: Context,
     frames: [usize; DEEPEST + HIDDEN_FRAMES],
 }
 
@@ -117,7 +117,7 @@ impl Slot {
             owner: AtomicUsize::new(0),
             reading: AtomicPtr::new(ptr::null_mut()),
             scratch: UnsafeCell::new(Scratch {
-                cache: RuleCache::new_in(),
+                context: Context::new_in(),
                 frames: [0; DEEPEST + HIDDEN_FRAMES],
             }),
         }
@@ -140,7 +140,7 @@ pub(crate) fn with_stack<R>(use_stack: impl FnOnce(&[usize]) -> R) -> R {
     let captured = match unwinder() {
         Unwinder::None => 0,
         Unwinder::FramePointers => frame_pointers::walk(registers, frames),
-        Unwinder::Tables => walk_by_tables(registers, slot, &mut scratch.cache, frames),
+        Unwinder::Tables => walk_by_tables(registers, slot, &mut scratch.context, frames),
     };
     let result = use_stack(&frames[..captured]);
     slot.owner.store(0, Ordering::Release);
@@ -150,7 +150,7 @@ pub(crate) fn with_stack<R>(use_stack: impl FnOnce(&[usize]) -> R) -> R {
 fn walk_by_tables(
     registers: Registers,
     slot: &Slot,
-    cache: &mut RuleCache,
+    context: &mut Context,
     frames: &mut [usize],
 ) -> usize {
     // Name the list before using it, and look whether it is still the one in use: `refresh_modules`
@@ -166,7 +166,7 @@ fn walk_by_tables(
         list = now;
     }
     // SAFETY: a list is not freed while a slot names it; there is one since the pool exists.
-    let walk = unwind_tables::walk(registers, unsafe { &*list }, cache, frames);
+    let walk = unwind_tables::walk(registers, unsafe { &*list }, context, frames);
     slot.reading.store(ptr::null_mut(), Ordering::Release);
     if walk.stale && STALE.swap(1, Ordering::Relaxed) == 0 {
         crate::keeper::call();
@@ -184,8 +184,7 @@ fn pool() -> &'static [Slot] {
     }
 }
 
-/// Takes a free slot, starting at one that this thread is likely to have used before, for its
-/// cache.
+/// Takes a free slot, starting at one that differs from thread to thread.
 fn take_slot() -> Option<&'static Slot> {
     let pool = pool();
     let thread = crate::os::thread_pointer();

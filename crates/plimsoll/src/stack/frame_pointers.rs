@@ -1,13 +1,9 @@
 //! Walking the chain of saved frame pointers, and finding out whether there is one.
 
-use std::ops::Range;
-
-use gimli::{
-    BaseAddresses, CallFrameInstruction, EhFrame, EhFrameHdr, EndianSlice, LittleEndian,
-    UnwindSection, X86_64,
-};
+use gimli::{CallFrameInstruction, EhFrame, EndianSlice, LittleEndian, UnwindSection, X86_64};
 
 use super::memory::StackMemory;
+use super::modules::Cfi;
 use super::registers::Registers;
 use crate::os::region::PAGE;
 
@@ -39,12 +35,6 @@ pub(crate) fn walk(start: Registers, frames: &mut [usize]) -> usize {
     frames.len()
 }
 
-/// A program's unwind tables: their contents, and where these are.
-pub(crate) struct Tables {
-    pub(crate) hdr: &'static [u8],
-    pub(crate) eh_frame: &'static [u8],
-}
-
 /// How many functions of a program are looked at.
 const LOOKED_AT: usize = 1024;
 
@@ -54,8 +44,8 @@ const WITHOUT_PER_CENT: usize = 8;
 
 /// Whether a program was compiled with frame pointers throughout, so that [`walk`] misses nothing:
 /// its unwind tables say of each function how its frame is found.
-pub(crate) fn kept_throughout(tables: &Tables) -> bool {
-    let count = count(tables);
+pub(super) fn kept_throughout(cfi: &Cfi) -> bool {
+    let count = count(cfi);
     count.with + count.without > 0
         && count.without * 100 <= (count.with + count.without) * WITHOUT_PER_CENT
 }
@@ -67,32 +57,22 @@ struct Count {
     without: usize,
 }
 
-fn count(tables: &Tables) -> Count {
-    let address = |bytes: &[u8]| bytes.as_ptr() as u64;
-    let bases = BaseAddresses::default()
-        .set_eh_frame_hdr(address(tables.hdr))
-        .set_eh_frame(address(tables.eh_frame));
+fn count(cfi: &Cfi) -> Count {
     let mut count = Count::default();
-    let Ok(hdr) = EhFrameHdr::new(tables.hdr, LittleEndian).parse(&bases, 8) else {
-        return count;
-    };
-    let Some(table) = hdr.table() else {
+    let Some(table) = cfi.hdr.table() else {
         return count;
     };
     // A header of 12 bytes, then 8 for each function.
-    let functions = tables.hdr.len().saturating_sub(12) / 8;
-    let mut eh_frame = EhFrame::new(tables.eh_frame, LittleEndian);
-    eh_frame.set_address_size(8);
-    let mut entries = table.iter(&bases);
+    let functions = cfi.hdr_range.len().saturating_sub(12) / 8;
     let stride = functions.div_ceil(LOOKED_AT).max(1);
+    let mut entries = table.iter(&cfi.bases);
     while let Ok(Some((_, pointer))) = entries.nth(stride - 1) {
-        let Ok(offset) = table.pointer_to_offset(pointer) else {
-            continue;
-        };
-        let Ok(entry) = eh_frame.fde_from_offset(&bases, offset, EhFrame::cie_from_offset) else {
-            continue;
-        };
-        match keeps_frame_pointer(entry.instructions(&eh_frame, &bases)) {
+        let described = table.pointer_to_offset(pointer).and_then(|offset| {
+            cfi.eh_frame
+                .fde_from_offset(&cfi.bases, offset, EhFrame::cie_from_offset)
+        });
+        let Ok(fde) = described else { continue };
+        match keeps_frame_pointer(fde.instructions(&cfi.eh_frame, &cfi.bases)) {
             Some(true) => count.with += 1,
             Some(false) => count.without += 1,
             None => {}
@@ -120,23 +100,6 @@ fn keeps_frame_pointer(
         }
     }
     moves.then_some(false)
-}
-
-impl Tables {
-    /// Over memory of the program, which stays mapped for good.
-    ///
-    /// # Safety
-    /// Both ranges are mapped, readable, and never change.
-    pub(crate) unsafe fn new(hdr: &Range<usize>, eh_frame: &Range<usize>) -> Self {
-        // SAFETY: the caller's.
-        let bytes = |range: &Range<usize>| unsafe {
-            std::slice::from_raw_parts(range.start as *const u8, range.len())
-        };
-        Self {
-            hdr: bytes(hdr),
-            eh_frame: bytes(eh_frame),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod frame_pointers;
 mod memory;
 mod modules;
 mod registers;
+mod rules;
 mod table;
 mod unwind_tables;
 

@@ -8,40 +8,50 @@
 //! the list without further ado. For a library that was loaded later, the loader is asked first
 //! whether it is still the one in the list; glibc's `_dl_find_object` answers that without a lock.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
-use framehop::x86_64::UnwinderX86_64;
-use framehop::{ExplicitModuleSectionInfo, MustNotAllocateDuringUnwind};
+use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr};
 
-use super::frame_pointers::{self, Tables};
-use crate::primitives::{AtomicUsize, Ordering};
-
-pub(crate) type TableUnwinder = UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>;
+use super::frame_pointers;
+use crate::primitives::{AtomicU32, AtomicUsize, Ordering};
 
 /// One generation of the module list.
 pub(crate) struct ModuleList {
-    pub(crate) unwinder: TableUnwinder,
     /// Sorted by start.
     modules: Vec<Module>,
     /// The loader's counts of what it has loaded and unloaded, at the time.
     counts: (u64, u64),
-    /// The program's own tables, if this code is part of it.
-    program: Option<Tables>,
+    /// Never 0.
+    generation: u16,
+    /// Whether the first module is the program, and this code is part of it.
+    in_program: bool,
+    /// Where the program's code begins.
+    program: usize,
 }
 
 struct Module {
     code: Range<usize>,
     /// Mapped before `main`, so never unmapped.
     permanent: bool,
-    eh_frame_hdr: usize,
+    cfi: Option<Cfi>,
+}
+
+/// A module's call frame information, in memory.
+pub(crate) struct Cfi {
+    pub(super) hdr: ParsedEhFrameHdr<EndianSlice<'static, LittleEndian>>,
+    pub(super) eh_frame: EhFrame<EndianSlice<'static, LittleEndian>>,
+    pub(super) bases: BaseAddresses,
+    /// Where `.eh_frame_hdr` begins, by which the loader tells modules apart, and how long it is.
+    pub(super) hdr_range: Range<usize>,
 }
 
 /// How the code at an address can be unwound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lookup {
-    /// By the list's tables.
-    Known,
+pub(super) enum Lookup<'a> {
+    /// By these tables, at any time.
+    Permanent(&'a Cfi),
+    /// By these tables, now.
+    Current(&'a Cfi),
     /// Not by this list: something was loaded or unloaded since.
     Stale,
     /// Not by any list: generated code, or a jump into nowhere.
@@ -53,6 +63,8 @@ static LISTED_AT_START: AtomicUsize = AtomicUsize::new(0);
 
 /// `_dl_find_object`, or 0 where the C library has none.
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
+
+static GENERATIONS: AtomicU32 = AtomicU32::new(0);
 
 /// The head of glibc's `struct dl_find_object`.
 #[repr(C)]
@@ -97,29 +109,33 @@ impl ModuleList {
         let program = found
             .modules
             .first()
-            .filter(|_| in_program)
-            .and_then(|program| {
-                let (hdr, eh_frame) = program.tables.as_ref()?;
-                // SAFETY: in segments of the program, which is never unmapped.
-                Some(unsafe { Tables::new(hdr, eh_frame) })
-            });
-        let mut unwinder = TableUnwinder::new();
-        let mut modules = Vec::new();
-        for (position, object) in found.modules.into_iter().enumerate() {
-            modules.push(Module {
-                code: object.code.clone(),
-                permanent: position < permanent,
-                eh_frame_hdr: object.tables.as_ref().map_or(0, |(hdr, _)| hdr.start),
-            });
-            unwinder_add(&mut unwinder, object);
-        }
+            .map_or(0, |program| program.code.start);
+        let to_module = |(position, object): (usize, Object)| Module {
+            code: object.code,
+            permanent: position < permanent,
+            cfi: object.cfi,
+        };
+        let mut modules: Vec<_> = found
+            .modules
+            .into_iter()
+            .enumerate()
+            .map(to_module)
+            .collect();
+        modules.retain(|module| !module.code.is_empty());
         modules.sort_by_key(|module| module.code.start);
+        let generation = (GENERATIONS.fetch_add(1, Ordering::Relaxed) % 0xffff) as u16 + 1;
         Self {
-            unwinder,
             modules,
             counts: found.counts,
+            generation,
+            in_program,
             program,
         }
+    }
+
+    /// A number that tells this list from those before it.
+    pub(super) fn generation(&self) -> u16 {
+        self.generation
     }
 
     /// True if nothing was loaded or unloaded since. Takes the loader's lock: not for hooks.
@@ -142,29 +158,42 @@ impl ModuleList {
     /// Whether the program was compiled with frame pointers throughout. False if this code is in a
     /// library, from which the program cannot be judged.
     pub(crate) fn has_frame_pointers(&self) -> bool {
-        self.program
-            .as_ref()
-            .is_some_and(frame_pointers::kept_throughout)
+        let program = self
+            .modules
+            .iter()
+            .find(|module| module.code.start == self.program);
+        let cfi = program
+            .filter(|_| self.in_program)
+            .and_then(|program| program.cfi.as_ref());
+        cfi.is_some_and(frame_pointers::kept_throughout)
     }
 
-    /// How the code at `address` can be unwound, now.
-    #[inline]
-    pub(crate) fn look_up(&self, address: usize) -> Lookup {
+    /// How the code at `address` can be unwound, now. For hooks.
+    pub(super) fn look_up(&self, address: usize) -> Lookup<'_> {
         let after = self
             .modules
             .partition_point(|module| module.code.start <= address);
-        let module = after
-            .checked_sub(1)
-            .map(|at| &self.modules[at])
-            .filter(|m| address < m.code.end);
-        if let Some(module) = module {
-            if module.permanent {
-                return Lookup::Known;
-            }
+        let before = after.checked_sub(1).map(|at| &self.modules[at]);
+        let module = before.filter(|module| address < module.code.end);
+        let cfi = module.and_then(|module| module.cfi.as_ref());
+        match (module, cfi) {
+            (
+                Some(Module {
+                    permanent: true, ..
+                }),
+                Some(cfi),
+            ) => return Lookup::Permanent(cfi),
+            (
+                Some(Module {
+                    permanent: true, ..
+                }),
+                None,
+            ) => return Lookup::NotCode,
+            _ => {}
         }
-        match (find_object(address), module) {
-            (Some(eh_frame_hdr), Some(module)) if eh_frame_hdr == module.eh_frame_hdr => {
-                Lookup::Known
+        match (find_object(address), cfi) {
+            (Some(eh_frame_hdr), Some(cfi)) if eh_frame_hdr == cfi.hdr_range.start => {
+                Lookup::Current(cfi)
             }
             (Some(_), _) => Lookup::Stale,
             (None, _) => Lookup::NotCode,
@@ -189,11 +218,9 @@ fn find_object(address: usize) -> Option<usize> {
 
 /// What the loader says of one object, as addresses in this process.
 struct Object {
-    name: String,
-    base: usize,
+    /// Empty if it has none.
     code: Range<usize>,
-    /// `.eh_frame_hdr`, and `.eh_frame` up to the end of its segment.
-    tables: Option<(Range<usize>, Range<usize>)>,
+    cfi: Option<Cfi>,
 }
 
 struct Listing {
@@ -234,59 +261,52 @@ unsafe extern "C" fn collect(
         }
     }
     // Here, while the loader's lock keeps the object where it is.
-    let tables = eh_frame_hdr.and_then(|hdr| {
+    let cfi = eh_frame_hdr.and_then(|hdr| {
         let holds = |header: &&libc::Elf64_Phdr| {
             header.p_type == libc::PT_LOAD && range(header).contains(&hdr.start)
         };
         let end = range(headers.iter().find(holds)?).end;
-        let start = eh_frame_start(&hdr)?;
-        (start < end).then_some((hdr, start..end))
+        // SAFETY: within a segment that the loader has mapped, which stays mapped as long as its
+        // code can be on a stack; `look_up` is asked before the tables are read.
+        unsafe { Cfi::new(hdr, end) }
     });
-    let name = if info.dlpi_name.is_null() {
-        String::new()
-    } else {
-        // SAFETY: a name, if there is one, is a C string.
-        unsafe { CStr::from_ptr(info.dlpi_name) }
-            .to_string_lossy()
-            .into_owned()
-    };
     // Objects without code are kept too: positions tell what was there at the start.
     listing.modules.push(Object {
-        name,
-        base,
         code: code.unwrap_or(0..0),
-        tables,
+        cfi,
     });
     0
 }
 
-/// Hands an object's unwind tables, where they lie in memory, to the unwinder.
-fn unwinder_add(unwinder: &mut TableUnwinder, object: Object) {
-    use framehop::Unwinder;
-    let Some((hdr, eh_frame)) = object.tables.filter(|_| !object.code.is_empty()) else {
-        return;
-    };
-    // SAFETY: both lie within a segment that the loader has mapped and that stays mapped as long as
-    // code in it can be on a stack; `look_up` is asked before they are read.
-    let bytes = |range: &Range<usize>| unsafe {
-        std::slice::from_raw_parts(range.start as *const u8, range.len())
-    };
-    let stated =
-        |range: &Range<usize>| (range.start - object.base) as u64..(range.end - object.base) as u64;
-    let sections = ExplicitModuleSectionInfo {
-        eh_frame_hdr_svma: Some(stated(&hdr)),
-        eh_frame_hdr: Some(bytes(&hdr)),
-        eh_frame_svma: Some(stated(&eh_frame)),
-        eh_frame: Some(bytes(&eh_frame)),
-        ..Default::default()
-    };
-    let code = object.code.start as u64..object.code.end as u64;
-    unwinder.add_module(framehop::Module::new(
-        object.name,
-        code,
-        object.base as u64,
-        sections,
-    ));
+impl Cfi {
+    /// The tables whose header is at `hdr`, and which reach to `end` at most.
+    ///
+    /// # Safety
+    /// All of it is mapped, and stays so while it is used.
+    unsafe fn new(hdr: Range<usize>, end: usize) -> Option<Self> {
+        let start = eh_frame_start(&hdr)?;
+        if start >= end || hdr.end > end {
+            return None;
+        }
+        // SAFETY: the caller's.
+        let bytes = |range: Range<usize>| unsafe {
+            std::slice::from_raw_parts(range.start as *const u8, range.len())
+        };
+        let bases = BaseAddresses::default()
+            .set_eh_frame_hdr(hdr.start as u64)
+            .set_eh_frame(start as u64);
+        let parsed = EhFrameHdr::new(bytes(hdr.clone()), LittleEndian)
+            .parse(&bases, 8)
+            .ok()?;
+        let mut eh_frame = EhFrame::new(bytes(start..end), LittleEndian);
+        eh_frame.set_address_size(8);
+        Some(Self {
+            hdr: parsed,
+            eh_frame,
+            bases,
+            hdr_range: hdr,
+        })
+    }
 }
 
 /// Where `.eh_frame` begins, from the header: a signed 32-bit distance from the field itself, which

@@ -1,66 +1,522 @@
-//! Unwinding by the tables that every program carries for panics and exceptions.
+//! Unwinding by the tables that every program carries for panics and exceptions (`.eh_frame`).
+//!
+//! The tables are read with gimli, in place, where the loader has mapped them. What they say of an
+//! address is boiled down to a [`Rule`] and remembered, so that a frame costs a look-up and two
+//! loads from then on. Nothing here allocates or takes a lock.
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64};
-use framehop::{FrameAddress, MustNotAllocateDuringUnwind, Unwinder};
+use gimli::{
+    CfaRule, EhFrame, EndianSlice, Evaluation, EvaluationResult, EvaluationStorage,
+    FrameDescriptionEntry, LittleEndian, Location, Piece, Register, RegisterRule, UnwindContext,
+    UnwindContextStorage, UnwindExpression, UnwindSection, UnwindTableRow, Value, X86_64,
+};
 
 use super::memory::StackMemory;
-use super::modules::{Lookup, ModuleList};
+use super::modules::{Cfi, Lookup, ModuleList};
 use super::registers::Registers;
+use super::rules::{Key, Rule, RuleCache};
+use crate::os::region::PAGE;
 
-/// Remembers the rules of recently met addresses; made in advance, since it allocates.
-pub(crate) type RuleCache = CacheX86_64<MustNotAllocateDuringUnwind>;
+type Bytes = EndianSlice<'static, LittleEndian>;
 
-/// What came of a walk.
-pub(crate) struct Walk {
-    /// Frames filled in.
-    pub(crate) frames: usize,
-    /// Whether something was loaded or unloaded since the list was made, which ended the walk.
-    pub(crate) stale: bool,
+/// Room that gimli needs while it reads a table, of fixed size, so that it does not allocate.
+pub(super) struct Storage;
+
+impl UnwindContextStorage<usize> for Storage {
+    type Rules = [(Register, RegisterRule<usize>); 32];
+    type Stack = [UnwindTableRow<usize, Self>; 4];
 }
 
-/// Fills `frames` from the leaf with return addresses. Allocates nothing and takes no lock.
-pub(crate) fn walk(
+impl EvaluationStorage<Bytes> for Storage {
+    type Stack = [Value; 16];
+    type ExpressionStack = [(Bytes, Bytes); 2];
+    type Result = [Piece<Bytes>; 1];
+}
+
+pub(super) type Context = UnwindContext<usize, Storage>;
+
+static RULES: RuleCache = RuleCache::new();
+
+/// What came of a walk.
+pub(super) struct Walk {
+    /// Frames filled in.
+    pub(super) frames: usize,
+    /// Whether something was loaded or unloaded since the list was made, which ended the walk.
+    pub(super) stale: bool,
+}
+
+/// Fills `frames` from the leaf with return addresses.
+pub(super) fn walk(
     start: Registers,
     modules: &ModuleList,
-    cache: &mut RuleCache,
+    context: &mut Context,
     frames: &mut [usize],
 ) -> Walk {
-    let mut memory = StackMemory::of_this_thread(start.stack as usize);
-    let mut read = |address: u64| {
-        memory
-            .read(address as usize)
-            .map(|word| word as u64)
-            .ok_or(())
+    let mut walker = Walker {
+        at: start,
+        // The first address is that of an instruction; the others are of the one after a call.
+        exact: true,
+        memory: StackMemory::of_this_thread(start.stack as usize),
+        modules,
+        context,
     };
-    let mut registers = UnwindRegsX86_64::new(start.instruction, start.stack, start.frame);
-    let mut address = FrameAddress::InstructionPointer(start.instruction);
-    let mut depth = 0;
-    let mut stale = false;
-    while depth < frames.len() {
-        match modules.look_up(address.address_for_lookup() as usize) {
-            Lookup::Known => {}
-            Lookup::Stale => {
-                stale = true;
-                break;
+    for (depth, slot) in frames.iter_mut().enumerate() {
+        match walker.step() {
+            Step::Caller => *slot = walker.return_address(),
+            Step::End => {
+                return Walk {
+                    frames: depth,
+                    stale: false,
+                };
             }
-            Lookup::NotCode => break,
+            Step::Stale => {
+                return Walk {
+                    frames: depth,
+                    stale: true,
+                };
+            }
         }
-        let Ok(Some(caller)) =
-            modules
-                .unwinder
-                .unwind_frame(address, &mut registers, cache, &mut read)
-        else {
-            break;
-        };
-        let Some(caller_address) = FrameAddress::from_return_address(caller) else {
-            break;
-        };
-        frames[depth] = caller as usize;
-        depth += 1;
-        address = caller_address;
     }
     Walk {
-        frames: depth,
-        stale,
+        frames: frames.len(),
+        stale: false,
+    }
+}
+
+enum Step {
+    /// The walker is at the caller.
+    Caller,
+    End,
+    Stale,
+}
+
+struct Walker<'a> {
+    at: Registers,
+    exact: bool,
+    memory: StackMemory,
+    modules: &'a ModuleList,
+    context: &'a mut Context,
+}
+
+impl Walker<'_> {
+    /// The address as a return address. One that a signal interrupted at is made to look like one.
+    fn return_address(&self) -> usize {
+        self.at.instruction as usize + usize::from(self.exact)
+    }
+
+    fn step(&mut self) -> Step {
+        let address = self.at.instruction as usize - usize::from(!self.exact);
+        let permanent = Key::new(address, 0);
+        let rule = match RULES.get(permanent) {
+            Some(rule) => rule,
+            None => {
+                let (cfi, key) = match self.modules.look_up(address) {
+                    Lookup::Permanent(cfi) => (cfi, permanent),
+                    Lookup::Current(cfi) => (cfi, Key::new(address, self.modules.generation())),
+                    Lookup::Stale => return Step::Stale,
+                    Lookup::NotCode => return Step::End,
+                };
+                RULES.get(key).unwrap_or_else(|| {
+                    let rule = rule_of(cfi, address, self.context);
+                    RULES.put(key, rule);
+                    rule
+                })
+            }
+        };
+        let caller = match rule {
+            Rule::End => None,
+            Rule::Plain {
+                from_frame_pointer,
+                offset,
+                saved_frame_pointer,
+            } => {
+                let base = if from_frame_pointer {
+                    self.at.frame
+                } else {
+                    self.at.stack
+                };
+                self.plain(base.wrapping_add_signed(offset.into()), saved_frame_pointer)
+            }
+            Rule::Evaluate => self.evaluate(address),
+        };
+        match caller {
+            Some(caller) if caller.instruction >= PAGE as u64 => {
+                self.at = caller;
+                Step::Caller
+            }
+            _ => Step::End,
+        }
+    }
+
+    /// The caller of a frame at that address, by the usual layout.
+    #[inline]
+    fn plain(&mut self, frame_address: u64, saved_frame_pointer: Option<i32>) -> Option<Registers> {
+        if frame_address <= self.at.stack {
+            return None;
+        }
+        let instruction = self.memory.read(frame_address.wrapping_sub(8) as usize)? as u64;
+        let frame = match saved_frame_pointer {
+            Some(offset) => self
+                .memory
+                .read(frame_address.wrapping_add_signed(offset.into()) as usize)?
+                as u64,
+            None => self.at.frame,
+        };
+        self.exact = false;
+        Some(Registers {
+            instruction,
+            stack: frame_address,
+            frame,
+        })
+    }
+
+    /// The caller of a frame whose tables have to be read each time.
+    #[cold]
+    fn evaluate(&mut self, address: usize) -> Option<Registers> {
+        let (Lookup::Permanent(cfi) | Lookup::Current(cfi)) = self.modules.look_up(address) else {
+            return None;
+        };
+        let fde = cfi.describe(address)?;
+        let row = row_at(cfi, &fde, address, self.context)?;
+        let (cfa, frame, returns) = (
+            row.cfa().clone(),
+            row.register(X86_64::RBP),
+            row.register(X86_64::RA),
+        );
+        let frame_address = match cfa {
+            CfaRule::RegisterAndOffset { register, offset } => {
+                self.register(register)?.wrapping_add_signed(offset)
+            }
+            CfaRule::Expression(expression) => self.value(cfi, &fde, expression, None)?,
+        };
+        let frame = self
+            .restore(cfi, &fde, &frame, frame_address)
+            .unwrap_or(self.at.frame);
+        let instruction = self.restore(cfi, &fde, &returns, frame_address)?;
+        if fde.is_signal_trampoline() {
+            // A signal's frame may be on another stack than what it interrupted.
+            self.exact = true;
+            self.memory = StackMemory::of_this_thread(frame_address as usize);
+        } else if frame_address > self.at.stack {
+            self.exact = false;
+        } else {
+            return None;
+        }
+        Some(Registers {
+            instruction,
+            stack: frame_address,
+            frame,
+        })
+    }
+
+    /// The caller's value of a register.
+    fn restore(
+        &mut self,
+        cfi: &Cfi,
+        fde: &FrameDescriptionEntry<Bytes>,
+        rule: &RegisterRule<usize>,
+        frame_address: u64,
+    ) -> Option<u64> {
+        let at = match rule {
+            RegisterRule::Offset(offset) => frame_address.wrapping_add_signed(*offset),
+            RegisterRule::ValOffset(offset) => {
+                return Some(frame_address.wrapping_add_signed(*offset));
+            }
+            RegisterRule::Register(register) => return self.register(*register),
+            RegisterRule::Expression(expression) => {
+                self.value(cfi, fde, *expression, Some(frame_address))?
+            }
+            RegisterRule::ValExpression(expression) => {
+                return self.value(cfi, fde, *expression, Some(frame_address));
+            }
+            _ => return None,
+        };
+        Some(self.memory.read(at as usize)? as u64)
+    }
+
+    fn register(&self, register: Register) -> Option<u64> {
+        match register {
+            X86_64::RSP => Some(self.at.stack),
+            X86_64::RBP => Some(self.at.frame),
+            X86_64::RA => Some(self.at.instruction),
+            _ => None,
+        }
+    }
+
+    /// What an expression of the tables comes to.
+    fn value(
+        &mut self,
+        cfi: &Cfi,
+        fde: &FrameDescriptionEntry<Bytes>,
+        expression: UnwindExpression<usize>,
+        initial: Option<u64>,
+    ) -> Option<u64> {
+        let expression = expression.get(&cfi.eh_frame).ok()?;
+        let mut evaluation =
+            Evaluation::<Bytes, Storage>::new_in(expression.0, fde.cie().encoding());
+        if let Some(initial) = initial {
+            evaluation.set_initial_value(initial);
+        }
+        let mut result = evaluation.evaluate().ok()?;
+        loop {
+            result = match result {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    let value = Value::Generic(self.register(register)?);
+                    evaluation.resume_with_register(value).ok()?
+                }
+                EvaluationResult::RequiresMemory {
+                    address, size: 8, ..
+                } => {
+                    let value = Value::Generic(self.memory.read(address as usize)? as u64);
+                    evaluation.resume_with_memory(value).ok()?
+                }
+                _ => return None,
+            };
+        }
+        match evaluation.as_result() {
+            [
+                Piece {
+                    location: Location::Address { address },
+                    ..
+                },
+            ] => Some(*address),
+            _ => None,
+        }
+    }
+}
+
+/// The rule for an address in a module.
+#[cold]
+fn rule_of(cfi: &Cfi, address: usize, context: &mut Context) -> Rule {
+    // Code that has no description is taken to keep a frame pointer; the walk ends where that leads
+    // nowhere.
+    const UNDESCRIBED: Rule = Rule::Plain {
+        from_frame_pointer: true,
+        offset: 16,
+        saved_frame_pointer: Some(-16),
+    };
+    let Some(fde) = cfi.describe(address) else {
+        return UNDESCRIBED;
+    };
+    if fde.is_signal_trampoline() {
+        return Rule::Evaluate;
+    }
+    let Some(row) = row_at(cfi, &fde, address, context) else {
+        return UNDESCRIBED;
+    };
+    match row.register(X86_64::RA) {
+        RegisterRule::Undefined => return Rule::End,
+        RegisterRule::Offset(-8) => {}
+        _ => return Rule::Evaluate,
+    }
+    let saved = match row.register(X86_64::RBP) {
+        RegisterRule::Undefined | RegisterRule::SameValue => None,
+        RegisterRule::Offset(offset) => Some(offset),
+        _ => return Rule::Evaluate,
+    };
+    let plain = match *row.cfa() {
+        CfaRule::RegisterAndOffset {
+            register: X86_64::RSP,
+            offset,
+        } => Rule::plain(false, offset, saved),
+        CfaRule::RegisterAndOffset {
+            register: X86_64::RBP,
+            offset,
+        } => Rule::plain(true, offset, saved),
+        _ => None,
+    };
+    plain.unwrap_or(Rule::Evaluate)
+}
+
+fn row_at<'c>(
+    cfi: &Cfi,
+    fde: &FrameDescriptionEntry<Bytes>,
+    address: usize,
+    context: &'c mut Context,
+) -> Option<&'c UnwindTableRow<usize, Storage>> {
+    fde.unwind_info_for_address(&cfi.eh_frame, &cfi.bases, context, address as u64)
+        .ok()
+}
+
+impl Cfi {
+    /// The description of the function at an address.
+    fn describe(&self, address: usize) -> Option<FrameDescriptionEntry<Bytes>> {
+        let table = self.hdr.table()?;
+        let pointer = table.lookup(address as u64, &self.bases).ok()?;
+        let offset = table.pointer_to_offset(pointer).ok()?;
+        let fde = self
+            .eh_frame
+            .fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset)
+            .ok()?;
+        fde.contains(address as u64).then_some(fde)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The functions on the calling thread's stack, from this one's caller on, as libgcc's unwinder
+    /// sees them.
+    fn reference() -> Vec<usize> {
+        type Found = Vec<usize>;
+        unsafe extern "C" {
+            fn _Unwind_Backtrace(
+                trace: extern "C" fn(*mut std::ffi::c_void, *mut Found) -> i32,
+                found: *mut Found,
+            ) -> i32;
+            fn _Unwind_GetIP(context: *mut std::ffi::c_void) -> usize;
+        }
+        extern "C" fn trace(context: *mut std::ffi::c_void, found: *mut Found) -> i32 {
+            // SAFETY: the unwinder passes its context, and the caller's list.
+            unsafe { (*found).push(_Unwind_GetIP(context)) };
+            0
+        }
+        let mut found = Vec::new();
+        // SAFETY: the callback matches, and the list outlives the call.
+        unsafe { _Unwind_Backtrace(trace, &raw mut found) };
+        // It ends with a frame at 0.
+        found.retain(|&address| address != 0);
+        found
+    }
+
+    fn walked(modules: &ModuleList) -> Vec<usize> {
+        let mut frames = [0; 128];
+        let walk = walk(
+            Registers::here(),
+            modules,
+            &mut Context::new_in(),
+            &mut frames,
+        );
+        assert!(!walk.stale);
+        frames[..walk.frames].to_vec()
+    }
+
+    /// Everything above the functions that differ.
+    fn agree(modules: &ModuleList) {
+        for _ in 0..2 {
+            let (ours, theirs) = (walked(modules), reference());
+            let common = theirs
+                .iter()
+                .rev()
+                .zip(ours.iter().rev())
+                .take_while(|(a, b)| a == b)
+                .count();
+            // All but the two functions called here, and the first frames of this one, which differ
+            // by the call.
+            assert!(
+                common + 2 >= theirs.len().min(ours.len()) - 1 && common > 3,
+                "{ours:x?}\n{theirs:x?}"
+            );
+        }
+    }
+
+    #[inline(never)]
+    fn deep(levels: usize, work: &mut dyn FnMut()) -> usize {
+        let padding = std::hint::black_box([levels; 3]);
+        if levels == 0 {
+            work();
+        } else {
+            deep(levels - 1, work);
+        }
+        padding[1]
+    }
+
+    #[test]
+    fn agrees_with_the_languages_own_unwinder() {
+        let modules = ModuleList::from_loader();
+        agree(&modules);
+        for levels in [1, 10, 40] {
+            deep(levels, &mut || agree(&modules));
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| deep(5, &mut || agree(&modules)));
+        });
+    }
+
+    /// Through the C library, which calls back.
+    #[test]
+    fn goes_through_foreign_code() {
+        static MODULES: std::sync::OnceLock<ModuleList> = std::sync::OnceLock::new();
+        MODULES.get_or_init(ModuleList::from_loader);
+        extern "C" fn compare(_: *const std::ffi::c_void, _: *const std::ffi::c_void) -> i32 {
+            agree(MODULES.get().expect("set above"));
+            0
+        }
+        let mut numbers = [3, 1, 2];
+        // SAFETY: sorts three numbers.
+        unsafe { libc::qsort(numbers.as_mut_ptr().cast(), 3, 4, Some(compare)) };
+    }
+
+    static INTERRUPTED: std::sync::Mutex<Vec<usize>> = std::sync::Mutex::new(Vec::new());
+
+    /// From a signal handler on a stack of its own, down into what it interrupted.
+    #[test]
+    fn goes_through_a_signal() {
+        static MODULES: std::sync::OnceLock<ModuleList> = std::sync::OnceLock::new();
+        MODULES.get_or_init(ModuleList::from_loader);
+        extern "C" fn handler(_: i32) {
+            // The thread that raises the signal holds no lock.
+            *INTERRUPTED.lock().unwrap() = walked(MODULES.get().expect("set before"));
+        }
+        #[inline(never)]
+        fn raises() {
+            // SAFETY: raises a signal that has a handler.
+            unsafe { libc::raise(libc::SIGUSR2) };
+        }
+        for alternative_stack in [false, true] {
+            let mut memory = vec![0u8; 1 << 17];
+            // SAFETY: a stack and a handler that outlive the signal; both are taken back below.
+            unsafe {
+                let mut stack: libc::stack_t = std::mem::zeroed();
+                (stack.ss_sp, stack.ss_size) = (memory.as_mut_ptr().cast(), memory.len());
+                let mut before: libc::stack_t = std::mem::zeroed();
+                assert_eq!(libc::sigaltstack(&raw const stack, &raw mut before), 0);
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = handler as extern "C" fn(i32) as libc::sighandler_t;
+                action.sa_flags = if alternative_stack {
+                    libc::SA_ONSTACK
+                } else {
+                    0
+                };
+                assert_eq!(
+                    libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()),
+                    0
+                );
+                deep(3, &mut raises);
+                libc::sigaltstack(&raw const before, std::ptr::null_mut());
+            }
+            let stack = INTERRUPTED.lock().unwrap().clone();
+            let within = |function: usize| {
+                move |&&address: &&usize| (function..function + 512).contains(&address)
+            };
+            let levels = stack
+                .iter()
+                .filter(within(deep as *const () as usize))
+                .count();
+            assert!(
+                levels >= 4,
+                "{levels} of 4 frames below the signal: {stack:x?}"
+            );
+            assert!(
+                stack
+                    .iter()
+                    .any(|address| within(raises as *const () as usize)(&address))
+            );
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_no_code_ends_the_walk() {
+        let modules = ModuleList::from_loader();
+        let mut frames = [0; 16];
+        for instruction in [1, 0x1000, 0x7fff_ffff_ffff, u64::MAX / 2] {
+            let start = Registers {
+                instruction,
+                ..Registers::here()
+            };
+            let walk = walk(start, &modules, &mut Context::new_in(), &mut frames);
+            assert_eq!(walk.frames, 0, "{instruction:x}");
+        }
     }
 }
