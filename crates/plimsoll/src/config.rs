@@ -4,10 +4,12 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
 
+#[cfg(feature = "http")]
+use crate::http;
 use crate::profile::{self, Format};
 use crate::settings::{self, Early};
 use crate::stack::{self, Unwinder};
-use crate::{http, keeper, own};
+use crate::{keeper, own};
 
 /// The environment variable that all settings come from.
 const VARIABLE: &str = "PLIMSOLL";

@@ -45,11 +45,6 @@ pub(crate) fn bytes() -> usize {
     HEAP.system_bytes.load(Ordering::Relaxed)
 }
 
-/// The most [`bytes`] there ever were.
-pub(crate) fn peak_bytes() -> usize {
-    HEAP.peak_bytes.load(Ordering::Relaxed)
-}
-
 /// Allocates; null if there is no room, or if this thread is inside the heap already, in a signal
 /// handler.
 pub(crate) fn alloc(layout: Layout, zeroed: bool) -> *mut u8 {
@@ -112,7 +107,6 @@ static HEAP: Heap = Heap {
     heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Pages)),
     top: AtomicUsize::new(0),
     system_bytes: AtomicUsize::new(0),
-    peak_bytes: AtomicUsize::new(0),
 };
 
 struct Heap {
@@ -122,7 +116,6 @@ struct Heap {
     /// Bytes of the reservation that were handed out, from the bottom.
     top: AtomicUsize,
     system_bytes: AtomicUsize,
-    peak_bytes: AtomicUsize,
 }
 
 // SAFETY: `heap` is used under the lock; the rest is atomic.
@@ -174,8 +167,7 @@ unsafe impl dlmalloc::Allocator for Pages {
             return (std::ptr::null_mut(), 0, 0);
         }
         HEAP.top.store(top + size, Ordering::Relaxed);
-        let now = HEAP.system_bytes.fetch_add(size, Ordering::Relaxed) + size;
-        HEAP.peak_bytes.fetch_max(now, Ordering::Relaxed);
+        HEAP.system_bytes.fetch_add(size, Ordering::Relaxed);
         ((REGION.base() + top) as *mut u8, size, 0)
     }
 

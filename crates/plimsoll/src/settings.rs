@@ -1,7 +1,7 @@
 //! The one grammar of settings, and those that hold from the first allocation on.
 //!
 //! `PLIMSOLL=word=value,word=value`. The words read here are looked at twice: by [`early`] from
-//! inside the first allocation, which cannot complain, and by [`crate::config`], which can.
+//! inside the first allocation, which cannot complain, and by [`mod@crate::config`], which can.
 
 use crate::ledger::Protocol;
 use crate::sampler;

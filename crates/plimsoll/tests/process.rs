@@ -212,10 +212,9 @@ fn storm() {
             it_value: every,
         };
         // SAFETY: a valid timer.
-        assert_eq!(
-            unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut()) },
-            0
-        );
+        let status =
+            unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut()) };
+        assert_eq!(status, 0);
     };
     let noise = Noise::make(2);
     set_timer(1000);
@@ -286,10 +285,8 @@ fn last_moments() {
     let class = size_class::of(949).unwrap();
     let mut key = 0;
     // SAFETY: makes a key with a destructor of the right type.
-    assert_eq!(
-        unsafe { libc::pthread_key_create(&raw mut key, Some(key_destructor)) },
-        0
-    );
+    let status = unsafe { libc::pthread_key_create(&raw mut key, Some(key_destructor)) };
+    assert_eq!(status, 0);
     let before = heap_stats().by_class[class];
     for _ in 0..200 {
         std::thread::spawn(move || {
@@ -486,10 +483,8 @@ fn static_data_is_not_written() {
             let [start, end] =
                 [start, end].map(|address| usize::from_str_radix(address, 16).unwrap());
             // SAFETY: if anybody writes there meanwhile, the test ends, which is its point.
-            assert_eq!(
-                unsafe { libc::mprotect(start as *mut _, end - start, access) },
-                0
-            );
+            let status = unsafe { libc::mprotect(start as *mut _, end - start, access) };
+            assert_eq!(status, 0);
         }
     };
     let go = AtomicU64::new(0);

@@ -127,10 +127,7 @@ impl SampledLarge {
 /// The two lines in which an address may stand.
 fn lines_of(address: usize) -> [usize; 2] {
     let hash = (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    [
-        (hash >> 48) as usize & (LINES - 1),
-        (hash >> 32) as usize & (LINES - 1),
-    ]
+    [(hash >> 48) & (LINES - 1), (hash >> 32) & (LINES - 1)]
 }
 
 #[cfg(test)]

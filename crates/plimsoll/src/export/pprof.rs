@@ -250,15 +250,13 @@ impl<'a> Encoder<'a> {
         for (at, function) in symbols.functions.iter().enumerate() {
             let mut message = Message::new();
             message.uint64(field::function::ID, at as u64 + 1);
-            message.int64(field::function::NAME, self.strings.index(&function.name));
-            message.int64(
-                field::function::SYSTEM_NAME,
-                self.strings.index(&function.system_name),
-            );
-            message.int64(
-                field::function::FILENAME,
-                self.strings.index(&function.file),
-            );
+            for (field, text) in [
+                (field::function::NAME, function.name),
+                (field::function::SYSTEM_NAME, function.system_name),
+                (field::function::FILENAME, function.file),
+            ] {
+                message.int64(field, self.strings.index(symbols.texts.get(text)));
+            }
             message.uint64(field::function::START_LINE, function.start_line);
             self.profile.message(field::profile::FUNCTION, &message);
         }
@@ -277,7 +275,7 @@ pub(super) fn shown_from(frames: &[usize], symbols: &Symbols) -> (usize, usize) 
         }
         let hidden = lines
             .iter()
-            .take_while(|line| is_hidden(&symbols.functions[line.function as usize].name))
+            .take_while(|line| is_hidden(symbols.texts.get(symbols.function(**line).name)))
             .count();
         if hidden < lines.len() {
             return (at, hidden);

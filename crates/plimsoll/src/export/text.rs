@@ -33,15 +33,15 @@ fn frames(text: &mut String, stack: &[usize], symbols: &Symbols) {
         if lines.is_empty() {
             push(text, format_args!("#\t{frame:#x}\n"));
         }
-        let offset = location.map_or(0, |location| location.symbol_offset);
-        for line in lines {
-            let function = &symbols.functions[line.function as usize];
+        let offset = location.and_then(|location| location.symbol_offset);
+        for &line in lines {
+            let function = symbols.function(line);
+            let name = symbols.texts.get(function.name);
+            let file = symbols.texts.get(function.file);
+            let offset = offset.unwrap_or(0);
             push(
                 text,
-                format_args!(
-                    "#\t{frame:#x}\t{}+{offset:#x}\t{}:{}\n",
-                    function.name, function.file, line.line
-                ),
+                format_args!("#\t{frame:#x}\t{name}+{offset:#x}\t{file}:{}\n", line.line),
             );
         }
     }

@@ -166,8 +166,8 @@ fn symbols(query: &str) -> String {
         let lines = symbols
             .location(returns)
             .map_or(&[][..], |location| symbols.lines(location));
-        if let Some(line) = lines.last() {
-            let name = &symbols.functions[line.function as usize].name;
+        if let Some(&line) = lines.last() {
+            let name = symbols.texts.get(symbols.function(line).name);
             writeln!(text, "{address:#x} {name}").expect("writing to a string cannot fail");
         }
     }

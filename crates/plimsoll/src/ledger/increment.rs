@@ -1,7 +1,7 @@
 //! One operation, one word: the instruction sequence on which the cost of counting rests.
 
-/// Whether [`increment`] is made of restartable sequences on this platform. Otherwise it is the
-/// ordinary Rust of [`super::per_thread`], and [`super::Protocol::PerCpu`] is not to be had.
+/// Whether [`macro@increment`] is made of restartable sequences on this platform. Otherwise it is
+/// the ordinary Rust of [`super::per_thread`], and [`super::Protocol::PerCpu`] is not to be had.
 pub(crate) const HAS_SEQUENCES: bool = cfg!(all(
     target_os = "linux",
     target_arch = "x86_64",

@@ -27,7 +27,7 @@
 //! A writer announces itself, then loads `current`; the reader stores `current`, then looks who is
 //! announced. Each side's store must be seen before its load, which takes a full fence on both. The
 //! reader pays for both, through `membarrier(2)`. There are two ways to announce oneself, which
-//! share one instruction sequence (see [`increment`]) and differ in how the reader does step 2:
+//! share one instruction sequence (see [`mod@increment`]) and differ in how the reader does step 2:
 //!
 //! * [`PerCpu`]: a shard for each processor, and the sequence is restartable. The barrier makes
 //!   whoever is inside one start over, in the new generation. The reader waits for nobody, not even
@@ -162,7 +162,8 @@ pub(crate) trait Shards<D: Delta> {
 
 /// Sharded counters with consistent reads; see the module documentation.
 ///
-/// `current` is the first field and stays so: [`increment`] addresses it by the name of the static.
+/// `current` is the first field and stays so: [`macro@increment`] addresses it by the name of the
+/// static.
 #[repr(C)]
 pub(crate) struct Ledger<D: Delta> {
     /// The address of generation 0 or 1 of shard 0, which says where the shards are and which
@@ -285,7 +286,7 @@ impl<D: Delta> Ledger<D> {
         }
     }
 
-    /// What [`increment`] needs of a writer; null for one that has to use [`Ledger::record`].
+    /// What [`macro@increment`] needs of a writer; null for one that has to use [`Ledger::record`].
     pub(crate) fn area(&self, writer: Writer) -> *mut crate::os::rseq::Area {
         match writer {
             Writer::Sequence(area) => area,

@@ -1,8 +1,8 @@
 //! A shard for each processor, written inside restartable sequences.
 //!
 //! A sequence takes effect with its last instruction or not at all, so one word can be counted with
-//! one `inc` (see [`super::increment`]). An operation that changes several words together, such as
-//! a `realloc`, goes through a *redo log* in a second row of shards, whose words only such
+//! one `inc` (see [`mod@super::increment`]). An operation that changes several words together, such
+//! as a `realloc`, goes through a *redo log* in a second row of shards, whose words only such
 //! operations change:
 //!
 //! 1. If the log holds an operation, its words are set to the values noted there, and it is

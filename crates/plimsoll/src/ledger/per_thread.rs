@@ -177,7 +177,7 @@ mod storage {
     const CAPACITY: usize = 1 << 17;
 
     /// What stands in the trailer of a shard's generation 0. It begins as the kernel's area for
-    /// restartable sequences does, so that [`crate::ledger::increment`] works on either.
+    /// restartable sequences does, so that [`mod@crate::ledger::increment`] works on either.
     #[repr(C)]
     struct Trailer {
         /// The shard's own position, where the kernel keeps the processor's.

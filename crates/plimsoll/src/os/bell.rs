@@ -21,9 +21,8 @@ impl Bell {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: just made, and nobody else's.
-        Ok(Self {
-            descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) },
-        })
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        Ok(Self { descriptor })
     }
 
     /// Wakes whoever listens, now or next. Neither blocks nor allocates.

@@ -176,12 +176,11 @@ fn walk_by_tables(
 
 fn pool() -> &'static [Slot] {
     let pool = POOL.load(Ordering::Acquire);
-    // SAFETY: once set, it points to a leaked slice of the pool.
     if pool.is_null() {
-        &[]
-    } else {
-        unsafe { *pool }
+        return &[];
     }
+    // SAFETY: once set, it points to a leaked slice of the pool.
+    unsafe { *pool }
 }
 
 /// Takes a free slot, starting at one that differs from thread to thread.

@@ -120,7 +120,7 @@ mod tests {
             here.stack + 8,
             here.stack + 1,
             u64::MAX,
-            u64::MAX & !7,
+            !7,
             0xdead_beef,
         ] {
             assert!(walk(Registers { frame, ..here }, &mut frames) <= 64);
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(walk(start, &mut frames), 3);
         assert_eq!(frames[..3], [0x10_000, 0x10_001, 0x10_002]);
         // A link back down ends it.
-        stack[2] = base;
+        std::hint::black_box(&mut stack)[2] = base;
         assert_eq!(walk(start, &mut frames), 2);
         // So does room.
         assert_eq!(walk(start, &mut frames[..1]), 1);

@@ -359,22 +359,22 @@ mod tests {
     /// The functions on the calling thread's stack, from this one's caller on, as libgcc's unwinder
     /// sees them.
     fn reference() -> Vec<usize> {
-        type Found = Vec<usize>;
+        use std::ffi::c_void;
         unsafe extern "C" {
             fn _Unwind_Backtrace(
-                trace: extern "C" fn(*mut std::ffi::c_void, *mut Found) -> i32,
-                found: *mut Found,
+                trace: extern "C" fn(*mut c_void, *mut c_void) -> i32,
+                found: *mut c_void,
             ) -> i32;
-            fn _Unwind_GetIP(context: *mut std::ffi::c_void) -> usize;
+            fn _Unwind_GetIP(context: *mut c_void) -> usize;
         }
-        extern "C" fn trace(context: *mut std::ffi::c_void, found: *mut Found) -> i32 {
+        extern "C" fn trace(context: *mut c_void, found: *mut c_void) -> i32 {
             // SAFETY: the unwinder passes its context, and the caller's list.
-            unsafe { (*found).push(_Unwind_GetIP(context)) };
+            unsafe { (*found.cast::<Vec<usize>>()).push(_Unwind_GetIP(context)) };
             0
         }
-        let mut found = Vec::new();
+        let mut found = Vec::<usize>::new();
         // SAFETY: the callback matches, and the list outlives the call.
-        unsafe { _Unwind_Backtrace(trace, &raw mut found) };
+        unsafe { _Unwind_Backtrace(trace, (&raw mut found).cast()) };
         // It ends with a frame at 0.
         found.retain(|&address| address != 0);
         found

@@ -16,7 +16,7 @@ use crate::ledger::Cut;
 ///
 /// A block counts as the size of its class: what was asked for, rounded up to 8 bytes up to 1 KiB,
 /// and to Go's size classes up to 32 KiB; above that, as what was asked for. See
-/// [`size_class`](crate::size_class).
+/// [`size_class`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapStats {
     /// Blocks ever allocated, a count. Exact.

@@ -111,7 +111,7 @@ pub struct BySize {
     pub frees: u64,
 }
 
-/// Reads [`MemStats`]: some microseconds more than [`heap_stats`], and like that without stopping
+/// Reads [`MemStats`]: some microseconds more than [`heap_stats()`], and like that without stopping
 /// anyone.
 ///
 /// Not for signal handlers.

@@ -1,0 +1,78 @@
+//! Linkage names to names that people read.
+
+use std::fmt::Write;
+
+/// Writes the name that `linkage` stands for to `into`, which is emptied first. Rust's names lose
+/// their hash; names of other languages, C++ among them, stay as they are.
+pub(super) fn demangle(linkage: &str, into: &mut String) {
+    into.clear();
+    let written = match rustc_demangle::try_demangle(linkage) {
+        // The alternate form is the one without the hash.
+        Ok(name) => write!(into, "{name:#}").is_ok(),
+        Err(_) => false,
+    };
+    if !written {
+        into.clear();
+        into.push_str(linkage);
+    }
+}
+
+/// Whether a linkage name says more than a name in the source does.
+#[cfg(feature = "symbolize")]
+pub(super) fn is_mangled(linkage: &[u8]) -> bool {
+    // Rust's, and what C++ and Rust have in common.
+    linkage.starts_with(b"_R") || linkage.starts_with(b"_Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demangled(linkage: &str) -> String {
+        let mut name = "left over".to_owned();
+        demangle(linkage, &mut name);
+        name
+    }
+
+    #[test]
+    fn both_of_rusts_manglings_lose_their_hashes() {
+        for (linkage, name) in [
+            (
+                "_ZN4core3ptr13drop_in_place17h0123456789abcdefE",
+                "core::ptr::drop_in_place",
+            ),
+            (
+                "_ZN3app4main28_$u7b$$u7b$closure$u7d$$u7d$17h0123456789abcdefE",
+                "app::main::{{closure}}",
+            ),
+            (
+                "_ZN43_$LT$app..List$LT$T$GT$$u20$as$u20$Drop$GT$4drop17h0123456789abcdefE",
+                "<app::List<T> as Drop>::drop",
+            ),
+            ("_ZN3app3run17h0123456789abcdefE.llvm.1234", "app::run"),
+            ("_RNvCskwGfYPst2Cb_3foo3bar", "foo::bar"),
+            (
+                "_RNvCsdBezzDwma51_7___rustc12___rust_alloc",
+                "__rustc::__rust_alloc",
+            ),
+            ("_RNCNvCskwGfYPst2Cb_3foo3bar0", "foo::bar::{closure#0}"),
+        ] {
+            assert_eq!(demangled(linkage), name, "{linkage}");
+        }
+    }
+
+    #[test]
+    fn other_names_stay_as_they_are() {
+        for name in [
+            "main",
+            "_start",
+            "memcpy@plt",
+            "_ZNSt6vectorIiSaIiEE9push_backEOi",
+            "",
+            "_R",
+            "_ZN",
+        ] {
+            assert_eq!(demangled(name), name);
+        }
+    }
+}

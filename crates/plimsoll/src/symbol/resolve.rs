@@ -1,0 +1,185 @@
+//! The way from return addresses to [`Symbols`].
+
+use super::maps::{self, Mapped};
+use super::objects::{self, Object};
+use super::source::Source;
+use super::symtab::{self, Symbol};
+use super::table::{Answer, Table};
+use super::{Detail, Location, Mapping, Symbols, hexadecimal};
+
+pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
+    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    let mapped = maps::parse(&String::from_utf8_lossy(&maps));
+    drop(maps);
+    let objects = objects::loaded();
+    let mut locations = locations(return_addresses, &mapped);
+    let mut answers = vec![Answer::default(); locations.len()];
+    let mut table = Table::new();
+    if detail != Detail::Addresses {
+        let mut start = 0;
+        while start < locations.len() {
+            // The objects' code does not overlap, so the sorted addresses of one are together.
+            let object = object_of(&objects, call_of(&locations[start]));
+            let same = |location: &&Location| {
+                object_of(&objects, call_of(location)).map(std::ptr::from_ref)
+                    == object.map(std::ptr::from_ref)
+            };
+            let end = start + locations[start..].iter().take_while(same).count();
+            if let Some(object) = object {
+                let mapped = locations[start]
+                    .mapping
+                    .and_then(|at| mapped.get(at as usize));
+                let locations = &mut locations[start..end];
+                look_up(
+                    object,
+                    mapped,
+                    detail,
+                    locations,
+                    &mut answers[start..end],
+                    &mut table,
+                );
+            }
+            start = end;
+        }
+    }
+    for (location, answer) in locations.iter_mut().zip(&answers) {
+        location.lines = answer.lines.clone();
+    }
+    let mappings = mappings(&mapped, &objects, &locations, &answers);
+    let Table {
+        texts,
+        functions,
+        lines,
+        ..
+    } = table;
+    Symbols {
+        mappings,
+        functions,
+        texts: texts.into_texts(),
+        locations,
+        lines,
+    }
+}
+
+/// The address that is looked up: the last byte of the call.
+fn call_of(location: &Location) -> usize {
+    location.return_address.wrapping_sub(1)
+}
+
+/// The locations, sorted and without repetition, in their mappings.
+fn locations(return_addresses: &[usize], mapped: &[Mapped]) -> Vec<Location> {
+    let mut return_addresses = return_addresses.to_vec();
+    return_addresses.sort_unstable();
+    return_addresses.dedup();
+    let location = |return_address: usize| {
+        let call = return_address.wrapping_sub(1) as u64;
+        let holds = |mapped: &Mapped| mapped.start <= call && call < mapped.limit;
+        let mapping = if mapped.is_empty() {
+            Some(0)
+        } else {
+            mapped.iter().position(holds)
+        };
+        let mapping = mapping.map(|at| at as u32);
+        Location {
+            return_address,
+            mapping,
+            symbol_offset: None,
+            lines: 0..0,
+        }
+    };
+    return_addresses.into_iter().map(location).collect()
+}
+
+fn object_of(objects: &[Object], address: usize) -> Option<&Object> {
+    objects
+        .iter()
+        .find(|object| object.code().any(|code| code.contains(&address)))
+}
+
+/// Finds out what there is to know about locations in one object.
+fn look_up(
+    object: &Object,
+    mapped: Option<&Mapped>,
+    detail: Detail,
+    locations: &mut [Location],
+    answers: &mut [Answer],
+    table: &mut Table,
+) {
+    let Some(source) = Source::open(object, mapped, detail) else {
+        return;
+    };
+    let calls: Vec<u64> = locations
+        .iter()
+        .map(|location| call_of(location).wrapping_sub(object.base) as u64)
+        .collect();
+    let mut symbols: Vec<Option<Symbol<'_>>> = vec![None; calls.len()];
+    for elf in [source.debug(), source.image()].into_iter().flatten() {
+        symtab::look_up(elf, &calls, &mut symbols);
+    }
+    for ((location, call), symbol) in locations.iter_mut().zip(&calls).zip(&symbols) {
+        // The call is one byte before the return address.
+        location.symbol_offset = symbol.map(|symbol| (call - symbol.start + 1) as usize);
+    }
+    #[cfg(feature = "symbolize")]
+    if detail == Detail::Full {
+        for elf in [source.debug(), source.image()].into_iter().flatten() {
+            super::dwarf::look_up(elf, object.code_start(), &calls, &symbols, answers, table);
+        }
+    }
+    #[cfg(not(feature = "symbolize"))]
+    let _ = detail;
+    table.answer_with_symbols(&symbols, answers);
+}
+
+/// What is mapped, with what is known of the locations in it.
+fn mappings(
+    mapped: &[Mapped],
+    objects: &[Object],
+    locations: &[Location],
+    answers: &[Answer],
+) -> Vec<Mapping> {
+    let mut mappings: Vec<Mapping> = mapped
+        .iter()
+        .map(|mapped| mapping(mapped, objects))
+        .collect();
+    if mappings.is_empty() {
+        // pprof's tools expect one.
+        mappings.push(Mapping::default());
+    }
+    let mut tried = vec![false; mappings.len()];
+    for (location, answer) in locations.iter().zip(answers) {
+        let Some(at) = location.mapping.map(|at| at as usize) else {
+            continue;
+        };
+        let mapping = &mut mappings[at];
+        let all = !std::mem::replace(&mut tried[at], true);
+        let named = !answer.lines.is_empty();
+        mapping.has_functions = (all || mapping.has_functions) && named;
+        mapping.has_filenames = (all || mapping.has_filenames) && named && answer.has_lines;
+        mapping.has_line_numbers = mapping.has_filenames;
+        mapping.has_inline_frames =
+            (all || mapping.has_inline_frames) && named && answer.has_inlined;
+    }
+    mappings
+}
+
+fn mapping(mapped: &Mapped, objects: &[Object]) -> Mapping {
+    let overlaps = |object: &&Object| {
+        let (start, limit) = (mapped.start as usize, mapped.limit as usize);
+        object
+            .code()
+            .any(|code| code.start < limit && start < code.end)
+    };
+    let build_id = objects
+        .iter()
+        .find(overlaps)
+        .map(|object| hexadecimal(&object.build_id));
+    Mapping {
+        start: mapped.start,
+        limit: mapped.limit,
+        offset: mapped.offset,
+        file: mapped.file.clone(),
+        build_id: build_id.unwrap_or_default(),
+        ..Mapping::default()
+    }
+}

@@ -1,0 +1,109 @@
+//! What the answers are put together in: functions, their names and the lines of all locations.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::symtab::Symbol;
+use super::texts::{Interner, Text};
+use super::{Function, Line, names};
+
+/// Functions without repetition, and lines.
+pub(super) struct Table {
+    pub(super) texts: Interner,
+    pub(super) functions: Vec<Function>,
+    /// The place in `functions` by name, file and start line.
+    places: HashMap<(Text, Text, u64), u32>,
+    pub(super) lines: Vec<Line>,
+    scratch: String,
+}
+
+/// What was found out about an address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answer {
+    /// Its part of [`Table::lines`]; empty if its function is not known.
+    pub(super) lines: Range<u32>,
+    /// Every function in `lines` has the file, and every line is from debug information.
+    pub(super) has_lines: bool,
+    /// If something is inlined there, it is in `lines`.
+    pub(super) has_inlined: bool,
+}
+
+/// A function's name.
+#[derive(Clone, Copy)]
+pub(super) struct Name<'a> {
+    /// For people.
+    demangled: Text,
+    /// As the linker has it.
+    linkage: &'a [u8],
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self {
+            texts: Interner::new(),
+            functions: Vec::new(),
+            places: HashMap::new(),
+            lines: Vec::new(),
+            scratch: String::new(),
+        }
+    }
+
+    /// Stores what a linkage name stands for.
+    pub(super) fn name<'a>(&mut self, linkage: &'a [u8]) -> Name<'a> {
+        names::demangle(&String::from_utf8_lossy(linkage), &mut self.scratch);
+        Name {
+            demangled: self.texts.text(&self.scratch),
+            linkage,
+        }
+    }
+
+    /// The place of a function, stored if it is new. Of functions that differ in nothing but their
+    /// system name, the first is the one.
+    pub(super) fn function(&mut self, name: Name<'_>, file: Text, start_line: u64) -> u32 {
+        let Self {
+            texts, functions, ..
+        } = self;
+        *self
+            .places
+            .entry((name.demangled, file, start_line))
+            .or_insert_with(|| {
+                let system_name = texts.text(&String::from_utf8_lossy(name.linkage));
+                functions.push(Function {
+                    name: name.demangled,
+                    system_name,
+                    file,
+                    start_line,
+                });
+                (functions.len() - 1) as u32
+            })
+    }
+
+    /// Answers with the names of symbols, for addresses that are sorted, where there is no answer
+    /// yet.
+    pub(super) fn answer_with_symbols(
+        &mut self,
+        symbols: &[Option<Symbol<'_>>],
+        answers: &mut [Answer],
+    ) {
+        let mut last: Option<(Symbol<'_>, u32)> = None;
+        for (symbol, answer) in symbols.iter().zip(answers) {
+            let Some(symbol) = symbol.filter(|_| answer.lines.is_empty()) else {
+                continue;
+            };
+            let function = match last {
+                Some((before, function)) if before == symbol => function,
+                _ => {
+                    let name = self.name(symbol.name);
+                    self.function(name, Text::EMPTY, 0)
+                }
+            };
+            last = Some((symbol, function));
+            let start = self.lines.len() as u32;
+            self.lines.push(Line { function, line: 0 });
+            *answer = Answer {
+                lines: start..start + 1,
+                ..Answer::default()
+            };
+        }
+    }
+}
