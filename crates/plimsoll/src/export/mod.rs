@@ -2,6 +2,7 @@
 
 mod pprof;
 mod proto;
+mod shown;
 mod text;
 
 use std::fs::File;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::Stack;
 use super::proto::Message;
-use crate::profile::is_hidden;
+use super::shown::shown_from;
 use crate::profile::reading::{Reading, Sample, ValueType};
-use crate::symbol::{Location, Mapping, Symbols};
+use crate::symbol::{Mapping, Symbols};
 
 /// Numbers of the fields, by message.
 mod field {
@@ -261,27 +261,6 @@ impl<'a> Encoder<'a> {
             self.profile.message(field::profile::FUNCTION, &message);
         }
     }
-}
-
-/// Where a stack begins to be shown: how many frames are left out at the leaf, and how many
-/// innermost lines of the next. A stack of hidden frames only is shown whole.
-pub(super) fn shown_from(frames: &[usize], symbols: &Symbols) -> (usize, usize) {
-    for (at, &frame) in frames.iter().enumerate() {
-        let lines = symbols
-            .location(frame)
-            .map_or(&[][..], |location: &Location| symbols.lines(location));
-        if lines.is_empty() {
-            return (at, 0);
-        }
-        let hidden = lines
-            .iter()
-            .take_while(|line| is_hidden(symbols.texts.get(symbols.function(**line).name)))
-            .count();
-        if hidden < lines.len() {
-            return (at, hidden);
-        }
-    }
-    (0, 0)
 }
 
 /// The address of the call from the address to which it returns.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::pprof::shown_from;
+use super::shown::shown_from;
 use crate::profile::reading::TextReading;
 use crate::symbol::Symbols;
 

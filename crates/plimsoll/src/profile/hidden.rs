@@ -21,18 +21,33 @@ const PREFIXES: [&str; 16] = [
     "__rustc[",
 ];
 
-/// Whether a frame of this name is hidden at the leaf of a stack, as long as another comes after
-/// it.
-pub(crate) fn is_hidden(function: &str) -> bool {
+/// What a frame at the leaf of a stack is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaf {
+    /// Part of how the allocation was made.
+    Hidden,
+    /// May be part of that, if a hidden frame comes after it: `Option::map` between two functions
+    /// of the allocator.
+    Glue,
+    /// What the stack is shown from.
+    Shown,
+}
+
+/// Tells what a function of this name is at the leaf of a stack.
+pub(crate) fn leaf(function: &str) -> Leaf {
     // `<alloc::vec::Vec<T> as ...>::from_iter` and `<hashbrown::raw::RawTable<T>>::reserve` are
     // methods of those.
     let name = function
-        .trim_start_matches(['<', '&', '_'])
+        .trim_start_matches(['<', '&', '_', '['])
         .trim_start_matches("mut ");
-    let plain = PREFIXES
-        .iter()
-        .any(|prefix| function.starts_with(prefix) || name.starts_with(prefix));
-    plain || is_global_alloc_method(name)
+    let begins = |prefix: &&str| function.starts_with(*prefix) || name.starts_with(*prefix);
+    if PREFIXES.iter().any(|prefix| begins(&prefix)) || is_global_alloc_method(name) {
+        Leaf::Hidden
+    } else if begins(&"core::") {
+        Leaf::Glue
+    } else {
+        Leaf::Shown
+    }
 }
 
 /// `<plimsoll::Alloc<A> as core::alloc::GlobalAlloc>::alloc`, for any allocator that wraps another.
@@ -66,7 +81,18 @@ mod tests {
             "<mimalloc::MiMalloc as core::alloc::global::GlobalAlloc>::alloc",
             "plimsoll::stack::capture::with_stack",
         ] {
-            assert!(is_hidden(name), "{name}");
+            assert_eq!(leaf(name), Leaf::Hidden, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_core_library_is_hidden_between_hidden_frames_only() {
+        for name in [
+            "core::option::Option<T>::map",
+            "core::iter::traits::iterator::Iterator::collect",
+            "<core::option::Option<T>>::map::<u8>",
+        ] {
+            assert_eq!(leaf(name), Leaf::Glue, "{name}");
         }
     }
 
@@ -76,7 +102,6 @@ mod tests {
             "main",
             "my_service::alloc::pool::take",
             "allocator_api::run",
-            "core::iter::traits::iterator::Iterator::collect",
             "tokio::runtime::task::core::Core<T,S>::poll",
             "hashbrownish::insert",
             "plimsoll_examples::main",
@@ -84,7 +109,7 @@ mod tests {
             "std::thread::spawn",
             "",
         ] {
-            assert!(!is_hidden(name), "{name}");
+            assert_eq!(leaf(name), Leaf::Shown, "{name}");
         }
     }
 }

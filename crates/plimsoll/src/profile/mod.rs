@@ -27,7 +27,7 @@ pub const DEFAULT_HEAP_RATE: usize = crate::sampler::DEFAULT_RATE;
 pub use crate::symbol::Detail;
 
 pub(crate) use delta::difference;
-pub(crate) use hidden::is_hidden;
+pub(crate) use hidden::{Leaf, leaf};
 use reading::{Reading, TextReading};
 
 use crate::{export, own, sampler, stack};

@@ -26,6 +26,8 @@ mod dwarf;
 mod elf;
 mod file;
 mod maps;
+#[cfg(feature = "symbolize")]
+mod module_paths;
 mod names;
 mod notes;
 mod objects;
@@ -96,7 +98,8 @@ pub(crate) struct Mapping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Function {
     /// Demangled, without hash. From symbol tables and full debug information, it is qualified;
-    /// inlined functions of a program built with line tables only have but their last name.
+    /// an inlined function of a program built with line tables only has the path of its file's
+    /// module before its last name.
     pub(crate) name: Text,
     /// As the linker has it.
     pub(crate) system_name: Text,

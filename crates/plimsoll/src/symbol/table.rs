@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+#[cfg(feature = "symbolize")]
+use super::module_paths;
 use super::symtab::Symbol;
 use super::texts::{Interner, Text};
 use super::{Function, Line, names};
@@ -54,6 +56,17 @@ impl Table {
         Name {
             demangled: self.texts.text(&self.scratch),
             linkage,
+        }
+    }
+
+    /// Stores the name of a function that has no linkage name, qualified by its file.
+    #[cfg(feature = "symbolize")]
+    pub(super) fn bare_name<'a>(&mut self, name: &'a [u8], file: Text) -> Name<'a> {
+        let function = String::from_utf8_lossy(name);
+        module_paths::qualify(&function, self.texts.get(file), &mut self.scratch);
+        Name {
+            demangled: self.texts.text(&self.scratch),
+            linkage: name,
         }
     }
 

@@ -82,7 +82,7 @@ impl Interner {
         Text(self.slots[slot])
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "symbolize"))]
     pub(super) fn get(&self, text: Text) -> &str {
         self.texts.get(text)
     }

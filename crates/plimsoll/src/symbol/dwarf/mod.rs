@@ -122,15 +122,21 @@ impl Finder<'_, '_, '_> {
             let physical = call.from.is_none();
             let symbol = symbol.filter(|_| physical).map(|symbol| symbol.name);
             let mangled = symbol.filter(|symbol| names::is_mangled(symbol));
-            let name = origin
-                .linkage_name
-                .or_else(|| Some(self.table.name(mangled.or(origin.name).or(symbol)?)));
+            let (mut file, line) = place;
+            if file == Text::EMPTY {
+                file = origin.file;
+            }
+            let name = match (origin.linkage_name, mangled, origin.name) {
+                (Some(name), _, _) => Some(name),
+                (None, None, Some(name)) if !physical => Some(self.table.bare_name(name, file)),
+                (None, mangled, name) => mangled
+                    .or(name)
+                    .or(symbol)
+                    .map(|name| self.table.name(name)),
+            };
             match name {
                 Some(name) => {
-                    let (mut file, line) = place;
-                    if file == Text::EMPTY {
-                        (file, has_lines) = (origin.file, false);
-                    }
+                    has_lines &= place.0 != Text::EMPTY;
                     let start_line = if origin.file == file { origin.line } else { 0 };
                     let function = self.table.function(name, file, start_line);
                     self.table.lines.push(Line { function, line });
