@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Stack;
 use super::proto::Message;
-use super::shown::shown_from;
+use super::shown::shown;
 use crate::profile::reading::{Reading, Sample, ValueType};
 use crate::symbol::{Mapping, Symbols};
 
@@ -152,8 +152,7 @@ impl<'a> Encoder<'a> {
             Stack::Unknown(reason) => return vec![self.synthetic(reason)],
         };
         let symbols = self.symbols;
-        let (skip, hidden_lines) = shown_from(frames, symbols);
-        let shown = &frames[skip..];
+        let (shown, hidden_lines) = shown(frames, symbols);
         shown
             .iter()
             .enumerate()

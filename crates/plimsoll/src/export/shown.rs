@@ -1,11 +1,23 @@
-//! Where a stack begins to be shown.
+//! Which part of a stack is shown.
 
 use crate::profile::{Leaf, leaf};
+use crate::stack;
 use crate::symbol::Symbols;
 
-/// How many frames are left out at the leaf, and how many innermost lines of the next: how the
-/// allocation was made, below the code that wanted it. A stack of such frames only is shown whole.
-pub(super) fn shown_from(frames: &[usize], symbols: &Symbols) -> (usize, usize) {
+/// The frames of a stack that are shown, as many as the depth in force says, and how many innermost
+/// lines of the first are not: those of how the allocation was made, below the code that wanted it.
+pub(super) fn shown<'a>(frames: &'a [usize], symbols: &Symbols) -> (&'a [usize], usize) {
+    let (skip, hidden_lines) = shown_from(frames, symbols);
+    let shown = &frames[skip..];
+    (
+        &shown[..shown.len().min(stack::depth().max(1))],
+        hidden_lines,
+    )
+}
+
+/// How many frames are left out at the leaf, and how many innermost lines of the next. A stack of
+/// such frames only is shown whole.
+fn shown_from(frames: &[usize], symbols: &Symbols) -> (usize, usize) {
     let mut from = (0, 0);
     for (at, &frame) in frames.iter().enumerate() {
         let location = symbols.location(frame);
@@ -14,7 +26,9 @@ pub(super) fn shown_from(frames: &[usize], symbols: &Symbols) -> (usize, usize) 
             return from;
         }
         for (line, &of) in lines.iter().enumerate() {
-            match leaf(symbols.texts.get(symbols.function(of).name)) {
+            let function = symbols.function(of);
+            let text = |text| symbols.texts.get(text);
+            match leaf(text(function.name), text(function.file)) {
                 Leaf::Shown => return from,
                 Leaf::Glue => {}
                 // From the one after it, which may be in the next frame.

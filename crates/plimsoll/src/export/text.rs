@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::shown::shown_from;
+use super::shown::shown;
 use crate::profile::reading::TextReading;
 use crate::symbol::Symbols;
 
@@ -25,8 +25,8 @@ pub(crate) fn write(reading: &TextReading, symbols: &Symbols) -> String {
 /// A line for each frame from the first that is shown: its address, function, offset in it, file
 /// and line.
 fn frames(text: &mut String, stack: &[usize], symbols: &Symbols) {
-    let (skip, mut hidden_lines) = shown_from(stack, symbols);
-    for &frame in &stack[skip..] {
+    let (shown, mut hidden_lines) = shown(stack, symbols);
+    for &frame in shown {
         let location = symbols.location(frame);
         let lines = location.map_or(&[][..], |location| &symbols.lines(location)[hidden_lines..]);
         hidden_lines = 0;

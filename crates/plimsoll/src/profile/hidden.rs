@@ -21,6 +21,16 @@ const PREFIXES: [&str; 16] = [
     "__rustc[",
 ];
 
+/// Parts of the names of methods that belong to an allocation whatever type they are of:
+/// `<mimalloc::MiMalloc as core::alloc::global::GlobalAlloc>::alloc`.
+const TRAITS: [&str; 5] = [
+    " as core::alloc::global::GlobalAlloc>::",
+    " as core::alloc::Allocator>::",
+    " as alloc::vec::spec_",
+    "::ConvertVec>::",
+    " as alloc::string::SpecToString>::",
+];
+
 /// What a frame at the leaf of a stack is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaf {
@@ -33,27 +43,24 @@ pub(crate) enum Leaf {
     Shown,
 }
 
-/// Tells what a function of this name is at the leaf of a stack.
-pub(crate) fn leaf(function: &str) -> Leaf {
+/// Tells what a function of this name, in this file if that is known, is at the leaf of a stack.
+pub(crate) fn leaf(function: &str, file: &str) -> Leaf {
     // `<alloc::vec::Vec<T> as ...>::from_iter` and `<hashbrown::raw::RawTable<T>>::reserve` are
     // methods of those.
     let name = function
         .trim_start_matches(['<', '&', '_', '['])
         .trim_start_matches("mut ");
     let begins = |prefix: &&str| function.starts_with(*prefix) || name.starts_with(*prefix);
-    if PREFIXES.iter().any(|prefix| begins(&prefix)) || is_global_alloc_method(name) {
+    if PREFIXES.iter().any(|prefix| begins(&prefix))
+        || TRAITS.iter().any(|part| name.contains(part))
+        || file.contains("/library/alloc/src/")
+    {
         Leaf::Hidden
-    } else if begins(&"core::") {
+    } else if begins(&"core::") || file.contains("/library/core/src/") {
         Leaf::Glue
     } else {
         Leaf::Shown
     }
-}
-
-/// `<plimsoll::Alloc<A> as core::alloc::GlobalAlloc>::alloc`, for any allocator that wraps another.
-fn is_global_alloc_method(name: &str) -> bool {
-    name.contains(" as core::alloc::global::GlobalAlloc>::")
-        || name.contains(" as core::alloc::Allocator>::")
 }
 
 #[cfg(test)]
@@ -80,8 +87,10 @@ mod tests {
             "<plimsoll::alloc::Alloc<A> as core::alloc::global::GlobalAlloc>::alloc",
             "<mimalloc::MiMalloc as core::alloc::global::GlobalAlloc>::alloc",
             "plimsoll::stack::capture::with_stack",
+            "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
+            "<u8 as <[_]>::to_vec_in::ConvertVec>::to_vec",
         ] {
-            assert_eq!(leaf(name), Leaf::Hidden, "{name}");
+            assert_eq!(leaf(name, ""), Leaf::Hidden, "{name}");
         }
     }
 
@@ -92,8 +101,18 @@ mod tests {
             "core::iter::traits::iterator::Iterator::collect",
             "<core::option::Option<T>>::map::<u8>",
         ] {
-            assert_eq!(leaf(name), Leaf::Glue, "{name}");
+            assert_eq!(leaf(name, ""), Leaf::Glue, "{name}");
         }
+    }
+
+    #[test]
+    fn files_tell_what_names_do_not() {
+        let library = "/rustc/0123/library";
+        let in_file = |file: &str| leaf("<my::Type as Trait>::method", &format!("{library}{file}"));
+        assert_eq!(in_file("/alloc/src/vec/mod.rs"), Leaf::Hidden);
+        assert_eq!(in_file("/core/src/option.rs"), Leaf::Glue);
+        assert_eq!(in_file("/std/src/thread/mod.rs"), Leaf::Shown);
+        assert_eq!(leaf("f", "/home/me/library/src/lib.rs"), Leaf::Shown);
     }
 
     #[test]
@@ -109,7 +128,7 @@ mod tests {
             "std::thread::spawn",
             "",
         ] {
-            assert_eq!(leaf(name), Leaf::Shown, "{name}");
+            assert_eq!(leaf(name, ""), Leaf::Shown, "{name}");
         }
     }
 }

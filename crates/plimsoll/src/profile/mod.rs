@@ -189,9 +189,10 @@ pub fn heap_rate() -> usize {
     sampler::rate()
 }
 
-/// Sets how many frames of a call stack are kept, from the leaf, and returns the number before. The
-/// default is 128, at most 1024 are kept; with 0, events are recorded without their stacks. Holds
-/// for stacks captured from now on.
+/// Sets how many frames of a call stack are kept and shown, from the leaf, and returns the number
+/// before. The default is 128, at most 1024 are kept; with 0, events are recorded without their
+/// stacks. Frames of the allocator, which are not shown, do not count, nor do inlined calls: they
+/// are part of the frame of their caller.
 pub fn set_stack_depth(frames: usize) -> usize {
     stack::set_depth(frames)
 }
