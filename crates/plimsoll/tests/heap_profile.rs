@@ -6,6 +6,7 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 mod child;
 mod pprof;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::hint::black_box;
 
@@ -14,10 +15,10 @@ use plimsoll::{heap_stats, size_class};
 use pprof::{Profile, Values};
 
 #[inline(never)]
-fn boxes(count: usize) -> Vec<Box<[u8; 40]>> {
-    let mut kept = Vec::with_capacity(count);
+fn boxes(count: usize) -> Vec<Box<dyn Any>> {
+    let mut kept: Vec<Box<dyn Any>> = Vec::with_capacity(count);
     for _ in 0..count {
-        kept.push(Box::new(black_box([7; 40])));
+        kept.push(Box::new(black_box([7u8; 40])));
     }
     kept
 }

@@ -50,13 +50,13 @@ pub(crate) fn leaf(function: &str, file: &str) -> Leaf {
     let name = function
         .trim_start_matches(['<', '&', '_', '['])
         .trim_start_matches("mut ");
-    let begins = |prefix: &&str| function.starts_with(*prefix) || name.starts_with(*prefix);
-    if PREFIXES.iter().any(|prefix| begins(&prefix))
+    let begins = |prefix: &str| function.starts_with(prefix) || name.starts_with(prefix);
+    if PREFIXES.iter().any(|prefix| begins(prefix))
         || TRAITS.iter().any(|part| name.contains(part))
         || file.contains("/library/alloc/src/")
     {
         Leaf::Hidden
-    } else if begins(&"core::") || file.contains("/library/core/src/") {
+    } else if begins("core::") || file.contains("/library/core/src/") {
         Leaf::Glue
     } else {
         Leaf::Shown

@@ -1,0 +1,168 @@
+//! `go tool pprof` reads what is written. Go is looked for in `PLIMSOLL_GO`, the path of the
+//! command, and else in `PATH`; where it is not, only a test that is told of it by that variable
+//! fails.
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+mod child;
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plimsoll::profile::{self, Detail, Format};
+
+/// The command `go`; `None` if there is none and none was promised.
+fn go() -> Option<PathBuf> {
+    let promised = std::env::var_os("PLIMSOLL_GO");
+    let go = PathBuf::from(promised.as_deref().unwrap_or("go".as_ref()));
+    match Command::new(&go).arg("version").output() {
+        Ok(output) if output.status.success() => Some(go),
+        _ if promised.is_some() => panic!("PLIMSOLL_GO={} does not run", go.display()),
+        _ => {
+            eprintln!("go was not found: its tool is not tried");
+            None
+        }
+    }
+}
+
+/// What the tool prints on standard output.
+fn pprof(go: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(go)
+        .args(["tool", "pprof"])
+        .args(arguments)
+        .output()
+        .expect("go can be run");
+    let (said, complained) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}\n{said}\n{complained}",
+        output.status
+    );
+    for trouble in ["malformed", "error", "warning", "unrecognized"] {
+        assert!(!complained.to_lowercase().contains(trouble), "{complained}");
+    }
+    said
+}
+
+#[inline(never)]
+fn index_of_everything() -> Vec<Vec<u8>> {
+    (0..1000).map(|_| black_box(vec![0; 4096])).collect()
+}
+
+#[inline(never)]
+fn second_index() -> Vec<Vec<u8>> {
+    (0..500).map(|_| black_box(vec![0; 8192])).collect()
+}
+
+fn tool_reads_profiles() {
+    let Some(go) = go() else { return };
+    let dir = std::env::temp_dir().join(format!("plimsoll-go-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let heap = profile::lookup("heap").unwrap();
+    let first = index_of_everything();
+    heap.write_to_file(file("before"), Format::Pprof).unwrap();
+    let second = second_index();
+    heap.write_to_file(file("after"), Format::Pprof).unwrap();
+    heap.write_to_file(file("text"), Format::Text).unwrap();
+    for detail in [Detail::Names, Detail::Addresses] {
+        let mut bytes = Vec::new();
+        heap.write_with(&mut bytes, Format::Pprof, detail).unwrap();
+        std::fs::write(file(&format!("{detail:?}")), bytes).unwrap();
+    }
+    let allocs = profile::lookup("allocs").unwrap();
+    allocs.write_to_file(file("allocs"), Format::Pprof).unwrap();
+
+    let raw = pprof(&go, &["-raw", &file("after")]);
+    assert!(
+        raw.contains("PeriodType: space bytes\nPeriod: 1\n"),
+        "{raw}"
+    );
+    assert!(
+        raw.contains("alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes"),
+        "{raw}"
+    );
+    assert!(raw.contains("bytes:[4096]"), "{raw}");
+    assert!(
+        raw.contains("[FN][FL][LN][IN]"),
+        "what this program's mapping has: {raw}"
+    );
+
+    let top = pprof(&go, &["-top", "-unit=b", &file("after")]);
+    assert!(top.contains("Type: inuse_space"), "{top}");
+    let row = |text: &str, function: &str| -> Vec<String> {
+        let line = text.lines().find(|line| line.ends_with(function));
+        let line = line.unwrap_or_else(|| panic!("no {function} in {text}"));
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    // The blocks, and the list that holds them, in the sizes of their classes.
+    assert_eq!(row(&top, "go_tool::second_index")[3], "4108288B");
+    assert_eq!(row(&top, "go_tool::index_of_everything")[3], "4120576B");
+
+    let top = pprof(
+        &go,
+        &[
+            "-top",
+            "-unit=b",
+            "-diff_base",
+            &file("before"),
+            &file("after"),
+        ],
+    );
+    assert_eq!(row(&top, "go_tool::second_index")[3], "4108288B");
+    assert!(!top.contains("index_of_everything"), "{top}");
+
+    let top = pprof(
+        &go,
+        &["-top", "-sample_index=alloc_objects", &file("after")],
+    );
+    assert!(top.contains("Type: alloc_objects"), "{top}");
+    let top = pprof(&go, &["-top", &file("allocs")]);
+    assert!(top.contains("Type: alloc_space"), "{top}");
+    let lines = pprof(&go, &["-lines", "-top", &file("after")]);
+    assert!(lines.contains("tests/go_tool.rs:"), "{lines}");
+    let listed = pprof(&go, &["-list", "second_index", &file("after")]);
+    assert!(
+        listed.contains("ROUTINE ====") && listed.contains("8192"),
+        "{listed}"
+    );
+    let comments = pprof(&go, &["-comments", &file("after")]);
+    assert!(comments.contains("plimsoll: in use: "), "{comments}");
+    let traces = pprof(&go, &["-traces", &file("after")]);
+    assert!(
+        traces.contains("bytes:  4kB") || traces.contains("bytes:"),
+        "{traces}"
+    );
+
+    // The text format is one that the tool knows as well.
+    let text = pprof(&go, &["-raw", "-symbolize=none", &file("text")]);
+    assert!(
+        text.contains("inuse_objects/count inuse_space/bytes"),
+        "{text}"
+    );
+
+    let names = pprof(&go, &["-top", "-symbolize=none", &file("Names")]);
+    assert!(names.contains("go_tool::second_index"), "{names}");
+    let addresses = pprof(&go, &["-raw", "-symbolize=none", &file("Addresses")]);
+    assert!(!addresses.contains("second_index"), "{addresses}");
+    assert!(
+        addresses.contains("go_tool-"),
+        "the mapping's file: {addresses}"
+    );
+    drop((first, second));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn gos_tool_reads_every_profile() {
+    child::run(
+        "gos_tool_reads_every_profile",
+        "heap_rate=1",
+        tool_reads_profiles,
+    );
+}
