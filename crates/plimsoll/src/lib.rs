@@ -1,4 +1,44 @@
-//! x
+//! Exact memory statistics that are read without stopping anyone, and profiles that are always
+//! there, in the formats that Go's tools read: what Go's runtime gives every Go program, for a Rust
+//! program, over the allocator that it uses already.
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+//!
+//! fn main() {
+//!     let _plimsoll = plimsoll::config().http("127.0.0.1:0").start();
+//!
+//!     let before = plimsoll::heap_stats();
+//!     let block = vec![0u8; 1000];
+//!     let after = plimsoll::heap_stats();
+//!     assert_eq!(after.mallocs - before.mallocs, 1);
+//!     drop(block);
+//! }
+//! ```
+//!
+//! * [`Alloc`] goes in front of any allocator: it counts every allocation, samples some, and passes
+//!   all on.
+//! * [`heap_stats()`] and [`mem_stats()`] read the counts: some microseconds, all of one instant,
+//!   exact to the last operation.
+//! * [`profile`] has the profiles `heap` and `allocs`, to be written at any time as pprof or text.
+//! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof
+//!   http://127.0.0.1:6060/debug/pprof/heap`.
+//! * [`start`] and [`config()`] set off what settings ask for. `PLIMSOLL=http=127.0.0.1:6060` in
+//!   the environment is enough; see [`Config`] for the words.
+//!
+//! # Features
+//! * `http` (default): the server. Without it, [`http::handle`] still answers for a server of the
+//!   program's own.
+//! * `symbolize` (default): files, lines and inlined calls from debug information. Without it,
+//!   profiles have the names of the symbol table.
+//! * `axum`: `http::router` for axum.
+//!
+//! # Systems
+//! Linux with glibc, on x86-64, is what it is tested on. The counting and the profiles are written
+//! to work on other Linux systems, with the portable protocols of the ledger and unwinding by frame
+//! pointers only; that is not tested.
+
 pub(crate) mod ledger;
 pub(crate) mod primitives;
 

@@ -171,11 +171,23 @@ mod tests {
 
     #[test]
     fn a_place_that_is_taken_is_not_taken_again() {
-        let (first, second) = (Region::new(), Region::new());
-        let address = 1 << 37;
-        assert!(first.reserve_at(address, 1 << 20));
+        let length = 1 << 30;
+        // A place that is free now; another thread may take it, so there are some tries.
+        let free = || {
+            let region = Region::new();
+            assert!(region.reserve(length, length));
+            // SAFETY: nobody else knows of it, and it is not used again.
+            unsafe { libc::munmap(region.base() as *mut _, length) };
+            region.base()
+        };
+        let taken = (0..100).map(|_| (Region::new(), free()));
+        let (first, address) = taken
+            .into_iter()
+            .find(|(region, address)| region.reserve_at(*address, length))
+            .expect("one of the tries goes well");
         assert_eq!(first.base(), address);
-        assert!(!second.reserve_at(address, 1 << 20));
+        let second = Region::new();
+        assert!(!second.reserve_at(address, length));
         assert_eq!(second.base(), 0);
     }
 }
