@@ -22,8 +22,7 @@
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts: some microseconds, all of one instant,
 //!   exact to the last operation.
 //! * [`profile`] has the profiles `heap` and `allocs`, to be written at any time as pprof or text.
-//! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof
-//!   http://127.0.0.1:6060/debug/pprof/heap`.
+//! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`.
 //! * [`start`] and [`config()`] set off what settings ask for. `PLIMSOLL=http=127.0.0.1:6060` in
 //!   the environment is enough; see [`Config`] for the words.
 //!

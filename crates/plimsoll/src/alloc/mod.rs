@@ -241,20 +241,43 @@ impl<A: GlobalAlloc> Alloc<A> {
         unsafe { self.inner.dealloc(block, layout) }
     }
 
+    /// A reallocation of a block of Plimsoll's own. If its heap has no room, the block becomes one
+    /// of the program's.
+    ///
+    /// # Safety
+    /// The block is one of Plimsoll's own, of the layout `old`; both layouts have the same
+    /// alignment.
+    unsafe fn realloc_own(&self, block: *mut u8, old: Layout, new: Layout) -> *mut u8 {
+        // SAFETY: the caller's.
+        let grown = unsafe { crate::own::realloc(block, old, new.size()) };
+        if !grown.is_null() {
+            return grown;
+        }
+        // SAFETY: the caller's; the blocks do not overlap, and each is as long as is copied.
+        unsafe {
+            let moved = self.place_slowly(new, false);
+            if !moved.is_null() {
+                moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
+                crate::own::free(block, old);
+            }
+            moved
+        }
+    }
+
     /// A reallocation that is sampled, or of a sampled or a large block, or Plimsoll's own, or by a
     /// thread that is not set up.
     #[cold]
     #[inline(never)]
     unsafe fn realloc_slowly(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let thread = Thread::current();
-        if crate::own::contains(block as usize) {
-            thread.uncharge(new_size);
-            // SAFETY: the caller's; the block came from there.
-            return unsafe { crate::own::realloc(block, layout, new_size) };
-        }
         // SAFETY: the caller vouches that `new_size`, rounded up to the alignment, does not
         // overflow.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        if crate::own::contains(block as usize) {
+            thread.uncharge(new_size);
+            // SAFETY: the caller's; the block came from there.
+            return unsafe { self.realloc_own(block, layout, new_layout) };
+        }
         // SAFETY: the caller's.
         unsafe {
             if sampled_blocks::contains(block as usize) {
@@ -383,4 +406,35 @@ fn forget_large(block: *mut u8, size: usize) {
 pub(crate) fn self_bytes() -> (usize, usize) {
     let (blocks, in_use) = sampled_blocks::bytes();
     (blocks + SAMPLED_LARGE.bytes(), in_use)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::own;
+
+    /// Plimsoll's heap has an end. What does not fit becomes memory of the program's: there is
+    /// nobody who could do anything about a failure.
+    #[test]
+    fn what_outgrows_plimsolls_own_heap_becomes_the_programs() {
+        let alloc = Alloc::system();
+        let layout = |size: usize| Layout::from_size_align(size, 8).unwrap();
+        let (small, large) = (layout(4000), layout(1500 << 20));
+        let _own = own::scope();
+        // SAFETY: valid layouts; each block is used with its own.
+        unsafe {
+            let block = alloc.alloc(small);
+            assert!(own::contains(block as usize));
+            block.write_bytes(7, small.size());
+            let moved = alloc.realloc(block, small, large.size());
+            assert!(!moved.is_null() && !own::contains(moved as usize));
+            let moved_bytes = std::slice::from_raw_parts(moved, small.size());
+            assert!(moved_bytes.iter().all(|&byte| byte == 7));
+            alloc.dealloc(moved, large);
+
+            let block = alloc.alloc(large);
+            assert!(!block.is_null() && !own::contains(block as usize));
+            alloc.dealloc(block, large);
+        }
+    }
 }

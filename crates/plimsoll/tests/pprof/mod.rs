@@ -207,7 +207,11 @@ impl Profile {
 
     /// The samples whose leaf is a function with that last name.
     pub fn at(&self, leaf: &str) -> Vec<&Sample> {
-        let is_it = |name: &str| name == leaf || name.ends_with(&format!("::{leaf}"));
+        let is_it = |name: &str| {
+            // Some manglings have type arguments: `generic::<u8>`.
+            let name = name.split("::<").next().unwrap_or(name);
+            name == leaf || name.ends_with(&format!("::{leaf}"))
+        };
         let samples = self.sample.iter();
         samples
             .filter(|sample| self.names(sample).first().is_some_and(|name| is_it(name)))
