@@ -1,18 +1,40 @@
-//! Processor time, in nanoseconds.
+//! Clocks, in nanoseconds, and the processor's own.
 
-/// Of the whole process.
+/// Processor time of the whole process.
 pub fn process() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// Of the calling thread.
+/// Processor time of the calling thread.
 pub fn thread() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Of the wall.
+/// Time of the wall.
 pub fn wall() -> u64 {
     read(libc::CLOCK_MONOTONIC)
+}
+
+/// The processor's time stamp counter, or the wall's time where there is none.
+#[inline(always)]
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: all processors of that architecture have the counter.
+    unsafe {
+        std::arch::x86_64::_rdtsc()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    wall()
+}
+
+/// How many [`ticks`] a microsecond has, found out in some milliseconds.
+pub fn ticks_per_microsecond() -> f64 {
+    let (start, first) = (wall(), ticks());
+    let mut now = start;
+    while now - start < 20_000_000 {
+        now = wall();
+    }
+    (ticks() - first) as f64 * 1000.0 / (now - start) as f64
 }
 
 fn read(clock: libc::clockid_t) -> u64 {

@@ -51,14 +51,29 @@ fn tight(pairs: usize, _seed: u64) {
 
 fn random(pairs: usize, seed: u64) {
     let mut live: Vec<Option<Vec<u8>>> = vec![None; 10_000];
-    let mut random = seed + 1;
+    let mut random = Random::new(seed);
     for _ in 0..pairs {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let size = 16 + (random as usize >> 20) % 496;
-        let place = (random as usize >> 40) % live.len();
+        let (size, place) = random.size_and_place(live.len());
         live[place] = Some(Vec::with_capacity(size));
     }
     black_box(live);
+}
+
+/// A row of numbers, the same for the same seed (xorshift).
+pub struct Random(u64);
+
+impl Random {
+    /// Starts from a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed + 1)
+    }
+
+    /// A size from 16 to 511, and a place below `places`.
+    pub fn size_and_place(&mut self, places: usize) -> (usize, usize) {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let size = 16 + (self.0 as usize >> 20) % 496;
+        (size, (self.0 as usize >> 40) % places)
+    }
 }

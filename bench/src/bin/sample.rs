@@ -1,0 +1,162 @@
+//! What does a sample cost: the capture of a stack, counting it in the table, and the free?
+//!
+//! `sample [ROUNDS]`, 15 rounds unless told otherwise. Pairs of an allocation and its free, all
+//! sampled (`set_heap_rate(1)`), less the same pairs with sampling off, in alternating rounds of
+//! 20,000 pairs at one place, so that everything is warm. The stack that is recorded has exactly as
+//! many frames as the row says: the program reads that from the profile. The frames of the
+//! allocator and of the thread's root are among them, so the first row has as few as there can be.
+//! Each unwinder runs in a process of its own.
+//!
+//! Frame pointers can only be followed in a program that was built with them:
+//! `RUSTFLAGS="-C force-frame-pointers=yes" cargo run --profile lto -p plimsoll-bench --bin
+//! sample`.
+
+use std::ffi::c_void;
+use std::hint::black_box;
+
+use plimsoll::profile::{self, Detail, Format};
+use plimsoll_bench::quantiles::median;
+use plimsoll_bench::{children, clock, machine};
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+const UNWINDERS: [(&str, &str); 2] = [("frame-pointers", "< 400"), ("tables", "< 800")];
+const DEPTHS: [usize; 4] = [5, 20, 60, 128];
+
+/// What the target is for.
+const TARGET_DEPTH: usize = 20;
+
+const PAIRS: usize = 20_000;
+const SIZE: usize = 64;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("child") => {
+            let unwinder = arguments.next().expect("an unwinder");
+            let rounds = arguments.next().and_then(|rounds| rounds.parse().ok());
+            let rounds = rounds.expect("a number of rounds");
+            on_a_bare_thread(&mut || child(&unwinder, rounds));
+        }
+        rounds => {
+            let rounds = rounds.unwrap_or("15");
+            println!("{}\n", machine::describe());
+            println!("processor time in ns, medians of {rounds} alternating rounds");
+            println!(
+                "| unwinder | frames | pair, sampled | pair, not sampled | sample | target |\n|---|---|---|---|---|---|"
+            );
+            for (unwinder, _) in UNWINDERS {
+                let settings = format!("unwinder={unwinder}");
+                print!(
+                    "{}",
+                    children::again(&settings, &["child", unwinder, rounds])
+                );
+            }
+        }
+    }
+}
+
+fn child(unwinder: &str, rounds: usize) {
+    // Two probes: what there is below the recursion, and that it is seen.
+    let least = recorded_depth(0);
+    if least
+        .zip(recorded_depth(10))
+        .is_none_or(|(least, ten)| ten != least + 10)
+    {
+        println!("| {unwinder} | not to be had: this program was not built for it | | | | |");
+        return;
+    }
+    let least = least.unwrap_or(0);
+    for depth in DEPTHS {
+        let recursion = depth.saturating_sub(least);
+        let recorded = recorded_depth(recursion).unwrap_or(0);
+        let (mut sampled, mut bare, mut difference) = (Vec::new(), Vec::new(), Vec::new());
+        descend(recursion, &mut || {
+            for _ in 0..rounds {
+                let [with, without] = [1, 0].map(|rate| {
+                    profile::set_heap_rate(rate);
+                    pairs(PAIRS / 10, SIZE);
+                    let start = clock::thread();
+                    pairs(PAIRS, SIZE);
+                    (clock::thread() - start) as f64 / PAIRS as f64
+                });
+                sampled.push(with);
+                bare.push(without);
+                difference.push(with - without);
+            }
+        });
+        let target = UNWINDERS.iter().find(|(name, _)| *name == unwinder);
+        let target = target.filter(|_| depth == TARGET_DEPTH);
+        println!(
+            "| {unwinder} | {recorded} | {:.0} | {:.0} | {:.0} | {} |",
+            median(&mut sampled),
+            median(&mut bare),
+            median(&mut difference),
+            target.map_or("", |(_, target)| target)
+        );
+    }
+}
+
+/// How many frames the profile has of a stack in which [`pairs`] is called from that deep.
+fn recorded_depth(recursion: usize) -> Option<usize> {
+    // Sizes above 32 KiB are told apart to the byte, and nothing else here is as large as these.
+    static SIZES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1_000_001);
+    let size = SIZES.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
+    descend(recursion, &mut || {
+        profile::set_heap_rate(1);
+        pairs(1, size);
+        profile::set_heap_rate(0);
+    });
+    let mut text = Vec::new();
+    let heap = profile::lookup("heap").expect("built in");
+    let written = heap.write_with(&mut text, Format::Text, Detail::Addresses);
+    written.expect("writing to memory cannot fail");
+    let text = String::from_utf8_lossy(&text);
+    let wanted = format!("[1: {size}] @ ");
+    let addresses = text
+        .lines()
+        .skip(1)
+        .find_map(|row| Some(row.split_once(&wanted)?.1));
+    addresses.map(|addresses| addresses.split_whitespace().count())
+}
+
+#[inline(never)]
+fn pairs(count: usize, size: usize) {
+    for _ in 0..count {
+        drop(black_box(Vec::<u8>::with_capacity(black_box(size))));
+    }
+}
+
+/// Calls `work` from `depth` frames further down.
+#[inline(never)]
+fn descend(depth: usize, work: &mut dyn FnMut()) {
+    if depth == 0 {
+        work();
+    } else {
+        descend(depth - 1, work);
+    }
+    // Something to come back for, or the call would be a jump.
+    black_box(depth);
+}
+
+/// Runs `work` on a thread of the system's, which has fewer frames at its root than the standard
+/// library's.
+fn on_a_bare_thread(work: &mut dyn FnMut()) {
+    extern "C" fn run(work: *mut c_void) -> *mut c_void {
+        // SAFETY: what is given below, alive and not used by anyone else until the thread has
+        // ended.
+        let work = unsafe { &mut *work.cast::<&mut dyn FnMut()>() };
+        work();
+        std::ptr::null_mut()
+    }
+    let mut work = work;
+    // SAFETY: the thread is joined before `work` ends; a panic on it aborts the program.
+    unsafe {
+        let mut thread = std::mem::zeroed();
+        let argument = (&raw mut work).cast();
+        let failed = libc::pthread_create(&raw mut thread, std::ptr::null(), run, argument);
+        assert_eq!(failed, 0, "a thread can be had");
+        libc::pthread_join(thread, std::ptr::null_mut());
+    }
+}

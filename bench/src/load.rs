@@ -1,0 +1,70 @@
+//! Threads that allocate and free without pause.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
+
+use crate::pairs::Random;
+
+/// What each thread does over and over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Boxes a number and drops it.
+    Tight,
+    /// Replaces one of 1,000 live blocks by one of 16 to 511 bytes.
+    RandomSizes,
+    /// Nothing but to be busy.
+    Spin,
+}
+
+/// The threads. They end when it is dropped.
+pub struct Load {
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts the threads; returns when all are at work.
+    pub fn start(threads: usize, work: Work) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let started = Arc::new(Barrier::new(threads + 1));
+        let workers = (0..threads).map(|thread| {
+            let (over, started) = (Arc::clone(&over), Arc::clone(&started));
+            std::thread::spawn(move || {
+                started.wait();
+                work.run(thread as u64, &over);
+            })
+        });
+        let threads = workers.collect();
+        started.wait();
+        Self { over, threads }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().expect("no thread panics");
+        }
+    }
+}
+
+impl Work {
+    fn run(self, seed: u64, over: &AtomicBool) {
+        let mut random = Random::new(seed);
+        let mut live: Vec<Option<Vec<u8>>> = vec![None; 1000];
+        while !over.load(Ordering::Relaxed) {
+            match self {
+                Self::Tight => drop(black_box(Box::new(seed))),
+                Self::RandomSizes => {
+                    let (size, place) = random.size_and_place(live.len());
+                    live[place] = Some(Vec::with_capacity(size));
+                }
+                Self::Spin => std::hint::spin_loop(),
+            }
+        }
+        black_box(live);
+    }
+}
