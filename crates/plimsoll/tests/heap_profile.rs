@@ -51,9 +51,9 @@ fn grows() -> Vec<u64> {
 
 #[inline(never)]
 fn map_grows() -> HashMap<u64, u64> {
-    (0..1000)
-        .map(|number| (black_box(number), number))
-        .collect()
+    let map = (0..1000).map(|number| (black_box(number), number));
+    // Not a tail call, which would leave no frame.
+    black_box(map.collect())
 }
 
 #[inline(never)]

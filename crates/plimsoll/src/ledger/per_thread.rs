@@ -124,14 +124,30 @@ impl<D: Delta> PerThread<D> {
 impl<D: Delta> Shards<D> for PerThread<D> {
     fn settle(&self, _frozen: Generation) -> bool {
         let certain = fence_writers();
-        for shard in 0..self.given_out.load(Ordering::Acquire) {
-            let active = self.storage.active(shard);
-            let mut backoff = Backoff::new();
-            while active.load(Ordering::Acquire) != 0 {
-                backoff.wait();
+        let given_out = self.given_out.load(Ordering::Acquire);
+        // Round by round, because waiting for one shard at a time would give each of those that
+        // follow time to lose its processor with its flag up.
+        let mut seen_idle = [0u64; CAPACITY.div_ceil(64)];
+        let (mut first, mut backoff) = (0, Backoff::new());
+        loop {
+            let mut busy = None;
+            for shard in first..given_out {
+                let (word, bit) = (shard as usize / 64, 1 << (shard % 64));
+                if seen_idle[word] & bit != 0 {
+                    continue;
+                }
+                if self.storage.active(shard).load(Ordering::Acquire) == 0 {
+                    seen_idle[word] |= bit;
+                } else {
+                    busy = busy.or(Some(shard));
+                }
             }
+            match busy {
+                None => return certain,
+                Some(shard) => first = shard,
+            }
+            backoff.wait();
         }
-        certain
     }
 
     fn add_up(&self, generation: Generation, total: &mut D) {
@@ -174,7 +190,7 @@ mod storage {
     use crate::os::{region::Region, rseq::Area};
 
     /// The most shards: a gibibyte of address space. Threads beyond that share one.
-    const CAPACITY: usize = 1 << 17;
+    pub(super) const CAPACITY: usize = 1 << 17;
 
     /// What stands in the trailer of a shard's generation 0. It begins as the kernel's area for
     /// restartable sequences does, so that [`mod@crate::ledger::increment`] works on either.
@@ -303,7 +319,7 @@ mod storage {
     use super::*;
 
     /// As many shards as the models use threads.
-    const CAPACITY: usize = 3;
+    pub(super) const CAPACITY: usize = 3;
 
     struct Shard {
         active: AtomicUsize,
@@ -362,4 +378,4 @@ mod storage {
     }
 }
 
-use storage::Storage;
+use storage::{CAPACITY, Storage};
