@@ -5,6 +5,7 @@ mod proto;
 mod shown;
 mod text;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,27 +18,21 @@ use crate::symbol::{self, Detail};
 
 /// The binary format, compressed.
 pub(crate) fn pprof(reading: &Reading, detail: Detail) -> Vec<u8> {
-    let addresses: Vec<usize> = reading
-        .samples
-        .iter()
-        .flat_map(|sample| sample.stack.frames())
-        .copied()
-        .collect();
-    let symbols = symbol::resolve(&addresses, detail);
-    drop(addresses);
+    let stacks = reading.samples.iter().map(|sample| sample.stack.frames());
+    let symbols = symbol::resolve(&distinct(stacks), detail);
     gzip(&pprof::encode(reading, &symbols))
 }
 
 /// The text format.
 pub(crate) fn text(reading: &TextReading, detail: Detail) -> Vec<u8> {
-    let addresses: Vec<usize> = reading
-        .rows
-        .iter()
-        .flat_map(|&(_, stack)| stack)
-        .copied()
-        .collect();
-    let symbols = symbol::resolve(&addresses, detail);
+    let symbols = symbol::resolve(&distinct(reading.rows.iter().map(|row| row.1)), detail);
     text::write(reading, &symbols).into_bytes()
+}
+
+/// Each address of the stacks once: stacks have most of theirs in common.
+fn distinct<'a>(stacks: impl Iterator<Item = &'a [usize]>) -> Vec<usize> {
+    let addresses: HashSet<usize> = stacks.flatten().copied().collect();
+    addresses.into_iter().collect()
 }
 
 /// Fast rather than small: profiles are mostly read once.
