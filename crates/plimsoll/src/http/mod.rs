@@ -33,8 +33,8 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// Answers a request for a path under `/debug/pprof/`, as Go's `net/http/pprof` does. `query` is
-/// what stands behind the `?`, as it came, or empty.
+/// Answers a request for a path under `/debug/pprof/`, as Go's `net/http/pprof` does. `path` and
+/// `query`, what stands behind the `?` or empty, are as they came, with their escapes.
 ///
 /// With `seconds=N` among the parameters, it returns after that time: give it a thread that may
 /// wait.

@@ -23,6 +23,9 @@ pub(super) fn answer(
     query: &str,
     cancelled: &dyn Fn() -> bool,
 ) -> Response {
+    let Some(path) = query::path(path) else {
+        return Response::new(400, TEXT, b"Bad Request\n".into());
+    };
     if path == ROOT.trim_end_matches('/') {
         let mut response = Response::new(301, TEXT, Vec::new());
         response.headers.push(("Location", ROOT.into()));

@@ -1,8 +1,11 @@
 //! Parameters of a request, read as Go's `net/url` reads them.
 
+use std::borrow::Cow;
+use std::num::ParseIntError;
+
 /// The first value of a parameter, decoded; empty if it is not there. Parts with broken escapes or
 /// a semicolon are left out, as Go leaves them out.
-pub(super) fn first<'a>(query: &'a str, name: &str) -> std::borrow::Cow<'a, str> {
+pub(super) fn first<'a>(query: &'a str, name: &str) -> Cow<'a, str> {
     for part in query.split('&') {
         if part.is_empty() || part.contains(';') {
             continue;
@@ -18,9 +21,17 @@ pub(super) fn first<'a>(query: &'a str, name: &str) -> std::borrow::Cow<'a, str>
     "".into()
 }
 
-/// A parameter that is a number; anything else, and a number that does not fit, is 0.
+/// A parameter that is a number, the nearest there is if it does not fit; anything else is 0.
 pub(super) fn number(query: &str, name: &str) -> i64 {
-    integer(&first(query, name)).unwrap_or(0)
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let value = first(query, name);
+    value
+        .parse()
+        .unwrap_or_else(|error: ParseIntError| match error.kind() {
+            PosOverflow => i64::MAX,
+            NegOverflow => i64::MIN,
+            _ => 0,
+        })
 }
 
 /// Decimal digits with an optional sign.
@@ -28,9 +39,19 @@ pub(super) fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// Percent escapes and plus signs undone; bytes that are not UTF-8 are replaced. `None` if an
-/// escape is broken.
-fn decode(text: &str) -> Option<std::borrow::Cow<'_, str>> {
+/// A path, decoded; `None` if an escape is broken.
+pub(super) fn path(text: &str) -> Option<Cow<'_, str>> {
+    unescape(text, b'+')
+}
+
+/// A name or a value, in which plus signs are spaces.
+fn decode(text: &str) -> Option<Cow<'_, str>> {
+    unescape(text, b' ')
+}
+
+/// Percent escapes undone, and plus signs replaced; bytes that are not UTF-8 are replaced too.
+/// `None` if an escape is broken.
+fn unescape(text: &str, plus: u8) -> Option<Cow<'_, str>> {
     if !text.contains(['%', '+']) {
         return Some(text.into());
     }
@@ -38,7 +59,7 @@ fn decode(text: &str) -> Option<std::borrow::Cow<'_, str>> {
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
-            b'+' => b' ',
+            b'+' => plus,
             b'%' => {
                 let high = (rest.next()? as char).to_digit(16)?;
                 let low = (rest.next()? as char).to_digit(16)?;
@@ -77,11 +98,20 @@ mod tests {
     }
 
     #[test]
+    fn a_path_keeps_its_plus_signs() {
+        assert_eq!(path("/a+%62").as_deref(), Some("/a+b"));
+        assert_eq!(path("/%fe").as_deref(), Some("/\u{fffd}"));
+        assert_eq!(path("/%2"), None);
+    }
+
+    #[test]
     fn what_is_not_a_number_is_zero() {
         assert_eq!(number("debug=2", "debug"), 2);
         assert_eq!(number("debug=-1", "debug"), -1);
         assert_eq!(number("debug=+1", "debug"), 0, "a plus sign is a space");
         assert_eq!(number("debug=%2B1", "debug"), 1);
+        assert_eq!(number("debug=99999999999999999999", "debug"), i64::MAX);
+        assert_eq!(number("debug=-99999999999999999999", "debug"), i64::MIN);
         for wrong in [
             "",
             "debug",
@@ -89,7 +119,6 @@ mod tests {
             "debug=x",
             "debug=1.5",
             "debug=0x1",
-            "debug=99999999999999999999",
             "debug=1 ",
         ] {
             assert_eq!(number(wrong, "debug"), 0, "{wrong}");
