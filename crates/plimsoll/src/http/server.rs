@@ -188,9 +188,11 @@ fn read_request(stream: &mut TcpStream, deadline: Instant) -> Result<Request, Re
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut request = httparse::Request::new(&mut headers);
         match request.parse(&head) {
-            Ok(httparse::Status::Complete(_)) => return Request::new(&request),
-            Ok(httparse::Status::Partial) if head.len() <= LONGEST_HEAD => {}
-            Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            Ok(httparse::Status::Complete(length)) if length <= LONGEST_HEAD => {
+                return Request::new(&request);
+            }
+            Ok(httparse::Status::Partial) if head.len() < LONGEST_HEAD => {}
+            Ok(_) | Err(httparse::Error::TooManyHeaders) => {
                 return Err(Refusal::Status(431, "Request Header Fields Too Large"));
             }
             Err(_) => return Err(Refusal::Status(400, "Bad Request")),
