@@ -33,6 +33,10 @@ const WRITE_TIME: Duration = Duration::from_secs(120);
 /// How long one that is sent away may take to read that.
 const REFUSAL_TIME: Duration = Duration::from_millis(100);
 
+/// How long nothing is accepted after the system could not: there are too many descriptors, or
+/// there is no memory, and neither passes at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// A server that is running. It stops when this is dropped; requests under way are answered to the
 /// end.
 #[derive(Debug)]
@@ -49,6 +53,23 @@ struct Shared {
     requests: AtomicUsize,
     stopped: AtomicBool,
     bell: Bell,
+}
+
+/// One of the places for requests; free again when it is dropped, even by a panic.
+struct Place(Arc<Shared>);
+
+impl Place {
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let place = Self(Arc::clone(shared));
+        let taken = shared.requests.fetch_add(1, Ordering::AcqRel);
+        (taken < MOST_REQUESTS).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Serves the pages at an address, such as `127.0.0.1:6060`; port 0 takes any that is free.
@@ -108,27 +129,31 @@ impl Drop for Server {
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     let _own = own::scope();
     while !shared.stopped.load(Ordering::Acquire) {
-        shared.bell.wait(Some(listener.as_fd()));
-        while let Ok((stream, _)) = listener.accept() {
-            if shared.requests.fetch_add(1, Ordering::AcqRel) >= MOST_REQUESTS {
-                refuse(stream);
-                shared.requests.fetch_sub(1, Ordering::AcqRel);
-                continue;
-            }
-            let answering = Arc::clone(shared);
-            let thread = std::thread::Builder::new()
-                .name("plimsoll-request".into())
-                .spawn(move || {
-                    let _own = own::scope();
-                    serve_one(stream);
-                    answering.requests.fetch_sub(1, Ordering::AcqRel);
-                });
-            if thread.is_err() {
-                // The connection is closed with the closure; the next one may fare better.
-                shared.requests.fetch_sub(1, Ordering::AcqRel);
-            }
+        match listener.accept() {
+            Ok((stream, _)) => match Place::take(shared) {
+                Some(place) => answer(stream, place),
+                None => refuse(stream),
+            },
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => shared.bell.wait(Some(listener.as_fd())),
+                // The client has gone before it was its turn.
+                io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                _ => std::thread::sleep(PAUSE),
+            },
         }
     }
+}
+
+fn answer(stream: TcpStream, place: Place) {
+    let thread = std::thread::Builder::new()
+        .name("plimsoll-request".into())
+        .spawn(move || {
+            let _own = own::scope();
+            let _place = place;
+            serve_one(stream);
+        });
+    // Without a thread, the connection is closed with the closure; the next one may fare better.
+    drop(thread);
 }
 
 /// Tells a client that there are too many, without waiting long for it.
@@ -137,8 +162,9 @@ fn refuse(mut stream: TcpStream) {
     let response = plain(503, "Service Unavailable: too many requests at once");
     // A request that is not read would make the system throw the answer away.
     let mut request = [0; 4096];
-    let _ = read_some(&mut stream, &mut request, deadline);
-    let _ = send(&mut stream, &response, true, deadline);
+    let read = read_some(&mut stream, &mut request, deadline).unwrap_or(0);
+    let with_body = !request[..read].starts_with(b"HEAD ");
+    let _ = send(&mut stream, &response, with_body, deadline);
     linger(&mut stream, deadline);
 }
 
