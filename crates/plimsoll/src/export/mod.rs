@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -54,21 +55,35 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
             format!("cannot write {}: {error}", path.display()),
         )
     };
-    let beside = beside(path).ok_or_else(|| named(io::Error::other("it names no file")))?;
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+    let (beside, mut file) = create_beside(path).map_err(named)?;
+    let written = file
+        .write_all(bytes)
+        .and_then(|()| file.sync_all())
         .and_then(|()| std::fs::rename(&beside, path));
     written.map_err(|error| {
-        // It may not even have been made.
+        // There is nothing to be done about it if it stays.
         let _ = std::fs::remove_file(&beside);
         named(error)
     })
 }
 
-fn beside(path: &Path) -> Option<PathBuf> {
-    let mut name = path.file_name()?.to_os_string();
-    name.push(format!(".{}.part", std::process::id()));
-    Some(path.with_file_name(name))
+/// A new file in the same directory. What has its name already, be it a link that somebody else
+/// made or a rest of a process with the same number, is passed over; and no two calls get the same.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::other("it names no file"))?;
+    loop {
+        let mut name = name.to_os_string();
+        let made = MADE.fetch_add(1, Ordering::Relaxed);
+        name.push(format!(".{}.{made}.part", std::process::id()));
+        let beside = path.with_file_name(name);
+        match File::create_new(&beside) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            result => return result.map(|file| (beside, file)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -107,22 +122,5 @@ mod tests {
                 .to_string()
                 .contains("names no file")
         );
-    }
-
-    /// `/dev/full` has no room for anything; a link to it stands in for a full disk.
-    #[test]
-    fn a_full_disk_is_an_error_and_leaves_the_old_file() {
-        let dir = std::env::temp_dir().join(format!("plimsoll-full-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let path = dir.join("heap.pb.gz");
-        std::fs::write(&path, b"before").unwrap();
-        std::os::unix::fs::symlink("/dev/full", beside(&path).unwrap()).unwrap();
-        let error = replace_file(&path, &[0; 1 << 16]).unwrap_err();
-        assert!(
-            error.to_string().contains("heap.pb.gz") && error.to_string().contains("No space left"),
-            "{error}"
-        );
-        assert_eq!(std::fs::read(&path).unwrap(), b"before");
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 }
