@@ -1,7 +1,7 @@
 //! Settings, from code and from the environment, and setting off.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 #[cfg(feature = "http")]
@@ -219,6 +219,15 @@ impl Drop for Plimsoll {
         let Some(directory) = self.out.take() else {
             return;
         };
+        // If there is no such directory, once is enough to say so.
+        let found = std::fs::metadata(&directory).and_then(|found| {
+            let directory = found.is_dir().then_some(());
+            directory.ok_or_else(|| io::Error::other("it is not a directory"))
+        });
+        if let Err(error) = found {
+            let directory = directory.display();
+            return warn(format!("cannot write profiles to {directory}: {error}"));
+        }
         for profile in profile::profiles() {
             let path = directory.join(format!("{}.pb.gz", profile.name()));
             if let Err(error) = profile.write_to_file(path, Format::Pprof) {
@@ -231,7 +240,22 @@ impl Drop for Plimsoll {
 /// Says something on standard error, in a line. If that cannot be written to, nobody is told.
 fn warn(what: impl Display) {
     let _own = own::scope();
-    let _ = writeln!(std::io::stderr().lock(), "plimsoll: {what}");
+    let line = format!("plimsoll: {}\n", printable(&what.to_string()));
+    // In one piece, so that other programs cannot write into it.
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Characters that would end the line, or steer a terminal, are written as Rust writes them.
+fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            printable.extend(character.escape_default());
+        } else {
+            printable.push(character);
+        }
+    }
+    printable
 }
 
 #[cfg(test)]
