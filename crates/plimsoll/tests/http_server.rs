@@ -1,5 +1,6 @@
 //! The pages over real connections: what is promised to clients that behave, and what those that do
 //! not cannot bring about.
+#![cfg(feature = "http")]
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
@@ -265,7 +266,8 @@ fn one_request_too_many_is_told_so_and_the_others_go_on() {
 #[test]
 fn a_client_that_goes_away_gives_its_place_back() {
     let (_server, address) = server();
-    let leave: [(&str, fn(TcpStream)); 4] = [
+    type Leave = fn(TcpStream);
+    let ways: [(&str, Leave); 4] = [
         ("closes", drop),
         ("resets", reset),
         ("sends another request and closes", |mut stream| {
@@ -277,7 +279,7 @@ fn a_client_that_goes_away_gives_its_place_back() {
             reset(stream);
         }),
     ];
-    for (how, leave) in leave {
+    for (how, leave) in ways {
         take_all_places(address).into_iter().for_each(leave);
         wait_for(how, || page_once(address).status == 200);
         wait_for(how, || {

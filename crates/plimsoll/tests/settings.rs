@@ -1,5 +1,6 @@
 //! Settings, and the files that are written in the end: what is wrong is said in one line that
 //! names it, and the program goes on.
+#![cfg(feature = "http")]
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();

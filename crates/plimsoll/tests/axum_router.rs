@@ -1,0 +1,221 @@
+//! The pages in a program's own axum server, over real connections.
+#![cfg(feature = "axum")]
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+mod client;
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get as answer_get;
+use client::{connect, exchange, get, read_answer, request, threads, wait_for};
+use tokio::runtime::{Builder, Runtime};
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const BINARY: &str = "application/octet-stream";
+
+/// A program's server: its own page, and ours merged into it.
+struct Program {
+    address: SocketAddr,
+    /// Serves as long as it lives.
+    serving: Option<std::thread::JoinHandle<()>>,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+}
+
+impl Program {
+    /// Threads for blocking work have that name, and end soon after it.
+    fn start(blocking: &str) -> Self {
+        let runtime: Runtime = Builder::new_current_thread()
+            .enable_all()
+            .thread_name(blocking)
+            .thread_keep_alive(Duration::from_millis(10))
+            .build()
+            .unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let serving = std::thread::spawn(move || {
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                tell.send(listener.local_addr().unwrap()).unwrap();
+                let router = Router::new()
+                    .route("/", answer_get(async || "the program's own"))
+                    .merge(plimsoll::http::router());
+                tokio::select! {
+                    served = async { axum::serve(listener, router).await } => served.unwrap(),
+                    _ = stopped => {}
+                }
+            });
+            // Waits for the blocking work that has begun.
+            drop(runtime);
+        });
+        Self {
+            address: told.recv_timeout(client::HANG).expect("it listens"),
+            serving: Some(serving),
+            stop: Some(stop),
+        }
+    }
+
+    /// Ends the runtime, and with it every future; fails if that hangs.
+    fn end(mut self) {
+        drop(self.stop.take());
+        let serving = self.serving.take().expect("it is ended once");
+        wait_for("the end of the runtime", || serving.is_finished());
+        serving.join().expect("it ends well");
+    }
+}
+
+fn gunzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    flate2::read::GzDecoder::new(bytes)
+        .read_to_end(&mut out)
+        .expect("a whole profile");
+    out
+}
+
+#[test]
+fn the_pages_are_those_of_plimsolls_own_server() {
+    let program = Program::start("pages");
+    let address = program.address;
+    assert_eq!(get(address, "/").text(), "the program's own");
+    for (target, status, content_type, disposition) in [
+        ("", 200, "text/html; charset=utf-8", None),
+        ("heap", 200, BINARY, Some("heap")),
+        ("he%61p", 200, BINARY, Some("heap")),
+        ("heap?debug=1", 200, TEXT, None),
+        ("allocs", 200, BINARY, Some("allocs")),
+        ("allocs?seconds=1", 200, BINARY, Some("allocs-delta")),
+        ("cmdline", 200, TEXT, None),
+        ("symbol", 200, TEXT, None),
+        ("heap?seconds=x", 400, TEXT, None),
+        ("heap?seconds=1&debug=1", 400, TEXT, None),
+        ("no-such", 404, TEXT, None),
+        ("a/b/c", 404, TEXT, None),
+        ("heap/", 404, TEXT, None),
+        ("%3Cb%3E", 404, TEXT, None),
+        ("profile", 501, TEXT, None),
+    ] {
+        let answer = get(address, &format!("/debug/pprof/{target}"));
+        assert_eq!(answer.status, status, "{target}");
+        assert_eq!(
+            answer.header("content-type"),
+            Some(content_type),
+            "{target}"
+        );
+        let disposition = disposition.map(|name| format!("attachment; filename=\"{name}\""));
+        assert_eq!(
+            answer.header("content-disposition"),
+            disposition.as_deref(),
+            "{target}"
+        );
+        assert_eq!(
+            answer.header("x-content-type-options"),
+            Some("nosniff"),
+            "{target}"
+        );
+        let length = answer.body.len().to_string();
+        assert_eq!(answer.header("content-length"), Some(&*length), "{target}");
+        let error = (status >= 400).then_some("1");
+        assert_eq!(answer.header("x-go-pprof"), error, "{target}");
+        if status == 404 {
+            assert_eq!(answer.text(), "Unknown profile\n");
+        }
+        if content_type == BINARY {
+            assert!(!gunzip(&answer.body).is_empty());
+        }
+    }
+    let answer = get(address, "/debug/pprof");
+    assert_eq!(
+        (answer.status, answer.header("location")),
+        (301, Some("/debug/pprof/"))
+    );
+    assert_eq!(get(address, "/debug").status, 404);
+    program.end();
+}
+
+#[test]
+fn head_and_other_methods_are_answered_as_by_go() {
+    let program = Program::start("methods");
+    let address = program.address;
+    let length = get(address, "/debug/pprof/cmdline").body.len().to_string();
+    let head = request(address, "HEAD", "/debug/pprof/cmdline");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.header("content-length"), Some(&*length));
+    let head = request(address, "HEAD", "/debug/pprof/none");
+    assert_eq!((head.status, head.body.len()), (404, 0));
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        for target in ["/debug/pprof/", "/debug/pprof/heap"] {
+            let answer = request(address, method, target);
+            assert_eq!(answer.status, 405, "{method} {target}");
+            assert_eq!(
+                answer.header("allow"),
+                Some("GET, HEAD"),
+                "{method} {target}"
+            );
+        }
+    }
+    program.end();
+}
+
+/// A request that waits does so elsewhere: on the one thread of this runtime, others are answered.
+#[test]
+fn a_delta_does_not_keep_the_program_from_its_work() {
+    let program = Program::start("delta");
+    let address = program.address;
+    let mut delta = connect(address);
+    let line = b"GET /debug/pprof/heap?seconds=1000000 HTTP/1.1\r\nHost: test\r\n\r\n";
+    delta.write_all(line).unwrap();
+    for _ in 0..20 {
+        assert_eq!(get(address, "/").text(), "the program's own");
+    }
+    assert_eq!(get(address, "/debug/pprof/heap?debug=1").status, 200);
+    drop(delta);
+    let line = b"GET /debug/pprof/heap?seconds=2 HTTP/1.1\r\nConnection: close\r\n\r\n";
+    let answer = exchange(address, line).expect("an answer");
+    assert_eq!(answer.status, 200);
+    let delta = Some("attachment; filename=\"heap-delta\"");
+    assert_eq!(answer.header("content-disposition"), delta);
+    program.end();
+}
+
+/// Starts requests that would wait for days, and returns when they do.
+fn wait_for_days(address: SocketAddr, blocking: &str) -> Vec<std::net::TcpStream> {
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let mut stream = connect(address);
+            let line = b"GET /debug/pprof/heap?seconds=1000000 HTTP/1.1\r\nHost: test\r\n\r\n";
+            stream.write_all(line).unwrap();
+            stream
+        })
+        .collect();
+    wait_for("three threads that wait", || count(blocking) == 3);
+    waiting
+}
+
+fn count(blocking: &str) -> usize {
+    threads().iter().filter(|name| *name == blocking).count()
+}
+
+#[test]
+fn a_client_that_goes_away_ends_the_waiting() {
+    let program = Program::start("gone");
+    let waiting = wait_for_days(program.address, "gone");
+    drop(waiting);
+    wait_for("the end of the waiting", || count("gone") == 0);
+    assert_eq!(get(program.address, "/debug/pprof/cmdline").status, 200);
+    program.end();
+}
+
+/// A runtime waits for blocking work when it ends: the waiting ends with the futures.
+#[test]
+fn the_end_of_the_program_ends_the_waiting() {
+    let program = Program::start("ends");
+    let waiting = wait_for_days(program.address, "ends");
+    program.end();
+    for stream in waiting {
+        assert!(read_answer(&stream).is_none(), "it was cut off");
+    }
+}
