@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{Answer, connect, exchange, get, read_answer, request, threads, wait_for};
+use client::{Answer, connect, read_answer, threads, wait_for};
 use plimsoll::http::{Server, serve};
 
 /// As many requests as are answered at once.
@@ -32,19 +32,32 @@ fn server() -> (Server, SocketAddr) {
 }
 
 /// Asks until there is a place free: the server gives one back a moment after the answer was read.
-fn get_in_the_end(address: SocketAddr, target: &str) -> Answer {
-    let mut answer = get(address, target);
+fn answered(ask: impl Fn() -> Option<Answer>) -> Option<Answer> {
+    let mut answer = ask();
+    let refused = |answer: &Option<Answer>| answer.as_ref().is_some_and(|it| it.status == 503);
     wait_for("a free place", || {
-        if answer.status == 503 {
-            answer = get(address, target);
+        if refused(&answer) {
+            answer = ask();
         }
-        answer.status != 503
+        !refused(&answer)
     });
     answer
 }
 
+fn exchange(address: SocketAddr, request: &[u8]) -> Option<Answer> {
+    answered(|| client::exchange(address, request))
+}
+
+fn request(address: SocketAddr, method: &str, target: &str) -> Answer {
+    answered(|| Some(client::request(address, method, target))).expect("an answer")
+}
+
+fn get(address: SocketAddr, target: &str) -> Answer {
+    request(address, "GET", target)
+}
+
 fn page(address: SocketAddr, target: &str) -> Answer {
-    get_in_the_end(address, &format!("/debug/pprof/{target}"))
+    get(address, &format!("/debug/pprof/{target}"))
 }
 
 /// Sends the request for a delta of that many seconds, which goes on in the returned connection.
@@ -78,7 +91,7 @@ fn is_waiting(stream: &TcpStream) -> bool {
 }
 
 fn page_once(address: SocketAddr) -> Answer {
-    get(address, "/debug/pprof/cmdline")
+    client::get(address, "/debug/pprof/cmdline")
 }
 
 fn gunzip(bytes: &[u8]) -> Vec<u8> {
@@ -201,7 +214,7 @@ fn head_is_answered_with_the_length_and_without_the_body() {
     let head = request(address, "HEAD", "/debug/pprof/cmdline");
     assert_eq!(head.header("content-length"), Some(&*length));
     let taken = take_all_places(address);
-    let refused = request(address, "HEAD", "/debug/pprof/cmdline");
+    let refused = client::request(address, "HEAD", "/debug/pprof/cmdline");
     assert_eq!((refused.status, refused.body.len()), (503, 0));
     drop(taken);
 }
@@ -306,6 +319,16 @@ fn clients_that_stall_stop_nobody_and_are_sent_away() {
     }
 }
 
+/// Sends bytes and closes that direction.
+fn to_the_end(address: SocketAddr, bytes: &[u8]) -> Option<Answer> {
+    answered(|| {
+        let mut stream = connect(address);
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        read_answer(&stream)
+    })
+}
+
 #[test]
 fn clients_that_close_at_once_do_no_harm() {
     let (_server, address) = server();
@@ -317,9 +340,7 @@ fn clients_that_close_at_once_do_no_harm() {
     }
     assert_eq!(page(address, "heap").status, 200);
     // Closing one direction only: nothing was asked, so nothing is said.
-    let stream = connect(address);
-    stream.shutdown(Shutdown::Write).unwrap();
-    assert!(read_answer(&stream).is_none());
+    assert!(to_the_end(address, b"").is_none());
     assert_eq!(page(address, "heap").status, 200);
 }
 
@@ -400,10 +421,7 @@ fn what_is_no_request_is_refused_or_closed() {
         b"GET /debug/pprof/heap HTTP/1.1\r\na: \0\r\n\r\n",
     ];
     for garbage in garbage {
-        let mut stream = connect(address);
-        let _ = stream.write_all(garbage);
-        let _ = stream.shutdown(Shutdown::Write);
-        if let Some(answer) = read_answer(&stream) {
+        if let Some(answer) = to_the_end(address, garbage) {
             let shown = String::from_utf8_lossy(garbage);
             assert_eq!(answer.status, 400, "{shown:?}");
             assert!(answer.text().starts_with("Bad Request"), "{shown:?}");
@@ -456,8 +474,7 @@ fn old_clients_are_answered() {
     assert_eq!(answer.status, 200);
 }
 
-#[test]
-fn parameters_are_checked_in_gos_order_whatever_they_are() {
+fn parameters_of_all_kinds() {
     const NOT_POSITIVE: &str = "invalid value for \"seconds\" - must be a positive integer\n";
     const INCOMPATIBLE: &str = "seconds and debug params are incompatible\n";
     let (_server, address) = server();
@@ -546,6 +563,16 @@ fn parameters_are_checked_in_gos_order_whatever_they_are() {
         );
     }
     assert_eq!(page(address, "heap").status, 200);
+}
+
+/// Without stacks, so that no names need to be found: there are many requests.
+#[test]
+fn parameters_are_checked_in_gos_order_whatever_they_are() {
+    child::run(
+        "parameters_are_checked_in_gos_order_whatever_they_are",
+        "stack_depth=0",
+        parameters_of_all_kinds,
+    );
 }
 
 #[test]
