@@ -295,12 +295,8 @@ fn a_client_that_goes_away_gives_its_place_back() {
     for (how, leave) in ways {
         take_all_places(address).into_iter().for_each(leave);
         wait_for(how, || page_once(address).status == 200);
-        wait_for(how, || {
-            let all: Vec<_> = (0..PLACES).map(|_| start_delta(address, 1)).collect();
-            all.iter()
-                .all(|stream| read_answer(stream).expect("an answer").status == 200)
-        });
     }
+    drop(take_all_places(address));
 }
 
 #[test]

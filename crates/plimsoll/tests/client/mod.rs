@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// The longest that anything here may take: for noticing that something hangs.
-pub const HANG: Duration = Duration::from_secs(30);
+pub const HANG: Duration = Duration::from_secs(60);
 
 /// A connection whose reads and writes fail when they hang.
 pub fn connect(address: SocketAddr) -> TcpStream {
