@@ -7,13 +7,15 @@
 //! static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 //!
 //! fn main() {
-//!     let _plimsoll = plimsoll::config().http("127.0.0.1:0").start();
-//!
 //!     let before = plimsoll::heap_stats();
 //!     let block = vec![0u8; 1000];
 //!     let after = plimsoll::heap_stats();
 //!     assert_eq!(after.mallocs - before.mallocs, 1);
+//!     assert_eq!(after.live_bytes() - before.live_bytes(), 1000);
 //!     drop(block);
+//!
+//!     // Profiles at http://127.0.0.1:6060/debug/pprof/, if PLIMSOLL=http=127.0.0.1:6060 is set.
+//!     let _plimsoll = plimsoll::start();
 //! }
 //! ```
 //!
