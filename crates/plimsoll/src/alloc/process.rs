@@ -20,9 +20,13 @@ static RANGE: Region = Region::new();
 
 /// Where the range may lie, and how long it is: below every address that programs and allocators
 /// use (position-independent programs, their heaps, and all mappings are far above), so that one
-/// comparison tells. The second place is for sanitizers and emulators, which keep the first for
+/// comparison tells. The other places are for sanitizers and emulators, which keep the first for
 /// themselves.
-const RANGE_PLACES: [(usize, usize); 2] = [(1 << 36, RANGE_BYTES), (1 << 24, 640 << 20)];
+const RANGE_PLACES: [(usize, usize); 3] = [
+    (1 << 36, RANGE_BYTES),
+    (1 << 24, 640 << 20),
+    (1 << 24, 32 << 20),
+];
 
 /// Address space for sampled blocks and Plimsoll's own heap, in bytes: four fifths and one.
 const RANGE_BYTES: usize = 5 << 30;
