@@ -43,10 +43,15 @@ fn tight(pairs: usize, _seed: u64) {
     // Uses up what the thread got from others when it was started: two threads whose one block lies
     // in the same cache line would measure that line.
     let before: Vec<Box<usize>> = (0..1000).map(Box::new).collect();
+    box_and_drop(pairs);
+    black_box(before);
+}
+
+#[inline(never)]
+fn box_and_drop(pairs: usize) {
     for pair in 0..pairs {
         drop(black_box(Box::new(pair)));
     }
-    black_box(before);
 }
 
 fn random(pairs: usize, seed: u64) {
