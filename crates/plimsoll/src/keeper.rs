@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use crate::os::bell::Bell;
-use crate::{own, stack};
+use crate::{own, own_thread, stack};
 
 static BELL: OnceLock<Bell> = OnceLock::new();
 
@@ -15,9 +15,7 @@ pub(crate) fn start() {
     let Ok(bell) = Bell::new() else { return };
     if BELL.set(bell).is_ok() {
         // If there is no thread to be had, it is as said above.
-        let _ = std::thread::Builder::new()
-            .name("plimsoll-keeper".into())
-            .spawn(keep);
+        let _ = own_thread::spawn(c"plimsoll-keeper", keep);
     }
 }
 
@@ -29,7 +27,6 @@ pub(crate) fn call() {
 }
 
 fn keep() {
-    let _own = own::scope();
     let Some(bell) = BELL.get() else { return };
     loop {
         bell.wait(None);

@@ -60,6 +60,8 @@ mod os;
 #[cfg(not(loom))]
 mod own;
 #[cfg(not(loom))]
+mod own_thread;
+#[cfg(not(loom))]
 pub mod profile;
 #[cfg(not(loom))]
 mod sampler;

@@ -523,3 +523,49 @@ fn estimates_are_right_through_changes_of_rate() {
         estimates,
     );
 }
+
+/// Being looked at over HTTP is not something that the program allocates for.
+fn answers_are_free() {
+    use std::io::{Read, Write};
+    let plimsoll = plimsoll::config().http("127.0.0.1:0").start();
+    let address = plimsoll.http_address().unwrap();
+    let mut buffer = [0; 4096];
+    let mut get = |page: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let mut request = [0; 64];
+        let length = {
+            let mut left = &mut request[..];
+            write!(left, "GET /debug/pprof/{page} HTTP/1.1\r\n\r\n").unwrap();
+            64 - left.len()
+        };
+        stream.write_all(&request[..length]).unwrap();
+        let mut answer = 0;
+        while let Ok(read @ 1..) = stream.read(&mut buffer) {
+            answer += read;
+        }
+        assert!(answer > 100, "{page}");
+    };
+    // What the test itself allocates for once.
+    get("heap");
+    let before = heap_stats();
+    for page in [
+        "heap",
+        "heap?debug=1",
+        "",
+        "cmdline",
+        "heap?seconds=1",
+        "nothing",
+    ] {
+        get(page);
+    }
+    assert_eq!(heap_stats(), before);
+}
+
+#[test]
+fn answers_are_not_made_with_the_programs_memory() {
+    child::run(
+        "answers_are_not_made_with_the_programs_memory",
+        "heap_rate=1",
+        answers_are_free,
+    );
+}

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::{Response, handle_unless};
 use crate::os::bell::Bell;
 use crate::own;
+use crate::own_thread::{self, OwnThread};
 
 /// Requests that are answered at once.
 const MOST_REQUESTS: usize = 8;
@@ -43,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: Option<OwnThread>,
 }
 
 /// What the server's threads share.
@@ -95,9 +96,7 @@ pub fn serve(address: impl ToSocketAddrs + std::fmt::Display) -> io::Result<Serv
         bell,
     });
     let accepting = Arc::clone(&shared);
-    let thread = std::thread::Builder::new()
-        .name("plimsoll-http".into())
-        .spawn(move || accept(&listener, &accepting))
+    let thread = own_thread::spawn(c"plimsoll-http", move || accept(&listener, &accepting))
         .map_err(named)?;
     Ok(Server {
         address,
@@ -119,15 +118,13 @@ impl Drop for Server {
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.bell.ring();
         if let Some(thread) = self.thread.take() {
-            // It only ends; if it had panicked, there would be nothing to do about it here.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }
 
 /// Accepts until it is stopped.
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    let _own = own::scope();
     while !shared.stopped.load(Ordering::Acquire) {
         match listener.accept() {
             Ok((stream, _)) => match Place::take(shared) {
@@ -145,13 +142,10 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 fn answer(stream: TcpStream, place: Place) {
-    let thread = std::thread::Builder::new()
-        .name("plimsoll-request".into())
-        .spawn(move || {
-            let _own = own::scope();
-            let _place = place;
-            serve_one(stream);
-        });
+    let thread = own_thread::spawn(c"plimsoll-answer", move || {
+        let _place = place;
+        serve_one(stream);
+    });
     // Without a thread, the connection is closed with the closure; the next one may fare better.
     drop(thread);
 }

@@ -1,0 +1,112 @@
+//! Threads of Plimsoll's own. What they allocate is Plimsoll's from their first instruction on; a
+//! thread of the standard library's allocates for itself before it gets to what it is for.
+
+use std::ffi::{CStr, c_void};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::own;
+
+/// A thread that is running, or has ended and not been joined. Left alone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnThread {
+    thread: libc::pthread_t,
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The size of their stacks, in bytes: what threads of the standard library have.
+const STACK: usize = 2 << 20;
+
+/// Starts a thread. Its name is cut off after 15 bytes by the system. A panic ends it, and nothing
+/// else.
+///
+/// # Errors
+/// What the system says: there are too many threads, or there is no memory.
+pub(crate) fn spawn(
+    name: &'static CStr,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<OwnThread> {
+    let _own = own::scope();
+    let named = move || {
+        // SAFETY: names the calling thread. That it has a name is not worth an error.
+        unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr()) };
+        work();
+    };
+    let work: *mut Work = Box::into_raw(Box::new(Box::new(named)));
+    let thread = create(work.cast());
+    if thread.is_err() {
+        // SAFETY: no thread has it.
+        drop(unsafe { Box::from_raw(work) });
+    }
+    thread
+}
+
+/// Creates a thread that calls [`run`] with an argument.
+fn create(argument: *mut c_void) -> io::Result<OwnThread> {
+    let check = |status| match status {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    };
+    let mut attributes = std::mem::MaybeUninit::uninit();
+    let mut thread = 0;
+    // SAFETY: the attributes are used between being made and destroyed; `run` is what it takes.
+    unsafe {
+        check(libc::pthread_attr_init(attributes.as_mut_ptr()))?;
+        // If the system wants another size, it has its own.
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
+        let status = libc::pthread_create(&raw mut thread, attributes.as_ptr(), run, argument);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        check(status)?;
+    }
+    Ok(OwnThread { thread })
+}
+
+extern "C" fn run(work: *mut c_void) -> *mut c_void {
+    let _own = own::scope();
+    // SAFETY: `spawn` made it, and gave it up.
+    let work = unsafe { Box::from_raw(work.cast::<Work>()) };
+    // The panic has been reported; there is nobody to hand it on to.
+    let _ = catch_unwind(AssertUnwindSafe(*work));
+    std::ptr::null_mut()
+}
+
+impl OwnThread {
+    /// Waits until it has ended.
+    pub(crate) fn join(self) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: neither joined nor detached before.
+        unsafe { libc::pthread_join(this.thread, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        // SAFETY: neither joined nor detached before.
+        unsafe { libc::pthread_detach(self.thread) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn it_works_under_its_name_and_can_be_waited_for() {
+        let (send, receive) = mpsc::channel();
+        let thread = spawn(c"plimsoll-test", move || {
+            let name = std::fs::read_to_string("/proc/thread-self/comm");
+            send.send(name.unwrap_or_default()).unwrap();
+        });
+        thread.unwrap().join();
+        assert_eq!(receive.try_recv().as_deref(), Ok("plimsoll-test\n"));
+    }
+
+    #[test]
+    fn a_panic_ends_the_thread_only() {
+        let thread = spawn(c"plimsoll-test", || panic!("as the test wants it"));
+        thread.unwrap().join();
+    }
+}
