@@ -104,6 +104,9 @@ impl Config {
     }
 
     /// Sets off. Never fails: what cannot be done is a warning on standard error.
+    ///
+    /// What it sets off are threads, which a fork's child does not have: a program that forks in
+    /// order to go on in the child sets off there.
     pub fn start(self) -> Plimsoll {
         let text = std::env::var_os(VARIABLE);
         let (config, complaints) = match text.as_deref().map(|text| text.to_str().ok_or(text)) {

@@ -12,6 +12,8 @@ use crate::own;
 #[derive(Debug)]
 pub(crate) struct OwnThread {
     thread: libc::pthread_t,
+    /// The process that has it. A fork's child has not.
+    process: u32,
 }
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -60,7 +62,10 @@ fn create(argument: *mut c_void) -> io::Result<OwnThread> {
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         check(status)?;
     }
-    Ok(OwnThread { thread })
+    Ok(OwnThread {
+        thread,
+        process: std::process::id(),
+    })
 }
 
 extern "C" fn run(work: *mut c_void) -> *mut c_void {
@@ -73,18 +78,26 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
 }
 
 impl OwnThread {
-    /// Waits until it has ended.
+    /// Waits until it has ended. At once, in a fork's child.
     pub(crate) fn join(self) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: neither joined nor detached before.
-        unsafe { libc::pthread_join(this.thread, std::ptr::null_mut()) };
+        if this.is_here() {
+            // SAFETY: neither joined nor detached before.
+            unsafe { libc::pthread_join(this.thread, std::ptr::null_mut()) };
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        self.process == std::process::id()
     }
 }
 
 impl Drop for OwnThread {
     fn drop(&mut self) {
-        // SAFETY: neither joined nor detached before.
-        unsafe { libc::pthread_detach(self.thread) };
+        if self.is_here() {
+            // SAFETY: neither joined nor detached before.
+            unsafe { libc::pthread_detach(self.thread) };
+        }
     }
 }
 

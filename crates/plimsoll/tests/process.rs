@@ -121,6 +121,35 @@ fn fork_again_and_again() {
     reading.join().unwrap();
 }
 
+/// A child that goes on to its end drops what its parent set off, whose threads it does not have,
+/// and can set off its own.
+fn fork_with_a_server() {
+    let plimsoll = plimsoll::config().http("127.0.0.1:0").start();
+    assert!(plimsoll.http_address().is_some());
+    // SAFETY: what the child does is what this test is about.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: always callable.
+        unsafe { libc::alarm(20) };
+        drop(plimsoll);
+        let again = plimsoll::config().http("127.0.0.1:0").start();
+        let address = again.http_address().expect("there is a port");
+        let answers = std::net::TcpStream::connect(address).is_ok();
+        drop(again);
+        // SAFETY: ends the child without running what belongs to the test.
+        unsafe { libc::_exit(if answers { 0 } else { 7 }) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_forks_child_can_drop_and_set_off() {
+    child::run("a_forks_child_can_drop_and_set_off", "", fork_with_a_server);
+}
+
 #[test]
 fn forks_with_per_cpu_shards() {
     child::run(
