@@ -3,7 +3,6 @@
 
 use std::ffi::{CStr, c_void};
 use std::io;
-use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::own;
@@ -79,8 +78,9 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
 
 impl OwnThread {
     /// Waits until it has ended. At once, in a fork's child.
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn join(self) {
-        let this = ManuallyDrop::new(self);
+        let this = std::mem::ManuallyDrop::new(self);
         if this.is_here() {
             // SAFETY: neither joined nor detached before.
             unsafe { libc::pthread_join(this.thread, std::ptr::null_mut()) };
