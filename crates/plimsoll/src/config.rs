@@ -15,7 +15,8 @@ use crate::{keeper, own};
 const VARIABLE: &str = "PLIMSOLL";
 
 /// Every word of the grammar, for complaints.
-const WORDS: &str = "heap_rate, http, ledger, out, stack_depth, table, unwinder";
+const WORDS: &str =
+    "block_rate, heap_rate, http, ledger, mutex_fraction, out, stack_depth, table, unwinder";
 
 /// Sets Plimsoll off with the settings of the environment variable `PLIMSOLL`. The same as
 /// `config().start()`.
@@ -41,6 +42,8 @@ pub fn start() -> Plimsoll {
 /// | `http` | where to serve `/debug/pprof/`: `host:port`, a port of `127.0.0.1`, or `off` | `off` |
 /// | `out` | a directory: all profiles are written there when the [`Plimsoll`] is dropped | none |
 /// | `heap_rate` | mean bytes between samples: `512k`, `1` for all, `0` for none | `512k` |
+/// | `block_rate` | waiting time between samples of the block profile: `1ms`, `1ns` for all, `0` for none | `0` |
+/// | `mutex_fraction` | one in how many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
 /// | `stack_depth` | frames kept of a stack, 0 to 1024 | `128` |
 /// | `unwinder` | `auto`, `frame-pointers`, `tables` | `auto` |
 /// | `table` | the bound on the table of stacks, in bytes; only from the environment | `64m` |
@@ -54,6 +57,8 @@ pub struct Config {
     http: Option<String>,
     out: Option<PathBuf>,
     heap_rate: Option<usize>,
+    block_rate: Option<u64>,
+    mutex_fraction: Option<u32>,
     stack_depth: Option<usize>,
     unwinder: Option<Unwinder>,
 }
@@ -94,6 +99,20 @@ impl Config {
     /// [`Config::start`] on; until then the default does.
     pub fn heap_rate(mut self, bytes: usize) -> Self {
         self.heap_rate = Some(bytes);
+        self
+    }
+
+    /// The waiting time between samples of the block profile, in nanoseconds: see
+    /// [`profile::set_block_rate`].
+    pub fn block_rate(mut self, nanoseconds: u64) -> Self {
+        self.block_rate = Some(nanoseconds);
+        self
+    }
+
+    /// One in how many releases of contended locks is in the mutex profile: see
+    /// [`profile::set_mutex_fraction`].
+    pub fn mutex_fraction(mut self, fraction: u32) -> Self {
+        self.mutex_fraction = Some(fraction);
         self
     }
 
@@ -144,6 +163,17 @@ impl Config {
                     self.out = Some(value.into());
                     Ok(true)
                 }
+                "block_rate" => settings::nanoseconds(value).map(|rate| {
+                    self.block_rate = Some(rate);
+                    true
+                }),
+                "mutex_fraction" => match value.parse() {
+                    Ok(fraction) => {
+                        self.mutex_fraction = Some(fraction);
+                        Ok(true)
+                    }
+                    Err(_) => Err("is not a whole number up to 4294967295"),
+                },
                 _ => early.set(word, value),
             };
             match (understood, word) {
@@ -182,6 +212,12 @@ impl Config {
         }
         stack::prepare(self.unwinder);
         keeper::start();
+        if let Some(rate) = self.block_rate {
+            profile::set_block_rate(rate);
+        }
+        if let Some(fraction) = self.mutex_fraction {
+            profile::set_mutex_fraction(fraction);
+        }
         #[cfg(feature = "http")]
         let server = self.http.and_then(|address| {
             let address = if address.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -274,13 +310,18 @@ mod tests {
 
     #[test]
     fn the_environment_wins_over_the_code() {
-        let (config, complaints) =
-            read("http=127.0.0.1:6060, heap_rate=64k,stack_depth=32,out=/tmp/x");
+        let (config, complaints) = read(
+            "http=127.0.0.1:6060, heap_rate=64k,block_rate=1ms,mutex_fraction=100,stack_depth=32,out=/tmp/x",
+        );
         assert!(complaints.is_empty(), "{complaints:?}");
         assert_eq!(config.http.as_deref(), Some("127.0.0.1:6060"));
         assert_eq!(
             (config.heap_rate, config.stack_depth),
             (Some(64 << 10), Some(32))
+        );
+        assert_eq!(
+            (config.block_rate, config.mutex_fraction),
+            (Some(1_000_000), Some(100))
         );
         assert_eq!(config.out, Some("/tmp/x".into()));
         assert_eq!(read("http=off").0.http, None);
@@ -289,11 +330,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_and_the_rest_is_used() {
-        let (config, complaints) =
-            read("htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k");
+        let (config, complaints) = read(
+            "block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
+        );
         assert_eq!(config.heap_rate, Some(4096));
         assert_eq!(config.http.as_deref(), Some("from code:1"));
         let expected = [
+            "`block_rate=1`: the value is not a length of time",
+            "`mutex_fraction=-1`: the value is not a whole number",
             "no setting `htp`",
             "`heap_rate=often`: the value is not a number of bytes",
             "`stack_depth=9999`",

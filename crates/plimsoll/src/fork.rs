@@ -9,6 +9,7 @@ use std::sync::MutexGuard;
 
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::thread;
+use crate::contention::WAITERS;
 use crate::ledger::Reader;
 use crate::own;
 use crate::stack::{self, RetiredList, TABLE};
@@ -55,6 +56,7 @@ extern "C" fn after_in_child() {
     HEAP.after_fork_in_child(thread::writer());
     TABLE.after_fork_in_child();
     stack::forget_vanished_threads();
+    WAITERS.after_fork_in_child();
     // SAFETY: the locks are held, by the one thread there is.
     drop(unsafe { (*HELD.0.get()).take() });
 }

@@ -30,6 +30,14 @@ fn keep() {
     let Some(bell) = BELL.get() else { return };
     loop {
         bell.wait(None);
-        stack::refresh_modules();
+        look();
+    }
+}
+
+/// Takes notice of what the loader has loaded or unloaded. Not for hooks.
+pub(crate) fn look() {
+    if stack::refresh_modules() {
+        #[cfg(feature = "interpose")]
+        crate::hook::refresh();
     }
 }

@@ -48,9 +48,14 @@ mod alloc;
 #[cfg(not(loom))]
 mod config;
 #[cfg(not(loom))]
+#[cfg_attr(not(feature = "interpose"), allow(dead_code, unused_imports))]
+mod contention;
+#[cfg(not(loom))]
 mod export;
 #[cfg(not(loom))]
 mod fork;
+#[cfg(all(feature = "interpose", not(loom)))]
+mod hook;
 #[cfg(not(loom))]
 pub mod http;
 #[cfg(not(loom))]

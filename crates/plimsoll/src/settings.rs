@@ -96,6 +96,26 @@ pub(crate) fn bytes(value: &str) -> Result<usize, &'static str> {
         .ok_or("is more bytes than there can be")
 }
 
+/// A length of time in nanoseconds: digits, then `ns`, `us`, `ms` or `s`; nothing after 0.
+pub(crate) fn nanoseconds(value: &str) -> Result<u64, &'static str> {
+    const WRONG: &str = "is not a length of time such as 0, 500ns, 10us, 1ms or 2s";
+    let unit = value.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let number: u64 = value[..value.len() - unit.len()]
+        .parse()
+        .map_err(|_| WRONG)?;
+    let factor = match unit {
+        "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "" if number == 0 => 1,
+        _ => return Err(WRONG),
+    };
+    number
+        .checked_mul(factor)
+        .ok_or("is more nanoseconds than there can be")
+}
+
 /// What the environment says, as far as it can be understood. Called from a hook: allocates
 /// nothing, and what is wrong is left at its default.
 pub(crate) fn early() -> Early {
@@ -158,6 +178,33 @@ mod tests {
         assert_eq!(
             bytes("99999999999g"),
             Err("is more bytes than there can be")
+        );
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(nanoseconds("0"), Ok(0));
+        assert_eq!(nanoseconds("500ns"), Ok(500));
+        assert_eq!(nanoseconds("10us"), Ok(10_000));
+        assert_eq!(nanoseconds("10µs"), Ok(10_000));
+        assert_eq!(nanoseconds("1ms"), Ok(1_000_000));
+        assert_eq!(nanoseconds("2s"), Ok(2_000_000_000));
+        for wrong in [
+            "",
+            "1",
+            "ms",
+            "-1ms",
+            "1.5ms",
+            "1 ms",
+            "1m",
+            "1h",
+            "99999999999999999999s",
+        ] {
+            assert!(nanoseconds(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(
+            nanoseconds("18446744074s"),
+            Err("is more nanoseconds than there can be")
         );
     }
 

@@ -10,8 +10,7 @@ use std::cell::Cell;
 
 use super::{counts::HEAP, process};
 use crate::ledger::Writer;
-use crate::os::rseq::Area;
-use crate::primitives::{AtomicU64, Ordering};
+use crate::os::{self, rseq::Area};
 use crate::sampler::{self, Sampler, Weight};
 
 /// Always below zero once anything is subtracted from it.
@@ -112,7 +111,7 @@ impl Thread {
         let writer = HEAP.enlist();
         self.cold.writer.set(writer);
         self.cold.stage.set(Stage::Enlisted);
-        let distance = self.cold.sampler.start(seed(), sampler::rate());
+        let distance = self.cold.sampler.start(os::random::seed(), sampler::rate());
         self.route.area.set(HEAP.area(writer));
         self.set_distance(distance);
         if !self.route.area.get().is_null() {
@@ -242,16 +241,4 @@ pub(crate) fn leave_own_scope() {
 /// How the calling thread counts.
 pub(crate) fn writer() -> Writer {
     Thread::current().writer()
-}
-
-/// A seed that differs from thread to thread and from run to run.
-fn seed() -> u64 {
-    static THREADS: AtomicU64 = AtomicU64::new(0);
-    let mut random = [0u64; 1];
-    // SAFETY: fills the buffer or fails; GRND_NONBLOCK.
-    unsafe { crate::os::syscall::call3(libc::SYS_getrandom, random.as_mut_ptr() as usize, 8, 1) };
-    random[0]
-        ^ THREADS
-            .fetch_add(1, Ordering::Relaxed)
-            .wrapping_mul(0x2545_f491_4f6c_dd1d)
 }

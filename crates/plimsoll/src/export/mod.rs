@@ -1,5 +1,6 @@
 //! Profiles in the formats that Go's tools read.
 
+mod labels;
 mod pprof;
 mod proto;
 mod shown;
@@ -14,20 +15,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::profile::reading::{Reading, Stack, TextReading};
+use crate::profile::reading::{Reading, TextReading};
 use crate::symbol::{self, Detail};
 
+/// What of a profile is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// How much about each address.
+    pub(crate) detail: Detail,
+    /// Whether waits of threads that have nothing to do are in it.
+    pub(crate) idle: bool,
+}
+
 /// The binary format, compressed.
-pub(crate) fn pprof(reading: &Reading, detail: Detail) -> Vec<u8> {
+pub(crate) fn pprof(reading: &Reading, extent: Extent) -> Vec<u8> {
     let stacks = reading.samples.iter().map(|sample| sample.stack.frames());
-    let symbols = symbol::resolve(&distinct(stacks), detail);
-    gzip(&pprof::encode(reading, &symbols))
+    let symbols = symbol::resolve(&distinct(stacks), extent.detail);
+    gzip(&pprof::encode(reading, extent.idle, &symbols))
 }
 
 /// The text format.
-pub(crate) fn text(reading: &TextReading, detail: Detail) -> Vec<u8> {
-    let symbols = symbol::resolve(&distinct(reading.rows.iter().map(|row| row.1)), detail);
-    text::write(reading, &symbols).into_bytes()
+pub(crate) fn text(reading: &TextReading, extent: Extent) -> Vec<u8> {
+    let stacks = reading.rows.iter().map(|row| row.frames);
+    let symbols = symbol::resolve(&distinct(stacks), extent.detail);
+    text::write(reading, extent.idle, &symbols).into_bytes()
 }
 
 /// Each address of the stacks once: stacks have most of theirs in common.

@@ -1,11 +1,12 @@
 //! The `profile.proto` of `github.com/google/pprof`.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
-use super::Stack;
+use super::labels::{Labels, labels};
 use super::proto::Message;
 use super::shown::shown;
-use crate::profile::reading::{Reading, Sample, ValueType};
+use crate::profile::reading::{LeafRule, MOST_VALUES, Reading, Sample, Stack, ValueType};
 use crate::symbol::{Mapping, Symbols};
 
 /// Numbers of the fields, by message.
@@ -35,6 +36,7 @@ mod field {
     }
     pub(super) mod label {
         pub(in super::super) const KEY: u64 = 1;
+        pub(in super::super) const STR: u64 = 2;
         pub(in super::super) const NUM: u64 = 3;
     }
     pub(super) mod mapping {
@@ -68,19 +70,20 @@ mod field {
     }
 }
 
-/// The reading as a `Profile` message.
-pub(crate) fn encode(reading: &Reading, symbols: &Symbols) -> Vec<u8> {
+/// The reading as a `Profile` message, without what is idle unless that is wanted.
+pub(crate) fn encode(reading: &Reading, idle: bool, symbols: &Symbols) -> Vec<u8> {
     let mut encoder = Encoder {
         profile: Message::new(),
         strings: Strings::new(),
         symbols,
+        leaf: reading.leaf,
         locations: HashMap::new(),
         synthetic: HashMap::new(),
         next_location: 1,
     };
     encoder.head(reading);
-    for sample in &reading.samples {
-        encoder.sample(sample, reading.sample_types.len());
+    for (what, values) in encoder.merged(&reading.samples, idle) {
+        encoder.sample(&what, &values[..reading.sample_types.len()]);
     }
     encoder.mappings();
     encoder.functions();
@@ -96,10 +99,19 @@ pub(crate) fn encode(reading: &Reading, symbols: &Symbols) -> Vec<u8> {
     encoder.profile.into_bytes()
 }
 
+/// What is shown of a sample.
+#[derive(PartialEq, Eq, Hash)]
+struct What {
+    /// The ids of locations, leaf first.
+    locations: Vec<u64>,
+    labels: Labels,
+}
+
 struct Encoder<'a> {
     profile: Message,
     strings: Strings<'a>,
     symbols: &'a Symbols,
+    leaf: LeafRule,
     /// The ids of locations that were written, by return address and how many of its innermost
     /// lines are hidden.
     locations: HashMap<(usize, usize), u64>,
@@ -131,18 +143,72 @@ impl<'a> Encoder<'a> {
         self.profile.message(field, &message);
     }
 
-    fn sample(&mut self, sample: &Sample, values: usize) {
+    /// The samples by what is shown of them: those that differ only in what is not become one.
+    fn merged(&mut self, samples: &[Sample], idle: bool) -> Vec<(What, [i64; MOST_VALUES])> {
+        let mut merged: Vec<(What, [i64; MOST_VALUES])> = Vec::with_capacity(samples.len());
+        // By their hashes: what has the same is behind one another in `next`.
+        let hasher = RandomState::new();
+        let mut first: HashMap<u64, usize> = HashMap::with_capacity(samples.len());
+        let mut next: Vec<usize> = Vec::with_capacity(samples.len());
+        for sample in samples {
+            let labels = labels(sample.tag, sample.stack.frames(), self.symbols);
+            if labels.are_idle() && !idle {
+                continue;
+            }
+            let what = What {
+                locations: self.sample_locations(sample.stack),
+                labels,
+            };
+            let head = first.entry(hasher.hash_one(&what)).or_insert(usize::MAX);
+            let mut at = *head;
+            while at != usize::MAX && merged[at].0 != what {
+                at = next[at];
+            }
+            match merged.get_mut(at) {
+                Some((_, values)) => {
+                    for (sum, value) in values.iter_mut().zip(sample.values) {
+                        *sum = sum.wrapping_add(value);
+                    }
+                }
+                None => {
+                    next.push(*head);
+                    *head = merged.len();
+                    merged.push((what, sample.values));
+                }
+            }
+        }
+        merged
+    }
+
+    fn sample(&mut self, what: &What, values: &[i64]) {
         let mut message = Message::new();
-        let locations = self.sample_locations(sample.stack);
-        message.uint64s(field::sample::LOCATION_ID, &locations);
-        message.int64s(field::sample::VALUE, &sample.values[..values]);
-        if let Some(bytes) = sample.bytes {
-            let mut label = Message::new();
-            label.int64(field::label::KEY, self.strings.index("bytes"));
-            label.int64(field::label::NUM, bytes);
-            message.message(field::sample::LABEL, &label);
+        message.uint64s(field::sample::LOCATION_ID, &what.locations);
+        message.int64s(field::sample::VALUE, values);
+        match what.labels {
+            Labels::None => {}
+            Labels::Bytes(bytes) => self.number_label(&mut message, "bytes", bytes),
+            Labels::Wait(described) => {
+                self.text_label(&mut message, "kind", described.kind);
+                if described.idle {
+                    self.text_label(&mut message, "idle", "true");
+                }
+            }
         }
         self.profile.message(field::profile::SAMPLE, &message);
+    }
+
+    fn number_label(&mut self, sample: &mut Message, key: &'static str, number: i64) {
+        let mut label = Message::new();
+        label.int64(field::label::KEY, self.strings.index(key));
+        label.int64(field::label::NUM, number);
+        sample.message(field::sample::LABEL, &label);
+    }
+
+    fn text_label(&mut self, sample: &mut Message, key: &'static str, text: &'static str) {
+        let mut label = Message::new();
+        label.int64(field::label::KEY, self.strings.index(key));
+        label.int64(field::label::STR, self.strings.index(text));
+        sample.message(field::sample::LABEL, &label);
     }
 
     /// The ids of the locations of a stack, leaf first, less the hidden ones at the leaf.
@@ -152,7 +218,7 @@ impl<'a> Encoder<'a> {
             Stack::Unknown(reason) => return vec![self.synthetic(reason)],
         };
         let symbols = self.symbols;
-        let (shown, hidden_lines) = shown(frames, symbols);
+        let (shown, hidden_lines) = shown(frames, self.leaf, symbols);
         shown
             .iter()
             .enumerate()

@@ -1,13 +1,17 @@
 //! Which part of a stack is shown.
 
-use crate::profile::{Leaf, leaf};
+use crate::profile::reading::{Leaf, LeafRule};
 use crate::stack;
 use crate::symbol::Symbols;
 
 /// The frames of a stack that are shown, as many as the depth in force says, and how many innermost
-/// lines of the first are not: those of how the allocation was made, below the code that wanted it.
-pub(super) fn shown<'a>(frames: &'a [usize], symbols: &Symbols) -> (&'a [usize], usize) {
-    let (skip, hidden_lines) = shown_from(frames, symbols);
+/// lines of the first are not: those of how the event came about, below the code that wanted it.
+pub(super) fn shown<'a>(
+    frames: &'a [usize],
+    leaf: LeafRule,
+    symbols: &Symbols,
+) -> (&'a [usize], usize) {
+    let (skip, hidden_lines) = shown_from(frames, leaf, symbols);
     let shown = &frames[skip..];
     (
         &shown[..shown.len().min(stack::depth().max(1))],
@@ -17,7 +21,7 @@ pub(super) fn shown<'a>(frames: &'a [usize], symbols: &Symbols) -> (&'a [usize],
 
 /// How many frames are left out at the leaf, and how many innermost lines of the next. A stack of
 /// such frames only is shown whole.
-fn shown_from(frames: &[usize], symbols: &Symbols) -> (usize, usize) {
+fn shown_from(frames: &[usize], leaf: LeafRule, symbols: &Symbols) -> (usize, usize) {
     let mut from = (0, 0);
     for (at, &frame) in frames.iter().enumerate() {
         let location = symbols.location(frame);

@@ -2,17 +2,18 @@
 
 use std::fmt::{self, Write};
 
+use super::labels::labels;
 use super::shown::shown;
-use crate::profile::reading::TextReading;
+use crate::profile::reading::{LeafRule, Row, TextReading};
 use crate::symbol::Symbols;
 
 /// The reading as text.
-pub(crate) fn write(reading: &TextReading, symbols: &Symbols) -> String {
+pub(crate) fn write(reading: &TextReading, idle: bool, symbols: &Symbols) -> String {
     // It can be long: its length is found out first, so that nothing is moved while it grows.
     let mut length = Length(0);
-    put(&mut length, reading, symbols);
+    put(&mut length, reading, idle, symbols);
     let mut text = String::with_capacity(length.0);
-    put(&mut text, reading, symbols);
+    put(&mut text, reading, idle, symbols);
     text
 }
 
@@ -26,28 +27,46 @@ impl Write for Length {
     }
 }
 
-fn put(out: &mut impl Write, reading: &TextReading, symbols: &Symbols) {
-    let written = try_put(out, reading, symbols);
+fn put(out: &mut impl Write, reading: &TextReading, idle: bool, symbols: &Symbols) {
+    let written = try_put(out, reading, idle, symbols);
     written.expect("neither counting nor a string fails");
 }
 
-fn try_put(out: &mut impl Write, reading: &TextReading, symbols: &Symbols) -> fmt::Result {
+fn try_put(
+    out: &mut impl Write,
+    reading: &TextReading,
+    idle: bool,
+    symbols: &Symbols,
+) -> fmt::Result {
     out.write_str(&reading.head)?;
-    for (row, stack) in &reading.rows {
-        write!(out, "{row} @")?;
-        for frame in *stack {
+    for Row {
+        values,
+        frames,
+        tag,
+    } in &reading.rows
+    {
+        if !idle && labels(*tag, frames, symbols).are_idle() {
+            continue;
+        }
+        write!(out, "{values} @")?;
+        for frame in *frames {
             write!(out, " {frame:#x}")?;
         }
         out.write_char('\n')?;
-        frames(out, stack, symbols)?;
+        put_frames(out, frames, reading.leaf, symbols)?;
         out.write_char('\n')?;
     }
     out.write_str(&reading.tail)
 }
 
 /// A line for each frame that is shown: its address, function, offset in it, file and line.
-fn frames(out: &mut impl Write, stack: &[usize], symbols: &Symbols) -> fmt::Result {
-    let (shown, mut hidden_lines) = shown(stack, symbols);
+fn put_frames(
+    out: &mut impl Write,
+    stack: &[usize],
+    leaf: LeafRule,
+    symbols: &Symbols,
+) -> fmt::Result {
+    let (shown, mut hidden_lines) = shown(stack, leaf, symbols);
     for &frame in shown {
         let location = symbols.location(frame);
         let lines = location.map_or(&[][..], |location| &symbols.lines(location)[hidden_lines..]);

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use super::{Response, query};
+use crate::keeper;
 use crate::profile::{self, Format, Profile};
 use crate::symbol::{self, Detail};
-use crate::{export, stack};
 
 const ROOT: &str = "/debug/pprof/";
 
@@ -85,6 +85,10 @@ fn error(status: u16, message: &str) -> Response {
 fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> Response {
     let seconds = query::first(query, "seconds");
     let debug = query::number(query, "debug");
+    let profile = match query::number(query, "idle") {
+        0 => profile,
+        _ => profile.with_idle(),
+    };
     if !seconds.is_empty() {
         return delta_page(profile, &seconds, debug, cancelled);
     }
@@ -116,11 +120,9 @@ fn delta_page(
     if !wait(Duration::from_secs(seconds as u64), cancelled) {
         return error(500, "the client has gone");
     }
-    stack::refresh_modules();
-    let delta = profile::difference(profile.read(), &earlier);
     Response::attachment(
         &format!("{}-delta", profile.name()),
-        export::pprof(&delta, Detail::Full),
+        profile.bytes_since(&earlier),
     )
 }
 
@@ -152,7 +154,7 @@ fn command_line() -> Vec<u8> {
 
 /// Names for addresses: how `pprof` asks for those that it does not find in a profile.
 fn symbols(query: &str) -> String {
-    stack::refresh_modules();
+    keeper::look();
     let addresses: Vec<usize> = query
         .split('+')
         .filter_map(number_in_any_base)

@@ -7,6 +7,7 @@ pub(crate) mod bell;
 pub(crate) mod cpus;
 pub(crate) mod membarrier;
 pub(crate) mod probe;
+pub(crate) mod random;
 pub(crate) mod region;
 pub(crate) mod rseq;
 pub(crate) mod syscall;

@@ -9,23 +9,19 @@ use super::reading::{MOST_VALUES, Reading};
 pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
     let mut before: HashMap<_, [i64; MOST_VALUES]> = HashMap::new();
     for sample in &earlier.samples {
-        let sum = before.entry((sample.stack, sample.bytes)).or_default();
+        let sum = before.entry((sample.stack, sample.tag)).or_default();
         *sum = combine(*sum, sample.values, i64::wrapping_add);
     }
     let mut samples = later.samples;
     for sample in &mut samples {
-        if let Some(values) = before.remove(&(sample.stack, sample.bytes)) {
+        if let Some(values) = before.remove(&(sample.stack, sample.tag)) {
             sample.values = combine(sample.values, values, i64::wrapping_sub);
         }
     }
     // What is gone from the later reading.
-    for ((stack, bytes), values) in before {
+    for ((stack, tag), values) in before {
         let values = combine([0; MOST_VALUES], values, i64::wrapping_sub);
-        samples.push(super::reading::Sample {
-            stack,
-            values,
-            bytes,
-        });
+        samples.push(super::reading::Sample { stack, values, tag });
     }
     samples.retain(|sample| sample.values != [0; MOST_VALUES]);
     Reading {
@@ -47,14 +43,14 @@ fn combine(
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::{Sample, Stack, ValueType};
+    use super::super::reading::{Leaf, Sample, Stack, Tag, ValueType};
     use super::*;
 
     fn reading(time_nanos: i64, samples: &[(&'static [usize], Option<i64>, i64)]) -> Reading {
         let samples = samples.iter().map(|&(frames, bytes, value)| Sample {
             stack: Stack::Frames(frames),
             values: [value, 2 * value, 0, 0],
-            bytes,
+            tag: bytes.map_or(Tag::None, Tag::Bytes),
         });
         Reading {
             sample_types: &[],
@@ -67,6 +63,7 @@ mod tests {
             time_nanos,
             duration_nanos: 0,
             samples: samples.collect(),
+            leaf: |_, _| Leaf::Shown,
             comments: vec!["of the whole".into()],
         }
     }
@@ -98,14 +95,14 @@ mod tests {
         let mut left: Vec<_> = delta
             .samples
             .iter()
-            .map(|sample| (sample.stack.frames(), sample.bytes, sample.values[0]))
+            .map(|sample| (sample.stack.frames(), sample.tag, sample.values[0]))
             .collect();
-        left.sort();
+        left.sort_by_key(|&(frames, _, value)| (frames, value));
         let expected: [(&[usize], _, _); 4] = [
-            (&[3], Some(8), -4),
-            (&[3], Some(16), 1),
-            (&[4], None, -9),
-            (&[5], None, 4),
+            (&[3], Tag::Bytes(8), -4),
+            (&[3], Tag::Bytes(16), 1),
+            (&[4], Tag::None, -9),
+            (&[5], Tag::None, 4),
         ];
         assert_eq!(left, expected);
         assert!(

@@ -3,8 +3,10 @@
 
 use std::fmt::Write;
 
-use super::Source;
-use super::reading::{MOST_VALUES, Reading, Sample, Stack, TextReading, ValueType, now_nanos};
+use super::reading::{
+    MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+};
+use super::{Source, allocating};
 use crate::sampler::{self, WEIGHT_BITS, cell};
 use crate::stack::{Kind, Record, TABLE};
 use crate::stats::{HeapStats, MemStats, heap_stats, mem_stats};
@@ -136,14 +138,9 @@ impl Site {
             weight: record.cells[weight],
             bytes: record.cells[bytes],
         };
-        let stack = match record.stack {
-            [] if record.overflow => Stack::Unknown("[the table of stacks is full]"),
-            [] => Stack::Unknown("[no stack]"),
-            frames => Stack::Frames(frames),
-        };
         Self {
             size: record.size,
-            stack,
+            stack: Stack::of(record),
             allocated: amount(cell::MALLOCS, cell::MALLOC_WEIGHT, cell::MALLOC_BYTES),
             freed: amount(cell::FREES, cell::FREE_WEIGHT, cell::FREE_BYTES),
         }
@@ -188,7 +185,10 @@ fn read(default_type: &'static str) -> Reading {
                 in_use.objects(),
                 in_use.bytes as i64,
             ],
-            bytes: (site.size != 0).then_some(site.size as i64),
+            tag: match site.size {
+                0 => Tag::None,
+                size => Tag::Bytes(size as i64),
+            },
         }
     });
     Reading {
@@ -202,6 +202,7 @@ fn read(default_type: &'static str) -> Reading {
         time_nanos,
         duration_nanos: 0,
         samples: samples.collect(),
+        leaf: allocating::leaf,
         comments: comments(&exact, &sites),
     }
 }
@@ -262,12 +263,17 @@ fn read_text() -> TextReading {
         for (sum, column) in total.iter_mut().zip(columns) {
             *sum += column;
         }
-        rows.push((row(columns), site.stack.frames()));
+        rows.push(Row {
+            values: row(columns),
+            frames: site.stack.frames(),
+            tag: Tag::None,
+        });
     }
     let rate = 2 * sampler::rate() as u64;
     TextReading {
         head: format!("heap profile: {} @ heap/{rate}\n", row(total)),
         rows,
+        leaf: allocating::leaf,
         tail: memstats_text(&stats),
     }
 }

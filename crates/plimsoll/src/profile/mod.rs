@@ -12,10 +12,14 @@
 //!
 //! `go tool pprof heap.pb.gz` reads it, and so does everything else that reads pprof.
 
+mod allocating;
+mod block;
+mod delays;
 mod delta;
 mod heap;
-mod hidden;
+mod mutex;
 pub(crate) mod reading;
+mod waiting;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -26,11 +30,11 @@ pub const DEFAULT_HEAP_RATE: usize = crate::sampler::DEFAULT_RATE;
 
 pub use crate::symbol::Detail;
 
-pub(crate) use delta::difference;
-pub(crate) use hidden::{Leaf, leaf};
+use delta::difference;
 use reading::{Reading, TextReading};
+pub(crate) use waiting::{Described, describe};
 
-use crate::{export, own, sampler, stack};
+use crate::{contention, export, keeper, own, sampler, stack};
 
 /// A kind of profile: one is made for each kind of event, and put into [`BUILT_IN`].
 pub(crate) trait Source: Sync {
@@ -50,12 +54,13 @@ pub(crate) trait Source: Sync {
 }
 
 /// Sorted by name.
-static BUILT_IN: [&dyn Source; 2] = [&heap::Allocs, &heap::Heap];
+static BUILT_IN: [&dyn Source; 4] = [&heap::Allocs, &block::Block, &heap::Heap, &mutex::Mutex];
 
 /// A profile that can be written at any time.
 #[derive(Clone, Copy)]
 pub struct Profile {
     source: &'static dyn Source,
+    idle: bool,
 }
 
 /// How a profile is written.
@@ -71,7 +76,8 @@ pub enum Format {
     Text,
 }
 
-/// The profile of that name; `None` if there is none. Built in are `allocs` and `heap`.
+/// The profile of that name; `None` if there is none. Built in are `allocs`, `block`, `heap` and
+/// `mutex`.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()
@@ -80,7 +86,11 @@ pub fn lookup(name: &str) -> Option<Profile> {
 
 /// All profiles, sorted by name.
 pub fn profiles() -> Vec<Profile> {
-    BUILT_IN.iter().map(|&source| Profile { source }).collect()
+    let profile = |&source| Profile {
+        source,
+        idle: false,
+    };
+    BUILT_IN.iter().map(profile).collect()
 }
 
 impl Profile {
@@ -94,8 +104,15 @@ impl Profile {
         self.source.description()
     }
 
+    /// With the waits of threads that have nothing to do, such as the idle workers of a runtime,
+    /// which are otherwise left out of `block`. They have the label `idle`.
+    #[must_use]
+    pub fn with_idle(self) -> Self {
+        Self { idle: true, ..self }
+    }
+
     /// How many records the profile has now: for `heap` and `allocs`, pairs of a call stack and a
-    /// size that were ever sampled.
+    /// size that were ever sampled; for `block` and `mutex`, call stacks.
     pub fn count(&self) -> usize {
         let _own = own::scope();
         self.source.count()
@@ -143,18 +160,35 @@ impl Profile {
     /// The profile of everything up to now.
     pub(crate) fn bytes(&self, format: Format, detail: Detail) -> Vec<u8> {
         let _own = own::scope();
-        stack::refresh_modules();
+        keeper::look();
         let bytes = match format {
-            Format::Pprof => export::pprof(&self.source.read(), detail),
-            Format::Text => export::text(&self.source.read_text(), detail),
+            Format::Pprof => export::pprof(&self.source.read(), self.extent(detail)),
+            Format::Text => export::text(&self.source.read_text(), self.extent(detail)),
         };
         own::trim();
         bytes
     }
 
-    /// What [`difference`] needs.
+    /// What happened since `earlier`, which [`Profile::read`] returned.
+    pub(crate) fn bytes_since(&self, earlier: &Reading) -> Vec<u8> {
+        let _own = own::scope();
+        keeper::look();
+        let delta = difference(self.source.read(), earlier);
+        let bytes = export::pprof(&delta, self.extent(Detail::Full));
+        own::trim();
+        bytes
+    }
+
+    /// What [`Profile::bytes_since`] needs.
     pub(crate) fn read(&self) -> Reading {
         self.source.read()
+    }
+
+    fn extent(&self, detail: Detail) -> export::Extent {
+        export::Extent {
+            detail,
+            idle: self.idle,
+        }
     }
 }
 
@@ -189,6 +223,48 @@ pub fn heap_rate() -> usize {
     sampler::rate()
 }
 
+/// Sets after how many nanoseconds of waiting, on average, the block profile takes a sample, and
+/// returns the number before. 1 records every wait, 0 none, which is the default. At most 2^41.
+///
+/// A wait at least that long is always recorded; a shorter one of `d` nanoseconds with the
+/// probability `d / nanoseconds`, and then counts as `nanoseconds / d` waits. So counts and times
+/// are unbiased, exactly, and a change of rate leaves what is recorded as it is. A thread that
+/// waits already when this is switched on is not seen.
+pub fn set_block_rate(nanoseconds: u64) -> u64 {
+    let before = contention::set_block_rate(nanoseconds);
+    follow_rates();
+    before
+}
+
+/// The nanoseconds of waiting for each sample of the block profile.
+pub fn block_rate() -> u64 {
+    contention::block_rate()
+}
+
+/// Sets how many releases of contended locks there are to one that is in the mutex profile, and
+/// returns the number before. 1 records every one, 0 none, which is the default.
+///
+/// A release that is recorded counts as `fraction` of them, with as much delay; 0 leaves what is
+/// recorded as it is.
+pub fn set_mutex_fraction(fraction: u32) -> u32 {
+    let before = contention::set_mutex_fraction(fraction);
+    follow_rates();
+    before
+}
+
+/// One in how many releases of contended locks is in the mutex profile; 0 for none.
+pub fn mutex_fraction() -> u32 {
+    contention::mutex_fraction()
+}
+
+fn follow_rates() {
+    #[cfg(feature = "interpose")]
+    {
+        let _own = own::scope();
+        crate::hook::follow_rates();
+    }
+}
+
 /// Sets how many frames of a call stack are kept and shown, from the leaf, and returns the number
 /// before. The default is 128, at most 1024 are kept; with 0, events are recorded without their
 /// stacks. Frames of the allocator, which are not shown, do not count, nor do inlined calls: they
@@ -209,6 +285,9 @@ pub struct LostEvents {
     /// Sampled allocations whose free will not be noticed, because there was no memory to note
     /// them. They are in what was allocated, and left out of what is in use.
     pub untracked: u64,
+    /// Waits that could not be noted, because more threads waited at once than there is room for.
+    /// They are in the block profile, and nobody is blamed for them in the mutex profile.
+    pub waits: u64,
 }
 
 /// Reads the counts of [`LostEvents`]. Each is exact; they are not of one instant.
@@ -217,5 +296,6 @@ pub fn lost_events() -> LostEvents {
         without_stack: stack::events_without_stack(),
         table_full: stack::TABLE.overflowed(),
         untracked: sampler::lost_track(),
+        waits: contention::lost_waits(),
     }
 }

@@ -1,5 +1,8 @@
 //! A profile as it was read, before it has names or a format.
 
+use crate::contention::WaitKind;
+use crate::stack::Record;
+
 /// What a value counts, and in what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ValueType {
@@ -25,6 +28,8 @@ pub(crate) struct Reading {
     /// How long it covers, in nanoseconds; 0 for everything since the process began.
     pub(crate) duration_nanos: i64,
     pub(crate) samples: Vec<Sample>,
+    /// Tells what is not shown at the leaf.
+    pub(crate) leaf: LeafRule,
     /// Lines for whoever looks at the profile.
     pub(crate) comments: Vec<String>,
 }
@@ -35,8 +40,17 @@ pub(crate) struct Sample {
     pub(crate) stack: Stack,
     /// As many as there are sample types.
     pub(crate) values: [i64; MOST_VALUES],
-    /// The size of the objects in bytes, where that is part of what a sample is.
-    pub(crate) bytes: Option<i64>,
+    pub(crate) tag: Tag,
+}
+
+/// What a sample is besides its stack: the labels it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Tag {
+    None,
+    /// Objects of so many bytes.
+    Bytes(i64),
+    /// Waits of a kind.
+    Wait(WaitKind),
 }
 
 /// Where something happened.
@@ -49,6 +63,14 @@ pub(crate) enum Stack {
 }
 
 impl Stack {
+    pub(crate) fn of(record: &Record) -> Self {
+        match record.stack {
+            [] if record.overflow => Self::Unknown("[the table of stacks is full]"),
+            [] => Self::Unknown("[no stack]"),
+            frames => Self::Frames(frames),
+        }
+    }
+
     pub(crate) fn frames(&self) -> &'static [usize] {
         match self {
             Self::Frames(frames) => frames,
@@ -62,10 +84,36 @@ impl Stack {
 pub(crate) struct TextReading {
     /// What comes first, with its line ends.
     pub(crate) head: String,
-    /// In the order in which they are printed: what stands before the addresses, and the stack.
-    pub(crate) rows: Vec<(String, &'static [usize])>,
+    /// In the order in which they are printed.
+    pub(crate) rows: Vec<Row>,
+    /// As in a [`Reading`].
+    pub(crate) leaf: LeafRule,
     /// What comes last, with its line ends.
     pub(crate) tail: String,
+}
+
+/// A line of the text format.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// What stands before the addresses.
+    pub(crate) values: String,
+    pub(crate) frames: &'static [usize],
+    pub(crate) tag: Tag,
+}
+
+/// Tells from a function's name and file what it is at the leaf of a stack.
+pub(crate) type LeafRule = fn(&str, &str) -> Leaf;
+
+/// What a frame at the leaf of a stack is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaf {
+    /// Part of how the event came about: not shown.
+    Hidden,
+    /// May be part of that, if a hidden frame comes after it: `Option::map` between two functions
+    /// of the allocator.
+    Glue,
+    /// What the stack is shown from.
+    Shown,
 }
 
 /// Now, in nanoseconds since 1970.

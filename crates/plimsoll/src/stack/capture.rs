@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
 use super::modules::ModuleList;
-use super::registers::Registers;
+use super::registers::Start;
 use super::unwind_tables::{self, Context};
 use super::{DEEPEST, HIDDEN_FRAMES, frame_pointers};
 use crate::own;
@@ -124,35 +124,44 @@ impl Slot {
     }
 }
 
-/// Calls `use_stack` with the return addresses of the calling thread's stack, leaf first. Empty if
-/// they cannot be had.
-#[inline(never)]
-pub(crate) fn with_stack<R>(use_stack: impl FnOnce(&[usize]) -> R) -> R {
-    let registers = Registers::here();
-    let limit = super::depth();
+/// Calls `use_stack` with the return addresses of the calling thread's stack from `start` on, leaf
+/// first, at most `limit`. Empty if they cannot be had.
+pub(crate) fn with_stack<R>(
+    start: Start,
+    limit: usize,
+    use_stack: impl FnOnce(&[usize]) -> R,
+) -> R {
     let Some(slot) = take_slot() else {
         WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
         return use_stack(&[]);
     };
     // SAFETY: this thread owns the slot until it stores 0 in `owner`.
     let scratch = unsafe { &mut *slot.scratch.get() };
-    let frames = &mut scratch.frames[..if limit == 0 { 0 } else { limit + HIDDEN_FRAMES }];
-    let captured = match unwinder() {
-        Unwinder::None => 0,
-        Unwinder::FramePointers => frame_pointers::walk(registers, frames),
-        Unwinder::Tables => walk_by_tables(registers, slot, &mut scratch.context, frames),
+    let frames = &mut scratch.frames[..limit.min(DEEPEST + HIDDEN_FRAMES)];
+    let captured = match (unwinder(), frames.split_first_mut(), start) {
+        (Unwinder::None, ..) | (_, None, _) => 0,
+        (_, Some((first, rest)), Start::Caller(registers)) => {
+            *first = registers.instruction as usize;
+            1 + walk(start, slot, &mut scratch.context, rest)
+        }
+        (_, Some(_), Start::Here(_)) => walk(start, slot, &mut scratch.context, frames),
     };
     let result = use_stack(&frames[..captured]);
     slot.owner.store(0, Ordering::Release);
     result
 }
 
-fn walk_by_tables(
-    registers: Registers,
-    slot: &Slot,
-    context: &mut Context,
-    frames: &mut [usize],
-) -> usize {
+fn walk(start: Start, slot: &Slot, context: &mut Context, frames: &mut [usize]) -> usize {
+    match (unwinder(), start) {
+        (Unwinder::None, _) => 0,
+        (Unwinder::FramePointers, Start::Here(registers) | Start::Caller(registers)) => {
+            frame_pointers::walk(registers, frames)
+        }
+        (Unwinder::Tables, _) => walk_by_tables(start, slot, context, frames),
+    }
+}
+
+fn walk_by_tables(start: Start, slot: &Slot, context: &mut Context, frames: &mut [usize]) -> usize {
     // Name the list before using it, and look whether it is still the one in use: `refresh_modules`
     // replaces it first and looks at the names after.
     let mut list = MODULES.load(Ordering::Acquire);
@@ -166,7 +175,7 @@ fn walk_by_tables(
         list = now;
     }
     // SAFETY: a list is not freed while a slot names it; there is one since the pool exists.
-    let walk = unwind_tables::walk(registers, unsafe { &*list }, context, frames);
+    let walk = unwind_tables::walk(start, unsafe { &*list }, context, frames);
     slot.reading.store(ptr::null_mut(), Ordering::Release);
     if walk.stale && STALE.swap(1, Ordering::Relaxed) == 0 {
         crate::keeper::call();

@@ -12,10 +12,13 @@ mod rules;
 mod table;
 mod unwind_tables;
 
+#[cfg(feature = "interpose")]
+pub(crate) use capture::with_stack;
 pub(crate) use capture::{
     RetiredList, Unwinder, events_without_stack, forget_vanished_threads, lock_lists, prepare,
     refresh_modules,
 };
+pub(crate) use registers::{Registers, Start};
 pub(crate) use table::{
     Bucket, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, Record,
     SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE,
@@ -49,5 +52,14 @@ pub(crate) fn set_depth(depth: usize) -> usize {
 /// event whose stack cannot be had or kept goes to a bucket without one, and is counted as such.
 #[inline(never)]
 pub(crate) fn site(kind: Kind, size: u64) -> Bucket {
-    capture::with_stack(|frames| TABLE.bucket(kind, size, frames))
+    site_from(kind, size, Start::Here(Registers::here()))
+}
+
+/// The same for a stack that begins elsewhere on the calling thread.
+pub(crate) fn site_from(kind: Kind, size: u64, start: Start) -> Bucket {
+    let limit = match depth() {
+        0 => 0,
+        depth => depth + HIDDEN_FRAMES,
+    };
+    capture::with_stack(start, limit, |frames| TABLE.bucket(kind, size, frames))
 }

@@ -3,9 +3,20 @@
 /// Where a thread stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registers {
+    /// The next instruction to execute.
     pub(crate) instruction: u64,
     pub(crate) stack: u64,
     pub(crate) frame: u64,
+}
+
+/// Where a stack begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start {
+    /// At an instruction that is being executed: the first frame is that of its caller.
+    Here(Registers),
+    /// Where a call will return to: that is the first frame.
+    #[cfg_attr(not(feature = "interpose"), allow(dead_code))]
+    Caller(Registers),
 }
 
 impl Registers {

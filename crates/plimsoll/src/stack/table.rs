@@ -26,9 +26,13 @@ use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
 pub(crate) enum Kind {
     /// A sampled allocation or its free.
     Heap = 0,
+    /// A sampled wait.
+    Block = 1,
+    /// A sampled release of a lock that others waited for.
+    Mutex = 2,
 }
 
-const KINDS: usize = 1;
+const KINDS: usize = 3;
 
 /// Counts of a bucket; what each means is the kind's affair.
 pub(crate) const CELLS: usize = 6;
@@ -87,7 +91,8 @@ struct BucketEntry {
 /// One bucket in a reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    /// The size that is part of the key; 0 in an overflow bucket.
+    /// What else is part of the key: the size of an allocation, the kind of a wait. 0 in an
+    /// overflow bucket.
     pub(crate) size: u64,
     /// Return addresses, leaf first. They stay where they are for good.
     pub(crate) stack: &'static [usize],

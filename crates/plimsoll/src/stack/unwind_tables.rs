@@ -12,7 +12,7 @@ use gimli::{
 
 use super::memory::StackMemory;
 use super::modules::{Cfi, Lookup, ModuleList};
-use super::registers::Registers;
+use super::registers::{Registers, Start};
 use super::rules::{Key, Rule, RuleCache};
 use crate::os::region::PAGE;
 
@@ -44,18 +44,21 @@ pub(super) struct Walk {
     pub(super) stale: bool,
 }
 
-/// Fills `frames` from the leaf with return addresses.
+/// Fills `frames` from the leaf with the return addresses after `start`.
 pub(super) fn walk(
-    start: Registers,
+    start: Start,
     modules: &ModuleList,
     context: &mut Context,
     frames: &mut [usize],
 ) -> Walk {
+    let (at, exact) = match start {
+        Start::Here(registers) => (registers, true),
+        Start::Caller(registers) => (registers, false),
+    };
     let mut walker = Walker {
-        at: start,
-        // The first address is that of an instruction; the others are of the one after a call.
-        exact: true,
-        memory: StackMemory::of_this_thread(start.stack as usize),
+        at,
+        exact,
+        memory: StackMemory::of_this_thread(at.stack as usize),
         modules,
         context,
     };
@@ -91,6 +94,7 @@ enum Step {
 
 struct Walker<'a> {
     at: Registers,
+    /// Whether `at` is an instruction, rather than the one after a call.
     exact: bool,
     memory: StackMemory,
     modules: &'a ModuleList,
@@ -383,7 +387,7 @@ mod tests {
     fn walked(modules: &ModuleList) -> Vec<usize> {
         let mut frames = [0; 128];
         let walk = walk(
-            Registers::here(),
+            Start::Here(Registers::here()),
             modules,
             &mut Context::new_in(),
             &mut frames,
@@ -515,7 +519,12 @@ mod tests {
                 instruction,
                 ..Registers::here()
             };
-            let walk = walk(start, &modules, &mut Context::new_in(), &mut frames);
+            let walk = walk(
+                Start::Here(start),
+                &modules,
+                &mut Context::new_in(),
+                &mut frames,
+            );
             assert_eq!(walk.frames, 0, "{instruction:x}");
         }
     }

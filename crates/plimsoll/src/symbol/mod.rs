@@ -25,6 +25,8 @@
 mod dwarf;
 mod elf;
 mod file;
+#[cfg(feature = "interpose")]
+mod functions;
 mod maps;
 #[cfg(feature = "symbolize")]
 mod module_paths;
@@ -140,6 +142,15 @@ pub(crate) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
     let symbols = resolve::resolve(return_addresses, detail);
     own::trim();
     symbols
+}
+
+/// Calls `found` with the demangled name and the code of every function of the program and its
+/// libraries whose linkage name is `wanted`. As [`resolve()`] otherwise.
+#[cfg(feature = "interpose")]
+pub(crate) fn each_function(wanted: impl Fn(&[u8]) -> bool, found: impl FnMut(&str, Range<usize>)) {
+    let _own = own::scope();
+    functions::each(wanted, found);
+    own::trim();
 }
 
 impl Symbols {

@@ -1,6 +1,8 @@
 //! Frames that are not shown at the leaf of an allocation's stack: how the allocation was made,
 //! below the code that wanted it.
 
+use super::reading::Leaf;
+
 /// Beginnings of function names, without a leading `<` or `dyn `.
 const PREFIXES: [&str; 16] = [
     "plimsoll::alloc::",
@@ -31,20 +33,8 @@ const TRAITS: [&str; 5] = [
     " as alloc::string::SpecToString>::",
 ];
 
-/// What a frame at the leaf of a stack is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaf {
-    /// Part of how the allocation was made.
-    Hidden,
-    /// May be part of that, if a hidden frame comes after it: `Option::map` between two functions
-    /// of the allocator.
-    Glue,
-    /// What the stack is shown from.
-    Shown,
-}
-
 /// Tells what a function of this name, in this file if that is known, is at the leaf of a stack.
-pub(crate) fn leaf(function: &str, file: &str) -> Leaf {
+pub(super) fn leaf(function: &str, file: &str) -> Leaf {
     // `<alloc::vec::Vec<T> as ...>::from_iter` and `<hashbrown::raw::RawTable<T>>::reserve` are
     // methods of those.
     let name = function

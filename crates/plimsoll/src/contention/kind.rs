@@ -1,0 +1,77 @@
+//! What a thread waits for.
+
+/// The kinds that can be told apart while waiting. More are told apart by the names in the stack,
+/// when a profile is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum WaitKind {
+    /// Not known: a futex that no known primitive waits on.
+    Other = 0,
+    Mutex = 1,
+    RwLockRead = 2,
+    RwLockWrite = 3,
+    Condvar = 4,
+    Once = 5,
+    Park = 6,
+    Barrier = 7,
+}
+
+impl WaitKind {
+    /// Whether somebody holds what is waited for, and is to blame for the wait.
+    pub(crate) fn is_lock(self) -> bool {
+        matches!(self, Self::Mutex | Self::RwLockRead | Self::RwLockWrite)
+    }
+
+    /// Whether it is one of the two ways to wait for a readers-writer lock.
+    pub(crate) fn is_rwlock(self) -> bool {
+        matches!(self, Self::RwLockRead | Self::RwLockWrite)
+    }
+
+    pub(crate) fn from_number(number: u64) -> Self {
+        match number {
+            1 => Self::Mutex,
+            2 => Self::RwLockRead,
+            3 => Self::RwLockWrite,
+            4 => Self::Condvar,
+            5 => Self::Once,
+            6 => Self::Park,
+            7 => Self::Barrier,
+            _ => Self::Other,
+        }
+    }
+
+    /// The value of the label `kind` in profiles.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Other => "other",
+            Self::Mutex => "mutex",
+            Self::RwLockRead => "rwlock read",
+            Self::RwLockWrite => "rwlock write",
+            Self::Condvar => "condvar",
+            Self::Once => "once",
+            Self::Park => "park",
+            Self::Barrier => "barrier",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_back() {
+        for kind in [
+            WaitKind::Other,
+            WaitKind::Mutex,
+            WaitKind::RwLockRead,
+            WaitKind::RwLockWrite,
+            WaitKind::Condvar,
+            WaitKind::Once,
+            WaitKind::Park,
+            WaitKind::Barrier,
+        ] {
+            assert_eq!(WaitKind::from_number(kind as u64), kind);
+        }
+    }
+}

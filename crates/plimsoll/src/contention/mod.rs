@@ -1,0 +1,37 @@
+//! Who waits for whom: the part of block and mutex profiles that does not care where a wait was
+//! seen.
+//!
+//! A thread that is about to wait on a *key* (the address of a lock, or whatever stands for it)
+//! enters [`WAITERS`] and leaves it afterwards. A thread that is about to wake waiters of that key
+//! *stamps* them: each waiter's clock says until when its wait is accounted for, and a stamp
+//! advances it to now.
+//!
+//! * What the stamps of one release advance, over all waiters for that lock, is what this release
+//!   is blamed for: the time that others waited, up to here, and that nobody was blamed for yet.
+//! * A waiter that was woken has waited until the last stamp, not until it got a processor again;
+//!   what is between the two is the wake-up latency.
+//!
+//! So for locks the sum of all blame is the sum of all waits, to the nanosecond. A wait for a lock
+//! that ends without having been stamped (a signal; a wake-up meant for somebody else) is not over:
+//! the thread will try again, and what it has waited so far is *carried* to its next wait on
+//! that key.
+
+mod clock;
+mod kind;
+mod rates;
+mod record;
+mod totals;
+mod wait;
+mod waiters;
+
+pub(crate) use kind::WaitKind;
+pub(crate) use rates::{block_rate, mutex_fraction, set_block_rate, set_mutex_fraction};
+pub(crate) use record::{COUNT_BITS, cell};
+pub(crate) use totals::{Totals, totals};
+pub(crate) use wait::{Ended, Wait, release};
+pub(crate) use waiters::{WAITERS, lost as lost_waits};
+
+/// Whether anything is to be recorded.
+pub(crate) fn is_on() -> bool {
+    block_rate() != 0 || mutex_fraction() != 0
+}

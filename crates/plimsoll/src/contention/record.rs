@@ -1,0 +1,45 @@
+//! Putting events into the bucket table.
+
+use super::rates::Weighted;
+use super::{WaitKind, rates, totals};
+use crate::stack::{self, Kind, Start, TABLE};
+
+/// What each cell of a bucket of [`Kind::Block`] and [`Kind::Mutex`] counts.
+pub(crate) mod cell {
+    /// Events that were recorded.
+    pub(crate) const SAMPLES: usize = 0;
+    /// Events that those stand for, in units of 2^-16.
+    pub(crate) const COUNT: usize = 1;
+    /// Nanoseconds that those stand for.
+    pub(crate) const DELAY: usize = 2;
+}
+
+pub(crate) use rates::COUNT_BITS;
+
+/// A wait that is over, of the thread that is at `stack`.
+pub(super) fn wait(kind: WaitKind, waited_ns: u64, wakeup_ns: u64, stack: Start) {
+    totals::add_wait(kind.is_lock(), waited_ns, wakeup_ns);
+    let sample = rates::sample_wait(waited_ns, rates::block_rate(), rates::random);
+    if let Some(sample) = sample {
+        add(Kind::Block, kind, sample, stack);
+    }
+}
+
+/// A release that others waited `blamed_ns` for, by the thread that is at `stack`.
+pub(super) fn release(kind: WaitKind, blamed_ns: u64, stack: Start) {
+    totals::add_release(blamed_ns);
+    let sample = rates::sample_release(blamed_ns, rates::mutex_fraction(), rates::random);
+    if let Some(sample) = sample {
+        add(Kind::Mutex, kind, sample, stack);
+    }
+}
+
+fn add(profile: Kind, kind: WaitKind, sample: Weighted, stack: Start) {
+    let bucket = stack::site_from(profile, kind as u64, stack);
+    let amounts = [
+        (cell::SAMPLES, 1),
+        (cell::COUNT, sample.count),
+        (cell::DELAY, sample.delay),
+    ];
+    TABLE.add(bucket, &amounts);
+}

@@ -1,0 +1,128 @@
+//! A wait, from its beginning to its end; and a release.
+
+use std::cell::Cell;
+
+use super::waiters::Place;
+use super::{WAITERS, WaitKind, clock, record};
+use crate::stack::Start;
+
+thread_local! {
+    /// A key, and the nanoseconds that this thread has waited for it in waits that were not over.
+    static CARRIED: Cell<(usize, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// A wait that is under way.
+pub(crate) struct Wait {
+    kind: WaitKind,
+    key: usize,
+    start: u64,
+    place: Option<Place>,
+    alias: Option<Place>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Somebody woke the thread.
+    Woken,
+    /// Its time was up.
+    TimedOut,
+    /// A signal came in between: the thread will go on waiting.
+    Interrupted,
+    /// There was nothing to wait for.
+    Refused,
+}
+
+impl Wait {
+    /// The calling thread is about to wait for `key`, on `word`: the same, if the word is the
+    /// lock's own.
+    pub(crate) fn begin(kind: WaitKind, key: usize, word: usize) -> Self {
+        let carried = match CARRIED.get() {
+            (of, waited) if of == key => {
+                CARRIED.set((0, 0));
+                waited
+            }
+            _ => 0,
+        };
+        let start = clock::now().saturating_sub(carried).max(1);
+        Self {
+            kind,
+            key,
+            start,
+            place: WAITERS.enter(key, kind, start),
+            alias: if word == key {
+                None
+            } else {
+                WAITERS.enter_alias(word, key)
+            },
+        }
+    }
+
+    /// The wait is over; the calling thread is at `stack`.
+    pub(crate) fn end(self, ended: Ended, stack: Start) {
+        let Self {
+            kind, key, start, ..
+        } = self;
+        if let Some(alias) = self.alias {
+            WAITERS.leave(alias);
+        }
+        let stamp = self.place.map(|place| WAITERS.leave(place));
+        let now = clock::now();
+        let until_now = now.saturating_sub(start);
+        // 0 if nobody woke this thread since it began to wait.
+        let until_stamp = stamp.map_or(0, |stamp| stamp.saturating_sub(start));
+        let wakeup = until_now.saturating_sub(until_stamp);
+        match ended {
+            Ended::TimedOut => record::wait(kind, until_now, 0, stack),
+            // Whoever stamped was blamed for it: so it was waited, however the wait ended.
+            _ if until_stamp > 0 && (kind.is_lock() || ended == Ended::Woken) => {
+                record::wait(kind, until_stamp, wakeup, stack);
+            }
+            Ended::Woken if !kind.is_lock() || self.place.is_none() => {
+                record::wait(kind, until_now, 0, stack);
+            }
+            Ended::Refused if !kind.is_lock() => {}
+            Ended::Woken | Ended::Interrupted | Ended::Refused => CARRIED.set((key, until_now)),
+        }
+    }
+}
+
+/// What a release is blamed for.
+pub(crate) struct Release {
+    kind: WaitKind,
+    blamed_ns: u64,
+}
+
+/// The calling thread is about to wake threads that wait on `word`. What they wait for may be the
+/// lock there, or one that a word of its own stands for, or, for readers-writer locks, the one that
+/// `word` is the second word of, whose first is `first_word`. Returns what it is to blame for, to
+/// be recorded when they are woken.
+#[inline]
+pub(crate) fn release(word: usize, first_word: usize) -> Option<Release> {
+    if !WAITERS.any(word) && !WAITERS.any(first_word) {
+        return None;
+    }
+    release_slowly(word, first_word)
+}
+
+fn release_slowly(word: usize, first_word: usize) -> Option<Release> {
+    let now = clock::now();
+    let mut release: Option<Release> = None;
+    let mut stamped = |kind: WaitKind, delay: u64| {
+        if kind.is_lock() {
+            let release = release.get_or_insert(Release { kind, blamed_ns: 0 });
+            release.blamed_ns += delay;
+        }
+    };
+    let key = WAITERS.alias(word).unwrap_or(word);
+    WAITERS.stamp(key, now, |_| true, &mut stamped);
+    WAITERS.stamp(first_word, now, WaitKind::is_rwlock, &mut stamped);
+    release
+}
+
+impl Release {
+    /// The threads are woken; the calling thread is at `stack`.
+    pub(crate) fn record(self, stack: Start) {
+        record::release(self.kind, self.blamed_ns, stack);
+    }
+}

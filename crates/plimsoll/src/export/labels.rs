@@ -1,0 +1,39 @@
+//! What a sample is labelled with.
+
+use crate::profile::reading::Tag;
+use crate::profile::{Described, describe};
+use crate::symbol::Symbols;
+
+/// The labels of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Labels {
+    None,
+    /// The size of each object.
+    Bytes(i64),
+    Wait(Described),
+}
+
+/// The labels of a sample that is tagged so, at `frames`.
+pub(super) fn labels(tag: Tag, frames: &[usize], symbols: &Symbols) -> Labels {
+    match tag {
+        Tag::None => Labels::None,
+        Tag::Bytes(bytes) => Labels::Bytes(bytes),
+        Tag::Wait(kind) => Labels::Wait(describe(kind, names(frames, symbols))),
+    }
+}
+
+impl Labels {
+    /// Whether it is of a thread that has nothing to do.
+    pub(super) fn are_idle(self) -> bool {
+        matches!(self, Self::Wait(Described { idle: true, .. }))
+    }
+}
+
+/// The names of a stack's functions, from the leaf.
+fn names<'a>(frames: &'a [usize], symbols: &'a Symbols) -> impl Iterator<Item = &'a str> {
+    frames
+        .iter()
+        .filter_map(|&frame| symbols.location(frame))
+        .flat_map(|location| symbols.lines(location))
+        .map(|&line| symbols.texts.get(symbols.function(line).name))
+}

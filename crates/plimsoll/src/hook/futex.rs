@@ -1,0 +1,75 @@
+//! Futex calls: what waits and wakes, when it comes down to the system.
+
+use plimsoll_interpose::Call;
+
+use super::{parking_lot, sites};
+use crate::contention::{self, Ended, Wait, WaitKind};
+use crate::os::syscall;
+use crate::stack::{Registers, Start};
+
+/// The hook. Makes the call that it was called in place of.
+pub(super) unsafe extern "C" fn called(call: &Call) -> isize {
+    // `futex(word, operation, value, timeout, ...)`; the operation is an `int`.
+    const FLAGS: i32 = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+    match call.arguments[1] as i32 & !FLAGS {
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => wait(call),
+        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => wake(call),
+        _ => forward(call),
+    }
+}
+
+fn wait(call: &Call) -> isize {
+    let stack = caller(call);
+    let word = call.arguments[0];
+    let site = sites::of(stack);
+    let key = match site.family {
+        sites::Family::ParkingLot => parking_lot::lock_of(word, &site).unwrap_or(word),
+        // The word on which writers wait is the second of the lock.
+        sites::Family::Std if site.kind == WaitKind::RwLockWrite => word.wrapping_sub(4),
+        _ => word,
+    };
+    let wait = Wait::begin(site.kind, key, waker_looks_for(site.family, word, key));
+    let result = forward(call);
+    let ended = match -result as i32 {
+        0 => Ended::Woken,
+        libc::ETIMEDOUT => Ended::TimedOut,
+        libc::EINTR => Ended::Interrupted,
+        _ => Ended::Refused,
+    };
+    wait.end(ended, stack);
+    result
+}
+
+/// What a waiter is found by: whoever wakes the standard library's writers knows to look for the
+/// first word.
+fn waker_looks_for(family: sites::Family, word: usize, key: usize) -> usize {
+    match family {
+        sites::Family::ParkingLot => word,
+        _ => key,
+    }
+}
+
+fn wake(call: &Call) -> isize {
+    let word = call.arguments[0];
+    // Before anybody is woken, who might then wait for something else, or free the lock.
+    let release = contention::release(word, word.wrapping_sub(4));
+    let result = forward(call);
+    if let Some(release) = release {
+        release.record(caller(call));
+    }
+    result
+}
+
+fn forward(call: &Call) -> isize {
+    // SAFETY: the caller's own call, as it was made.
+    unsafe { syscall::call(call.number as _, call.arguments) }
+}
+
+/// Where the caller goes on.
+fn caller(call: &Call) -> Start {
+    Start::Caller(Registers {
+        instruction: call.return_address as u64,
+        stack: call.stack_pointer as u64,
+        frame: call.frame_pointer as u64,
+    })
+}

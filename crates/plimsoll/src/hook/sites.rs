@@ -1,0 +1,340 @@
+//! What a thread waits for, told by where in the code it waits.
+//!
+//! Each primitive waits in a function of its own that is not inlined, because it is the cold part.
+//! The symbol tables say where those are; so a wait is classified by its return address. Where
+//! nothing is inlined, in a program that is not optimized, the system call is some frames further
+//! down, and the stack is walked up to the first function that tells.
+//!
+//! There is no such thing for who wakes: that call is often the last of its function, and leaves no
+//! frame of it.
+
+use std::ops::Range;
+
+use crate::contention::WaitKind;
+use crate::primitives::{AtomicU32, AtomicUsize, Mutex, Ordering};
+use crate::stack::{self, Start};
+use crate::symbol;
+
+/// What is known of a place where threads wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Site {
+    pub(super) kind: WaitKind,
+    pub(super) family: Family,
+    /// Of its function among the known ones.
+    pub(super) number: usize,
+}
+
+/// Whose primitive it is, which tells what the futex word is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Family {
+    /// A word of the primitive itself, as far as is known.
+    Unknown = 0,
+    /// The standard library's: a word of the primitive itself.
+    Std = 1,
+    /// parking_lot's: a word of the thread.
+    ParkingLot = 2,
+}
+
+const UNKNOWN: Site = Site {
+    kind: WaitKind::Other,
+    family: Family::Unknown,
+    number: CAPACITY,
+};
+
+/// How many functions can be known: some twenty in a program, and as many for each library that
+/// brings a standard library of its own.
+pub(super) const CAPACITY: usize = 128;
+
+/// How many frames are looked at for one that tells.
+const DEEPEST: usize = 12;
+
+/// A function that tells what is waited for.
+struct Function {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// Kind, family, and whether its callers tell more.
+    content: AtomicU32,
+}
+
+/// Functions are added and stay.
+static FUNCTIONS: [Function; CAPACITY] = [const {
+    Function {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        content: AtomicU32::new(0),
+    }
+}; CAPACITY];
+
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
+
+/// What a function is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    WaitsFor(WaitKind, Family),
+    /// It waits on behalf of its callers.
+    AskCallers,
+}
+
+/// What the thread waits for that is about to, at `stack`.
+pub(super) fn of(stack: Start) -> Site {
+    let (Start::Caller(registers) | Start::Here(registers)) = stack;
+    match at(registers.instruction as usize) {
+        Some((number, Meaning::WaitsFor(kind, family))) => Site {
+            kind,
+            family,
+            number,
+        },
+        Some((_, Meaning::AskCallers)) => of_callers(stack),
+        None => UNKNOWN,
+    }
+}
+
+#[cold]
+fn of_callers(stack: Start) -> Site {
+    stack::with_stack(stack, DEEPEST, |frames| {
+        let found = frames.iter().find_map(|&frame| match at(frame)? {
+            (number, Meaning::WaitsFor(kind, family)) => Some(Site {
+                kind,
+                family,
+                number,
+            }),
+            (_, Meaning::AskCallers) => None,
+        });
+        found.unwrap_or(UNKNOWN)
+    })
+}
+
+/// The known function that a return address is in.
+fn at(return_address: usize) -> Option<(usize, Meaning)> {
+    let known = KNOWN.load(Ordering::Acquire);
+    // A call can be the last instruction of a function.
+    let call = return_address.wrapping_sub(1);
+    let found = FUNCTIONS[..known].iter().position(|function| {
+        function.start.load(Ordering::Relaxed) <= call
+            && call < function.end.load(Ordering::Relaxed)
+    })?;
+    let content = FUNCTIONS[found].content.load(Ordering::Relaxed);
+    Some((found, Meaning::from_content(content)))
+}
+
+impl Meaning {
+    fn content(self) -> u32 {
+        match self {
+            Self::AskCallers => u32::MAX,
+            Self::WaitsFor(kind, family) => (family as u32) << 8 | kind as u32,
+        }
+    }
+
+    fn from_content(content: u32) -> Self {
+        if content == u32::MAX {
+            return Self::AskCallers;
+        }
+        let family = match content >> 8 {
+            1 => Family::Std,
+            2 => Family::ParkingLot,
+            _ => Family::Unknown,
+        };
+        Self::WaitsFor(WaitKind::from_number((content & 0xff).into()), family)
+    }
+
+    /// What the function of that name is for, if it is one that tells.
+    fn of_function(name: &str) -> Option<Self> {
+        let plain: String = name
+            .chars()
+            .filter(|character| !matches!(character, '<' | '>'))
+            .collect();
+        FUNCTION_NAMES
+            .iter()
+            .find(|(path, _)| {
+                let Some(at) = plain.find(path) else {
+                    return false;
+                };
+                // The whole of the last part, or with what is generic or inside about it.
+                let rest = &plain[at + path.len()..];
+                rest.is_empty() || rest.starts_with("::")
+            })
+            .map(|&(_, meaning)| meaning)
+    }
+}
+
+const FUNCTION_NAMES: [(&str, Meaning); 21] = {
+    use Family::{ParkingLot, Std};
+    use Meaning::{AskCallers, WaitsFor};
+    use WaitKind::{Barrier, Condvar, Mutex, Once, Park, RwLockRead, RwLockWrite};
+    [
+        (
+            "sync::mutex::futex::Mutex::lock_contended",
+            WaitsFor(Mutex, Std),
+        ),
+        (
+            "sync::rwlock::futex::RwLock::read_contended",
+            WaitsFor(RwLockRead, Std),
+        ),
+        (
+            "sync::rwlock::futex::RwLock::write_contended",
+            WaitsFor(RwLockWrite, Std),
+        ),
+        (
+            "sync::condvar::futex::Condvar::wait",
+            WaitsFor(Condvar, Std),
+        ),
+        (
+            "sync::condvar::futex::Condvar::wait_timeout",
+            WaitsFor(Condvar, Std),
+        ),
+        (
+            "sync::condvar::futex::Condvar::wait_optional_timeout",
+            WaitsFor(Condvar, Std),
+        ),
+        ("std::sync::barrier::Barrier::wait", WaitsFor(Barrier, Std)),
+        ("sync::once::futex::Once::call", WaitsFor(Once, Std)),
+        ("sync::once::futex::Once::wait", WaitsFor(Once, Std)),
+        (
+            "sync::thread_parking::futex::Parker::park",
+            WaitsFor(Park, Std),
+        ),
+        (
+            "sync::thread_parking::futex::Parker::park_timeout",
+            WaitsFor(Park, Std),
+        ),
+        ("std::thread::park", WaitsFor(Park, Std)),
+        ("std::thread::park_timeout", WaitsFor(Park, Std)),
+        (
+            "parking_lot::raw_mutex::RawMutex::lock_slow",
+            WaitsFor(Mutex, ParkingLot),
+        ),
+        (
+            "parking_lot::raw_rwlock::RawRwLock::lock_shared_slow",
+            WaitsFor(RwLockRead, ParkingLot),
+        ),
+        (
+            "parking_lot::raw_rwlock::RawRwLock::lock_common",
+            AskCallers,
+        ),
+        (
+            "parking_lot::raw_rwlock::RawRwLock",
+            WaitsFor(RwLockWrite, ParkingLot),
+        ),
+        (
+            "parking_lot::condvar::Condvar::wait_until_internal",
+            WaitsFor(Condvar, ParkingLot),
+        ),
+        ("parking_lot_core::parking_lot", AskCallers),
+        ("parking_lot_core::thread_parker", AskCallers),
+        ("sys::pal::unix::futex::futex_wait", AskCallers),
+    ]
+};
+
+/// Parts of linkage names without which a name is none of those above.
+const PARTS: [&[u8]; 7] = [
+    b"_contended",
+    b"condvar",
+    b"4once",
+    b"park",
+    b"7barrier",
+    b"parking_lot",
+    b"futex_wait",
+];
+
+/// Looks for functions in what is loaded by now. Reads symbol tables: not for hooks.
+pub(super) fn refresh() {
+    static ADDING: Mutex<()> = Mutex::new(());
+    let _alone = ADDING
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    symbol::each_function(
+        |linkage| {
+            PARTS
+                .iter()
+                .any(|part| linkage.windows(part.len()).any(|window| window == *part))
+        },
+        |name, code| {
+            if let Some(meaning) = Meaning::of_function(name) {
+                add(code, meaning);
+            }
+        },
+    );
+}
+
+/// Adds a function, unless it is known or there is no room. Not to be called by two at once.
+fn add(code: Range<usize>, meaning: Meaning) {
+    let known = KNOWN.load(Ordering::Relaxed);
+    let is_known = FUNCTIONS[..known].iter().any(|function| {
+        function.start.load(Ordering::Relaxed) == code.start
+            && function.end.load(Ordering::Relaxed) == code.end
+    });
+    if is_known || known == CAPACITY {
+        return;
+    }
+    let function = &FUNCTIONS[known];
+    function.start.store(code.start, Ordering::Relaxed);
+    function.end.store(code.end, Ordering::Relaxed);
+    function.content.store(meaning.content(), Ordering::Relaxed);
+    KNOWN.store(known + 1, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_either_mangling_tell() {
+        for (name, meaning) in [
+            (
+                "std::sys::sync::mutex::futex::Mutex::lock_contended",
+                Meaning::WaitsFor(WaitKind::Mutex, Family::Std),
+            ),
+            (
+                "<std::sys::sync::mutex::futex::Mutex>::lock_contended",
+                Meaning::WaitsFor(WaitKind::Mutex, Family::Std),
+            ),
+            (
+                "<parking_lot::raw_rwlock::RawRwLock>::lock_shared_slow",
+                Meaning::WaitsFor(WaitKind::RwLockRead, Family::ParkingLot),
+            ),
+            (
+                "parking_lot::raw_rwlock::RawRwLock::lock_exclusive_slow",
+                Meaning::WaitsFor(WaitKind::RwLockWrite, Family::ParkingLot),
+            ),
+            (
+                "parking_lot::raw_rwlock::RawRwLock::wait_for_readers::{{closure}}",
+                Meaning::WaitsFor(WaitKind::RwLockWrite, Family::ParkingLot),
+            ),
+            (
+                "parking_lot_core::parking_lot::park::{{closure}}",
+                Meaning::AskCallers,
+            ),
+        ] {
+            assert_eq!(Meaning::of_function(name), Some(meaning), "{name}");
+            assert_eq!(Meaning::from_content(meaning.content()), meaning);
+        }
+        for name in [
+            "main",
+            "my::sync::mutex::futex::Mutex::lock",
+            "std::thread::parking",
+            "std::sync::barrier::Barrier::waiting",
+            "",
+        ] {
+            assert_eq!(Meaning::of_function(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn this_program_has_the_functions_of_the_standard_library() {
+        refresh();
+        let known = KNOWN.load(Ordering::Acquire);
+        for kind in [WaitKind::Mutex, WaitKind::RwLockRead, WaitKind::RwLockWrite] {
+            let wanted = Meaning::WaitsFor(kind, Family::Std).content();
+            assert!(
+                FUNCTIONS[..known]
+                    .iter()
+                    .any(|function| function.content.load(Ordering::Relaxed) == wanted),
+                "{kind:?}"
+            );
+        }
+        // Again, and nothing is new.
+        refresh();
+        assert_eq!(KNOWN.load(Ordering::Acquire), known);
+    }
+}

@@ -1,0 +1,114 @@
+//! What block and mutex profiles have in common: events that are counted, and how long somebody
+//! waited.
+
+use super::reading::{
+    MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+};
+use super::waiting;
+use crate::contention::{COUNT_BITS, Totals, WaitKind, cell, totals};
+use crate::stack::{Kind, TABLE};
+
+const SAMPLE_TYPES: [ValueType; 2] = [
+    ValueType {
+        name: "contentions",
+        unit: "count",
+    },
+    ValueType {
+        name: "delay",
+        unit: "nanoseconds",
+    },
+];
+
+/// What was recorded at one stack.
+struct Site {
+    kind: WaitKind,
+    stack: Stack,
+    samples: u64,
+    /// In units of 2^-16.
+    count: u64,
+    delay_ns: u64,
+}
+
+fn sites(kind: Kind) -> Vec<Site> {
+    let mut sites = Vec::new();
+    TABLE.read(kind, |record| {
+        sites.push(Site {
+            kind: WaitKind::from_number(record.size),
+            stack: Stack::of(&record),
+            samples: record.cells[cell::SAMPLES],
+            count: record.cells[cell::COUNT],
+            delay_ns: record.cells[cell::DELAY],
+        });
+    });
+    sites
+}
+
+/// How many stacks there are.
+pub(super) fn count(kind: Kind) -> usize {
+    let mut count = 0;
+    TABLE.read(kind, |_| count += 1);
+    count
+}
+
+/// The profile; `exactly` tells from the sums what its estimates should come to: a name, the number
+/// of events, and their nanoseconds.
+pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64)) -> Reading {
+    let time_nanos = now_nanos();
+    let sites = sites(kind);
+    let (what, events, nanoseconds) = exactly(&totals());
+    let lost = super::lost_events();
+    let sum = |of: fn(&Site) -> u64| sites.iter().map(of).fold(0, u64::wrapping_add);
+    let comments = vec![
+        format!(
+            "plimsoll: {what}: {nanoseconds} ns in {events} events exactly; {} ns in {} events estimated from {} samples",
+            sum(|site| site.delay_ns),
+            sum(|site| site.count) >> COUNT_BITS,
+            sum(|site| site.samples),
+        ),
+        format!(
+            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} waits that nobody is blamed for",
+            lost.without_stack, lost.table_full, lost.waits
+        ),
+    ];
+    let samples = sites.iter().map(|site| {
+        let mut values = [0; MOST_VALUES];
+        values[0] = (site.count >> COUNT_BITS) as i64;
+        values[1] = site.delay_ns as i64;
+        Sample {
+            stack: site.stack,
+            values,
+            tag: Tag::Wait(site.kind),
+        }
+    });
+    Reading {
+        sample_types: &SAMPLE_TYPES,
+        default_type: "",
+        period_type: SAMPLE_TYPES[0],
+        period: 1,
+        time_nanos,
+        duration_nanos: 0,
+        samples: samples.collect(),
+        leaf: waiting::leaf,
+        comments,
+    }
+}
+
+/// The text format: a line for each stack, the one with the longest delay first.
+pub(super) fn read_text(kind: Kind, head: String) -> TextReading {
+    let mut sites = sites(kind);
+    sites.sort_by_key(|site| std::cmp::Reverse(site.delay_ns));
+    let rows = sites.iter().map(|site| {
+        let row = format!("{} {}", site.delay_ns, site.count >> COUNT_BITS);
+        Row {
+            values: row,
+            frames: site.stack.frames(),
+            tag: Tag::Wait(site.kind),
+        }
+    });
+    TextReading {
+        head,
+        rows: rows.collect(),
+        leaf: waiting::leaf,
+        tail: String::new(),
+    }
+}

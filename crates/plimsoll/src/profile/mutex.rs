@@ -1,0 +1,37 @@
+//! `mutex`: where locks were released that others waited for, and how long those had waited.
+
+use super::Source;
+use super::delays;
+use super::reading::{Reading, TextReading};
+use crate::contention;
+use crate::stack::Kind;
+
+pub(super) struct Mutex;
+
+impl Source for Mutex {
+    fn name(&self) -> &'static str {
+        "mutex"
+    }
+
+    fn description(&self) -> &'static str {
+        "Stacks of threads that released a lock which others waited for."
+    }
+
+    fn count(&self) -> usize {
+        delays::count(Kind::Mutex)
+    }
+
+    fn read(&self) -> Reading {
+        delays::read(Kind::Mutex, |totals| {
+            ("blamed", totals.releases, totals.blamed_ns)
+        })
+    }
+
+    fn read_text(&self) -> TextReading {
+        let head = format!(
+            "--- mutex:\ncycles/second=1000000000\nsampling period={}\n",
+            contention::mutex_fraction()
+        );
+        delays::read_text(Kind::Mutex, head)
+    }
+}

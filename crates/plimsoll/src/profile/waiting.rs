@@ -1,0 +1,168 @@
+//! What the names in a stack say of a wait.
+
+use super::reading::Leaf;
+use crate::contention::WaitKind;
+
+/// Beginnings of the names of functions that are not shown at the leaf: how a primitive waits or
+/// wakes, below its own methods.
+const HIDDEN: [&str; 10] = [
+    "std::sys::",
+    "std::sync::mpmc::",
+    "std::sync::once_lock::OnceLock<T>::initialize",
+    "plimsoll::contention::",
+    "plimsoll::hook::",
+    "parking_lot_core::",
+    "parking_lot::raw_",
+    "parking_lot::condvar::Condvar::wait_until_internal",
+    "crossbeam_channel::context::",
+    "crossbeam_channel::flavors::",
+];
+
+/// Those that are primitives of their own, but not where another is made of them.
+const MADE_OF: [&str; 4] = [
+    "std::thread::park",
+    "std::thread::functions::park",
+    "std::thread::thread::Thread::park",
+    "std::thread::Thread::park",
+];
+
+/// Tells what a function of this name is at the leaf of the stack of a wait or a release.
+pub(super) fn leaf(function: &str, file: &str) -> Leaf {
+    let name = plain(function);
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    if begins(&HIDDEN) {
+        Leaf::Hidden
+    } else if begins(&MADE_OF) || name.starts_with("core::") || file.contains("/library/core/src/")
+    {
+        Leaf::Glue
+    } else {
+        Leaf::Shown
+    }
+}
+
+/// A name without the marks of a type: `<std::sys::Mutex>::lock` is a method of that.
+fn plain(function: &str) -> &str {
+    function
+        .trim_start_matches(['<', '&'])
+        .trim_start_matches("mut ")
+}
+
+/// What a wait is shown as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Described {
+    /// The value of the label `kind`.
+    pub(crate) kind: &'static str,
+    /// Whether the thread has nothing to do: it waits for work, and for nobody who keeps it from
+    /// working.
+    pub(crate) idle: bool,
+}
+
+/// Parts of names, with what a wait is in whose stack they are. Those before win.
+const IN_STACK: [(&str, Described); 13] = {
+    const fn waits(kind: &'static str) -> Described {
+        Described { kind, idle: false }
+    }
+    const IDLE: Described = Described {
+        kind: "runtime idle",
+        idle: true,
+    };
+    [
+        ("tokio::runtime::blocking::pool::Inner", IDLE),
+        ("tokio::runtime::park::", IDLE),
+        ("::park::Parker", IDLE),
+        ("multi_thread::worker::Context::park", IDLE),
+        ("rayon_core::sleep::", IDLE),
+        ("async_io::driver::", IDLE),
+        ("threadpool::spawn_in_pool", IDLE),
+        ("std::sync::mpmc::", waits("channel")),
+        ("std::sync::mpsc::", waits("channel")),
+        ("crossbeam_channel::", waits("channel")),
+        ("flume::", waits("channel")),
+        ("std::sync::barrier::Barrier", waits("barrier")),
+        ("std::sync::once", waits("once")),
+    ]
+};
+
+/// Describes a wait of a kind, in a stack with these names.
+pub(crate) fn describe<'a>(kind: WaitKind, names: impl Iterator<Item = &'a str>) -> Described {
+    let plainly = Described {
+        kind: kind.name(),
+        idle: false,
+    };
+    // A lock is a lock, wherever it is waited for.
+    if kind.is_lock() {
+        return plainly;
+    }
+    let mut best = IN_STACK.len();
+    for name in names {
+        let found = IN_STACK[..best]
+            .iter()
+            .position(|(part, _)| name.contains(part));
+        best = found.unwrap_or(best);
+    }
+    IN_STACK
+        .get(best)
+        .map_or(plainly, |&(_, described)| described)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_primitive_is_the_leaf() {
+        for name in [
+            "std::sys::pal::unix::futex::futex_wait",
+            "<std::sys::sync::mutex::futex::Mutex>::lock_contended",
+            "parking_lot::raw_mutex::RawMutex::lock_slow",
+            "<parking_lot::raw_mutex::RawMutex as lock_api::mutex::RawMutex>::lock",
+            "parking_lot_core::parking_lot::park::{{closure}}",
+            "std::sync::mpmc::context::Context::wait_until",
+        ] {
+            assert_eq!(leaf(name, ""), Leaf::Hidden, "{name}");
+        }
+        for name in [
+            "std::sync::poison::mutex::Mutex<T>::lock",
+            "<std::sync::poison::mutex::MutexGuard<T> as core::ops::drop::Drop>::drop",
+            "lock_api::mutex::Mutex<R,T>::lock",
+            "std::sync::mpsc::Receiver<T>::recv",
+            "std::sync::poison::condvar::Condvar::wait",
+            "main",
+        ] {
+            assert_eq!(leaf(name, ""), Leaf::Shown, "{name}");
+        }
+        // What the user parks is the user's; what a channel parks is the channel's.
+        assert_eq!(leaf("std::thread::park", ""), Leaf::Glue);
+    }
+
+    #[test]
+    fn names_tell_channels_and_idle_workers() {
+        let kind = |kind, names: &[&str]| describe(kind, names.iter().copied());
+        let channel = kind(
+            WaitKind::Park,
+            &[
+                "std::thread::park",
+                "std::sync::mpmc::context::Context::wait_until",
+                "std::sync::mpsc::Receiver<T>::recv",
+                "main",
+            ],
+        );
+        assert_eq!((channel.kind, channel.idle), ("channel", false));
+        let idle = kind(
+            WaitKind::Condvar,
+            &[
+                "std::sync::poison::condvar::Condvar::wait",
+                "tokio::runtime::scheduler::multi_thread::park::Parker::park",
+                "tokio::runtime::scheduler::multi_thread::worker::run",
+            ],
+        );
+        assert_eq!((idle.kind, idle.idle), ("runtime idle", true));
+        let lock = kind(
+            WaitKind::Mutex,
+            &["tokio::runtime::blocking::pool::Inner::run"],
+        );
+        assert_eq!((lock.kind, lock.idle), ("mutex", false));
+        assert_eq!(kind(WaitKind::Condvar, &["main"]).kind, "condvar");
+        assert_eq!(kind(WaitKind::Other, &[]).kind, "other");
+    }
+}

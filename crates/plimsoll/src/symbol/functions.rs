@@ -1,0 +1,52 @@
+//! Names to addresses: where the functions of the program are.
+
+use std::ops::Range;
+
+use super::names::demangle;
+use super::source::Source;
+use super::{Detail, objects};
+
+/// See [`super::each_function`].
+pub(super) fn each(wanted: impl Fn(&[u8]) -> bool, mut found: impl FnMut(&str, Range<usize>)) {
+    let mut name = String::new();
+    for object in objects::loaded() {
+        let Some(source) = Source::open(&object, None, Detail::Names) else {
+            continue;
+        };
+        for elf in [source.debug(), source.image()].into_iter().flatten() {
+            for symbol in elf.code_symbols().filter(|symbol| symbol.sized) {
+                let linkage = symbol.name();
+                if !wanted(linkage) {
+                    continue;
+                }
+                demangle(&String::from_utf8_lossy(linkage), &mut name);
+                let in_memory = |address: u64| object.base.wrapping_add(address as usize);
+                found(&name, in_memory(symbol.start)..in_memory(symbol.end));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn looked_for() -> usize {
+        std::hint::black_box(looked_for as *const () as usize)
+    }
+
+    #[test]
+    fn a_function_is_found_by_its_name() {
+        let mut code = None;
+        each(
+            |linkage| String::from_utf8_lossy(linkage).contains("looked_for"),
+            |name, range| {
+                if name.ends_with("functions::tests::looked_for") {
+                    code = Some(range);
+                }
+            },
+        );
+        assert_eq!(code.expect("it is in the program").start, looked_for());
+    }
+}
