@@ -2,9 +2,10 @@
 //!
 //! parking_lot's threads wait on a word of their own, not of the lock. Near that word, in the same
 //! structure, is the address of the lock (the *key*); where exactly depends on the version of
-//! parking_lot and on the compiler. But while a thread waits, that is the one word about there that
-//! is a pointer: the others are small numbers and a link that is null for whoever came last. So
-//! each wait rules out some places, and mostly all but one at once.
+//! parking_lot and on the compiler. But while a thread waits, that is a pointer, and most of what
+//! is about there is not: small numbers, and a link that is null for whoever came last. So each
+//! wait rules out some places. Of what is left, the place where the key has always been so far is
+//! taken, or the only one.
 
 use super::sites::{CAPACITY, Site};
 use crate::os::region::PAGE;
@@ -12,6 +13,9 @@ use crate::primitives::{AtomicU32, Ordering};
 
 /// How many words before the futex word the key may be.
 const FARTHEST: usize = 5;
+
+/// At which distance it is in parking_lot 0.11 to 0.13.
+const USUAL: u32 = 1 << 3;
 
 const EVERYWHERE: u32 = (1 << FARTHEST) - 1;
 
@@ -47,10 +51,56 @@ pub(super) fn lock_of(word: usize, site: &Site) -> Option<usize> {
         return None;
     }
     possible.fetch_and(left, Ordering::Relaxed);
-    left &= possible.load(Ordering::Relaxed);
-    if !left.is_power_of_two() {
+    if left & USUAL != 0 {
+        left = USUAL;
+    } else if !left.is_power_of_two() {
         return None;
     }
     // The lowest bits tell queues of one lock apart.
     before(left.trailing_zeros() as usize + 1).map(|key| key & !3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contention::WaitKind;
+    use crate::hook::sites::Family;
+
+    /// What is before a futex word, the farthest first, and the word itself.
+    #[repr(C, align(64))]
+    struct Thread([usize; FARTHEST + 1]);
+
+    fn learn(number: usize, before: [usize; FARTHEST]) -> Option<usize> {
+        let [a, b, c, d, e] = before;
+        let thread = Thread([a, b, c, d, e, 0]);
+        let site = Site {
+            kind: WaitKind::Mutex,
+            family: Family::ParkingLot,
+            number,
+        };
+        lock_of(&raw const thread.0[FARTHEST] as usize, &site)
+    }
+
+    #[test]
+    fn the_usual_place_is_taken_at_once() {
+        assert_eq!(
+            learn(0, [0x7f00_0000, 0x55_5000, 0x66_6000, 1, 0]),
+            Some(0x55_5000)
+        );
+    }
+
+    #[test]
+    fn another_place_is_found_by_what_the_others_hold() {
+        // Two pointers: a link to who comes next, and the key.
+        assert_eq!(learn(1, [1, 0, 0x66_6000, 0x55_5000, 0]), None);
+        // Nobody comes next.
+        assert_eq!(learn(1, [1, 0, 0, 0x55_5001, 0]), Some(0x55_5000));
+        assert_eq!(learn(1, [1, 0, 0x66_6000, 0x77_7000, 0]), Some(0x77_7000));
+    }
+
+    #[test]
+    fn what_is_laid_out_otherwise_is_not_guessed() {
+        assert_eq!(learn(2, [1, 2, 3, 4, 5]), None);
+        assert_eq!(learn(CAPACITY, [0, 0x55_5000, 0, 0, 0]), None);
+    }
 }

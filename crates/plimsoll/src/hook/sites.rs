@@ -44,7 +44,7 @@ const UNKNOWN: Site = Site {
 
 /// How many functions can be known: some twenty in a program, and as many for each library that
 /// brings a standard library of its own.
-pub(super) const CAPACITY: usize = 128;
+pub(super) const CAPACITY: usize = 256;
 
 /// How many frames are looked at for one that tells.
 const DEEPEST: usize = 12;
@@ -140,10 +140,7 @@ impl Meaning {
 
     /// What the function of that name is for, if it is one that tells.
     fn of_function(name: &str) -> Option<Self> {
-        let plain: String = name
-            .chars()
-            .filter(|character| !matches!(character, '<' | '>'))
-            .collect();
+        let plain = symbol::without_types(name);
         FUNCTION_NAMES
             .iter()
             .find(|(path, _)| {
@@ -158,7 +155,7 @@ impl Meaning {
     }
 }
 
-const FUNCTION_NAMES: [(&str, Meaning); 21] = {
+const FUNCTION_NAMES: [(&str, Meaning); 28] = {
     use Family::{ParkingLot, Std};
     use Meaning::{AskCallers, WaitsFor};
     use WaitKind::{Barrier, Condvar, Mutex, Once, Park, RwLockRead, RwLockWrite};
@@ -198,6 +195,13 @@ const FUNCTION_NAMES: [(&str, Meaning); 21] = {
             "sync::thread_parking::futex::Parker::park_timeout",
             WaitsFor(Park, Std),
         ),
+        ("std::thread::thread::Thread::park", WaitsFor(Park, Std)),
+        (
+            "std::thread::thread::Thread::park_timeout",
+            WaitsFor(Park, Std),
+        ),
+        ("std::thread::functions::park", WaitsFor(Park, Std)),
+        ("std::thread::functions::park_timeout", WaitsFor(Park, Std)),
         ("std::thread::park", WaitsFor(Park, Std)),
         ("std::thread::park_timeout", WaitsFor(Park, Std)),
         (
@@ -217,11 +221,20 @@ const FUNCTION_NAMES: [(&str, Meaning); 21] = {
             WaitsFor(RwLockWrite, ParkingLot),
         ),
         (
+            "parking_lot::raw_condvar::RawCondvar::wait_until_internal",
+            WaitsFor(Condvar, ParkingLot),
+        ),
+        (
             "parking_lot::condvar::Condvar::wait_until_internal",
             WaitsFor(Condvar, ParkingLot),
         ),
-        ("parking_lot_core::parking_lot", AskCallers),
-        ("parking_lot_core::thread_parker", AskCallers),
+        ("parking_lot_core::parking_lot::park", AskCallers),
+        ("parking_lot_core::parking_lot::park_internal", AskCallers),
+        (
+            "parking_lot_core::parking_lot::with_thread_data",
+            AskCallers,
+        ),
+        ("parking_lot_core::thread_parker::imp", AskCallers),
         ("sys::pal::unix::futex::futex_wait", AskCallers),
     ]
 };
@@ -298,7 +311,7 @@ mod tests {
                 Meaning::WaitsFor(WaitKind::RwLockWrite, Family::ParkingLot),
             ),
             (
-                "parking_lot::raw_rwlock::RawRwLock::wait_for_readers::{{closure}}",
+                "parking_lot::raw_rwlock::RawRwLock<_>::wait_for_readers::{{closure}}",
                 Meaning::WaitsFor(WaitKind::RwLockWrite, Family::ParkingLot),
             ),
             (

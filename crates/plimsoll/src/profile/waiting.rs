@@ -2,33 +2,39 @@
 
 use super::reading::Leaf;
 use crate::contention::WaitKind;
+use crate::symbol;
 
 /// Beginnings of the names of functions that are not shown at the leaf: how a primitive waits or
 /// wakes, below its own methods.
-const HIDDEN: [&str; 10] = [
+const HIDDEN: [&str; 12] = [
     "std::sys::",
     "std::sync::mpmc::",
-    "std::sync::once_lock::OnceLock<T>::initialize",
+    "std::sync::once_lock::OnceLock::initialize",
+    "std::sync::once_lock::OnceLock::get_or_try_init",
     "plimsoll::contention::",
     "plimsoll::hook::",
     "parking_lot_core::",
     "parking_lot::raw_",
     "parking_lot::condvar::Condvar::wait_until_internal",
+    "parking_lot::raw_condvar::",
     "crossbeam_channel::context::",
     "crossbeam_channel::flavors::",
 ];
 
 /// Those that are primitives of their own, but not where another is made of them.
-const MADE_OF: [&str; 4] = [
+const MADE_OF: [&str; 6] = [
     "std::thread::park",
     "std::thread::functions::park",
-    "std::thread::thread::Thread::park",
-    "std::thread::Thread::park",
+    "std::thread::thread::Thread",
+    "std::thread::Thread",
+    "std::thread::local::LocalKey",
+    "std::sync::once::Once",
 ];
 
 /// Tells what a function of this name is at the leaf of the stack of a wait or a release.
 pub(super) fn leaf(function: &str, file: &str) -> Leaf {
-    let name = plain(function);
+    let name = symbol::without_types(function);
+    let name = name.trim_start_matches("&mut ");
     let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     if begins(&HIDDEN) {
         Leaf::Hidden
@@ -38,13 +44,6 @@ pub(super) fn leaf(function: &str, file: &str) -> Leaf {
     } else {
         Leaf::Shown
     }
-}
-
-/// A name without the marks of a type: `<std::sys::Mutex>::lock` is a method of that.
-fn plain(function: &str) -> &str {
-    function
-        .trim_start_matches(['<', '&'])
-        .trim_start_matches("mut ")
 }
 
 /// What a wait is shown as.

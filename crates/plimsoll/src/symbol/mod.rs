@@ -45,6 +45,7 @@ mod texts;
 use std::fmt::Write;
 use std::ops::Range;
 
+pub(crate) use names::without_types;
 pub(crate) use texts::{Text, Texts};
 
 use crate::own;

@@ -17,6 +17,25 @@ pub(super) fn demangle(linkage: &str, into: &mut String) {
     }
 }
 
+/// A name without the arguments of generic types, and without the brackets about the type of a
+/// method: `<a::B>::c` and `a::B<T>::c` are `a::B::c`.
+pub(crate) fn without_types(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len());
+    let mut inside = 0;
+    for character in name.chars() {
+        match character {
+            '<' if inside > 0 || plain.ends_with(|last: char| last.is_alphanumeric()) => {
+                inside += 1;
+            }
+            '>' if inside > 0 => inside -= 1,
+            '<' | '>' => {}
+            other if inside == 0 => plain.push(other),
+            _ => {}
+        }
+    }
+    plain
+}
+
 /// Whether a linkage name says more than a name in the source does.
 #[cfg(feature = "symbolize")]
 pub(super) fn is_mangled(linkage: &[u8]) -> bool {
@@ -27,6 +46,22 @@ pub(super) fn is_mangled(linkage: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_left_out_of_names() {
+        for (name, plain) in [
+            ("main", "main"),
+            ("<a::B>::c", "a::B::c"),
+            ("a::B<T>::c", "a::B::c"),
+            ("<a::B<T, C<U>>>::c", "a::B::c"),
+            ("<a::B<T> as d::E<T>>::c", "a::B as d::E::c"),
+            ("<&mut a::B as d::E>::c", "&mut a::B as d::E::c"),
+            (">><<", ""),
+            ("a<", "a"),
+        ] {
+            assert_eq!(without_types(name), plain);
+        }
+    }
 
     fn demangled(linkage: &str) -> String {
         let mut name = "left over".to_owned();

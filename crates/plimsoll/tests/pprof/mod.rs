@@ -158,6 +158,17 @@ impl Profile {
         Self::read(&bytes)
     }
 
+    /// With what is left out for being idle.
+    pub fn of_all(name: &str, detail: plimsoll::profile::Detail) -> Self {
+        let mut bytes = Vec::new();
+        plimsoll::profile::lookup(name)
+            .expect("a profile of that name")
+            .with_idle()
+            .write_with(&mut bytes, plimsoll::profile::Format::Pprof, detail)
+            .expect("writing to memory");
+        Self::read(&bytes)
+    }
+
     pub fn text(&self, index: i64) -> &str {
         &self.string_table[usize::try_from(index).expect("an index into the string table")]
     }
@@ -224,6 +235,14 @@ impl Profile {
         labels
             .find(|label| self.text(label.key) == key)
             .map(|label| label.num)
+    }
+
+    /// The value of a sample's label that is a string.
+    pub fn label(&self, sample: &Sample, key: &str) -> Option<&str> {
+        let mut labels = sample.label.iter();
+        labels
+            .find(|label| self.text(label.key) == key)
+            .map(|label| self.text(label.str))
     }
 
     /// The sum of samples of the heap profile.
