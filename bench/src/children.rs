@@ -9,10 +9,10 @@ pub fn again(settings: &str, arguments: &[&str]) -> String {
     run(&this(), settings, arguments)
 }
 
-/// Runs the program of that name which was built beside this one, and returns what it printed.
-/// Panics if it fails.
-pub fn sibling(name: &str, arguments: &[&str]) -> String {
-    run(&this().with_file_name(name), "", arguments)
+/// Runs the program of that name which was built beside this one, with these settings, and returns
+/// what it printed. Panics if it fails.
+pub fn sibling(name: &str, settings: &str, arguments: &[&str]) -> String {
+    run(&this().with_file_name(name), settings, arguments)
 }
 
 fn this() -> PathBuf {

@@ -10,3 +10,4 @@ pub mod pairs;
 pub mod process_memory;
 pub mod quantiles;
 pub mod thread_memory;
+pub mod waits;

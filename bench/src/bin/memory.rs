@@ -97,7 +97,7 @@ fn compare(rounds: usize, threads: usize) {
     let mut bare = Column::default();
     let mut counted = LEDGERS.map(|_| Column::default());
     for _ in 0..rounds {
-        bare.add(&children::sibling("memory_bare", &[&threads]));
+        bare.add(&children::sibling("memory_bare", "", &[&threads]));
         for ((_, settings), column) in LEDGERS.iter().zip(&mut counted) {
             column.add(&children::again(settings, &["child", &threads]));
         }

@@ -18,52 +18,73 @@ pub(crate) struct Totals {
     pub(crate) blamed_ns: u64,
 }
 
-/// In a cache line of its own.
+/// Threads count in different places, so that they do not wait for one another's cache lines.
 #[repr(align(64))]
-struct Sums {
-    waits: AtomicU64,
-    waited_ns: AtomicU64,
-    lock_waits: AtomicU64,
-    lock_waited_ns: AtomicU64,
-    wakeup_ns: AtomicU64,
-    releases: AtomicU64,
-    blamed_ns: AtomicU64,
+struct Stripe([AtomicU64; SUMS]);
+
+const STRIPES: usize = 16;
+
+static STRIPES_OF_ALL: [Stripe; STRIPES] =
+    [const { Stripe([const { AtomicU64::new(0) }; SUMS]) }; STRIPES];
+
+const SUMS: usize = 7;
+
+/// What is where in a stripe.
+mod sum {
+    pub(super) const WAITS: usize = 0;
+    pub(super) const WAITED: usize = 1;
+    pub(super) const LOCK_WAITS: usize = 2;
+    pub(super) const LOCK_WAITED: usize = 3;
+    pub(super) const WAKEUP: usize = 4;
+    pub(super) const RELEASES: usize = 5;
+    pub(super) const BLAMED: usize = 6;
 }
 
-static SUMS: Sums = Sums {
-    waits: AtomicU64::new(0),
-    waited_ns: AtomicU64::new(0),
-    lock_waits: AtomicU64::new(0),
-    lock_waited_ns: AtomicU64::new(0),
-    wakeup_ns: AtomicU64::new(0),
-    releases: AtomicU64::new(0),
-    blamed_ns: AtomicU64::new(0),
-};
+/// The calling thread's stripe: those of threads that were started together differ.
+fn stripe() -> &'static Stripe {
+    let mixed = (crate::os::thread_pointer() >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    &STRIPES_OF_ALL[mixed >> (usize::BITS - STRIPES.ilog2())]
+}
 
-pub(super) fn add_wait(is_lock: bool, waited_ns: u64, wakeup_ns: u64) {
-    SUMS.waits.fetch_add(1, Ordering::Relaxed);
-    SUMS.waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
-    SUMS.wakeup_ns.fetch_add(wakeup_ns, Ordering::Relaxed);
-    if is_lock {
-        SUMS.lock_waits.fetch_add(1, Ordering::Relaxed);
-        SUMS.lock_waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
+impl Stripe {
+    fn add(&self, sum: usize, amount: u64) {
+        self.0[sum].fetch_add(amount, Ordering::Relaxed);
     }
 }
 
+pub(super) fn add_wait(is_lock: bool, waited_ns: u64, wakeup_ns: u64) {
+    let stripe = stripe();
+    let (waits, waited) = if is_lock {
+        (sum::LOCK_WAITS, sum::LOCK_WAITED)
+    } else {
+        (sum::WAITS, sum::WAITED)
+    };
+    stripe.add(waits, 1);
+    stripe.add(waited, waited_ns);
+    stripe.add(sum::WAKEUP, wakeup_ns);
+}
+
 pub(super) fn add_release(blamed_ns: u64) {
-    SUMS.releases.fetch_add(1, Ordering::Relaxed);
-    SUMS.blamed_ns.fetch_add(blamed_ns, Ordering::Relaxed);
+    let stripe = stripe();
+    stripe.add(sum::RELEASES, 1);
+    stripe.add(sum::BLAMED, blamed_ns);
 }
 
 pub(crate) fn totals() -> Totals {
-    let read = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
+    let read = |sum: usize| -> u64 {
+        let stripes = STRIPES_OF_ALL.iter();
+        stripes.fold(0, |total, stripe| {
+            total.wrapping_add(stripe.0[sum].load(Ordering::Relaxed))
+        })
+    };
+    let (lock_waits, lock_waited_ns) = (read(sum::LOCK_WAITS), read(sum::LOCK_WAITED));
     Totals {
-        waits: read(&SUMS.waits),
-        waited_ns: read(&SUMS.waited_ns),
-        lock_waits: read(&SUMS.lock_waits),
-        lock_waited_ns: read(&SUMS.lock_waited_ns),
-        wakeup_ns: read(&SUMS.wakeup_ns),
-        releases: read(&SUMS.releases),
-        blamed_ns: read(&SUMS.blamed_ns),
+        waits: read(sum::WAITS) + lock_waits,
+        waited_ns: read(sum::WAITED) + lock_waited_ns,
+        lock_waits,
+        lock_waited_ns,
+        wakeup_ns: read(sum::WAKEUP),
+        releases: read(sum::RELEASES),
+        blamed_ns: read(sum::BLAMED),
     }
 }

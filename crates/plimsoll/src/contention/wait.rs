@@ -108,15 +108,13 @@ pub(crate) fn release(word: usize, first_word: usize) -> Option<Release> {
 fn release_slowly(word: usize, first_word: usize) -> Option<Release> {
     let now = clock::now();
     let mut release: Option<Release> = None;
-    let mut stamped = |kind: WaitKind, delay: u64| {
+    let stamped = |kind: WaitKind, delay: u64| {
         if kind.is_lock() {
             let release = release.get_or_insert(Release { kind, blamed_ns: 0 });
             release.blamed_ns += delay;
         }
     };
-    let key = WAITERS.alias(word).unwrap_or(word);
-    WAITERS.stamp(key, now, |_| true, &mut stamped);
-    WAITERS.stamp(first_word, now, WaitKind::is_rwlock, &mut stamped);
+    WAITERS.stamp(word, first_word, now, stamped);
     release
 }
 

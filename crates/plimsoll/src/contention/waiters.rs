@@ -154,56 +154,44 @@ impl Waiters {
         parts(self.slots[home(key)].home.load(Ordering::Acquire)).0 != 0
     }
 
-    /// Advances the clocks of all who wait for `key` to `now`, and calls `stamped` with the kind of
-    /// each and by how much.
+    /// Advances the clocks of all to `now` who wait for what is released by waking waiters of
+    /// `word`, and calls `stamped` with the kind of each and by how much: of those who wait for
+    /// `word` itself, or for the lock that it stands for; and of those who wait for the
+    /// readers-writer lock at `first_word`.
     pub(super) fn stamp(
         &self,
-        key: usize,
+        word: usize,
+        first_word: usize,
         now: u64,
-        wanted: impl Fn(WaitKind) -> bool,
         mut stamped: impl FnMut(WaitKind, u64),
     ) {
-        self.visit(key, |slot, clock| {
-            let kind = WaitKind::from_number(slot.kind.load(Ordering::Relaxed).into());
-            if !wanted(kind) {
-                return;
-            }
-            let mut clock = clock;
-            let turn = clock & !TIME;
-            loop {
-                let ahead = now.wrapping_sub(clock) & TIME;
-                // Somebody else, with a later clock, was faster.
-                if ahead > TIME / 2 {
-                    return;
-                }
-                let next = turn | now & TIME;
-                match slot.clock.compare_exchange_weak(
-                    clock,
-                    next,
-                    Ordering::AcqRel,
-                    Ordering::Acquire,
-                ) {
-                    Ok(_) => return stamped(kind, ahead),
-                    Err(other) if other & !TIME == turn => clock = other,
-                    // The waiter has left.
-                    Err(_) => return,
-                }
+        let mut lock = None;
+        self.visit(home(word), |slot, key, clock| {
+            if key == word || (key == first_word && slot.kind().is_rwlock()) {
+                slot.stamp(clock, now, &mut stamped);
+            } else if key == word | ALIAS {
+                lock = Some((clock & TIME) as usize);
             }
         });
+        if home(first_word) != home(word) {
+            self.visit(home(first_word), |slot, key, clock| {
+                if key == first_word && slot.kind().is_rwlock() {
+                    slot.stamp(clock, now, &mut stamped);
+                }
+            });
+        }
+        if let Some(lock) = lock {
+            self.visit(home(lock), |slot, key, clock| {
+                if key == lock {
+                    slot.stamp(clock, now, &mut stamped);
+                }
+            });
+        }
     }
 
-    /// The lock that whoever waits on `word` waits for.
-    pub(super) fn alias(&self, word: usize) -> Option<usize> {
-        let mut found = None;
-        self.visit(word | ALIAS, |_, clock| {
-            found = Some((clock & TIME) as usize);
-        });
-        found
-    }
-
-    /// Calls `visit` with each slot of `key`, and with what its clock was while it was that.
-    fn visit(&self, key: usize, mut visit: impl FnMut(&Slot, u64)) {
-        let home = home(key);
+    /// Calls `visit` with each slot in reach of a home, with its key, and with what its clock was
+    /// while it had that.
+    fn visit(&self, home: usize, mut visit: impl FnMut(&Slot, usize, u64)) {
         let (count, reach) = parts(self.slots[home].home.load(Ordering::Acquire));
         if count == 0 {
             return;
@@ -211,8 +199,9 @@ impl Waiters {
         for distance in 0..reach as usize {
             let slot = &self.slots[(home + distance) % SLOTS];
             let clock = slot.clock.load(Ordering::Acquire);
-            if clock & TIME != 0 && slot.key.load(Ordering::Acquire) == key {
-                visit(slot, clock);
+            let key = slot.key.load(Ordering::Acquire);
+            if clock & TIME != 0 && key > TAKEN {
+                visit(slot, key, clock);
             }
         }
     }
@@ -240,6 +229,34 @@ impl Waiters {
 }
 
 impl Slot {
+    fn kind(&self) -> WaitKind {
+        WaitKind::from_number(self.kind.load(Ordering::Relaxed).into())
+    }
+
+    /// Advances the clock to `now`, unless that was done or the waiter has left since it was
+    /// `clock`.
+    fn stamp(&self, mut clock: u64, now: u64, stamped: &mut impl FnMut(WaitKind, u64)) {
+        let kind = self.kind();
+        let turn = clock & !TIME;
+        loop {
+            let ahead = now.wrapping_sub(clock) & TIME;
+            // Somebody else, with a later clock, was faster.
+            if ahead > TIME / 2 {
+                return;
+            }
+            let next = turn | now & TIME;
+            match self
+                .clock
+                .compare_exchange_weak(clock, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return stamped(kind, ahead),
+                Err(other) if other & !TIME == turn && other & TIME != 0 => clock = other,
+                // The waiter has left.
+                Err(_) => return,
+            }
+        }
+    }
+
     /// Changes what is counted here of those at home.
     fn count(&self, change: impl Fn(u32, u32) -> (u32, u32)) {
         let mut before = self.home.load(Ordering::Relaxed);
@@ -277,7 +294,7 @@ mod tests {
 
     fn stamp(waiters: &Waiters, key: usize, now: u64) -> Vec<u64> {
         let mut delays = Vec::new();
-        waiters.stamp(key, now, |_| true, |_, delay| delays.push(delay));
+        waiters.stamp(key, key, now, |_, delay| delays.push(delay));
         delays.sort();
         delays
     }
@@ -310,13 +327,28 @@ mod tests {
         let waiters = Box::new(Waiters::new());
         let lock = waiters.enter(0x5000, WaitKind::Mutex, 1).unwrap();
         let alias = waiters.enter_alias(0x7f00_0000_2000, 0x5000).unwrap();
-        assert_eq!(waiters.alias(0x7f00_0000_2000), Some(0x5000));
-        assert_eq!(waiters.alias(0x7f00_0000_2004), None);
-        // The word itself is nobody's lock.
-        assert_eq!(stamp(&waiters, 0x7f00_0000_2000, 9), []);
+        assert_eq!(stamp(&waiters, 0x7f00_0000_2004, 5), []);
+        assert_eq!(stamp(&waiters, 0x7f00_0000_2000, 9), [8]);
         waiters.leave(alias);
         waiters.leave(lock);
-        assert_eq!(waiters.alias(0x7f00_0000_2000), None);
+        assert_eq!(stamp(&waiters, 0x7f00_0000_2000, 12), []);
+    }
+
+    #[test]
+    fn the_second_word_of_a_readers_writer_lock_leads_to_the_first() {
+        let waiters = Box::new(Waiters::new());
+        let mut delays = Vec::new();
+        // In one cache line, and not.
+        for first in [0x1000, 0x103c] {
+            let writer = waiters.enter(first, WaitKind::RwLockWrite, 10).unwrap();
+            let mutex = waiters.enter(first, WaitKind::Mutex, 10).unwrap();
+            waiters.stamp(first + 4, first, 30, |kind, delay| {
+                delays.push((kind, delay))
+            });
+            waiters.leave(writer);
+            waiters.leave(mutex);
+        }
+        assert_eq!(delays, [(WaitKind::RwLockWrite, 20); 2]);
     }
 
     #[test]
@@ -365,7 +397,7 @@ mod tests {
                         while !done.load(Ordering::Relaxed) {
                             for key in [0x1000, 0x1004, 0x1008] {
                                 let now = clock.fetch_add(1, Ordering::Relaxed);
-                                waiters.stamp(key, now, |_| true, |_, delay| charged += delay);
+                                waiters.stamp(key, key, now, |_, delay| charged += delay);
                             }
                         }
                         charged

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use crate::contention::WaitKind;
-use crate::primitives::{AtomicU32, AtomicUsize, Mutex, Ordering};
+use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::stack::{self, Start};
 use crate::symbol;
 
@@ -105,17 +105,35 @@ fn of_callers(stack: Start) -> Site {
     })
 }
 
+/// What was found for a return address: its lower 48 bits, and in the upper 16 the number of the
+/// function and 1. Nothing that is no known function is remembered: it may become one.
+static FOUND: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
 /// The known function that a return address is in.
 fn at(return_address: usize) -> Option<(usize, Meaning)> {
+    const ADDRESS: u64 = (1 << 48) - 1;
+    let address = return_address as u64 & ADDRESS;
+    let place = &FOUND[(address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize];
+    let found = place.load(Ordering::Acquire);
+    let number = if found & ADDRESS == address && found != 0 {
+        (found >> 48) as usize - 1
+    } else {
+        let number = search(return_address)?;
+        place.store(address | (number as u64 + 1) << 48, Ordering::Release);
+        number
+    };
+    let content = FUNCTIONS[number].content.load(Ordering::Relaxed);
+    Some((number, Meaning::from_content(content)))
+}
+
+fn search(return_address: usize) -> Option<usize> {
     let known = KNOWN.load(Ordering::Acquire);
     // A call can be the last instruction of a function.
     let call = return_address.wrapping_sub(1);
-    let found = FUNCTIONS[..known].iter().position(|function| {
+    FUNCTIONS[..known].iter().position(|function| {
         function.start.load(Ordering::Relaxed) <= call
             && call < function.end.load(Ordering::Relaxed)
-    })?;
-    let content = FUNCTIONS[found].content.load(Ordering::Relaxed);
-    Some((found, Meaning::from_content(content)))
+    })
 }
 
 impl Meaning {

@@ -1,0 +1,5 @@
+//! Locks, without Plimsoll.
+
+fn main() {
+    plimsoll_bench::waits::main();
+}

@@ -1,0 +1,6 @@
+//! Locks, with Plimsoll linked in.
+
+fn main() {
+    let _plimsoll = plimsoll::start();
+    plimsoll_bench::waits::main();
+}
