@@ -8,7 +8,9 @@
 //! It keeps an inverted index in memory, answers `GET /search?q=...` from it, builds the index anew
 //! every few seconds, and puts itself under load. So there is always something to see in its
 //! profiles: a large heap that lives long (the index), a second one that comes and goes (the next
-//! index), and many small short-lived blocks (the requests).
+//! index), many small short-lived blocks (the requests), and two locks that every request takes:
+//! the cache of answers is behind one of the standard library's, the count of words behind one of
+//! parking_lot's.
 //!
 //! What Plimsoll needs is `ALLOC` and `start_profiles` in this file, and nothing anywhere else.
 
@@ -29,6 +31,7 @@ mod files;
 mod index;
 mod latency;
 mod load;
+mod popular;
 mod service;
 mod store;
 mod summary;
@@ -42,7 +45,11 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 /// Serves the profiles for as long as the returned guard lives, here unless the environment says
 /// otherwise.
 fn start_profiles() -> plimsoll::Plimsoll {
-    plimsoll::config().http("127.0.0.1:6060").start()
+    plimsoll::config()
+        .http("127.0.0.1:6060")
+        .block_rate(10_000)
+        .mutex_fraction(10)
+        .start()
 }
 
 fn main() -> ExitCode {

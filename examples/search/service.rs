@@ -48,11 +48,12 @@ pub fn router(store: Arc<Store>, traffic: Arc<Traffic>) -> Router {
     Router::new()
         .route("/", get(page))
         .route("/search", get(search))
+        .route("/popular", get(popular))
         .route("/healthz", get(|| async { "ok\n" }))
         .fallback(|| async {
             refusal(
                 StatusCode::NOT_FOUND,
-                &"there is only /, /search and /healthz",
+                &"there is only /, /search, /popular and /healthz",
             )
         })
         .with_state(store)
@@ -164,6 +165,7 @@ async fn search(
         Ok(wanted) => wanted,
         Err(error) => return refusal(StatusCode::BAD_REQUEST, &error),
     };
+    store.popular.count(&wanted.terms);
     let start = Instant::now();
     let found = store.current().search(wanted.terms, wanted.limit);
     let millis = start.elapsed().as_micros() as f64 / 1e3;
@@ -174,6 +176,10 @@ async fn search(
         results: &found.results,
     };
     Json(answer).into_response()
+}
+
+async fn popular(State(store): State<Arc<Store>>) -> Response {
+    Json(store.popular.most(DEFAULT_LIMIT)).into_response()
 }
 
 fn refusal(status: StatusCode, error: &dyn fmt::Display) -> Response {

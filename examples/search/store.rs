@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::index::{Found, Index};
+use crate::popular::Popular;
 
 /// How many answers the cache keeps.
 const CACHED_ANSWERS: usize = 256;
@@ -83,6 +84,7 @@ impl Cache {
 pub struct Store {
     current: RwLock<Arc<Snapshot>>,
     replaced: AtomicU64,
+    pub popular: Popular,
 }
 
 impl Store {
@@ -90,6 +92,7 @@ impl Store {
         Self {
             current: RwLock::new(Arc::new(Snapshot::new(index))),
             replaced: AtomicU64::new(0),
+            popular: Popular::default(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The running example; killed when it is dropped.
 struct Search {
@@ -18,7 +19,10 @@ impl Search {
         let mut process = Command::new(built())
             .args([env!("CARGO_MANIFEST_DIR"), "--listen", "127.0.0.1:0"])
             .args(["--load", "2", "--seconds", "120"])
-            .env("PLIMSOLL", "http=127.0.0.1:0,heap_rate=16k")
+            .env(
+                "PLIMSOLL",
+                "http=127.0.0.1:0,heap_rate=16k,block_rate=1us,mutex_fraction=1",
+            )
             .stdout(Stdio::piped())
             .spawn()
             .expect("the example can be run");
@@ -49,6 +53,21 @@ impl Search {
         let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
         let body = answer.split_off(end.expect("a head") + 4);
         (String::from_utf8(answer).expect("text"), body)
+    }
+}
+
+impl Search {
+    /// A page in text, once it has what is `wanted`, or after a minute.
+    fn text_when(&self, page: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let start = Instant::now();
+        loop {
+            let (_, text) = self.get(page);
+            let text = String::from_utf8(text).expect("text");
+            if wanted(&text) {
+                return text;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{page}: {text}");
+        }
     }
 }
 
@@ -114,6 +133,23 @@ fn the_running_example_shows_what_is_in_it() {
         "what Plimsoll needs is not"
     );
 
+    // Every request takes the lock of the cache, and that of the counts.
+    for (page, begins) in [
+        (
+            "block?debug=1",
+            "--- contention:\ncycles/second=1000000000\n",
+        ),
+        (
+            "mutex?debug=1",
+            "--- mutex:\ncycles/second=1000000000\nsampling period=1\n",
+        ),
+    ] {
+        let text = search.text_when(page, |text| {
+            text.contains("search::store::Snapshot") && text.contains("search::popular::Popular")
+        });
+        assert!(text.starts_with(begins), "{text}");
+    }
+
     let (head, _) = search.get("allocs?seconds=1");
     assert!(head.contains("filename=\"allocs-delta\""), "{head}");
     let (head, body) = search.get("heap?seconds=soon");
@@ -133,6 +169,13 @@ fn the_running_example_shows_what_is_in_it() {
         ),
         ("allocs", &["-top", "-cum"], "Type: alloc_space"),
         ("allocs?seconds=1", &["-top"], "Duration: 1"),
+        ("mutex", &["-top"], "Type: delay"),
+        ("block", &["-raw"], "contentions/count delay/nanoseconds"),
+        (
+            "mutex?seconds=1",
+            &["-top", "-sample_index=contentions"],
+            "Type: contentions",
+        ),
     ] {
         let url = format!("http://{}/debug/pprof/{page}", search.profiles);
         // The tool keeps a copy of what it fetches.
