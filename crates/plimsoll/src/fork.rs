@@ -10,14 +10,24 @@ use std::sync::MutexGuard;
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::thread;
 use crate::contention::WAITERS;
+#[cfg(feature = "interpose")]
+use crate::hook;
 use crate::ledger::Reader;
+use crate::os::loader;
 use crate::own;
 use crate::stack::{self, RetiredList, TABLE};
 
+#[cfg(feature = "interpose")]
+type HookGuard = MutexGuard<'static, bool>;
+#[cfg(not(feature = "interpose"))]
+type HookGuard = ();
+
 type Guards = (
+    HookGuard,
     MutexGuard<'static, Vec<RetiredList>>,
     MutexGuard<'static, ()>,
     MutexGuard<'static, Reader<HeapDelta>>,
+    MutexGuard<'static, ()>,
 );
 
 /// The locks that are held across a fork.
@@ -36,9 +46,14 @@ pub(crate) fn register() {
 
 extern "C" fn before() {
     let guards = (
+        #[cfg(feature = "interpose")]
+        hook::lock(),
+        #[cfg(not(feature = "interpose"))]
+        (),
         stack::lock_lists(),
         TABLE.lock_readers(),
         HEAP.lock_readers(),
+        loader::lock(),
     );
     // SAFETY: the locks are held.
     unsafe { *HELD.0.get() = Some(guards) };

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use crate::contention::WaitKind;
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
+use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::stack::{self, Start};
 use crate::symbol;
 
@@ -268,12 +268,8 @@ const PARTS: [&[u8]; 7] = [
     b"futex_wait",
 ];
 
-/// Looks for functions in what is loaded by now. Reads symbol tables: not for hooks.
+/// Looks for functions in what is loaded by now. Reads symbol tables: not for hooks. One at a time.
 pub(super) fn refresh() {
-    static ADDING: Mutex<()> = Mutex::new(());
-    let _alone = ADDING
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
     symbol::each_function(
         |linkage| {
             PARTS
@@ -288,7 +284,7 @@ pub(super) fn refresh() {
     );
 }
 
-/// Adds a function, unless it is known or there is no room. Not to be called by two at once.
+/// Adds a function, unless it is known or there is no room.
 fn add(code: Range<usize>, meaning: Meaning) {
     let known = KNOWN.load(Ordering::Relaxed);
     let is_known = FUNCTIONS[..known].iter().any(|function| {

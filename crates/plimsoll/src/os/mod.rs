@@ -5,6 +5,7 @@
 
 pub(crate) mod bell;
 pub(crate) mod cpus;
+pub(crate) mod loader;
 pub(crate) mod membarrier;
 pub(crate) mod probe;
 pub(crate) mod random;

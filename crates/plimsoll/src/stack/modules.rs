@@ -14,6 +14,7 @@ use std::ops::Range;
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr};
 
 use super::frame_pointers;
+use crate::os::loader;
 use crate::primitives::{AtomicU32, AtomicUsize, Ordering};
 
 /// One generation of the module list.
@@ -85,7 +86,7 @@ impl ModuleList {
             counts: (0, 0),
         };
         // SAFETY: the callback matches, and `found` outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut found).cast()) };
+        unsafe { loader::each_object(collect, (&raw mut found).cast()) };
         let listed = found.modules.len();
         let first =
             LISTED_AT_START.compare_exchange(0, listed, Ordering::AcqRel, Ordering::Acquire);
@@ -151,7 +152,7 @@ impl ModuleList {
             1
         }
         // SAFETY: the callback matches, and `counts` outlives the call.
-        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut counts).cast()) };
+        unsafe { loader::each_object(first, (&raw mut counts).cast()) };
         counts == self.counts
     }
 

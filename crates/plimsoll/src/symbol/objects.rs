@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::elf::{PT_LOAD, PT_NOTE, Segment};
 use super::notes::build_id_in;
+use crate::os::loader;
 
 /// One of them.
 pub(super) struct Object {
@@ -44,7 +45,7 @@ impl Object {
 pub(super) fn loaded() -> Vec<Object> {
     let mut objects = Vec::new();
     // SAFETY: the callback matches, and `objects` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut objects).cast()) };
+    unsafe { loader::each_object(collect, (&raw mut objects).cast()) };
     objects
 }
 

@@ -1,0 +1,34 @@
+//! Asking the dynamic loader what is loaded. Not for hooks: it takes the loader's lock.
+//!
+//! The C library leaves that lock as it is in the child of a fork: if another thread had it, the
+//! child waits for ever. So Plimsoll's own threads ask one at a time, and not while somebody forks.
+//! Against the program's threads, which may be loading a library at that moment, nothing is to be
+//! done.
+
+use std::ffi::{c_int, c_void};
+use std::sync::MutexGuard;
+
+use crate::primitives::Mutex;
+
+static ASKING: Mutex<()> = Mutex::new(());
+
+/// What the loader calls for each object, until it returns something else than 0.
+pub(crate) type Callback =
+    unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
+
+/// Calls `callback` with each object and with `data`.
+///
+/// # Safety
+/// `data` must be what `callback` takes it for.
+pub(crate) unsafe fn each_object(callback: Callback, data: *mut c_void) {
+    let _alone = lock();
+    // SAFETY: the caller's.
+    unsafe { libc::dl_iterate_phdr(Some(callback), data) };
+}
+
+/// Keeps Plimsoll's threads from asking until the guard is dropped: for a fork.
+pub(crate) fn lock() -> MutexGuard<'static, ()> {
+    ASKING
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}

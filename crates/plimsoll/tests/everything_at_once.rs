@@ -1,0 +1,286 @@
+//! A hunt for deadlocks: threads that allocate, wait for locks of all kinds, load and unload
+//! libraries, are interrupted by signals that allocate and wake, fork, and read statistics and
+//! profiles, all at once. It is won if everybody still gets on.
+//!
+//! 5 seconds; `PLIMSOLL_SOAK_SECONDS=60 cargo test --release --test everything_at_once` for longer.
+#![cfg(feature = "interpose")]
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, RwLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll::profile::{self, Format};
+
+/// If somebody does not get on for so long, he never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Who is at it, with how often he got round.
+struct Worker {
+    name: &'static str,
+    turns: AtomicU64,
+}
+
+impl Worker {
+    const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            turns: AtomicU64::new(0),
+        }
+    }
+
+    fn work(&self, mut turn: impl FnMut()) {
+        while !STOP.load(Ordering::Relaxed) {
+            turn();
+            self.turns.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+static ALLOCATING: Worker = Worker::new("allocations");
+static STD: Worker = Worker::new("locks of the standard library");
+static PARKING_LOT: Worker = Worker::new("locks of parking_lot");
+static CONDITIONS: Worker = Worker::new("conditions and channels");
+static LOADING: Worker = Worker::new("libraries that come and go");
+static FORKING: Worker = Worker::new("forks");
+static RATES: Worker = Worker::new("changes of rates");
+static READING: Worker = Worker::new("profiles");
+static SIGNALS: Worker = Worker::new("signals");
+
+static ALL: [&Worker; 9] = [
+    &ALLOCATING,
+    &STD,
+    &PARKING_LOT,
+    &CONDITIONS,
+    &LOADING,
+    &FORKING,
+    &RATES,
+    &READING,
+    &SIGNALS,
+];
+
+/// Allocates nothing of the system's allocator, which must not be entered twice, but wakes, samples
+/// a wait, and captures stacks for both.
+extern "C" fn interrupt(_: libc::c_int) {
+    static WORD: AtomicU64 = AtomicU64::new(0);
+    // SAFETY: the word is static; the value is not what is waited for, so nobody waits.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::syscall(
+            libc::SYS_futex,
+            &raw const WORD,
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            1,
+            0,
+        );
+        libc::syscall(
+            libc::SYS_futex,
+            &raw const WORD,
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            1,
+        );
+        *libc::__errno_location() = errno;
+    }
+    SIGNALS.turns.fetch_add(1, Ordering::Relaxed);
+}
+
+fn signals(microseconds: libc::suseconds_t) {
+    // SAFETY: a handler of the right type, and a valid timer.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // Without SA_RESTART: waits are interrupted.
+        assert_eq!(
+            libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()),
+            0
+        );
+        let every = libc::timeval {
+            tv_sec: 0,
+            tv_usec: microseconds,
+        };
+        let timer = libc::itimerval {
+            it_interval: every,
+            it_value: every,
+        };
+        assert_eq!(
+            libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()),
+            0
+        );
+    }
+}
+
+fn write_profiles(names: &[&str]) {
+    for name in names {
+        let profile = profile::lookup(name).expect("built in");
+        for format in [Format::Pprof, Format::Text] {
+            let mut bytes = Vec::new();
+            profile
+                .write_with(&mut bytes, format, profile::Detail::Names)
+                .expect("writing to memory");
+            black_box(bytes);
+        }
+    }
+    black_box(plimsoll::mem_stats());
+}
+
+/// Nobody forks while a library is loaded: the C library would leave its lock to the child as it
+/// is.
+static LOADER: RwLock<()> = RwLock::new(());
+
+/// The child writes its profiles and is gone.
+fn fork() {
+    let child = {
+        let _not_loading = LOADER.write().unwrap();
+        // SAFETY: what the child does is what the library says it can.
+        unsafe { libc::fork() }
+    };
+    if child == 0 {
+        // SAFETY: always callable. The child has no timer, and no handler from here on.
+        unsafe {
+            libc::signal(libc::SIGALRM, libc::SIG_DFL);
+            libc::alarm(30);
+        }
+        let lock = Mutex::new(vec![1]);
+        lock.lock().unwrap().push(2);
+        write_profiles(&["mutex"]);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    assert!(child > 0, "{}", std::io::Error::last_os_error());
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {
+        let error = std::io::Error::last_os_error();
+        assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
+    }
+    assert_eq!(status, 0, "the child did not get on");
+}
+
+#[test]
+fn everybody_gets_on() {
+    let seconds = std::env::var("PLIMSOLL_SOAK_SECONDS")
+        .map_or(5, |seconds| seconds.parse().expect("a number of seconds"));
+    profile::set_heap_rate(16 << 10);
+    profile::set_block_rate(1);
+    profile::set_mutex_fraction(1);
+    let std_locks = (Mutex::new(HashMap::new()), RwLock::new(Vec::new()));
+    let parking_locks = (
+        parking_lot_0_12::Mutex::new(HashMap::new()),
+        parking_lot_0_13::RwLock::new(Vec::new()),
+    );
+    let condition = (Mutex::new(0), Condvar::new());
+    signals(1000);
+    thread::scope(|scope| {
+        for of in 0..3usize {
+            let (std_locks, parking_locks, condition) = (&std_locks, &parking_locks, &condition);
+            scope.spawn(move || {
+                let mut kept: Vec<Vec<u8>> = Vec::new();
+                ALLOCATING.work(|| {
+                    kept.push(vec![1; 1 + kept.len() * 37 % 70_000]);
+                    if kept.len() > 500 {
+                        kept.clear();
+                    }
+                });
+            });
+            scope.spawn(move || {
+                STD.work(|| {
+                    // Allocates with the lock held.
+                    std_locks.0.lock().unwrap().insert(of, vec![of; 100]);
+                    black_box(std_locks.1.read().unwrap().len());
+                    let mut list = std_locks.1.write().unwrap();
+                    list.push(vec![0u8; 64]);
+                    if list.len() > 100 {
+                        list.clear();
+                    }
+                });
+            });
+            scope.spawn(move || {
+                PARKING_LOT.work(|| {
+                    parking_locks.0.lock().insert(of, vec![of; 100]);
+                    black_box(parking_locks.1.read().len());
+                    let mut list = parking_locks.1.write();
+                    list.push(vec![0u8; 64]);
+                    if list.len() > 100 {
+                        list.clear();
+                    }
+                    // Others want it as well, and not all of them for as long as it takes.
+                    drop(parking_locks.0.try_lock_for(Duration::from_micros(50)));
+                });
+            });
+            scope.spawn(move || {
+                let (send, receive) = mpsc::channel();
+                CONDITIONS.work(|| {
+                    let guard = condition.0.lock().unwrap();
+                    let wait = Duration::from_micros(200);
+                    let (mut turn, _) = condition.1.wait_timeout(guard, wait).unwrap();
+                    *turn += 1;
+                    drop(turn);
+                    condition.1.notify_all();
+                    let send = send.clone();
+                    thread::scope(|scope| {
+                        scope.spawn(move || send.send(vec![1u8; 10]));
+                        black_box(receive.recv().unwrap());
+                    });
+                });
+            });
+        }
+        scope.spawn(|| {
+            LOADING.work(|| {
+                for name in [c"libresolv.so.2", c"libnss_files.so.2", c"libanl.so.1"] {
+                    let _not_forking = LOADER.read().unwrap();
+                    // SAFETY: a system library; nothing of it is used.
+                    unsafe {
+                        let library = libc::dlopen(name.as_ptr(), libc::RTLD_NOW);
+                        if !library.is_null() {
+                            libc::dlclose(library);
+                        }
+                    }
+                }
+            });
+        });
+        scope.spawn(|| FORKING.work(fork));
+        scope.spawn(|| {
+            RATES.work(|| {
+                for rate in [1, 0, 10_000, 1] {
+                    profile::set_block_rate(rate);
+                    profile::set_mutex_fraction(rate as u32);
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+        });
+        scope.spawn(|| READING.work(|| write_profiles(&["heap", "block", "mutex"])));
+
+        let start = Instant::now();
+        let mut moved = ALL.map(|worker| (worker.turns.load(Ordering::Relaxed), Instant::now()));
+        while start.elapsed() < Duration::from_secs(seconds) {
+            thread::sleep(Duration::from_millis(100));
+            for (worker, (turns, when)) in ALL.iter().zip(&mut moved) {
+                let now = worker.turns.load(Ordering::Relaxed);
+                if now != *turns {
+                    (*turns, *when) = (now, Instant::now());
+                }
+                if when.elapsed() > PATIENCE {
+                    // Whoever waits for ever keeps the scope from ending.
+                    eprintln!("{} do not get on", worker.name);
+                    std::process::abort();
+                }
+            }
+        }
+        STOP.store(true, Ordering::Relaxed);
+    });
+    signals(0);
+    for worker in ALL {
+        let turns = worker.turns.load(Ordering::Relaxed);
+        eprintln!("{}: {turns}", worker.name);
+        assert!(turns > 0, "{} did not get on", worker.name);
+    }
+    let lost = profile::lost_events();
+    assert_eq!((lost.untracked, lost.waits), (0, 0), "{lost:?}");
+}
