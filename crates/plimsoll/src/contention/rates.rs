@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 
+use super::clock;
 use crate::primitives::{AtomicU32, AtomicU64, Ordering};
 
 /// Nanoseconds of waiting for each sample of the block profile; 0 for none.
@@ -26,10 +27,16 @@ pub(crate) fn mutex_fraction() -> u32 {
 pub(crate) const LARGEST_BLOCK_RATE: u64 = 1 << 41;
 
 pub(crate) fn set_block_rate(nanoseconds: u64) -> u64 {
+    if nanoseconds != 0 {
+        clock::prepare();
+    }
     BLOCK_RATE.swap(nanoseconds.min(LARGEST_BLOCK_RATE), Ordering::Relaxed)
 }
 
 pub(crate) fn set_mutex_fraction(fraction: u32) -> u32 {
+    if fraction != 0 {
+        clock::prepare();
+    }
     MUTEX_FRACTION.swap(fraction, Ordering::Relaxed)
 }
 

@@ -231,6 +231,7 @@ pub fn heap_rate() -> usize {
 /// are unbiased, exactly, and a change of rate leaves what is recorded as it is. A thread that
 /// waits already when this is switched on is not seen.
 pub fn set_block_rate(nanoseconds: u64) -> u64 {
+    let _own = own::scope();
     let before = contention::set_block_rate(nanoseconds);
     follow_rates();
     before
@@ -247,6 +248,7 @@ pub fn block_rate() -> u64 {
 /// A release that is recorded counts as `fraction` of them, with as much delay; 0 leaves what is
 /// recorded as it is.
 pub fn set_mutex_fraction(fraction: u32) -> u32 {
+    let _own = own::scope();
     let before = contention::set_mutex_fraction(fraction);
     follow_rates();
     before
@@ -259,10 +261,7 @@ pub fn mutex_fraction() -> u32 {
 
 fn follow_rates() {
     #[cfg(feature = "interpose")]
-    {
-        let _own = own::scope();
-        crate::hook::follow_rates();
-    }
+    crate::hook::follow_rates();
 }
 
 /// Sets how many frames of a call stack are kept and shown, from the leaf, and returns the number
