@@ -13,8 +13,14 @@
 //! # Where it is in force
 //! Linux with glibc on x86-64; elsewhere, [`IN_FORCE`] is false and nothing is defined. In a
 //! program, calls from its shared libraries come by here as well, those that are loaded later
-//! included. In a shared library (`cdylib`), calls of that library do. Calls that are made with
-//! an instruction of their own, and glibc's own, do not.
+//! included. In a shared library (`cdylib`), calls of that library do, and no others: rustc makes
+//! the function local to it. Calls that are made with an instruction of their own, and glibc's own,
+//! do not.
+//!
+//! With the feature `export`, the function is seen from outside a shared library. Preloaded
+//! (`LD_PRELOAD`), it is then the whole process's, in a program that knows nothing of it. Loaded
+//! later, such a library does not even see its own calls, because the C library was there first,
+//! unless it is linked with `-Wl,-Bsymbolic-functions`: [`is_linked`] tells.
 
 #![no_std]
 
@@ -75,8 +81,8 @@ pub fn set_mode(mode: Mode) {
 }
 
 /// Whether calls of the code that this is compiled into come by here. They do not if another
-/// definition of `syscall` comes first: in a shared library that was linked so that the program's
-/// or the C library's wins.
+/// definition of `syscall` comes first: the C library's, or the program's, for a shared library
+/// that exports its own and was not preloaded.
 pub fn is_linked() -> bool {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
     return x86_64::is_linked();

@@ -5,37 +5,14 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use super::{Call, Hook, Mode};
 
+const FUTEX: i32 = 202;
+
 // In assembly, because the caller's registers must be seen as they are, because no frame may be
 // made for calls that only pass through, and because a Rust function of that name would have to be
-// variadic. The data is defined here as well, hidden: it is reached relative to the instruction
-// pointer, also where this ends up in a shared library.
-global_asm!(
-    r#"
-    .hidden plimsoll_interpose_mode
-    .globl plimsoll_interpose_mode
-    .hidden plimsoll_interpose_hook
-    .globl plimsoll_interpose_hook
-    .hidden plimsoll_interpose_syscall
-    .globl plimsoll_interpose_syscall
-
-    .section .bss.plimsoll_interpose, "aw", @nobits
-    .balign 64
-    .type plimsoll_interpose_hook, @object
-    .size plimsoll_interpose_hook, 8
-plimsoll_interpose_hook:
-    .zero 8
-    .type plimsoll_interpose_mode, @object
-    .size plimsoll_interpose_mode, 1
-plimsoll_interpose_mode:
-    .zero 1
-    .zero 55
-
-    .section .text.plimsoll_interpose, "ax", @progbits
-    .globl syscall
-    .type syscall, @function
-    .balign 16
-syscall:
-plimsoll_interpose_syscall:
+// variadic.
+macro_rules! body {
+    () => {
+        r#"
     .cfi_startproc
     cmp edi, {futex}
     je 2f
@@ -94,11 +71,70 @@ plimsoll_interpose_syscall:
     mov rax, -1
     ret
     .cfi_endproc
-    .size syscall, . - syscall
+    "#
+    };
+}
+
+// The data is defined in assembly as well, hidden: it is reached relative to the instruction
+// pointer, also where this ends up in a shared library.
+global_asm!(
+    r#"
+    .hidden plimsoll_interpose_mode
+    .globl plimsoll_interpose_mode
+    .hidden plimsoll_interpose_hook
+    .globl plimsoll_interpose_hook
+
+    .section .bss.plimsoll_interpose, "aw", @nobits
+    .balign 64
+    .type plimsoll_interpose_hook, @object
+    .size plimsoll_interpose_hook, 8
+plimsoll_interpose_hook:
+    .zero 8
+    .type plimsoll_interpose_mode, @object
+    .size plimsoll_interpose_mode, 1
+plimsoll_interpose_mode:
+    .zero 1
+    .zero 55
     .text
-    "#,
-    futex = const 202,
+    "#
 );
+
+// Nothing of Rust's: in a shared library, rustc makes it local, so that the library's own calls are
+// bound to it, whatever the program has.
+#[cfg(not(feature = "export"))]
+global_asm!(
+    r#"
+    .section .text.plimsoll_interpose, "ax", @progbits
+    .globl syscall
+    .type syscall, @function
+    .hidden plimsoll_interpose_syscall
+    .globl plimsoll_interpose_syscall
+    .balign 16
+syscall:
+plimsoll_interpose_syscall:
+    "#,
+    body!(),
+    ".size syscall, . - syscall",
+    ".text",
+    futex = const FUTEX,
+);
+
+/// A function that rustc knows, so that it is seen from outside a shared library.
+///
+/// # Safety
+/// As the system call.
+#[cfg(feature = "export")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall() {
+    core::arch::naked_asm!(
+        ".hidden plimsoll_interpose_syscall",
+        ".globl plimsoll_interpose_syscall",
+        "plimsoll_interpose_syscall:",
+        body!(),
+        futex = const FUTEX,
+    )
+}
 
 const _: () = assert!(size_of::<Call>() == 80);
 
@@ -106,6 +142,7 @@ unsafe extern "C" {
     static plimsoll_interpose_mode: AtomicU8;
     static plimsoll_interpose_hook: AtomicPtr<()>;
     fn plimsoll_interpose_syscall();
+    #[cfg(not(feature = "export"))]
     fn syscall();
 }
 
