@@ -23,12 +23,15 @@
 //!   all on.
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts: some microseconds, all of one instant,
 //!   exact to the last operation.
-//! * [`profile`] has the profiles `heap` and `allocs`, to be written at any time as pprof or text.
+//! * [`profile`] has the profiles `heap`, `allocs`, `block` and `mutex`, to be written at any time
+//!   as pprof or text.
 //! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`.
 //! * [`start`] and [`config()`] set off what settings ask for. `PLIMSOLL=http=127.0.0.1:6060` in
 //!   the environment is enough; see [`Config`] for the words.
 //!
 //! # Features
+//! * `interpose` (default): waits for locks that know nothing of Plimsoll are seen, for the block
+//!   and mutex profiles. Takes over the C library's `syscall` function when the program is linked.
 //! * `http` (default): the server. Without it, [`http::handle`] still answers for a server of the
 //!   program's own.
 //! * `symbolize` (default): files, lines and inlined calls from debug information. Without it,

@@ -778,3 +778,40 @@ fn text_is_as_go_writes_it() {
         );
     }
 }
+
+/// In a program without names, where its locks are waited for is found out by waiting.
+#[test]
+fn without_a_symbol_table_the_standard_librarys_locks_are_known() {
+    const STRIPPED: &str = "PLIMSOLL_TEST_STRIPPED";
+    if std::env::var_os(STRIPPED).is_some() {
+        let _alone = alone();
+        scenarios::mutex_lock();
+        let moment = Moment::now();
+        let (releases, blamed) = sum(&moment.mutex, |_, _| true);
+        assert!(releases >= 1, "nobody is blamed");
+        let none = Profile::default();
+        let moment_before = Moment {
+            block: none.clone(),
+            mutex: none,
+        };
+        assert_eq!(blamed, all_waited(&moment_before, &moment));
+        return;
+    }
+    let here = std::env::current_exe().unwrap();
+    let stripped = std::env::temp_dir().join(format!("plimsoll-stripped-{}", std::process::id()));
+    let strip = std::process::Command::new("strip")
+        .arg("-o")
+        .args([&stripped, &here])
+        .status();
+    if !strip.is_ok_and(|status| status.success()) {
+        return eprintln!("not done: there is no `strip`");
+    }
+    let name = "without_a_symbol_table_the_standard_librarys_locks_are_known";
+    let output = std::process::Command::new(&stripped)
+        .args([name, "--exact", "--nocapture"])
+        .env(STRIPPED, "1")
+        .output()
+        .unwrap();
+    std::fs::remove_file(&stripped).unwrap();
+    assert!(output.status.success(), "{output:?}");
+}

@@ -2,7 +2,7 @@
 
 use plimsoll_interpose::Call;
 
-use super::{parking_lot, sites};
+use super::{calibrate, parking_lot, sites};
 use crate::contention::{self, Ended, Wait, WaitKind};
 use crate::os::syscall;
 use crate::stack::{Registers, Start};
@@ -22,6 +22,9 @@ fn wait(call: &Call) -> isize {
     let stack = caller(call);
     let word = call.arguments[0];
     let site = sites::of(stack);
+    if site.family == sites::Family::Unknown {
+        calibrate::saw(word, call.return_address);
+    }
     let key = match site.family {
         sites::Family::ParkingLot => parking_lot::lock_of(word, &site).unwrap_or(word),
         // The word on which writers wait is the second of the lock.

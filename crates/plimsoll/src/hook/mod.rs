@@ -1,6 +1,7 @@
 //! Doors for events of code that nobody changed: functions of the C library that a program's calls
 //! are taken over from.
 
+mod calibrate;
 mod futex;
 mod parking_lot;
 mod sites;
@@ -31,6 +32,10 @@ pub(crate) fn follow_rates() {
         sites::refresh();
         plimsoll_interpose::set_hook(futex::called);
         *is_set = true;
+        plimsoll_interpose::set_mode(plimsoll_interpose::Mode::All);
+        if !sites::knows_locks_of_std() && plimsoll_interpose::is_linked() {
+            calibrate::calibrate();
+        }
     }
     plimsoll_interpose::set_mode(plimsoll_interpose::Mode::All);
 }

@@ -284,6 +284,21 @@ pub(super) fn refresh() {
     );
 }
 
+/// Adds a place where a thread was seen to wait for one of the standard library's primitives.
+pub(super) fn add_return_address(return_address: usize, kind: WaitKind) {
+    let meaning = Meaning::WaitsFor(kind, Family::Std);
+    add(return_address - 1..return_address, meaning);
+}
+
+/// Whether it is known where threads wait for the standard library's locks.
+pub(super) fn knows_locks_of_std() -> bool {
+    let known = KNOWN.load(Ordering::Acquire);
+    let mutex = Meaning::WaitsFor(WaitKind::Mutex, Family::Std).content();
+    FUNCTIONS[..known]
+        .iter()
+        .any(|function| function.content.load(Ordering::Relaxed) == mutex)
+}
+
 /// Adds a function, unless it is known or there is no room.
 fn add(code: Range<usize>, meaning: Meaning) {
     let known = KNOWN.load(Ordering::Relaxed);

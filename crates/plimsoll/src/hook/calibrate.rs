@@ -1,0 +1,87 @@
+//! Finding out where threads wait for the standard library's locks in a program without a symbol
+//! table: by letting one wait.
+
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use super::sites;
+use crate::contention::WaitKind;
+use crate::own_thread;
+use crate::primitives::{AtomicUsize, Ordering};
+
+/// Where the futex word is of what is contended now, and the return address of who waited there.
+static FROM: AtomicUsize = AtomicUsize::new(0);
+static TO: AtomicUsize = AtomicUsize::new(0);
+static WAITED_AT: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread that does not come to wait in this time is not waited for.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// For the hook: somebody is about to wait on `word`, and it is not known for what.
+pub(super) fn saw(word: usize, return_address: usize) {
+    if FROM.load(Ordering::Relaxed) <= word && word < TO.load(Ordering::Relaxed) {
+        WAITED_AT.store(return_address, Ordering::Release);
+    }
+}
+
+/// Contends each of the primitives once, and adds where that was waited for. The hook must be set,
+/// and all futex calls go to it.
+pub(super) fn calibrate() {
+    let mutex = Arc::new(Mutex::new(()));
+    let held = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+    let waits = mutex.clone();
+    contend(&*mutex, WaitKind::Mutex, held, move || drop(waits.lock()));
+
+    let rwlock = Arc::new(RwLock::new(()));
+    let held = rwlock.write().unwrap_or_else(PoisonError::into_inner);
+    let waits = rwlock.clone();
+    contend(&*rwlock, WaitKind::RwLockRead, held, move || {
+        drop(waits.read())
+    });
+    let held = rwlock.write().unwrap_or_else(PoisonError::into_inner);
+    let waits = rwlock.clone();
+    contend(&*rwlock, WaitKind::RwLockWrite, held, move || {
+        drop(waits.write())
+    });
+
+    let pair = Arc::new((Condvar::new(), Mutex::new(())));
+    let notifies = Notifies(&pair.0);
+    let waits = pair.clone();
+    contend(&pair.0, WaitKind::Condvar, notifies, move || {
+        let guard = waits.1.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(waits.0.wait_timeout(guard, PATIENCE));
+    });
+}
+
+struct Notifies<'a>(&'a Condvar);
+
+impl Drop for Notifies<'_> {
+    fn drop(&mut self) {
+        self.0.notify_all();
+    }
+}
+
+/// Has a thread wait for `primitive`, which it does until `held` is dropped.
+fn contend<T, G>(primitive: &T, kind: WaitKind, held: G, wait: impl FnOnce() + Send + 'static) {
+    let Range { start, end } = {
+        let start = std::ptr::from_ref(primitive) as usize;
+        start..start + size_of::<T>()
+    };
+    WAITED_AT.store(0, Ordering::Relaxed);
+    FROM.store(start, Ordering::Relaxed);
+    TO.store(end, Ordering::Relaxed);
+    let thread = own_thread::spawn(c"plimsoll-locks", wait);
+    let started = Instant::now();
+    let found = loop {
+        match WAITED_AT.load(Ordering::Acquire) {
+            0 if thread.is_ok() && started.elapsed() < PATIENCE => std::thread::yield_now(),
+            found => break found,
+        }
+    };
+    TO.store(0, Ordering::Relaxed);
+    drop(held);
+    if found != 0 {
+        sites::add_return_address(found, kind);
+    }
+}
