@@ -18,7 +18,7 @@ use crate::own;
 use crate::stack::{self, RetiredList, TABLE};
 
 #[cfg(feature = "interpose")]
-type HookGuard = MutexGuard<'static, bool>;
+type HookGuard = MutexGuard<'static, hook::Progress>;
 #[cfg(not(feature = "interpose"))]
 type HookGuard = ();
 

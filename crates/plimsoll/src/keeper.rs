@@ -1,5 +1,6 @@
-//! The thread that brings the list of modules up to date when a capture met code which it does not
-//! know: a hook must not, since that takes the loader's lock and allocates.
+//! The thread that does what takes a while. It has waits reported; and it brings the list of
+//! modules up to date when a capture met code which that does not know: a hook must not, since that
+//! takes the loader's lock and allocates.
 
 use std::sync::OnceLock;
 
@@ -28,6 +29,9 @@ pub(crate) fn call() {
 
 fn keep() {
     let Some(bell) = BELL.get() else { return };
+    // Here, because it takes a while.
+    #[cfg(feature = "interpose")]
+    crate::hook::start();
     loop {
         bell.wait(None);
         look();

@@ -23,6 +23,7 @@
 //!   all on.
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts: some microseconds, all of one instant,
 //!   exact to the last operation.
+//! * [`lock_stats()`] has how long threads waited for locks, and for one another.
 //! * [`profile`] has the profiles `heap`, `allocs`, `block` and `mutex`, to be written at any time
 //!   as pprof or text.
 //! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`.
@@ -89,4 +90,4 @@ pub use alloc::{Alloc, size_class};
 #[cfg(not(loom))]
 pub use config::{Config, Plimsoll, config, start};
 #[cfg(not(loom))]
-pub use stats::{HeapStats, MemStats, heap_stats, mem_stats};
+pub use stats::{HeapStats, LockStats, MemStats, heap_stats, lock_stats, mem_stats};

@@ -18,6 +18,8 @@
 
 mod clock;
 mod kind;
+#[cfg(feature = "interpose")]
+pub(crate) mod meter;
 mod rates;
 mod record;
 mod totals;

@@ -1,8 +1,8 @@
-//! Exact sums of everything that was seen, sampled or not.
+//! Sums of everything that was seen, sampled or not.
 
 use crate::primitives::{AtomicU64, Ordering};
 
-/// Sums since the process began. Each is exact; they are not of one instant.
+/// Sums since the process began. They are not of one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Waits of any kind that were over.
@@ -16,6 +16,8 @@ pub(crate) struct Totals {
     /// Releases of locks that others waited for, and for how long.
     pub(crate) releases: u64,
     pub(crate) blamed_ns: u64,
+    /// How long was waited for locks while nothing was recorded: an estimate.
+    pub(crate) lock_waited_estimate_ns: u64,
 }
 
 /// Threads count in different places, so that they do not wait for one another's cache lines.
@@ -27,7 +29,7 @@ const STRIPES: usize = 16;
 static STRIPES_OF_ALL: [Stripe; STRIPES] =
     [const { Stripe([const { AtomicU64::new(0) }; SUMS]) }; STRIPES];
 
-const SUMS: usize = 7;
+const SUMS: usize = 8;
 
 /// What is where in a stripe.
 mod sum {
@@ -38,6 +40,7 @@ mod sum {
     pub(super) const WAKEUP: usize = 4;
     pub(super) const RELEASES: usize = 5;
     pub(super) const BLAMED: usize = 6;
+    pub(super) const ESTIMATED: usize = 7;
 }
 
 /// The calling thread's stripe: those of threads that were started together differ.
@@ -70,6 +73,10 @@ pub(super) fn add_release(blamed_ns: u64) {
     stripe.add(sum::BLAMED, blamed_ns);
 }
 
+pub(super) fn add_estimated(waited_ns: u64) {
+    stripe().add(sum::ESTIMATED, waited_ns);
+}
+
 pub(crate) fn totals() -> Totals {
     let read = |sum: usize| -> u64 {
         let stripes = STRIPES_OF_ALL.iter();
@@ -86,5 +93,6 @@ pub(crate) fn totals() -> Totals {
         wakeup_ns: read(sum::WAKEUP),
         releases: read(sum::RELEASES),
         blamed_ns: read(sum::BLAMED),
+        lock_waited_estimate_ns: read(sum::ESTIMATED),
     }
 }

@@ -3,6 +3,7 @@
 use plimsoll_interpose::Call;
 
 use super::{calibrate, parking_lot, sites};
+use crate::contention::meter::{self, Timed};
 use crate::contention::{self, Ended, Wait, WaitKind};
 use crate::os::syscall;
 use crate::stack::{Registers, Start};
@@ -11,9 +12,11 @@ use crate::stack::{Registers, Start};
 pub(super) unsafe extern "C" fn called(call: &Call) -> isize {
     // `futex(word, operation, value, timeout, ...)`; the operation is an `int`.
     const FLAGS: i32 = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+    let records = contention::is_on();
     match call.arguments[1] as i32 & !FLAGS {
-        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => wait(call),
-        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => wake(call),
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if records => wait(call),
+        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET if records => wake(call),
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => metered_wait(call),
         _ => forward(call),
     }
 }
@@ -22,9 +25,7 @@ fn wait(call: &Call) -> isize {
     let stack = caller(call);
     let word = call.arguments[0];
     let site = sites::of(stack);
-    if site.family == sites::Family::Unknown {
-        calibrate::saw(word, call.return_address);
-    }
+    notice(call, &site);
     let key = match site.family {
         sites::Family::ParkingLot => parking_lot::lock_of(word, &site).unwrap_or(word),
         // The word on which writers wait is the second of the lock.
@@ -41,6 +42,26 @@ fn wait(call: &Call) -> isize {
     };
     wait.end(ended, stack);
     result
+}
+
+/// A wait while nothing is recorded: timed if it is for a lock, and if it is its turn.
+fn metered_wait(call: &Call) -> isize {
+    let stack = caller(call);
+    let site = sites::of(stack);
+    notice(call, &site);
+    if !site.kind.is_lock() || !meter::is_turn() {
+        return forward(call);
+    }
+    let timed = Timed::begin();
+    let result = forward(call);
+    timed.end();
+    result
+}
+
+fn notice(call: &Call, site: &sites::Site) {
+    if site.family == sites::Family::Unknown {
+        calibrate::saw(call.arguments[0], call.return_address);
+    }
 }
 
 /// What a waiter is found by: whoever wakes the standard library's writers knows to look for the

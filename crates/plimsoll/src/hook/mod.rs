@@ -8,42 +8,55 @@ mod sites;
 
 use std::sync::MutexGuard;
 
-use crate::contention;
 use crate::primitives::Mutex;
 
-/// Held while the mode is changed or functions are looked for; whether the hook is set.
-static IS_SET: Mutex<bool> = Mutex::new(false);
+/// What has been done.
+pub(crate) struct Progress {
+    /// Waits and wakes are reported.
+    started: bool,
+    /// What there is no symbol table for was found out otherwise, as far as that can be.
+    learned: bool,
+}
 
-/// Keeps [`follow_rates`] and [`refresh`] out until the guard is dropped: for a fork.
-pub(crate) fn lock() -> MutexGuard<'static, bool> {
-    IS_SET
+static PROGRESS: Mutex<Progress> = Mutex::new(Progress {
+    started: false,
+    learned: false,
+});
+
+/// Keeps [`start`], [`learn`] and [`refresh`] out until the guard is dropped: for a fork.
+pub(crate) fn lock() -> MutexGuard<'static, Progress> {
+    PROGRESS
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Has waits reported if there is a rate at which they are recorded, and not otherwise. Reads
-/// symbol tables, so: not for hooks.
-pub(crate) fn follow_rates() {
-    let mut is_set = lock();
-    if !contention::is_on() {
-        return plimsoll_interpose::set_mode(plimsoll_interpose::Mode::Off);
-    }
-    if !*is_set {
+/// Has waits and wakes reported from now on. Reads symbol tables, so: not for hooks.
+pub(crate) fn start() {
+    let mut progress = lock();
+    if !std::mem::replace(&mut progress.started, true) {
         sites::refresh();
         plimsoll_interpose::set_hook(futex::called);
-        *is_set = true;
         plimsoll_interpose::set_mode(plimsoll_interpose::Mode::All);
-        if !sites::knows_locks_of_std() && plimsoll_interpose::is_linked() {
-            calibrate::calibrate();
-        }
     }
-    plimsoll_interpose::set_mode(plimsoll_interpose::Mode::All);
+}
+
+/// Does what [`start`] leaves undone where there is no symbol table. Only while waits are recorded:
+/// otherwise not all of them are looked at.
+pub(crate) fn learn() {
+    let mut progress = lock();
+    if progress.started
+        && !std::mem::replace(&mut progress.learned, true)
+        && !sites::knows_locks_of_std()
+        && plimsoll_interpose::is_linked()
+    {
+        calibrate::calibrate();
+    }
 }
 
 /// Takes notice of code that was loaded since.
 pub(crate) fn refresh() {
-    let is_set = lock();
-    if *is_set {
+    let progress = lock();
+    if progress.started {
         sites::refresh();
     }
 }

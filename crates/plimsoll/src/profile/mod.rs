@@ -259,9 +259,14 @@ pub fn mutex_fraction() -> u32 {
     contention::mutex_fraction()
 }
 
+/// Has waits reported. They go on being looked at when there is no rate any more, for
+/// [`crate::lock_stats()`].
 fn follow_rates() {
     #[cfg(feature = "interpose")]
-    crate::hook::follow_rates();
+    if contention::is_on() {
+        crate::hook::start();
+        crate::hook::learn();
+    }
 }
 
 /// Sets how many frames of a call stack are kept and shown, from the leaf, and returns the number

@@ -2,7 +2,9 @@
 
 mod accounts;
 mod heap_stats;
+mod lock_stats;
 mod mem_stats;
 
 pub use heap_stats::{ClassCounts, HeapStats, LargeCounts, heap_stats};
+pub use lock_stats::{LockStats, lock_stats};
 pub use mem_stats::{BY_SIZE_CLASSES, BySize, MemStats, PAUSES, mem_stats};
