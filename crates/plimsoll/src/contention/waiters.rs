@@ -193,6 +193,7 @@ impl Waiters {
     }
 
     /// The lock that whoever waits on `word` waits for.
+    #[cfg(any(test, feature = "interpose"))]
     pub(super) fn alias(&self, word: usize) -> Option<usize> {
         let mut found = None;
         self.visit(word | ALIAS, |_, clock| {

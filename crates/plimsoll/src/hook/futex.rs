@@ -11,6 +11,9 @@ use crate::stack::{Registers, Start};
 pub(super) unsafe extern "C" fn called(call: &Call) -> isize {
     // `futex(word, operation, value, timeout, ...)`; the operation is an `int`.
     const FLAGS: i32 = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+    if contention::is_suspended() {
+        return forward(call);
+    }
     match call.arguments[1] as i32 & !FLAGS {
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => wait(call),
         libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => wake(call),
