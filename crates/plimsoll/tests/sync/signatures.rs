@@ -231,7 +231,7 @@ with_both! {
         assert_eq!(receiver.recv(), Ok(0));
         assert_eq!(receiver.recv_timeout(short), Ok(1));
         assert_eq!(receiver.iter().next(), Some(2));
-        assert_eq!((&receiver).into_iter().next(), Some(3));
+        assert_eq!(IntoIterator::into_iter(&receiver).next(), Some(3));
         assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [4, 5]);
         drop((sender, other));
         assert_eq!(receiver.recv(), Err(mpsc::RecvError));

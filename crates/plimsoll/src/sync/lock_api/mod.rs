@@ -1,5 +1,5 @@
 //! The locks of other crates, parking_lot's first of all, with their own guards and everything they
-//! can: raw locks that go between [`lock_api`](::lock_api)'s types and the lock.
+//! can: raw locks that go between [`lock_api`]'s types and the lock.
 //!
 //! ```
 //! use plimsoll::sync::lock_api::{Named, RawMutex};
@@ -25,7 +25,7 @@ pub use rwlock::RawRwLock;
 
 use crate::contention::Ended;
 
-/// Locks that may have a name: those of [`lock_api`](::lock_api) around [`RawMutex`] and
+/// Locks that may have a name: those of [`lock_api`] around [`RawMutex`] and
 /// [`RawRwLock`].
 pub trait Named {
     /// The name that the raw lock was created with.
