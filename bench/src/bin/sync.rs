@@ -133,15 +133,22 @@ fn instructions(name: &str, variant: (usize, &str)) -> f64 {
     (many - few) / ((COUNTED[1] - COUNTED[0]) as f64 * 1.1)
 }
 
+/// Does it once, in a function of its own: in a loop, the compiler would keep in registers what it
+/// has to make each time in a program.
+#[inline(never)]
+fn once_to<P>(primitive: &P, pair: impl Fn(&P)) {
+    pair(primitive);
+}
+
 /// A function of that name, which does that to the primitive so many times.
 macro_rules! work {
     ($name:ident, $primitive:expr, |$used:ident| $pair:expr) => {
-        #[inline(never)]
         fn $name(pairs: u64) {
-            let $used = &$primitive;
+            let primitive = $primitive;
             for _ in 0..pairs {
-                let $used = black_box($used);
-                $pair;
+                once_to(black_box(&primitive), |$used| {
+                    $pair;
+                });
             }
         }
     };

@@ -29,6 +29,8 @@ mod totals;
 mod wait;
 mod waiters;
 
+#[cfg(test)]
+pub(crate) use clock::reads as clock_reads;
 pub(crate) use kind::WaitKind;
 pub(crate) use rates::{block_rate, is_on, mutex_fraction, set_block_rate, set_mutex_fraction};
 pub(crate) use record::{COUNT_BITS, cell};

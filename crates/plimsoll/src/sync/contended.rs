@@ -182,3 +182,38 @@ impl Started<'_> {
         work()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::contention;
+    use crate::sync::{Condvar, Mutex, RwLock, Semaphore, mpsc};
+
+    /// Whoever waits in some other test may by chance be looked for in the same place; but not
+    /// every time.
+    #[track_caller]
+    fn reads_no_clock<T>(make: impl Fn() -> T, operation: impl Fn(&T)) {
+        let none = (0..50).any(|_| {
+            let primitive = Box::new(make());
+            let before = contention::clock_reads();
+            operation(&primitive);
+            contention::clock_reads() == before
+        });
+        assert!(none);
+    }
+
+    #[test]
+    fn no_clock_is_read_where_nobody_waits() {
+        contention::set_mutex_fraction(1);
+        assert!(contention::is_on());
+        reads_no_clock(|| Mutex::new(0), |mutex| *mutex.lock().unwrap() += 1);
+        reads_no_clock(|| RwLock::new(0), |lock| *lock.write().unwrap() += 1);
+        reads_no_clock(|| RwLock::new(0), |lock| drop(lock.read().unwrap()));
+        reads_no_clock(Condvar::new, Condvar::notify_all);
+        reads_no_clock(|| Semaphore::new(1), |semaphore| drop(semaphore.acquire()));
+        reads_no_clock(mpsc::channel, |(sender, receiver)| {
+            sender.send(1).unwrap();
+            receiver.recv().unwrap();
+        });
+        contention::set_mutex_fraction(0);
+    }
+}
