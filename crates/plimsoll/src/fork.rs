@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::thread;
-use crate::contention::WAITERS;
+use crate::contention::{self, WAITERS};
 #[cfg(feature = "interpose")]
 use crate::hook;
 use crate::ledger::Reader;
@@ -23,6 +23,7 @@ type HookGuard = MutexGuard<'static, hook::Progress>;
 type HookGuard = ();
 
 type Guards = (
+    MutexGuard<'static, ()>,
     HookGuard,
     MutexGuard<'static, Vec<RetiredList>>,
     MutexGuard<'static, ()>,
@@ -46,6 +47,7 @@ pub(crate) fn register() {
 
 extern "C" fn before() {
     let guards = (
+        contention::lock_rates(),
         #[cfg(feature = "interpose")]
         hook::lock(),
         #[cfg(not(feature = "interpose"))]

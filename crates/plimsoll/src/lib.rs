@@ -26,6 +26,8 @@
 //! * [`lock_stats()`] has how long threads waited for locks, and for one another.
 //! * [`profile`] has the profiles `heap`, `allocs`, `block` and `mutex`, to be written at any time
 //!   as pprof or text.
+//! * [`sync`] has the standard library's locks and channels, which tell the profiles `block` and
+//!   `mutex` who waits for whom where nothing else can.
 //! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`.
 //! * [`start`] and [`config()`] set off what settings ask for. `PLIMSOLL=http=127.0.0.1:6060` in
 //!   the environment is enough; see [`Config`] for the words.
@@ -38,6 +40,8 @@
 //! * `symbolize` (default): files, lines and inlined calls from debug information. Without it,
 //!   profiles have the names of the symbol table.
 //! * `axum`: `http::router` for axum.
+//! * `lock_api`: [`sync`]'s locks around those of any crate that has `lock_api`'s traits, such as
+//!   parking_lot.
 //!
 //! # Systems
 //! Linux with glibc, on x86-64, is what it is tested on. The counting and the profiles are written
@@ -52,7 +56,6 @@ mod alloc;
 #[cfg(not(loom))]
 mod config;
 #[cfg(not(loom))]
-#[cfg_attr(not(feature = "interpose"), allow(dead_code, unused_imports))]
 mod contention;
 #[cfg(not(loom))]
 mod export;
@@ -84,6 +87,8 @@ mod startup;
 pub mod stats;
 #[cfg(not(loom))]
 mod symbol;
+#[cfg(not(loom))]
+pub mod sync;
 
 #[cfg(not(loom))]
 pub use alloc::{Alloc, size_class};

@@ -4,12 +4,16 @@
 //! keeps time by the processor's time stamp counter, which it does only if the counters of all
 //! processors run at one constant speed and agree, that is read directly, at half the price.
 
-use crate::primitives::{AtomicU64, Mutex, Ordering};
+use std::sync::atomic::AtomicBool;
+
+use crate::primitives::{AtomicU64, Ordering};
 
 /// Nanoseconds since some moment before the process began. Neither allocates nor locks nor touches
 /// `errno`.
 #[inline]
 pub(super) fn now() -> u64 {
+    #[cfg(test)]
+    READS.set(READS.get() + 1);
     match RATE.load(Ordering::Acquire) {
         0 => system(),
         rate => {
@@ -35,13 +39,10 @@ static START_NS: AtomicU64 = AtomicU64::new(0);
 const COMPARED_NS: u64 = 2_000_000;
 
 /// Finds out, once, whether there is a counter, and how fast it is. Takes some milliseconds: not
-/// for hooks.
+/// for hooks, nor for two at once.
 pub(super) fn prepare() {
-    static PREPARED: Mutex<bool> = Mutex::new(false);
-    let mut prepared = PREPARED
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
-    if std::mem::replace(&mut *prepared, true) || !kernel_trusts_counter() {
+    static PREPARED: AtomicBool = AtomicBool::new(false);
+    if PREPARED.swap(true, Ordering::Relaxed) || !kernel_trusts_counter() {
         return;
     }
     let (start_ns, start_ticks) = both();
@@ -107,12 +108,28 @@ fn ticks() -> u64 {
 }
 
 #[cfg(test)]
+thread_local! {
+    static READS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How often the calling thread has read the clock.
+#[cfg(test)]
+pub(crate) fn reads() -> u64 {
+    READS.get()
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    fn prepare_alone() {
+        let _alone = super::super::rates::lock();
+        prepare();
+    }
+
     #[test]
     fn it_agrees_with_the_system() {
-        prepare();
+        prepare_alone();
         let difference = || now().abs_diff(system());
         // The thread may lose its processor between the two.
         let near = |limit| (0..1000).any(|_| difference() < limit);
@@ -126,7 +143,7 @@ mod tests {
 
     #[test]
     fn it_never_goes_back() {
-        prepare();
+        prepare_alone();
         let mut last = now();
         for _ in 0..100_000 {
             let next = now();

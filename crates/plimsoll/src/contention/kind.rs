@@ -14,6 +14,9 @@ pub(crate) enum WaitKind {
     Once = 5,
     Park = 6,
     Barrier = 7,
+    Channel = 8,
+    Semaphore = 9,
+    WaitGroup = 10,
 }
 
 impl WaitKind {
@@ -36,6 +39,9 @@ impl WaitKind {
             5 => Self::Once,
             6 => Self::Park,
             7 => Self::Barrier,
+            8 => Self::Channel,
+            9 => Self::Semaphore,
+            10 => Self::WaitGroup,
             _ => Self::Other,
         }
     }
@@ -51,6 +57,9 @@ impl WaitKind {
             Self::Once => "once",
             Self::Park => "park",
             Self::Barrier => "barrier",
+            Self::Channel => "channel",
+            Self::Semaphore => "semaphore",
+            Self::WaitGroup => "wait group",
         }
     }
 }
@@ -70,6 +79,9 @@ mod tests {
             WaitKind::Once,
             WaitKind::Park,
             WaitKind::Barrier,
+            WaitKind::Channel,
+            WaitKind::Semaphore,
+            WaitKind::WaitGroup,
         ] {
             assert_eq!(WaitKind::from_number(kind as u64), kind);
         }

@@ -15,6 +15,10 @@
 //! that ends without having been stamped (a signal; a wake-up meant for somebody else) is not over:
 //! the thread will try again, and what it has waited so far is *carried* to its next wait on
 //! that key.
+//!
+//! There are two doors. [`crate::sync`] has primitives that report their own waits; under
+//! [`crate::hook`] come the futex calls of everybody else's. The former are made of the latter, so
+//! while one of them waits, its thread is [suspended](suspend()) for the hook.
 
 mod clock;
 mod kind;
@@ -22,18 +26,23 @@ mod kind;
 pub(crate) mod meter;
 mod rates;
 mod record;
+mod suspended;
 mod totals;
 mod wait;
 mod waiters;
 
+#[cfg(test)]
+pub(crate) use clock::reads as clock_reads;
 pub(crate) use kind::WaitKind;
-pub(crate) use rates::{block_rate, mutex_fraction, set_block_rate, set_mutex_fraction};
+pub(crate) use rates::{
+    block_rate, is_on, lock as lock_rates, mutex_fraction, set_block_rate, set_mutex_fraction,
+};
 pub(crate) use record::{COUNT_BITS, cell};
+#[cfg(feature = "interpose")]
+pub(crate) use suspended::is_suspended;
+pub(crate) use suspended::{Suspended, suspend};
 pub(crate) use totals::{Totals, totals};
-pub(crate) use wait::{Ended, Wait, release};
+#[cfg(feature = "interpose")]
+pub(crate) use wait::release;
+pub(crate) use wait::{Ended, Wait, release_key};
 pub(crate) use waiters::{WAITERS, lost as lost_waits};
-
-/// Whether anything is to be recorded.
-pub(crate) fn is_on() -> bool {
-    block_rate() != 0 || mutex_fraction() != 0
-}

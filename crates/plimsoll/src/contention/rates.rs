@@ -5,15 +5,32 @@
 //! a change of rate leaves what is there as it is.
 
 use std::cell::Cell;
+use std::sync::MutexGuard;
 
 use super::clock;
-use crate::primitives::{AtomicU32, AtomicU64, Ordering};
+use crate::primitives::{AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering};
 
 /// Nanoseconds of waiting for each sample of the block profile; 0 for none.
 static BLOCK_RATE: AtomicU64 = AtomicU64::new(0);
 
 /// One in how many releases is in the mutex profile; 0 for none.
 static MUTEX_FRACTION: AtomicU32 = AtomicU32::new(0);
+
+/// Whether either is not 0, in a cache line that nothing else is in: it is read wherever a lock is
+/// given back.
+static ON: Line = Line(AtomicU8::new(0));
+
+#[repr(align(64))]
+struct Line(AtomicU8);
+
+/// Held while rates are changed, so that [`ON`] is that of the last change.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Whether anything is to be recorded.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    ON.0.load(Ordering::Relaxed) != 0
+}
 
 pub(crate) fn block_rate() -> u64 {
     BLOCK_RATE.load(Ordering::Relaxed)
@@ -27,17 +44,27 @@ pub(crate) fn mutex_fraction() -> u32 {
 pub(crate) const LARGEST_BLOCK_RATE: u64 = 1 << 41;
 
 pub(crate) fn set_block_rate(nanoseconds: u64) -> u64 {
-    if nanoseconds != 0 {
-        clock::prepare();
-    }
-    BLOCK_RATE.swap(nanoseconds.min(LARGEST_BLOCK_RATE), Ordering::Relaxed)
+    change(|| BLOCK_RATE.swap(nanoseconds.min(LARGEST_BLOCK_RATE), Ordering::Relaxed))
 }
 
 pub(crate) fn set_mutex_fraction(fraction: u32) -> u32 {
-    if fraction != 0 {
-        clock::prepare();
-    }
-    MUTEX_FRACTION.swap(fraction, Ordering::Relaxed)
+    change(|| MUTEX_FRACTION.swap(fraction, Ordering::Relaxed))
+}
+
+/// Keeps rates as they are until the guard is dropped: for a fork.
+pub(crate) fn lock() -> MutexGuard<'static, ()> {
+    CHANGING
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn change<T>(set: impl FnOnce() -> T) -> T {
+    let _alone = lock();
+    clock::prepare();
+    let before = set();
+    let on = block_rate() != 0 || mutex_fraction() != 0;
+    ON.0.store(on.into(), Ordering::Relaxed);
+    before
 }
 
 /// How many fractional bits a count in a profile has.

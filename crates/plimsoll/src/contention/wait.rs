@@ -28,9 +28,13 @@ pub(crate) enum Ended {
     /// Its time was up.
     TimedOut,
     /// A signal came in between: the thread will go on waiting.
+    #[cfg_attr(not(feature = "interpose"), allow(dead_code))]
     Interrupted,
     /// There was nothing to wait for.
     Refused,
+    /// The thread has what it waited for. If nobody woke it, it was there for the taking by then,
+    /// and was not waited for.
+    Acquired,
 }
 
 impl Wait {
@@ -75,13 +79,19 @@ impl Wait {
         match ended {
             Ended::TimedOut => record::wait(kind, until_now, 0, stack),
             // Whoever stamped was blamed for it: so it was waited, however the wait ended.
-            _ if until_stamp > 0 && (kind.is_lock() || ended == Ended::Woken) => {
+            _ if until_stamp > 0
+                && (kind.is_lock() || matches!(ended, Ended::Woken | Ended::Acquired)) =>
+            {
                 record::wait(kind, until_stamp, wakeup, stack);
             }
             Ended::Woken if !kind.is_lock() || self.place.is_none() => {
                 record::wait(kind, until_now, 0, stack);
             }
             Ended::Refused if !kind.is_lock() => {}
+            Ended::Acquired if self.place.is_none() => {
+                record::wait(kind, until_now, 0, stack);
+            }
+            Ended::Acquired => {}
             Ended::Woken | Ended::Interrupted | Ended::Refused => CARRIED.set((key, until_now)),
         }
     }
@@ -97,6 +107,7 @@ pub(crate) struct Release {
 /// lock there, or one that a word of its own stands for, or, for readers-writer locks, the one that
 /// `word` is the second word of, whose first is `first_word`. Returns what it is to blame for, to
 /// be recorded when they are woken.
+#[cfg(feature = "interpose")]
 #[inline]
 pub(crate) fn release(word: usize, first_word: usize) -> Option<Release> {
     if !WAITERS.any(word) && !WAITERS.any(first_word) {
@@ -105,17 +116,34 @@ pub(crate) fn release(word: usize, first_word: usize) -> Option<Release> {
     release_slowly(word, first_word)
 }
 
+/// The same where the key is known, and nobody waits for it by another name.
+#[inline]
+pub(crate) fn release_key(key: usize) -> Option<Release> {
+    if WAITERS.any(key) {
+        release_slowly(key, key)
+    } else {
+        None
+    }
+}
+
 fn release_slowly(word: usize, first_word: usize) -> Option<Release> {
-    let now = clock::now();
-    let mut release: Option<Release> = None;
-    let stamped = |kind: WaitKind, delay: u64| {
+    let mut blame = Blame(None);
+    WAITERS.stamp(word, first_word, clock::now(), |kind, delay| {
+        blame.add(kind, delay);
+    });
+    blame.0
+}
+
+/// What stamps of a release add up to.
+struct Blame(Option<Release>);
+
+impl Blame {
+    fn add(&mut self, kind: WaitKind, delay: u64) {
         if kind.is_lock() {
-            let release = release.get_or_insert(Release { kind, blamed_ns: 0 });
+            let release = self.0.get_or_insert(Release { kind, blamed_ns: 0 });
             release.blamed_ns += delay;
         }
-    };
-    WAITERS.stamp(word, first_word, now, stamped);
-    release
+    }
 }
 
 impl Release {

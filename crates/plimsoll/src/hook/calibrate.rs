@@ -5,8 +5,10 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use plimsoll_interpose::Call;
+
 use super::sites;
-use crate::contention::WaitKind;
+use crate::contention::{self, WaitKind};
 use crate::own_thread;
 use crate::primitives::{AtomicUsize, Ordering};
 
@@ -18,16 +20,19 @@ static WAITED_AT: AtomicUsize = AtomicUsize::new(0);
 /// A thread that does not come to wait in this time is not waited for.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// For the hook: somebody is about to wait on `word`, and it is not known for what.
-pub(super) fn saw(word: usize, return_address: usize) {
+/// For the hook: a futex call that is not recorded.
+pub(super) fn saw(call: &Call) {
+    let word = call.arguments[0];
+    // Who wakes others does so after somebody waited.
     if FROM.load(Ordering::Relaxed) <= word && word < TO.load(Ordering::Relaxed) {
-        WAITED_AT.store(return_address, Ordering::Release);
+        WAITED_AT.store(call.return_address, Ordering::Release);
     }
 }
 
-/// Contends each of the primitives once, and adds where that was waited for. The hook must be set,
-/// and all futex calls go to it.
+/// Contends each of the primitives once, and adds where that was waited for. The hook must be set.
+/// Nothing of it is recorded.
 pub(super) fn calibrate() {
+    let _unrecorded = contention::suspend();
     let mutex = Arc::new(Mutex::new(()));
     let held = mutex.lock().unwrap_or_else(PoisonError::into_inner);
     let waits = mutex.clone();
@@ -71,7 +76,10 @@ fn contend<T, G>(primitive: &T, kind: WaitKind, held: G, wait: impl FnOnce() + S
     WAITED_AT.store(0, Ordering::Relaxed);
     FROM.store(start, Ordering::Relaxed);
     TO.store(end, Ordering::Relaxed);
-    let thread = own_thread::spawn(c"plimsoll-locks", wait);
+    let thread = own_thread::spawn(c"plimsoll-locks", move || {
+        let _unrecorded = contention::suspend();
+        wait();
+    });
     let started = Instant::now();
     let found = loop {
         match WAITED_AT.load(Ordering::Acquire) {

@@ -12,6 +12,10 @@ use crate::stack::{Registers, Start};
 pub(super) unsafe extern "C" fn called(call: &Call) -> isize {
     // `futex(word, operation, value, timeout, ...)`; the operation is an `int`.
     const FLAGS: i32 = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+    if contention::is_suspended() {
+        calibrate::saw(call);
+        return forward(call);
+    }
     let records = contention::is_on();
     match call.arguments[1] as i32 & !FLAGS {
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if records => wait(call),
@@ -25,7 +29,6 @@ fn wait(call: &Call) -> isize {
     let stack = caller(call);
     let word = call.arguments[0];
     let site = sites::of(stack);
-    notice(call, &site);
     let key = match site.family {
         sites::Family::ParkingLot => parking_lot::lock_of(word, &site).unwrap_or(word),
         // The word on which writers wait is the second of the lock.
@@ -48,7 +51,6 @@ fn wait(call: &Call) -> isize {
 fn metered_wait(call: &Call) -> isize {
     let stack = caller(call);
     let site = sites::of(stack);
-    notice(call, &site);
     if !site.kind.is_lock() || !meter::is_turn() {
         return forward(call);
     }
@@ -56,12 +58,6 @@ fn metered_wait(call: &Call) -> isize {
     let result = forward(call);
     timed.end();
     result
-}
-
-fn notice(call: &Call, site: &sites::Site) {
-    if site.family == sites::Family::Unknown {
-        calibrate::saw(call.arguments[0], call.return_address);
-    }
 }
 
 /// What a waiter is found by: whoever wakes the standard library's writers knows to look for the

@@ -40,8 +40,7 @@ pub(crate) fn start() {
     }
 }
 
-/// Does what [`start`] leaves undone where there is no symbol table. Only while waits are recorded:
-/// otherwise not all of them are looked at.
+/// Does what [`start`] leaves undone where there is no symbol table.
 pub(crate) fn learn() {
     let mut progress = lock();
     if progress.started

@@ -6,13 +6,15 @@ use crate::symbol;
 
 /// Beginnings of the names of functions that are not shown at the leaf: how a primitive waits or
 /// wakes, below its own methods.
-const HIDDEN: [&str; 12] = [
+const HIDDEN: [&str; 14] = [
     "std::sys::",
     "std::sync::mpmc::",
     "std::sync::once_lock::OnceLock::initialize",
     "std::sync::once_lock::OnceLock::get_or_try_init",
     "plimsoll::contention::",
     "plimsoll::hook::",
+    "plimsoll::sync::contended::",
+    "plimsoll::sync::lock_api::",
     "parking_lot_core::",
     "parking_lot::raw_",
     "parking_lot::condvar::Condvar::wait_until_internal",
@@ -117,6 +119,8 @@ mod tests {
             "<parking_lot::raw_mutex::RawMutex as lock_api::mutex::RawMutex>::lock",
             "parking_lot_core::parking_lot::park::{{closure}}",
             "std::sync::mpmc::context::Context::wait_until",
+            "plimsoll::sync::contended::wait",
+            "<plimsoll::sync::lock_api::mutex::RawMutex<R> as lock_api::mutex::RawMutex>::lock",
         ] {
             assert_eq!(leaf(name, ""), Leaf::Hidden, "{name}");
         }
@@ -124,6 +128,8 @@ mod tests {
             "std::sync::poison::mutex::Mutex<T>::lock",
             "<std::sync::poison::mutex::MutexGuard<T> as core::ops::drop::Drop>::drop",
             "lock_api::mutex::Mutex<R,T>::lock",
+            "plimsoll::sync::mutex::Mutex<T>::lock",
+            "<plimsoll::sync::mutex::MutexGuard<T> as core::ops::drop::Drop>::drop",
             "std::sync::mpsc::Receiver<T>::recv",
             "std::sync::poison::condvar::Condvar::wait",
             "main",

@@ -1,0 +1,214 @@
+//! What do the primitives of `plimsoll::sync` cost where nobody waits?
+//!
+//! Takes and gives back each, the wrapped one and Plimsoll's, with the profiles off and on, in
+//! processes of their own in turn, and prints medians; then counts instructions with callgrind, if
+//! that is there. `sync [ROUNDS]`, 15 rounds unless told otherwise.
+//!
+//! `sync once PRIMITIVE wrapped|plimsoll off|on PAIRS` is one such process; it prints the processor
+//! time of a pair in nanoseconds.
+
+use std::hint::black_box;
+use std::process::Command;
+
+use plimsoll::profile;
+use plimsoll::sync::lock_api::{RawMutex, RawRwLock};
+use plimsoll_bench::{clock, machine, quantiles::median};
+
+/// What is measured: by its name, the wrapped and Plimsoll's.
+const PRIMITIVES: [(&str, [fn(u64); 2]); 8] = [
+    ("std Mutex", [std_mutex, mutex]),
+    ("std RwLock, read", [std_read, read]),
+    ("std RwLock, write", [std_write, write]),
+    ("std channel, send and receive", [std_channel, channel]),
+    ("std Once, done", [std_once, once]),
+    ("parking_lot Mutex", [parking_lot_mutex, raw_mutex]),
+    ("parking_lot RwLock, read", [parking_lot_read, raw_read]),
+    ("parking_lot RwLock, write", [parking_lot_write, raw_write]),
+];
+
+/// Pairs of a timed run, and of the two counted ones whose difference leaves the start-up out.
+const TIMED: u64 = 5_000_000;
+const COUNTED: [u64; 2] = [100_000, 300_000];
+
+/// Which of the two, and whether profiles are on.
+const VARIANTS: [(usize, &str); 4] = [(0, "off"), (1, "off"), (0, "on"), (1, "on")];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("once") => run(&arguments[1..]),
+        rounds => compare(rounds.map_or(15, |rounds| rounds.parse().expect("a number of rounds"))),
+    }
+}
+
+fn run(arguments: &[String]) {
+    let [primitive, which, mode, pairs] = arguments else {
+        panic!("once PRIMITIVE wrapped|plimsoll off|on PAIRS");
+    };
+    let (_, works) = PRIMITIVES
+        .iter()
+        .find(|(name, _)| name == primitive)
+        .expect("a primitive of that name");
+    let work = works[usize::from(which == "plimsoll")];
+    let pairs: u64 = pairs.parse().expect("a number of pairs");
+    if mode == "on" {
+        profile::set_block_rate(1);
+        profile::set_mutex_fraction(1);
+    }
+    work(pairs / 10);
+    let start = clock::process();
+    work(pairs);
+    println!("{}", (clock::process() - start) as f64 / pairs as f64);
+}
+
+fn compare(rounds: usize) {
+    println!("{}\n", machine::describe());
+    println!("processor time of a pair in ns, medians of {rounds} alternating rounds");
+    println!("| primitive | wrapped, off | plimsoll, off | wrapped, on | plimsoll, on |");
+    println!("|---|---|---|---|---|");
+    for (name, _) in PRIMITIVES {
+        let mut times = VARIANTS.map(|_| Vec::new());
+        for _ in 0..rounds {
+            for (times, variant) in times.iter_mut().zip(VARIANTS) {
+                let output = command(&[], name, variant, TIMED).output();
+                let output = output.expect("this program can be run");
+                let text = String::from_utf8_lossy(&output.stdout);
+                times.push(text.trim().parse::<f64>().expect("a number"));
+            }
+        }
+        let [wrapped, ours, wrapped_on, ours_on] = times.map(|mut times| median(&mut times));
+        println!("| {name} | {wrapped:.2} | {ours:.2} | {wrapped_on:.2} | {ours_on:.2} |");
+    }
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("\nno valgrind: instructions are not counted");
+        return;
+    }
+    println!("\ninstructions of a pair, by callgrind over 200,000 pairs (aim: 3 more, off)");
+    println!("| primitive | wrapped | plimsoll, off | added | plimsoll, on | added |");
+    println!("|---|---|---|---|---|---|");
+    for (name, _) in PRIMITIVES {
+        let [wrapped, off, _, on] = VARIANTS.map(|variant| instructions(name, variant));
+        println!(
+            "| {name} | {wrapped:.1} | {off:.1} | {:+.1} | {on:.1} | {:+.1} |",
+            off - wrapped,
+            on - wrapped
+        );
+    }
+}
+
+/// This program, run once by `runner`.
+fn command(runner: &[&str], name: &str, (which, mode): (usize, &str), pairs: u64) -> Command {
+    let here = std::env::current_exe().expect("this program has a path");
+    let mut command = match runner {
+        [] => Command::new(&here),
+        [runner, options @ ..] => {
+            let mut command = Command::new(runner);
+            command.args(options).arg(&here);
+            command
+        }
+    };
+    let which = ["wrapped", "plimsoll"][which];
+    command.args(["once", name, which, mode, &pairs.to_string()]);
+    command
+}
+
+fn instructions(name: &str, variant: (usize, &str)) -> f64 {
+    let callgrind = [
+        "valgrind",
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+    ];
+    let [few, many] = COUNTED.map(|pairs| {
+        let output = command(&callgrind, name, variant, pairs).output();
+        let output = output.expect("valgrind can be run");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let collected = said
+            .lines()
+            .find_map(|line| line.split_once("Collected : "));
+        let (_, number) = collected.unwrap_or_else(|| panic!("callgrind said {said}"));
+        let number = number.trim().parse::<u64>();
+        number.expect("a number of instructions") as f64
+    });
+    // A tenth is done before, to warm up.
+    (many - few) / ((COUNTED[1] - COUNTED[0]) as f64 * 1.1)
+}
+
+/// Does it once, in a function of its own: in a loop, the compiler would keep in registers what it
+/// has to make each time in a program.
+#[inline(never)]
+fn once_to<P>(primitive: &P, pair: impl Fn(&P)) {
+    pair(primitive);
+}
+
+/// A function of that name, which does that to the primitive so many times.
+macro_rules! work {
+    ($name:ident, $primitive:expr, |$used:ident| $pair:expr) => {
+        fn $name(pairs: u64) {
+            let primitive = $primitive;
+            for _ in 0..pairs {
+                once_to(black_box(&primitive), |$used| {
+                    $pair;
+                });
+            }
+        }
+    };
+}
+
+work!(std_mutex, std::sync::Mutex::new(0u64), |mutex| {
+    *mutex.lock().expect("not poisoned") += 1;
+});
+work!(mutex, plimsoll::sync::Mutex::new(0u64), |mutex| {
+    *mutex.lock().expect("not poisoned") += 1;
+});
+work!(std_read, std::sync::RwLock::new(0u64), |lock| {
+    black_box(*lock.read().expect("not poisoned"));
+});
+work!(read, plimsoll::sync::RwLock::new(0u64), |lock| {
+    black_box(*lock.read().expect("not poisoned"));
+});
+work!(std_write, std::sync::RwLock::new(0u64), |lock| {
+    *lock.write().expect("not poisoned") += 1;
+});
+work!(write, plimsoll::sync::RwLock::new(0u64), |lock| {
+    *lock.write().expect("not poisoned") += 1;
+});
+work!(std_channel, std::sync::mpsc::channel::<u64>(), |channel| {
+    channel.0.send(1).expect("there is a receiver");
+    black_box(channel.1.recv()).expect("there is a message");
+});
+work!(channel, plimsoll::sync::mpsc::channel::<u64>(), |channel| {
+    channel.0.send(1).expect("there is a receiver");
+    black_box(channel.1.recv()).expect("there is a message");
+});
+work!(std_once, std::sync::Once::new(), |once| {
+    once.call_once(|| ());
+});
+work!(once, plimsoll::sync::Once::new(), |once| {
+    once.call_once(|| ());
+});
+work!(parking_lot_mutex, parking_lot::Mutex::new(0u64), |mutex| {
+    *mutex.lock() += 1;
+});
+work!(
+    raw_mutex,
+    lock_api::Mutex::<RawMutex<parking_lot::RawMutex>, u64>::new(0),
+    |mutex| *mutex.lock() += 1
+);
+work!(parking_lot_read, parking_lot::RwLock::new(0u64), |lock| {
+    black_box(*lock.read());
+});
+work!(
+    raw_read,
+    lock_api::RwLock::<RawRwLock<parking_lot::RawRwLock>, u64>::new(0),
+    |lock| {
+        black_box(*lock.read());
+    }
+);
+work!(parking_lot_write, parking_lot::RwLock::new(0u64), |lock| {
+    *lock.write() += 1;
+});
+work!(
+    raw_write,
+    lock_api::RwLock::<RawRwLock<parking_lot::RawRwLock>, u64>::new(0),
+    |lock| *lock.write() += 1
+);

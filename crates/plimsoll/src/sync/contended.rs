@@ -1,0 +1,219 @@
+//! What all primitives do when they leave their quick path.
+//!
+//! A *key* stands for the primitive in the table of waiters: its address, or for channels, which
+//! have none, a number that is no address.
+//!
+//! The functions here are never inlined, so that stacks begin in the caller, with the primitive's
+//! own method. A caller that could end with such a call uses [`keeps_its_frame`] after it.
+
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use crate::contention::{self, Ended, Suspended, Wait, WaitKind};
+use crate::stack::{Registers, Start};
+
+/// The key of what is at an address.
+pub(super) fn key_of<T: ?Sized>(primitive: &T) -> usize {
+    (&raw const *primitive).addr()
+}
+
+/// To be called after a call that must not be the last thing its caller does: it would replace the
+/// caller's frame, and stacks would begin with the caller's caller. No instruction comes of it.
+#[inline(always)]
+pub(super) fn keeps_its_frame() {
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Waits for `key` by calling `block`; `ended` says how that ended.
+#[cold]
+#[inline(never)]
+pub(super) fn wait<R>(
+    kind: WaitKind,
+    key: usize,
+    block: impl FnOnce() -> R,
+    ended: impl FnOnce(&R) -> Ended,
+) -> R {
+    if !contention::is_on() {
+        return block();
+    }
+    let stack = Start::Here(Registers::here());
+    waited(kind, key, stack, block, ended)
+}
+
+/// Gives up the lock `released` and waits for `key`, both by calling `block`.
+#[cold]
+#[inline(never)]
+pub(super) fn release_and_wait<R>(
+    released: usize,
+    kind: WaitKind,
+    key: usize,
+    block: impl FnOnce() -> R,
+    ended: impl FnOnce(&R) -> Ended,
+) -> R {
+    let stack = Start::Here(Registers::here());
+    if let Some(release) = contention::release_key(released) {
+        // The lock is still held, but it may be long until this thread runs again.
+        release.record(stack);
+    }
+    waited(kind, key, stack, block, ended)
+}
+
+fn waited<R>(
+    kind: WaitKind,
+    key: usize,
+    stack: Start,
+    block: impl FnOnce() -> R,
+    ended: impl FnOnce(&R) -> Ended,
+) -> R {
+    let under_way = UnderWay::begin(kind, key, stack);
+    let result = {
+        let _suspended = contention::suspend();
+        block()
+    };
+    under_way.end(ended(&result));
+    result
+}
+
+/// A wait that is left even if what it waits with panics.
+pub(super) struct UnderWay {
+    wait: Option<Wait>,
+    stack: Start,
+}
+
+impl UnderWay {
+    pub(super) fn begin(kind: WaitKind, key: usize, stack: Start) -> Self {
+        Self {
+            wait: Some(Wait::begin(kind, key, key)),
+            stack,
+        }
+    }
+
+    pub(super) fn end(mut self, ended: Ended) {
+        self.finish(ended);
+    }
+
+    fn finish(&mut self, ended: Ended) {
+        if let Some(wait) = self.wait.take() {
+            wait.end(ended, self.stack);
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.finish(Ended::Acquired);
+    }
+}
+
+/// Gives up the lock `key` by calling `unlock`, and is blamed for those who wait for it. The lock
+/// may be gone once that was called.
+#[cold]
+#[inline(never)]
+pub(super) fn release<R>(key: usize, unlock: impl FnOnce() -> R) -> R {
+    let Some(release) = contention::release_key(key) else {
+        return unlock();
+    };
+    let stack = Start::Here(Registers::here());
+    let result = {
+        let _suspended = contention::suspend();
+        unlock()
+    };
+    release.record(stack);
+    result
+}
+
+/// Lets go on, by calling `wake`, who waits for `key`, which is no lock.
+#[inline]
+pub(super) fn wake<R>(key: usize, wake: impl FnOnce() -> R) -> R {
+    if contention::is_on() {
+        stamp(key);
+    }
+    wake()
+}
+
+/// Whoever waits for `key`, which is no lock, is about to be woken: its wait is over.
+#[cold]
+#[inline(never)]
+pub(super) fn stamp(key: usize) {
+    // Nobody is blamed.
+    let _none = contention::release_key(key);
+}
+
+/// Uses a lock of a primitive's own, which is not to be seen.
+pub(super) fn unseen<R>(operation: impl FnOnce() -> R) -> R {
+    let _suspended = contention::suspend();
+    operation()
+}
+
+/// Calls `call`, which waits for `key` until it calls [`Started::run`], or until some other thread
+/// that did so is done.
+#[cold]
+#[inline(never)]
+pub(super) fn call(kind: WaitKind, key: usize, call: impl FnOnce(Started<'_>)) {
+    let stack = Start::Here(Registers::here());
+    let mut wait = Some((contention::suspend(), UnderWay::begin(kind, key, stack)));
+    call(Started {
+        wait: &mut wait,
+        key,
+    });
+    if let Some((suspended, under_way)) = wait {
+        drop(suspended);
+        under_way.end(Ended::Woken);
+    }
+}
+
+/// What the thread has that is the one to do it.
+pub(super) struct Started<'a> {
+    wait: &'a mut Option<(Suspended, UnderWay)>,
+    key: usize,
+}
+
+impl Started<'_> {
+    /// Does it, with `work`, which is the program's own code.
+    pub(super) fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        /// The others are woken even if the work panics.
+        struct Done(usize);
+        impl Drop for Done {
+            fn drop(&mut self) {
+                stamp(self.0);
+            }
+        }
+        drop(self.wait.take());
+        let _done = Done(self.key);
+        work()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::contention;
+    use crate::sync::{Condvar, Mutex, RwLock, Semaphore, mpsc};
+
+    /// Whoever waits in some other test may by chance be looked for in the same place; but not
+    /// every time.
+    #[track_caller]
+    fn reads_no_clock<T>(make: impl Fn() -> T, operation: impl Fn(&T)) {
+        let none = (0..50).any(|_| {
+            let primitive = Box::new(make());
+            let before = contention::clock_reads();
+            operation(&primitive);
+            contention::clock_reads() == before
+        });
+        assert!(none);
+    }
+
+    #[test]
+    fn no_clock_is_read_where_nobody_waits() {
+        contention::set_mutex_fraction(1);
+        assert!(contention::is_on());
+        reads_no_clock(|| Mutex::new(0), |mutex| *mutex.lock().unwrap() += 1);
+        reads_no_clock(|| RwLock::new(0), |lock| *lock.write().unwrap() += 1);
+        reads_no_clock(|| RwLock::new(0), |lock| drop(lock.read().unwrap()));
+        reads_no_clock(Condvar::new, Condvar::notify_all);
+        reads_no_clock(|| Semaphore::new(1), |semaphore| drop(semaphore.acquire()));
+        reads_no_clock(mpsc::channel, |(sender, receiver)| {
+            sender.send(1).unwrap();
+            receiver.recv().unwrap();
+        });
+        contention::set_mutex_fraction(0);
+    }
+}

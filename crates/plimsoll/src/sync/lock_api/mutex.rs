@@ -1,0 +1,131 @@
+//! Mutual exclusion.
+
+use ::lock_api::{RawMutex as Raw, RawMutexFair, RawMutexTimed};
+
+use super::in_time;
+use crate::contention::{self, Ended, WaitKind};
+use crate::sync::contended::{self, keeps_its_frame, key_of};
+
+/// A raw mutex around another, such as `parking_lot::RawMutex`.
+// The address of the first field is the lock's key: nobody waits on it for anything else.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawMutex<R> {
+    name: Option<&'static str>,
+    inner: R,
+}
+
+impl<R: Raw> RawMutex<R> {
+    /// One with a name, for [`lock_api::Mutex::from_raw`](::lock_api::Mutex::from_raw).
+    #[must_use]
+    pub const fn named(name: &'static str) -> Self {
+        Self {
+            name: Some(name),
+            inner: R::INIT,
+        }
+    }
+
+    /// The name it was created with.
+    pub const fn name(&self) -> Option<&'static str> {
+        self.name
+    }
+}
+
+/// Calls an unlocking method of the inner lock, which the caller holds.
+macro_rules! release {
+    ($self:ident.$unlock:ident) => {{
+        // SAFETY: the caller's promise is the inner lock's condition.
+        let unlock = || unsafe { $self.inner.$unlock() };
+        if contention::is_on() {
+            contended::release(key_of($self), unlock);
+            keeps_its_frame();
+        } else {
+            unlock();
+        }
+    }};
+}
+
+// SAFETY: it excludes as the inner one does, which is locked and unlocked whenever this is.
+unsafe impl<R: Raw> Raw for RawMutex<R> {
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "what the trait has in place of a constructor"
+    )]
+    const INIT: Self = Self {
+        name: None,
+        inner: R::INIT,
+    };
+
+    type GuardMarker = R::GuardMarker;
+
+    #[inline]
+    fn lock(&self) {
+        if !self.inner.try_lock() {
+            let block = || self.inner.lock();
+            contended::wait(WaitKind::Mutex, key_of(self), block, |()| Ended::Acquired);
+            keeps_its_frame();
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        self.inner.try_lock()
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        release!(self.unlock);
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.inner.is_locked()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawMutexFair> RawMutexFair for RawMutex<R> {
+    #[inline]
+    unsafe fn unlock_fair(&self) {
+        release!(self.unlock_fair);
+    }
+
+    #[inline]
+    unsafe fn bump(&self) {
+        // SAFETY: the caller's promise is the inner lock's condition.
+        let bump = || unsafe { self.inner.bump() };
+        if contention::is_on() {
+            let (key, ended) = (key_of(self), |(): &()| Ended::Acquired);
+            contended::release_and_wait(key, WaitKind::Mutex, key, bump, ended);
+            keeps_its_frame();
+        } else {
+            bump();
+        }
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawMutexTimed> RawMutexTimed for RawMutex<R> {
+    type Duration = R::Duration;
+    type Instant = R::Instant;
+
+    #[inline]
+    fn try_lock_for(&self, timeout: R::Duration) -> bool {
+        self.inner.try_lock() || {
+            let block = || self.inner.try_lock_for(timeout);
+            let locked = contended::wait(WaitKind::Mutex, key_of(self), block, in_time);
+            keeps_its_frame();
+            locked
+        }
+    }
+
+    #[inline]
+    fn try_lock_until(&self, timeout: R::Instant) -> bool {
+        self.inner.try_lock() || {
+            let block = || self.inner.try_lock_until(timeout);
+            let locked = contended::wait(WaitKind::Mutex, key_of(self), block, in_time);
+            keeps_its_frame();
+            locked
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Many readers, or one writer; and a reader that may become the writer.
+
+use ::lock_api::{
+    RawRwLock as Raw, RawRwLockDowngrade, RawRwLockFair, RawRwLockRecursive,
+    RawRwLockRecursiveTimed, RawRwLockTimed, RawRwLockUpgrade, RawRwLockUpgradeDowngrade,
+    RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
+};
+
+use super::in_time;
+use crate::contention::{self, Ended, WaitKind};
+use crate::sync::contended::{self, keeps_its_frame, key_of};
+
+/// A raw readers-writer lock around another, such as `parking_lot::RawRwLock`.
+///
+/// Whoever gives it up, wholly or in part, is blamed for all who wait. To become the writer is to
+/// wait to write; to become the reader that may do so, to wait to read.
+// The address of the first field is the lock's key: nobody waits on it for anything else.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawRwLock<R> {
+    name: Option<&'static str>,
+    inner: R,
+}
+
+impl<R: Raw> RawRwLock<R> {
+    /// One with a name, for [`lock_api::RwLock::from_raw`](::lock_api::RwLock::from_raw).
+    #[must_use]
+    pub const fn named(name: &'static str) -> Self {
+        Self {
+            name: Some(name),
+            inner: R::INIT,
+        }
+    }
+
+    /// The name it was created with.
+    pub const fn name(&self) -> Option<&'static str> {
+        self.name
+    }
+}
+
+/// Calls a locking method of the inner lock if an attempt with another method fails.
+macro_rules! wait {
+    ($self:ident.$try_lock:ident(), $lock:ident, $kind:ident) => {
+        if !$self.inner.$try_lock() {
+            let (key, ended) = (key_of($self), |(): &()| Ended::Acquired);
+            contended::wait(WaitKind::$kind, key, || $self.inner.$lock(), ended);
+            keeps_its_frame();
+        }
+    };
+    ($self:ident.$try_lock:ident(), $lock:ident($timeout:ident), $kind:ident) => {
+        $self.inner.$try_lock() || {
+            let block = || $self.inner.$lock($timeout);
+            let locked = contended::wait(WaitKind::$kind, key_of($self), block, in_time);
+            keeps_its_frame();
+            locked
+        }
+    };
+}
+
+/// Calls a method of the inner lock that gives up what the caller holds, or a part of it.
+macro_rules! release {
+    ($self:ident.$unlock:ident) => {{
+        // SAFETY: the caller's promise is the inner lock's condition.
+        let unlock = || unsafe { $self.inner.$unlock() };
+        if contention::is_on() {
+            contended::release(key_of($self), unlock);
+            keeps_its_frame();
+        } else {
+            unlock();
+        }
+    }};
+}
+
+/// Calls a method of the inner lock that gives up what the caller holds and takes it again.
+macro_rules! bump {
+    ($self:ident.$bump:ident, $kind:ident) => {{
+        // SAFETY: the caller's promise is the inner lock's condition.
+        let bump = || unsafe { $self.inner.$bump() };
+        if contention::is_on() {
+            let (key, ended) = (key_of($self), |(): &()| Ended::Acquired);
+            contended::release_and_wait(key, WaitKind::$kind, key, bump, ended);
+            keeps_its_frame();
+        } else {
+            bump();
+        }
+    }};
+}
+
+// SAFETY: it excludes as the inner one does, which is locked and unlocked whenever this is.
+unsafe impl<R: Raw> Raw for RawRwLock<R> {
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "what the trait has in place of a constructor"
+    )]
+    const INIT: Self = Self {
+        name: None,
+        inner: R::INIT,
+    };
+
+    type GuardMarker = R::GuardMarker;
+
+    #[inline]
+    fn lock_shared(&self) {
+        wait!(self.try_lock_shared(), lock_shared, RwLockRead);
+    }
+
+    #[inline]
+    fn try_lock_shared(&self) -> bool {
+        self.inner.try_lock_shared()
+    }
+
+    #[inline]
+    unsafe fn unlock_shared(&self) {
+        release!(self.unlock_shared);
+    }
+
+    #[inline]
+    fn lock_exclusive(&self) {
+        wait!(self.try_lock_exclusive(), lock_exclusive, RwLockWrite);
+    }
+
+    #[inline]
+    fn try_lock_exclusive(&self) -> bool {
+        self.inner.try_lock_exclusive()
+    }
+
+    #[inline]
+    unsafe fn unlock_exclusive(&self) {
+        release!(self.unlock_exclusive);
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.inner.is_locked()
+    }
+
+    #[inline]
+    fn is_locked_exclusive(&self) -> bool {
+        self.inner.is_locked_exclusive()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawRwLockFair> RawRwLockFair for RawRwLock<R> {
+    #[inline]
+    unsafe fn unlock_shared_fair(&self) {
+        release!(self.unlock_shared_fair);
+    }
+
+    #[inline]
+    unsafe fn unlock_exclusive_fair(&self) {
+        release!(self.unlock_exclusive_fair);
+    }
+
+    #[inline]
+    unsafe fn bump_shared(&self) {
+        bump!(self.bump_shared, RwLockRead);
+    }
+
+    #[inline]
+    unsafe fn bump_exclusive(&self) {
+        bump!(self.bump_exclusive, RwLockWrite);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawRwLockDowngrade> RawRwLockDowngrade for RawRwLock<R> {
+    #[inline]
+    unsafe fn downgrade(&self) {
+        release!(self.downgrade);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawRwLockTimed> RawRwLockTimed for RawRwLock<R> {
+    type Duration = R::Duration;
+    type Instant = R::Instant;
+
+    #[inline]
+    fn try_lock_shared_for(&self, timeout: R::Duration) -> bool {
+        wait!(
+            self.try_lock_shared(),
+            try_lock_shared_for(timeout),
+            RwLockRead
+        )
+    }
+
+    #[inline]
+    fn try_lock_shared_until(&self, timeout: R::Instant) -> bool {
+        wait!(
+            self.try_lock_shared(),
+            try_lock_shared_until(timeout),
+            RwLockRead
+        )
+    }
+
+    #[inline]
+    fn try_lock_exclusive_for(&self, timeout: R::Duration) -> bool {
+        wait!(
+            self.try_lock_exclusive(),
+            try_lock_exclusive_for(timeout),
+            RwLockWrite
+        )
+    }
+
+    #[inline]
+    fn try_lock_exclusive_until(&self, timeout: R::Instant) -> bool {
+        wait!(
+            self.try_lock_exclusive(),
+            try_lock_exclusive_until(timeout),
+            RwLockWrite
+        )
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawRwLockRecursive> RawRwLockRecursive for RawRwLock<R> {
+    #[inline]
+    fn lock_shared_recursive(&self) {
+        wait!(
+            self.try_lock_shared_recursive(),
+            lock_shared_recursive,
+            RwLockRead
+        );
+    }
+
+    #[inline]
+    fn try_lock_shared_recursive(&self) -> bool {
+        self.inner.try_lock_shared_recursive()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawRwLockRecursiveTimed> RawRwLockRecursiveTimed for RawRwLock<R> {
+    #[inline]
+    fn try_lock_shared_recursive_for(&self, timeout: R::Duration) -> bool {
+        wait!(
+            self.try_lock_shared_recursive(),
+            try_lock_shared_recursive_for(timeout),
+            RwLockRead
+        )
+    }
+
+    #[inline]
+    fn try_lock_shared_recursive_until(&self, timeout: R::Instant) -> bool {
+        wait!(
+            self.try_lock_shared_recursive(),
+            try_lock_shared_recursive_until(timeout),
+            RwLockRead
+        )
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
+    #[inline]
+    fn lock_upgradable(&self) {
+        wait!(self.try_lock_upgradable(), lock_upgradable, RwLockRead);
+    }
+
+    #[inline]
+    fn try_lock_upgradable(&self) -> bool {
+        self.inner.try_lock_upgradable()
+    }
+
+    #[inline]
+    unsafe fn unlock_upgradable(&self) {
+        release!(self.unlock_upgradable);
+    }
+
+    #[inline]
+    unsafe fn upgrade(&self) {
+        // SAFETY: the caller's promise is the inner lock's condition; after an attempt that failed
+        // it still holds.
+        if unsafe { !self.inner.try_upgrade() } {
+            let (key, ended) = (key_of(self), |(): &()| Ended::Acquired);
+            // SAFETY: as above.
+            let upgrade = || unsafe { self.inner.upgrade() };
+            contended::wait(WaitKind::RwLockWrite, key, upgrade, ended);
+            keeps_its_frame();
+        }
+    }
+
+    #[inline]
+    unsafe fn try_upgrade(&self) -> bool {
+        // SAFETY: the caller's promise is the inner lock's condition.
+        unsafe { self.inner.try_upgrade() }
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RawRwLock<R> {
+    #[inline]
+    unsafe fn unlock_upgradable_fair(&self) {
+        release!(self.unlock_upgradable_fair);
+    }
+
+    #[inline]
+    unsafe fn bump_upgradable(&self) {
+        bump!(self.bump_upgradable, RwLockRead);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawRwLockUpgradeDowngrade> RawRwLockUpgradeDowngrade for RawRwLock<R> {
+    #[inline]
+    unsafe fn downgrade_upgradable(&self) {
+        release!(self.downgrade_upgradable);
+    }
+
+    #[inline]
+    unsafe fn downgrade_to_upgradable(&self) {
+        release!(self.downgrade_to_upgradable);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RawRwLock<R> {
+    #[inline]
+    fn try_lock_upgradable_for(&self, timeout: R::Duration) -> bool {
+        wait!(
+            self.try_lock_upgradable(),
+            try_lock_upgradable_for(timeout),
+            RwLockRead
+        )
+    }
+
+    #[inline]
+    fn try_lock_upgradable_until(&self, timeout: R::Instant) -> bool {
+        wait!(
+            self.try_lock_upgradable(),
+            try_lock_upgradable_until(timeout),
+            RwLockRead
+        )
+    }
+
+    #[inline]
+    unsafe fn try_upgrade_for(&self, timeout: R::Duration) -> bool {
+        // SAFETY: the caller's promise is the inner lock's condition; after an attempt that failed
+        // it still holds.
+        unsafe {
+            self.inner.try_upgrade() || {
+                let upgrade = || self.inner.try_upgrade_for(timeout);
+                let upgraded =
+                    contended::wait(WaitKind::RwLockWrite, key_of(self), upgrade, in_time);
+                keeps_its_frame();
+                upgraded
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn try_upgrade_until(&self, timeout: R::Instant) -> bool {
+        // SAFETY: as above.
+        unsafe {
+            self.inner.try_upgrade() || {
+                let upgrade = || self.inner.try_upgrade_until(timeout);
+                let upgraded =
+                    contended::wait(WaitKind::RwLockWrite, key_of(self), upgrade, in_time);
+                keeps_its_frame();
+                upgraded
+            }
+        }
+    }
+}

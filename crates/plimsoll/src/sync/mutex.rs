@@ -1,0 +1,218 @@
+//! Mutual exclusion.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
+
+use super::contended::{self, keeps_its_frame, key_of};
+use crate::contention::{self, Ended, WaitKind};
+
+/// [`std::sync::Mutex`], whose waits are in the profiles.
+// The address of the first field is the lock's key: nobody waits on it for anything else.
+#[repr(C)]
+pub struct Mutex<T: ?Sized> {
+    name: Option<&'static str>,
+    inner: sync::Mutex<T>,
+}
+
+/// [`std::sync::MutexGuard`] of such a mutex.
+#[must_use = "if unused the Mutex will immediately unlock"]
+#[clippy::has_significant_drop]
+pub struct MutexGuard<'a, T: ?Sized + 'a> {
+    inner: ManuallyDrop<sync::MutexGuard<'a, T>>,
+    // No reference: a guard is `Sync` where the standard library's is.
+    key: usize,
+}
+
+impl<T> Mutex<T> {
+    /// Creates a mutex that is not locked.
+    #[inline]
+    pub const fn new(t: T) -> Self {
+        Self {
+            name: None,
+            inner: sync::Mutex::new(t),
+        }
+    }
+
+    /// The same with a name.
+    #[inline]
+    pub const fn named(name: &'static str, t: T) -> Self {
+        Self {
+            name: Some(name),
+            inner: sync::Mutex::new(t),
+        }
+    }
+
+    /// As [`std::sync::Mutex::into_inner`].
+    ///
+    /// # Errors
+    /// If the mutex is poisoned.
+    #[inline]
+    pub fn into_inner(self) -> LockResult<T> {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// The name it was created with.
+    pub const fn name(&self) -> Option<&'static str> {
+        self.name
+    }
+
+    /// As [`std::sync::Mutex::lock`].
+    ///
+    /// # Errors
+    /// If the mutex is poisoned; it is locked even so.
+    #[inline]
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Ok(self.guard(inner)),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Err(PoisonError::new(self.guard(poisoned.into_inner())))
+            }
+            Err(TryLockError::WouldBlock) => {
+                let locked = contended::wait(
+                    WaitKind::Mutex,
+                    key_of(self),
+                    || self.inner.lock(),
+                    |_| Ended::Acquired,
+                );
+                keeps_its_frame();
+                self.guarded(locked)
+            }
+        }
+    }
+
+    /// As [`std::sync::Mutex::try_lock`].
+    ///
+    /// # Errors
+    /// If it is locked, or poisoned.
+    #[inline]
+    pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Ok(self.guard(inner)),
+            Err(TryLockError::Poisoned(poisoned)) => Err(TryLockError::Poisoned(PoisonError::new(
+                self.guard(poisoned.into_inner()),
+            ))),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+        }
+    }
+
+    /// As [`std::sync::Mutex::is_poisoned`].
+    #[inline]
+    pub fn is_poisoned(&self) -> bool {
+        self.inner.is_poisoned()
+    }
+
+    /// As [`std::sync::Mutex::clear_poison`].
+    #[inline]
+    pub fn clear_poison(&self) {
+        self.inner.clear_poison();
+    }
+
+    /// As [`std::sync::Mutex::get_mut`].
+    ///
+    /// # Errors
+    /// If the mutex is poisoned.
+    #[inline]
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.inner.get_mut()
+    }
+
+    #[inline]
+    fn guard<'a>(&'a self, inner: sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        MutexGuard {
+            inner: ManuallyDrop::new(inner),
+            key: key_of(self),
+        }
+    }
+
+    #[inline]
+    fn guarded<'a>(
+        &'a self,
+        locked: LockResult<sync::MutexGuard<'a, T>>,
+    ) -> LockResult<MutexGuard<'a, T>> {
+        match locked {
+            Ok(inner) => Ok(self.guard(inner)),
+            Err(poisoned) => Err(PoisonError::new(self.guard(poisoned.into_inner()))),
+        }
+    }
+}
+
+impl<T> From<T> for Mutex<T> {
+    fn from(t: T) -> Self {
+        Self::new(t)
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    /// The standard library's guard, and the key of the mutex, which stays locked.
+    pub(super) fn into_parts(self) -> (sync::MutexGuard<'a, T>, usize) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used any more, and is not dropped.
+        (unsafe { ManuallyDrop::take(&mut this.inner) }, this.key)
+    }
+
+    /// The opposite.
+    pub(super) fn from_parts(inner: sync::MutexGuard<'a, T>, key: usize) -> Self {
+        Self {
+            inner: ManuallyDrop::new(inner),
+            key,
+        }
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: it is not used after this.
+        let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
+        if contention::is_on() {
+            contended::release(self.key, || drop(inner));
+            keeps_its_frame();
+        } else {
+            drop(inner);
+        }
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

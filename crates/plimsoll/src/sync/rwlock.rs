@@ -1,0 +1,288 @@
+//! Many readers, or one writer.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
+
+use super::contended::{self, keeps_its_frame, key_of};
+use crate::contention::{self, Ended, WaitKind};
+
+/// [`std::sync::RwLock`], whose waits are in the profiles.
+///
+/// Whoever gives it up, one of several readers too, is blamed for all who wait, be it to read or to
+/// write.
+// The address of the first field is the lock's key: nobody waits on it for anything else.
+#[repr(C)]
+pub struct RwLock<T: ?Sized> {
+    name: Option<&'static str>,
+    inner: sync::RwLock<T>,
+}
+
+/// [`std::sync::RwLockReadGuard`] of such a lock.
+#[must_use = "if unused the RwLock will immediately unlock"]
+#[clippy::has_significant_drop]
+pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
+    inner: ManuallyDrop<sync::RwLockReadGuard<'a, T>>,
+    key: usize,
+}
+
+/// [`std::sync::RwLockWriteGuard`] of such a lock.
+#[must_use = "if unused the RwLock will immediately unlock"]
+#[clippy::has_significant_drop]
+pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
+    inner: ManuallyDrop<sync::RwLockWriteGuard<'a, T>>,
+    key: usize,
+}
+
+impl<T> RwLock<T> {
+    /// Creates a lock that nobody holds.
+    #[inline]
+    pub const fn new(t: T) -> Self {
+        Self {
+            name: None,
+            inner: sync::RwLock::new(t),
+        }
+    }
+
+    /// The same with a name.
+    #[inline]
+    pub const fn named(name: &'static str, t: T) -> Self {
+        Self {
+            name: Some(name),
+            inner: sync::RwLock::new(t),
+        }
+    }
+
+    /// As [`std::sync::RwLock::into_inner`].
+    ///
+    /// # Errors
+    /// If the lock is poisoned.
+    #[inline]
+    pub fn into_inner(self) -> LockResult<T> {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// The name it was created with.
+    pub const fn name(&self) -> Option<&'static str> {
+        self.name
+    }
+
+    /// As [`std::sync::RwLock::read`].
+    ///
+    /// # Errors
+    /// If the lock is poisoned; it is locked even so.
+    #[inline]
+    pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        match self.inner.try_read() {
+            Ok(inner) => Ok(self.read_guard(inner)),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Err(PoisonError::new(self.read_guard(poisoned.into_inner())))
+            }
+            Err(TryLockError::WouldBlock) => {
+                let locked = contended::wait(
+                    WaitKind::RwLockRead,
+                    key_of(self),
+                    || self.inner.read(),
+                    |_| Ended::Acquired,
+                );
+                keeps_its_frame();
+                match locked {
+                    Ok(inner) => Ok(self.read_guard(inner)),
+                    Err(poisoned) => Err(PoisonError::new(self.read_guard(poisoned.into_inner()))),
+                }
+            }
+        }
+    }
+
+    /// As [`std::sync::RwLock::try_read`].
+    ///
+    /// # Errors
+    /// If somebody writes or waits to write, or if it is poisoned.
+    #[inline]
+    pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
+        match self.inner.try_read() {
+            Ok(inner) => Ok(self.read_guard(inner)),
+            Err(TryLockError::Poisoned(poisoned)) => Err(TryLockError::Poisoned(PoisonError::new(
+                self.read_guard(poisoned.into_inner()),
+            ))),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+        }
+    }
+
+    /// As [`std::sync::RwLock::write`].
+    ///
+    /// # Errors
+    /// If the lock is poisoned; it is locked even so.
+    #[inline]
+    pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        match self.inner.try_write() {
+            Ok(inner) => Ok(self.write_guard(inner)),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Err(PoisonError::new(self.write_guard(poisoned.into_inner())))
+            }
+            Err(TryLockError::WouldBlock) => {
+                let locked = contended::wait(
+                    WaitKind::RwLockWrite,
+                    key_of(self),
+                    || self.inner.write(),
+                    |_| Ended::Acquired,
+                );
+                keeps_its_frame();
+                match locked {
+                    Ok(inner) => Ok(self.write_guard(inner)),
+                    Err(poisoned) => Err(PoisonError::new(self.write_guard(poisoned.into_inner()))),
+                }
+            }
+        }
+    }
+
+    /// As [`std::sync::RwLock::try_write`].
+    ///
+    /// # Errors
+    /// If anybody holds it, or if it is poisoned.
+    #[inline]
+    pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
+        match self.inner.try_write() {
+            Ok(inner) => Ok(self.write_guard(inner)),
+            Err(TryLockError::Poisoned(poisoned)) => Err(TryLockError::Poisoned(PoisonError::new(
+                self.write_guard(poisoned.into_inner()),
+            ))),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+        }
+    }
+
+    /// As [`std::sync::RwLock::is_poisoned`].
+    #[inline]
+    pub fn is_poisoned(&self) -> bool {
+        self.inner.is_poisoned()
+    }
+
+    /// As [`std::sync::RwLock::clear_poison`].
+    #[inline]
+    pub fn clear_poison(&self) {
+        self.inner.clear_poison();
+    }
+
+    /// As [`std::sync::RwLock::get_mut`].
+    ///
+    /// # Errors
+    /// If the lock is poisoned.
+    #[inline]
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.inner.get_mut()
+    }
+
+    #[inline]
+    fn read_guard<'a>(&'a self, inner: sync::RwLockReadGuard<'a, T>) -> RwLockReadGuard<'a, T> {
+        RwLockReadGuard {
+            inner: ManuallyDrop::new(inner),
+            key: key_of(self),
+        }
+    }
+
+    #[inline]
+    fn write_guard<'a>(&'a self, inner: sync::RwLockWriteGuard<'a, T>) -> RwLockWriteGuard<'a, T> {
+        RwLockWriteGuard {
+            inner: ManuallyDrop::new(inner),
+            key: key_of(self),
+        }
+    }
+}
+
+impl<T> From<T> for RwLock<T> {
+    fn from(t: T) -> Self {
+        Self::new(t)
+    }
+}
+
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: it is not used after this.
+        let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
+        if contention::is_on() {
+            contended::release(self.key, || drop(inner));
+            keeps_its_frame();
+        } else {
+            drop(inner);
+        }
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: it is not used after this.
+        let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
+        if contention::is_on() {
+            contended::release(self.key, || drop(inner));
+            keeps_its_frame();
+        } else {
+            drop(inner);
+        }
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,146 @@
+//! Waiting until others are done.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::contended::{self, keeps_its_frame, key_of, unseen};
+use crate::contention::{Ended, WaitKind};
+
+/// Waits until a group of threads is done, however many there come to be.
+///
+/// ```
+/// use plimsoll::sync::WaitGroup;
+///
+/// let group = WaitGroup::new();
+/// for _ in 0..4 {
+///     let member = group.clone();
+///     std::thread::spawn(move || {
+///         // ...
+///         drop(member);
+///     });
+/// }
+/// group.wait();
+/// ```
+///
+/// Go's `Add` is a clone here and its `Done` a drop, as in crossbeam: a thread that panics is done
+/// as well, nobody can be done twice, and nobody can be added once all are done, which are the
+/// mistakes that Go's kind lets one make.
+pub struct WaitGroup {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    members: Mutex<usize>,
+    all_done: Condvar,
+}
+
+impl WaitGroup {
+    /// Creates a group with one member: what this returns.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                members: Mutex::new(1),
+                all_done: Condvar::new(),
+            }),
+        }
+    }
+
+    /// Is done, and waits until all other members are.
+    pub fn wait(self) {
+        let shared = self.shared.clone();
+        drop(self);
+        if unseen(|| *shared.lock()) == 0 {
+            return;
+        }
+        contended::wait(
+            WaitKind::WaitGroup,
+            key_of(&*shared),
+            || {
+                let mut members = shared.lock();
+                while *members != 0 {
+                    members = shared
+                        .all_done
+                        .wait(members)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            },
+            |()| Ended::Woken,
+        );
+        keeps_its_frame();
+    }
+}
+
+impl Shared {
+    /// Nothing that can panic is done while it is locked.
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for WaitGroup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clone for WaitGroup {
+    fn clone(&self) -> Self {
+        unseen(|| *self.shared.lock() += 1);
+        Self {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl Drop for WaitGroup {
+    fn drop(&mut self) {
+        unseen(|| {
+            let mut members = self.shared.lock();
+            *members -= 1;
+            if *members == 0 {
+                contended::wake(key_of(&*self.shared), || self.shared.all_done.notify_all());
+            }
+        });
+    }
+}
+
+impl fmt::Debug for WaitGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let members = unseen(|| *self.shared.lock());
+        f.debug_struct("WaitGroup")
+            .field("members", &members)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn it_waits_for_all_and_for_those_that_panic() {
+        let done = Arc::new(AtomicUsize::new(0));
+        let group = WaitGroup::new();
+        for number in 0..8 {
+            let (member, done) = (group.clone(), done.clone());
+            std::thread::spawn(move || {
+                std::thread::yield_now();
+                let later = (number % 2 == 0).then(|| member.clone());
+                done.fetch_add(1, Ordering::Relaxed);
+                if later.is_none() {
+                    let _member = member;
+                    std::panic::resume_unwind(Box::new("a panic"));
+                }
+            });
+        }
+        group.wait();
+        assert_eq!(done.load(Ordering::Relaxed), 8);
+    }
+
+    #[test]
+    fn a_group_of_one_does_not_wait() {
+        WaitGroup::default().wait();
+    }
+}

@@ -1,0 +1,15 @@
+//! What the primitives of `plimsoll::sync` tell the profiles, and that they are the standard
+//! library's in everything else.
+
+mod pprof;
+
+#[path = "sync/blame.rs"]
+mod blame;
+#[path = "sync/scene.rs"]
+mod scene;
+#[path = "sync/signatures.rs"]
+mod signatures;
+#[path = "sync/sums.rs"]
+mod sums;
+#[path = "sync/waits.rs"]
+mod waits;

@@ -1,0 +1,203 @@
+//! Whoever gives up a lock is blamed for those who waited for it.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::Duration;
+
+use plimsoll::sync::{Condvar, Mutex, MutexGuard, RwLock};
+
+use crate::scene::{HELD, Recording, WAITERS, blocked, told};
+
+/// Holds a lock until all wait, for some time longer, and gives it up in a function of a name of
+/// its own; the two profiles then say who waited and who is to blame.
+macro_rules! blames {
+    ($test:ident: $kind:literal, $hold:expr, $waits:ident $wait:expr, $releases:ident,
+     $wait_leaf:expr, $release_leaf:expr) => {
+        #[test]
+        fn $test() {
+            // No calls that are the last of their functions: those leave no frame.
+            #[inline(never)]
+            fn $waits<G>(lock: impl FnOnce() -> G) {
+                drop(lock());
+                black_box(());
+            }
+            #[inline(never)]
+            fn $releases<G>(guard: G) {
+                drop(black_box(guard));
+                black_box(());
+            }
+            let _recording = Recording::all();
+            let guard = $hold;
+            let wall = blocked(|| $waits($wait), || $releases(guard));
+
+            let blamed = told("mutex", stringify!($releases));
+            blamed.is_of(WAITERS, wall);
+            blamed.is_at($kind, $release_leaf.0, $release_leaf.1);
+            assert_eq!(blamed.events, 1, "{blamed:?}");
+            // Once each: not by the primitive, and by what it is made of again.
+            let waited = told("block", stringify!($waits));
+            waited.is_of(WAITERS, wall);
+            waited.is_at($kind, $wait_leaf.0, $wait_leaf.1);
+            assert_eq!(waited.events, WAITERS as i64, "{waited:?}");
+        }
+    };
+}
+
+static MUTEX: Mutex<()> = Mutex::new(());
+blames!(
+    who_unlocks_a_mutex_is_blamed_for_all_who_wait: "mutex",
+    MUTEX.lock().unwrap(),
+    waits_for_a_mutex || MUTEX.lock().unwrap(),
+    unlocks_a_mutex,
+    ("plimsoll::sync::mutex::Mutex", "lock"),
+    ("plimsoll::sync::mutex::MutexGuard", "drop")
+);
+
+static READ: RwLock<()> = RwLock::new(());
+blames!(
+    a_writer_is_blamed_for_readers: "rwlock read",
+    READ.write().unwrap(),
+    waits_to_read || READ.read().unwrap(),
+    stops_writing,
+    ("plimsoll::sync::rwlock::RwLock", "read"),
+    ("plimsoll::sync::rwlock::RwLockWriteGuard", "drop")
+);
+
+static WRITTEN: RwLock<()> = RwLock::new(());
+blames!(
+    a_reader_is_blamed_for_writers: "rwlock write",
+    WRITTEN.read().unwrap(),
+    waits_to_write || WRITTEN.write().unwrap(),
+    stops_reading,
+    ("plimsoll::sync::rwlock::RwLock", "write"),
+    ("plimsoll::sync::rwlock::RwLockReadGuard", "drop")
+);
+
+#[cfg(feature = "lock_api")]
+mod parking_lot {
+    use super::*;
+    use plimsoll::sync::lock_api::{RawMutex, RawRwLock};
+
+    static MUTEX: lock_api::Mutex<RawMutex<parking_lot_0_12::RawMutex>, ()> =
+        lock_api::Mutex::new(());
+    blames!(
+        who_unlocks_a_mutex_of_parking_lot_is_blamed: "mutex",
+        MUTEX.lock(),
+        waits_for_parking_lot || MUTEX.lock(),
+        unlocks_parking_lot,
+        ("lock_api::mutex::Mutex", "lock"),
+        ("lock_api::mutex::MutexGuard", "drop")
+    );
+
+    static READ: lock_api::RwLock<RawRwLock<parking_lot_0_12::RawRwLock>, ()> =
+        lock_api::RwLock::new(());
+    blames!(
+        a_writer_of_parking_lot_is_blamed_for_readers: "rwlock read",
+        READ.write(),
+        waits_to_read_parking_lot || READ.read(),
+        stops_writing_parking_lot,
+        ("lock_api::rwlock::RwLock", "read"),
+        ("lock_api::rwlock::RwLockWriteGuard", "drop")
+    );
+
+    static WRITTEN: lock_api::RwLock<RawRwLock<parking_lot_0_12::RawRwLock>, ()> =
+        lock_api::RwLock::new(());
+    blames!(
+        a_reader_of_parking_lot_is_blamed_for_writers: "rwlock write",
+        WRITTEN.read(),
+        waits_to_write_parking_lot || WRITTEN.write(),
+        stops_reading_parking_lot,
+        ("lock_api::rwlock::RwLock", "write"),
+        ("lock_api::rwlock::RwLockReadGuard", "drop")
+    );
+
+    static UPGRADED: lock_api::RwLock<RawRwLock<parking_lot_0_12::RawRwLock>, ()> =
+        lock_api::RwLock::new(());
+    blames!(
+        who_may_become_a_writer_is_blamed_for_who_wants_to_be_one: "rwlock write",
+        UPGRADED.upgradable_read(),
+        waits_for_the_upgradable || UPGRADED.write(),
+        gives_up_the_upgradable,
+        ("lock_api::rwlock::RwLock", "write"),
+        ("lock_api::rwlock::RwLockUpgradableReadGuard", "drop")
+    );
+}
+
+#[inline(never)]
+fn waits_for_news<'a>(news: &Condvar, guard: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
+    let guard = news.wait_while(guard, |is_there| !*is_there).unwrap();
+    black_box(guard)
+}
+
+#[inline(never)]
+fn brings_news(news: &Condvar, is_there: &Mutex<bool>) {
+    *is_there.lock().unwrap() = true;
+    news.notify_all();
+    black_box(());
+}
+
+#[test]
+fn nobody_is_blamed_for_waits_for_a_condition() {
+    let _recording = Recording::all();
+    let (news, is_there) = (Condvar::new(), Mutex::new(false));
+    let wall = blocked(
+        || drop(waits_for_news(&news, is_there.lock().unwrap())),
+        || brings_news(&news, &is_there),
+    );
+
+    let waited = told("block", "waits_for_news");
+    waited.is_of(WAITERS, wall);
+    waited.is_at("condvar", "plimsoll::sync::condvar::Condvar", "wait");
+    assert_eq!(waited.events, WAITERS as i64, "{waited:?}");
+    for function in ["brings_news", "waits_for_news"] {
+        let blamed = told("mutex", function);
+        assert!(blamed.delay < HELD / 2, "{function}: {blamed:?}");
+    }
+}
+
+#[inline(never)]
+fn waits_for_the_waiting(mutex: &Mutex<()>) {
+    drop(mutex.lock().unwrap());
+    black_box(());
+}
+
+#[inline(never)]
+fn gives_up_by_waiting(condition: &Condvar, guard: MutexGuard<'_, ()>) {
+    let short = Duration::from_millis(1);
+    drop(black_box(condition.wait_timeout(guard, short).unwrap()));
+}
+
+#[test]
+fn waiting_for_a_condition_is_blamed_for_giving_up_the_mutex() {
+    let _recording = Recording::all();
+    let (condition, mutex) = (Condvar::new(), Mutex::new(()));
+    let guard = mutex.lock().unwrap();
+    let wall = blocked(
+        || waits_for_the_waiting(&mutex),
+        || gives_up_by_waiting(&condition, guard),
+    );
+
+    let blamed = told("mutex", "gives_up_by_waiting");
+    blamed.is_of(WAITERS, wall);
+    blamed.is_at("mutex", "plimsoll::sync::condvar::Condvar", "wait_timeout");
+}
+
+#[inline(never)]
+fn gives_up_without_waiters(mutex: &Mutex<()>) {
+    drop(mutex.lock().unwrap());
+    black_box(());
+}
+
+#[test]
+fn nobody_is_blamed_where_nobody_waits() {
+    let _recording = Recording::all();
+    let mutex = Mutex::new(());
+    for _ in 0..1000 {
+        gives_up_without_waiters(&mutex);
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| gives_up_without_waiters(&mutex));
+    });
+    assert_eq!(told("mutex", "gives_up_without_waiters").events, 0);
+    assert_eq!(told("block", "gives_up_without_waiters").events, 0);
+}

@@ -1,0 +1,172 @@
+//! Threads that wait, and what the profiles say of them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use plimsoll::profile;
+
+use crate::pprof::{Profile, Sample};
+
+/// How many wait.
+pub const WAITERS: usize = 4;
+
+/// How long what they wait for takes.
+pub const HELD: Duration = Duration::from_millis(100);
+
+/// Everything is recorded while it lives; profiles are the process's, so only one test at a time
+/// has one.
+pub struct Recording {
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Recording {
+    pub fn all() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        profile::set_block_rate(1);
+        profile::set_mutex_fraction(1);
+        Self { _alone: alone }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        profile::set_block_rate(0);
+        profile::set_mutex_fraction(0);
+    }
+}
+
+/// Has [`WAITERS`] threads call `wait`, calls `let_go` some time after they all sleep, and returns
+/// how long it was from when the first of them was started.
+pub fn blocked(wait: impl Fn() + Sync, let_go: impl FnOnce()) -> Duration {
+    blocked_by_each(WAITERS, |_| wait(), let_go)
+}
+
+/// The same with a number of threads, each of which is told which one it is.
+pub fn blocked_by_each(
+    count: usize,
+    wait: impl Fn(usize) + Sync,
+    let_go: impl FnOnce(),
+) -> Duration {
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for number in 0..count {
+            let id = AtomicUsize::new(0);
+            let id: &'static AtomicUsize = Box::leak(Box::new(id));
+            let wait = &wait;
+            scope.spawn(move || {
+                // SAFETY: it has no conditions.
+                id.store(unsafe { libc::gettid() } as usize, Ordering::Release);
+                wait(number);
+            });
+            // One after the other: so each is past its thread's own beginnings.
+            until(|| match id.load(Ordering::Acquire) {
+                0 => false,
+                id => sleeps(id),
+            });
+        }
+        std::thread::sleep(HELD);
+        let_go();
+        start.elapsed()
+    })
+}
+
+fn until(mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never is");
+        std::thread::yield_now();
+    }
+}
+
+/// Whether a thread of this process sleeps.
+fn sleeps(id: usize) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).unwrap_or_default();
+    // The name may contain anything, a parenthesis too.
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('S'))
+}
+
+/// What a profile says of all that has a function in its stack.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub events: i64,
+    pub delay: Duration,
+    /// The values of the label `kind` that there are, sorted.
+    pub kinds: Vec<String>,
+    /// The names of the innermost functions that there are, sorted.
+    pub leaves: Vec<String>,
+}
+
+/// What the profile of that name says of all with `function` in the stack.
+pub fn told(profile: &str, function: &str) -> Told {
+    let profile = Profile::of(profile);
+    let mut told = Told::default();
+    for sample in &profile.sample {
+        if !has(&profile, sample, function) {
+            continue;
+        }
+        told.events += sample.value[0];
+        told.delay += Duration::from_nanos(sample.value[1] as u64);
+        told.kinds.push(kind(&profile, sample).to_owned());
+        told.leaves.push(profile.names(sample)[0].to_owned());
+    }
+    told.kinds.sort();
+    told.kinds.dedup();
+    told.leaves.sort();
+    told.leaves.dedup();
+    told
+}
+
+/// Whether a function of that name is in the stack.
+pub fn has(profile: &Profile, sample: &Sample, function: &str) -> bool {
+    let names = profile.names(sample);
+    names.iter().any(|name| is(name, function))
+}
+
+/// The value of the label `kind`.
+pub fn kind<'a>(profile: &'a Profile, sample: &Sample) -> &'a str {
+    let label = sample
+        .label
+        .iter()
+        .find(|label| profile.text(label.key) == "kind");
+    profile.text(label.expect("every wait is of a kind").str)
+}
+
+/// Whether the last part of a name, type arguments and closures aside, is that.
+fn is(name: &str, function: &str) -> bool {
+    let name = name
+        .replace("::{{closure}}", "")
+        .replace("::{closure#0}", "");
+    let name = name.split("::<").next().unwrap_or(&name).to_owned();
+    name == function || name.ends_with(&format!("::{function}"))
+}
+
+impl Told {
+    /// Each of so many waited as long as the thing took, all in all, and nothing more.
+    #[track_caller]
+    pub fn is_of(&self, waiters: usize, at_most: Duration) {
+        let (least, most) = (HELD.mul_f64(0.9), at_most.mul_f64(1.1));
+        assert!(
+            self.delay >= least * waiters as u32 && self.delay <= most * waiters as u32,
+            "{self:?}, expected {waiters} of {least:?} to {most:?}"
+        );
+    }
+
+    /// They are all of that kind, and are shown at that method of what begins with that path.
+    #[track_caller]
+    pub fn is_at(&self, kind: &str, path: &str, method: &str) {
+        assert_eq!(self.kinds, [kind], "{self:?}");
+        // Without debug information there are no inlined calls.
+        if cfg!(feature = "symbolize") {
+            for leaf in &self.leaves {
+                let leaf = leaf.trim_start_matches('<');
+                assert!(
+                    leaf.starts_with(path) && is(leaf, method),
+                    "{self:?}, expected {method} of {path}"
+                );
+            }
+        }
+    }
+}
