@@ -14,8 +14,10 @@ use plimsoll::profile;
 use plimsoll::sync::lock_api::{RawMutex, RawRwLock};
 use plimsoll_bench::{clock, machine, quantiles::median};
 
-/// What is measured: by its name, the wrapped and Plimsoll's.
-const PRIMITIVES: [(&str, [fn(u64); 2]); 8] = [
+/// A name, and that many pairs with the wrapped primitive and with Plimsoll's.
+type Primitive = (&'static str, [fn(u64); 2]);
+
+const PRIMITIVES: [Primitive; 8] = [
     ("std Mutex", [std_mutex, mutex]),
     ("std RwLock, read", [std_read, read]),
     ("std RwLock, write", [std_write, write]),

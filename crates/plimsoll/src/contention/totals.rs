@@ -73,6 +73,7 @@ pub(super) fn add_release(blamed_ns: u64) {
     stripe.add(sum::BLAMED, blamed_ns);
 }
 
+#[cfg(feature = "interpose")]
 pub(super) fn add_estimated(waited_ns: u64) {
     stripe().add(sum::ESTIMATED, waited_ns);
 }
