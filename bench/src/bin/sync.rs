@@ -14,8 +14,11 @@ use plimsoll::profile;
 use plimsoll::sync::lock_api::{RawMutex, RawRwLock};
 use plimsoll_bench::{clock, machine, quantiles::median};
 
-/// What is measured: by its name, the wrapped and Plimsoll's.
-const PRIMITIVES: [(&str, [fn(u64); 2]); 8] = [
+/// Take and give back so many times: the wrapped primitive, and Plimsoll's.
+type Works = [fn(u64); 2];
+
+/// What is measured, by its name.
+const PRIMITIVES: [(&str, Works); 8] = [
     ("std Mutex", [std_mutex, mutex]),
     ("std RwLock, read", [std_read, read]),
     ("std RwLock, write", [std_write, write]),
