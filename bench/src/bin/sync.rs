@@ -14,10 +14,11 @@ use plimsoll::profile;
 use plimsoll::sync::lock_api::{RawMutex, RawRwLock};
 use plimsoll_bench::{clock, machine, quantiles::median};
 
-/// A name, and that many pairs with the wrapped primitive and with Plimsoll's.
-type Primitive = (&'static str, [fn(u64); 2]);
+/// Take and give back so many times: the wrapped primitive, and Plimsoll's.
+type Works = [fn(u64); 2];
 
-const PRIMITIVES: [Primitive; 8] = [
+/// What is measured, by its name.
+const PRIMITIVES: [(&str, Works); 8] = [
     ("std Mutex", [std_mutex, mutex]),
     ("std RwLock, read", [std_read, read]),
     ("std RwLock, write", [std_write, write]),

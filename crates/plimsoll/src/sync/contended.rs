@@ -39,6 +39,23 @@ pub(super) fn wait<R>(
     waited(kind, key, stack, block, ended)
 }
 
+/// Locks `key`, by calling `attempt`, and `block` if that fails: for where the wrapped lock's own
+/// quick attempt is quicker than what it offers as one. Only while something is recorded.
+#[cold]
+#[inline(never)]
+pub(super) fn lock<R>(
+    kind: WaitKind,
+    key: usize,
+    attempt: impl FnOnce() -> Option<R>,
+    block: impl FnOnce() -> R,
+) -> R {
+    if let Some(locked) = attempt() {
+        return locked;
+    }
+    let stack = Start::Here(Registers::here());
+    waited(kind, key, stack, block, |_| Ended::Acquired)
+}
+
 /// Gives up the lock `released` and waits for `key`, both by calling `block`.
 #[cold]
 #[inline(never)]

@@ -118,24 +118,22 @@ impl<T: ?Sized> RwLock<T> {
     /// If the lock is poisoned; it is locked even so.
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        match self.inner.try_write() {
+        let locked = if contention::is_on() {
+            let attempt = || match self.inner.try_write() {
+                Ok(inner) => Some(Ok(inner)),
+                Err(TryLockError::Poisoned(poisoned)) => Some(Err(poisoned)),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            let block = || self.inner.write();
+            let locked = contended::lock(WaitKind::RwLockWrite, key_of(self), attempt, block);
+            keeps_its_frame();
+            locked
+        } else {
+            self.inner.write()
+        };
+        match locked {
             Ok(inner) => Ok(self.write_guard(inner)),
-            Err(TryLockError::Poisoned(poisoned)) => {
-                Err(PoisonError::new(self.write_guard(poisoned.into_inner())))
-            }
-            Err(TryLockError::WouldBlock) => {
-                let locked = contended::wait(
-                    WaitKind::RwLockWrite,
-                    key_of(self),
-                    || self.inner.write(),
-                    |_| Ended::Acquired,
-                );
-                keeps_its_frame();
-                match locked {
-                    Ok(inner) => Ok(self.write_guard(inner)),
-                    Err(poisoned) => Err(PoisonError::new(self.write_guard(poisoned.into_inner()))),
-                }
-            }
+            Err(poisoned) => Err(PoisonError::new(self.write_guard(poisoned.into_inner()))),
         }
     }
 

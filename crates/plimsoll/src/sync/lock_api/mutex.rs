@@ -60,10 +60,13 @@ unsafe impl<R: Raw> Raw for RawMutex<R> {
 
     #[inline]
     fn lock(&self) {
-        if !self.inner.try_lock() {
-            let block = || self.inner.lock();
-            contended::wait(WaitKind::Mutex, key_of(self), block, |()| Ended::Acquired);
+        let block = || self.inner.lock();
+        if contention::is_on() {
+            let attempt = || self.inner.try_lock().then_some(());
+            contended::lock(WaitKind::Mutex, key_of(self), attempt, block);
             keeps_its_frame();
+        } else {
+            block();
         }
     }
 
