@@ -5,8 +5,8 @@
 //! waited.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, RwLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Barrier, Condvar, Mutex, RwLock};
 use std::thread;
 
 use crate::clock;
@@ -17,28 +17,16 @@ type Case = (&'static str, fn(usize));
 /// Those that wait in about every operation come first.
 pub const CASES: [Case; 10] = [
     ("std Mutex", |operations| {
-        let lock = Mutex::new(0);
-        contended(operations, || {
-            let mut guard = lock.lock().unwrap();
-            *guard += 1;
-            thread::yield_now();
-        });
+        let locks: [Mutex<()>; 3] = Default::default();
+        chase(operations, |at| locks[at].lock().unwrap());
     }),
     ("parking_lot Mutex", |operations| {
-        let lock = parking_lot::Mutex::new(0);
-        contended(operations, || {
-            let mut guard = lock.lock();
-            *guard += 1;
-            thread::yield_now();
-        });
+        let locks: [parking_lot::Mutex<()>; 3] = Default::default();
+        chase(operations, |at| locks[at].lock());
     }),
     ("std RwLock, write", |operations| {
-        let lock = RwLock::new(0);
-        contended(operations, || {
-            let mut guard = lock.write().unwrap();
-            *guard += 1;
-            thread::yield_now();
-        });
+        let locks: [RwLock<()>; 3] = Default::default();
+        chase(operations, |at| locks[at].write().unwrap());
     }),
     ("std Condvar, back and forth", condvar),
     ("park, back and forth", park),
@@ -79,8 +67,6 @@ pub const CASES: [Case; 10] = [
 /// How many of [`CASES`] wait.
 pub const WAITING: usize = 5;
 
-const THREADS: usize = 4;
-
 /// The `main` of each program that does this.
 pub fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -95,11 +81,13 @@ pub fn main() {
         .expect("one of the cases");
     // Whatever is done once is done.
     case(operations / 20);
+    NOT_COUNTED.store(0, Ordering::Relaxed);
     let (start, waited) = (clock::process(), switches());
     case(operations);
+    let took = clock::process() - start - NOT_COUNTED.load(Ordering::Relaxed);
     println!(
         "{} {}",
-        (clock::process() - start) as f64 / operations as f64,
+        took as f64 / operations as f64,
         (switches() - waited) as f64 / operations as f64
     );
 }
@@ -114,17 +102,38 @@ fn switches() -> i64 {
     }
 }
 
-fn contended(operations: usize, work: impl Fn() + Sync) {
+/// Two threads go round a ring of three locks, each taking the next before it gives back the last,
+/// and keeping both for a while: so each waits for the other at every step, after all the spinning
+/// that its lock does first. The time for which locks are kept is not counted.
+fn chase<G>(operations: usize, lock: impl Fn(usize) -> G + Sync) {
+    let started = Barrier::new(2);
     thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                for _ in 0..operations / THREADS {
-                    work();
+        for first in 0..2 {
+            let (lock, started) = (&lock, &started);
+            scope.spawn(move || {
+                let mut held = lock(first);
+                started.wait();
+                let mut kept = 0;
+                for step in 1..=operations / 2 {
+                    let next = lock((first + step) % 3);
+                    let start = clock::thread();
+                    while clock::thread() - start < KEPT {
+                        std::hint::spin_loop();
+                    }
+                    kept += clock::thread() - start;
+                    drop(std::mem::replace(&mut held, next));
                 }
+                NOT_COUNTED.fetch_add(kept, Ordering::Relaxed);
             });
         }
     });
 }
+
+/// Nanoseconds for which both locks are kept.
+const KEPT: u64 = 20_000;
+
+/// Processor time in nanoseconds that no operation takes.
+static NOT_COUNTED: AtomicU64 = AtomicU64::new(0);
 
 /// Two threads take turns.
 fn condvar(operations: usize) {

@@ -4,7 +4,7 @@
 //! `waits [ROUNDS]`, 15 rounds unless told otherwise. Processor time of an operation, as a ratio to
 //! the same program without Plimsoll: a process for each, in alternating rounds, the medians of
 //! their ratios. *off*: linked in, and switched off; *sampled*: `mutex_fraction=100,
-//! block_rate=10us`; *all*: every event with its stack. In the first five cases about every
+//! block_rate=10us`; *all*: every event with its stack. In the first five cases every
 //! operation waits, which the second column shows: nothing could be worse.
 //!
 //! Stacks are unwound by frame pointers if the programs were built with them, and by tables if not.
@@ -36,8 +36,8 @@ fn main() {
     );
     for (at, (case, _)) in CASES.into_iter().enumerate() {
         let operations = match (rounds, at < WAITING) {
-            (1, true) => 20_000,
-            (_, true) => 100_000,
+            (1, true) => 5_000,
+            (_, true) => 20_000,
             (1, false) => 1_000_000,
             (_, false) => 5_000_000,
         };

@@ -43,10 +43,9 @@ mod sum {
     pub(super) const ESTIMATED: usize = 7;
 }
 
-/// The calling thread's stripe: those of threads that were started together differ.
+/// The calling thread's stripe.
 fn stripe() -> &'static Stripe {
-    let mixed = (crate::os::thread_pointer() >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    &STRIPES_OF_ALL[mixed >> (usize::BITS - STRIPES.ilog2())]
+    &STRIPES_OF_ALL[crate::os::thread_place(STRIPES)]
 }
 
 impl Stripe {

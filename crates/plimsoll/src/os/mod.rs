@@ -32,6 +32,14 @@ pub(crate) fn thread_pointer() -> usize {
     unsafe { libc::pthread_self() as usize }
 }
 
+/// One of so many places, a power of two, for the calling thread: mostly another one than those of
+/// threads that run beside it.
+#[inline]
+pub(crate) fn thread_place(places: usize) -> usize {
+    let mixed = (thread_pointer() as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 40) as usize & (places - 1)
+}
+
 /// The most memory that the process ever had in use, in bytes; 0 if the system does not say.
 pub(crate) fn peak_resident_bytes() -> u64 {
     // SAFETY: fills a struct of the right layout, for which all zeros is a value.
