@@ -69,11 +69,11 @@ extern "C" fn after_in_parent() {
 }
 
 extern "C" fn after_in_child() {
-    own::unlock();
     HEAP.after_fork_in_child(thread::writer());
     TABLE.after_fork_in_child();
     stack::forget_vanished_threads();
     WAITERS.after_fork_in_child();
+    own::unlock();
     // SAFETY: the locks are held, by the one thread there is.
     drop(unsafe { (*HELD.0.get()).take() });
 }

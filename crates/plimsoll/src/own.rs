@@ -11,9 +11,11 @@ use std::cell::UnsafeCell;
 use dlmalloc::Dlmalloc;
 
 use crate::alloc::thread;
+use crate::contention::{self, Ended, Wait, WaitKind};
 use crate::os::region::{PAGE, Region};
 use crate::os::syscall::call3;
 use crate::primitives::{AtomicUsize, Ordering};
+use crate::stack::{Registers, Start};
 
 /// Where the heap lives: a part of the reservation that the allocator recognises by address.
 pub(crate) static REGION: Region = Region::new();
@@ -135,19 +137,53 @@ impl Heap {
     }
 
     fn lock(&self) {
+        if !self.try_lock() {
+            self.lock_slowly();
+        }
+    }
+
+    fn try_lock(&self) -> bool {
         let me = crate::os::thread_pointer();
+        self.owner
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Waits, and reports that as the program's locks do: what Plimsoll's own cost is in the
+    /// profiles as well. Nothing of that allocates.
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(&self) {
+        let wait =
+            contention::is_on().then(|| Wait::begin(WaitKind::Mutex, self.key(), self.key()));
         let mut backoff = crate::primitives::Backoff::new();
-        while self
-            .owner
-            .compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        while !self.try_lock() {
             backoff.wait();
+        }
+        if let Some(wait) = wait {
+            wait.end(Ended::Acquired, Start::Here(Registers::here()));
         }
     }
 
     fn unlock(&self) {
+        if contention::is_on() {
+            return self.unlock_and_report();
+        }
         self.owner.store(0, Ordering::Release);
+    }
+
+    #[inline(never)]
+    fn unlock_and_report(&self) {
+        let release = contention::release_key(self.key());
+        self.owner.store(0, Ordering::Release);
+        if let Some(release) = release {
+            release.record(Start::Here(Registers::here()));
+        }
+    }
+
+    /// What stands for the lock in the table of waiters.
+    fn key(&self) -> usize {
+        &raw const self.owner as usize
     }
 }
 
