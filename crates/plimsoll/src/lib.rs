@@ -57,6 +57,17 @@ mod alloc;
 mod config;
 #[cfg(not(loom))]
 mod contention;
+/// What there is a model of.
+#[cfg(loom)]
+mod contention {
+    #[allow(dead_code)]
+    mod kind;
+    mod loom_models;
+    #[allow(dead_code)]
+    mod waiters;
+
+    use kind::WaitKind;
+}
 #[cfg(not(loom))]
 mod export;
 #[cfg(not(loom))]

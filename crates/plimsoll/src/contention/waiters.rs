@@ -17,14 +17,17 @@ use super::WaitKind;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Slots in the table, a power of two: so many threads can wait at once and be seen.
-#[cfg(not(test))]
+#[cfg(not(any(test, loom)))]
 const SLOTS: usize = 1 << 14;
 /// Few enough for a test to use them up.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 const SLOTS: usize = 1 << 9;
+/// Few enough for a model to go through all that can happen.
+#[cfg(loom)]
+const SLOTS: usize = 2;
 
 /// How far from its home a waiter looks for a slot.
-const FARTHEST: usize = SLOTS / 2;
+const FARTHEST: usize = if cfg!(loom) { SLOTS } else { SLOTS / 2 };
 
 /// A slot that is being filled in.
 const TAKEN: usize = 1;
@@ -56,9 +59,11 @@ pub(crate) struct Waiters {
 }
 
 /// The table of the process.
+#[cfg(not(loom))]
 pub(crate) static WAITERS: Waiters = Waiters::new();
 
 /// Waits that found no slot since the process began: nobody is blamed for them.
+#[cfg(not(loom))]
 pub(crate) fn lost() -> u64 {
     WAITERS.lost.load(Ordering::Relaxed)
 }
@@ -67,10 +72,13 @@ pub(crate) fn lost() -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     slot: u32,
+    /// The waiter's turn, in place.
+    turn: u64,
     key: usize,
 }
 
 impl Waiters {
+    #[cfg(not(loom))]
     const fn new() -> Self {
         Self {
             slots: [const {
@@ -81,6 +89,19 @@ impl Waiters {
                     home: AtomicU32::new(0),
                 }
             }; SLOTS],
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    #[cfg(loom)]
+    pub(super) fn new() -> Self {
+        Self {
+            slots: std::array::from_fn(|_| Slot {
+                key: AtomicUsize::new(0),
+                clock: AtomicU64::new(0),
+                kind: AtomicU32::new(0),
+                home: AtomicU32::new(0),
+            }),
             lost: AtomicU64::new(0),
         }
     }
@@ -116,14 +137,16 @@ impl Waiters {
         let slot = &self.slots[at];
         // Stopped, so nobody else writes to it.
         let turn = slot.clock.load(Ordering::Relaxed) & !TIME;
+        // Whoever sees this sees that the key of the turn before is gone.
         slot.clock
-            .store(turn | (content & TIME).max(1), Ordering::Relaxed);
+            .store(turn | (content & TIME).max(1), Ordering::Release);
         slot.kind.store(kind as u32, Ordering::Relaxed);
         // Whoever sees the key sees the rest.
         slot.key.store(key, Ordering::Release);
-        self.slots[home].count(|count, reach| (count + 1, reach.max(distance as u32 + 1)));
+        self.slots[home].arrive(distance as u32 + 1);
         Some(Place {
             slot: at as u32,
+            turn,
             key,
         })
     }
@@ -131,20 +154,13 @@ impl Waiters {
     /// Gives the slot back; returns where its clock stood.
     pub(super) fn leave(&self, place: Place) -> u64 {
         let slot = &self.slots[place.slot as usize];
-        let mut clock = slot.clock.load(Ordering::Relaxed);
-        let stopped = (clock & !TIME).wrapping_add(1 << TURN);
-        while let Err(stamped) =
-            slot.clock
-                .compare_exchange_weak(clock, stopped, Ordering::AcqRel, Ordering::Relaxed)
-        {
-            clock = stamped;
+        let stopped = place.turn.wrapping_add(1 << TURN);
+        let clock = slot.clock.swap(stopped, Ordering::AcqRel);
+        // In a fork's child, the table was cleared under it.
+        if slot.key.load(Ordering::Relaxed) != 0 {
+            slot.key.store(0, Ordering::Release);
+            self.slots[home(place.key)].depart();
         }
-        slot.key.store(0, Ordering::Release);
-        self.slots[home(place.key)].count(|count, reach| match count {
-            // In a fork's child, the table was cleared under it.
-            0 | 1 => (0, 0),
-            _ => (count - 1, reach),
-        });
         clock & TIME
     }
 
@@ -257,21 +273,31 @@ impl Slot {
         }
     }
 
-    /// Changes what is counted here of those at home.
-    fn count(&self, change: impl Fn(u32, u32) -> (u32, u32)) {
-        let mut before = self.home.load(Ordering::Relaxed);
-        loop {
-            let (count, reach) = parts(before);
-            let (count, reach) = change(count, reach);
+    /// Counts one more at home, who went as far as `distance`.
+    fn arrive(&self, distance: u32) {
+        let mut home = self.home.fetch_add(1, Ordering::AcqRel) + 1;
+        while parts(home).1 < distance {
+            let farther = distance << 16 | parts(home).0;
             match self.home.compare_exchange_weak(
-                before,
-                reach << 16 | count,
+                home,
+                farther,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return,
-                Err(other) => before = other,
+                Err(other) => home = other,
             }
+        }
+    }
+
+    /// Counts one less.
+    fn depart(&self) {
+        let home = self.home.fetch_sub(1, Ordering::AcqRel) - 1;
+        if parts(home).0 == 0 {
+            // If somebody came in between, who leaves next does this.
+            let _ = self
+                .home
+                .compare_exchange(home, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 }
@@ -287,7 +313,7 @@ fn home(key: usize) -> usize {
     (mixed >> 32) as usize % SLOTS
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
