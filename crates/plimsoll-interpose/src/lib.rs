@@ -66,11 +66,20 @@ pub enum Mode {
     All = 1,
 }
 
-/// Sets the hook. To be done once, before the mode is set to anything but [`Mode::Off`].
+/// Sets the hook. To be done before the mode is set to anything but [`Mode::Off`]; a later one
+/// takes the place of the one before, which calls that are under way may still be in.
 pub fn set_hook(hook: Hook) {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
     x86_64::set_hook(hook);
     let _ = hook;
+}
+
+/// The hook that was set, if any: for one that is to be called by another.
+pub fn hook() -> Option<Hook> {
+    #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
+    return x86_64::hook();
+    #[cfg(not(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64")))]
+    None
 }
 
 /// Sets which calls go to the hook, from now on. Calls that are under way are not affected.

@@ -151,6 +151,13 @@ pub(super) fn set_hook(hook: Hook) {
     unsafe { &plimsoll_interpose_hook }.store(hook as *mut (), Ordering::Release);
 }
 
+pub(super) fn hook() -> Option<Hook> {
+    // SAFETY: defined above, with that size and alignment.
+    let hook = unsafe { &plimsoll_interpose_hook }.load(Ordering::Acquire);
+    // SAFETY: of a null pointer, it is `None`; anything else is what was set, which is a `Hook`.
+    unsafe { core::mem::transmute::<*mut (), Option<Hook>>(hook) }
+}
+
 pub(super) fn set_mode(mode: Mode) {
     // SAFETY: defined above. Sequentially consistent: who has set the mode may count on calls that
     // begin later being seen, and the hook is there before.

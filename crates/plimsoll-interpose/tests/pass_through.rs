@@ -18,3 +18,6 @@ mod interruptions;
 mod processes;
 #[path = "pass_through/registers.rs"]
 mod registers;
+
+/// There is no other hook.
+fn before_the_hook_is_set() {}

@@ -1,10 +1,11 @@
-//! A hook that counts and forwards, turns for the mode, and ways to know that a thread waits.
+//! A hook that counts and forwards, to the kernel or to the hook that was there before; turns for
+//! the mode, and ways to know that a thread waits.
 
 use std::arch::{asm, global_asm};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,13 @@ plimsoll_test_hook:
     test al, al
     mov rax, [rsp]
     jnz 2f
+    mov rdi, rbx
+    mov rax, [rip + {before}]
+    test rax, rax
+    jz 1f
+    call rax
+    jmp 2f
+1:
     mov rax, [rbx]
     mov rdi, [rbx + 8]
     mov rsi, [rbx + 16]
@@ -50,7 +58,11 @@ plimsoll_test_hook:
     .size plimsoll_test_hook, . - plimsoll_test_hook
     "#,
     note = sym note,
+    before = sym BEFORE,
 );
+
+/// The hook that was there before.
+static BEFORE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 unsafe extern "C" {
     fn plimsoll_test_hook(call: &Call) -> isize;
@@ -114,7 +126,13 @@ pub fn counted<R>(work: impl FnOnce() -> R) -> (R, usize) {
 
 pub fn set_hook() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| plimsoll_interpose::set_hook(plimsoll_test_hook));
+    ONCE.call_once(|| {
+        super::before_the_hook_is_set();
+        if let Some(before) = plimsoll_interpose::hook() {
+            BEFORE.store(before as *mut (), Ordering::Release);
+        }
+        plimsoll_interpose::set_hook(plimsoll_test_hook);
+    });
 }
 
 /// Runs `work` in that mode, and no other test meanwhile.
