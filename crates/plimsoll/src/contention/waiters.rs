@@ -32,8 +32,8 @@ const FARTHEST: usize = if cfg!(loom) { SLOTS } else { SLOTS / 2 };
 /// A slot that is being filled in.
 const TAKEN: usize = 1;
 
-/// Added to the address of a word to make the key under which it is looked up to find its lock.
-/// Addresses of words and locks are multiples of four.
+/// Added to the address of a word to make the key under which it is looked up to find its lock:
+/// words are four bytes, at multiples of four, so no lock is there.
 const ALIAS: usize = 2;
 
 /// Nanoseconds take the lower bits of a clock, which is enough for two years; the turn the others.

@@ -2,6 +2,7 @@
 //! table: by letting one wait.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,16 @@ static FROM: AtomicUsize = AtomicUsize::new(0);
 static TO: AtomicUsize = AtomicUsize::new(0);
 static WAITED_AT: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether there are no names to go by.
+static DONE: AtomicBool = AtomicBool::new(false);
+
 /// A thread that does not come to wait in this time is not waited for.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Whether [`calibrate`] was necessary.
+pub(super) fn is_done() -> bool {
+    DONE.load(Ordering::Relaxed)
+}
 
 /// For the hook: a futex call that is not recorded.
 pub(super) fn saw(call: &Call) {
@@ -32,38 +41,53 @@ pub(super) fn saw(call: &Call) {
 /// Contends each of the primitives once, and adds where that was waited for. The hook must be set.
 /// Nothing of it is recorded.
 pub(super) fn calibrate() {
+    DONE.store(true, Ordering::Relaxed);
     let _unrecorded = contention::suspend();
     let mutex = Arc::new(Mutex::new(()));
     let held = mutex.lock().unwrap_or_else(PoisonError::into_inner);
     let waits = mutex.clone();
     contend(&*mutex, WaitKind::Mutex, held, move || drop(waits.lock()));
 
+    // One for each: who waited for the first may come to wait for it once more.
     let rwlock = Arc::new(RwLock::new(()));
     let held = rwlock.write().unwrap_or_else(PoisonError::into_inner);
     let waits = rwlock.clone();
     contend(&*rwlock, WaitKind::RwLockRead, held, move || {
         drop(waits.read())
     });
+    let rwlock = Arc::new(RwLock::new(()));
     let held = rwlock.write().unwrap_or_else(PoisonError::into_inner);
     let waits = rwlock.clone();
     contend(&*rwlock, WaitKind::RwLockWrite, held, move || {
         drop(waits.write())
     });
 
-    let pair = Arc::new((Condvar::new(), Mutex::new(())));
-    let notifies = Notifies(&pair.0);
-    let waits = pair.clone();
-    contend(&pair.0, WaitKind::Condvar, notifies, move || {
-        let guard = waits.1.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(waits.0.wait_timeout(guard, PATIENCE));
-    });
+    for timeout in [None, Some(PATIENCE)] {
+        let pair = Arc::new((Condvar::new(), Mutex::new(false)));
+        let waits = pair.clone();
+        let notifies = Notifies(&pair);
+        contend(&pair.0, WaitKind::Condvar, notifies, move || {
+            let (condvar, notified) = &*waits;
+            let mut guard = notified.lock().unwrap_or_else(PoisonError::into_inner);
+            while !*guard {
+                guard = match timeout {
+                    None => condvar.wait(guard).unwrap_or_else(PoisonError::into_inner),
+                    Some(timeout) => match condvar.wait_timeout(guard, timeout) {
+                        Ok((guard, _)) => guard,
+                        Err(poisoned) => poisoned.into_inner().0,
+                    },
+                };
+            }
+        });
+    }
 }
 
-struct Notifies<'a>(&'a Condvar);
+struct Notifies<'a>(&'a (Condvar, Mutex<bool>));
 
 impl Drop for Notifies<'_> {
     fn drop(&mut self) {
-        self.0.notify_all();
+        *self.0.1.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.0.notify_all();
     }
 }
 

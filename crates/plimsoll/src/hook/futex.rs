@@ -28,7 +28,7 @@ pub(super) unsafe extern "C" fn called(call: &Call) -> isize {
 fn wait(call: &Call) -> isize {
     let stack = caller(call);
     let word = call.arguments[0];
-    let site = sites::of(stack);
+    let site = site_of(call, stack);
     let key = match site.family {
         sites::Family::ParkingLot => parking_lot::lock_of(word, &site).unwrap_or(word),
         // The word on which writers wait is the second of the lock.
@@ -47,10 +47,22 @@ fn wait(call: &Call) -> isize {
     result
 }
 
+fn site_of(call: &Call, stack: Start) -> sites::Site {
+    /// As parking_lot waits: the others wait for a bit set, or for another value.
+    const OPERATION: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let site = sites::of(stack);
+    if site.kind == WaitKind::Other
+        && calibrate::is_done()
+        && (call.arguments[1] as i32, call.arguments[2] as u32) == (OPERATION, 1)
+    {
+        return parking_lot::recognise(call.arguments[0]).unwrap_or(site);
+    }
+    site
+}
+
 /// A wait while nothing is recorded: timed if it is for a lock, and if it is its turn.
 fn metered_wait(call: &Call) -> isize {
-    let stack = caller(call);
-    let site = sites::of(stack);
+    let site = site_of(call, caller(call));
     if !site.kind.is_lock() || !meter::is_turn() {
         return forward(call);
     }
