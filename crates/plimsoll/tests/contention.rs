@@ -600,6 +600,18 @@ mod scenarios {
         });
     }
 
+    pub(super) fn scope() {
+        // In a closure, as the others: which is what is looked for.
+        thread::scope(|outer| {
+            outer.spawn(|| {
+                let waiter = thread_id();
+                thread::scope(|inner| {
+                    inner.spawn(move || until_it_waits(waiter));
+                });
+            });
+        });
+    }
+
     /// Has a thread do `blocks`, and `release` once it waits.
     fn released<R: Send>(release: impl FnOnce() -> R + Send, blocks: impl FnOnce() + Send) {
         thread::scope(|scope| {
@@ -619,7 +631,7 @@ fn the_primitive_is_the_leaf_and_its_caller_comes_next() {
     let _alone = alone();
     /// What blocks, the name in its stack, the primitive, and the kind of wait.
     type Scenario = (fn(), &'static str, &'static str, &'static str);
-    let all: [Scenario; 9] = [
+    let all: [Scenario; 10] = [
         (
             scenarios::channel_receive,
             "channel_receive",
@@ -649,6 +661,7 @@ fn the_primitive_is_the_leaf_and_its_caller_comes_next() {
         (scenarios::once, "scenarios::once", "get_or_init", "once"),
         (scenarios::parked, "scenarios::parked", "park", "park"),
         (scenarios::barrier, "scenarios::barrier", "wait", "barrier"),
+        (scenarios::scope, "scenarios::scope", "scope", "scope"),
     ];
     for (block, ..) in all {
         block();

@@ -6,8 +6,10 @@ use crate::symbol;
 
 /// Beginnings of the names of functions that are not shown at the leaf: how a primitive waits or
 /// wakes, below its own methods.
-const HIDDEN: [&str; 14] = [
+const HIDDEN: [&str; 16] = [
     "std::sys::",
+    "std::thread::thread::Thread",
+    "std::thread::Thread",
     "std::sync::mpmc::",
     "std::sync::once_lock::OnceLock::initialize",
     "std::sync::once_lock::OnceLock::get_or_try_init",
@@ -24,11 +26,9 @@ const HIDDEN: [&str; 14] = [
 ];
 
 /// Those that are primitives of their own, but not where another is made of them.
-const MADE_OF: [&str; 6] = [
+const MADE_OF: [&str; 4] = [
     "std::thread::park",
     "std::thread::functions::park",
-    "std::thread::thread::Thread",
-    "std::thread::Thread",
     "std::thread::local::LocalKey",
     "std::sync::once::Once",
 ];
@@ -59,7 +59,7 @@ pub(crate) struct Described {
 }
 
 /// Parts of names, with what a wait is in whose stack they are. Those before win.
-const IN_STACK: [(&str, Described); 13] = {
+const IN_STACK: [(&str, Described); 16] = {
     const fn waits(kind: &'static str) -> Described {
         Described { kind, idle: false }
     }
@@ -67,13 +67,19 @@ const IN_STACK: [(&str, Described); 13] = {
         kind: "runtime idle",
         idle: true,
     };
+    /// It is its turn to ask the system what there is to do.
+    const IO_DRIVER: Described = Described {
+        kind: "io driver",
+        idle: true,
+    };
     [
+        ("async_io::driver::", IO_DRIVER),
+        ("tokio::runtime::io::driver::", IO_DRIVER),
         ("tokio::runtime::blocking::pool::Inner", IDLE),
         ("tokio::runtime::park::", IDLE),
         ("::park::Parker", IDLE),
         ("multi_thread::worker::Context::park", IDLE),
         ("rayon_core::sleep::", IDLE),
-        ("async_io::driver::", IDLE),
         ("threadpool::spawn_in_pool", IDLE),
         ("std::sync::mpmc::", waits("channel")),
         ("std::sync::mpsc::", waits("channel")),
@@ -81,6 +87,9 @@ const IN_STACK: [(&str, Described); 13] = {
         ("flume::", waits("channel")),
         ("std::sync::barrier::Barrier", waits("barrier")),
         ("std::sync::once", waits("once")),
+        // The thread waits for those that it started there.
+        ("std::thread::scoped::scope", waits("scope")),
+        ("std::thread::scope", waits("scope")),
     ]
 };
 
@@ -162,6 +171,15 @@ mod tests {
             ],
         );
         assert_eq!((idle.kind, idle.idle), ("runtime idle", true));
+        let driver = kind(
+            WaitKind::Condvar,
+            &[
+                "parking::Inner::park",
+                "async_io::driver::main_loop",
+                "std::thread::spawn",
+            ],
+        );
+        assert_eq!((driver.kind, driver.idle), ("io driver", true));
         let lock = kind(
             WaitKind::Mutex,
             &["tokio::runtime::blocking::pool::Inner::run"],
