@@ -12,10 +12,12 @@ use crate::alloc::thread;
 use crate::contention::{self, WAITERS};
 #[cfg(feature = "interpose")]
 use crate::hook;
+use crate::label;
 use crate::ledger::Reader;
-use crate::os::loader;
+use crate::os::{self, loader};
 use crate::own;
 use crate::stack::{self, RetiredList, TABLE};
+use crate::task;
 
 #[cfg(feature = "interpose")]
 type HookGuard = MutexGuard<'static, hook::Progress>;
@@ -24,10 +26,12 @@ type HookGuard = ();
 
 type Guards = (
     MutexGuard<'static, ()>,
+    MutexGuard<'static, ()>,
     HookGuard,
     MutexGuard<'static, Vec<RetiredList>>,
     MutexGuard<'static, ()>,
     MutexGuard<'static, Reader<HeapDelta>>,
+    MutexGuard<'static, label::Known>,
     MutexGuard<'static, ()>,
 );
 
@@ -47,6 +51,7 @@ pub(crate) fn register() {
 
 extern "C" fn before() {
     let guards = (
+        task::lock_cut(),
         contention::lock_rates(),
         #[cfg(feature = "interpose")]
         hook::lock(),
@@ -55,6 +60,7 @@ extern "C" fn before() {
         stack::lock_lists(),
         TABLE.lock_readers(),
         HEAP.lock_readers(),
+        label::lock(),
         loader::lock(),
     );
     // SAFETY: the locks are held.
@@ -69,10 +75,12 @@ extern "C" fn after_in_parent() {
 }
 
 extern "C" fn after_in_child() {
+    os::forget_thread_id();
     HEAP.after_fork_in_child(thread::writer());
     TABLE.after_fork_in_child();
     stack::forget_vanished_threads();
     WAITERS.after_fork_in_child();
+    task::after_fork_in_child();
     own::unlock();
     // SAFETY: the locks are held, by the one thread there is.
     drop(unsafe { (*HELD.0.get()).take() });

@@ -79,6 +79,8 @@ pub mod http;
 #[cfg(not(loom))]
 mod keeper;
 #[cfg(not(loom))]
+pub mod label;
+#[cfg(not(loom))]
 mod os;
 #[cfg(not(loom))]
 mod own;
@@ -100,6 +102,8 @@ pub mod stats;
 mod symbol;
 #[cfg(not(loom))]
 pub mod sync;
+#[cfg(not(loom))]
+pub mod task;
 
 #[cfg(not(loom))]
 pub use alloc::{Alloc, size_class};

@@ -20,7 +20,6 @@
 //! [`crate::hook`] come the futex calls of everybody else's. The former are made of the latter, so
 //! while one of them waits, its thread is [suspended](suspend()) for the hook.
 
-mod clock;
 mod kind;
 #[cfg(feature = "interpose")]
 pub(crate) mod meter;
@@ -31,8 +30,8 @@ mod totals;
 mod wait;
 mod waiters;
 
-#[cfg(test)]
-pub(crate) use clock::reads as clock_reads;
+use crate::os::clock;
+
 pub(crate) use kind::WaitKind;
 pub(crate) use rates::{
     block_rate, is_on, lock as lock_rates, mutex_fraction, set_block_rate, set_mutex_fraction,

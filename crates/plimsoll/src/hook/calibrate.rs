@@ -2,7 +2,6 @@
 //! table: by letting one wait.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use plimsoll_interpose::Call;
 use super::sites;
 use crate::contention::{self, WaitKind};
 use crate::own_thread;
-use crate::primitives::{AtomicUsize, Ordering};
+use crate::primitives::{AtomicBool, AtomicUsize, Ordering};
 
 /// Where the futex word is of what is contended now, and the return address of who waited there.
 static FROM: AtomicUsize = AtomicUsize::new(0);

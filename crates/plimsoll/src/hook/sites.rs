@@ -78,8 +78,7 @@ enum Meaning {
 
 /// What the thread waits for that is about to, at `stack`.
 pub(super) fn of(stack: Start) -> Site {
-    let (Start::Caller(registers) | Start::Here(registers)) = stack;
-    match at(registers.instruction as usize) {
+    match at(stack.registers().instruction as usize) {
         Some((number, Meaning::WaitsFor(kind, family))) => Site {
             kind,
             family,

@@ -4,6 +4,7 @@
 //! call allocates, takes a lock, or touches `errno` (the system calls are made directly).
 
 pub(crate) mod bell;
+pub(crate) mod clock;
 pub(crate) mod cpus;
 pub(crate) mod loader;
 pub(crate) mod membarrier;
@@ -12,6 +13,8 @@ pub(crate) mod random;
 pub(crate) mod region;
 pub(crate) mod rseq;
 pub(crate) mod syscall;
+
+use std::cell::Cell;
 
 /// A word that no two living threads share, and that is never 0.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
@@ -30,6 +33,29 @@ pub(crate) fn thread_pointer() -> usize {
 pub(crate) fn thread_pointer() -> usize {
     // SAFETY: always callable.
     unsafe { libc::pthread_self() as usize }
+}
+
+thread_local! {
+    static THREAD_ID: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The system's number of the calling thread.
+#[inline]
+pub(crate) fn thread_id() -> u32 {
+    match THREAD_ID.get() {
+        0 => {
+            // SAFETY: has no arguments, and cannot fail.
+            let id = unsafe { syscall::call3(libc::SYS_gettid, 0, 0, 0) } as u32;
+            THREAD_ID.set(id);
+            id
+        }
+        id => id,
+    }
+}
+
+/// In the child of a fork, the thread has another number.
+pub(crate) fn forget_thread_id() {
+    THREAD_ID.set(0);
 }
 
 /// One of so many places, a power of two, for the calling thread: mostly another one than those of

@@ -34,7 +34,7 @@ use delta::difference;
 use reading::{Reading, TextReading};
 pub(crate) use waiting::{Described, describe};
 
-use crate::{contention, export, keeper, own, sampler, stack};
+use crate::{contention, export, keeper, label, own, sampler, stack, task};
 
 /// A kind of profile: one is made for each kind of event, and put into [`BUILT_IN`].
 pub(crate) trait Source: Sync {
@@ -292,6 +292,11 @@ pub struct LostEvents {
     /// Waits that could not be noted, because more threads waited at once than there is room for.
     /// They are in the block profile, and nobody is blamed for them in the mutex profile.
     pub waits: u64,
+    /// How often labels were not added, because there were [`MOST_SETS`](crate::label::MOST_SETS)
+    /// sets of them already.
+    pub labels: u64,
+    /// Tasks that are in no profile, because there was no memory to note them.
+    pub tasks: u64,
 }
 
 /// Reads the counts of [`LostEvents`]. Each is exact; they are not of one instant.
@@ -301,5 +306,7 @@ pub fn lost_events() -> LostEvents {
         table_full: stack::TABLE.overflowed(),
         untracked: sampler::lost_track(),
         waits: contention::lost_waits(),
+        labels: label::lost(),
+        tasks: task::lost(),
     }
 }

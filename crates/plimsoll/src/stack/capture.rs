@@ -144,7 +144,9 @@ pub(crate) fn with_stack<R>(
             *first = registers.instruction as usize;
             1 + walk(start, slot, &mut scratch.context, rest)
         }
-        (_, Some(_), Start::Here(_)) => walk(start, slot, &mut scratch.context, frames),
+        (_, Some(_), Start::Here(_) | Start::Below(..)) => {
+            walk(start, slot, &mut scratch.context, frames)
+        }
     };
     let result = use_stack(&frames[..captured]);
     slot.owner.store(0, Ordering::Release);
@@ -152,12 +154,10 @@ pub(crate) fn with_stack<R>(
 }
 
 fn walk(start: Start, slot: &Slot, context: &mut Context, frames: &mut [usize]) -> usize {
-    match (unwinder(), start) {
-        (Unwinder::None, _) => 0,
-        (Unwinder::FramePointers, Start::Here(registers) | Start::Caller(registers)) => {
-            frame_pointers::walk(registers, frames)
-        }
-        (Unwinder::Tables, _) => walk_by_tables(start, slot, context, frames),
+    match unwinder() {
+        Unwinder::None => 0,
+        Unwinder::FramePointers => frame_pointers::walk(start.registers(), start.limit(), frames),
+        Unwinder::Tables => walk_by_tables(start, slot, context, frames),
     }
 }
 

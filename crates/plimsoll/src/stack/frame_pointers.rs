@@ -10,13 +10,13 @@ use crate::os::region::PAGE;
 /// Fills `frames` from the leaf with return addresses, as far as the chain goes; returns how many.
 ///
 /// Each link must point further up the stack and to readable memory, so a broken chain ends the
-/// walk and does no other harm.
-pub(crate) fn walk(start: Registers, frames: &mut [usize]) -> usize {
+/// walk and does no other harm. Frames that reach beyond `limit` are left out.
+pub(crate) fn walk(start: Registers, limit: usize, frames: &mut [usize]) -> usize {
     let mut memory = StackMemory::of_this_thread(start.stack as usize);
     let mut frame = start.frame as usize;
     let mut below = start.stack as usize;
     for (depth, slot) in frames.iter_mut().enumerate() {
-        if frame < below {
+        if frame < below || frame.saturating_add(16) > limit {
             return depth;
         }
         let (Some(next), Some(return_address)) =
@@ -112,7 +112,7 @@ mod tests {
     fn a_walk_from_anywhere_ends() {
         let here = Registers::here();
         let mut frames = [0; 64];
-        assert!(walk(here, &mut frames) < 64);
+        assert!(walk(here, usize::MAX, &mut frames) < 64);
         for frame in [
             0,
             1,
@@ -123,7 +123,7 @@ mod tests {
             !7,
             0xdead_beef,
         ] {
-            assert!(walk(Registers { frame, ..here }, &mut frames) <= 64);
+            assert!(walk(Registers { frame, ..here }, usize::MAX, &mut frames) <= 64);
         }
     }
 
@@ -142,12 +142,15 @@ mod tests {
             frame: base as u64,
         };
         let mut frames = [0; 8];
-        assert_eq!(walk(start, &mut frames), 3);
+        assert_eq!(walk(start, usize::MAX, &mut frames), 3);
         assert_eq!(frames[..3], [0x10_000, 0x10_001, 0x10_002]);
+        // As far as the second frame.
+        assert_eq!(walk(start, base + 32, &mut frames), 2);
+        assert_eq!(walk(start, base + 31, &mut frames), 1);
         // A link back down ends it.
         std::hint::black_box(&mut stack)[2] = base;
-        assert_eq!(walk(start, &mut frames), 2);
+        assert_eq!(walk(start, usize::MAX, &mut frames), 2);
         // So does room.
-        assert_eq!(walk(start, &mut frames[..1]), 1);
+        assert_eq!(walk(start, usize::MAX, &mut frames[..1]), 1);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use capture::{
 pub(crate) use registers::{Registers, Start};
 pub(crate) use table::{
     Bucket, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, Record,
-    SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE,
+    SMALLEST_BOUND as SMALLEST_TABLE_BYTES, StackName, TABLE,
 };
 
 use crate::primitives::{AtomicUsize, Ordering};
@@ -62,4 +62,9 @@ pub(crate) fn site_from(kind: Kind, size: u64, start: Start) -> Bucket {
         depth => depth + HIDDEN_FRAMES,
     };
     capture::with_stack(start, limit, |frames| TABLE.bucket(kind, size, frames))
+}
+
+/// The name of the stack of the calling thread from `start` on; `None` if it cannot be had or kept.
+pub(crate) fn name_of(start: Start) -> Option<StackName> {
+    capture::with_stack(start, depth(), |frames| TABLE.stack_name(frames))
 }

@@ -17,6 +17,26 @@ pub(crate) enum Start {
     /// Where a call will return to: that is the first frame.
     #[cfg_attr(not(feature = "interpose"), allow(dead_code))]
     Caller(Registers),
+    /// As [`Start::Here`], and only as far as this address.
+    Below(Registers, usize),
+}
+
+impl Start {
+    pub(crate) fn registers(self) -> Registers {
+        match self {
+            Self::Here(registers) | Self::Caller(registers) | Self::Below(registers, _) => {
+                registers
+            }
+        }
+    }
+
+    /// The address at which the stack is to end.
+    pub(super) fn limit(self) -> usize {
+        match self {
+            Self::Here(_) | Self::Caller(_) => usize::MAX,
+            Self::Below(_, limit) => limit,
+        }
+    }
 }
 
 impl Registers {

@@ -50,6 +50,10 @@ const UNIT: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket(pub(crate) u32);
 
+/// The name of a stack, as that of a [`Bucket`]; 0 for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StackName(pub(crate) u32);
+
 /// The table of the process.
 pub(crate) static TABLE: Table = Table::new();
 
@@ -155,6 +159,27 @@ impl Table {
             self.overflowed.fetch_add(1, Ordering::Relaxed);
             self.overflow[kind as usize].load(Ordering::Relaxed)
         }))
+    }
+
+    /// The name of a stack, for good; `None` if it is empty or there is no room.
+    pub(crate) fn stack_name(&self, frames: &[usize]) -> Option<StackName> {
+        let heads = self.heads.load(Ordering::Acquire);
+        if heads == 0 || frames.is_empty() {
+            return None;
+        }
+        let name = self.intern(heads, frames);
+        if name.is_none() {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+        }
+        name.map(StackName)
+    }
+
+    /// The stack of that name.
+    pub(crate) fn stack(&self, name: StackName) -> &'static [usize] {
+        match name.0 {
+            0 => &[],
+            name => self.frames(name),
+        }
     }
 
     /// Adds to a bucket's counts, all in one cut.

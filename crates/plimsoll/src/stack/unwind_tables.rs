@@ -51,10 +51,9 @@ pub(super) fn walk(
     context: &mut Context,
     frames: &mut [usize],
 ) -> Walk {
-    let (at, exact) = match start {
-        Start::Here(registers) => (registers, true),
-        Start::Caller(registers) => (registers, false),
-    };
+    let at = start.registers();
+    let exact = !matches!(start, Start::Caller(_));
+    let limit = start.limit() as u64;
     let mut walker = Walker {
         at,
         exact,
@@ -64,8 +63,8 @@ pub(super) fn walk(
     };
     for (depth, slot) in frames.iter_mut().enumerate() {
         match walker.step() {
-            Step::Caller => *slot = walker.return_address(),
-            Step::End => {
+            Step::Caller if walker.at.stack <= limit => *slot = walker.return_address(),
+            Step::Caller | Step::End => {
                 return Walk {
                     frames: depth,
                     stale: false,

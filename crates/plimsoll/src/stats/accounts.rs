@@ -2,7 +2,7 @@
 
 use crate::alloc::counts::HEAP;
 use crate::stack::TABLE;
-use crate::{alloc, own};
+use crate::{alloc, own, task};
 
 /// Plimsoll's own memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub(crate) struct Accounts {
     pub(crate) shards: u64,
     /// Stacks and buckets.
     pub(crate) table: u64,
-    /// The rest: the own heap, and memory for sampled blocks as far as no block of the program is
-    /// in it.
+    /// The rest: the own heap, slots of tasks, and memory for sampled blocks as far as no block of
+    /// the program is in it.
     pub(crate) other: u64,
 }
 
@@ -26,7 +26,7 @@ impl Accounts {
             shards_in_use: shards_in_use as u64,
             shards: shards as u64,
             table: TABLE.bytes() as u64,
-            other: (own::bytes() + door.saturating_sub(program_blocks)) as u64,
+            other: (own::bytes() + task::bytes() + door.saturating_sub(program_blocks)) as u64,
         }
     }
 }

@@ -211,9 +211,9 @@ mod tests {
     fn reads_no_clock<T>(make: impl Fn() -> T, operation: impl Fn(&T)) {
         let none = (0..50).any(|_| {
             let primitive = Box::new(make());
-            let before = contention::clock_reads();
+            let before = crate::os::clock::reads();
             operation(&primitive);
-            contention::clock_reads() == before
+            crate::os::clock::reads() == before
         });
         assert!(none);
     }

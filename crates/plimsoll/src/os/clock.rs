@@ -1,8 +1,9 @@
-//! The clock that waits are measured with: monotonic nanoseconds.
+//! The clock that waits and polls are measured with: monotonic nanoseconds.
 //!
-//! It is read three times for each wait, so it matters what that takes. Where the kernel itself
-//! keeps time by the processor's time stamp counter, which it does only if the counters of all
-//! processors run at one constant speed and agree, that is read directly, at half the price.
+//! It is read three times for each wait of a thread, so it matters what that takes. Where the
+//! kernel itself keeps time by the processor's time stamp counter, which it does only if the
+//! counters of all processors run at one constant speed and agree, that is read directly, at half
+//! the price.
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,7 +12,7 @@ use crate::primitives::{AtomicU64, Ordering};
 /// Nanoseconds since some moment before the process began. Neither allocates nor locks nor touches
 /// `errno`.
 #[inline]
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     #[cfg(test)]
     READS.set(READS.get() + 1);
     match RATE.load(Ordering::Acquire) {
@@ -39,8 +40,8 @@ static START_NS: AtomicU64 = AtomicU64::new(0);
 const COMPARED_NS: u64 = 2_000_000;
 
 /// Finds out, once, whether there is a counter, and how fast it is. Takes some milliseconds: not
-/// for hooks, nor for two at once.
-pub(super) fn prepare() {
+/// for hooks. Who comes second does not wait.
+pub(crate) fn prepare() {
     static PREPARED: AtomicBool = AtomicBool::new(false);
     if PREPARED.swap(true, Ordering::Relaxed) || !kernel_trusts_counter() {
         return;
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     fn prepare_alone() {
-        let _alone = super::super::rates::lock();
+        let _alone = crate::contention::lock_rates();
         prepare();
     }
 

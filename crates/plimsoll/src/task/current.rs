@@ -1,0 +1,75 @@
+//! Which task the calling thread polls.
+
+use std::cell::Cell;
+use std::ptr;
+
+use super::slot::Slot;
+use crate::label::{self, Labels};
+use crate::primitives::{AtomicBool, Ordering};
+use crate::stack::{self, Registers, Start};
+
+thread_local! {
+    static POLLING: Cell<*const Polling> = const { Cell::new(ptr::null()) };
+}
+
+/// Whether stacks are taken.
+static STACKS: AtomicBool = AtomicBool::new(true);
+
+pub(super) fn set_stacks(wanted: bool) -> bool {
+    STACKS.swap(wanted, Ordering::Relaxed)
+}
+
+/// A poll that is under way. It lies in the frame of the poll, so that the part of the stack which
+/// is the task's is what lies below it.
+pub(super) struct Polling {
+    task: &'static Slot,
+    /// The poll that this one is part of.
+    outer: *const Polling,
+    labels: Labels,
+}
+
+impl Polling {
+    pub(super) fn new(task: &'static Slot) -> Self {
+        Self {
+            task,
+            outer: POLLING.get(),
+            labels: label::set(Labels::of_number(task.labels())),
+        }
+    }
+
+    /// Makes it the calling thread's. It must not move until [`Polling::leave`], which must follow.
+    pub(super) fn enter(&self) {
+        POLLING.set(self);
+    }
+
+    /// Makes the one outside of it the calling thread's again.
+    pub(super) fn leave(&self) {
+        POLLING.set(self.outer);
+        // What the task labelled itself with, it keeps.
+        self.task.set_labels(label::set(self.labels).number());
+    }
+
+    pub(super) fn is_nested(&self) -> bool {
+        !self.outer.is_null()
+    }
+}
+
+/// The task that the calling thread polls; of several, the innermost.
+pub(super) fn task() -> Option<&'static Slot> {
+    // SAFETY: if it is set, it points to a `Polling` that lives further up the stack.
+    unsafe { POLLING.get().as_ref() }.map(|polling| polling.task)
+}
+
+/// Notes where `task` is, if it is the one that this thread polls.
+#[inline]
+pub(super) fn note_stack(task: &'static Slot) {
+    let polling = POLLING.get();
+    // SAFETY: as above.
+    let is_polled = unsafe { polling.as_ref() }.is_some_and(|polling| ptr::eq(polling.task, task));
+    if is_polled && STACKS.load(Ordering::Relaxed) {
+        let start = Start::Below(Registers::here(), polling as usize);
+        if let Some(name) = stack::name_of(start) {
+            task.add_stack(name);
+        }
+    }
+}

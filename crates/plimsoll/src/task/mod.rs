@@ -1,0 +1,98 @@
+//! Tasks: futures that are in the profiles, with what they wait for.
+//!
+//! ```
+//! use plimsoll::task::TrackExt;
+//!
+//! async fn serve() {}
+//!
+//! # fn main() {
+//! # use std::{future::Future, pin::pin, task::{Context, Waker}};
+//! // With any executor: the future that is spawned is a tracked one.
+//! let task = serve().tracked_as("server").label("tenant", "acme");
+//! # let _ = pin!(task).poll(&mut Context::from_waker(Waker::noop()));
+//! # }
+//! ```
+//!
+//! A tracked future hands its own waker to what it waits for. When that is cloned, to be kept until
+//! there is something to wake the task for, the stack of the poll is taken: from the future that
+//! waits, through each `async` function that awaits it, up to the task. Nothing in between has to
+//! be annotated, and a suspended task is never polled in order to be looked at.
+//!
+//! What combinators poll with wakers of their own (`FuturesUnordered`, and `join_all` of more than
+//! thirty) is seen as far as the combinator; to see further, track the futures in it.
+
+mod current;
+mod cut;
+mod record;
+mod registration;
+mod slab;
+mod slot;
+mod tracked;
+
+use std::fmt;
+
+use crate::primitives::{AtomicU64, Ordering};
+
+pub(crate) use cut::{after_fork_in_child, lock as lock_cut};
+pub use record::{TaskRecord, TaskState};
+pub(crate) use slot::{Seen, State};
+pub use tracked::{TrackExt, Tracked, track};
+
+/// The number of a task, which no other task of the process ever has. In the order in which they
+/// were made by a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub(crate) u64);
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+fn next_id() -> u64 {
+    if NEXT.load(Ordering::Relaxed) == 1 {
+        crate::os::clock::prepare();
+    }
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The task that the calling thread polls; of several, the innermost.
+pub fn current() -> Option<TaskId> {
+    current::task().map(|slot| TaskId(slot.id()))
+}
+
+/// All tasks at one instant, in the order of their numbers. Nobody is stopped, and no task is
+/// delayed but by the time it takes to note it, some 100 ns, once.
+///
+/// A task that was made after that instant is not in it, and one that was there is, as it was then.
+/// If a task is in it, so is each one that was made before it and was not dropped before that
+/// instant.
+pub fn tasks() -> Vec<TaskRecord> {
+    let mut tasks = Vec::new();
+    read(|task| tasks.push(TaskRecord::of(task)));
+    tasks.sort_by_key(TaskRecord::id);
+    tasks
+}
+
+/// Calls `visit` with each task at one instant, in no order.
+pub(crate) fn read(visit: impl FnMut(&Seen)) -> bool {
+    cut::read(visit)
+}
+
+/// Sets whether it is found out what tasks wait for, by taking their stacks, and returns whether it
+/// was. It is, unless this says otherwise.
+pub fn set_stacks(wanted: bool) -> bool {
+    current::set_stacks(wanted)
+}
+
+/// How many tasks are in no profile, because there was no memory to note them.
+pub(crate) fn lost() -> u64 {
+    slab::SLAB.lost()
+}
+
+/// Bytes of memory that tasks are noted in.
+pub(crate) fn bytes() -> usize {
+    slab::SLAB.bytes()
+}

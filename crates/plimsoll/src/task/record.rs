@@ -1,0 +1,128 @@
+//! A task, as it is told of.
+
+use std::panic::Location;
+use std::time::Duration;
+
+use super::{Seen, State, TaskId};
+use crate::label::Labels;
+use crate::os::clock;
+use crate::stack::TABLE;
+
+/// A task at the instant of [`tasks`](super::tasks).
+#[derive(Clone, Debug)]
+pub struct TaskRecord {
+    seen: Seen,
+    now: u64,
+}
+
+/// What a task is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TaskState {
+    /// It was not polled yet.
+    New,
+    /// It is being polled.
+    Running,
+    /// It was woken, and not polled since.
+    Runnable,
+    /// Somebody has a waker of it.
+    Waiting,
+    /// Nobody has a waker of it, and it was not woken: see [`TaskRecord::is_forgotten`].
+    NoWaker,
+    /// Its future is being dropped.
+    Dropping,
+}
+
+impl TaskRecord {
+    pub(crate) fn of(seen: &Seen) -> Self {
+        Self {
+            seen: *seen,
+            now: clock::now(),
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> TaskId {
+        TaskId(self.seen.id)
+    }
+
+    /// The task that was being polled where it was made.
+    pub fn parent(&self) -> Option<TaskId> {
+        (self.seen.parent != 0).then_some(TaskId(self.seen.parent))
+    }
+
+    /// The name that it was given.
+    pub fn name(&self) -> Option<&'static str> {
+        Labels::of_number(self.seen.name).get("")
+    }
+
+    /// The type of the future: for an `async` function, its path.
+    pub fn type_name(&self) -> &'static str {
+        (self.seen.type_name)()
+    }
+
+    /// Where it was made.
+    pub fn location(&self) -> &'static Location<'static> {
+        self.seen.location
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> TaskState {
+        match self.seen.state {
+            State::New => TaskState::New,
+            State::Running => TaskState::Running,
+            State::Runnable => TaskState::Runnable,
+            State::Waiting => TaskState::Waiting,
+            State::NoWaker => TaskState::NoWaker,
+            State::Dropping => TaskState::Dropping,
+        }
+    }
+
+    /// How many polls of it were begun.
+    pub fn polls(&self) -> u32 {
+        self.seen.polls
+    }
+
+    /// How long it has been in its state, unless that is running or being dropped: since its last
+    /// poll ended, since it was made, or, if it is runnable, since it was woken (to a microsecond).
+    pub fn waited(&self) -> Option<Duration> {
+        let since = match self.seen.state {
+            State::Running | State::Dropping => return None,
+            State::Runnable if self.seen.woken != 0 => self.seen.woken,
+            _ => self.seen.since,
+        };
+        Some(Duration::from_nanos(self.now.saturating_sub(since)))
+    }
+
+    /// Its labels, as they were when its last poll ended.
+    pub fn labels(&self) -> Labels {
+        Labels::of_number(self.seen.labels)
+    }
+
+    /// Where it waits: up to four stacks, one for each branch of a `select!`. Each is a list of
+    /// return addresses, from the future that waits to the poll of the task. Empty while it runs,
+    /// and if what it waits for has no waker of it.
+    pub fn stacks(&self) -> impl Iterator<Item = &'static [usize]> {
+        let named = self.seen.stacks.into_iter().filter(|name| name.0 != 0);
+        named.map(|name| TABLE.stack(name))
+    }
+
+    /// The system's number of the thread that polls it, if one does.
+    pub fn thread(&self) -> Option<u32> {
+        (self.seen.poller != 0).then_some(self.seen.poller)
+    }
+
+    /// Whether it is polled by another task rather than by an executor.
+    pub fn is_nested(&self) -> bool {
+        self.seen.nested
+    }
+
+    /// Whether nothing is left that could wake it: it is suspended, nobody has a waker of it, and
+    /// it was not woken since its last poll began. It will never be polled again.
+    ///
+    /// Never true of a task that was ever polled without having been woken, or by another task, nor
+    /// of one that waits for something that will not happen.
+    pub fn is_forgotten(&self) -> bool {
+        self.seen.forgotten
+    }
+}

@@ -1,0 +1,77 @@
+//! The waker that a task hands to what it waits for.
+//!
+//! It points to the slot, which has the executor's waker. All registrations of one executor's waker
+//! are the same waker, so `will_wake` is true of them, and a future that is polled again need not
+//! register again. As long as there are any, there is one clone of the executor's waker, and
+//! otherwise there is none: an executor that frees a task when its last waker is gone still does.
+//!
+//! Clones are made by what the task waits for, in the middle of its poll: that is where its stack
+//! is taken. They are made, used and dropped under other people's locks: nothing here waits, or
+//! allocates, or panics.
+
+use std::mem::ManuallyDrop;
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+use super::current;
+use super::slot::{Slot, control::REGISTRATION};
+use crate::primitives::Ordering;
+
+static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
+
+/// The waker of a slot with a registration, which it neither takes nor gives back.
+pub(super) fn waker(slot: &'static Slot) -> ManuallyDrop<Waker> {
+    // SAFETY: the functions keep the contract of wakers: they may be called from any thread, for as
+    // long as there is a registration for each.
+    ManuallyDrop::new(unsafe { Waker::from_raw(raw(slot)) })
+}
+
+fn raw(slot: &'static Slot) -> RawWaker {
+    RawWaker::new(std::ptr::from_ref(slot).cast(), &VTABLE)
+}
+
+/// # Safety
+/// `data` is that of a waker of this file.
+unsafe fn slot_of(data: *const ()) -> &'static Slot {
+    // SAFETY: made of such a reference; slots stay.
+    unsafe { &*data.cast::<Slot>() }
+}
+
+unsafe fn clone(data: *const ()) -> RawWaker {
+    // SAFETY: called for a waker of ours.
+    let slot = unsafe { slot_of(data) };
+    let task = slot.task();
+    task.about_to_change();
+    slot.control.fetch_add(REGISTRATION, Ordering::Relaxed);
+    current::note_stack(task);
+    raw(slot)
+}
+
+unsafe fn wake(data: *const ()) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        wake_by_ref(data);
+        release(data);
+    }
+}
+
+unsafe fn wake_by_ref(data: *const ()) {
+    // SAFETY: called for a waker of ours.
+    let slot = unsafe { slot_of(data) };
+    let task = slot.task();
+    task.about_to_change();
+    if !task.has_stack() {
+        // What wakes itself and registers nothing.
+        current::note_stack(task);
+    }
+    task.wake_begins();
+    // SAFETY: the caller's waker is a registration.
+    unsafe { slot.inner() }.wake_by_ref();
+    task.wake_ends();
+}
+
+unsafe fn release(data: *const ()) {
+    // SAFETY: called for a waker of ours.
+    let slot = unsafe { slot_of(data) };
+    slot.task().about_to_change();
+    slot.release();
+}

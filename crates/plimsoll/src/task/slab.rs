@@ -1,0 +1,153 @@
+//! Where slots come from: a reservation that only grows, and lists of those that were given back.
+
+use super::slot::Slot;
+use crate::os::region::Region;
+use crate::os::thread_place;
+use crate::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
+
+/// So many tasks, and wakers beside their own, can there be at once.
+const MOST: usize = 1 << 26;
+
+const LEAST: usize = 1 << 10;
+
+/// Lists of free slots: threads use different ones.
+const LISTS: usize = 16;
+
+pub(super) struct Slab {
+    region: Region,
+    /// How many slots were ever in use.
+    used: AtomicU32,
+    free: [List; LISTS],
+    lost: AtomicU64,
+    opening: Mutex<()>,
+}
+
+/// The lower half is the first free slot, and 1; the upper half changes with every change, so that
+/// a list which looks as it did before is one that was not touched.
+#[repr(align(64))]
+struct List(AtomicU64);
+
+/// The slots of the process.
+pub(super) static SLAB: Slab = Slab {
+    region: Region::new(),
+    used: AtomicU32::new(0),
+    free: [const { List(AtomicU64::new(0)) }; LISTS],
+    lost: AtomicU64::new(0),
+    opening: Mutex::new(()),
+};
+
+impl Slab {
+    /// A slot that nobody has; `None`, and counted, if there is none.
+    pub(super) fn take(&self) -> Option<&'static Slot> {
+        let taken = self.take_free().or_else(|| self.take_new());
+        if taken.is_none() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    fn take_free(&self) -> Option<&'static Slot> {
+        let own = thread_place(LISTS);
+        (0..LISTS).find_map(|at| self.pop(&self.free[(own + at) % LISTS].0))
+    }
+
+    fn pop(&self, list: &AtomicU64) -> Option<&'static Slot> {
+        let mut head = list.load(Ordering::Acquire);
+        loop {
+            let first = self.slot((head as u32).checked_sub(1)?);
+            let next = u64::from(first.link.load(Ordering::Relaxed));
+            match list.compare_exchange_weak(
+                head,
+                changed(head) | next,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Some(first),
+                Err(other) => head = other,
+            }
+        }
+    }
+
+    fn take_new(&self) -> Option<&'static Slot> {
+        if self.region.base() == 0 && !self.open() {
+            return None;
+        }
+        let most = (self.region.length() / size_of::<Slot>()) as u32;
+        let next = |used: u32| (used < most).then_some(used + 1);
+        let number = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+            .ok()?;
+        // One that cannot be had now is lost; so is, then, much else.
+        self.region
+            .commit((number as usize + 1) * size_of::<Slot>())
+            .then(|| self.slot(number))
+    }
+
+    #[cold]
+    fn open(&self) -> bool {
+        let _alone = self
+            .opening
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (most, least) = (MOST * size_of::<Slot>(), LEAST * size_of::<Slot>());
+        self.region.base() != 0 || self.region.reserve(most, least)
+    }
+
+    /// Gives back a slot that nobody has.
+    pub(super) fn give(&self, slot: &Slot) {
+        let list = &self.free[thread_place(LISTS)].0;
+        let number = u64::from(self.number(slot)) + 1;
+        let mut head = list.load(Ordering::Relaxed);
+        loop {
+            slot.link.store(head as u32, Ordering::Relaxed);
+            match list.compare_exchange_weak(
+                head,
+                changed(head) | number,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(other) => head = other,
+            }
+        }
+    }
+
+    /// How many slots were ever in use.
+    pub(super) fn used(&self) -> u32 {
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// A slot that was ever in use.
+    pub(super) fn slot(&self, number: u32) -> &'static Slot {
+        let at = self.region.base() + number as usize * size_of::<Slot>();
+        // SAFETY: within what was committed, which stays; zeros are a slot.
+        unsafe { &*(at as *const Slot) }
+    }
+
+    /// Whether the memory of a slot is there: of those that are [used](Slab::used), the last ones
+    /// may still be on their way.
+    pub(super) fn is_there(&self, number: u32) -> bool {
+        (number as usize + 1) * size_of::<Slot>() <= self.region.committed()
+    }
+
+    pub(super) fn number(&self, slot: &Slot) -> u32 {
+        let at = std::ptr::from_ref(slot) as usize - self.region.base();
+        (at / size_of::<Slot>()) as u32
+    }
+
+    /// How many times there was no slot.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory made accessible for slots.
+    pub(super) fn bytes(&self) -> usize {
+        self.region.committed()
+    }
+}
+
+/// The upper half of what comes after a head.
+fn changed(head: u64) -> u64 {
+    (head & !u64::from(u32::MAX)).wrapping_add(1 << 32)
+}
