@@ -714,3 +714,44 @@ fn nobody_who_is_served_is_ever_forgotten() {
     println!("{records} records");
     pool.ready.lock().unwrap().clear();
 }
+
+/// Whoever is lent the waker in the middle of a poll may clone it on another thread.
+#[test]
+fn a_waker_can_be_cloned_and_woken_by_another_thread_while_the_task_is_polled() {
+    struct Lends(Kept);
+    impl Future for Lends {
+        type Output = ();
+        fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+            let waker = context.waker();
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        waker.wake_by_ref();
+                        let cloned = waker.clone();
+                        cloned.wake_by_ref();
+                        self.0.lock().unwrap().push(cloned);
+                    });
+                }
+                self.0.lock().unwrap().push(waker.clone());
+            });
+            Poll::Pending
+        }
+    }
+    for _ in 0..200 {
+        let hand = Hand::new();
+        let kept = Kept::default();
+        let mut tracked = Box::pin(Lends(kept.clone()).tracked());
+        assert!(hand.poll(tracked.as_mut()).is_pending());
+        assert_eq!(hand.wakes(), 4);
+        let kept = std::mem::take(&mut *kept.lock().unwrap());
+        for waker in &kept {
+            waker.wake_by_ref();
+        }
+        assert_eq!(hand.wakes(), 7);
+        drop(tracked);
+        for waker in kept {
+            waker.wake();
+        }
+        assert_eq!((hand.wakes(), hand.clones()), (10, 0));
+    }
+}

@@ -60,16 +60,29 @@ pub(super) fn task() -> Option<&'static Slot> {
     unsafe { POLLING.get().as_ref() }.map(|polling| polling.task)
 }
 
-/// Notes where `task` is, if it is the one that this thread polls.
+/// A poll of `task` that the calling thread is in.
 #[inline]
-pub(super) fn note_stack(task: &'static Slot) {
-    let polling = POLLING.get();
-    // SAFETY: as above.
-    let is_polled = unsafe { polling.as_ref() }.is_some_and(|polling| ptr::eq(polling.task, task));
-    if is_polled && STACKS.load(Ordering::Relaxed) {
-        let start = Start::Below(Registers::here(), polling as usize);
-        if let Some(name) = stack::name_of(start) {
-            task.add_stack(name);
+pub(super) fn poll_of(task: &'static Slot) -> Option<&'static Polling> {
+    let mut polling = POLLING.get();
+    loop {
+        // SAFETY: as above, and so are those outside of it.
+        let found = unsafe { polling.as_ref() }?;
+        if ptr::eq(found.task, task) {
+            return Some(found);
+        }
+        polling = found.outer;
+    }
+}
+
+impl Polling {
+    /// Notes where the task is.
+    #[inline]
+    pub(super) fn note_stack(&self) {
+        if STACKS.load(Ordering::Relaxed) {
+            let start = Start::Below(Registers::here(), ptr::from_ref(self) as usize);
+            if let Some(name) = stack::name_of(start) {
+                self.task.add_stack(name);
+            }
         }
     }
 }

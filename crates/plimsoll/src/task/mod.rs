@@ -71,12 +71,18 @@ pub fn current() -> Option<TaskId> {
 /// instant.
 pub fn tasks() -> Vec<TaskRecord> {
     let mut tasks = Vec::new();
-    read(|task| tasks.push(TaskRecord::of(task)));
+    for_each(|task| tasks.push(task));
     tasks.sort_by_key(TaskRecord::id);
     tasks
 }
 
-/// Calls `visit` with each task at one instant, in no order.
+/// As [`tasks`], in no order, and without keeping them all: calls `visit` with each. Other profiles
+/// of tasks wait until it is done with the last; nobody else does.
+pub fn for_each(mut visit: impl FnMut(TaskRecord)) {
+    read(|task| visit(TaskRecord::of(task)));
+}
+
+/// Calls `visit` with each task at one instant, in no order. False if there was no memory for it.
 pub(crate) fn read(visit: impl FnMut(&Seen)) -> bool {
     cut::read(visit)
 }

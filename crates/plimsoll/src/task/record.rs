@@ -83,15 +83,15 @@ impl TaskRecord {
         self.seen.polls
     }
 
-    /// How long it has been in its state, unless that is running or being dropped: since its last
-    /// poll ended, since it was made, or, if it is runnable, since it was woken (to a microsecond).
+    /// How long ago its last poll ended or, if it is new, it was made; `None` while it is polled or
+    /// dropped.
     pub fn waited(&self) -> Option<Duration> {
-        let since = match self.seen.state {
-            State::Running | State::Dropping => return None,
-            State::Runnable if self.seen.woken != 0 => self.seen.woken,
-            _ => self.seen.since,
-        };
-        Some(Duration::from_nanos(self.now.saturating_sub(since)))
+        match self.seen.state {
+            State::Running | State::Dropping => None,
+            _ => Some(Duration::from_nanos(
+                self.now.saturating_sub(self.seen.since),
+            )),
+        }
     }
 
     /// Its labels, as they were when its last poll ended.

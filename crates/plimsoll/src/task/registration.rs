@@ -13,12 +13,11 @@ use std::mem::ManuallyDrop;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use super::current;
-use super::slot::{Slot, control::REGISTRATION};
-use crate::primitives::Ordering;
+use super::slot::{Slot, control::UNMANAGED};
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 
-/// The waker of a slot with a registration, which it neither takes nor gives back.
+/// The waker of a slot, for a poll: it is no registration, and gives none back.
 pub(super) fn waker(slot: &'static Slot) -> ManuallyDrop<Waker> {
     // SAFETY: the functions keep the contract of wakers: they may be called from any thread, for as
     // long as there is a registration for each.
@@ -41,16 +40,45 @@ unsafe fn clone(data: *const ()) -> RawWaker {
     let slot = unsafe { slot_of(data) };
     let task = slot.task();
     task.about_to_change();
-    slot.control.fetch_add(REGISTRATION, Ordering::Relaxed);
-    current::note_stack(task);
+    let poll = current::poll_of(task);
+    if slot.register(poll.is_some()).is_none() {
+        return clone_elsewhere(task);
+    }
+    if let Some(poll) = poll {
+        poll.note_stack();
+    }
     raw(slot)
 }
 
+/// The waker was lent to another thread in the middle of a poll, which clones it, and is the first
+/// to do so.
+#[cold]
+fn clone_elsewhere(task: &'static Slot) -> RawWaker {
+    let lent = task.lent();
+    match task.register_elsewhere(lent) {
+        Some(auxiliary) => raw(auxiliary),
+        None => {
+            // There is no room: it is the executor's own.
+            task.flag(UNMANAGED);
+            let lent = ManuallyDrop::new(lent.clone());
+            RawWaker::new(lent.data(), lent.vtable())
+        }
+    }
+}
+
 unsafe fn wake(data: *const ()) {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        wake_by_ref(data);
-        release(data);
+    // SAFETY: called for a waker of ours.
+    let slot = unsafe { slot_of(data) };
+    let task = slot.task();
+    task.about_to_change();
+    task.wake_begins();
+    // SAFETY: the caller's waker is a registration.
+    unsafe { slot.inner() }.wake_by_ref();
+    if std::ptr::eq(slot, task) {
+        slot.release_after_wake();
+    } else {
+        task.wake_ends();
+        slot.release();
     }
 }
 
@@ -59,13 +87,21 @@ unsafe fn wake_by_ref(data: *const ()) {
     let slot = unsafe { slot_of(data) };
     let task = slot.task();
     task.about_to_change();
-    if !task.has_stack() {
-        // What wakes itself and registers nothing.
-        current::note_stack(task);
-    }
     task.wake_begins();
-    // SAFETY: the caller's waker is a registration.
-    unsafe { slot.inner() }.wake_by_ref();
+    if let Some(poll) = current::poll_of(task) {
+        if !task.has_stack() {
+            // What wakes itself and registers nothing.
+            poll.note_stack();
+        }
+        task.lent().wake_by_ref();
+    } else if slot.register(false).is_some() {
+        // SAFETY: there is a registration: the one just made, since the caller's may be none, but
+        // the waker that was lent to it.
+        unsafe { slot.inner() }.wake_by_ref();
+        slot.release();
+    } else {
+        task.lent().wake_by_ref();
+    }
     task.wake_ends();
 }
 

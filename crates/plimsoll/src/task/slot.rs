@@ -5,16 +5,29 @@
 //!
 //! * the *poller*, of which there is one at a time: `polls` is odd meanwhile, so that a reader
 //!   knows that the rest may be changing;
-//! * who *wakes* the task, or clones and drops registrations: only `control`, `started`,
-//!   `finished`, `woken`;
+//! * who *wakes* the task, or clones and drops registrations: only `control` and `woken`;
 //! * the *reader* of a [`cut`], which writes to `seen` alone.
 //!
 //! A slot is given back when the future is gone and the last registration with it.
+//!
+//! # The executor's waker
+//! The waker that a task hands out points to its slot. While there are registrations, that is
+//! clones of it, the slot has one clone of the executor's waker, `inner`; otherwise none. The first
+//! registration is made while the task is polled, by its poller, of the waker that the executor
+//! lends for the poll. That is the only time when `inner` is written.
+//!
+//! # Forgotten tasks
+//! A task for which there is no registration, and which was not woken since its last poll began,
+//! will never be polled again. A wake is noted twice: in `woken` before the executor is told, and
+//! in the count of wakes after, before or with the release of its registration. A poll that begins
+//! clears the one and remembers the other. So a wake that is told to the executor after a poll
+//! began shows in one of the two, whenever it began itself.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::ptr;
+use std::sync::atomic::AtomicPtr;
 use std::task::Waker;
 
 use super::cut;
@@ -28,22 +41,29 @@ pub(super) mod control {
     /// One registration: a waker of ours that somebody has. In the lower 32 bits.
     pub(in super::super) const REGISTRATION: u64 = 1;
     pub(in super::super) const REGISTRATIONS: u64 = (1 << 32) - 1;
-    /// One auxiliary slot that is in use for this one. In 16 bits.
+    /// One auxiliary slot that is in use for this one. In 8 bits.
     pub(in super::super) const AUXILIARY: u64 = 1 << 32;
-    pub(in super::super) const AUXILIARIES: u64 = 0xffff << 32;
+    pub(in super::super) const AUXILIARIES: u64 = 0xff << 32;
     /// The future is there.
-    pub(in super::super) const HELD: u64 = 1 << 48;
+    pub(in super::super) const HELD: u64 = 1 << 40;
     /// It is ready.
-    pub(in super::super) const DONE: u64 = 1 << 49;
+    pub(in super::super) const DONE: u64 = 1 << 41;
     /// It is being dropped.
-    pub(in super::super) const DROPPING: u64 = 1 << 50;
+    pub(in super::super) const DROPPING: u64 = 1 << 42;
     /// It was polled without having been woken, or has a waker that does nothing: what it waits
     /// for, nobody can tell.
-    pub(in super::super) const UNMANAGED: u64 = 1 << 51;
+    pub(in super::super) const UNMANAGED: u64 = 1 << 43;
     /// It was polled by another task.
-    pub(in super::super) const NESTED: u64 = 1 << 52;
+    pub(in super::super) const NESTED: u64 = 1 << 44;
     /// This is no task, but has a waker for one.
-    pub(in super::super) const IS_AUXILIARY: u64 = 1 << 53;
+    pub(in super::super) const IS_AUXILIARY: u64 = 1 << 45;
+    /// A wake that is over. In 16 bits: not so many are under way at once.
+    pub(in super::super) const WAKE: u64 = 1 << 48;
+
+    /// How many wakes are over.
+    pub(in super::super) fn wakes(control: u64) -> u32 {
+        (control >> 48) as u32
+    }
 }
 
 use control::*;
@@ -59,20 +79,19 @@ pub(super) struct Slot {
     /// The lower half is the [epoch][cut] in which the task was recorded last, or made; the upper
     /// half is which task this is of those that had the slot.
     pub(super) seen: AtomicU64,
-    /// Wakes that were begun, and that are over.
-    started: AtomicU32,
-    finished: AtomicU32,
     /// Polls, twice, and 1 while it is being polled.
     polls: AtomicU32,
-    /// `started` when the last poll began.
-    started_before_poll: AtomicU32,
-    /// When the last poll ended, or the task was made.
-    since: AtomicU64,
-    /// How long after that it was woken for the first time, in units of 1,024 ns, and 1.
-    woken_after: AtomicU32,
+    /// 1 if a wake began since the last poll did.
+    woken: AtomicU32,
+    /// How many wakes were over when the last poll began.
+    wakes_before: AtomicU32,
     /// The thread that polls it.
     poller: AtomicU32,
-    /// What to wake. There while there are registrations.
+    /// When the last poll ended, or the task was made.
+    since: AtomicU64,
+    /// The waker that the executor lends for the poll that is under way.
+    lent: AtomicPtr<Waker>,
+    /// What to wake.
     inner: UnsafeCell<MaybeUninit<Waker>>,
 
     stacks: [AtomicU32; STACKS],
@@ -116,10 +135,8 @@ pub(crate) struct Seen {
     pub(crate) parent: u64,
     pub(crate) state: State,
     pub(crate) polls: u32,
-    /// When the last poll ended, or the task was made, and when it was woken since, on
-    /// [`clock`]; 0 if it was not.
+    /// When the last poll ended, or the task was made, on [`clock`].
     pub(crate) since: u64,
-    pub(crate) woken: u64,
     /// The thread that polls it; 0 if none does.
     pub(crate) poller: u32,
     pub(crate) stacks: [StackName; STACKS],
@@ -148,13 +165,11 @@ pub(crate) enum State {
 impl Slot {
     /// Makes it a new task's. Nobody else has it.
     pub(super) fn begin(&self, birth: &Birth) {
-        self.started.store(0, Ordering::Relaxed);
-        self.finished.store(0, Ordering::Relaxed);
         self.polls.store(0, Ordering::Relaxed);
-        self.started_before_poll.store(0, Ordering::Relaxed);
-        self.since.store(clock::now(), Ordering::Relaxed);
-        self.woken_after.store(0, Ordering::Relaxed);
+        self.woken.store(0, Ordering::Relaxed);
+        self.wakes_before.store(0, Ordering::Relaxed);
         self.poller.store(0, Ordering::Relaxed);
+        self.since.store(clock::now(), Ordering::Relaxed);
         self.forget_stacks();
         self.id.store(birth.id, Ordering::Relaxed);
         self.parent.store(birth.parent, Ordering::Relaxed);
@@ -218,27 +233,42 @@ impl Slot {
         cut::about_to_change(self);
     }
 
-    /// The poll begins. To be called by the poller.
-    pub(super) fn begin_poll(&self, thread: u32) {
+    /// The poll begins, for which the executor lends `waker`. To be called by the poller. True if
+    /// the slot has another waker than that, and cannot hand out this one.
+    #[inline]
+    pub(super) fn begin_poll(&self, thread: u32, waker: &Waker) -> bool {
         self.about_to_change();
         let polls = self.polls.load(Ordering::Relaxed);
         self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         self.poller.store(thread, Ordering::Relaxed);
-        let started = self.started.load(Ordering::Acquire);
-        if polls != 0 && started == self.started_before_poll.load(Ordering::Relaxed) {
+        let control = self.control.load(Ordering::Acquire);
+        let woken = self.woken.load(Ordering::Relaxed) != 0
+            || wakes(control) != self.wakes_before.load(Ordering::Relaxed);
+        if !woken && polls != 0 {
             self.flag(UNMANAGED);
         }
-        self.started_before_poll.store(started, Ordering::Relaxed);
+        self.woken.store(0, Ordering::Relaxed);
+        self.wakes_before.store(wakes(control), Ordering::Relaxed);
+        self.lent
+            .store(ptr::from_ref(waker).cast_mut(), Ordering::Relaxed);
+        if control & REGISTRATIONS == 0 {
+            self.forget_stacks();
+            return false;
+        }
+        // SAFETY: it was there, and only the poller writes to it. If the last registration was
+        // given up in the meantime, it was dropped, and stands for nothing any more; but what it is
+        // compared by is still what it was.
+        let inner = unsafe { (*self.inner.get()).assume_init_ref() };
+        !inner.will_wake(waker)
     }
 
     /// The poll is over. To be called by the poller.
+    #[inline]
     pub(super) fn end_poll(&self, ready: bool) {
-        self.about_to_change();
         if ready {
             self.control.fetch_or(DONE, Ordering::Relaxed);
         }
-        self.woken_after.store(0, Ordering::Relaxed);
         self.since.store(clock::now(), Ordering::Relaxed);
         self.poller.store(0, Ordering::Relaxed);
         let polls = self.polls.load(Ordering::Relaxed);
@@ -252,39 +282,42 @@ impl Slot {
         }
     }
 
-    /// A registration of `waker` for the poll that begins, by the poller: one more of those that
-    /// there are if they are of the same waker. False if they are of another. The second is whether
-    /// there was none.
-    pub(super) fn register(&self, waker: &Waker) -> Option<Fresh> {
+    /// One more registration: by somebody who has one, or who has the waker that was lent for the
+    /// poll that is under way. `by_poller` says that it is the poller. `None` if there is none yet,
+    /// and it is not for the caller to make the first.
+    #[inline]
+    pub(super) fn register(&self, by_poller: bool) -> Option<()> {
         let mut control = self.control.load(Ordering::Acquire);
-        loop {
-            if control & REGISTRATIONS == 0 {
-                let waker = waker.clone();
-                // SAFETY: there is no registration, and nobody else makes the first.
-                unsafe { (*self.inner.get()).write(waker) };
-                self.control.fetch_add(REGISTRATION, Ordering::Release);
-                return Some(Fresh(true));
-            }
+        while control & REGISTRATIONS != 0 {
             match self.control.compare_exchange_weak(
                 control,
                 control + REGISTRATION,
                 Ordering::Acquire,
                 Ordering::Acquire,
             ) {
-                Ok(_) => break,
+                Ok(_) => return Some(()),
                 Err(other) => control = other,
             }
         }
-        // SAFETY: there is a registration: the one just made.
-        if unsafe { self.inner() }.will_wake(waker) {
-            return Some(Fresh(false));
+        if !by_poller {
+            return None;
         }
-        self.release();
-        None
+        let waker = self.lent().clone();
+        // SAFETY: there is no registration, and nobody but the poller makes the first.
+        unsafe { (*self.inner.get()).write(waker) };
+        self.control.fetch_add(REGISTRATION, Ordering::Release);
+        Some(())
     }
 
-    /// The same for a waker that the slot itself has another one in place of, in an auxiliary slot.
-    /// `None` if there is no room.
+    /// The waker that is lent for the poll that is under way.
+    pub(super) fn lent(&self) -> &Waker {
+        // SAFETY: the callers have been handed our waker in that poll, and the executor's is there
+        // as long as ours is.
+        unsafe { &*self.lent.load(Ordering::Relaxed) }
+    }
+
+    /// A registration of a waker that the slot itself has another one in place of, or that somebody
+    /// else than the poller asks for first: in an auxiliary slot. `None` if there is no room.
     #[cold]
     pub(super) fn register_elsewhere(&self, waker: &Waker) -> Option<&'static Slot> {
         if let Some(latest) = self.latest.load(Ordering::Relaxed).checked_sub(1) {
@@ -292,6 +325,9 @@ impl Slot {
             if latest.register_again(self, waker) {
                 return Some(latest);
             }
+        }
+        if self.control.load(Ordering::Relaxed) & AUXILIARIES > AUXILIARIES / 2 {
+            return None;
         }
         let auxiliary = SLAB.take()?;
         auxiliary.begin_auxiliary(self, waker.clone());
@@ -338,6 +374,16 @@ impl Slot {
 
     /// One registration less: one that there is. With the last, the executor's waker is dropped.
     pub(super) fn release(&self) {
+        self.release_and(0);
+    }
+
+    /// The same, after a wake through it.
+    pub(super) fn release_after_wake(&self) {
+        self.release_and(WAKE);
+    }
+
+    #[inline]
+    fn release_and(&self, add: u64) {
         let mut control = self.control.load(Ordering::Acquire);
         loop {
             let last = control & REGISTRATIONS == REGISTRATION;
@@ -345,7 +391,7 @@ impl Slot {
             // another one there. SAFETY: there is a registration, so it is there. If it turns out
             // not to be the last, the copy is forgotten.
             let inner = last.then(|| unsafe { self.inner.get().read() });
-            let next = control - REGISTRATION;
+            let next = (control - REGISTRATION).wrapping_add(add);
             match self.control.compare_exchange_weak(
                 control,
                 next,
@@ -390,24 +436,26 @@ impl Slot {
         }
     }
 
-    /// A wake begins; to be followed by [`Slot::wake_ends`].
+    /// A wake begins: to be called before the executor is told.
+    #[inline]
     pub(super) fn wake_begins(&self) {
-        if self.woken_after.load(Ordering::Relaxed) == 0 {
-            let after = clock::now().saturating_sub(self.since.load(Ordering::Relaxed)) / 1024;
-            let after = u32::try_from(after).unwrap_or(u32::MAX - 1) + 1;
-            self.woken_after.store(after, Ordering::Relaxed);
+        if self.woken.load(Ordering::Relaxed) == 0 {
+            self.woken.store(1, Ordering::Relaxed);
         }
-        self.started.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// The executor was told, by somebody who keeps the registration.
     pub(super) fn wake_ends(&self) {
-        self.finished.fetch_add(1, Ordering::AcqRel);
+        // The carry is nobody's.
+        self.control.fetch_add(WAKE, Ordering::Release);
     }
 
     /// Forgets what it waited for. By the poller.
     pub(super) fn forget_stacks(&self) {
-        for stack in &self.stacks {
-            stack.store(0, Ordering::Relaxed);
+        if self.has_stack() {
+            for stack in &self.stacks {
+                stack.store(0, Ordering::Relaxed);
+            }
         }
     }
 
@@ -432,7 +480,7 @@ impl Slot {
     pub(super) fn read(&self) -> Option<Seen> {
         loop {
             let polls = self.polls.load(Ordering::Acquire);
-            // First: whoever gave up a registration has counted the wakes of it.
+            // Before the rest: whoever gave up a registration had noted the wake.
             let control = self.control.load(Ordering::Acquire);
             if control & HELD == 0 || control & DONE != 0 {
                 return None;
@@ -448,8 +496,7 @@ impl Slot {
     fn seen_as(&self, polls: u32, control: u64) -> Seen {
         let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
         let is_polled = polls % 2 == 1;
-        let started = self.started.load(Ordering::Acquire);
-        let woken = started != load(&self.started_before_poll);
+        let woken = load(&self.woken) != 0 || wakes(control) != load(&self.wakes_before);
         let unregistered = control & (REGISTRATIONS | AUXILIARIES) == 0;
         let state = if control & DROPPING != 0 {
             State::Dropping
@@ -464,7 +511,6 @@ impl Slot {
         } else {
             State::Waiting
         };
-        let since = self.since.load(Ordering::Relaxed);
         let type_name = self.type_name.load(Ordering::Relaxed);
         let location = self.location.load(Ordering::Relaxed) as *const Location<'static>;
         Seen {
@@ -472,11 +518,7 @@ impl Slot {
             parent: self.parent.load(Ordering::Relaxed),
             state,
             polls: polls.div_ceil(2),
-            since,
-            woken: match load(&self.woken_after) {
-                0 => 0,
-                after => since + u64::from(after - 1) * 1024,
-            },
+            since: self.since.load(Ordering::Relaxed),
             poller: load(&self.poller),
             stacks: std::array::from_fn(|at| {
                 StackName(if is_polled { 0 } else { load(&self.stacks[at]) })
@@ -489,13 +531,7 @@ impl Slot {
             // SAFETY: as above.
             location: unsafe { &*location },
             nested: control & NESTED != 0,
-            forgotten: state == State::NoWaker
-                && self.finished.load(Ordering::Acquire) == started
-                && control & (UNMANAGED | NESTED) == 0,
+            forgotten: state == State::NoWaker && control & (UNMANAGED | NESTED) == 0,
         }
     }
 }
-
-/// Whether there was no registration before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fresh(pub(super) bool);

@@ -11,7 +11,7 @@ use super::current::{self, Polling};
 use super::registration;
 use super::slab::SLAB;
 use super::slot::control::{DROPPING, NESTED, UNMANAGED};
-use super::slot::{Birth, Fresh, Slot};
+use super::slot::{Birth, Slot};
 use super::{TaskId, next_id};
 use crate::label::{self, Labels};
 use crate::os;
@@ -104,11 +104,12 @@ impl<F: Future> Future for Tracked<F> {
             return future.poll(context);
         };
         let mut poll = InPoll::begin(slot, context.waker());
-        let Some(registered) = poll.registered else {
-            return future.poll(context);
+        let waker = match poll.handed_out {
+            HandedOut::Slots => registration::waker(slot),
+            HandedOut::Auxiliary(auxiliary) => registration::waker(auxiliary),
+            HandedOut::Lent => return future.poll(context),
         };
         poll.polling.enter();
-        let waker = registration::waker(registered);
         let result = future.poll(&mut Context::from_waker(&waker));
         poll.ready = result.is_ready();
         result
@@ -118,38 +119,45 @@ impl<F: Future> Future for Tracked<F> {
 /// From the beginning of a poll to its end, also if that is a panic.
 struct InPoll {
     slot: &'static Slot,
-    /// What has the waker.
-    registered: Option<&'static Slot>,
+    handed_out: HandedOut,
     polling: Polling,
     ready: bool,
+}
+
+/// What waker the future is polled with.
+enum HandedOut {
+    /// That of the slot.
+    Slots,
+    /// That of another, with a registration for the poll, because the slot has registrations of
+    /// another waker.
+    Auxiliary(&'static Slot),
+    /// The executor's, because there is no room.
+    Lent,
 }
 
 impl InPoll {
     #[inline]
     fn begin(slot: &'static Slot, waker: &Waker) -> Self {
-        slot.begin_poll(os::thread_id());
-        // Until it is entered, the calling thread still polls the task outside of it: whose stack
-        // is taken if its waker is cloned.
+        let has_another = slot.begin_poll(os::thread_id(), waker);
         let mut poll = Self {
             slot,
-            registered: None,
+            handed_out: HandedOut::Slots,
             polling: Polling::new(slot),
             ready: false,
         };
         if poll.polling.is_nested() {
             slot.flag(NESTED);
         }
-        poll.registered = match slot.register(waker) {
-            Some(Fresh(fresh)) => {
-                if fresh && slot.has_stack() {
-                    slot.forget_stacks();
-                }
-                Some(slot)
-            }
-            None => slot.register_elsewhere(waker),
-        };
+        if has_another {
+            // Until the poll is entered, the calling thread still polls the task outside of it:
+            // whose stack is taken if its waker is cloned.
+            poll.handed_out = match slot.register_elsewhere(waker) {
+                Some(auxiliary) => HandedOut::Auxiliary(auxiliary),
+                None => HandedOut::Lent,
+            };
+        }
         // A waker of nothing in particular wakes nothing in particular: `Waker::noop`.
-        if poll.registered.is_none() || waker.data().is_null() {
+        if matches!(poll.handed_out, HandedOut::Lent) || waker.data().is_null() {
             slot.flag(UNMANAGED);
         }
         poll
@@ -157,11 +165,12 @@ impl InPoll {
 }
 
 impl Drop for InPoll {
+    #[inline]
     fn drop(&mut self) {
         self.slot.about_to_change();
         self.polling.leave();
-        if let Some(registered) = self.registered {
-            registered.release();
+        if let HandedOut::Auxiliary(auxiliary) = self.handed_out {
+            auxiliary.release();
         }
         self.slot.end_poll(self.ready);
     }
