@@ -57,6 +57,11 @@ mod alloc;
 mod config;
 #[cfg(not(loom))]
 mod contention;
+#[cfg(loom)]
+mod model;
+#[cfg(loom)]
+use model::{os, stack};
+
 /// What there is a model of.
 #[cfg(loom)]
 mod contention {
@@ -67,6 +72,17 @@ mod contention {
     mod waiters;
 
     use kind::WaitKind;
+}
+/// What there is a model of.
+#[cfg(loom)]
+#[allow(dead_code)]
+mod task {
+    mod cut;
+    mod inner;
+    mod loom_models;
+    mod records;
+    mod slab;
+    mod slot;
 }
 #[cfg(not(loom))]
 mod export;

@@ -5,15 +5,15 @@
 
 #[cfg(loom)]
 pub(crate) use loom::{
-    sync::Mutex,
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
 
 #[cfg(not(loom))]
 pub(crate) use std::{
-    sync::Mutex,
     sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
 

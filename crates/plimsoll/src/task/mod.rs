@@ -23,17 +23,20 @@
 
 mod current;
 mod cut;
+mod inner;
 mod record;
+mod records;
 mod registration;
 mod slab;
 mod slot;
 mod tracked;
 
 use std::fmt;
+use std::sync::MutexGuard;
 
 use crate::primitives::{AtomicU64, Ordering};
+use cut::CUTS;
 
-pub(crate) use cut::{after_fork_in_child, lock as lock_cut};
 pub use record::{TaskRecord, TaskState};
 pub(crate) use slot::{Seen, State};
 pub use tracked::{TrackExt, Tracked, track};
@@ -84,7 +87,17 @@ pub fn for_each(mut visit: impl FnMut(TaskRecord)) {
 
 /// Calls `visit` with each task at one instant, in no order. False if there was no memory for it.
 pub(crate) fn read(visit: impl FnMut(&Seen)) -> bool {
-    cut::read(visit)
+    CUTS.read(visit)
+}
+
+/// Keeps readers out until the guard is dropped: for a fork.
+pub(crate) fn lock_cut() -> MutexGuard<'static, ()> {
+    CUTS.lock()
+}
+
+/// In the child of a fork: nobody is in the middle of anything any more.
+pub(crate) fn after_fork_in_child() {
+    CUTS.after_fork_in_child();
 }
 
 /// Sets whether it is found out what tasks wait for, by taking their stacks, and returns whether it

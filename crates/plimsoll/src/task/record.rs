@@ -48,22 +48,22 @@ impl TaskRecord {
 
     /// The task that was being polled where it was made.
     pub fn parent(&self) -> Option<TaskId> {
-        (self.seen.parent != 0).then_some(TaskId(self.seen.parent))
+        (self.seen.facts.parent != 0).then_some(TaskId(self.seen.facts.parent))
     }
 
     /// The name that it was given.
     pub fn name(&self) -> Option<&'static str> {
-        Labels::of_number(self.seen.name).get("")
+        Labels::of_number(self.seen.facts.name).get("")
     }
 
     /// The type of the future: for an `async` function, its path.
     pub fn type_name(&self) -> &'static str {
-        (self.seen.type_name)()
+        (self.seen.facts.type_name)()
     }
 
     /// Where it was made.
     pub fn location(&self) -> &'static Location<'static> {
-        self.seen.location
+        self.seen.facts.location
     }
 
     /// What it is doing.
@@ -89,27 +89,32 @@ impl TaskRecord {
         match self.seen.state {
             State::Running | State::Dropping => None,
             _ => Some(Duration::from_nanos(
-                self.now.saturating_sub(self.seen.since),
+                self.now.saturating_sub(self.seen.facts.since),
             )),
         }
     }
 
     /// Its labels, as they were when its last poll ended.
     pub fn labels(&self) -> Labels {
-        Labels::of_number(self.seen.labels)
+        Labels::of_number(self.seen.facts.labels)
     }
 
     /// Where it waits: up to four stacks, one for each branch of a `select!`. Each is a list of
     /// return addresses, from the future that waits to the poll of the task. Empty while it runs,
     /// and if what it waits for has no waker of it.
     pub fn stacks(&self) -> impl Iterator<Item = &'static [usize]> {
-        let named = self.seen.stacks.into_iter().filter(|name| name.0 != 0);
+        let named = self
+            .seen
+            .facts
+            .stacks
+            .into_iter()
+            .filter(|name| name.0 != 0);
         named.map(|name| TABLE.stack(name))
     }
 
     /// The system's number of the thread that polls it, if one does.
     pub fn thread(&self) -> Option<u32> {
-        (self.seen.poller != 0).then_some(self.seen.poller)
+        (self.seen.facts.poller != 0).then_some(self.seen.facts.poller)
     }
 
     /// Whether it is polled by another task rather than by an executor.

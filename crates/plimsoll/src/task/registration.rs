@@ -73,7 +73,7 @@ unsafe fn wake(data: *const ()) {
     task.about_to_change();
     task.wake_begins();
     // SAFETY: the caller's waker is a registration.
-    unsafe { slot.inner() }.wake_by_ref();
+    unsafe { slot.wake_inner() };
     if std::ptr::eq(slot, task) {
         slot.release_after_wake();
     } else {
@@ -97,7 +97,7 @@ unsafe fn wake_by_ref(data: *const ()) {
     } else if slot.register(false).is_some() {
         // SAFETY: there is a registration: the one just made, since the caller's may be none, but
         // the waker that was lent to it.
-        unsafe { slot.inner() }.wake_by_ref();
+        unsafe { slot.wake_inner() };
         slot.release();
     } else {
         task.lent().wake_by_ref();

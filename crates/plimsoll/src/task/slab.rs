@@ -1,9 +1,12 @@
 //! Where slots come from: a reservation that only grows, and lists of those that were given back.
 
 use super::slot::Slot;
+#[cfg(not(loom))]
 use crate::os::region::Region;
 use crate::os::thread_place;
 use crate::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
+#[cfg(loom)]
+use model::Region;
 
 /// So many tasks, and wakers beside their own, can there be at once.
 const MOST: usize = 1 << 26;
@@ -11,7 +14,7 @@ const MOST: usize = 1 << 26;
 const LEAST: usize = 1 << 10;
 
 /// Lists of free slots: threads use different ones.
-const LISTS: usize = 16;
+const LISTS: usize = if cfg!(loom) { 1 } else { 16 };
 
 pub(super) struct Slab {
     region: Region,
@@ -28,6 +31,7 @@ pub(super) struct Slab {
 struct List(AtomicU64);
 
 /// The slots of the process.
+#[cfg(not(loom))]
 pub(super) static SLAB: Slab = Slab {
     region: Region::new(),
     used: AtomicU32::new(0),
@@ -35,6 +39,17 @@ pub(super) static SLAB: Slab = Slab {
     lost: AtomicU64::new(0),
     opening: Mutex::new(()),
 };
+
+#[cfg(loom)]
+loom::lazy_static! {
+    pub(super) static ref SLAB: Slab = Slab {
+        region: Region::new(),
+        used: AtomicU32::new(0),
+        free: [List(AtomicU64::new(0))],
+        lost: AtomicU64::new(0),
+        opening: Mutex::new(()),
+    };
+}
 
 impl Slab {
     /// A slot that nobody has; `None`, and counted, if there is none.
@@ -76,7 +91,7 @@ impl Slab {
         let next = |used: u32| (used < most).then_some(used + 1);
         let number = self
             .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, next)
             .ok()?;
         // One that cannot be had now is lost; so is, then, much else.
         self.region
@@ -150,4 +165,40 @@ impl Slab {
 /// The upper half of what comes after a head.
 fn changed(head: u64) -> u64 {
     (head & !u64::from(u32::MAX)).wrapping_add(1 << 32)
+}
+
+/// Memory for a few slots, as the models want them.
+#[cfg(loom)]
+mod model {
+    use super::Slot;
+
+    const SLOTS: usize = 4;
+
+    pub(super) struct Region(Box<[Slot]>);
+
+    impl Region {
+        pub(super) fn new() -> Self {
+            Self((0..SLOTS).map(|_| Slot::empty()).collect())
+        }
+
+        pub(super) fn reserve(&self, _length: usize, _least: usize) -> bool {
+            true
+        }
+
+        pub(super) fn base(&self) -> usize {
+            self.0.as_ptr() as usize
+        }
+
+        pub(super) fn length(&self) -> usize {
+            size_of_val(&*self.0)
+        }
+
+        pub(super) fn committed(&self) -> usize {
+            self.length()
+        }
+
+        pub(super) fn commit(&self, length: usize) -> bool {
+            length <= self.length()
+        }
+    }
 }

@@ -6,7 +6,7 @@
 //! * the *poller*, of which there is one at a time: `polls` is odd meanwhile, so that a reader
 //!   knows that the rest may be changing;
 //! * who *wakes* the task, or clones and drops registrations: only `control` and `woken`;
-//! * the *reader* of a [`cut`], which writes to `seen` alone.
+//! * the *reader* of a [cut](super::cut), which writes to `seen` alone.
 //!
 //! A slot is given back when the future is gone and the last registration with it.
 //!
@@ -23,14 +23,13 @@
 //! clears the one and remembers the other. So a wake that is told to the executor after a poll
 //! began shows in one of the two, whenever it began itself.
 
-use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
+use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::AtomicPtr;
 use std::task::Waker;
 
-use super::cut;
+use super::cut::CUTS;
+use super::inner::Inner;
 use super::slab::SLAB;
 use crate::os::clock;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -76,8 +75,8 @@ pub(crate) const STACKS: usize = 4;
 pub(super) struct Slot {
     /// Counts and flags, see [`control`].
     pub(super) control: AtomicU64,
-    /// The lower half is the [epoch][cut] in which the task was recorded last, or made; the upper
-    /// half is which task this is of those that had the slot.
+    /// The lower half is the [epoch](super::cut) in which the task was recorded last, or made; the
+    /// upper half is which task this is of those that had the slot.
     pub(super) seen: AtomicU64,
     /// Polls, twice, and 1 while it is being polled.
     polls: AtomicU32,
@@ -90,9 +89,9 @@ pub(super) struct Slot {
     /// When the last poll ended, or the task was made.
     since: AtomicU64,
     /// The waker that the executor lends for the poll that is under way.
-    lent: AtomicPtr<Waker>,
+    lent: AtomicUsize,
     /// What to wake.
-    inner: UnsafeCell<MaybeUninit<Waker>>,
+    inner: Inner,
 
     stacks: [AtomicU32; STACKS],
     id: AtomicU64,
@@ -110,14 +109,11 @@ pub(super) struct Slot {
     latest: AtomicU32,
 }
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 128);
 
-// SAFETY: `inner` is only read by who has a registration, and only written while there are none, by
-// the one poller; everything else is atomic. A `Waker` is `Send` and `Sync`.
-unsafe impl Sync for Slot {}
-
 /// Names a type.
-pub(super) type TypeName = fn() -> &'static str;
+pub(crate) type TypeName = fn() -> &'static str;
 
 /// What is told of a task when it is made.
 pub(super) struct Birth {
@@ -132,9 +128,20 @@ pub(super) struct Birth {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) id: u64,
-    pub(crate) parent: u64,
     pub(crate) state: State,
     pub(crate) polls: u32,
+    pub(crate) facts: Facts,
+    /// Polled by another task, which may do so whenever it likes.
+    pub(crate) nested: bool,
+    /// Nothing is left that could wake it: nobody has a waker of it, nor was it woken since its
+    /// last poll began, and it is only ever polled when it was.
+    pub(crate) forgotten: bool,
+}
+
+/// What else is told of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) parent: u64,
     /// When the last poll ended, or the task was made, on [`clock`].
     pub(crate) since: u64,
     /// The thread that polls it; 0 if none does.
@@ -142,13 +149,21 @@ pub(crate) struct Seen {
     pub(crate) stacks: [StackName; STACKS],
     pub(crate) labels: u32,
     pub(crate) name: u32,
-    pub(crate) type_name: fn() -> &'static str,
+    pub(crate) type_name: TypeName,
     pub(crate) location: &'static Location<'static>,
-    /// Polled by another task, which may do so whenever it likes.
-    pub(crate) nested: bool,
-    /// Nothing is left that could wake it: nobody has a waker of it, nor was it woken since its
-    /// last poll began, and it is only ever polled when it was.
-    pub(crate) forgotten: bool,
+}
+
+impl Facts {
+    const NONE: Self = Self {
+        parent: 0,
+        since: 0,
+        poller: 0,
+        stacks: [StackName(0); STACKS],
+        labels: 0,
+        name: 0,
+        type_name: || "",
+        location: Location::caller(),
+    };
 }
 
 /// What a task is doing.
@@ -163,6 +178,30 @@ pub(crate) enum State {
 }
 
 impl Slot {
+    #[cfg(loom)]
+    pub(super) fn empty() -> Self {
+        Self {
+            control: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            polls: AtomicU32::new(0),
+            woken: AtomicU32::new(0),
+            wakes_before: AtomicU32::new(0),
+            poller: AtomicU32::new(0),
+            since: AtomicU64::new(0),
+            lent: AtomicUsize::new(0),
+            inner: Inner::empty(),
+            stacks: std::array::from_fn(|_| AtomicU32::new(0)),
+            id: AtomicU64::new(0),
+            parent: AtomicU64::new(0),
+            type_name: AtomicUsize::new(0),
+            location: AtomicUsize::new(0),
+            labels: AtomicU32::new(0),
+            name: AtomicU32::new(0),
+            link: AtomicU32::new(0),
+            latest: AtomicU32::new(0),
+        }
+    }
+
     /// Makes it a new task's. Nobody else has it.
     pub(super) fn begin(&self, birth: &Birth) {
         self.polls.store(0, Ordering::Relaxed);
@@ -188,7 +227,7 @@ impl Slot {
     pub(super) fn begin_auxiliary(&self, task: &Slot, waker: Waker) {
         self.link.store(SLAB.number(task), Ordering::Relaxed);
         // SAFETY: nobody else has the slot.
-        unsafe { (*self.inner.get()).write(waker) };
+        unsafe { self.inner.put(waker) };
         task.control.fetch_add(AUXILIARY, Ordering::Relaxed);
         self.open(IS_AUXILIARY | REGISTRATION);
     }
@@ -197,7 +236,7 @@ impl Slot {
     fn open(&self, control: u64) {
         let turn = (self.seen.load(Ordering::Relaxed) >> 32).wrapping_add(1);
         self.seen
-            .store(turn << 32 | u64::from(cut::epoch()), Ordering::Relaxed);
+            .store(turn << 32 | u64::from(CUTS.epoch()), Ordering::Relaxed);
         self.control.store(control, Ordering::Release);
     }
 
@@ -230,7 +269,7 @@ impl Slot {
     /// that does not have it yet.
     #[inline]
     pub(super) fn about_to_change(&self) {
-        cut::about_to_change(self);
+        CUTS.about_to_change(self);
     }
 
     /// The poll begins, for which the executor lends `waker`. To be called by the poller. True if
@@ -251,7 +290,7 @@ impl Slot {
         self.woken.store(0, Ordering::Relaxed);
         self.wakes_before.store(wakes(control), Ordering::Relaxed);
         self.lent
-            .store(ptr::from_ref(waker).cast_mut(), Ordering::Relaxed);
+            .store(ptr::from_ref(waker) as usize, Ordering::Relaxed);
         if control & REGISTRATIONS == 0 {
             self.forget_stacks();
             return false;
@@ -259,8 +298,7 @@ impl Slot {
         // SAFETY: it was there, and only the poller writes to it. If the last registration was
         // given up in the meantime, it was dropped, and stands for nothing any more; but what it is
         // compared by is still what it was.
-        let inner = unsafe { (*self.inner.get()).assume_init_ref() };
-        !inner.will_wake(waker)
+        !unsafe { self.inner.is(waker) }
     }
 
     /// The poll is over. To be called by the poller.
@@ -304,7 +342,7 @@ impl Slot {
         }
         let waker = self.lent().clone();
         // SAFETY: there is no registration, and nobody but the poller makes the first.
-        unsafe { (*self.inner.get()).write(waker) };
+        unsafe { self.inner.put(waker) };
         self.control.fetch_add(REGISTRATION, Ordering::Release);
         Some(())
     }
@@ -313,7 +351,7 @@ impl Slot {
     pub(super) fn lent(&self) -> &Waker {
         // SAFETY: the callers have been handed our waker in that poll, and the executor's is there
         // as long as ours is.
-        unsafe { &*self.lent.load(Ordering::Relaxed) }
+        unsafe { &*(self.lent.load(Ordering::Relaxed) as *const Waker) }
     }
 
     /// A registration of a waker that the slot itself has another one in place of, or that somebody
@@ -356,20 +394,20 @@ impl Slot {
         }
         let same = self.link.load(Ordering::Relaxed) == SLAB.number(task)
             // SAFETY: there is a registration: the one just made.
-            && unsafe { self.inner() }.will_wake(waker);
+            && unsafe { self.inner.is(waker) };
         if !same {
             self.release();
         }
         same
     }
 
-    /// What to wake.
+    /// Tells the executor.
     ///
     /// # Safety
     /// There is a registration, and it stays.
-    pub(super) unsafe fn inner(&self) -> &Waker {
+    pub(super) unsafe fn wake_inner(&self) {
         // SAFETY: with a registration, it is there and is not written to.
-        unsafe { (*self.inner.get()).assume_init_ref() }
+        unsafe { self.inner.wake() };
     }
 
     /// One registration less: one that there is. With the last, the executor's waker is dropped.
@@ -390,7 +428,7 @@ impl Slot {
             // Taken out before it is known to be the last: afterwards, somebody else may have put
             // another one there. SAFETY: there is a registration, so it is there. If it turns out
             // not to be the last, the copy is forgotten.
-            let inner = last.then(|| unsafe { self.inner.get().read() });
+            let inner = last.then(|| unsafe { self.inner.copy() });
             let next = (control - REGISTRATION).wrapping_add(add);
             match self.control.compare_exchange_weak(
                 control,
@@ -399,9 +437,9 @@ impl Slot {
                 Ordering::Acquire,
             ) {
                 Ok(_) => {
-                    if let Some(mut inner) = inner {
-                        // SAFETY: it was there, and is nobody else's now.
-                        unsafe { inner.assume_init_drop() };
+                    if let Some(inner) = inner {
+                        // It is nobody else's now.
+                        drop(ManuallyDrop::into_inner(inner));
                         self.released_last(next);
                     }
                     return;
@@ -439,9 +477,7 @@ impl Slot {
     /// A wake begins: to be called before the executor is told.
     #[inline]
     pub(super) fn wake_begins(&self) {
-        if self.woken.load(Ordering::Relaxed) == 0 {
-            self.woken.store(1, Ordering::Relaxed);
-        }
+        self.woken.store(1, Ordering::Relaxed);
     }
 
     /// The executor was told, by somebody who keeps the registration.
@@ -493,6 +529,31 @@ impl Slot {
         }
     }
 
+    /// What no protocol depends on: the models do without.
+    fn facts(&self, is_polled: bool) -> Facts {
+        if cfg!(loom) {
+            return Facts::NONE;
+        }
+        let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        let type_name = self.type_name.load(Ordering::Relaxed);
+        let location = self.location.load(Ordering::Relaxed) as *const Location<'static>;
+        Facts {
+            parent: self.parent.load(Ordering::Relaxed),
+            since: self.since.load(Ordering::Relaxed),
+            poller: load(&self.poller),
+            stacks: std::array::from_fn(|at| {
+                StackName(if is_polled { 0 } else { load(&self.stacks[at]) })
+            }),
+            labels: load(&self.labels),
+            name: load(&self.name),
+            // SAFETY: a task has both from the beginning, and slots are used for tasks only once
+            // they were.
+            type_name: unsafe { std::mem::transmute::<usize, TypeName>(type_name) },
+            // SAFETY: as above.
+            location: unsafe { &*location },
+        }
+    }
+
     fn seen_as(&self, polls: u32, control: u64) -> Seen {
         let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
         let is_polled = polls % 2 == 1;
@@ -511,25 +572,11 @@ impl Slot {
         } else {
             State::Waiting
         };
-        let type_name = self.type_name.load(Ordering::Relaxed);
-        let location = self.location.load(Ordering::Relaxed) as *const Location<'static>;
         Seen {
             id: self.id(),
-            parent: self.parent.load(Ordering::Relaxed),
             state,
             polls: polls.div_ceil(2),
-            since: self.since.load(Ordering::Relaxed),
-            poller: load(&self.poller),
-            stacks: std::array::from_fn(|at| {
-                StackName(if is_polled { 0 } else { load(&self.stacks[at]) })
-            }),
-            labels: load(&self.labels),
-            name: load(&self.name),
-            // SAFETY: a task has both from the beginning, and slots are used for tasks only once
-            // they were.
-            type_name: unsafe { std::mem::transmute::<usize, TypeName>(type_name) },
-            // SAFETY: as above.
-            location: unsafe { &*location },
+            facts: self.facts(is_polled),
             nested: control & NESTED != 0,
             forgotten: state == State::NoWaker && control & (UNMANAGED | NESTED) == 0,
         }
