@@ -55,8 +55,11 @@ impl Wake for Woken {
     }
 }
 
+/// The waker of the last poll.
+type Kept = Arc<Mutex<Option<Waker>>>;
+
 /// Keeps the waker of its last poll, and is never ready.
-struct Keeps(Arc<Mutex<Option<Waker>>>);
+struct Keeps(Kept);
 
 impl Future for Keeps {
     type Output = ();
@@ -270,7 +273,7 @@ const BUSY: usize = 100;
 fn many(tasks: usize) {
     println!("\n{tasks} suspended tasks, beside {BUSY} busy ones on another thread");
     let status = process_memory::Status::open();
-    let suspended = |track: bool| -> (f64, Vec<Boxed>, Vec<Arc<Mutex<Option<Waker>>>>) {
+    let suspended = |track: bool| -> (f64, Vec<Boxed>, Vec<Kept>) {
         let mut all: Vec<Boxed> = Vec::with_capacity(tasks);
         let mut kept = Vec::with_capacity(tasks);
         let waker: Waker = Arc::new(Woken(AtomicU64::new(0))).into();
