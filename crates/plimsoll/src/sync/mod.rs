@@ -51,6 +51,8 @@ mod mutex;
 mod once;
 mod rwlock;
 mod semaphore;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 mod wait_group;
 
 pub use std::sync::{
