@@ -22,11 +22,19 @@ pub struct Recording {
 
 impl Recording {
     pub fn all() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = Self::none();
         profile::set_block_rate(1);
         profile::set_mutex_fraction(1);
-        Self { _alone: alone }
+        none
+    }
+
+    /// The opposite: nothing is recorded, by any other test either.
+    #[allow(dead_code, reason = "not for every test that there is")]
+    pub fn none() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        Self {
+            _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 }
 
