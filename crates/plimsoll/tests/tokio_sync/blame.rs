@@ -21,13 +21,14 @@ macro_rules! blames {
         fn $test() {
             async fn $waits() {
                 drop($wait.await);
-                black_box(());
+                black_box(stringify!($waits));
             }
             // No calls that are the last of their functions: those leave no frame.
             #[inline(never)]
             fn $releases<G>(guard: G, release: impl FnOnce(G)) {
                 release(black_box(guard));
-                black_box(());
+                // Or else it is one function with others.
+                black_box(stringify!($releases));
             }
             let _recording = Recording::all();
             let wall = on_each_runtime(async || {
@@ -102,7 +103,7 @@ blames!(
 
 async fn waits_to_read_too(lock: Arc<RwLock<()>>) {
     drop(lock.read().await);
-    black_box(());
+    black_box("waits_to_read_too");
 }
 
 #[inline(never)]
@@ -153,13 +154,13 @@ blames!(
 #[inline(never)]
 fn lets_threads_go<G>(guard: G) {
     drop(black_box(guard));
-    black_box(());
+    black_box("lets_threads_go");
 }
 
 #[inline(never)]
 fn waits_as_a_thread(mutex: &Mutex<()>) {
     drop(black_box(mutex.blocking_lock()));
-    black_box(());
+    black_box("waits_as_a_thread");
 }
 
 /// Once each: not by the thread that sleeps, too.
@@ -185,7 +186,7 @@ fn gives_up_without_waiters(mutex: &Mutex<()>) {
     // Who only tries does not wait.
     mutex.try_lock().unwrap_err();
     drop(guard);
-    black_box(());
+    black_box("gives_up_without_waiters");
 }
 
 #[test]

@@ -14,13 +14,13 @@ use crate::tasks::{Pending, on_each_runtime, waiting};
 
 async fn gives_up_a_mutex(mutex: Arc<Mutex<()>>) {
     tokio::time::timeout(HELD, mutex.lock()).await.unwrap_err();
-    black_box(());
+    black_box("gives_up_a_mutex");
 }
 
 #[inline(never)]
 fn unlocks_for_nobody<G>(guard: G) {
     drop(black_box(guard));
-    black_box(());
+    black_box("unlocks_for_nobody");
 }
 
 #[test]
@@ -50,13 +50,13 @@ async fn gives_up_writing(lock: Arc<RwLock<()>>) {
     tokio::time::timeout(3 * HELD, lock.write())
         .await
         .unwrap_err();
-    black_box(());
+    black_box("gives_up_writing");
 }
 
 #[inline(never)]
 fn is_the_first_to_stop_reading<G>(guard: G) {
     drop(black_box(guard));
-    black_box(());
+    black_box("is_the_first_to_stop_reading");
 }
 
 #[test]
@@ -117,7 +117,7 @@ async fn turns_to_something_else(receiver: &mut mpsc::Receiver<u32>) {
         _ = receiver.recv() => unreachable!("nothing is sent"),
         () = tokio::time::sleep(HELD) => {}
     }
-    black_box(());
+    black_box("turns_to_something_else");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn is_pending<F: Future>(future: Pin<&mut F>) -> bool {
 #[inline(never)]
 fn hands_over_to_one_who_goes<G>(guard: G) {
     drop(black_box(guard));
-    black_box(());
+    black_box("hands_over_to_one_who_goes");
 }
 
 /// Tokio gives a lock to who waits longest, who may go without ever having known of it.

@@ -36,13 +36,13 @@ fn executes<F: Future>(future: F) -> F::Output {
 
 async fn waits_in_an_executor(mutex: &Mutex<()>) {
     drop(mutex.lock().await);
-    black_box(());
+    black_box("waits_in_an_executor");
 }
 
 #[inline(never)]
 fn lets_executors_go(guard: MutexGuard<'_, ()>) {
     drop(black_box(guard));
-    black_box(());
+    black_box("lets_executors_go");
 }
 
 #[test]

@@ -24,7 +24,7 @@ const TWICE: usize = 2 * WAITERS;
 
 async fn waits_for_permits(semaphore: Arc<Semaphore>) {
     semaphore.acquire().await.unwrap().forget();
-    black_box(());
+    black_box("waits_for_permits");
 }
 
 #[test]
@@ -47,13 +47,13 @@ fn a_permit_is_waited_for() {
 
 async fn waits_for_the_only_permit(semaphore: Arc<Semaphore>) {
     drop(semaphore.acquire_owned().await.unwrap());
-    black_box(());
+    black_box("waits_for_the_only_permit");
 }
 
 #[inline(never)]
 fn gives_the_only_permit<P>(permit: P) {
     drop(black_box(permit));
-    black_box(());
+    black_box("gives_the_only_permit");
 }
 
 /// It is not held as a lock is, not even where there is one permit only.
@@ -79,7 +79,7 @@ fn nobody_is_blamed_for_the_only_permit() {
 
 async fn waits_for_many_permits(semaphore: Arc<Semaphore>) {
     semaphore.acquire_many(2).await.unwrap_err();
-    black_box(());
+    black_box("waits_for_many_permits");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_closed_semaphore_lets_all_go() {
 
 async fn waits_for_a_notification(notify: Arc<Notify>) {
     notify.notified().await;
-    black_box(());
+    black_box("waits_for_a_notification");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_notification_is_waited_for() {
 
 async fn waits_to_own_a_notification(notify: Arc<Notify>) {
     notify.notified_owned().await;
-    black_box(());
+    black_box("waits_to_own_a_notification");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn next<R>(receivers: &Mutex<Vec<R>>) -> R {
 
 async fn waits_for_a_message(mut receiver: mpsc::Receiver<u32>) {
     assert_eq!(receiver.recv().await, Some(1));
-    black_box(());
+    black_box("waits_for_a_message");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_message_is_waited_for() {
 async fn waits_for_the_end(mut receiver: mpsc::UnboundedReceiver<u32>) {
     let mut buffer = Vec::new();
     assert_eq!(receiver.recv_many(&mut buffer, 10).await, 0);
-    black_box(());
+    black_box("waits_for_the_end");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn the_end_of_a_channel_is_waited_for() {
 
 async fn waits_for_room(sender: mpsc::Sender<u32>) {
     sender.send(2).await.unwrap();
-    black_box(());
+    black_box("waits_for_room");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn room_is_waited_for() {
 
 async fn waits_for_nobody_to_receive(sender: mpsc::Sender<u32>) {
     sender.closed().await;
-    black_box(());
+    black_box("waits_for_nobody_to_receive");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn the_going_of_a_receiver_is_waited_for() {
 
 async fn waits_for_an_answer(receiver: oneshot::Receiver<u32>) {
     assert_eq!(receiver.await, Ok(1));
-    black_box(());
+    black_box("waits_for_an_answer");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn an_answer_is_waited_for() {
 
 async fn waits_until_it_is_told(receiver: oneshot::Receiver<()>) {
     receiver.await.unwrap();
-    black_box(());
+    black_box("waits_until_it_is_told");
 }
 
 /// It is woken by what is sent, and runs when the one thread there is has the time.
@@ -422,7 +422,7 @@ fn takes_what_is_there(runtime: &tokio::runtime::Runtime) {
     sender.blocking_send(1).unwrap();
     assert_eq!(receiver.blocking_recv(), Some(1));
     drop(semaphore.blocking_acquire().unwrap());
-    black_box(());
+    black_box("takes_what_is_there");
 }
 
 #[test]
