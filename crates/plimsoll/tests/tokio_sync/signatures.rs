@@ -339,7 +339,7 @@ with_both! {
             two.try_write().unwrap_err();
             drop(both);
             assert!(two.try_write().is_ok());
-            const ONE: RwLock<u8> = RwLock::const_with_max_readers(1, 1);
+            static ONE: RwLock<u8> = RwLock::const_with_max_readers(1, 1);
             assert_eq!(*ONE.try_read().unwrap(), 1);
         });
     }
@@ -439,7 +439,7 @@ with_both! {
             drop(semaphore.clone().blocking_acquire_owned().unwrap());
             drop(semaphore.clone().blocking_acquire_many_owned(3).unwrap());
             assert_eq!(SEMAPHORE.available_permits(), 1);
-            assert!(Semaphore::MAX_PERMITS > 1 << 20);
+            const { assert!(Semaphore::MAX_PERMITS > 1 << 20) };
             let shown = "Semaphore { ll_sem: Semaphore { permits: 1 } }";
             assert_eq!(format!("{:?}", Semaphore::new(1)), shown);
 
