@@ -41,7 +41,7 @@ fn nobody_is_blamed_for_who_gave_up() {
     assert_eq!(told("mutex", "unlocks_for_nobody").events, 0);
     // They have waited, even so.
     let waited = told("block", "gives_up_a_mutex");
-    waited.is_of(2 * WAITERS, wall);
+    waited.is_of(2 * WAITERS, wall.done);
     assert_eq!(waited.kinds, ["given up"]);
     assert_eq!(waited.events, 2 * WAITERS as i64);
 }
@@ -130,7 +130,7 @@ fn a_wait_for_a_message_is_as_long_as_it_was_waited_for() {
         start.elapsed()
     });
     let waited = told("block", "turns_to_something_else");
-    waited.is_of(2, wall);
+    waited.is_of(2, wall.done);
     assert_eq!((waited.events, waited.kinds), (2, vec!["channel".into()]));
 }
 

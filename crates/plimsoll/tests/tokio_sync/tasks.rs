@@ -20,11 +20,33 @@ pub fn runtimes() -> impl Iterator<Item = Runtime> {
         })
 }
 
+/// How long tasks waited at most, on the average of those of both runtimes.
+#[derive(Clone, Copy, Default)]
+pub struct Wall {
+    /// Until they were let go.
+    pub held: Duration,
+    /// Until the last of them was done: those before may have kept it waiting.
+    pub done: Duration,
+}
+
+impl From<Duration> for Wall {
+    fn from(time: Duration) -> Self {
+        Self {
+            held: time,
+            done: time,
+        }
+    }
+}
+
 /// Does it on a runtime of each kind, both times in the task that a thread executes for itself.
-/// Returns the mean of what it returns.
-pub fn on_each_runtime(does: impl AsyncFn() -> Duration) -> Duration {
-    let walls = runtimes().map(|runtime| runtime.block_on(does()));
-    walls.sum::<Duration>() / 2
+pub fn on_each_runtime<W: Into<Wall>>(does: impl AsyncFn() -> W) -> Wall {
+    runtimes().fold(Wall::default(), |sum, runtime| {
+        let wall = runtime.block_on(does()).into();
+        Wall {
+            held: sum.held + wall.held / 2,
+            done: sum.done + wall.done / 2,
+        }
+    })
 }
 
 /// Counts futures that are not ready when they are polled first.
@@ -58,7 +80,7 @@ impl Pending {
 
 /// Has [`WAITERS`] tasks do what `wait` says, calls `let_go` some time after they all wait, and
 /// returns how long it was from when the first of them was started.
-pub async fn waiting<F>(wait: impl Fn() -> F, let_go: impl FnOnce()) -> Duration
+pub async fn waiting<F>(wait: impl Fn() -> F, let_go: impl FnOnce()) -> Wall
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -70,9 +92,12 @@ where
     pending.until(WAITERS).await;
     tokio::time::sleep(HELD).await;
     let_go();
-    let wall = start.elapsed();
+    let held = start.elapsed();
     for task in tasks {
         task.await.expect("it waits, and goes on");
     }
-    wall
+    Wall {
+        held,
+        done: start.elapsed(),
+    }
 }

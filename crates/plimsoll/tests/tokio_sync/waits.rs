@@ -38,7 +38,7 @@ fn a_permit_is_waited_for() {
     waited!(
         waits_for_permits,
         TWICE,
-        wall,
+        wall.held,
         "semaphore",
         "semaphore::Semaphore",
         "acquire"
@@ -69,7 +69,7 @@ fn nobody_is_blamed_for_the_only_permit() {
     waited!(
         waits_for_the_only_permit,
         TWICE,
-        wall,
+        wall.done,
         "semaphore",
         "semaphore::Semaphore",
         "acquire_owned"
@@ -93,7 +93,7 @@ fn a_closed_semaphore_lets_all_go() {
     waited!(
         waits_for_many_permits,
         TWICE,
-        wall,
+        wall.held,
         "semaphore",
         "semaphore::Semaphore",
         "acquire_many"
@@ -116,7 +116,7 @@ fn a_notification_is_waited_for() {
     waited!(
         waits_for_a_notification,
         TWICE,
-        wall,
+        wall.held,
         "notify",
         "notify::Notified",
         "poll"
@@ -138,7 +138,7 @@ fn a_notification_is_waited_for_by_whoever_owns_it() {
         waiting(wait, notify_each).await
     });
     let waited = told("block", "waits_to_own_a_notification");
-    waited.is_of(TWICE, wall);
+    waited.is_of(TWICE, wall.held);
     assert_eq!(waited.kinds, ["notify"]);
 }
 
@@ -175,7 +175,7 @@ fn a_message_is_waited_for() {
     waited!(
         waits_for_a_message,
         TWICE,
-        wall,
+        wall.held,
         "channel",
         "mpsc::bounded::Receiver",
         "recv"
@@ -198,7 +198,7 @@ fn the_end_of_a_channel_is_waited_for() {
     waited!(
         waits_for_the_end,
         TWICE,
-        wall,
+        wall.held,
         "channel",
         "mpsc::unbounded::UnboundedReceiver",
         "recv_many"
@@ -224,7 +224,7 @@ fn room_is_waited_for() {
     waited!(
         waits_for_room,
         TWICE,
-        wall,
+        wall.held,
         "channel",
         "mpsc::bounded::Sender",
         "send"
@@ -247,7 +247,7 @@ fn the_going_of_a_receiver_is_waited_for() {
     waited!(
         waits_for_nobody_to_receive,
         TWICE,
-        wall,
+        wall.held,
         "channel",
         "mpsc::bounded::Sender",
         "closed"
@@ -275,7 +275,7 @@ fn an_answer_is_waited_for() {
     waited!(
         waits_for_an_answer,
         TWICE,
-        wall,
+        wall.held,
         "channel",
         "oneshot::Receiver",
         "poll"

@@ -35,11 +35,15 @@ impl Permits {
         self.name
     }
 
-    /// Takes a share, which is [given up](Permits::give_up) when that is not needed any more.
+    /// Takes a share, with what comes of it. It is [given up](Permits::give_up) when that is not
+    /// needed any more.
     #[inline]
-    pub(super) async fn take<S: Share>(&self, kind: WaitKind) {
+    pub(super) fn take<S: Share>(
+        &self,
+        kind: WaitKind,
+    ) -> Waiting<&Account, impl Future<Output = Acquired<'_>>> {
         let acquired = self.semaphore.acquire_many(S::of(self));
-        taken(Waiting::new(kind, &self.account, acquired).await);
+        Waiting::new(kind, &self.account, acquired)
     }
 
     /// The same, by a thread.
@@ -100,7 +104,11 @@ impl Permits {
     }
 }
 
-fn taken(acquired: Result<SemaphorePermit<'_>, AcquireError>) {
+type Acquired<'a> = Result<SemaphorePermit<'a>, AcquireError>;
+
+/// Whoever calls it has the share.
+#[inline]
+pub(super) fn taken(acquired: Acquired<'_>) {
     acquired.expect("it is never closed").forget();
 }
 

@@ -26,17 +26,20 @@ pub(super) struct Waiting<A: Awaited, F> {
 /// The wait of a task.
 pub(super) struct TaskWait<A: Awaited> {
     awaited: A,
+    /// When it began, if that is to be known.
+    start: u64,
     kind: WaitKind,
     state: State,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// It does not wait yet.
     Ready,
-    /// It waits since then.
-    Waits(u64),
+    /// It waits.
+    Waits,
     /// It waits, and nothing is recorded.
-    Timed(Timed),
+    Timed,
     /// The same, and it is not this one's turn to be timed.
     Untimed,
 }
@@ -78,6 +81,7 @@ impl<A: Awaited> TaskWait<A> {
     pub(super) fn new(kind: WaitKind, awaited: A) -> Self {
         Self {
             awaited,
+            start: 0,
             kind,
             state: State::Ready,
         }
@@ -92,7 +96,7 @@ impl<A: Awaited> TaskWait<A> {
     /// What the task waits for was polled.
     #[inline]
     pub(super) fn polled(&mut self, is_ready: bool) {
-        match (&self.state, is_ready) {
+        match (self.state, is_ready) {
             (State::Ready, true) => {}
             (State::Ready, false) => self.begin(),
             (_, true) => self.end(Ended::Woken),
@@ -110,12 +114,12 @@ impl<A: Awaited> TaskWait<A> {
         if !is_told && !coop::has_budget_remaining() {
             return;
         }
-        self.state = if contention::is_on() {
-            State::Waits(self.awaited.enter(self.kind))
+        (self.state, self.start) = if contention::is_on() {
+            (State::Waits, self.awaited.enter(self.kind))
         } else if self.kind.is_lock() && meter::is_turn() {
-            State::Timed(Timed::begin())
+            (State::Timed, Timed::begin().start())
         } else {
-            State::Untimed
+            (State::Untimed, 0)
         };
     }
 
@@ -123,12 +127,12 @@ impl<A: Awaited> TaskWait<A> {
     #[inline(never)]
     fn end(&mut self, ended: Ended) {
         match std::mem::replace(&mut self.state, State::Ready) {
-            State::Waits(start) => {
+            State::Waits => {
                 let stack = Start::Here(Registers::here());
-                let until = self.awaited.leave(start);
-                awaited::record(self.kind, start, until, ended, stack);
+                let until = self.awaited.leave(self.start);
+                awaited::record(self.kind, self.start, until, ended, stack);
             }
-            State::Timed(timed) => timed.end(),
+            State::Timed => Timed::since(self.start).end(),
             State::Ready | State::Untimed => {}
         }
     }
@@ -137,7 +141,7 @@ impl<A: Awaited> TaskWait<A> {
 impl<A: Awaited> Drop for TaskWait<A> {
     #[inline]
     fn drop(&mut self) {
-        if !matches!(self.state, State::Ready) {
+        if self.state != State::Ready {
             self.end(Ended::TimedOut);
             keeps_its_frame();
         }

@@ -293,12 +293,16 @@ impl<T> fmt::Debug for WeakSender<T> {
 impl<T> Receiver<T> {
     /// As [`tokio::sync::mpsc::Receiver::recv`].
     pub async fn recv(&mut self) -> Option<T> {
-        self.end.wait(self.inner.recv()).await
+        let inner = &mut self.inner;
+        self.end.wait(|context| inner.poll_recv(context)).await
     }
 
     /// As [`tokio::sync::mpsc::Receiver::recv_many`].
     pub async fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
-        self.end.wait(self.inner.recv_many(buffer, limit)).await
+        let inner = &mut self.inner;
+        self.end
+            .wait(|context| inner.poll_recv_many(context, buffer, limit))
+            .await
     }
 
     /// As [`tokio::sync::mpsc::Receiver::try_recv`].

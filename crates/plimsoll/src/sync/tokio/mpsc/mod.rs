@@ -12,7 +12,9 @@ pub use unbounded::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unb
 
 pub use tokio::sync::mpsc::error;
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use super::waiting::{ThreadWait, Waiting};
 use crate::contention::WaitKind;
@@ -82,16 +84,18 @@ impl ReceivingEnd {
         self.0.received.give();
     }
 
-    /// Waits for something to receive with tokio's future.
+    /// Waits for something to receive with a method of tokio's that polls for it.
     #[inline]
-    async fn wait<F: Future>(&self, future: F) -> F::Output {
-        let mut received = std::pin::pin!(Waiting::new(WaitKind::Channel, &self.0.sent, future));
-        // To receive gives room, which wakes senders at once.
-        std::future::poll_fn(|context| {
+    fn wait<R, F>(&self, mut poll: F) -> Waiting<&Signal, impl Future<Output = R>>
+    where
+        F: FnMut(&mut Context<'_>) -> Poll<R>,
+    {
+        let received = poll_fn(move |context| {
+            // To receive gives room, which wakes senders at once.
             self.receives();
-            received.as_mut().poll(context)
-        })
-        .await
+            poll(context)
+        });
+        Waiting::new(WaitKind::Channel, &self.0.sent, received)
     }
 
     #[inline]
