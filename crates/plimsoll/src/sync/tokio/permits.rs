@@ -2,6 +2,7 @@
 //! a lock.
 
 use std::marker::PhantomData;
+use std::mem;
 use std::ptr::NonNull;
 
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryLockError};
@@ -62,7 +63,7 @@ impl Permits {
     pub(super) fn try_take<S: Share>(&self) -> Result<(), TryLockError> {
         match self.semaphore.try_acquire_many(S::of(self)) {
             Ok(permits) => {
-                permits.forget();
+                mem::forget(permits);
                 Ok(())
             }
             Err(_) => Err(would_block()),
@@ -109,7 +110,8 @@ type Acquired<'a> = Result<SemaphorePermit<'a>, AcquireError>;
 /// Whoever calls it has the share.
 #[inline]
 pub(super) fn taken(acquired: Acquired<'_>) {
-    acquired.expect("it is never closed").forget();
+    // As its own `forget`, which gives back no permits first.
+    mem::forget(acquired.expect("it is never closed"));
 }
 
 /// Tokio's error, which can be had from tokio only.

@@ -131,7 +131,7 @@ impl Semaphore {
     /// # Errors
     /// If it is closed.
     pub async fn acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
-        self.wait(self.inner.acquire()).await?.forget();
+        mem::forget(self.wait(self.inner.acquire()).await?);
         Ok(self.owned_permit(1))
     }
 
@@ -143,7 +143,7 @@ impl Semaphore {
         self: Arc<Self>,
         n: u32,
     ) -> Result<OwnedSemaphorePermit, AcquireError> {
-        self.wait(self.inner.acquire_many(n)).await?.forget();
+        mem::forget(self.wait(self.inner.acquire_many(n)).await?);
         Ok(self.owned_permit(n))
     }
 
@@ -218,7 +218,7 @@ impl Semaphore {
     /// # Errors
     /// If there are not as many permits, or if it is closed.
     pub fn try_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-        self.inner.try_acquire_many(n)?.forget();
+        mem::forget(self.inner.try_acquire_many(n)?);
         Ok(SemaphorePermit {
             semaphore: self,
             permits: n as usize,
@@ -241,7 +241,7 @@ impl Semaphore {
         self: Arc<Self>,
         n: u32,
     ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
-        self.inner.try_acquire_many(n)?.forget();
+        mem::forget(self.inner.try_acquire_many(n)?);
         Ok(self.owned_permit(n))
     }
 
@@ -270,7 +270,7 @@ impl Semaphore {
         acquired: Acquired<'a>,
         n: u32,
     ) -> Result<SemaphorePermit<'a>, AcquireError> {
-        acquired?.forget();
+        mem::forget(acquired?);
         Ok(SemaphorePermit {
             semaphore: self,
             permits: n as usize,

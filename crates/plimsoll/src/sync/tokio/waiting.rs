@@ -71,7 +71,6 @@ impl<A: Awaited, F: Future> Future for Waiting<A, F> {
         // SAFETY: as above.
         let polled = unsafe { Pin::new_unchecked(&mut this.future) }.poll(context);
         this.wait.polled(polled.is_ready());
-        keeps_its_frame();
         polled
     }
 }
@@ -97,11 +96,12 @@ impl<A: Awaited> TaskWait<A> {
     #[inline]
     pub(super) fn polled(&mut self, is_ready: bool) {
         match (self.state, is_ready) {
-            (State::Ready, true) => {}
+            (State::Ready, true) => return,
             (State::Ready, false) => self.begin(),
             (_, true) => self.end(Ended::Woken),
-            (_, false) => {}
+            (_, false) => return,
         }
+        keeps_its_frame();
     }
 
     #[cold]
