@@ -1,14 +1,17 @@
 //! What do the primitives of `plimsoll::sync` cost where nobody waits?
 //!
-//! Takes and gives back each, the wrapped one and Plimsoll's, with the profiles off and on, in
-//! processes of their own in turn, and prints medians; then counts instructions with callgrind, if
-//! that is there. `sync [ROUNDS]`, 15 rounds unless told otherwise.
+//! Prints how large those are that tasks wait for, and their futures. Takes and gives back each,
+//! the wrapped one and Plimsoll's, with the profiles off and on, in processes of their own in turn,
+//! and prints medians; then counts instructions with callgrind, if that is there. `sync [ROUNDS]`,
+//! 15 rounds unless told otherwise.
 //!
 //! `sync once PRIMITIVE wrapped|plimsoll off|on PAIRS` is one such process; it prints the processor
 //! time of a pair in nanoseconds.
 
 use std::hint::black_box;
+use std::pin::pin;
 use std::process::Command;
+use std::task::{Context, Poll, Waker};
 
 use plimsoll::profile;
 use plimsoll::sync::lock_api::{RawMutex, RawRwLock};
@@ -18,7 +21,7 @@ use plimsoll_bench::{clock, machine, quantiles::median};
 type Works = [fn(u64); 2];
 
 /// What is measured, by its name.
-const PRIMITIVES: [(&str, Works); 8] = [
+const PRIMITIVES: [(&str, Works); 15] = [
     ("std Mutex", [std_mutex, mutex]),
     ("std RwLock, read", [std_read, read]),
     ("std RwLock, write", [std_write, write]),
@@ -27,6 +30,19 @@ const PRIMITIVES: [(&str, Works); 8] = [
     ("parking_lot Mutex", [parking_lot_mutex, raw_mutex]),
     ("parking_lot RwLock, read", [parking_lot_read, raw_read]),
     ("parking_lot RwLock, write", [parking_lot_write, raw_write]),
+    ("tokio Mutex", [wrapped::mutex, tasks::mutex]),
+    ("tokio RwLock, read", [wrapped::read, tasks::read]),
+    ("tokio RwLock, write", [wrapped::write, tasks::write]),
+    ("tokio Semaphore", [wrapped::semaphore, tasks::semaphore]),
+    (
+        "tokio channel, send and receive",
+        [wrapped::channel, tasks::channel],
+    ),
+    (
+        "tokio oneshot, made and used",
+        [wrapped::oneshot, tasks::oneshot],
+    ),
+    ("tokio Notify, notified", [wrapped::notify, tasks::notify]),
 ];
 
 /// Pairs of a timed run, and of the two counted ones whose difference leaves the start-up out.
@@ -66,6 +82,7 @@ fn run(arguments: &[String]) {
 
 fn compare(rounds: usize) {
     println!("{}\n", machine::describe());
+    print_sizes();
     println!("processor time of a pair in ns, medians of {rounds} alternating rounds");
     println!("| primitive | wrapped, off | plimsoll, off | wrapped, on | plimsoll, on |");
     println!("|---|---|---|---|---|");
@@ -97,6 +114,16 @@ fn compare(rounds: usize) {
             on - wrapped
         );
     }
+}
+
+fn print_sizes() {
+    println!("size in bytes");
+    println!("| | tokio | plimsoll |");
+    println!("|---|---|---|");
+    for ((what, wrapped), (_, ours)) in wrapped::sizes().into_iter().zip(tasks::sizes()) {
+        println!("| {what} | {wrapped} | {ours} |");
+    }
+    println!();
 }
 
 /// This program, run once by `runner`.
@@ -146,7 +173,7 @@ fn once_to<P>(primitive: &P, pair: impl Fn(&P)) {
 /// A function of that name, which does that to the primitive so many times.
 macro_rules! work {
     ($name:ident, $primitive:expr, |$used:ident| $pair:expr) => {
-        fn $name(pairs: u64) {
+        pub(crate) fn $name(pairs: u64) {
             let primitive = $primitive;
             for _ in 0..pairs {
                 once_to(black_box(&primitive), |$used| {
@@ -215,3 +242,81 @@ work!(
     lock_api::RwLock::<RawRwLock<parking_lot::RawRwLock>, u64>::new(0),
     |lock| *lock.write() += 1
 );
+
+/// The same for primitives that tasks wait for, and how large they are.
+macro_rules! of_tasks {
+    ($module:ident, $($sync:tt)*) => {
+        mod $module {
+            use $($sync)*::{Mutex, Notify, RwLock, Semaphore, mpsc, oneshot as once};
+
+            use super::*;
+
+            work!(mutex, Mutex::new(0u64), |mutex| *at_once(mutex.lock()) += 1);
+            work!(read, RwLock::new(0u64), |lock| black_box(*at_once(lock.read())));
+            work!(write, RwLock::new(0u64), |lock| *at_once(lock.write()) += 1);
+            work!(semaphore, Semaphore::new(1), |semaphore| {
+                drop(at_once(semaphore.acquire()).expect("it is open"));
+            });
+            work!(notify, Notify::new(), |notify| {
+                notify.notify_one();
+                at_once(notify.notified());
+            });
+            work!(oneshot, (), |_nothing| {
+                let (sender, receiver) = once::channel();
+                sender.send(1u64).expect("there is a receiver");
+                black_box(at_once(receiver)).expect("there is a message");
+            });
+
+            pub(crate) fn channel(pairs: u64) {
+                let (sender, mut receiver) = mpsc::channel::<u64>(16);
+                for _ in 0..pairs {
+                    let channel = black_box((&sender, &mut receiver));
+                    once_to_channel(channel.0, channel.1);
+                }
+            }
+
+            #[inline(never)]
+            fn once_to_channel(sender: &mpsc::Sender<u64>, receiver: &mut mpsc::Receiver<u64>) {
+                at_once(sender.send(1)).expect("there is a receiver");
+                black_box(at_once(receiver.recv())).expect("there is a message");
+            }
+
+            pub(crate) fn sizes() -> Vec<(&'static str, usize)> {
+                let mutex = Mutex::new(0u64);
+                let lock = RwLock::new(0u64);
+                let semaphore = Semaphore::new(1);
+                let notify = Notify::new();
+                let (sender, mut receiver) = mpsc::channel(1);
+                let (_, once) = once::channel::<u64>();
+                vec![
+                    ("`Mutex<u64>`", size_of_val(&mutex)),
+                    ("its guard", size_of_val(&at_once(mutex.lock()))),
+                    ("`Mutex::lock()`", size_of_val(&mutex.lock())),
+                    ("`RwLock<u64>`", size_of_val(&lock)),
+                    ("`RwLock::read()`", size_of_val(&lock.read())),
+                    ("`RwLock::write()`", size_of_val(&lock.write())),
+                    ("`Semaphore`", size_of_val(&semaphore)),
+                    ("`Semaphore::acquire()`", size_of_val(&semaphore.acquire())),
+                    ("`Notify`", size_of_val(&notify)),
+                    ("`Notify::notified()`", size_of_val(&notify.notified())),
+                    ("`mpsc::Sender<u64>`", size_of_val(&sender)),
+                    ("`mpsc::Sender::send()`", size_of_val(&sender.send(1u64))),
+                    ("`mpsc::Receiver::recv()`", size_of_val(&receiver.recv())),
+                    ("`oneshot::Receiver<u64>`", size_of_val(&once)),
+                ]
+            }
+        }
+    };
+}
+
+of_tasks!(wrapped, ::tokio::sync);
+of_tasks!(tasks, plimsoll::sync::tokio);
+
+/// The output of a future that has nothing to wait for.
+#[inline(always)]
+fn at_once<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it is there"),
+    }
+}

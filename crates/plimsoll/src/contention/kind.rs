@@ -17,6 +17,10 @@ pub(crate) enum WaitKind {
     Channel = 8,
     Semaphore = 9,
     WaitGroup = 10,
+    /// For a notification, by a task.
+    Notify = 11,
+    /// For a lock, as far as nobody gave that up while the task still wanted it.
+    GivenUp = 12,
 }
 
 impl WaitKind {
@@ -42,6 +46,8 @@ impl WaitKind {
             8 => Self::Channel,
             9 => Self::Semaphore,
             10 => Self::WaitGroup,
+            11 => Self::Notify,
+            12 => Self::GivenUp,
             _ => Self::Other,
         }
     }
@@ -60,6 +66,8 @@ impl WaitKind {
             Self::Channel => "channel",
             Self::Semaphore => "semaphore",
             Self::WaitGroup => "wait group",
+            Self::Notify => "notify",
+            Self::GivenUp => "given up",
         }
     }
 }
@@ -82,6 +90,8 @@ mod tests {
             WaitKind::Channel,
             WaitKind::Semaphore,
             WaitKind::WaitGroup,
+            WaitKind::Notify,
+            WaitKind::GivenUp,
         ] {
             assert_eq!(WaitKind::from_number(kind as u64), kind);
         }

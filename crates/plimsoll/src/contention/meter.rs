@@ -36,6 +36,18 @@ impl Timed {
         }
     }
 
+    /// The same for one that began then, at what [`Timed::start`] was.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn since(start: u64) -> Self {
+        Self { start }
+    }
+
+    /// When it began.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
     /// The wait has ended.
     pub(crate) fn end(self) {
         let waited = clock::now().saturating_sub(self.start);

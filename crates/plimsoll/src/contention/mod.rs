@@ -18,10 +18,13 @@
 //!
 //! There are two doors. [`crate::sync`] has primitives that report their own waits; under
 //! [`crate::hook`] come the futex calls of everybody else's. The former are made of the latter, so
-//! while one of them waits, its thread is [suspended](suspend()) for the hook.
+//! while one of them waits, its thread is [suspended](suspend()) for the hook. Of the former, those
+//! that tasks wait for are not in the table: see `awaited`.
 
+#[cfg(feature = "tokio")]
+pub(crate) mod awaited;
 mod kind;
-#[cfg(feature = "interpose")]
+#[cfg(any(feature = "interpose", feature = "tokio"))]
 pub(crate) mod meter;
 mod rates;
 mod record;

@@ -72,7 +72,7 @@ pub(super) fn add_release(blamed_ns: u64) {
     stripe.add(sum::BLAMED, blamed_ns);
 }
 
-#[cfg(feature = "interpose")]
+#[cfg(any(feature = "interpose", feature = "tokio"))]
 pub(super) fn add_estimated(waited_ns: u64) {
     stripe().add(sum::ESTIMATED, waited_ns);
 }

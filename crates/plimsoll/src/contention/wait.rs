@@ -147,6 +147,16 @@ impl Blame {
 }
 
 impl Release {
+    #[cfg(feature = "tokio")]
+    pub(super) fn new(kind: WaitKind, blamed_ns: u64) -> Self {
+        Self { kind, blamed_ns }
+    }
+
+    #[cfg(all(test, feature = "tokio"))]
+    pub(super) fn into_parts(self) -> (WaitKind, u64) {
+        (self.kind, self.blamed_ns)
+    }
+
     /// The threads are woken; the calling thread is at `stack`.
     pub(crate) fn record(self, stack: Start) {
         record::release(self.kind, self.blamed_ns, stack);

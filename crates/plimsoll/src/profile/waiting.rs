@@ -6,7 +6,7 @@ use crate::symbol;
 
 /// Beginnings of the names of functions that are not shown at the leaf: how a primitive waits or
 /// wakes, below its own methods.
-const HIDDEN: [&str; 16] = [
+const HIDDEN: [&str; 20] = [
     "std::sys::",
     "std::thread::thread::Thread",
     "std::thread::Thread",
@@ -17,6 +17,10 @@ const HIDDEN: [&str; 16] = [
     "plimsoll::hook::",
     "plimsoll::sync::contended::",
     "plimsoll::sync::lock_api::",
+    "plimsoll::sync::tokio::waiting::",
+    "plimsoll::sync::tokio::permits::",
+    "plimsoll::sync::tokio::mpsc::SendingEnd",
+    "plimsoll::sync::tokio::mpsc::ReceivingEnd",
     "parking_lot_core::",
     "parking_lot::raw_",
     "parking_lot::condvar::Condvar::wait_until_internal",
@@ -99,8 +103,9 @@ pub(crate) fn describe<'a>(kind: WaitKind, names: impl Iterator<Item = &'a str>)
         kind: kind.name(),
         idle: false,
     };
-    // A lock is a lock, wherever it is waited for.
-    if kind.is_lock() {
+    // A lock is a lock, and a message a message, wherever it is waited for. Only what is less than
+    // that may be a part of something else.
+    if !matches!(kind, WaitKind::Other | WaitKind::Condvar | WaitKind::Park) {
         return plainly;
     }
     let mut best = IN_STACK.len();
@@ -130,6 +135,8 @@ mod tests {
             "std::sync::mpmc::context::Context::wait_until",
             "plimsoll::sync::contended::wait",
             "<plimsoll::sync::lock_api::mutex::RawMutex<R> as lock_api::mutex::RawMutex>::lock",
+            "<plimsoll::sync::tokio::waiting::Waiting<A,F> as core::future::future::Future>::poll",
+            "plimsoll::sync::tokio::permits::Permits::take::{{closure}}",
         ] {
             assert_eq!(leaf(name, ""), Leaf::Hidden, "{name}");
         }
@@ -138,6 +145,7 @@ mod tests {
             "<std::sync::poison::mutex::MutexGuard<T> as core::ops::drop::Drop>::drop",
             "lock_api::mutex::Mutex<R,T>::lock",
             "plimsoll::sync::mutex::Mutex<T>::lock",
+            "plimsoll::sync::tokio::mutex::Mutex<T>::lock::{{closure}}",
             "<plimsoll::sync::mutex::MutexGuard<T> as core::ops::drop::Drop>::drop",
             "std::sync::mpsc::Receiver<T>::recv",
             "std::sync::poison::condvar::Condvar::wait",
@@ -185,6 +193,11 @@ mod tests {
             &["tokio::runtime::blocking::pool::Inner::run"],
         );
         assert_eq!((lock.kind, lock.idle), ("mutex", false));
+        let message = kind(
+            WaitKind::Channel,
+            &["tokio::runtime::park::CachedParkThread::block_on"],
+        );
+        assert_eq!((message.kind, message.idle), ("channel", false));
         assert_eq!(kind(WaitKind::Condvar, &["main"]).kind, "condvar");
         assert_eq!(kind(WaitKind::Other, &[]).kind, "other");
     }

@@ -17,6 +17,8 @@
 //! `syscall` function of their own), and for locks that are to have a name. Where both are there,
 //! nothing is counted twice.
 //!
+//! For what tasks wait for there is `tokio`, with the feature of that name.
+//!
 //! They are the standard library's, inside; so they wait, spin, are fair and are poisoned as those.
 //! Errors are the standard library's own types. What it has and these are not made for ([`Arc`],
 //! [`OnceLock`], [`atomic`] and so on) is here as it is, so that it is enough to change the path.
@@ -51,6 +53,8 @@ mod mutex;
 mod once;
 mod rwlock;
 mod semaphore;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 mod wait_group;
 
 pub use std::sync::{

@@ -1,7 +1,6 @@
 //! Threads that wait, and what the profiles say of them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll::profile;
@@ -16,17 +15,27 @@ pub const HELD: Duration = Duration::from_millis(100);
 
 /// Everything is recorded while it lives; profiles are the process's, so only one test at a time
 /// has one.
-pub struct Recording {
-    _alone: MutexGuard<'static, ()>,
-}
+pub struct Recording(());
+
+/// Whether some test has one. No lock, which would be in the profiles, and whose release may still
+/// be on its way there when the next test looks.
+static ALONE: AtomicBool = AtomicBool::new(false);
 
 impl Recording {
     pub fn all() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = Self::none();
         profile::set_block_rate(1);
         profile::set_mutex_fraction(1);
-        Self { _alone: alone }
+        none
+    }
+
+    /// The opposite: nothing is recorded, by any other test either.
+    #[allow(dead_code, reason = "not for every test that there is")]
+    pub fn none() -> Self {
+        while ALONE.swap(true, Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Self(())
     }
 }
 
@@ -34,6 +43,7 @@ impl Drop for Recording {
     fn drop(&mut self) {
         profile::set_block_rate(0);
         profile::set_mutex_fraction(0);
+        ALONE.store(false, Ordering::Release);
     }
 }
 

@@ -1,0 +1,230 @@
+//! The account of a lock that tasks wait for.
+//!
+//! At a release, each who waits is owed the time since the last release, or since it began to wait,
+//! if that is later. So those who wait are of two sorts: the *old*, who were there at the last
+//! release and are all owed the same; and the *new*, of whom it is enough to know how many they are
+//! and the sum of when they began. A release owes
+//!
+//! ```text
+//! old * (now - last release) + new * now - sum of the beginnings of the new
+//! ```
+//!
+//! and makes all of them old. Who leaves is old if it began before the last release, and has then
+//! been paid for from its beginning until that: the sum of what was owed is the sum of what was
+//! paid, to the nanosecond.
+//!
+//! All of that is done under a lock of its own, which is held for some instructions, and only if
+//! somebody waits. The primitives around it take such a lock, too, whenever somebody waits: this is
+//! no hook, and is not in the middle of anything.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use super::Awaited;
+use crate::contention::wait::Release;
+use crate::contention::{WaitKind, clock, suspend};
+use crate::primitives::{AtomicU32, Mutex, Ordering};
+
+pub(crate) struct Account {
+    /// Changed under the lock only.
+    waiting: AtomicU32,
+    sums: Mutex<Sums>,
+}
+
+struct Sums {
+    /// How many of those who wait began after the last release.
+    new: u32,
+    /// When they began, added up modulo 2^64.
+    new_began: u64,
+    /// When it was last released with somebody waiting.
+    released: u64,
+    /// The latest of all times here, which never go back, whatever the clocks of two processors
+    /// say.
+    latest: u64,
+    /// Which kind the first of those who wait is of.
+    kind: WaitKind,
+}
+
+impl Account {
+    pub(crate) const fn new() -> Self {
+        Self {
+            waiting: AtomicU32::new(0),
+            sums: Mutex::new(Sums {
+                new: 0,
+                new_began: 0,
+                released: 0,
+                latest: 0,
+                kind: WaitKind::Other,
+            }),
+        }
+    }
+
+    /// Whether anybody waits, or may have a moment ago.
+    #[inline]
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
+    /// The caller is about to give up the lock, or a part of it. Returns what it is to blame for.
+    pub(crate) fn release(&self) -> Option<Release> {
+        self.with(|waiting, sums| {
+            if *waiting == 0 {
+                return None;
+            }
+            let now = sums.later(clock::now(), 0);
+            let since = now.wrapping_sub(sums.released);
+            let old = u64::from(*waiting - sums.new).wrapping_mul(since);
+            let new = u64::from(sums.new)
+                .wrapping_mul(now)
+                .wrapping_sub(sums.new_began);
+            (sums.new, sums.new_began, sums.released) = (0, 0, now);
+            Some(Release::new(sums.kind, old.wrapping_add(new)))
+        })
+    }
+
+    fn with<R>(&self, change: impl FnOnce(&mut u32, &mut Sums) -> R) -> R {
+        // Waits for the account itself are not the program's.
+        let _suspended = suspend();
+        let mut sums: MutexGuard<'_, Sums> =
+            self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.load(Ordering::Relaxed);
+        let result = change(&mut waiting, &mut sums);
+        self.waiting.store(waiting, Ordering::Relaxed);
+        result
+    }
+}
+
+impl Sums {
+    /// `time`, or if that is not as late, `past` the latest that there was.
+    fn later(&mut self, time: u64, past: u64) -> u64 {
+        self.latest = time.max(self.latest + past);
+        self.latest
+    }
+}
+
+impl Awaited for Account {
+    fn enter(&self, kind: WaitKind) -> u64 {
+        self.with(|waiting, sums| {
+            // Later than any release before.
+            let start = sums.later(clock::now(), 1);
+            if *waiting == 0 {
+                sums.kind = kind;
+            }
+            *waiting += 1;
+            sums.new += 1;
+            sums.new_began = sums.new_began.wrapping_add(start);
+            start
+        })
+    }
+
+    fn leave(&self, start: u64) -> Option<u64> {
+        self.with(|waiting, sums| {
+            *waiting -= 1;
+            if start > sums.released {
+                sums.new -= 1;
+                sums.new_began = sums.new_began.wrapping_sub(start);
+                None
+            } else {
+                Some(sums.released)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    const KIND: WaitKind = WaitKind::RwLockRead;
+
+    fn blame(account: &Account) -> u64 {
+        account
+            .release()
+            .map_or(0, |release| release.into_parts().1)
+    }
+
+    #[test]
+    fn nobody_is_blamed_where_nobody_waits() {
+        let account = Account::new();
+        assert!(account.release().is_none());
+        assert!(!account.is_in_use());
+        let start = account.enter(KIND);
+        assert!(account.is_in_use());
+        assert_eq!(account.leave(start), None);
+        assert!(account.release().is_none());
+        assert!(!account.is_in_use());
+    }
+
+    #[test]
+    fn each_is_waited_for_since_it_began_or_since_the_last_release() {
+        let account = Account::new();
+        let first = account.enter(KIND);
+        let second = account.enter(WaitKind::RwLockWrite);
+        let (kind, blamed) = account.release().unwrap().into_parts();
+        let released = account.sums.lock().unwrap().released;
+        // Of the kind of the first.
+        assert_eq!(kind, KIND);
+        assert_eq!(blamed, 2 * released - first - second);
+        let third = account.enter(KIND);
+        assert!(third > released);
+        let blamed = blame(&account);
+        let again = account.sums.lock().unwrap().released;
+        assert_eq!(blamed, 2 * (again - released) + (again - third));
+        for start in [first, second, third] {
+            assert_eq!(account.leave(start), Some(again));
+        }
+        let fourth = account.enter(KIND);
+        assert_eq!(account.leave(fourth), None);
+        assert_eq!(account.sums.lock().unwrap().new_began, 0);
+    }
+
+    #[test]
+    fn time_does_not_go_back() {
+        let account = Account::new();
+        let far = clock::now() + 3_600_000_000_000;
+        account.sums.lock().unwrap().latest = far;
+        let start = account.enter(KIND);
+        assert_eq!(start, far + 1);
+        assert_eq!(blame(&account), 0);
+        assert_eq!(account.leave(start), Some(start));
+        assert!(account.enter(KIND) > start);
+    }
+
+    /// Threads wait, as many as three times each at once, and release, in no order: what is blamed
+    /// is what was waited.
+    #[test]
+    fn every_nanosecond_is_blamed_exactly_once() {
+        let account = Account::new();
+        let (waited, blamed) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for of in 0..4u64 {
+                let (account, waited, blamed) = (&account, &waited, &blamed);
+                scope.spawn(move || {
+                    let leave = |start| {
+                        let until = account.leave(start).unwrap_or(start);
+                        waited.fetch_add(until - start, Ordering::Relaxed);
+                    };
+                    let mut waits = [None; 3];
+                    for turn in 0..50_000u64 {
+                        let number = ((turn * 7 + of) * 0x9e37_79b9) >> 16;
+                        match &mut waits[(number % 3) as usize] {
+                            Some(start) => {
+                                leave(*start);
+                                waits[(number % 3) as usize] = None;
+                            }
+                            none => *none = Some(account.enter(KIND)),
+                        }
+                        if number % 5 == 0 {
+                            blamed.fetch_add(blame(account), Ordering::Relaxed);
+                        }
+                    }
+                    waits.into_iter().flatten().for_each(leave);
+                });
+            }
+        });
+        assert!(!account.is_in_use());
+        let (waited, blamed) = (waited.into_inner(), blamed.into_inner());
+        assert!(waited > 0);
+        assert_eq!(waited, blamed);
+    }
+}

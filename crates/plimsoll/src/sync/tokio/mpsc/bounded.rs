@@ -1,0 +1,485 @@
+//! Channels with room for a number of messages.
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::mpsc;
+
+use super::error::{SendError, TryRecvError, TrySendError};
+use super::{ReceivingEnd, SendingEnd, Signals, ends};
+
+/// [`tokio::sync::mpsc::Sender`] of such a channel.
+///
+/// `send_timeout` is missing, which needs tokio's clock; `tokio::time::timeout(duration,
+/// sender.send(value))` is as good.
+pub struct Sender<T> {
+    end: SendingEnd,
+    inner: mpsc::Sender<T>,
+}
+
+/// [`tokio::sync::mpsc::WeakSender`] of such a channel.
+pub struct WeakSender<T> {
+    signals: Arc<Signals>,
+    inner: mpsc::WeakSender<T>,
+}
+
+/// [`tokio::sync::mpsc::Receiver`] of such a channel.
+pub struct Receiver<T> {
+    end: ReceivingEnd,
+    inner: mpsc::Receiver<T>,
+}
+
+/// [`tokio::sync::mpsc::Permit`] of such a channel.
+pub struct Permit<'a, T> {
+    room: Room<'a>,
+    inner: mpsc::Permit<'a, T>,
+}
+
+/// [`tokio::sync::mpsc::PermitIterator`] of such a channel.
+pub struct PermitIterator<'a, T> {
+    room: Room<'a>,
+    inner: mpsc::PermitIterator<'a, T>,
+}
+
+/// [`tokio::sync::mpsc::OwnedPermit`] of such a channel.
+pub struct OwnedPermit<T> {
+    end: SendingEnd,
+    inner: mpsc::OwnedPermit<T>,
+}
+
+/// Room that is given back when it is dropped, if nothing was sent. Declared before tokio's permit.
+struct Room<'a>(&'a Signals);
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+/// As [`tokio::sync::mpsc::channel`].
+///
+/// # Panics
+/// If there is to be no room, or too much.
+#[must_use]
+#[track_caller]
+pub fn channel<T>(buffer: usize) -> (Sender<T>, Receiver<T>) {
+    let (sender, receiver) = mpsc::channel(buffer);
+    let (sending, receiving) = ends();
+    (
+        Sender {
+            end: sending,
+            inner: sender,
+        },
+        Receiver {
+            end: receiving,
+            inner: receiver,
+        },
+    )
+}
+
+impl<T> Sender<T> {
+    /// As [`tokio::sync::mpsc::Sender::send`].
+    ///
+    /// # Errors
+    /// If there is no receiver any more.
+    pub async fn send(&self, value: T) -> Result<(), SendError<T>> {
+        match self.end.wait(self.inner.reserve()).await {
+            Ok(permit) => {
+                self.end.sends();
+                permit.send(value);
+                Ok(())
+            }
+            Err(SendError(())) => Err(SendError(value)),
+        }
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::try_send`].
+    ///
+    /// # Errors
+    /// If the channel is full, or if there is no receiver any more.
+    #[inline]
+    pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        self.end.sends();
+        self.inner.try_send(message)
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::blocking_send`].
+    ///
+    /// # Errors
+    /// If there is no receiver any more.
+    ///
+    /// # Panics
+    /// If the thread executes tasks.
+    #[track_caller]
+    pub fn blocking_send(&self, value: T) -> Result<(), SendError<T>> {
+        self.end.sends();
+        let wait = self.end.wait_blocking();
+        let sent = self.inner.blocking_send(value);
+        wait.end();
+        sent
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::reserve`].
+    ///
+    /// # Errors
+    /// If there is no receiver any more.
+    pub async fn reserve(&self) -> Result<Permit<'_, T>, SendError<()>> {
+        let inner = self.end.wait(self.inner.reserve()).await?;
+        Ok(self.permit(inner))
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::reserve_many`].
+    ///
+    /// # Errors
+    /// If there is no receiver any more, or never so much room.
+    pub async fn reserve_many(&self, n: usize) -> Result<PermitIterator<'_, T>, SendError<()>> {
+        let inner = self.end.wait(self.inner.reserve_many(n)).await?;
+        Ok(self.permits(inner))
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::reserve_owned`].
+    ///
+    /// # Errors
+    /// If there is no receiver any more.
+    pub async fn reserve_owned(self) -> Result<OwnedPermit<T>, SendError<()>> {
+        let Self { end, inner } = self;
+        let inner = end.wait(inner.reserve_owned()).await?;
+        Ok(OwnedPermit { end, inner })
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::try_reserve`].
+    ///
+    /// # Errors
+    /// If the channel is full, or if there is no receiver any more.
+    pub fn try_reserve(&self) -> Result<Permit<'_, T>, TrySendError<()>> {
+        let inner = self.inner.try_reserve()?;
+        Ok(self.permit(inner))
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::try_reserve_many`].
+    ///
+    /// # Errors
+    /// If there is not so much room, or if there is no receiver any more.
+    pub fn try_reserve_many(&self, n: usize) -> Result<PermitIterator<'_, T>, TrySendError<()>> {
+        let inner = self.inner.try_reserve_many(n)?;
+        Ok(self.permits(inner))
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::try_reserve_owned`].
+    ///
+    /// # Errors
+    /// If the channel is full, or if there is no receiver any more.
+    pub fn try_reserve_owned(self) -> Result<OwnedPermit<T>, TrySendError<Self>> {
+        let Self { end, inner } = self;
+        match inner.try_reserve_owned() {
+            Ok(inner) => Ok(OwnedPermit { end, inner }),
+            Err(TrySendError::Full(inner)) => Err(TrySendError::Full(Self { end, inner })),
+            Err(TrySendError::Closed(inner)) => Err(TrySendError::Closed(Self { end, inner })),
+        }
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::closed`].
+    pub async fn closed(&self) {
+        self.end.wait(self.inner.closed()).await;
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::is_closed`].
+    pub fn is_closed(&self) -> bool {
+        self.inner.is_closed()
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::same_channel`].
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.inner.same_channel(&other.inner)
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::capacity`].
+    pub fn capacity(&self) -> usize {
+        self.inner.capacity()
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::max_capacity`].
+    pub fn max_capacity(&self) -> usize {
+        self.inner.max_capacity()
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::downgrade`].
+    #[must_use = "the sender stays what it is"]
+    pub fn downgrade(&self) -> WeakSender<T> {
+        WeakSender {
+            signals: self.end.0.clone(),
+            inner: self.inner.downgrade(),
+        }
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::strong_count`].
+    pub fn strong_count(&self) -> usize {
+        self.inner.strong_count()
+    }
+
+    /// As [`tokio::sync::mpsc::Sender::weak_count`].
+    pub fn weak_count(&self) -> usize {
+        self.inner.weak_count()
+    }
+
+    fn permit<'a>(&'a self, inner: mpsc::Permit<'a, T>) -> Permit<'a, T> {
+        Permit {
+            room: Room(&self.end.0),
+            inner,
+        }
+    }
+
+    fn permits<'a>(&'a self, inner: mpsc::PermitIterator<'a, T>) -> PermitIterator<'a, T> {
+        PermitIterator {
+            room: Room(&self.end.0),
+            inner,
+        }
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self {
+            end: self.end.clone(),
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T> WeakSender<T> {
+    /// As [`tokio::sync::mpsc::WeakSender::upgrade`].
+    pub fn upgrade(&self) -> Option<Sender<T>> {
+        let inner = self.inner.upgrade()?;
+        Some(Sender {
+            end: SendingEnd(self.signals.clone()),
+            inner,
+        })
+    }
+
+    /// As [`tokio::sync::mpsc::WeakSender::strong_count`].
+    pub fn strong_count(&self) -> usize {
+        self.inner.strong_count()
+    }
+
+    /// As [`tokio::sync::mpsc::WeakSender::weak_count`].
+    pub fn weak_count(&self) -> usize {
+        self.inner.weak_count()
+    }
+}
+
+impl<T> Clone for WeakSender<T> {
+    fn clone(&self) -> Self {
+        Self {
+            signals: self.signals.clone(),
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for WeakSender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T> Receiver<T> {
+    /// As [`tokio::sync::mpsc::Receiver::recv`].
+    pub async fn recv(&mut self) -> Option<T> {
+        let inner = &mut self.inner;
+        self.end.wait(|context| inner.poll_recv(context)).await
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::recv_many`].
+    pub async fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
+        let inner = &mut self.inner;
+        self.end
+            .wait(|context| inner.poll_recv_many(context, buffer, limit))
+            .await
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::try_recv`].
+    ///
+    /// # Errors
+    /// If there is nothing to receive.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        self.end.receives();
+        self.inner.try_recv()
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::blocking_recv`].
+    ///
+    /// # Panics
+    /// If the thread executes tasks.
+    #[track_caller]
+    pub fn blocking_recv(&mut self) -> Option<T> {
+        let wait = self.end.wait_blocking();
+        let received = self.inner.blocking_recv();
+        wait.end();
+        received
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::blocking_recv_many`].
+    ///
+    /// # Panics
+    /// If the thread executes tasks.
+    #[track_caller]
+    pub fn blocking_recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
+        let wait = self.end.wait_blocking();
+        let received = self.inner.blocking_recv_many(buffer, limit);
+        wait.end();
+        received
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::close`].
+    pub fn close(&mut self) {
+        self.end.receives();
+        self.inner.close();
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::is_closed`].
+    pub fn is_closed(&self) -> bool {
+        self.inner.is_closed()
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::is_empty`].
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::len`].
+    pub fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::capacity`].
+    pub fn capacity(&self) -> usize {
+        self.inner.capacity()
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::max_capacity`].
+    pub fn max_capacity(&self) -> usize {
+        self.inner.max_capacity()
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::poll_recv`].
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
+        self.end.receives();
+        self.inner.poll_recv(context)
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::poll_recv_many`].
+    pub fn poll_recv_many(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Vec<T>,
+        limit: usize,
+    ) -> Poll<usize> {
+        self.end.receives();
+        self.inner.poll_recv_many(context, buffer, limit)
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::sender_strong_count`].
+    pub fn sender_strong_count(&self) -> usize {
+        self.inner.sender_strong_count()
+    }
+
+    /// As [`tokio::sync::mpsc::Receiver::sender_weak_count`].
+    pub fn sender_weak_count(&self) -> usize {
+        self.inner.sender_weak_count()
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T> Permit<'_, T> {
+    /// As [`tokio::sync::mpsc::Permit::send`].
+    pub fn send(self, value: T) {
+        let Self { room, inner } = self;
+        room.0.sent.give();
+        mem::forget(room);
+        inner.send(value);
+    }
+}
+
+impl<T> fmt::Debug for Permit<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<'a, T> Iterator for PermitIterator<'a, T> {
+    type Item = Permit<'a, T>;
+
+    fn next(&mut self) -> Option<Permit<'a, T>> {
+        let inner = self.inner.next()?;
+        Some(Permit {
+            room: Room(self.room.0),
+            inner,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.inner.size_hint()
+    }
+}
+
+impl<T> ExactSizeIterator for PermitIterator<'_, T> {}
+
+impl<T> std::iter::FusedIterator for PermitIterator<'_, T> {}
+
+impl<T> fmt::Debug for PermitIterator<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T> OwnedPermit<T> {
+    /// As [`tokio::sync::mpsc::OwnedPermit::send`].
+    pub fn send(self, value: T) -> Sender<T> {
+        let Self { end, inner } = self;
+        end.sends();
+        Sender {
+            end,
+            inner: inner.send(value),
+        }
+    }
+
+    /// As [`tokio::sync::mpsc::OwnedPermit::release`].
+    pub fn release(self) -> Sender<T> {
+        let Self { end, inner } = self;
+        end.0.give_back();
+        Sender {
+            end,
+            inner: inner.release(),
+        }
+    }
+
+    /// As [`tokio::sync::mpsc::OwnedPermit::same_channel`].
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.inner.same_channel(&other.inner)
+    }
+
+    /// As [`tokio::sync::mpsc::OwnedPermit::same_channel_as_sender`].
+    pub fn same_channel_as_sender(&self, sender: &Sender<T>) -> bool {
+        self.inner.same_channel_as_sender(&sender.inner)
+    }
+}
+
+impl<T> fmt::Debug for OwnedPermit<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}

@@ -1,0 +1,348 @@
+//! A number of permits.
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+
+use tokio::sync::{AcquireError, TryAcquireError};
+
+use super::waiting::{ThreadWait, Waiting};
+use crate::contention::WaitKind;
+use crate::contention::awaited::Signal;
+
+/// [`tokio::sync::Semaphore`], whose waits are in the block profile.
+///
+/// Nobody holds a semaphore as one holds a lock (a permit may be added by who never had one), so
+/// nobody is blamed for a wait; it lasts until permits were last given before the task went on.
+pub struct Semaphore {
+    name: Option<&'static str>,
+    added: Signal,
+    inner: tokio::sync::Semaphore,
+}
+
+/// [`tokio::sync::SemaphorePermit`] of such a semaphore.
+#[must_use = "if unused the permits are given back at once"]
+#[clippy::has_significant_drop]
+#[derive(Debug)]
+pub struct SemaphorePermit<'a> {
+    semaphore: &'a Semaphore,
+    permits: usize,
+}
+
+/// [`tokio::sync::OwnedSemaphorePermit`] of such a semaphore.
+#[must_use = "if unused the permits are given back at once"]
+#[clippy::has_significant_drop]
+#[derive(Debug)]
+pub struct OwnedSemaphorePermit {
+    semaphore: Arc<Semaphore>,
+    permits: usize,
+}
+
+type Acquired<'a> = Result<tokio::sync::SemaphorePermit<'a>, AcquireError>;
+
+impl Semaphore {
+    /// As [`tokio::sync::Semaphore::MAX_PERMITS`].
+    pub const MAX_PERMITS: usize = tokio::sync::Semaphore::MAX_PERMITS;
+
+    /// Creates one with so many permits.
+    ///
+    /// # Panics
+    /// If that is more than [`Semaphore::MAX_PERMITS`].
+    #[must_use]
+    #[track_caller]
+    pub const fn new(permits: usize) -> Self {
+        Self::create(None, permits)
+    }
+
+    /// As [`tokio::sync::Semaphore::const_new`]: as [`Semaphore::new`].
+    ///
+    /// # Panics
+    /// As that.
+    #[must_use]
+    #[track_caller]
+    pub const fn const_new(permits: usize) -> Self {
+        Self::create(None, permits)
+    }
+
+    /// The same with a name.
+    ///
+    /// # Panics
+    /// As that.
+    #[must_use]
+    #[track_caller]
+    pub const fn named(name: &'static str, permits: usize) -> Self {
+        Self::create(Some(name), permits)
+    }
+
+    #[track_caller]
+    const fn create(name: Option<&'static str>, permits: usize) -> Self {
+        Self {
+            name,
+            added: Signal::new(),
+            inner: tokio::sync::Semaphore::const_new(permits),
+        }
+    }
+
+    /// The name it was created with.
+    pub const fn name(&self) -> Option<&'static str> {
+        self.name
+    }
+
+    /// As [`tokio::sync::Semaphore::available_permits`].
+    pub fn available_permits(&self) -> usize {
+        self.inner.available_permits()
+    }
+
+    /// As [`tokio::sync::Semaphore::add_permits`].
+    ///
+    /// # Panics
+    /// If there are then more than [`Semaphore::MAX_PERMITS`].
+    #[inline]
+    pub fn add_permits(&self, n: usize) {
+        self.added.give();
+        self.inner.add_permits(n);
+    }
+
+    /// As [`tokio::sync::Semaphore::forget_permits`].
+    pub fn forget_permits(&self, n: usize) -> usize {
+        self.inner.forget_permits(n)
+    }
+
+    /// As [`tokio::sync::Semaphore::acquire`].
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub async fn acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
+        let acquired = self.wait(self.inner.acquire()).await;
+        self.permit(acquired, 1)
+    }
+
+    /// As [`tokio::sync::Semaphore::acquire_many`].
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub async fn acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
+        let acquired = self.wait(self.inner.acquire_many(n)).await;
+        self.permit(acquired, n)
+    }
+
+    /// As [`tokio::sync::Semaphore::acquire_owned`].
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub async fn acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
+        mem::forget(self.wait(self.inner.acquire()).await?);
+        Ok(self.owned_permit(1))
+    }
+
+    /// As [`tokio::sync::Semaphore::acquire_many_owned`].
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub async fn acquire_many_owned(
+        self: Arc<Self>,
+        n: u32,
+    ) -> Result<OwnedSemaphorePermit, AcquireError> {
+        mem::forget(self.wait(self.inner.acquire_many(n)).await?);
+        Ok(self.owned_permit(n))
+    }
+
+    /// As [`tokio::sync::Semaphore::blocking_acquire`].
+    ///
+    /// # Errors
+    /// If it is closed.
+    ///
+    /// # Panics
+    /// If the thread executes tasks.
+    #[track_caller]
+    pub fn blocking_acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
+        let wait = ThreadWait::begin(WaitKind::Semaphore, &self.added);
+        let acquired = self.inner.blocking_acquire();
+        wait.end();
+        self.permit(acquired, 1)
+    }
+
+    /// As [`tokio::sync::Semaphore::blocking_acquire_many`].
+    ///
+    /// # Errors
+    /// If it is closed.
+    ///
+    /// # Panics
+    /// If the thread executes tasks.
+    #[track_caller]
+    pub fn blocking_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
+        let wait = ThreadWait::begin(WaitKind::Semaphore, &self.added);
+        let acquired = self.inner.blocking_acquire_many(n);
+        wait.end();
+        self.permit(acquired, n)
+    }
+
+    /// As [`tokio::sync::Semaphore::blocking_acquire_owned`].
+    ///
+    /// # Errors
+    /// If it is closed.
+    ///
+    /// # Panics
+    /// If the thread executes tasks.
+    #[track_caller]
+    pub fn blocking_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
+        self.blocking_acquire_many_owned(1)
+    }
+
+    /// As [`tokio::sync::Semaphore::blocking_acquire_many_owned`].
+    ///
+    /// # Errors
+    /// If it is closed.
+    ///
+    /// # Panics
+    /// If the thread executes tasks.
+    #[track_caller]
+    pub fn blocking_acquire_many_owned(
+        self: Arc<Self>,
+        n: u32,
+    ) -> Result<OwnedSemaphorePermit, AcquireError> {
+        self.blocking_acquire_many(n)?.forget();
+        Ok(self.owned_permit(n))
+    }
+
+    /// As [`tokio::sync::Semaphore::try_acquire`].
+    ///
+    /// # Errors
+    /// If there is no permit, or if it is closed.
+    pub fn try_acquire(&self) -> Result<SemaphorePermit<'_>, TryAcquireError> {
+        self.try_acquire_many(1)
+    }
+
+    /// As [`tokio::sync::Semaphore::try_acquire_many`].
+    ///
+    /// # Errors
+    /// If there are not as many permits, or if it is closed.
+    pub fn try_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
+        mem::forget(self.inner.try_acquire_many(n)?);
+        Ok(SemaphorePermit {
+            semaphore: self,
+            permits: n as usize,
+        })
+    }
+
+    /// As [`tokio::sync::Semaphore::try_acquire_owned`].
+    ///
+    /// # Errors
+    /// If there is no permit, or if it is closed.
+    pub fn try_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        self.try_acquire_many_owned(1)
+    }
+
+    /// As [`tokio::sync::Semaphore::try_acquire_many_owned`].
+    ///
+    /// # Errors
+    /// If there are not as many permits, or if it is closed.
+    pub fn try_acquire_many_owned(
+        self: Arc<Self>,
+        n: u32,
+    ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        mem::forget(self.inner.try_acquire_many(n)?);
+        Ok(self.owned_permit(n))
+    }
+
+    /// As [`tokio::sync::Semaphore::close`].
+    pub fn close(&self) {
+        self.added.give();
+        self.inner.close();
+    }
+
+    /// As [`tokio::sync::Semaphore::is_closed`].
+    pub fn is_closed(&self) -> bool {
+        self.inner.is_closed()
+    }
+
+    #[inline]
+    fn wait<'a, F>(&'a self, acquired: F) -> Waiting<&'a Signal, F>
+    where
+        F: Future<Output = Acquired<'a>>,
+    {
+        Waiting::new(WaitKind::Semaphore, &self.added, acquired)
+    }
+
+    #[inline]
+    fn permit<'a>(
+        &'a self,
+        acquired: Acquired<'a>,
+        n: u32,
+    ) -> Result<SemaphorePermit<'a>, AcquireError> {
+        mem::forget(acquired?);
+        Ok(SemaphorePermit {
+            semaphore: self,
+            permits: n as usize,
+        })
+    }
+
+    /// The caller has so many permits.
+    #[inline]
+    fn owned_permit(self: Arc<Self>, n: u32) -> OwnedSemaphorePermit {
+        OwnedSemaphorePermit {
+            semaphore: self,
+            permits: n as usize,
+        }
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+/// What both kinds of permits can.
+macro_rules! permit {
+    ({$($lifetime:lifetime)?} $permit:ty, $of:literal, $semaphore:ty, |$this:ident| $get:expr) => {
+        impl$(<$lifetime>)? $permit {
+            #[doc = concat!("As [`tokio::sync::", $of, "::forget`].")]
+            pub fn forget(mut self) {
+                self.permits = 0;
+            }
+
+            #[doc = concat!("As [`tokio::sync::", $of, "::merge`].")]
+            ///
+            /// # Panics
+            /// If they are of different semaphores.
+            #[track_caller]
+            pub fn merge(&mut self, mut other: Self) {
+                assert!(
+                    std::ptr::eq::<Semaphore>(&*self.semaphore, &*other.semaphore),
+                    "merging permits from different semaphore instances"
+                );
+                self.permits += mem::take(&mut other.permits);
+            }
+
+            #[doc = concat!("As [`tokio::sync::", $of, "::split`].")]
+            pub fn split(&mut self, n: usize) -> Option<Self> {
+                self.permits = self.permits.checked_sub(n)?;
+                Some(Self {
+                    semaphore: self.semaphore.clone(),
+                    permits: n,
+                })
+            }
+
+            #[doc = concat!("As [`tokio::sync::", $of, "::semaphore`].")]
+            pub fn semaphore(&self) -> &$semaphore {
+                let $this = self;
+                $get
+            }
+
+            #[doc = concat!("As [`tokio::sync::", $of, "::num_permits`].")]
+            pub fn num_permits(&self) -> usize {
+                self.permits
+            }
+        }
+
+        impl$(<$lifetime>)? Drop for $permit {
+            fn drop(&mut self) {
+                self.semaphore.add_permits(self.permits);
+            }
+        }
+    };
+}
+
+permit!({'a} SemaphorePermit<'a>, "SemaphorePermit", Semaphore, |this| this.semaphore);
+permit!({} OwnedSemaphorePermit, "OwnedSemaphorePermit", Arc<Semaphore>, |this| &this.semaphore);

@@ -1,0 +1,185 @@
+//! A future that is dropped while it waits does not wait any more, and leaves the sums as they
+//! were.
+
+use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use plimsoll::sync::tokio::{Mutex, RwLock, mpsc};
+
+use crate::scene::{HELD, Recording, WAITERS, told};
+use crate::tasks::{Pending, on_each_runtime, waiting};
+
+async fn gives_up_a_mutex(mutex: Arc<Mutex<()>>) {
+    tokio::time::timeout(HELD, mutex.lock()).await.unwrap_err();
+    black_box("gives_up_a_mutex");
+}
+
+#[inline(never)]
+fn unlocks_for_nobody<G>(guard: G) {
+    drop(black_box(guard));
+    black_box("unlocks_for_nobody");
+}
+
+#[test]
+fn nobody_is_blamed_for_who_gave_up() {
+    let _recording = Recording::all();
+    let wall = on_each_runtime(async || {
+        let start = std::time::Instant::now();
+        let mutex = Arc::new(Mutex::new(()));
+        let guard = mutex.lock().await;
+        let tasks = [(); WAITERS].map(|()| tokio::spawn(gives_up_a_mutex(mutex.clone())));
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let wall = start.elapsed();
+        unlocks_for_nobody(guard);
+        wall
+    });
+    assert_eq!(told("mutex", "unlocks_for_nobody").events, 0);
+    // They have waited, even so.
+    let waited = told("block", "gives_up_a_mutex");
+    waited.is_of(2 * WAITERS, wall.done);
+    assert_eq!(waited.kinds, ["given up"]);
+    assert_eq!(waited.events, 2 * WAITERS as i64);
+}
+
+async fn gives_up_writing(lock: Arc<RwLock<()>>) {
+    tokio::time::timeout(3 * HELD, lock.write())
+        .await
+        .unwrap_err();
+    black_box("gives_up_writing");
+}
+
+#[inline(never)]
+fn is_the_first_to_stop_reading<G>(guard: G) {
+    drop(black_box(guard));
+    black_box("is_the_first_to_stop_reading");
+}
+
+#[test]
+fn who_gives_up_has_waited_as_long_as_others_were_blamed_for() {
+    let _recording = Recording::all();
+    on_each_runtime(async || {
+        let lock = Arc::new(RwLock::new(()));
+        let readers = (lock.read().await, lock.read().await);
+        let wait = || gives_up_writing(lock.clone());
+        let _wall = waiting(wait, || is_the_first_to_stop_reading(readers.0)).await;
+        unlocks_for_nobody(readers.1);
+        HELD
+    });
+    let blamed = told("mutex", "is_the_first_to_stop_reading");
+    let waited = told("block", "gives_up_writing");
+    assert_eq!(waited.kinds, ["given up", "rwlock write"]);
+    assert!(waited.delay >= 3 * HELD * 2 * WAITERS as u32, "{waited:?}");
+    let profile = crate::pprof::Profile::of("block");
+    let of_locks: i64 = profile
+        .sample
+        .iter()
+        .filter(|sample| crate::scene::has(&profile, sample, "gives_up_writing"))
+        .filter(|sample| crate::scene::kind(&profile, sample) == "rwlock write")
+        .map(|sample| sample.value[1])
+        .sum();
+    assert!(blamed.delay >= HELD * 2 * WAITERS as u32, "{blamed:?}");
+    assert_eq!(of_locks, blamed.delay.as_nanos() as i64);
+}
+
+#[test]
+fn tasks_that_were_aborted_wait_no_more() {
+    let _recording = Recording::all();
+    on_each_runtime(async || {
+        let mutex = Arc::new(Mutex::new(()));
+        let guard = mutex.lock().await;
+        let pending = Pending::default();
+        let tasks = [(); WAITERS].map(|()| {
+            let mutex = mutex.clone();
+            let waits = async move { drop(mutex.lock().await) };
+            tokio::spawn(pending.clone().counting(waits))
+        });
+        pending.until(WAITERS).await;
+        for task in &tasks {
+            task.abort();
+        }
+        for task in tasks {
+            assert!(task.await.unwrap_err().is_cancelled());
+        }
+        unlocks_for_nobody(guard);
+        HELD
+    });
+    assert_eq!(told("mutex", "unlocks_for_nobody").events, 0);
+}
+
+async fn turns_to_something_else(receiver: &mut mpsc::Receiver<u32>) {
+    tokio::select! {
+        biased;
+        _ = receiver.recv() => unreachable!("nothing is sent"),
+        () = tokio::time::sleep(HELD) => {}
+    }
+    black_box("turns_to_something_else");
+}
+
+#[test]
+fn a_wait_for_a_message_is_as_long_as_it_was_waited_for() {
+    let _recording = Recording::all();
+    let wall = on_each_runtime(async || {
+        let start = std::time::Instant::now();
+        let (_sender, mut receiver) = mpsc::channel(1);
+        turns_to_something_else(&mut receiver).await;
+        start.elapsed()
+    });
+    let waited = told("block", "turns_to_something_else");
+    waited.is_of(2, wall.done);
+    assert_eq!((waited.events, waited.kinds), (2, vec!["channel".into()]));
+}
+
+fn is_pending<F: Future>(future: Pin<&mut F>) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    future.poll(&mut context).is_pending()
+}
+
+#[inline(never)]
+fn hands_over_to_one_who_goes<G>(guard: G) {
+    drop(black_box(guard));
+    black_box("hands_over_to_one_who_goes");
+}
+
+/// Tokio gives a lock to who waits longest, who may go without ever having known of it.
+#[test]
+fn a_lock_is_passed_on_by_who_does_not_want_it_any_more() {
+    let _recording = Recording::all();
+    let before = plimsoll::lock_stats();
+    let mutex = Mutex::new(());
+    let guard = mutex.try_lock().unwrap();
+    let mut first = Box::pin(mutex.lock());
+    let mut second = pin!(mutex.lock());
+    assert!(is_pending(first.as_mut()) && is_pending(second.as_mut()));
+    hands_over_to_one_who_goes(guard);
+    assert!(mutex.try_lock().is_err());
+    drop(first);
+    assert!(!is_pending(second.as_mut()));
+    let after = plimsoll::lock_stats();
+    assert_eq!(
+        after.lock_waited_ns - before.lock_waited_ns,
+        after.blamed_ns - before.blamed_ns
+    );
+    assert_eq!(after.lock_waits - before.lock_waits, 2);
+    assert_eq!(told("mutex", "hands_over_to_one_who_goes").events, 1);
+}
+
+/// A panic elsewhere in the task drops it, too.
+#[test]
+fn a_panic_ends_a_wait() {
+    let _recording = Recording::all();
+    let mutex = Mutex::new(());
+    let guard = mutex.try_lock().unwrap();
+    let panics = || {
+        let waits = pin!(mutex.lock());
+        assert!(is_pending(waits));
+        std::panic::resume_unwind(Box::new("a panic"));
+    };
+    catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
+    unlocks_for_nobody(guard);
+    assert_eq!(told("mutex", "unlocks_for_nobody").events, 0);
+}
