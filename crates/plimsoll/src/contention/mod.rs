@@ -42,6 +42,10 @@ pub(crate) use record::{COUNT_BITS, cell};
 pub(crate) use suspended::is_suspended;
 pub(crate) use suspended::{Suspended, suspend};
 pub(crate) use totals::{Totals, totals};
+#[cfg(feature = "pthread")]
+pub(crate) use wait::Release;
+#[cfg(feature = "pthread")]
+pub(crate) use wait::is_waited_for;
 #[cfg(feature = "interpose")]
 pub(crate) use wait::release;
 pub(crate) use wait::{Ended, Wait, release_key};

@@ -80,6 +80,11 @@ fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Returns once a thread of this process sleeps.
+pub fn until_asleep(id: i32) {
+    until(|| sleeps(id as usize));
+}
+
 /// Whether a thread of this process sleeps.
 fn sleeps(id: usize) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).unwrap_or_default();
