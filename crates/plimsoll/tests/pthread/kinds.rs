@@ -109,7 +109,8 @@ fn a_mutex_that_nobody_made_consistent_is_refused() {
     let _recording = Recording::all();
     let mutex = Mutex::of_kind(kind::ROBUST);
     std::thread::scope(|scope| {
-        scope.spawn(|| assert_eq!(c::c_locks(mutex.get()), 0));
+        let dies = scope.spawn(|| assert_eq!(c::c_locks(mutex.get()), 0));
+        dies.join().unwrap();
     });
     assert_eq!(c::c_locks(mutex.get()), libc::EOWNERDEAD);
     // One: the C library of some versions tells the first, and wakes no other.
