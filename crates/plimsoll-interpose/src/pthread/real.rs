@@ -9,7 +9,7 @@
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::x86_64::{self, Entry};
+use super::x86_64;
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -30,18 +30,18 @@ static LOOKING: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 /// Where calls of the function with this number go on to. For the first calls, before that is
 /// known.
 pub(super) extern "C" fn resolve(number: usize) -> *mut () {
-    let entry = x86_64::entries()[number];
-    let found = of(entry);
+    let found = of(number);
     if found.is_null() {
-        entry.substitute
+        x86_64::entries()[number].substitute
     } else {
         found
     }
 }
 
-/// The real function of an entry, looked up unless it is known; null if there is none, or if this
-/// thread is looking something up already.
-pub(super) fn of(entry: &Entry) -> *mut () {
+/// The real function of that number, looked up unless it is known; null if there is none, or if
+/// this thread is looking something up already.
+pub(super) fn of(number: usize) -> *mut () {
+    let entry = x86_64::entries()[number];
     let known = entry.real.load(Ordering::Acquire);
     if !known.is_null() {
         return known;
@@ -49,7 +49,7 @@ pub(super) fn of(entry: &Entry) -> *mut () {
     let Some(_looking) = Looking::begin() else {
         return core::ptr::null_mut();
     };
-    let found = look_up(entry.name());
+    let found = look_up(x86_64::NAMES[number]);
     if !found.is_null() {
         entry.real.store(found, Ordering::Release);
         // Unless somebody has set a mode meanwhile.
@@ -64,20 +64,23 @@ pub(super) fn of(entry: &Entry) -> *mut () {
 }
 
 fn look_up(name: &CStr) -> *mut () {
-    let mut found = core::ptr::null_mut();
+    let is_condition = name.to_bytes().starts_with(b"pthread_cond_");
+    let is_newer = name == c"pthread_cond_clockwait";
     // SAFETY: names that end with a null.
-    unsafe {
-        if name.to_bytes().starts_with(b"pthread_cond_") {
+    let found = unsafe {
+        let mut found = core::ptr::null_mut();
+        if is_condition && !is_newer {
             found = dlvsym(NEXT, name.as_ptr(), CONDITIONS.as_ptr());
         }
         if found.is_null() {
             found = dlsym(NEXT, name.as_ptr());
         }
-        if found.is_null() || name.to_bytes().starts_with(b"pthread_cond_") {
-            // What failed is not for the program to be told.
+        if found.is_null() {
+            // That this failed is not for the program to be told.
             dlerror();
         }
-    }
+        found
+    };
     found.cast()
 }
 
@@ -127,8 +130,8 @@ fn thread_pointer() -> usize {
 
 /// The loader calls this before `main`.
 extern "C" fn at_start() {
-    for entry in x86_64::entries() {
-        of(entry);
+    for number in 0..x86_64::NAMES.len() {
+        of(number);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The functions themselves.
 
 use core::arch::global_asm;
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -10,20 +10,20 @@ use super::{Call, Function, Hooks, Mode, real};
 /// What there is for each function, in data of its own.
 #[repr(C, align(64))]
 pub(super) struct Entry {
-    /// Where calls go: to find out where the real function is; to that; or to where they are
-    /// reported.
+    /// Where calls go: one of the others.
     pub(super) target: AtomicPtr<()>,
     /// The real function, once it is known.
     pub(super) real: AtomicPtr<()>,
-    /// What `target` is first.
+    /// For the first calls: finds out where the real function is.
     pub(super) resolving: *mut (),
-    /// What `target` is if calls are reported.
+    /// For calls of which most are to be reported that wait.
+    glancing: *mut (),
+    /// For calls that are reported.
     reporting: *mut (),
     /// What there is for a real function if that cannot be had.
     pub(super) substitute: *mut (),
     /// This crate's function.
     own: *mut (),
-    name: *const c_char,
 }
 
 // SAFETY: all but the first two is never written, and those are atomic.
@@ -38,193 +38,253 @@ const _: () = assert!(offset_of!(Call, instruction) == 136);
 const _: () = assert!(offset_of!(Call, frame_pointer) == 144);
 const _: () = assert!(offset_of!(Call, result) == 152);
 
-impl Entry {
-    pub(super) fn name(&self) -> &CStr {
-        // SAFETY: written below, with a null at the end.
-        unsafe { CStr::from_ptr(self.name) }
-    }
-}
-
 // In assembly for three reasons: a call that is not reported is a jump and nothing else; what is on
 // the stack while a thread waits may be unwound by a cancellation, which frames of Rust's may not;
 // and stacks begin in the function, by its name, and below that with its caller.
 //
-// A jump, as all that is done for a call that is not reported; what is done first of all calls (5);
-// what is done with calls that may have to be reported (7), and what with those that are (8), which
-// is unwound by rules of its own because a cancellation has something to do there.
-macro_rules! body {
-    ($name:ident, $entry:ident, $substitute:literal, $attempt:expr) => {
-        concat!(
-            ".cfi_startproc\n",
-            "1: jmp [rip + ",
-            stringify!($entry),
-            "]\n",
-            "5: lea rsp, [rsp - 40]\n",
-            ".cfi_adjust_cfa_offset 40\n",
-            "mov [rsp], rdi\n",
-            "mov [rsp + 8], rsi\n",
-            "mov [rsp + 16], rdx\n",
-            "mov [rsp + 24], rcx\n",
-            "mov edi, {number}\n",
-            "call {resolve}\n",
-            "mov rdi, [rsp]\n",
-            "mov rsi, [rsp + 8]\n",
-            "mov rdx, [rsp + 16]\n",
-            "mov rcx, [rsp + 24]\n",
-            "lea rsp, [rsp + 40]\n",
-            ".cfi_adjust_cfa_offset -40\n",
-            "jmp rax\n",
-            // The C library's function as it is, for what is not to be looked at.
-            "6: jmp [rip + ",
-            stringify!($entry),
-            " + 8]\n",
-            ".balign 16\n",
-            "7:\n",
-            $attempt,
-            ".cfi_endproc\n",
-            ".cfi_startproc\n",
-            ".cfi_personality 0x1b, plimsoll_interpose_pthread_personality\n",
-            "8: push rbp\n",
-            ".cfi_def_cfa_offset 16\n",
-            ".cfi_offset rbp, -16\n",
-            "mov rbp, rsp\n",
-            ".cfi_def_cfa_register rbp\n",
-            // A `Call`, which also keeps the stack aligned.
-            "sub rsp, 160\n",
-            "mov qword ptr [rsp], 0\n",
-            "mov [rsp + 96], rdi\n",
-            "mov [rsp + 104], rsi\n",
-            "mov [rsp + 112], rdx\n",
-            "mov [rsp + 120], rcx\n",
-            "mov qword ptr [rsp + 128], {number}\n",
-            "lea rax, [rip + 9f]\n",
-            "mov [rsp + 136], rax\n",
-            "mov [rsp + 144], rbp\n",
-            "mov rdi, rsp\n",
-            "call [rip + plimsoll_interpose_pthread_begin]\n",
-            "9: mov rdi, [rsp + 96]\n",
-            "mov rsi, [rsp + 104]\n",
-            "mov rdx, [rsp + 112]\n",
-            "mov rcx, [rsp + 120]\n",
-            "call [rip + ",
-            stringify!($entry),
-            " + 8]\n",
-            "mov [rsp + 152], eax\n",
-            "mov rdi, rsp\n",
-            "call [rip + plimsoll_interpose_pthread_end]\n",
-            "mov eax, [rsp + 152]\n",
-            "leave\n",
-            ".cfi_def_cfa rsp, 8\n",
-            ".cfi_restore rbp\n",
-            "ret\n",
-            ".cfi_endproc\n",
-            ".pushsection .data.plimsoll_interpose_pthread, \"aw\", @progbits\n",
-            ".hidden ",
-            stringify!($entry),
-            "\n",
-            ".globl ",
-            stringify!($entry),
-            "\n",
-            ".type ",
-            stringify!($entry),
-            ", @object\n",
-            ".size ",
-            stringify!($entry),
-            ", 64\n",
-            ".balign 64\n",
-            stringify!($entry),
-            ":\n",
-            ".quad 5b, 0, 5b, 7b, plimsoll_interpose_pthread_",
-            $substitute,
-            ", 1b, 3f, 0\n",
-            "3: .asciz \"",
-            stringify!($name),
-            "\"\n",
-            ".popsection\n",
-        )
-    };
-}
-
-/// Where a lock is taken: tries, and goes on to [`body`]'s 8 if somebody has it. `$save` to
-/// `$restore` keep the arguments, and the stack aligned.
-macro_rules! try_first {
-    ($check:expr, $save:expr, $try:literal, $restore:expr) => {
-        concat!(
-            $check,
-            $save,
-            "call [rip + ",
-            $try,
-            "@GOTPCREL]\n",
-            $restore,
-            // EBUSY.
-            "cmp eax, 16\n",
-            "je 8f\n",
-            "ret\n",
-        )
-    };
-}
-
-macro_rules! save_one {
+// Numbers are the same in all of them: 1 is the function, 5 what is done first of all calls, 6 the
+// C library's function as it is. What follows is `attempt`'s.
+macro_rules! arrives {
     () => {
-        "push rdi\n.cfi_adjust_cfa_offset 8\n"
+        r#"
+    .cfi_startproc
+1:
+    jmp [rip + {entry}]
+5:
+    lea rsp, [rsp - 40]
+    .cfi_adjust_cfa_offset 40
+    mov [rsp], rdi
+    mov [rsp + 8], rsi
+    mov [rsp + 16], rdx
+    mov [rsp + 24], rcx
+    mov edi, {number}
+    call {resolve}
+    mov rdi, [rsp]
+    mov rsi, [rsp + 8]
+    mov rdx, [rsp + 16]
+    mov rcx, [rsp + 24]
+    lea rsp, [rsp + 40]
+    .cfi_adjust_cfa_offset -40
+    jmp rax
+6:
+    jmp [rip + {entry} + 8]
+    .balign 16
+    "#
     };
 }
 
-macro_rules! restore_one {
+// 8 is what is done with calls that are reported. It is unwound by rules of its own, because a
+// cancellation has something to do there.
+macro_rules! is_reported {
     () => {
-        "pop rdi\n.cfi_adjust_cfa_offset -8\n"
+        r#"
+    .cfi_endproc
+    .cfi_startproc
+    .cfi_personality 0x1b, plimsoll_interpose_pthread_personality
+8:
+    // A `Call`, which also keeps the stack aligned.
+    push rbp
+    .cfi_def_cfa_offset 16
+    .cfi_offset rbp, -16
+    mov rbp, rsp
+    .cfi_def_cfa_register rbp
+    sub rsp, 160
+    mov qword ptr [rsp], 0
+    mov [rsp + 96], rdi
+    mov [rsp + 104], rsi
+    mov [rsp + 112], rdx
+    mov [rsp + 120], rcx
+    mov qword ptr [rsp + 128], {number}
+    lea rax, [rip + 9f]
+    mov [rsp + 136], rax
+    mov [rsp + 144], rbp
+    mov rdi, rsp
+    call [rip + plimsoll_interpose_pthread_begin]
+9:
+    mov rdi, [rsp + 96]
+    mov rsi, [rsp + 104]
+    mov rdx, [rsp + 112]
+    mov rcx, [rsp + 120]
+    call [rip + {entry} + 8]
+    mov [rsp + 152], eax
+    mov rdi, rsp
+    call [rip + plimsoll_interpose_pthread_end]
+    mov eax, [rsp + 152]
+    leave
+    .cfi_def_cfa rsp, 8
+    .cfi_restore rbp
+    ret
+    .cfi_endproc
+
+    .pushsection .data.plimsoll_interpose_pthread, "aw", @progbits
+    .hidden {entry}
+    .globl {entry}
+    .type {entry}, @object
+    .size {entry}, 64
+    .balign 64
+{entry}:
+    .quad 5b, 0, 5b, 4b, 7b, {substitute}, 1b, 0
+    .popsection
+    "#
     };
 }
 
-macro_rules! save_three {
-    () => {
-        "push rdi\n.cfi_adjust_cfa_offset 8\npush rsi\n.cfi_adjust_cfa_offset 8\n\
-         push rdx\n.cfi_adjust_cfa_offset 8\n"
-    };
-}
-
-macro_rules! restore_three {
-    () => {
-        "pop rdx\n.cfi_adjust_cfa_offset -8\npop rsi\n.cfi_adjust_cfa_offset -8\n\
-         pop rdi\n.cfi_adjust_cfa_offset -8\n"
-    };
-}
-
-/// What [`body`] does first where a call may have to be reported.
+/// What is done with calls that may have to be reported, before it is known: from 7 on; or from 4
+/// on, if it is enough to report most of them.
+///
+/// Where a lock is taken, from 7 on, it is tried; if somebody has it, on goes to 8. From 4 on it is
+/// tried if it does not look free; otherwise it is left to the C library, and if somebody was
+/// faster, a wait is not reported. What is looked at there is how the C library has it now: if it
+/// had it otherwise, more would be tried, or less be reported.
 macro_rules! attempt {
-    (lock $try:literal) => {
-        try_first!("", save_one!(), $try, restore_one!())
+    ($lock:ident) => {
+        concat!("4:", glance!($lock), "7:", tries_with_one!($lock))
     };
     // Whether the time limit is one is for the C library to say, before a lock is tried or after.
-    (timed $try:literal) => {
-        try_first!(
-            "test rsi, rsi\njz 6b\ncmp qword ptr [rsi + 8], 999999999\nja 6b\n",
-            save_three!(),
-            $try,
-            restore_three!()
+    ($lock:ident timed) => {
+        concat!(
+            "4:",
+            glance!($lock),
+            r#"
+7:
+    test rsi, rsi
+    jz 6b
+    cmp qword ptr [rsi + 8], 999999999
+    ja 6b
+            "#,
+            tries_with_three!($lock)
         )
     };
     // And whether the clock is: there are CLOCK_REALTIME and CLOCK_MONOTONIC.
-    (clock $try:literal) => {
-        try_first!(
-            "cmp esi, 1\nja 6b\ntest rdx, rdx\njz 6b\n\
-             cmp qword ptr [rdx + 8], 999999999\nja 6b\n",
-            save_three!(),
-            $try,
-            restore_three!()
-        )
-    };
-    (release) => {
+    ($lock:ident clock) => {
         concat!(
-            save_one!(),
-            "call [rip + plimsoll_interpose_pthread_is_waited_for]\n",
-            restore_one!(),
-            "test al, al\n",
-            "je 6b\n",
+            "4:",
+            glance!($lock),
+            r#"
+7:
+    cmp esi, 1
+    ja 6b
+    test rdx, rdx
+    jz 6b
+    cmp qword ptr [rdx + 8], 999999999
+    ja 6b
+            "#,
+            tries_with_three!($lock)
         )
     };
-    (wait) => {
-        ""
+}
+
+/// Goes on to the C library's function if the lock looks free.
+macro_rules! glance {
+    (mutex) => {
+        r#"
+    cmp dword ptr [rdi], 0
+    je 6b
+        "#
+    };
+    // No writer has the lock or waits for it.
+    (read) => {
+        r#"
+    test dword ptr [rdi], 2
+    je 6b
+        "#
+    };
+    // Nobody does; the lowest bit says who had it last.
+    (write) => {
+        r#"
+    test dword ptr [rdi], -2
+    je 6b
+        "#
+    };
+}
+
+macro_rules! tries {
+    (mutex) => {
+        "call [rip + pthread_mutex_trylock@GOTPCREL]"
+    };
+    (read) => {
+        "call [rip + pthread_rwlock_tryrdlock@GOTPCREL]"
+    };
+    (write) => {
+        "call [rip + pthread_rwlock_trywrlock@GOTPCREL]"
+    };
+}
+
+/// Tries a lock, and keeps the argument.
+macro_rules! tries_with_one {
+    ($lock:ident) => {
+        concat!(
+            r#"
+    push rdi
+    .cfi_adjust_cfa_offset 8
+            "#,
+            tries!($lock),
+            r#"
+    pop rdi
+    .cfi_adjust_cfa_offset -8
+            "#,
+            tried!()
+        )
+    };
+}
+
+/// The same with two or three arguments.
+macro_rules! tries_with_three {
+    ($lock:ident) => {
+        concat!(
+            r#"
+    push rdi
+    .cfi_adjust_cfa_offset 8
+    push rsi
+    .cfi_adjust_cfa_offset 8
+    push rdx
+    .cfi_adjust_cfa_offset 8
+            "#,
+            tries!($lock),
+            r#"
+    pop rdx
+    .cfi_adjust_cfa_offset -8
+    pop rsi
+    .cfi_adjust_cfa_offset -8
+    pop rdi
+    .cfi_adjust_cfa_offset -8
+            "#,
+            tried!()
+        )
+    };
+}
+
+macro_rules! tried {
+    () => {
+        r#"
+    cmp eax, 16 // EBUSY
+    je 8f
+    ret
+        "#
+    };
+}
+
+/// Where something is given up or signalled: goes on to 8 if somebody waits for it.
+macro_rules! release {
+    () => {
+        r#"
+4:
+7:
+    push rdi
+    .cfi_adjust_cfa_offset 8
+    call [rip + plimsoll_interpose_pthread_is_waited_for]
+    pop rdi
+    .cfi_adjust_cfa_offset -8
+    test al, al
+    je 6b
+        "#
+    };
+}
+
+/// Where a condition is waited for.
+macro_rules! wait {
+    () => {
+        "4: 7:"
     };
 }
 
@@ -336,11 +396,14 @@ unsafe extern "C" {
     static plimsoll_interpose_pthread_begin: AtomicPtr<()>;
     static plimsoll_interpose_pthread_end: AtomicPtr<()>;
     static plimsoll_interpose_pthread_abandoned: AtomicPtr<()>;
+    fn plimsoll_interpose_pthread_missing();
+    fn plimsoll_interpose_pthread_other_lock();
+    fn plimsoll_interpose_pthread_other_unlock();
 }
 
 /// Defines a function, in the forms that `syscall` is defined in.
 macro_rules! define {
-    ($function:ident, $name:ident, $entry:ident, $substitute:literal, $attempt:expr) => {
+    ($function:ident, $name:ident, $entry:ident, $substitute:ident, $attempt:expr) => {
         #[cfg(not(feature = "export"))]
         global_asm!(
             concat!(
@@ -352,11 +415,15 @@ macro_rules! define {
             concat!(".type ", stringify!($name), ", @function"),
             ".balign 16",
             concat!(stringify!($name), ":"),
-            body!($name, $entry, $substitute, $attempt),
+            arrives!(),
+            $attempt,
+            is_reported!(),
             concat!(".size ", stringify!($name), ", . - ", stringify!($name)),
             ".text",
+            entry = sym $entry,
             number = const Function::$function as usize,
             resolve = sym real::resolve,
+            substitute = sym $substitute,
         );
 
         /// # Safety
@@ -366,9 +433,13 @@ macro_rules! define {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
-                body!($name, $entry, $substitute, $attempt),
+                arrives!(),
+                $attempt,
+                is_reported!(),
+                entry = sym $entry,
                 number = const Function::$function as usize,
                 resolve = sym real::resolve,
+                substitute = sym $substitute,
             )
         }
 
@@ -380,23 +451,28 @@ macro_rules! define {
     };
 }
 
-/// Defines all of them, and lists of them in their order: of what there is for each, with the mode
-/// from which on it is reported; and of what the program calls.
+/// Defines all of them, and lists of them in the order of [`Function`].
 macro_rules! functions {
-    ($($function:ident $mode:ident: $name:ident, $entry:ident, $substitute:literal,
-       $attempt:expr;)*) => {
+    ($($function:ident: $name:ident, $entry:ident, $substitute:ident, $attempt:expr;)*) => {
         $(define!($function, $name, $entry, $substitute, $attempt);)*
 
         const FUNCTIONS: usize = [$(Function::$function),*].len();
 
-        /// In the order of [`Function`].
+        /// What there is for each.
         pub(super) fn entries() -> [&'static Entry; FUNCTIONS] {
             // SAFETY: defined above, and filled in.
             unsafe { [$(&$entry),*] }
         }
 
-        const REPORTED_FROM: [Mode; FUNCTIONS] = [$(Mode::$mode),*];
+        /// What each is called.
+        pub(super) const NAMES: [&CStr; FUNCTIONS] = [$(
+            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!(),
+            }
+        ),*];
 
+        /// What the program calls.
         fn called() -> [unsafe extern "C" fn(); FUNCTIONS] {
             [$($name),*]
         }
@@ -413,38 +489,38 @@ macro_rules! functions {
 }
 
 functions! {
-    MutexLock LockWaits: pthread_mutex_lock, plimsoll_interpose_mutex_lock,
-        "other_lock", attempt!(lock "pthread_mutex_trylock");
-    MutexTimedLock LockWaits: pthread_mutex_timedlock, plimsoll_interpose_mutex_timedlock,
-        "missing", attempt!(timed "pthread_mutex_trylock");
-    MutexClockLock LockWaits: pthread_mutex_clocklock, plimsoll_interpose_mutex_clocklock,
-        "missing", attempt!(clock "pthread_mutex_trylock");
-    MutexUnlock All: pthread_mutex_unlock, plimsoll_interpose_mutex_unlock,
-        "other_unlock", attempt!(release);
-    RwLockRead LockWaits: pthread_rwlock_rdlock, plimsoll_interpose_rwlock_rdlock,
-        "missing", attempt!(lock "pthread_rwlock_tryrdlock");
-    RwLockTimedRead LockWaits: pthread_rwlock_timedrdlock, plimsoll_interpose_rwlock_timedrdlock,
-        "missing", attempt!(timed "pthread_rwlock_tryrdlock");
-    RwLockClockRead LockWaits: pthread_rwlock_clockrdlock, plimsoll_interpose_rwlock_clockrdlock,
-        "missing", attempt!(clock "pthread_rwlock_tryrdlock");
-    RwLockWrite LockWaits: pthread_rwlock_wrlock, plimsoll_interpose_rwlock_wrlock,
-        "missing", attempt!(lock "pthread_rwlock_trywrlock");
-    RwLockTimedWrite LockWaits: pthread_rwlock_timedwrlock, plimsoll_interpose_rwlock_timedwrlock,
-        "missing", attempt!(timed "pthread_rwlock_trywrlock");
-    RwLockClockWrite LockWaits: pthread_rwlock_clockwrlock, plimsoll_interpose_rwlock_clockwrlock,
-        "missing", attempt!(clock "pthread_rwlock_trywrlock");
-    RwLockUnlock All: pthread_rwlock_unlock, plimsoll_interpose_rwlock_unlock,
-        "missing", attempt!(release);
-    CondWait All: pthread_cond_wait, plimsoll_interpose_cond_wait,
-        "missing", attempt!(wait);
-    CondTimedWait All: pthread_cond_timedwait, plimsoll_interpose_cond_timedwait,
-        "missing", attempt!(wait);
-    CondClockWait All: pthread_cond_clockwait, plimsoll_interpose_cond_clockwait,
-        "missing", attempt!(wait);
-    CondSignal All: pthread_cond_signal, plimsoll_interpose_cond_signal,
-        "missing", attempt!(release);
-    CondBroadcast All: pthread_cond_broadcast, plimsoll_interpose_cond_broadcast,
-        "missing", attempt!(release);
+    MutexLock: pthread_mutex_lock, plimsoll_interpose_mutex_lock,
+        plimsoll_interpose_pthread_other_lock, attempt!(mutex);
+    MutexTimedLock: pthread_mutex_timedlock, plimsoll_interpose_mutex_timedlock,
+        plimsoll_interpose_pthread_missing, attempt!(mutex timed);
+    MutexClockLock: pthread_mutex_clocklock, plimsoll_interpose_mutex_clocklock,
+        plimsoll_interpose_pthread_missing, attempt!(mutex clock);
+    MutexUnlock: pthread_mutex_unlock, plimsoll_interpose_mutex_unlock,
+        plimsoll_interpose_pthread_other_unlock, release!();
+    RwLockRead: pthread_rwlock_rdlock, plimsoll_interpose_rwlock_rdlock,
+        plimsoll_interpose_pthread_missing, attempt!(read);
+    RwLockTimedRead: pthread_rwlock_timedrdlock, plimsoll_interpose_rwlock_timedrdlock,
+        plimsoll_interpose_pthread_missing, attempt!(read timed);
+    RwLockClockRead: pthread_rwlock_clockrdlock, plimsoll_interpose_rwlock_clockrdlock,
+        plimsoll_interpose_pthread_missing, attempt!(read clock);
+    RwLockWrite: pthread_rwlock_wrlock, plimsoll_interpose_rwlock_wrlock,
+        plimsoll_interpose_pthread_missing, attempt!(write);
+    RwLockTimedWrite: pthread_rwlock_timedwrlock, plimsoll_interpose_rwlock_timedwrlock,
+        plimsoll_interpose_pthread_missing, attempt!(write timed);
+    RwLockClockWrite: pthread_rwlock_clockwrlock, plimsoll_interpose_rwlock_clockwrlock,
+        plimsoll_interpose_pthread_missing, attempt!(write clock);
+    RwLockUnlock: pthread_rwlock_unlock, plimsoll_interpose_rwlock_unlock,
+        plimsoll_interpose_pthread_missing, release!();
+    CondWait: pthread_cond_wait, plimsoll_interpose_cond_wait,
+        plimsoll_interpose_pthread_missing, wait!();
+    CondTimedWait: pthread_cond_timedwait, plimsoll_interpose_cond_timedwait,
+        plimsoll_interpose_pthread_missing, wait!();
+    CondClockWait: pthread_cond_clockwait, plimsoll_interpose_cond_clockwait,
+        plimsoll_interpose_pthread_missing, wait!();
+    CondSignal: pthread_cond_signal, plimsoll_interpose_cond_signal,
+        plimsoll_interpose_pthread_missing, release!();
+    CondBroadcast: pthread_cond_broadcast, plimsoll_interpose_cond_broadcast,
+        plimsoll_interpose_pthread_missing, release!();
 }
 
 pub(super) fn set_hooks(hooks: Hooks) {
@@ -465,16 +541,33 @@ pub(super) fn set_hooks(hooks: Hooks) {
 }
 
 pub(super) fn set_mode(mode: Mode) {
-    for (entry, from) in entries().into_iter().zip(REPORTED_FROM) {
-        let real = real::of(entry);
+    for (number, entry) in entries().into_iter().enumerate() {
+        let real = real::of(number);
         // What the C library does not have answers as it did.
         if !real.is_null() {
-            let reported = mode as u8 >= from as u8;
-            let target = if reported { entry.reporting } else { real };
+            let target = match mode {
+                Mode::Off => real,
+                Mode::LockWaits if FUNCTIONS_THAT_LOCK.contains(&number) => entry.glancing,
+                Mode::LockWaits => real,
+                Mode::All => entry.reporting,
+            };
             entry.target.store(target, Ordering::SeqCst);
         }
     }
 }
+
+/// The numbers of the functions that take a lock.
+const FUNCTIONS_THAT_LOCK: [usize; 9] = [
+    Function::MutexLock as usize,
+    Function::MutexTimedLock as usize,
+    Function::MutexClockLock as usize,
+    Function::RwLockRead as usize,
+    Function::RwLockTimedRead as usize,
+    Function::RwLockClockRead as usize,
+    Function::RwLockWrite as usize,
+    Function::RwLockTimedWrite as usize,
+    Function::RwLockClockWrite as usize,
+];
 
 pub(super) fn is_linked() -> bool {
     entries()

@@ -281,7 +281,7 @@ fn the_stack_can_be_unwound_from_each_instruction() {
             let least = match (mode, waited_for) {
                 // The jump.
                 (Mode::Off, _) => [1, 1, 1, 1, 1, 1],
-                (Mode::LockWaits, _) => [6, 25, 35, 1, 1, 1],
+                (Mode::LockWaits, _) => [4, 25, 35, 1, 1, 1],
                 (Mode::All, false) => [6, 25, 35, 25, 6, 6],
                 (Mode::All, true) => [6, 25, 35, 25, 25, 25],
             };
