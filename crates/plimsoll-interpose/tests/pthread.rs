@@ -2,6 +2,7 @@
 //! whatever is reported; and the hooks are told what was called, and where it stands.
 
 #![cfg(all(
+    feature = "pthread",
     target_os = "linux",
     target_env = "gnu",
     target_arch = "x86_64",

@@ -2,6 +2,7 @@
 //! function that locks does not go round in circles.
 
 #![cfg(all(
+    feature = "pthread",
     target_os = "linux",
     target_env = "gnu",
     target_arch = "x86_64",
