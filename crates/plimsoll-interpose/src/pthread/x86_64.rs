@@ -174,22 +174,24 @@ macro_rules! attempt {
     };
 }
 
-/// Goes on to the C library's function if the lock looks free.
+/// Goes on to the C library's function if the lock looks free: by the word that says who has it,
+/// where there is one. The word that is locked was last written by an instruction that reads must
+/// wait for.
 macro_rules! glance {
     (mutex) => {
         r#"
-    cmp dword ptr [rdi], 0
+    cmp dword ptr [rdi + 8], 0
     je 6b
         "#
     };
-    // No writer has the lock or waits for it.
+    // By a writer.
     (read) => {
         r#"
-    test dword ptr [rdi], 2
+    cmp dword ptr [rdi + 24], 0
     je 6b
         "#
     };
-    // Nobody does; the lowest bit says who had it last.
+    // Of readers it is not said who they are. The lowest bit says who had it last.
     (write) => {
         r#"
     test dword ptr [rdi], -2
