@@ -134,8 +134,8 @@ macro_rules! is_reported {
 ///
 /// Where a lock is taken, from 7 on, it is tried; if somebody has it, on goes to 8. From 4 on it is
 /// tried if it does not look free; otherwise it is left to the C library, and if somebody was
-/// faster, a wait is not reported. What is looked at there is how the C library has it now: if it
-/// had it otherwise, more would be tried, or less be reported.
+/// faster, a wait is not reported. If the C library had otherwise what is looked at there, more
+/// would be tried, or less be reported.
 macro_rules! attempt {
     ($lock:ident) => {
         concat!("4:", glance!($lock), "7:", tries_with_one!($lock))

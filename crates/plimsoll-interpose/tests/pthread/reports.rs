@@ -62,8 +62,8 @@ fn a_release_is_reported_if_somebody_waits() {
     let functions = Functions::linked();
     let mutex = Object::new();
     let address = mutex.at() as usize;
-    // SAFETY: it is a mutex.
     let ((), seen) = in_mode(Mode::All, true, || {
+        // SAFETY: it is a mutex.
         seen(|| unsafe {
             assert_eq!((functions.lock)(mutex.at()), 0);
             assert_eq!((functions.unlock)(mutex.at()), 0);

@@ -135,6 +135,21 @@ pub(crate) fn release_key(key: usize) -> Option<Release> {
     }
 }
 
+/// The same for a readers-writer lock that the calling thread has been reading. Only writers wait
+/// for that: a reader that is still in the table was let in, and has not run since.
+#[cfg(feature = "pthread")]
+pub(crate) fn release_by_reader(key: usize) -> Option<Release> {
+    if !WAITERS.any(key) {
+        return None;
+    }
+    let mut blame = Blame(None);
+    let now = clock::now();
+    WAITERS.stamp_kind(key, WaitKind::RwLockWrite, now, |kind, delay| {
+        blame.add(kind, delay);
+    });
+    blame.0
+}
+
 /// Whether anybody may be waiting for `key`.
 #[cfg(feature = "pthread")]
 #[inline]

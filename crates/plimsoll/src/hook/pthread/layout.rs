@@ -15,8 +15,11 @@ mod mutex {
     pub(super) const KIND: usize = 16;
 }
 
-/// Where a readers-writer lock says whether it is for several processes.
-const RWLOCK_SHARED: usize = 28;
+/// Places in a readers-writer lock.
+mod rwlock {
+    pub(super) const WRITER: usize = 24;
+    pub(super) const SHARED: usize = 28;
+}
 
 /// The bits of a mutex's kind.
 mod kind {
@@ -72,7 +75,16 @@ pub(super) unsafe fn is_mutex_shared(address: usize) -> bool {
 /// There is a readers-writer lock at that address.
 pub(super) unsafe fn is_rwlock_shared(address: usize) -> bool {
     // SAFETY: the caller's.
-    unsafe { field(address, RWLOCK_SHARED) != 0 }
+    unsafe { field(address, rwlock::SHARED) != 0 }
+}
+
+/// Whether the calling thread, which has the readers-writer lock, writes.
+///
+/// # Safety
+/// There is a readers-writer lock at that address.
+pub(super) unsafe fn is_written(address: usize) -> bool {
+    // SAFETY: the caller's.
+    unsafe { field(address, rwlock::WRITER) != 0 }
 }
 
 /// # Safety

@@ -81,7 +81,11 @@ fn begin_recorded(call: &Call) -> UnderWay {
         None => {
             let release = match call.function {
                 Function::MutexUnlock => release_of_mutex(key),
-                Function::RwLockUnlock => contention::release_key(key),
+                // SAFETY: as for a mutex.
+                Function::RwLockUnlock if unsafe { layout::is_written(key) } => {
+                    contention::release_key(key)
+                }
+                Function::RwLockUnlock => contention::release_by_reader(key),
                 _ => {
                     // Who waits for the condition is about to be woken, and nobody is to blame.
                     let _none = contention::release_key(key);
