@@ -1,5 +1,7 @@
 //! Whoever gives up a lock is blamed for those who waited for it.
 
+use std::time::Instant;
+
 use crate::c::{self, Mutex, RwLock, kind};
 use crate::scene::{Recording, WAITERS, blocked, told};
 
@@ -14,17 +16,20 @@ macro_rules! blames {
             let _recording = Recording::all();
             let lock = $lock;
             assert_eq!(c::$hold(lock.get()), 0);
+            let start = Instant::now();
             let wall = blocked(
                 || assert_eq!(c::$waits(lock.get()), 0),
                 || assert_eq!(c::$releases(lock.get()), 0),
             );
+            let all = start.elapsed();
 
             let blamed = told("mutex", stringify!($releases));
             blamed.is_of(WAITERS, wall);
             blamed.is_at($kind, $release_leaf, $release_leaf);
             assert_eq!(blamed.events, 1, "{blamed:?}");
             let waited = told("block", stringify!($waits));
-            waited.is_of(WAITERS, wall);
+            // Afterwards they wait for one another.
+            waited.is_of(WAITERS, all);
             waited.is_at($kind, $wait_leaf, $wait_leaf);
             // Once each: glibc's own futex calls are not seen besides.
             assert_eq!(waited.events, WAITERS as i64, "{waited:?}");
