@@ -8,6 +8,7 @@ pub mod load;
 pub mod machine;
 pub mod pairs;
 pub mod process_memory;
+pub mod pthread;
 pub mod quantiles;
 pub mod thread_memory;
 pub mod waits;

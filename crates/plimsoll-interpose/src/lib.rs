@@ -22,8 +22,14 @@
 //! later, such a library does not even see its own calls, because the C library was there first,
 //! unless it is linked with `-Wl,-Bsymbolic-functions`: [`is_linked`] tells.
 
+//!
+//! With the feature `pthread`, the same is done to the functions for mutexes, readers-writer locks
+//! and conditions: see the module `pthread`.
+
 #![no_std]
 
+#[cfg(feature = "pthread")]
+pub mod pthread;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
 mod x86_64;
 

@@ -35,6 +35,9 @@
 //! # Features
 //! * `interpose` (default): waits for locks that know nothing of Plimsoll are seen, for the block
 //!   and mutex profiles. Takes over the C library's `syscall` function when the program is linked.
+//! * `pthread`: the same for the locks and conditions of C and C++ code. Takes over
+//!   `pthread_mutex_lock` and its like, which adds a jump to each call, and some per cent to a lock
+//!   that nobody waits for while something is recorded.
 //! * `http` (default): the server. Without it, [`http::handle`] still answers for a server of the
 //!   program's own.
 //! * `symbolize` (default): files, lines and inlined calls from debug information. Without it,

@@ -47,4 +47,6 @@ pub(crate) use totals::{Totals, totals};
 #[cfg(feature = "interpose")]
 pub(crate) use wait::release;
 pub(crate) use wait::{Ended, Wait, release_key};
+#[cfg(feature = "pthread")]
+pub(crate) use wait::{Release, is_waited_for, release_by_reader};
 pub(crate) use waiters::{WAITERS, lost as lost_waits};

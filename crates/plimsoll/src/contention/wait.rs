@@ -35,6 +35,10 @@ pub(crate) enum Ended {
     /// The thread has what it waited for. If nobody woke it, it was there for the taking by then,
     /// and was not waited for.
     Acquired,
+    /// It is over, and who ended it was not to be seen: another process, a thread that died with
+    /// what was waited for, one that cancelled the waiting thread.
+    #[cfg_attr(not(feature = "pthread"), allow(dead_code))]
+    Unseen,
 }
 
 impl Wait {
@@ -78,6 +82,9 @@ impl Wait {
         let wakeup = until_now.saturating_sub(until_stamp);
         match ended {
             Ended::TimedOut => record::wait(kind, until_now, 0, stack),
+            Ended::Unseen if until_stamp == 0 || !kind.is_lock() => {
+                record::wait(kind, until_now, 0, stack);
+            }
             // Whoever stamped was blamed for it: so it was waited, however the wait ended.
             _ if until_stamp > 0
                 && (kind.is_lock() || matches!(ended, Ended::Woken | Ended::Acquired)) =>
@@ -92,7 +99,9 @@ impl Wait {
                 record::wait(kind, until_now, 0, stack);
             }
             Ended::Acquired => {}
-            Ended::Woken | Ended::Interrupted | Ended::Refused => CARRIED.set((key, until_now)),
+            Ended::Unseen | Ended::Woken | Ended::Interrupted | Ended::Refused => {
+                CARRIED.set((key, until_now))
+            }
         }
     }
 }
@@ -124,6 +133,28 @@ pub(crate) fn release_key(key: usize) -> Option<Release> {
     } else {
         None
     }
+}
+
+/// The same for a readers-writer lock that the calling thread has been reading. Only writers wait
+/// for that: a reader that is still in the table was let in, and has not run since.
+#[cfg(feature = "pthread")]
+pub(crate) fn release_by_reader(key: usize) -> Option<Release> {
+    if !WAITERS.any(key) {
+        return None;
+    }
+    let mut blame = Blame(None);
+    let now = clock::now();
+    WAITERS.stamp_kind(key, WaitKind::RwLockWrite, now, |kind, delay| {
+        blame.add(kind, delay);
+    });
+    blame.0
+}
+
+/// Whether anybody may be waiting for `key`.
+#[cfg(feature = "pthread")]
+#[inline]
+pub(crate) fn is_waited_for(key: usize) -> bool {
+    WAITERS.any(key)
 }
 
 fn release_slowly(word: usize, first_word: usize) -> Option<Release> {

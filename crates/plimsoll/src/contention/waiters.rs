@@ -205,6 +205,22 @@ impl Waiters {
         }
     }
 
+    /// The same for those who wait for `key`, in one way.
+    #[cfg(any(test, feature = "pthread"))]
+    pub(super) fn stamp_kind(
+        &self,
+        key: usize,
+        kind: WaitKind,
+        now: u64,
+        mut stamped: impl FnMut(WaitKind, u64),
+    ) {
+        self.visit(home(key), |slot, of, clock| {
+            if of == key && slot.kind() == kind {
+                slot.stamp(clock, now, &mut stamped);
+            }
+        });
+    }
+
     /// Calls `visit` with each slot in reach of a home, with its key, and with what its clock was
     /// while it had that.
     fn visit(&self, home: usize, mut visit: impl FnMut(&Slot, usize, u64)) {
@@ -375,6 +391,19 @@ mod tests {
             waiters.leave(mutex);
         }
         assert_eq!(delays, [(WaitKind::RwLockWrite, 20); 2]);
+    }
+
+    #[test]
+    fn one_way_to_wait_can_be_stamped_and_another_not() {
+        let waiters = Box::new(Waiters::new());
+        let mut delays = Vec::new();
+        let reader = waiters.enter(0x1000, WaitKind::RwLockRead, 10).unwrap();
+        let writer = waiters.enter(0x1000, WaitKind::RwLockWrite, 10).unwrap();
+        waiters.stamp_kind(0x1000, WaitKind::RwLockWrite, 30, |kind, delay| {
+            delays.push((kind, delay))
+        });
+        assert_eq!(delays, [(WaitKind::RwLockWrite, 20)]);
+        assert_eq!((waiters.leave(reader), waiters.leave(writer)), (10, 30));
     }
 
     #[test]

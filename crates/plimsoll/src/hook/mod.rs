@@ -4,6 +4,8 @@
 mod calibrate;
 mod futex;
 mod parking_lot;
+#[cfg(feature = "pthread")]
+mod pthread;
 mod sites;
 
 use std::sync::MutexGuard;
@@ -37,6 +39,17 @@ pub(crate) fn start() {
         sites::refresh();
         plimsoll_interpose::set_hook(futex::called);
         plimsoll_interpose::set_mode(plimsoll_interpose::Mode::All);
+        #[cfg(feature = "pthread")]
+        pthread::start();
+    }
+}
+
+/// Takes notice of whether anything is recorded.
+#[cfg(feature = "pthread")]
+pub(crate) fn follow_rates() {
+    let progress = lock();
+    if progress.started {
+        pthread::follow_rates();
     }
 }
 

@@ -267,6 +267,8 @@ fn follow_rates() {
         crate::hook::start();
         crate::hook::learn();
     }
+    #[cfg(feature = "pthread")]
+    crate::hook::follow_rates();
 }
 
 /// Sets how many frames of a call stack are kept and shown, from the leaf, and returns the number

@@ -71,10 +71,8 @@ pub fn blocked_by_each(
                 wait(number);
             });
             // One after the other: so each is past its thread's own beginnings.
-            until(|| match id.load(Ordering::Acquire) {
-                0 => false,
-                id => sleeps(id),
-            });
+            until(|| id.load(Ordering::Acquire) != 0);
+            until_asleep(id.load(Ordering::Acquire) as i32);
         }
         std::thread::sleep(HELD);
         let_go();
@@ -90,8 +88,13 @@ fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Returns once a thread of this process sleeps.
+pub fn until_asleep(id: i32) {
+    until(|| sleeps(id));
+}
+
 /// Whether a thread of this process sleeps.
-fn sleeps(id: usize) -> bool {
+fn sleeps(id: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).unwrap_or_default();
     // The name may contain anything, a parenthesis too.
     stat.rsplit_once(") ")

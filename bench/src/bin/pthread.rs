@@ -1,0 +1,95 @@
+//! What does the feature `pthread` cost the C library's locks where nobody waits?
+//!
+//! `pthread [ROUNDS]`, 15 rounds unless told otherwise. Processor time of taking a lock and giving
+//! it back, as a ratio to the same program without Plimsoll: a process for each, in alternating
+//! rounds, the medians of their ratios. *linked*: linked in, and not started; *started*: nothing is
+//! recorded, and waits are timed for the sum of all; *recording*:
+//! `mutex_fraction=1,block_rate=1ns`. Then instructions, by callgrind, if that is there.
+//!
+//! Built with the feature `pthread` of this package.
+
+use std::process::Command;
+
+use plimsoll_bench::pthread::CASES;
+use plimsoll_bench::quantiles::median;
+use plimsoll_bench::{children, machine};
+
+/// Name, program, settings.
+const WAYS: [(&str, &str, &str); 4] = [
+    ("bare", "pthread_bare", ""),
+    ("linked", "pthread_linked", ""),
+    ("started", "pthread_started", ""),
+    (
+        "recording",
+        "pthread_started",
+        "mutex_fraction=1,block_rate=1ns",
+    ),
+];
+
+/// Pairs of the two counted runs, whose difference leaves the start-up out.
+const COUNTED: [usize; 2] = [100_000, 300_000];
+
+fn main() {
+    let rounds: usize = std::env::args()
+        .nth(1)
+        .map_or(15, |rounds| rounds.parse().expect("a number of rounds"));
+    println!("{}\n", machine::describe());
+    println!("processor time of a pair; medians of {rounds} alternating rounds");
+    println!("| case | bare | linked | started | recording |\n|---|---|---|---|---|");
+    let pairs = if rounds == 1 { 1_000_000 } else { 10_000_000 };
+    for (case, ..) in CASES {
+        let mut times = [const { Vec::new() }; WAYS.len()];
+        for _ in 0..rounds {
+            for ((_, program, settings), times) in WAYS.iter().zip(&mut times) {
+                let said = children::sibling(program, settings, &[case, &pairs.to_string()]);
+                times.push(said.trim().parse::<f64>().expect("a number"));
+            }
+        }
+        let ratio = |way: usize| {
+            let pairs = times[way].iter().zip(&times[0]);
+            median(&mut pairs.map(|(with, bare)| with / bare).collect::<Vec<_>>())
+        };
+        let ratios = [1, 2, 3].map(ratio);
+        let times = times.each_mut().map(|times| median(times));
+        println!(
+            "| {case} | {:.1} ns | {:.1} ns, {:.3} | {:.1} ns, {:.3} | {:.1} ns, {:.3} |",
+            times[0], times[1], ratios[0], times[2], ratios[1], times[3], ratios[2]
+        );
+    }
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return println!("\nno valgrind: instructions are not counted");
+    }
+    println!("\ninstructions of a pair, by callgrind over 200,000 pairs");
+    println!("| case | bare | linked | started | recording |\n|---|---|---|---|---|");
+    for (case, ..) in CASES {
+        let [bare, linked, started, recording] = WAYS.map(|way| instructions(way, case));
+        println!(
+            "| {case} | {bare:.1} | {:+.1} | {:+.1} | {:+.1} |",
+            linked - bare,
+            started - bare,
+            recording - bare
+        );
+    }
+}
+
+fn instructions((_, program, settings): (&str, &str, &str), case: &str) -> f64 {
+    let here = std::env::current_exe().expect("this program has a path");
+    let [few, many] = COUNTED.map(|pairs| {
+        let output = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(here.with_file_name(program))
+            .args([case, &pairs.to_string()])
+            .env("PLIMSOLL", settings)
+            .output()
+            .expect("valgrind can be run");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let collected = said
+            .lines()
+            .find_map(|line| line.split_once("Collected : "));
+        let (_, number) = collected.unwrap_or_else(|| panic!("callgrind said {said}"));
+        let number = number.trim().parse::<u64>();
+        number.expect("a number of instructions") as f64
+    });
+    // A tenth is done before, to warm up.
+    (many - few) / ((COUNTED[1] - COUNTED[0]) as f64 * 1.1)
+}

@@ -1,0 +1,5 @@
+//! The C library's locks, without Plimsoll.
+
+fn main() {
+    plimsoll_bench::pthread::main();
+}

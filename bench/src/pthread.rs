@@ -1,0 +1,84 @@
+//! The C library's locks, taken and given back where nobody else wants them.
+//!
+//! `PROGRAM CASE PAIRS` runs one of [`CASES`] and prints the processor time of a pair in
+//! nanoseconds.
+
+use std::hint::black_box;
+use std::sync::mpsc;
+use std::thread;
+
+use crate::clock;
+
+/// A name, whether the process has other threads (the C library does without atomic instructions in
+/// one that never had), and what runs that many pairs of it.
+type Case = (&'static str, bool, fn(usize));
+
+/// What is measured.
+pub const CASES: [Case; 4] = [
+    ("mutex", true, mutex),
+    ("rwlock, read", true, read),
+    ("rwlock, write", true, write),
+    ("mutex, one thread", false, mutex),
+];
+
+/// The `main` of each program that does this.
+pub fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().expect("a case");
+    let pairs: usize = arguments
+        .next()
+        .and_then(|pairs| pairs.parse().ok())
+        .expect("a number of pairs");
+    let (_, has_threads, case) = CASES
+        .into_iter()
+        .find(|(case, ..)| *case == name)
+        .expect("one of the cases");
+    let (end, ends) = mpsc::channel::<()>();
+    let other = has_threads.then(|| thread::spawn(move || ends.recv()));
+    case(pairs / 10);
+    let start = clock::process();
+    case(pairs);
+    let took = clock::process() - start;
+    println!("{}", took as f64 / pairs as f64);
+    drop(end);
+    if let Some(other) = other {
+        // It is told that nobody has anything to say.
+        let _ = other.join().expect("it does not panic");
+    }
+}
+
+/// A function of that name, which does that to a lock so many times.
+macro_rules! pairs {
+    ($name:ident, $lock:expr, $take:ident, $give:ident) => {
+        fn $name(pairs: usize) {
+            let mut lock = $lock;
+            for _ in 0..pairs {
+                let lock = black_box(&raw mut lock);
+                // SAFETY: the lock is one, and outlives the calls.
+                unsafe {
+                    black_box(libc::$take(lock));
+                    black_box(libc::$give(lock));
+                }
+            }
+        }
+    };
+}
+
+pairs!(
+    mutex,
+    libc::PTHREAD_MUTEX_INITIALIZER,
+    pthread_mutex_lock,
+    pthread_mutex_unlock
+);
+pairs!(
+    read,
+    libc::PTHREAD_RWLOCK_INITIALIZER,
+    pthread_rwlock_rdlock,
+    pthread_rwlock_unlock
+);
+pairs!(
+    write,
+    libc::PTHREAD_RWLOCK_INITIALIZER,
+    pthread_rwlock_wrlock,
+    pthread_rwlock_unlock
+);

@@ -1,0 +1,255 @@
+//! The functions, as the program finds them and as the C library has them; hooks that count; and
+//! turns for the mode.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::{Mutex, Once, PoisonError};
+
+use plimsoll_interpose::pthread::{Call, Function, Hooks, Mode, set_hooks, set_mode};
+
+type OfLock = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Timed = unsafe extern "C" fn(*mut c_void, *const libc::timespec) -> c_int;
+type Clocked = unsafe extern "C" fn(*mut c_void, c_int, *const libc::timespec) -> c_int;
+type Wait = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type TimedWait = unsafe extern "C" fn(*mut c_void, *mut c_void, *const libc::timespec) -> c_int;
+type ClockWait =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, c_int, *const libc::timespec) -> c_int;
+
+macro_rules! functions {
+    ($($name:ident: $of:ident, $symbol:ident;)*) => {
+        /// All that are taken over.
+        #[derive(Clone, Copy)]
+        pub struct Functions {
+            $(pub $name: $of,)*
+        }
+
+        mod program {
+            use super::*;
+            unsafe extern "C" {
+                $(functions!(@declare $of $symbol);)*
+            }
+        }
+
+        impl Functions {
+            /// As the program is linked.
+            pub fn linked() -> Self {
+                Self { $($name: program::$symbol,)* }
+            }
+
+            /// As the C library has them.
+            pub fn direct() -> Self {
+                // SAFETY: that library is there, and its functions are of these types.
+                unsafe {
+                    let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
+                    assert!(!library.is_null());
+                    let find = |name: &std::ffi::CStr| {
+                        let mut found = ptr::null_mut();
+                        if name.to_bytes().starts_with(b"pthread_cond") {
+                            found = libc::dlvsym(library, name.as_ptr(), c"GLIBC_2.3.2".as_ptr());
+                        }
+                        if found.is_null() {
+                            found = libc::dlsym(library, name.as_ptr());
+                        }
+                        assert!(!found.is_null(), "{name:?}");
+                        found
+                    };
+                    Self {
+                        $($name: std::mem::transmute::<*mut c_void, $of>(find(
+                            std::ffi::CStr::from_bytes_with_nul(
+                                concat!(stringify!($symbol), "\0").as_bytes()
+                            ).expect("a name")
+                        )),)*
+                    }
+                }
+            }
+
+            /// Their addresses.
+            pub fn addresses(&self) -> Vec<(&'static str, usize)> {
+                vec![$((stringify!($symbol), self.$name as *const () as usize),)*]
+            }
+        }
+    };
+    (@declare OfLock $symbol:ident) => {
+        pub fn $symbol(lock: *mut c_void) -> c_int;
+    };
+    (@declare Timed $symbol:ident) => {
+        pub fn $symbol(lock: *mut c_void, time: *const libc::timespec) -> c_int;
+    };
+    (@declare Clocked $symbol:ident) => {
+        pub fn $symbol(lock: *mut c_void, clock: c_int, time: *const libc::timespec) -> c_int;
+    };
+    (@declare Wait $symbol:ident) => {
+        pub fn $symbol(condition: *mut c_void, mutex: *mut c_void) -> c_int;
+    };
+    (@declare TimedWait $symbol:ident) => {
+        pub fn $symbol(
+            condition: *mut c_void,
+            mutex: *mut c_void,
+            time: *const libc::timespec
+        ) -> c_int;
+    };
+    (@declare ClockWait $symbol:ident) => {
+        pub fn $symbol(
+            condition: *mut c_void,
+            mutex: *mut c_void,
+            clock: c_int,
+            time: *const libc::timespec
+        ) -> c_int;
+    };
+}
+
+functions! {
+    lock: OfLock, pthread_mutex_lock;
+    timed_lock: Timed, pthread_mutex_timedlock;
+    clock_lock: Clocked, pthread_mutex_clocklock;
+    unlock: OfLock, pthread_mutex_unlock;
+    read: OfLock, pthread_rwlock_rdlock;
+    timed_read: Timed, pthread_rwlock_timedrdlock;
+    clock_read: Clocked, pthread_rwlock_clockrdlock;
+    write: OfLock, pthread_rwlock_wrlock;
+    timed_write: Timed, pthread_rwlock_timedwrlock;
+    clock_write: Clocked, pthread_rwlock_clockwrlock;
+    rw_unlock: OfLock, pthread_rwlock_unlock;
+    wait: Wait, pthread_cond_wait;
+    timed_wait: TimedWait, pthread_cond_timedwait;
+    clock_wait: ClockWait, pthread_cond_clockwait;
+    signal: OfLock, pthread_cond_signal;
+    broadcast: OfLock, pthread_cond_broadcast;
+}
+
+/// What the hooks saw of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Asked(usize),
+    Began(Function, [usize; 4]),
+    Ended(Function, c_int),
+    Abandoned(Function),
+}
+
+thread_local! {
+    static IS_WAITED_FOR: Cell<bool> = const { Cell::new(false) };
+    static SEEN: RefCell<Vec<Seen>> = const { RefCell::new(Vec::new()) };
+    static INSPECT: Cell<Option<fn(&Call)>> = const { Cell::new(None) };
+}
+
+fn note(seen: Seen) {
+    // A thread that is cancelled may be past its variables.
+    let _ = SEEN.try_with(|all| all.borrow_mut().push(seen));
+}
+
+const MARK: u64 = 0x1234_5678_9abc_def0;
+
+extern "C" fn is_waited_for(address: usize) -> bool {
+    note(Seen::Asked(address));
+    IS_WAITED_FOR.get()
+}
+
+unsafe extern "C" fn begin(call: &mut Call) {
+    // SAFETY: the first word is initialized.
+    assert_eq!(unsafe { call.room[0].assume_init() }, 0);
+    call.room.fill(MaybeUninit::new(MARK));
+    note(Seen::Began(call.function, call.arguments));
+    if let Some(inspect) = INSPECT.take() {
+        inspect(call);
+    }
+}
+
+unsafe extern "C" fn end(call: &mut Call) {
+    check_room(call);
+    note(Seen::Ended(call.function, call.result));
+}
+
+unsafe extern "C" fn abandoned(call: &mut Call) {
+    check_room(call);
+    note(Seen::Abandoned(call.function));
+}
+
+/// What was written at the beginning is there.
+fn check_room(call: &Call) {
+    for word in call.room {
+        // SAFETY: `begin` has written them all.
+        assert_eq!(unsafe { word.assume_init() }, MARK);
+    }
+}
+
+/// Has the next call of this thread that is reported be looked at as it begins.
+pub fn inspect_next(inspect: fn(&Call)) {
+    INSPECT.set(Some(inspect));
+}
+
+/// What `work` returns, and what the hooks saw of this thread meanwhile.
+pub fn seen<R>(work: impl FnOnce() -> R) -> (R, Vec<Seen>) {
+    SEEN.take();
+    let result = work();
+    (result, SEEN.take())
+}
+
+/// Runs `work` in that mode, and no other test meanwhile. In it, the hooks say of this thread's
+/// calls whether something is waited for.
+pub fn in_mode<R>(mode: Mode, waited_for: bool, work: impl FnOnce() -> R) -> R {
+    struct Off;
+    impl Drop for Off {
+        fn drop(&mut self) {
+            set_mode(Mode::Off);
+            IS_WAITED_FOR.set(false);
+        }
+    }
+
+    static TURN: Mutex<()> = Mutex::new(());
+    static ONCE: Once = Once::new();
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    ONCE.call_once(|| {
+        set_hooks(Hooks {
+            is_waited_for,
+            begin,
+            end,
+            abandoned,
+        });
+    });
+    set_mode(mode);
+    IS_WAITED_FOR.set(waited_for);
+    let _off = Off;
+    work()
+}
+
+pub const MODES: [(Mode, bool); 4] = [
+    (Mode::Off, false),
+    (Mode::LockWaits, true),
+    (Mode::All, false),
+    (Mode::All, true),
+];
+
+/// Room for any of the C library's objects, all zeros, which all initializers are.
+#[repr(C, align(16))]
+pub struct Object([u8; 64]);
+
+impl Object {
+    pub fn new() -> Box<Self> {
+        Box::new(Self([0; 64]))
+    }
+
+    pub fn at(&self) -> *mut c_void {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// A mutex of that type, protocol and robustness.
+    pub fn mutex(kind: c_int, protocol: c_int, robust: bool) -> Box<Self> {
+        let mutex = Self::new();
+        // SAFETY: attributes that are initialized, of an object that is large enough.
+        unsafe {
+            let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+            let attributes = attributes.as_mut_ptr();
+            assert_eq!(libc::pthread_mutexattr_init(attributes), 0);
+            assert_eq!(libc::pthread_mutexattr_settype(attributes, kind), 0);
+            assert_eq!(libc::pthread_mutexattr_setprotocol(attributes, protocol), 0);
+            if robust {
+                let robust = libc::PTHREAD_MUTEX_ROBUST;
+                assert_eq!(libc::pthread_mutexattr_setrobust(attributes, robust), 0);
+            }
+            assert_eq!(libc::pthread_mutex_init(mutex.at().cast(), attributes), 0);
+        }
+        mutex
+    }
+}

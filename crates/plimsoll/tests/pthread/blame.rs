@@ -1,0 +1,144 @@
+//! Whoever gives up a lock is blamed for those who waited for it.
+
+use std::time::Instant;
+
+use crate::c::{self, Mutex, RwLock, kind};
+use crate::scene::{Recording, WAITERS, blocked, told};
+
+/// Holds a lock until all wait, for some time longer, and gives it up in a function of a name of
+/// its own; the two profiles then say who waited and who is to blame. Stacks begin with the
+/// function of the C library, and then come the C functions.
+macro_rules! blames {
+    ($test:ident: $kind:literal, $lock:expr, $hold:ident, $waits:ident by $wait_leaf:literal,
+     $releases:ident by $release_leaf:literal) => {
+        #[test]
+        fn $test() {
+            let _recording = Recording::all();
+            let lock = $lock;
+            assert_eq!(c::$hold(lock.get()), 0);
+            let start = Instant::now();
+            let wall = blocked(
+                || assert_eq!(c::$waits(lock.get()), 0),
+                || assert_eq!(c::$releases(lock.get()), 0),
+            );
+            let all = start.elapsed();
+
+            let blamed = told("mutex", stringify!($releases));
+            blamed.is_of(WAITERS, wall);
+            blamed.is_at($kind, $release_leaf, $release_leaf);
+            assert_eq!(blamed.events, 1, "{blamed:?}");
+            let waited = told("block", stringify!($waits));
+            // Afterwards they wait for one another.
+            waited.is_of(WAITERS, all);
+            waited.is_at($kind, $wait_leaf, $wait_leaf);
+            // Once each: glibc's own futex calls are not seen besides.
+            assert_eq!(waited.events, WAITERS as i64, "{waited:?}");
+        }
+    };
+}
+
+blames!(
+    who_unlocks_a_mutex_is_blamed_for_all_who_wait: "mutex",
+    Mutex::zeroed(), c_locks,
+    c_waits by "pthread_mutex_lock", c_unlocks by "pthread_mutex_unlock"
+);
+blames!(
+    a_time_limit_changes_nothing: "mutex",
+    Mutex::zeroed(), c_locks,
+    c_waits_timed by "pthread_mutex_timedlock", c_unlocks_timed by "pthread_mutex_unlock"
+);
+blames!(
+    nor_does_a_clock: "mutex",
+    Mutex::zeroed(), c_locks,
+    c_waits_clocked by "pthread_mutex_clocklock", c_unlocks_clocked by "pthread_mutex_unlock"
+);
+blames!(
+    a_recursive_mutex: "mutex",
+    Mutex::of_kind(kind::RECURSIVE), c_locks,
+    c_waits_recursive by "pthread_mutex_lock", c_unlocks_recursive by "pthread_mutex_unlock"
+);
+blames!(
+    a_mutex_that_checks_for_errors: "mutex",
+    Mutex::of_kind(kind::ERRORCHECK), c_locks,
+    c_waits_checking by "pthread_mutex_lock", c_unlocks_checking by "pthread_mutex_unlock"
+);
+blames!(
+    an_adaptive_mutex: "mutex",
+    Mutex::of_kind(kind::ADAPTIVE), c_locks,
+    c_waits_adaptive by "pthread_mutex_lock", c_unlocks_adaptive by "pthread_mutex_unlock"
+);
+blames!(
+    a_mutex_that_inherits_priorities: "mutex",
+    Mutex::of_kind(kind::INHERIT), c_locks,
+    c_waits_inheriting by "pthread_mutex_lock", c_unlocks_inheriting by "pthread_mutex_unlock"
+);
+blames!(
+    a_robust_mutex: "mutex",
+    Mutex::of_kind(kind::ROBUST | kind::INHERIT), c_locks,
+    c_waits_robust by "pthread_mutex_lock", c_unlocks_robust by "pthread_mutex_unlock"
+);
+blames!(
+    a_writer_is_blamed_for_readers: "rwlock read",
+    RwLock::zeroed(), c_writes,
+    c_waits_to_read by "pthread_rwlock_rdlock", c_stops_writing by "pthread_rwlock_unlock"
+);
+blames!(
+    a_writer_is_blamed_for_writers: "rwlock write",
+    RwLock::zeroed(), c_writes,
+    c_waits_to_write_after by "pthread_rwlock_wrlock",
+    c_stops_writing_for_writers by "pthread_rwlock_unlock"
+);
+blames!(
+    a_reader_is_blamed_for_writers: "rwlock write",
+    RwLock::zeroed(), c_reads,
+    c_waits_to_write by "pthread_rwlock_wrlock", c_stops_reading by "pthread_rwlock_unlock"
+);
+blames!(
+    a_writer_is_blamed_for_readers_with_a_time_limit: "rwlock read",
+    RwLock::zeroed(), c_writes,
+    c_waits_to_read_timed by "pthread_rwlock_timedrdlock",
+    c_stops_writing_timed by "pthread_rwlock_unlock"
+);
+blames!(
+    a_reader_is_blamed_for_writers_with_a_time_limit: "rwlock write",
+    RwLock::zeroed(), c_reads,
+    c_waits_to_write_timed by "pthread_rwlock_timedwrlock",
+    c_stops_reading_timed by "pthread_rwlock_unlock"
+);
+blames!(
+    a_writer_is_blamed_for_readers_with_a_clock: "rwlock read",
+    RwLock::zeroed(), c_writes,
+    c_waits_to_read_clocked by "pthread_rwlock_clockrdlock",
+    c_stops_writing_clocked by "pthread_rwlock_unlock"
+);
+blames!(
+    a_reader_is_blamed_for_writers_with_a_clock: "rwlock write",
+    RwLock::zeroed(), c_reads,
+    c_waits_to_write_clocked by "pthread_rwlock_clockwrlock",
+    c_stops_reading_clocked by "pthread_rwlock_unlock"
+);
+
+#[test]
+fn nobody_is_blamed_where_nobody_waits() {
+    let _recording = Recording::all();
+    let mutex = Mutex::zeroed();
+    for _ in 0..1000 {
+        assert_eq!(c::c_locks(mutex.get()), 0);
+        assert_eq!(c::c_unlocks_plainly(mutex.get()), 0);
+    }
+    assert_eq!(told("mutex", "c_unlocks_plainly").events, 0);
+    assert_eq!(told("block", "c_locks").events, 0);
+}
+
+#[test]
+fn trying_is_never_waiting() {
+    let _recording = Recording::all();
+    let mutex = Mutex::zeroed();
+    assert_eq!(c::c_locks(mutex.get()), 0);
+    for _ in 0..1000 {
+        assert_eq!(c::c_tries(mutex.get()), libc::EBUSY);
+    }
+    assert_eq!(c::c_unlocks_plainly(mutex.get()), 0);
+    assert_eq!(told("block", "c_tries").events, 0);
+    assert_eq!(told("mutex", "c_unlocks_plainly").events, 0);
+}
