@@ -9,14 +9,13 @@ use crate::http;
 use crate::profile::{self, Format};
 use crate::settings::{self, Early};
 use crate::stack::{self, Unwinder};
-use crate::{keeper, own};
+use crate::{keeper, own, thread};
 
 /// The environment variable that all settings come from.
 const VARIABLE: &str = "PLIMSOLL";
 
 /// Every word of the grammar, for complaints.
-const WORDS: &str =
-    "block_rate, heap_rate, http, ledger, mutex_fraction, out, stack_depth, table, unwinder";
+const WORDS: &str = "block_rate, heap_rate, http, ledger, mutex_fraction, out, stack_depth, table, thread_signal, unwinder";
 
 /// Sets Plimsoll off with the settings of the environment variable `PLIMSOLL`. The same as
 /// `config().start()`.
@@ -45,6 +44,7 @@ pub fn start() -> Plimsoll {
 /// | `block_rate` | waiting time between samples of the block profile: `1ms`, `1ns` for all, `0` for none | `0` |
 /// | `mutex_fraction` | one in how many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
 /// | `stack_depth` | frames kept of a stack, 0 to 1024 | `128` |
+/// | `thread_signal` | the real-time signal that running threads are interrupted by, or `auto` for one that nobody uses | `auto` |
 /// | `unwinder` | `auto`, `frame-pointers`, `tables` | `auto` |
 /// | `table` | the bound on the table of stacks, in bytes; only from the environment | `64m` |
 /// | `ledger` | `auto`, `per-cpu`, `per-thread`, `fenced`; only from the environment | `auto` |
@@ -60,6 +60,7 @@ pub struct Config {
     block_rate: Option<u64>,
     mutex_fraction: Option<u32>,
     stack_depth: Option<usize>,
+    thread_signal: Option<i32>,
     unwinder: Option<Unwinder>,
 }
 
@@ -122,6 +123,14 @@ impl Config {
         self
     }
 
+    /// The signal by which threads that are running are asked for their stacks, for the profile
+    /// `goroutine`: a number from `SIGRTMIN` to `SIGRTMAX`. One that the program uses is not
+    /// taken; another is, as it is without this setting.
+    pub fn thread_signal(mut self, number: i32) -> Self {
+        self.thread_signal = Some(number);
+        self
+    }
+
     /// Sets off. Never fails: what cannot be done is a warning on standard error.
     ///
     /// What it sets off are threads, which a fork's child does not have: a program that forks in
@@ -174,6 +183,17 @@ impl Config {
                     }
                     Err(_) => Err("is not a whole number up to 4294967295"),
                 },
+                "thread_signal" if value == "auto" => {
+                    self.thread_signal = None;
+                    Ok(true)
+                }
+                "thread_signal" => match value.parse() {
+                    Ok(number) if thread::signals().contains(&number) => {
+                        self.thread_signal = Some(number);
+                        Ok(true)
+                    }
+                    _ => Err("is not the number of a real-time signal"),
+                },
                 _ => early.set(word, value),
             };
             match (understood, word) {
@@ -209,6 +229,11 @@ impl Config {
         }
         if let Some(depth) = self.stack_depth {
             stack::set_depth(depth);
+        }
+        match self.thread_signal {
+            Some(number) if thread::signals().contains(&number) => thread::set_signal(number),
+            Some(number) => warn(format!("{number} is not the number of a real-time signal")),
+            None => {}
         }
         stack::prepare(self.unwinder);
         keeper::start();

@@ -100,6 +100,8 @@ pub mod stats;
 mod symbol;
 #[cfg(not(loom))]
 pub mod sync;
+#[cfg(not(loom))]
+mod thread;
 
 #[cfg(not(loom))]
 pub use alloc::{Alloc, size_class};

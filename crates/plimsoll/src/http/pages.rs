@@ -93,11 +93,15 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
         return delta_page(profile, &seconds, debug, cancelled);
     }
     // `gc=1` asks for a collection first; there is no collector.
-    if debug > 0 {
-        Response::new(200, TEXT, profile.bytes(Format::Text, Detail::Full))
-    } else {
-        Response::attachment(profile.name(), profile.bytes(Format::Pprof, Detail::Full))
-    }
+    let format = match debug {
+        ..=0 => {
+            let bytes = profile.bytes(Format::Pprof, Detail::Full);
+            return Response::attachment(profile.name(), bytes);
+        }
+        1 => Format::Text,
+        2.. => Format::Dump,
+    };
+    Response::new(200, TEXT, profile.bytes(format, Detail::Full))
 }
 
 /// What happens to a profile in the next seconds.

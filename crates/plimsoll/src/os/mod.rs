@@ -4,6 +4,7 @@
 //! call allocates, takes a lock, or touches `errno` (the system calls are made directly).
 
 pub(crate) mod bell;
+pub(crate) mod copied_memory;
 pub(crate) mod cpus;
 pub(crate) mod loader;
 pub(crate) mod membarrier;
@@ -12,6 +13,7 @@ pub(crate) mod random;
 pub(crate) mod region;
 pub(crate) mod rseq;
 pub(crate) mod syscall;
+pub(crate) mod task_file;
 
 /// A word that no two living threads share, and that is never 0.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
@@ -30,6 +32,12 @@ pub(crate) fn thread_pointer() -> usize {
 pub(crate) fn thread_pointer() -> usize {
     // SAFETY: always callable.
     unsafe { libc::pthread_self() as usize }
+}
+
+/// The number by which the system knows the calling thread.
+pub(crate) fn thread_id() -> i32 {
+    // SAFETY: always callable.
+    (unsafe { syscall::call3(libc::SYS_gettid, 0, 0, 0) }) as i32
 }
 
 /// One of so many places, a power of two, for the calling thread: mostly another one than those of

@@ -1,0 +1,200 @@
+//! The text of `debug=2`: every record by itself, for people and for whatever reads Go's.
+//!
+//! A header, `goroutine N [state, M minutes, thread "name"]:`, then two lines for each frame, the
+//! function and the place; the innermost frames and the outermost, if there are many.
+
+use std::fmt::{self, Write};
+
+use super::labels::names;
+use super::shown::shown;
+use crate::profile::activity::Record;
+use crate::profile::leaf_of_thread;
+use crate::profile::reading::Stack;
+use crate::symbol::Symbols;
+
+/// How many frames are shown of either end of a stack.
+const EITHER_END: usize = 50;
+
+/// The records as text.
+pub(crate) fn write(records: &[Record], symbols: &Symbols) -> String {
+    let mut text = String::new();
+    for (at, record) in records.iter().enumerate() {
+        if at > 0 {
+            text.push('\n');
+        }
+        let written = put_record(&mut text, record, symbols);
+        written.expect("writing to a string cannot fail");
+    }
+    text
+}
+
+fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Result {
+    let activity = &record.activity;
+    let frames = record.stacks.first().map_or(&[][..], Stack::frames);
+    let (state, reason) = activity.state(|| names(frames, symbols));
+    write!(out, "goroutine {} [{}", record.id, reason.unwrap_or(state))?;
+    let minutes = record.waited.map_or(0, |waited| waited.as_secs() / 60);
+    if minutes > 0 {
+        write!(out, ", {minutes} minutes")?;
+    }
+    if !activity.name.is_empty() {
+        out.push_str(", thread \"");
+        put_escaped(out, &activity.name, |character| {
+            matches!(character, '[' | ']' | ',')
+        })?;
+        out.push('"');
+    }
+    out.push(']');
+    for (at, (key, value)) in activity.labels.iter().enumerate() {
+        out.push_str(if at == 0 { " {" } else { ", " });
+        put_word(out, key)?;
+        out.push_str(": ");
+        put_word(out, value)?;
+    }
+    out.push_str(if activity.labels.is_empty() {
+        ":\n"
+    } else {
+        "}:\n"
+    });
+    for (at, stack) in record.stacks.iter().enumerate() {
+        if at > 0 {
+            out.push_str("and waiting in\n");
+        }
+        put_stack(out, stack.frames(), symbols)?;
+    }
+    match record.flaw {
+        Some(flaw) => writeln!(out, "\t({flaw})"),
+        None => Ok(()),
+    }
+}
+
+/// A frame as it is shown: one of the calls at a return address.
+struct Frame<'a> {
+    address: usize,
+    function: &'a str,
+    file: &'a str,
+    line: u64,
+    /// How far the address is behind the start of the function; `None` for an inlined call.
+    offset: Option<usize>,
+}
+
+fn put_stack(out: &mut String, stack: &[usize], symbols: &Symbols) -> fmt::Result {
+    let (shown, mut hidden) = shown(stack, leaf_of_thread, symbols);
+    let mut frames = Vec::with_capacity(shown.len());
+    for &address in shown {
+        let before = frames.len();
+        if let Some(location) = symbols.location(address) {
+            let lines = &symbols.lines(location)[hidden..];
+            frames.extend(lines.iter().enumerate().map(|(at, &line)| {
+                let function = symbols.function(line);
+                let physical = at + 1 == lines.len();
+                Frame {
+                    address,
+                    function: symbols.texts.get(function.name),
+                    file: symbols.texts.get(function.file),
+                    line: line.line,
+                    offset: physical.then(|| location.symbol_offset.unwrap_or(0)),
+                }
+            }));
+        }
+        hidden = 0;
+        if frames.len() == before {
+            frames.push(Frame {
+                address,
+                function: "",
+                file: "",
+                line: 0,
+                offset: Some(0),
+            });
+        }
+    }
+    let elided = frames.len().saturating_sub(2 * EITHER_END);
+    for (at, frame) in frames.iter().enumerate() {
+        if elided > 0 && at == EITHER_END {
+            writeln!(out, "...{elided} frames elided...")?;
+        }
+        if elided == 0 || at < EITHER_END || at >= EITHER_END + elided {
+            put_frame(out, frame)?;
+        }
+    }
+    Ok(())
+}
+
+fn put_frame(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
+    match frame.function {
+        "" => write!(out, "{:#x}", frame.address)?,
+        // A frame is a line.
+        function => put_escaped(out, function, |_| false)?,
+    }
+    out.push_str("(...)\n\t");
+    match frame.file {
+        "" => out.push_str("??"),
+        file => put_escaped(out, file, |_| false)?,
+    }
+    write!(out, ":{}", frame.line)?;
+    match frame.offset {
+        Some(offset) => writeln!(out, " +{offset:#x}"),
+        None => writeln!(out),
+    }
+}
+
+/// A key or value as Go shows it in a header: in quotes unless it is plain.
+fn put_word(out: &mut String, text: &str) -> fmt::Result {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/' | b'_');
+    if text.bytes().all(plain) {
+        out.push_str(text);
+        return Ok(());
+    }
+    out.push('"');
+    put_escaped(out, text, |character| !character.is_ascii())?;
+    out.push('"');
+    Ok(())
+}
+
+/// Text in a line of its own, with Go's escapes for what would end it, for quotes, and for what is
+/// `special`.
+fn put_escaped(out: &mut String, text: &str, special: fn(char) -> bool) -> fmt::Result {
+    for character in text.chars() {
+        match character {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            other if special(other) || other.is_control() => match u32::from(other) {
+                code @ 0..0x80 => write!(out, "\\x{code:02x}")?,
+                code @ 0x80..0x10000 => write!(out, "\\u{code:04x}")?,
+                code => write!(out, "\\U{code:08x}")?,
+            },
+            other => out.push(other),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(text: &str) -> String {
+        let mut out = String::new();
+        put_word(&mut out, text).unwrap();
+        out
+    }
+
+    #[test]
+    fn words_are_quoted_as_go_does() {
+        for (text, expected) in [
+            ("abc.D/e_9", "abc.D/e_9"),
+            ("", ""),
+            ("a b", "\"a b\""),
+            ("-", "\"-\""),
+            ("\n\r\t\"\\", r#""\n\r\t\"\\""#),
+            ("\u{1}\u{7f}", r#""\x01\x7f""#),
+            ("é", r#""\u00e9""#),
+            ("😀", r#""\U0001f600""#),
+        ] {
+            assert_eq!(word(text), expected);
+        }
+    }
+}

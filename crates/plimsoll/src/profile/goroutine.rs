@@ -1,0 +1,109 @@
+//! `goroutine`: who is there, and what everybody is doing. Go's name for it, which its tools know.
+
+use std::collections::HashMap;
+
+use super::activity::Record;
+use super::reading::{
+    Leaf, MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+};
+use super::{Source, waiting};
+use crate::thread;
+
+pub(super) struct Goroutine;
+
+const SAMPLE_TYPES: [ValueType; 1] = [ValueType {
+    name: "goroutine",
+    unit: "count",
+}];
+
+impl Source for Goroutine {
+    fn name(&self) -> &'static str {
+        "goroutine"
+    }
+
+    fn description(&self) -> &'static str {
+        "Stacks of all threads. Use debug=2 for one of each, with all that is known of it."
+    }
+
+    fn count(&self) -> usize {
+        thread::count()
+    }
+
+    fn read(&self) -> Reading {
+        let time_nanos = now_nanos();
+        let Everybody { records, comments } = everybody(false);
+        let samples = records.into_iter().map(|record| {
+            let mut values = [0; MOST_VALUES];
+            values[0] = 1;
+            Sample {
+                stack: record.stack(),
+                values,
+                tag: Tag::Activity(record.activity),
+            }
+        });
+        Reading {
+            sample_types: &SAMPLE_TYPES,
+            default_type: "",
+            period_type: SAMPLE_TYPES[0],
+            period: 1,
+            time_nanos,
+            duration_nanos: 0,
+            samples: samples.collect(),
+            // All of it: who looks at threads may want to know how they wait.
+            leaf: |_, _| Leaf::Shown,
+            comments,
+        }
+    }
+
+    fn read_text(&self) -> TextReading {
+        let Everybody { records, comments } = everybody(false);
+        let head = format!("goroutine profile: total {}\n", records.len());
+        let mut counts: HashMap<(Stack, Tag), usize> = HashMap::new();
+        for record in records {
+            let key = (record.stack(), Tag::Activity(record.activity));
+            *counts.entry(key).or_default() += 1;
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by(|((stack, _), count), ((other, _), of_other)| {
+            let frames = stack.frames().cmp(other.frames());
+            of_other.cmp(count).then(frames)
+        });
+        let rows = counts.into_iter().map(|((stack, tag), count)| Row {
+            values: count.to_string(),
+            stack,
+            tag,
+        });
+        let lines = comments.iter().map(|comment| format!("# {comment}\n"));
+        TextReading {
+            head,
+            rows: rows.collect(),
+            leaf: waiting::leaf_of_thread,
+            tail: lines.collect(),
+        }
+    }
+
+    fn read_each(&self) -> Option<Vec<Record>> {
+        Some(everybody(true).records)
+    }
+}
+
+/// Everybody there is.
+struct Everybody {
+    records: Vec<Record>,
+    /// What is to be said of all of them.
+    comments: Vec<String>,
+}
+
+/// Reads all records; with how long each has waited, if that is wanted.
+fn everybody(with_times: bool) -> Everybody {
+    let found = thread::threads(with_times);
+    let records: Vec<Record> = found.threads.into_iter().map(Record::of_thread).collect();
+    let flawed = records.iter().filter(|record| record.flaw.is_some());
+    let mut comments = vec![format!(
+        "plimsoll: {} threads, {} of them without a whole stack",
+        records.len(),
+        flawed.count()
+    )];
+    comments.extend(found.trouble.map(|trouble| format!("plimsoll: {trouble}")));
+    Everybody { records, comments }
+}
