@@ -24,8 +24,8 @@
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts: some microseconds, all of one instant,
 //!   exact to the last operation.
 //! * [`lock_stats()`] has how long threads waited for locks, and for one another.
-//! * [`profile`] has the profiles `heap`, `allocs`, `block` and `mutex`, to be written at any time
-//!   as pprof or text.
+//! * [`profile`] has the profiles `heap`, `allocs`, `block`, `mutex` and `goroutine`, to be written
+//!   at any time as pprof or text; [`dump()`] says what every thread is doing.
 //! * [`sync`] has the standard library's locks and channels, which tell the profiles `block` and
 //!   `mutex` who waits for whom where nothing else can.
 //! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`.
@@ -69,6 +69,8 @@ mod contention {
     use kind::WaitKind;
 }
 #[cfg(not(loom))]
+mod dump;
+#[cfg(not(loom))]
 mod export;
 #[cfg(not(loom))]
 mod fork;
@@ -107,5 +109,7 @@ mod thread;
 pub use alloc::{Alloc, size_class};
 #[cfg(not(loom))]
 pub use config::{Config, Plimsoll, config, start};
+#[cfg(not(loom))]
+pub use dump::dump;
 #[cfg(not(loom))]
 pub use stats::{HeapStats, LockStats, MemStats, heap_stats, lock_stats, mem_stats};

@@ -6,7 +6,7 @@
 use std::fmt::{self, Write};
 
 use super::labels::names;
-use super::shown::shown;
+use super::shown::shown_from;
 use crate::profile::activity::Record;
 use crate::profile::leaf_of_thread;
 use crate::profile::reading::Stack;
@@ -62,9 +62,14 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
         }
         put_stack(out, stack.frames(), symbols)?;
     }
-    match record.flaw {
-        Some(flaw) => writeln!(out, "\t({flaw})"),
-        None => Ok(()),
+    match record.stacks.first() {
+        Some(Stack::Unknown(reason)) => {
+            // Go's words, which its readers know.
+            let unavailable = "goroutine running on other thread; stack unavailable";
+            writeln!(out, "\t{unavailable} {reason}")
+        }
+        _ if !record.is_whole => writeln!(out, "...additional frames elided..."),
+        _ => Ok(()),
     }
 }
 
@@ -79,9 +84,9 @@ struct Frame<'a> {
 }
 
 fn put_stack(out: &mut String, stack: &[usize], symbols: &Symbols) -> fmt::Result {
-    let (shown, mut hidden) = shown(stack, leaf_of_thread, symbols);
-    let mut frames = Vec::with_capacity(shown.len());
-    for &address in shown {
+    let (skip, mut hidden) = shown_from(stack, leaf_of_thread, symbols);
+    let mut frames = Vec::with_capacity(stack.len());
+    for &address in &stack[skip..] {
         let before = frames.len();
         if let Some(location) = symbols.location(address) {
             let lines = &symbols.lines(location)[hidden..];
@@ -108,6 +113,11 @@ fn put_stack(out: &mut String, stack: &[usize], symbols: &Symbols) -> fmt::Resul
             });
         }
     }
+    put_frames(out, &frames)
+}
+
+/// The frames, or those of either end.
+fn put_frames(out: &mut String, frames: &[Frame<'_>]) -> fmt::Result {
     let elided = frames.len().saturating_sub(2 * EITHER_END);
     for (at, frame) in frames.iter().enumerate() {
         if elided > 0 && at == EITHER_END {
@@ -180,6 +190,39 @@ mod tests {
         let mut out = String::new();
         put_word(&mut out, text).unwrap();
         out
+    }
+
+    /// Every third call is an inlined one.
+    fn lines(count: usize) -> Vec<String> {
+        let frames: Vec<_> = (0..count)
+            .map(|at| Frame {
+                address: at + 1,
+                function: "f",
+                file: "f.rs",
+                line: at as u64,
+                offset: (at % 3 != 0).then_some(16),
+            })
+            .collect();
+        let mut out = String::new();
+        put_frames(&mut out, &frames).unwrap();
+        out.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn fifty_frames_of_either_end_are_shown() {
+        for count in [0, 1, 99, 100] {
+            let lines = lines(count);
+            assert_eq!(lines.len(), 2 * count);
+            assert!(!lines.iter().any(|line| line.contains("elided")));
+        }
+        for elided in [1, 2, 3, 10, 1000] {
+            let lines = lines(100 + elided);
+            assert_eq!(lines.len(), 201);
+            assert_eq!(lines[100], format!("...{elided} frames elided..."));
+            assert_eq!(lines[99], "\tf.rs:49 +0x10");
+            assert!(lines[102].starts_with(&format!("\tf.rs:{}", 50 + elided)));
+        }
+        assert_eq!(lines(1), ["f(...)", "\tf.rs:0"]);
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub(crate) struct Record {
     pub(crate) id: u64,
     /// Where it is, in the first; further places where it waits as well behind that.
     pub(crate) stacks: Vec<Stack>,
-    /// What is wrong with the stack, if anything.
-    pub(crate) flaw: Option<&'static str>,
+    /// Whether that is all of its stack.
+    pub(crate) is_whole: bool,
     pub(crate) activity: Arc<Activity>,
     /// For how long it has been doing nothing, if that is known.
     pub(crate) waited: Option<Duration>,
@@ -43,15 +43,15 @@ pub(crate) enum Now {
 
 impl Record {
     pub(crate) fn of_thread(thread: Thread) -> Self {
-        let (stack, flaw) = match thread.extent {
-            Extent::None(reason) => (Stack::Unknown(reason), Some(reason)),
-            Extent::Cut => (Stack::owned(thread.frames), Some("the stack is cut short")),
-            Extent::Whole => (Stack::owned(thread.frames), None),
+        let stack = match thread.extent {
+            Extent::None(reason) => Stack::Unknown(reason),
+            _ if thread.frames.is_empty() => Stack::Unknown("[no stack]"),
+            _ => Stack::owned(thread.frames),
         };
         Self {
             id: thread.id as u64,
             stacks: vec![stack],
-            flaw,
+            is_whole: thread.extent == Extent::Whole,
             activity: Arc::new(Activity {
                 state: Now::Thread(thread.state),
                 name: thread.name,
@@ -66,7 +66,7 @@ impl Record {
         self.stacks
             .first()
             .cloned()
-            .unwrap_or(Stack::Unknown("no stack"))
+            .unwrap_or(Stack::Unknown("[no stack]"))
     }
 }
 

@@ -7,7 +7,7 @@ use super::reading::{
     Leaf, MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
 };
 use super::{Source, waiting};
-use crate::thread;
+use crate::thread::{self, How};
 
 pub(super) struct Goroutine;
 
@@ -31,7 +31,7 @@ impl Source for Goroutine {
 
     fn read(&self) -> Reading {
         let time_nanos = now_nanos();
-        let Everybody { records, comments } = everybody(false);
+        let Everybody { records, comments } = everybody(How::ToCount);
         let samples = records.into_iter().map(|record| {
             let mut values = [0; MOST_VALUES];
             values[0] = 1;
@@ -56,7 +56,7 @@ impl Source for Goroutine {
     }
 
     fn read_text(&self) -> TextReading {
-        let Everybody { records, comments } = everybody(false);
+        let Everybody { records, comments } = everybody(How::ToCount);
         let head = format!("goroutine profile: total {}\n", records.len());
         let mut counts: HashMap<(Stack, Tag), usize> = HashMap::new();
         for record in records {
@@ -83,7 +83,7 @@ impl Source for Goroutine {
     }
 
     fn read_each(&self) -> Option<Vec<Record>> {
-        Some(everybody(true).records)
+        Some(everybody(How::InFull).records)
     }
 }
 
@@ -94,11 +94,11 @@ struct Everybody {
     comments: Vec<String>,
 }
 
-/// Reads all records; with how long each has waited, if that is wanted.
-fn everybody(with_times: bool) -> Everybody {
-    let found = thread::threads(with_times);
+/// Reads all records.
+fn everybody(how: How) -> Everybody {
+    let found = thread::threads(how);
     let records: Vec<Record> = found.threads.into_iter().map(Record::of_thread).collect();
-    let flawed = records.iter().filter(|record| record.flaw.is_some());
+    let flawed = records.iter().filter(|record| !record.is_whole);
     let mut comments = vec![format!(
         "plimsoll: {} threads, {} of them without a whole stack",
         records.len(),

@@ -62,7 +62,7 @@ pub(crate) enum Extent {
     Whole,
     /// It leads no further.
     Cut,
-    /// Nothing, and why.
+    /// Nothing, and why, in brackets.
     None(&'static str),
 }
 
@@ -72,6 +72,15 @@ pub(crate) struct Threads {
     pub(crate) threads: Vec<Thread>,
     /// What is wrong with all of them, if anything.
     pub(crate) trouble: Option<&'static str>,
+}
+
+/// How much is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// What can be counted: stacks as deep as they are kept elsewhere.
+    ToCount,
+    /// All of each stack, and how long each thread has waited, which takes as long as the rest.
+    InFull,
 }
 
 /// How often a thread that is running is looked at again before it is interrupted: most threads
@@ -86,16 +95,19 @@ pub(crate) fn count() -> usize {
 }
 
 /// The program's threads that there are now, each once. Those that begin later are not in it, nor
-/// are those that end before they were looked at. `with_times` finds out how long each has waited,
-/// which takes as long as all the rest.
+/// are those that end before they were looked at.
 ///
 /// Reads files and takes locks: not for hooks.
 #[inline(never)]
-pub(crate) fn threads(with_times: bool) -> Threads {
+pub(crate) fn threads(how: How) -> Threads {
+    let depth = match how {
+        How::ToCount => stack::depth(),
+        How::InFull => stack::DEEPEST,
+    };
     let me = os::thread_id();
     let mut found = Vec::new();
     if !own_thread::is_own(me) {
-        found.push(calling(me));
+        found.push(calling(me, depth));
     }
     let (Some(mut ids), Ok(tasks)) = (list(), TaskDirectory::open()) else {
         return Threads {
@@ -107,7 +119,7 @@ pub(crate) fn threads(with_times: bool) -> Threads {
     found.reserve(ids.len());
     keeper::look();
     let mut reader = StackReader::new();
-    let mut frames = vec![0; stack::depth().max(1)];
+    let mut frames = vec![0; depth];
     let mut refused = false;
     let mut running = ids;
     for look in 0..LOOKS {
@@ -132,11 +144,11 @@ pub(crate) fn threads(with_times: bool) -> Threads {
             break;
         }
     }
-    found.extend(requests::interrupt(&tasks, &running, !refused));
+    found.extend(requests::interrupt(&tasks, &running, !refused, depth));
     for thread in &mut found {
         thread.name = name(&tasks, thread.id);
     }
-    if with_times {
+    if how == How::InFull {
         add_times(&tasks, me, &mut found);
     }
     Threads {
@@ -155,15 +167,15 @@ fn list() -> Option<Vec<i32>> {
 
 /// The calling thread.
 #[inline(always)]
-fn calling(id: i32) -> Thread {
+fn calling(id: i32, depth: usize) -> Thread {
     let start = Start::Here(Registers::here());
-    let frames: Arc<[usize]> = stack::with_stack(start, stack::depth(), |frames| frames.into());
+    let frames: Arc<[usize]> = stack::with_stack(start, depth, |frames| frames.into());
     Thread {
         id,
         name: String::new(),
         state: State::Running,
-        extent: if frames.is_empty() && stack::depth() > 0 {
-            Extent::None("all the memory for stacks was in use")
+        extent: if frames.is_empty() && depth > 0 {
+            Extent::None("[all the memory for stacks was in use]")
         } else {
             Extent::Whole
         },

@@ -103,7 +103,12 @@ pub(crate) fn after_fork_in_child() {
 
 /// Interrupts these threads and has them read their stacks. `seen_running` if they were; otherwise
 /// nothing is known of what they do.
-pub(super) fn interrupt(tasks: &TaskDirectory, threads: &[i32], seen_running: bool) -> Vec<Thread> {
+pub(super) fn interrupt(
+    tasks: &TaskDirectory,
+    threads: &[i32],
+    seen_running: bool,
+    depth: usize,
+) -> Vec<Thread> {
     let mut found = Vec::with_capacity(threads.len());
     if threads.is_empty() {
         return found;
@@ -137,7 +142,7 @@ pub(super) fn interrupt(tasks: &TaskDirectory, threads: &[i32], seen_running: bo
                 extent,
                 waited: None,
             };
-            match asked.and_then(|asked| asked.answer(&mut patience)) {
+            match asked.and_then(|asked| asked.answer(&mut patience, depth)) {
                 Ok((frames, extent)) => found.push(thread(frames, extent)),
                 Err(Refusal::Ended) => {}
                 Err(refusal) => found.push(thread([].into(), Extent::None(refusal.reason()))),
@@ -161,12 +166,12 @@ enum Refusal {
 impl Refusal {
     fn reason(self) -> &'static str {
         match self {
-            Self::NoSignal => "no signal is free to interrupt it",
-            Self::Blocked => "it blocks the signal that it would be interrupted by",
-            Self::NotSent => "the system did not take the signal to interrupt it",
-            Self::NoRequest => "too many others are being interrupted",
-            Self::NoAnswer => "it did not answer in time",
-            Self::Ended => "it has ended",
+            Self::NoSignal => "[no signal is free to interrupt it]",
+            Self::Blocked => "[it blocks the signal that it would be interrupted by]",
+            Self::NotSent => "[the system did not take the signal to interrupt it]",
+            Self::NoRequest => "[too many others are being interrupted]",
+            Self::NoAnswer => "[it did not answer in time]",
+            Self::Ended => "[it has ended]",
         }
     }
 }
@@ -256,8 +261,12 @@ impl Asked {
         &REQUESTS[self.number].phase
     }
 
-    /// The stack, when it is there.
-    fn answer(self, patience: &mut Patience) -> Result<(std::sync::Arc<[usize]>, Extent), Refusal> {
+    /// The stack, when it is there, of at most `depth` frames.
+    fn answer(
+        self,
+        patience: &mut Patience,
+        depth: usize,
+    ) -> Result<(std::sync::Arc<[usize]>, Extent), Refusal> {
         let done = self.generation | DONE;
         loop {
             let answers = ANSWERS.load(Ordering::Acquire);
@@ -275,7 +284,7 @@ impl Asked {
         let count = request.frames.load(Ordering::Relaxed) as usize;
         let end = End::from_number(request.end.load(Ordering::Relaxed));
         // SAFETY: the handler is done, and nobody else takes the request before it is free.
-        let frames = unsafe { self.slot.captured(count.min(stack::depth())) };
+        let frames = unsafe { self.slot.captured(count.min(depth)) };
         let result = (frames.into(), Extent::of(end));
         self.phase()
             .store(self.generation | FREE, Ordering::Release);

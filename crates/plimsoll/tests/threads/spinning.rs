@@ -111,7 +111,7 @@ fn reasons() -> Vec<String> {
 fn a_thread_that_blocks_the_signal_is_listed_without_a_stack() {
     let _alone = alone();
     let spinners = Spinners::start(2, block_all_signals);
-    let blocking = "it blocks the signal that it would be interrupted by";
+    let blocking = "[it blocks the signal that it would be interrupted by]";
     let listed = (0..50).any(|_| {
         let profile = goroutine();
         let mut samples = profile.sample.iter();
@@ -182,7 +182,7 @@ fn all_signals_are_used_in_the_end() {
     }
     assert_eq!(seen(), 0);
     let reasons = reasons();
-    assert_eq!(reasons, ["no signal is free to interrupt it"]);
+    assert_eq!(reasons, ["[no signal is free to interrupt it]"]);
     assert!(signals().all(|signal| handler(signal) == program));
     assert_eq!(CAME.load(Ordering::SeqCst), 0, "none came to the program");
     drop(spinners);
