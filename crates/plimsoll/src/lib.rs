@@ -24,8 +24,9 @@
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts: some microseconds, all of one instant,
 //!   exact to the last operation.
 //! * [`lock_stats()`] has how long threads waited for locks, and for one another.
-//! * [`profile`] has the profiles `heap`, `allocs`, `block`, `mutex` and `goroutine`, to be written
-//!   at any time as pprof or text; [`dump()`] says what every thread is doing.
+//! * [`profile`] has the profiles `heap`, `allocs`, `block`, `mutex`, `goroutine` and
+//!   `threadcreate`, to be written at any time as pprof or text; [`dump()`] says what every thread
+//!   is doing.
 //! * [`sync`] has the standard library's locks and channels, which tell the profiles `block` and
 //!   `mutex` who waits for whom where nothing else can.
 //! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`.
@@ -34,7 +35,8 @@
 //!
 //! # Features
 //! * `interpose` (default): waits for locks that know nothing of Plimsoll are seen, for the block
-//!   and mutex profiles. Takes over the C library's `syscall` function when the program is linked.
+//!   and mutex profiles, and who creates threads. Takes over the C library's functions `syscall`
+//!   and `pthread_create` when the program is linked.
 //! * `http` (default): the server. Without it, [`http::handle`] still answers for a server of the
 //!   program's own.
 //! * `symbolize` (default): files, lines and inlined calls from debug information. Without it,
@@ -103,7 +105,7 @@ mod symbol;
 #[cfg(not(loom))]
 pub mod sync;
 #[cfg(not(loom))]
-mod thread;
+pub mod thread;
 
 #[cfg(not(loom))]
 pub use alloc::{Alloc, size_class};

@@ -8,8 +8,8 @@ use std::fmt::{self, Write};
 use super::labels::names;
 use super::shown::shown_from;
 use crate::profile::activity::Record;
-use crate::profile::leaf_of_thread;
-use crate::profile::reading::Stack;
+use crate::profile::reading::{LeafRule, Stack};
+use crate::profile::{leaf_of_creation, leaf_of_thread};
 use crate::symbol::Symbols;
 
 /// How many frames are shown of either end of a stack.
@@ -70,7 +70,23 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
         }
         _ if !record.is_whole => writeln!(out, "...additional frames elided..."),
         _ => Ok(()),
+    }?;
+    match record.creator {
+        Some((by, frames)) => put_creator(out, by, frames, symbols),
+        None => Ok(()),
     }
+}
+
+/// The function that wanted it, and where in it.
+fn put_creator(out: &mut String, by: u64, frames: &[usize], symbols: &Symbols) -> fmt::Result {
+    let frames = frames_of(frames, leaf_of_creation, symbols);
+    let Some(frame) = frames.first() else {
+        return Ok(());
+    };
+    out.push_str("created by ");
+    put_function(out, frame)?;
+    writeln!(out, " in goroutine {by}")?;
+    put_place(out, frame)
 }
 
 /// A frame as it is shown: one of the calls at a return address.
@@ -84,7 +100,12 @@ struct Frame<'a> {
 }
 
 fn put_stack(out: &mut String, stack: &[usize], symbols: &Symbols) -> fmt::Result {
-    let (skip, mut hidden) = shown_from(stack, leaf_of_thread, symbols);
+    put_frames(out, &frames_of(stack, leaf_of_thread, symbols))
+}
+
+/// All calls of a stack, but those at the leaf that are not to be shown.
+fn frames_of<'a>(stack: &[usize], leaf: LeafRule, symbols: &'a Symbols) -> Vec<Frame<'a>> {
+    let (skip, mut hidden) = shown_from(stack, leaf, symbols);
     let mut frames = Vec::with_capacity(stack.len());
     for &address in &stack[skip..] {
         let before = frames.len();
@@ -113,7 +134,7 @@ fn put_stack(out: &mut String, stack: &[usize], symbols: &Symbols) -> fmt::Resul
             });
         }
     }
-    put_frames(out, &frames)
+    frames
 }
 
 /// The frames, or those of either end.
@@ -131,12 +152,21 @@ fn put_frames(out: &mut String, frames: &[Frame<'_>]) -> fmt::Result {
 }
 
 fn put_frame(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
+    put_function(out, frame)?;
+    out.push_str("(...)\n");
+    put_place(out, frame)
+}
+
+fn put_function(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
     match frame.function {
-        "" => write!(out, "{:#x}", frame.address)?,
+        "" => write!(out, "{:#x}", frame.address),
         // A frame is a line.
-        function => put_escaped(out, function, |_| false)?,
+        function => put_escaped(out, function, |_| false),
     }
-    out.push_str("(...)\n\t");
+}
+
+fn put_place(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
+    out.push('\t');
     match frame.file {
         "" => out.push_str("??"),
         file => put_escaped(out, file, |_| false)?,

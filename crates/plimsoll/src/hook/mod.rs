@@ -5,6 +5,7 @@ mod calibrate;
 mod futex;
 mod parking_lot;
 mod sites;
+pub(crate) mod threads;
 
 use std::sync::MutexGuard;
 

@@ -23,6 +23,8 @@ pub(crate) struct Record {
     pub(crate) activity: Arc<Activity>,
     /// For how long it has been doing nothing, if that is known.
     pub(crate) waited: Option<Duration>,
+    /// Who created it, and where: a number, and return addresses, leaf first.
+    pub(crate) creator: Option<(u64, &'static [usize])>,
 }
 
 /// What is shown of a record besides its stack.
@@ -39,6 +41,8 @@ pub(crate) struct Activity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Now {
     Thread(State),
+    /// No matter what: it was created.
+    Created,
 }
 
 impl Record {
@@ -58,6 +62,9 @@ impl Record {
                 labels: Vec::new(),
             }),
             waited: thread.waited,
+            creator: thread
+                .creator
+                .map(|creator| (creator.id as u64, creator.frames)),
         }
     }
 
@@ -71,12 +78,14 @@ impl Record {
 }
 
 impl Activity {
-    /// The state, and what is waited for, of somebody whose stack has these names.
+    /// The state, empty if there is none, and what is waited for, of somebody whose stack has these
+    /// names.
     pub(crate) fn state<'a, N: Iterator<Item = &'a str>>(
         &self,
         names: impl Fn() -> N,
     ) -> (&'static str, Option<&'static str>) {
         match self.state {
+            Now::Created => ("", None),
             Now::Thread(State::Running) => ("running", None),
             Now::Thread(State::Unknown) => ("unknown", None),
             Now::Thread(State::Asleep) => ("waiting", None),
@@ -101,7 +110,9 @@ impl Activity {
             .map(|(key, value)| (key.as_str(), value.as_str()))
             .collect();
         let (state, reason) = self.state(names);
-        labels.push(("state", state));
+        if !state.is_empty() {
+            labels.push(("state", state));
+        }
         labels.extend(reason.map(|reason| ("wait", reason)));
         if !self.name.is_empty() {
             labels.push(("thread", &self.name));

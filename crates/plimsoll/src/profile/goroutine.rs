@@ -63,20 +63,10 @@ impl Source for Goroutine {
             let key = (record.stack(), Tag::Activity(record.activity));
             *counts.entry(key).or_default() += 1;
         }
-        let mut counts: Vec<_> = counts.into_iter().collect();
-        counts.sort_by(|((stack, _), count), ((other, _), of_other)| {
-            let frames = stack.frames().cmp(other.frames());
-            of_other.cmp(count).then(frames)
-        });
-        let rows = counts.into_iter().map(|((stack, tag), count)| Row {
-            values: count.to_string(),
-            stack,
-            tag,
-        });
         let lines = comments.iter().map(|comment| format!("# {comment}\n"));
         TextReading {
             head,
-            rows: rows.collect(),
+            rows: Row::counts(counts),
             leaf: waiting::leaf_of_thread,
             tail: lines.collect(),
         }

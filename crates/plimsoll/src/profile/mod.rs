@@ -21,6 +21,7 @@ mod goroutine;
 mod heap;
 mod mutex;
 pub(crate) mod reading;
+mod threadcreate;
 mod waiting;
 
 use std::io::{self, Write};
@@ -35,7 +36,7 @@ pub use crate::symbol::Detail;
 use activity::Record;
 use delta::difference;
 use reading::{Reading, TextReading};
-pub(crate) use waiting::{Described, describe, leaf_of_thread};
+pub(crate) use waiting::{Described, describe, leaf_of_creation, leaf_of_thread};
 
 use crate::{contention, export, keeper, own, sampler, stack};
 
@@ -63,12 +64,13 @@ pub(crate) trait Source: Sync {
 }
 
 /// Sorted by name.
-static BUILT_IN: [&dyn Source; 5] = [
+static BUILT_IN: [&dyn Source; 6] = [
     &heap::Allocs,
     &block::Block,
     &goroutine::Goroutine,
     &heap::Heap,
     &mutex::Mutex,
+    &threadcreate::ThreadCreate,
 ];
 
 /// A profile that can be written at any time.
@@ -95,7 +97,7 @@ pub enum Format {
 }
 
 /// The profile of that name; `None` if there is none. Built in are `allocs`, `block`,
-/// `goroutine`, `heap` and `mutex`.
+/// `goroutine`, `heap`, `mutex` and `threadcreate`.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()
@@ -130,7 +132,8 @@ impl Profile {
     }
 
     /// How many records the profile has now: for `heap` and `allocs`, pairs of a call stack and a
-    /// size that were ever sampled; for `block` and `mutex`, call stacks; for `goroutine`, threads.
+    /// size that were ever sampled; for `block` and `mutex`, call stacks; for `goroutine` and
+    /// `threadcreate`, threads.
     pub fn count(&self) -> usize {
         let _own = own::scope();
         self.source.count()

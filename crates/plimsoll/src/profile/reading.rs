@@ -1,5 +1,6 @@
 //! A profile as it was read, before it has names or a format.
 
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -142,6 +143,23 @@ pub(crate) struct Row {
     pub(crate) values: String,
     pub(crate) stack: Stack,
     pub(crate) tag: Tag,
+}
+
+impl Row {
+    /// Rows for what was counted, the largest first.
+    pub(crate) fn counts(counts: HashMap<(Stack, Tag), usize>) -> Vec<Self> {
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by(|((stack, _), count), ((other, _), of_other)| {
+            let frames = stack.frames().cmp(other.frames());
+            of_other.cmp(count).then(frames)
+        });
+        let row = |((stack, tag), count): ((Stack, Tag), usize)| Self {
+            values: count.to_string(),
+            stack,
+            tag,
+        };
+        counts.into_iter().map(row).collect()
+    }
 }
 
 /// Tells from a function's name and file what it is at the leaf of a stack.

@@ -65,6 +65,25 @@ pub(crate) fn leaf_of_thread(function: &str, file: &str) -> Leaf {
     }
 }
 
+/// Tells what a function of this name is at the leaf of the stack of the creation of a thread.
+pub(crate) fn leaf_of_creation(function: &str, file: &str) -> Leaf {
+    const HOW: [&str; 5] = [
+        "std::sys::",
+        "std::thread::",
+        "plimsoll::thread::",
+        "pthread_create",
+        "plimsoll_interpose",
+    ];
+    let name = symbol::without_types(function);
+    if HOW.iter().any(|begins| name.starts_with(begins)) {
+        Leaf::Hidden
+    } else if name.starts_with("core::") || file.contains("/library/core/src/") {
+        Leaf::Glue
+    } else {
+        Leaf::Shown
+    }
+}
+
 /// Parts of the names of functions in which threads wait for others, with what they wait for. Those
 /// before win.
 const WAITS_IN: [(&str, WaitKind); 25] = [

@@ -94,6 +94,7 @@ pub(super) fn read(
             frames: frames[..count].into(),
             extent: Extent::of(end),
             waited: None,
+            creator: None,
         });
     }
     Found::Running

@@ -1,18 +1,26 @@
-//! The threads of the process: what each is doing, and where, without stopping them.
+//! The threads of the process: what each is doing, and where, without stopping them; and who
+//! created it. The profiles `goroutine` and `threadcreate`, and [`crate::dump()`], are made of
+//! that.
 //!
+//! What is public here is for where creations of threads are not seen by themselves: [`spawn`].
+//!
+//! # How
 //! The system says of a thread that is *blocked* in which call it is, and where its stack is. That
-//! is read from outside (see [`blocked`]), and the thread does not notice; whether it went on
-//! meanwhile is checked afterwards. A thread that is *running* has no stack that holds still: it is
-//! interrupted by a signal (see [`requests`]), once, for some microseconds, and reads its own.
+//! is read from outside (`blocked`), and the thread does not notice; whether it went on meanwhile
+//! is checked afterwards. A thread that is *running* has no stack that holds still: it is
+//! interrupted by a signal (`requests`), once, for some microseconds, and reads its own.
 //!
 //! What cannot be had is said, and is never an error: a thread that blocks the signal is there with
 //! its name and state. Where there is no `/proc`, there is the calling thread only.
 
+pub(crate) mod births;
 mod blocked;
 pub(crate) mod calls;
 mod requests;
 mod signal;
+mod spawn;
 
+use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +29,48 @@ use crate::os::task_file::TaskDirectory;
 use crate::stack::{self, End, Registers, StackReader, Start};
 use crate::{keeper, os, own_thread};
 
+use births::Creator;
 use blocked::Found;
-pub(crate) use requests::after_fork_in_child;
 pub(crate) use signal::{range as signals, set_wanted as set_signal};
+
+pub use spawn::{Builder, spawn};
+
+/// In the child of a fork.
+pub(crate) fn after_fork_in_child() {
+    requests::after_fork_in_child();
+    births::after_fork_in_child();
+}
+
+/// Whether the creation of every thread is seen.
+fn creations_are_seen() -> bool {
+    #[cfg(feature = "interpose")]
+    return crate::hook::threads::are_seen();
+    #[cfg(not(feature = "interpose"))]
+    false
+}
+
+/// A thread, and who created it.
+pub(crate) struct Creation {
+    pub(crate) name: String,
+    pub(crate) creator: Option<Creator>,
+}
+
+/// The program's threads, with those who created them as far as that is known. As [`threads`]
+/// otherwise, but that no stack is read.
+pub(crate) fn creations() -> Vec<Creation> {
+    let creators: HashMap<i32, Creator> = births::all().collect();
+    let tasks = TaskDirectory::open().ok();
+    let ids = list().unwrap_or_else(|| vec![os::thread_id()]).into_iter();
+    let of_program = ids.filter(|&id| !own_thread::is_own(id));
+    let creation = |id| Creation {
+        name: tasks
+            .as_ref()
+            .map(|tasks| name(tasks, id))
+            .unwrap_or_default(),
+        creator: creators.get(&id).copied(),
+    };
+    of_program.map(creation).collect()
+}
 
 /// A thread as it was found.
 #[derive(Clone, Debug)]
@@ -38,6 +85,8 @@ pub(crate) struct Thread {
     pub(crate) extent: Extent,
     /// For how long it has not run; `None` if that is not known, or was not asked for.
     pub(crate) waited: Option<Duration>,
+    /// Who created it; `None` if that is not known, or was not asked for.
+    pub(crate) creator: Option<Creator>,
 }
 
 /// What a thread is doing.
@@ -79,7 +128,8 @@ pub(crate) struct Threads {
 pub(crate) enum How {
     /// What can be counted: stacks as deep as they are kept elsewhere.
     ToCount,
-    /// All of each stack, and how long each thread has waited, which takes as long as the rest.
+    /// All of each stack, who created each thread, and how long it has waited, which takes as long
+    /// as the rest.
     InFull,
 }
 
@@ -150,6 +200,10 @@ pub(crate) fn threads(how: How) -> Threads {
     }
     if how == How::InFull {
         add_times(&tasks, me, &mut found);
+        let creators: HashMap<i32, Creator> = births::all().collect();
+        for thread in &mut found {
+            thread.creator = creators.get(&thread.id).copied();
+        }
     }
     Threads {
         threads: found,
@@ -181,6 +235,7 @@ fn calling(id: i32, depth: usize) -> Thread {
         },
         frames,
         waited: None,
+        creator: None,
     }
 }
 

@@ -141,6 +141,7 @@ pub(super) fn interrupt(
                 frames,
                 extent,
                 waited: None,
+                creator: None,
             };
             match asked.and_then(|asked| asked.answer(&mut patience, depth)) {
                 Ok((frames, extent)) => found.push(thread(frames, extent)),
