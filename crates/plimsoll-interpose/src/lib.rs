@@ -10,6 +10,8 @@
 //! `syscall` is as before. Futex calls that are wanted go to the [`Hook`] with the registers of the
 //! caller, from which its stack can be unwound without a frame of this crate in it.
 //!
+//! The same is done to `pthread_create`, by which threads are created: see the module `threads`.
+//!
 //! # Where it is in force
 //! Linux with glibc on x86-64; elsewhere, [`IN_FORCE`] is false and nothing is defined. In a
 //! program, calls from its shared libraries come by here as well, those that are loaded later
@@ -30,6 +32,7 @@
 
 #[cfg(feature = "pthread")]
 pub mod pthread;
+pub mod threads;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
 mod x86_64;
 

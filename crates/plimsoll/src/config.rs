@@ -9,14 +9,13 @@ use crate::http;
 use crate::profile::{self, Format};
 use crate::settings::{self, Early};
 use crate::stack::{self, Unwinder};
-use crate::{keeper, own};
+use crate::{dump, keeper, own, thread};
 
 /// The environment variable that all settings come from.
 const VARIABLE: &str = "PLIMSOLL";
 
 /// Every word of the grammar, for complaints.
-const WORDS: &str =
-    "block_rate, heap_rate, http, ledger, mutex_fraction, out, stack_depth, table, unwinder";
+const WORDS: &str = "block_rate, heap_rate, http, ledger, mutex_fraction, out, stack_depth, table, thread_signal, unwinder";
 
 /// Sets Plimsoll off with the settings of the environment variable `PLIMSOLL`. The same as
 /// `config().start()`.
@@ -41,10 +40,12 @@ pub fn start() -> Plimsoll {
 /// |---|---|---|
 /// | `http` | where to serve `/debug/pprof/`: `host:port`, a port of `127.0.0.1`, or `off` | `off` |
 /// | `out` | a directory: all profiles are written there when the [`Plimsoll`] is dropped | none |
+/// | `dump_on` | when to write what all threads are doing to standard error: `sigquit`, `panic`, `sigquit+panic` or `off` | `off` |
 /// | `heap_rate` | mean bytes between samples: `512k`, `1` for all, `0` for none | `512k` |
 /// | `block_rate` | waiting time between samples of the block profile: `1ms`, `1ns` for all, `0` for none | `0` |
 /// | `mutex_fraction` | one in how many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
 /// | `stack_depth` | frames kept of a stack, 0 to 1024 | `128` |
+/// | `thread_signal` | the real-time signal that running threads are interrupted by, or `auto` for one that nobody uses | `auto` |
 /// | `unwinder` | `auto`, `frame-pointers`, `tables` | `auto` |
 /// | `table` | the bound on the table of stacks, in bytes; only from the environment | `64m` |
 /// | `ledger` | `auto`, `per-cpu`, `per-thread`, `fenced`; only from the environment | `auto` |
@@ -60,6 +61,9 @@ pub struct Config {
     block_rate: Option<u64>,
     mutex_fraction: Option<u32>,
     stack_depth: Option<usize>,
+    thread_signal: Option<i32>,
+    dump_on_sigquit: bool,
+    dump_on_panic: bool,
     unwinder: Option<Unwinder>,
 }
 
@@ -122,6 +126,28 @@ impl Config {
         self
     }
 
+    /// Writes what all threads are doing to standard error when `SIGQUIT` comes, in place of ending
+    /// the program: see [`crate::dump()`]. Not if the program handles that signal itself.
+    pub fn dump_on_sigquit(mut self) -> Self {
+        self.dump_on_sigquit = true;
+        self
+    }
+
+    /// Writes what all threads are doing to standard error after the message of a panic: see
+    /// [`crate::dump()`].
+    pub fn dump_on_panic(mut self) -> Self {
+        self.dump_on_panic = true;
+        self
+    }
+
+    /// The signal by which threads that are running are asked for their stacks, for the profile
+    /// `goroutine`: a number from `SIGRTMIN` to `SIGRTMAX`. One that the program uses is not
+    /// taken; another is, as it is without this setting.
+    pub fn thread_signal(mut self, number: i32) -> Self {
+        self.thread_signal = Some(number);
+        self
+    }
+
     /// Sets off. Never fails: what cannot be done is a warning on standard error.
     ///
     /// What it sets off are threads, which a fork's child does not have: a program that forks in
@@ -174,6 +200,18 @@ impl Config {
                     }
                     Err(_) => Err("is not a whole number up to 4294967295"),
                 },
+                "dump_on" => self.set_dump_on(value),
+                "thread_signal" if value == "auto" => {
+                    self.thread_signal = None;
+                    Ok(true)
+                }
+                "thread_signal" => match value.parse() {
+                    Ok(number) if thread::signals().contains(&number) => {
+                        self.thread_signal = Some(number);
+                        Ok(true)
+                    }
+                    _ => Err("is not the number of a real-time signal"),
+                },
                 _ => early.set(word, value),
             };
             match (understood, word) {
@@ -203,6 +241,20 @@ impl Config {
         Ok(true)
     }
 
+    fn set_dump_on(&mut self, value: &str) -> Result<bool, &'static str> {
+        let (mut sigquit, mut panic) = (false, false);
+        for word in value.split('+') {
+            match word {
+                "sigquit" => sigquit = true,
+                "panic" => panic = true,
+                "off" if value == "off" => {}
+                _ => return Err("is none of sigquit, panic, sigquit+panic, off"),
+            }
+        }
+        (self.dump_on_sigquit, self.dump_on_panic) = (sigquit, panic);
+        Ok(true)
+    }
+
     fn set_off(self) -> Plimsoll {
         if let Some(rate) = self.heap_rate {
             profile::set_heap_rate(rate);
@@ -210,8 +262,21 @@ impl Config {
         if let Some(depth) = self.stack_depth {
             stack::set_depth(depth);
         }
+        match self.thread_signal {
+            Some(number) if thread::signals().contains(&number) => thread::set_signal(number),
+            Some(number) => warn(format!("{number} is not the number of a real-time signal")),
+            None => {}
+        }
         stack::prepare(self.unwinder);
         keeper::start();
+        if self.dump_on_sigquit {
+            if let Err(error) = dump::on_sigquit() {
+                warn(format!("no dump on SIGQUIT: {error}"));
+            }
+        }
+        if self.dump_on_panic {
+            dump::on_panic();
+        }
         if let Some(rate) = self.block_rate {
             profile::set_block_rate(rate);
         }
@@ -331,11 +396,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_and_the_rest_is_used() {
         let (config, complaints) = read(
-            "block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
+            "dump_on=sigquit+off,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
         );
         assert_eq!(config.heap_rate, Some(4096));
         assert_eq!(config.http.as_deref(), Some("from code:1"));
         let expected = [
+            "`dump_on=sigquit+off`: the value is none of",
+            "`thread_signal=9`: the value is not the number",
             "`block_rate=1`: the value is not a length of time",
             "`mutex_fraction=-1`: the value is not a whole number",
             "no setting `htp`",

@@ -8,16 +8,15 @@ use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
 
 use crate::alloc::counts::{HEAP, HeapDelta};
-use crate::alloc::thread;
+use crate::alloc::thread as alloc_thread;
 use crate::contention::{self, WAITERS};
 #[cfg(feature = "interpose")]
 use crate::hook;
 use crate::label;
 use crate::ledger::Reader;
 use crate::os::{self, loader};
-use crate::own;
 use crate::stack::{self, RetiredList, TABLE};
-use crate::task;
+use crate::{own, own_thread, task, thread};
 
 #[cfg(feature = "interpose")]
 type HookGuard = MutexGuard<'static, hook::Progress>;
@@ -76,11 +75,13 @@ extern "C" fn after_in_parent() {
 
 extern "C" fn after_in_child() {
     os::forget_thread_id();
-    HEAP.after_fork_in_child(thread::writer());
+    HEAP.after_fork_in_child(alloc_thread::writer());
     TABLE.after_fork_in_child();
     stack::forget_vanished_threads();
     WAITERS.after_fork_in_child();
     task::after_fork_in_child();
+    own_thread::after_fork_in_child();
+    thread::after_fork_in_child();
     own::unlock();
     // SAFETY: the locks are held, by the one thread there is.
     drop(unsafe { (*HELD.0.get()).take() });

@@ -24,8 +24,9 @@
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts: some microseconds, all of one instant,
 //!   exact to the last operation.
 //! * [`lock_stats()`] has how long threads waited for locks, and for one another.
-//! * [`profile`] has the profiles `heap`, `allocs`, `block` and `mutex`, to be written at any time
-//!   as pprof or text.
+//! * [`profile`] has the profiles `heap`, `allocs`, `block`, `mutex`, `goroutine` and
+//!   `threadcreate`, to be written at any time as pprof or text; [`dump()`] says what every thread
+//!   is doing.
 //! * [`sync`] has the standard library's locks and channels, which tell the profiles `block` and
 //!   `mutex` who waits for whom where nothing else can.
 //! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`.
@@ -34,7 +35,8 @@
 //!
 //! # Features
 //! * `interpose` (default): waits for locks that know nothing of Plimsoll are seen, for the block
-//!   and mutex profiles. Takes over the C library's `syscall` function when the program is linked.
+//!   and mutex profiles, and who creates threads. Takes over the C library's functions `syscall`
+//!   and `pthread_create` when the program is linked.
 //! * `pthread`: the same for the locks and conditions of C and C++ code. Takes over
 //!   `pthread_mutex_lock` and its like, which adds a jump to each call, and some per cent to a lock
 //!   that nobody waits for while something is recorded.
@@ -90,6 +92,8 @@ mod task {
     mod slot;
 }
 #[cfg(not(loom))]
+mod dump;
+#[cfg(not(loom))]
 mod export;
 #[cfg(not(loom))]
 mod fork;
@@ -125,10 +129,14 @@ mod symbol;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod task;
+#[cfg(not(loom))]
+pub mod thread;
 
 #[cfg(not(loom))]
 pub use alloc::{Alloc, size_class};
 #[cfg(not(loom))]
 pub use config::{Config, Plimsoll, config, start};
+#[cfg(not(loom))]
+pub use dump::dump;
 #[cfg(not(loom))]
 pub use stats::{HeapStats, LockStats, MemStats, heap_stats, lock_stats, mem_stats};

@@ -5,7 +5,8 @@ use std::ffi::{CStr, c_void};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::own;
+use crate::primitives::{AtomicI32, Ordering};
+use crate::{os, own};
 
 /// A thread that is running, or has ended and not been joined. Left alone when this is dropped.
 #[derive(Debug)]
@@ -13,6 +14,44 @@ pub(crate) struct OwnThread {
     thread: libc::pthread_t,
     /// The process that has it. A fork's child has not.
     process: u32,
+}
+
+/// The system's numbers of those that run; 0 for none. Only to tell them from the program's: one
+/// that finds no place is taken for one of these.
+static RUNNING: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
+
+/// Whether a thread of this process is one of Plimsoll's own.
+pub(crate) fn is_own(thread: i32) -> bool {
+    let mut running = RUNNING.iter();
+    running.any(|place| place.load(Ordering::Relaxed) == thread)
+}
+
+/// In the child of a fork: there are none.
+pub(crate) fn after_fork_in_child() {
+    for place in &RUNNING {
+        place.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The calling thread's place among the running, until it is dropped.
+struct Place(Option<&'static AtomicI32>);
+
+impl Place {
+    fn take() -> Self {
+        let me = os::thread_id();
+        Self(RUNNING.iter().find(|place| {
+            let taken = place.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok()
+        }))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            place.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -69,6 +108,7 @@ fn create(argument: *mut c_void) -> io::Result<OwnThread> {
 
 extern "C" fn run(work: *mut c_void) -> *mut c_void {
     let _own = own::scope();
+    let _place = Place::take();
     // SAFETY: `spawn` made it, and gave it up.
     let work = unsafe { Box::from_raw(work.cast::<Work>()) };
     // The panic has been reported; there is nobody to hand it on to.

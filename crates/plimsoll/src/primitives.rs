@@ -12,7 +12,9 @@ pub(crate) use loom::{
 
 #[cfg(not(loom))]
 pub(crate) use std::{
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{
+        AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    },
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };

@@ -158,6 +158,55 @@ fn tool_reads_profiles() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+#[inline(never)]
+fn waits_for_the_end(over: &std::sync::Barrier) {
+    over.wait();
+}
+
+fn tool_reads_threads() {
+    let Some(go) = go() else { return };
+    let dir = std::env::temp_dir().join(format!("plimsoll-go-threads-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let over = std::sync::Barrier::new(4);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| waits_for_the_end(&over));
+        }
+        let goroutine = profile::lookup("goroutine").unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+        let rows = loop {
+            assert!(std::time::Instant::now() < deadline, "they never wait");
+            goroutine.write_to_file(file("all"), Format::Pprof).unwrap();
+            let tags = pprof(&go, &["-tags", &file("all")]);
+            if tags.contains("barrier") && tags.contains("3 (") {
+                break pprof(&go, &["-top", &file("all")]);
+            }
+        };
+        over.wait();
+        assert!(rows.contains("Type: goroutine"), "{rows}");
+        let row = rows
+            .lines()
+            .find(|line| line.ends_with("go_tool::waits_for_the_end"));
+        let row: Vec<_> = row.expect(&rows).split_whitespace().collect();
+        assert_eq!(row[3], "3", "{rows}");
+        let raw = pprof(&go, &["-raw", &file("all")]);
+        assert!(
+            raw.contains("PeriodType: goroutine count\nPeriod: 1\n"),
+            "{raw}"
+        );
+        goroutine.write_to_file(file("text"), Format::Text).unwrap();
+        let text = pprof(&go, &["-raw", "-symbolize=none", &file("text")]);
+        assert!(text.contains("goroutine/count"), "{text}");
+    });
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn gos_tool_reads_the_threads() {
+    child::run("gos_tool_reads_the_threads", "", tool_reads_threads);
+}
+
 #[test]
 fn gos_tool_reads_every_profile() {
     child::run(

@@ -5,32 +5,38 @@ use crate::profile::{Described, describe};
 use crate::symbol::Symbols;
 
 /// The labels of a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Labels {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Labels<'a> {
     None,
     /// The size of each object.
     Bytes(i64),
     Wait(Described),
+    /// Keys and values, sorted by key.
+    Texts(Vec<(&'a str, &'a str)>),
 }
 
 /// The labels of a sample that is tagged so, at `frames`.
-pub(super) fn labels(tag: Tag, frames: &[usize], symbols: &Symbols) -> Labels {
+pub(super) fn labels<'a>(tag: &'a Tag, frames: &[usize], symbols: &Symbols) -> Labels<'a> {
     match tag {
         Tag::None => Labels::None,
-        Tag::Bytes(bytes) => Labels::Bytes(bytes),
-        Tag::Wait(kind) => Labels::Wait(describe(kind, names(frames, symbols))),
+        Tag::Bytes(bytes) => Labels::Bytes(*bytes),
+        Tag::Wait(kind) => Labels::Wait(describe(*kind, names(frames, symbols))),
+        Tag::Activity(activity) => Labels::Texts(activity.labels(|| names(frames, symbols))),
     }
 }
 
-impl Labels {
+impl Labels<'_> {
     /// Whether it is of a thread that has nothing to do.
-    pub(super) fn are_idle(self) -> bool {
+    pub(super) fn are_idle(&self) -> bool {
         matches!(self, Self::Wait(Described { idle: true, .. }))
     }
 }
 
 /// The names of a stack's functions, from the leaf.
-fn names<'a>(frames: &'a [usize], symbols: &'a Symbols) -> impl Iterator<Item = &'a str> {
+pub(super) fn names<'a>(
+    frames: &'a [usize],
+    symbols: &'a Symbols,
+) -> impl Iterator<Item = &'a str> {
     frames
         .iter()
         .filter_map(|&frame| symbols.location(frame))

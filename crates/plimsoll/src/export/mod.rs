@@ -1,5 +1,6 @@
 //! Profiles in the formats that Go's tools read.
 
+mod dump;
 mod labels;
 mod pprof;
 mod proto;
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::profile::reading::{Reading, TextReading};
+use crate::profile::activity::Record;
+use crate::profile::reading::{Reading, Stack, TextReading};
 use crate::symbol::{self, Detail};
 
 /// What of a profile is written.
@@ -36,9 +38,20 @@ pub(crate) fn pprof(reading: &Reading, extent: Extent) -> Vec<u8> {
 
 /// The text format.
 pub(crate) fn text(reading: &TextReading, extent: Extent) -> Vec<u8> {
-    let stacks = reading.rows.iter().map(|row| row.frames);
+    let stacks = reading.rows.iter().map(|row| row.stack.frames());
     let symbols = symbol::resolve(&distinct(stacks), extent.detail);
     text::write(reading, extent.idle, &symbols).into_bytes()
+}
+
+/// Every record by itself, as Go's `debug=2` has it.
+pub(crate) fn dump(records: &[Record], detail: Detail) -> Vec<u8> {
+    let stacks = records.iter().flat_map(|record| &record.stacks);
+    let creators = records.iter().filter_map(|record| record.creator);
+    let stacks = stacks
+        .map(Stack::frames)
+        .chain(creators.map(|(_, frames)| frames));
+    let symbols = symbol::resolve(&distinct(stacks), detail);
+    dump::write(records, &symbols).into_bytes()
 }
 
 /// Each address of the stacks once: stacks have most of theirs in common.

@@ -101,10 +101,10 @@ pub(crate) fn encode(reading: &Reading, idle: bool, symbols: &Symbols) -> Vec<u8
 
 /// What is shown of a sample.
 #[derive(PartialEq, Eq, Hash)]
-struct What {
+struct What<'a> {
     /// The ids of locations, leaf first.
     locations: Vec<u64>,
-    labels: Labels,
+    labels: Labels<'a>,
 }
 
 struct Encoder<'a> {
@@ -144,19 +144,19 @@ impl<'a> Encoder<'a> {
     }
 
     /// The samples by what is shown of them: those that differ only in what is not become one.
-    fn merged(&mut self, samples: &[Sample], idle: bool) -> Vec<(What, [i64; MOST_VALUES])> {
-        let mut merged: Vec<(What, [i64; MOST_VALUES])> = Vec::with_capacity(samples.len());
+    fn merged(&mut self, samples: &'a [Sample], idle: bool) -> Vec<(What<'a>, [i64; MOST_VALUES])> {
+        let mut merged: Vec<(What<'a>, [i64; MOST_VALUES])> = Vec::with_capacity(samples.len());
         // By their hashes: what has the same is behind one another in `next`.
         let hasher = RandomState::new();
         let mut first: HashMap<u64, usize> = HashMap::with_capacity(samples.len());
         let mut next: Vec<usize> = Vec::with_capacity(samples.len());
         for sample in samples {
-            let labels = labels(sample.tag, sample.stack.frames(), self.symbols);
+            let labels = labels(&sample.tag, sample.stack.frames(), self.symbols);
             if labels.are_idle() && !idle {
                 continue;
             }
             let what = What {
-                locations: self.sample_locations(sample.stack),
+                locations: self.sample_locations(&sample.stack),
                 labels,
             };
             let head = first.entry(hasher.hash_one(&what)).or_insert(usize::MAX);
@@ -180,17 +180,22 @@ impl<'a> Encoder<'a> {
         merged
     }
 
-    fn sample(&mut self, what: &What, values: &[i64]) {
+    fn sample(&mut self, what: &What<'a>, values: &[i64]) {
         let mut message = Message::new();
         message.uint64s(field::sample::LOCATION_ID, &what.locations);
         message.int64s(field::sample::VALUE, values);
-        match what.labels {
+        match &what.labels {
             Labels::None => {}
-            Labels::Bytes(bytes) => self.number_label(&mut message, "bytes", bytes),
+            Labels::Bytes(bytes) => self.number_label(&mut message, "bytes", *bytes),
             Labels::Wait(described) => {
                 self.text_label(&mut message, "kind", described.kind);
                 if described.idle {
                     self.text_label(&mut message, "idle", "true");
+                }
+            }
+            Labels::Texts(labels) => {
+                for &(key, text) in labels {
+                    self.text_label(&mut message, key, text);
                 }
             }
         }
@@ -204,7 +209,7 @@ impl<'a> Encoder<'a> {
         sample.message(field::sample::LABEL, &label);
     }
 
-    fn text_label(&mut self, sample: &mut Message, key: &'static str, text: &'static str) {
+    fn text_label(&mut self, sample: &mut Message, key: &'a str, text: &'a str) {
         let mut label = Message::new();
         label.int64(field::label::KEY, self.strings.index(key));
         label.int64(field::label::STR, self.strings.index(text));
@@ -212,7 +217,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// The ids of the locations of a stack, leaf first, less the hidden ones at the leaf.
-    fn sample_locations(&mut self, stack: Stack) -> Vec<u64> {
+    fn sample_locations(&mut self, stack: &Stack) -> Vec<u64> {
         let frames = match stack {
             Stack::Frames(frames) => frames,
             Stack::Unknown(reason) => return vec![self.synthetic(reason)],

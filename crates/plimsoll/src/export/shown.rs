@@ -21,7 +21,7 @@ pub(super) fn shown<'a>(
 
 /// How many frames are left out at the leaf, and how many innermost lines of the next. A stack of
 /// such frames only is shown whole.
-fn shown_from(frames: &[usize], leaf: LeafRule, symbols: &Symbols) -> (usize, usize) {
+pub(super) fn shown_from(frames: &[usize], leaf: LeafRule, symbols: &Symbols) -> (usize, usize) {
     let mut from = (0, 0);
     for (at, &frame) in frames.iter().enumerate() {
         let location = symbols.location(frame);

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::labels::labels;
+use super::labels::{Labels, labels};
 use super::shown::shown;
 use crate::profile::reading::{LeafRule, Row, TextReading};
 use crate::symbol::Symbols;
@@ -39,24 +39,56 @@ fn try_put(
     symbols: &Symbols,
 ) -> fmt::Result {
     out.write_str(&reading.head)?;
-    for Row {
-        values,
-        frames,
-        tag,
-    } in &reading.rows
-    {
-        if !idle && labels(*tag, frames, symbols).are_idle() {
+    for Row { values, stack, tag } in &reading.rows {
+        let frames = stack.frames();
+        let labels = labels(tag, frames, symbols);
+        if !idle && labels.are_idle() {
             continue;
         }
         write!(out, "{values} @")?;
-        for frame in *frames {
+        for frame in frames {
             write!(out, " {frame:#x}")?;
         }
         out.write_char('\n')?;
+        if let Labels::Texts(labels) = labels {
+            put_labels(out, &labels)?;
+        }
         put_frames(out, frames, reading.leaf, symbols)?;
         out.write_char('\n')?;
     }
     out.write_str(&reading.tail)
+}
+
+/// `# labels: {"key":"value", "key2":"value2"}`, as Go writes them.
+fn put_labels(out: &mut impl Write, labels: &[(&str, &str)]) -> fmt::Result {
+    for (at, (key, value)) in labels.iter().enumerate() {
+        out.write_str(if at == 0 { "# labels: {" } else { ", " })?;
+        put_quoted(out, key)?;
+        out.write_char(':')?;
+        put_quoted(out, value)?;
+    }
+    out.write_str(if labels.is_empty() { "" } else { "}\n" })
+}
+
+/// A string as Go quotes it.
+fn put_quoted(out: &mut impl Write, text: &str) -> fmt::Result {
+    out.write_char('"')?;
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => write!(out, "\\{character}")?,
+            '\n' => out.write_str("\\n")?,
+            '\r' => out.write_str("\\r")?,
+            '\t' => out.write_str("\\t")?,
+            '\x07' => out.write_str("\\a")?,
+            '\x08' => out.write_str("\\b")?,
+            '\x0b' => out.write_str("\\v")?,
+            '\x0c' => out.write_str("\\f")?,
+            other if other.is_ascii_control() => write!(out, "\\x{:02x}", u32::from(other))?,
+            other if other.is_control() => write!(out, "\\u{:04x}", u32::from(other))?,
+            other => out.write_char(other)?,
+        }
+    }
+    out.write_char('"')
 }
 
 /// A line for each frame that is shown: its address, function, offset in it, file and line.
@@ -84,4 +116,21 @@ fn put_frames(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_quoted_as_go_does() {
+        let mut text = String::new();
+        put_labels(&mut text, &[("a", "b"), ("k\n", "\"\\\u{1}\u{85}é")]).unwrap();
+        assert_eq!(
+            text,
+            "# labels: {\"a\":\"b\", \"k\\n\":\"\\\"\\\\\\x01\\u0085é\"}\n"
+        );
+        put_labels(&mut text, &[]).unwrap();
+        assert!(text.ends_with("}\n"));
+    }
 }

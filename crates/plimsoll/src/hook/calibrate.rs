@@ -21,7 +21,7 @@ static WAITED_AT: AtomicUsize = AtomicUsize::new(0);
 static DONE: AtomicBool = AtomicBool::new(false);
 
 /// A thread that does not come to wait in this time is not waited for.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether [`calibrate`] was necessary.
 pub(super) fn is_done() -> bool {

@@ -7,6 +7,7 @@ mod parking_lot;
 #[cfg(feature = "pthread")]
 mod pthread;
 mod sites;
+pub(crate) mod threads;
 
 use std::sync::MutexGuard;
 

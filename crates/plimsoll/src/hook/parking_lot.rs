@@ -62,12 +62,14 @@ pub(super) fn lock_of(word: usize, site: &Site) -> Option<usize> {
 }
 
 /// What is so many words before the futex word that the calling thread is about to wait on, if that
-/// is in the same page.
+/// can be read.
 fn before(word: usize, distance: usize) -> Option<usize> {
     let last = word & !(size_of::<usize>() - 1);
     let address = last.checked_sub(distance * size_of::<usize>())?;
-    // SAFETY: aligned, and in the same page as the thread's own word.
-    (address & !(PAGE - 1) == last & !(PAGE - 1))
+    let page_of = |address: usize| address & !(PAGE - 1);
+    // SAFETY: aligned, and in the same page as the thread's own word, or in one that was just found
+    // to be readable.
+    (page_of(address) == page_of(last) || probe::readable(address))
         .then(|| unsafe { (address as *const usize).read_volatile() })
 }
 
@@ -120,6 +122,7 @@ pub(super) fn recognise(word: usize) -> Option<Site> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::region;
 
     /// What is before a futex word, the farthest first, and the word itself.
     #[repr(C, align(64))]
@@ -157,6 +160,29 @@ mod tests {
     fn what_is_laid_out_otherwise_is_not_guessed() {
         assert_eq!(learn(2, [1, 2, 3, 4, 5]), None);
         assert_eq!(learn(CAPACITY + 1, [0, 0x55_5000, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn what_begins_in_the_page_before_is_read_as_well() {
+        let pages = region::map(3 * PAGE, 0, libc::PROT_READ | libc::PROT_WRITE).unwrap();
+        let site = Site {
+            kind: WaitKind::Mutex,
+            family: Family::ParkingLot,
+            number: 3,
+        };
+        let word = pages + PAGE + 8;
+        // SAFETY: the words before it, in the memory just mapped.
+        unsafe {
+            let words = word as *mut usize;
+            for (distance, content) in [(4, 0x55_5000), (3, 0), (2, 0), (1, 0), (5, 0)] {
+                words.sub(distance).write(content);
+            }
+        }
+        assert_eq!(lock_of(word, &site), Some(0x55_5000));
+        // SAFETY: the first page just mapped.
+        let forbidden = unsafe { libc::mprotect(pages as *mut _, PAGE, libc::PROT_NONE) };
+        assert_eq!(forbidden, 0);
+        assert_eq!(lock_of(word, &site), None);
     }
 
     #[test]

@@ -93,11 +93,15 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
         return delta_page(profile, &seconds, debug, cancelled);
     }
     // `gc=1` asks for a collection first; there is no collector.
-    if debug > 0 {
-        Response::new(200, TEXT, profile.bytes(Format::Text, Detail::Full))
-    } else {
-        Response::attachment(profile.name(), profile.bytes(Format::Pprof, Detail::Full))
-    }
+    let format = match debug {
+        ..=0 => {
+            let bytes = profile.bytes(Format::Pprof, Detail::Full);
+            return Response::attachment(profile.name(), bytes);
+        }
+        1 => Format::Text,
+        2.. => Format::Dump,
+    };
+    Response::new(200, TEXT, profile.bytes(format, Detail::Full))
 }
 
 /// What happens to a profile in the next seconds.
@@ -237,7 +241,7 @@ fn index() -> String {
          .profile-name{{ display:inline-block; width:6rem; }}\n</style>\n</head>\n<body>\n{ROOT}\n<br>\n\
          <p>Set debug=1 as a query parameter to export in legacy text format</p>\n<br>\n\
          Types of profiles available:\n<table>\n<thead><td>Count</td><td>Profile</td></thead>\n{rows}</table>\n\
-         <br>\n<p>\nProfile Descriptions:\n<ul>\n{descriptions}</ul>\n</p>\n</body>\n</html>\n"
+         <a href='goroutine?debug=2'>full goroutine stack dump</a>\n<br>\n<p>\nProfile Descriptions:\n<ul>\n{descriptions}</ul>\n</p>\n</body>\n</html>\n"
     )
 }
 
@@ -332,6 +336,20 @@ mod tests {
                 BINARY,
                 Some("attachment; filename=\"allocs-delta\""),
             ),
+            (
+                "goroutine",
+                200,
+                BINARY,
+                Some("attachment; filename=\"goroutine\""),
+            ),
+            ("goroutine?debug=1", 200, TEXT, None),
+            ("goroutine?debug=2", 200, TEXT, None),
+            (
+                "goroutine?seconds=1",
+                200,
+                BINARY,
+                Some("attachment; filename=\"goroutine-delta\""),
+            ),
             ("cmdline", 200, TEXT, None),
             ("symbol", 200, TEXT, None),
             ("no-such", 404, TEXT, None),
@@ -365,6 +383,24 @@ mod tests {
                 status >= 400,
                 "{page}"
             );
+        }
+    }
+
+    /// Text of 2 is one of each thread; other profiles have no such thing.
+    #[test]
+    fn the_second_text_is_the_dump_of_threads_only() {
+        let text = |page: &str, debug: &str| {
+            let response = get(&format!("{ROOT}{page}"), debug);
+            String::from_utf8(response.body).expect("text")
+        };
+        assert!(text("goroutine", "debug=1").starts_with("goroutine profile: total "));
+        for debug in ["debug=2", "debug=3"] {
+            let dump = text("goroutine", debug);
+            assert!(
+                dump.starts_with("goroutine ") && dump.contains("]:\n"),
+                "{dump}"
+            );
+            assert!(text("heap", debug).starts_with("heap profile: "));
         }
     }
 
@@ -441,9 +477,10 @@ mod tests {
     fn the_index_lists_every_profile_and_page_escaped() {
         let page = index();
         assert!(page.contains("Types of profiles available:"));
-        for name in ["allocs", "cmdline", "heap", "symbol"] {
+        for name in ["allocs", "cmdline", "goroutine", "heap", "symbol"] {
             assert!(page.contains(&format!("<a href='{name}")), "{name}");
         }
+        assert!(page.contains("<a href='goroutine?debug=2'>"));
         assert!(page.find("allocs").unwrap() < page.find("heap").unwrap());
         assert_eq!(
             escape("<a href='\"&\">"),

@@ -26,6 +26,27 @@ pub(crate) unsafe fn each_object(callback: Callback, data: *mut c_void) {
     unsafe { libc::dl_iterate_phdr(Some(callback), data) };
 }
 
+/// Does something during which no code goes away that was loaded when it began, nor is any added.
+pub(crate) fn while_nothing_is_unloaded(work: impl FnOnce()) {
+    unsafe extern "C" fn first<W: FnOnce()>(
+        _: *mut libc::dl_phdr_info,
+        _: usize,
+        work: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the option below, which outlives the call.
+        if let Some(work) = unsafe { (*work.cast::<Option<W>>()).take() } {
+            work();
+        }
+        1
+    }
+    fn ask<W: FnOnce()>(work: W) {
+        let mut work = Some(work);
+        // SAFETY: the callback takes an option of that type.
+        unsafe { each_object(first::<W>, (&raw mut work).cast()) };
+    }
+    ask(work);
+}
+
 /// Keeps Plimsoll's threads from asking until the guard is dropped: for a fork.
 pub(crate) fn lock() -> MutexGuard<'static, ()> {
     ASKING

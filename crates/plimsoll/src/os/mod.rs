@@ -5,6 +5,7 @@
 
 pub(crate) mod bell;
 pub(crate) mod clock;
+pub(crate) mod copied_memory;
 pub(crate) mod cpus;
 pub(crate) mod loader;
 pub(crate) mod membarrier;
@@ -13,6 +14,7 @@ pub(crate) mod random;
 pub(crate) mod region;
 pub(crate) mod rseq;
 pub(crate) mod syscall;
+pub(crate) mod task_file;
 
 use std::cell::Cell;
 
@@ -36,16 +38,16 @@ pub(crate) fn thread_pointer() -> usize {
 }
 
 thread_local! {
-    static THREAD_ID: Cell<u32> = const { Cell::new(0) };
+    static THREAD_ID: Cell<i32> = const { Cell::new(0) };
 }
 
 /// The system's number of the calling thread.
 #[inline]
-pub(crate) fn thread_id() -> u32 {
+pub(crate) fn thread_id() -> i32 {
     match THREAD_ID.get() {
         0 => {
             // SAFETY: has no arguments, and cannot fail.
-            let id = unsafe { syscall::call3(libc::SYS_gettid, 0, 0, 0) } as u32;
+            let id = unsafe { syscall::call3(libc::SYS_gettid, 0, 0, 0) } as i32;
             THREAD_ID.set(id);
             id
         }

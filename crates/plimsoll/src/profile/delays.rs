@@ -70,7 +70,7 @@ pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64))
             lost.without_stack, lost.table_full, lost.waits
         ),
     ];
-    let samples = sites.iter().map(|site| {
+    let samples = sites.into_iter().map(|site| {
         let mut values = [0; MOST_VALUES];
         values[0] = (site.count >> COUNT_BITS) as i64;
         values[1] = site.delay_ns as i64;
@@ -97,11 +97,11 @@ pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64))
 pub(super) fn read_text(kind: Kind, head: String) -> TextReading {
     let mut sites = sites(kind);
     sites.sort_by_key(|site| std::cmp::Reverse(site.delay_ns));
-    let rows = sites.iter().map(|site| {
+    let rows = sites.into_iter().map(|site| {
         let row = format!("{} {}", site.delay_ns, site.count >> COUNT_BITS);
         Row {
             values: row,
-            frames: site.stack.frames(),
+            stack: site.stack,
             tag: Tag::Wait(site.kind),
         }
     });

@@ -9,12 +9,15 @@ use super::reading::{MOST_VALUES, Reading};
 pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
     let mut before: HashMap<_, [i64; MOST_VALUES]> = HashMap::new();
     for sample in &earlier.samples {
-        let sum = before.entry((sample.stack, sample.tag)).or_default();
+        let sum = before
+            .entry((sample.stack.clone(), sample.tag.clone()))
+            .or_default();
         *sum = combine(*sum, sample.values, i64::wrapping_add);
     }
     let mut samples = later.samples;
     for sample in &mut samples {
-        if let Some(values) = before.remove(&(sample.stack, sample.tag)) {
+        let key = (sample.stack.clone(), sample.tag.clone());
+        if let Some(values) = before.remove(&key) {
             sample.values = combine(sample.values, values, i64::wrapping_sub);
         }
     }
@@ -43,12 +46,12 @@ fn combine(
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::{Leaf, Sample, Stack, Tag, ValueType};
+    use super::super::reading::{Frames, Leaf, Sample, Stack, Tag, ValueType};
     use super::*;
 
     fn reading(time_nanos: i64, samples: &[(&'static [usize], Option<i64>, i64)]) -> Reading {
         let samples = samples.iter().map(|&(frames, bytes, value)| Sample {
-            stack: Stack::Frames(frames),
+            stack: Stack::Frames(Frames::Kept(frames)),
             values: [value, 2 * value, 0, 0],
             tag: bytes.map_or(Tag::None, Tag::Bytes),
         });
@@ -95,9 +98,9 @@ mod tests {
         let mut left: Vec<_> = delta
             .samples
             .iter()
-            .map(|sample| (sample.stack.frames(), sample.tag, sample.values[0]))
+            .map(|sample| (sample.stack.frames(), sample.tag.clone(), sample.values[0]))
             .collect();
-        left.sort_by_key(|&(frames, _, value)| (frames, value));
+        left.sort_by_key(|&(frames, _, value)| (frames.to_vec(), value));
         let expected: [(&[usize], _, _); 4] = [
             (&[3], Tag::Bytes(8), -4),
             (&[3], Tag::Bytes(16), 1),

@@ -78,7 +78,7 @@ const SAMPLE_TYPES: [ValueType; MOST_VALUES] = [
 ];
 
 /// What was sampled at one site and size.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Site {
     /// 0 if sizes are mixed.
     size: u64,
@@ -178,7 +178,7 @@ fn read(default_type: &'static str) -> Reading {
     let samples = sites.iter().map(|site| {
         let in_use = site.in_use();
         Sample {
-            stack: site.stack,
+            stack: site.stack.clone(),
             values: [
                 site.allocated.objects(),
                 site.allocated.bytes as i64,
@@ -265,7 +265,7 @@ fn read_text() -> TextReading {
         }
         rows.push(Row {
             values: row(columns),
-            frames: site.stack.frames(),
+            stack: site.stack.clone(),
             tag: Tag::None,
         });
     }
@@ -345,7 +345,7 @@ mod tests {
         };
         Site {
             size,
-            stack: Stack::Frames(&[]),
+            stack: Stack::Unknown(""),
             allocated: amount(allocs),
             freed: amount(frees),
         }

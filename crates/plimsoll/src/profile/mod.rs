@@ -12,13 +12,16 @@
 //!
 //! `go tool pprof heap.pb.gz` reads it, and so does everything else that reads pprof.
 
+pub(crate) mod activity;
 mod allocating;
 mod block;
 mod delays;
 mod delta;
+mod goroutine;
 mod heap;
 mod mutex;
 pub(crate) mod reading;
+mod threadcreate;
 mod waiting;
 
 use std::io::{self, Write};
@@ -30,9 +33,10 @@ pub const DEFAULT_HEAP_RATE: usize = crate::sampler::DEFAULT_RATE;
 
 pub use crate::symbol::Detail;
 
+use activity::Record;
 use delta::difference;
 use reading::{Reading, TextReading};
-pub(crate) use waiting::{Described, describe};
+pub(crate) use waiting::{Described, describe, leaf_of_creation, leaf_of_thread};
 
 use crate::{contention, export, keeper, label, own, sampler, stack, task};
 
@@ -51,10 +55,23 @@ pub(crate) trait Source: Sync {
 
     /// The same for the text format.
     fn read_text(&self) -> TextReading;
+
+    /// The same, each by itself and with all that is known of it; `None` if that is not a thing to
+    /// be had of this kind.
+    fn read_each(&self) -> Option<Vec<Record>> {
+        None
+    }
 }
 
 /// Sorted by name.
-static BUILT_IN: [&dyn Source; 4] = [&heap::Allocs, &block::Block, &heap::Heap, &mutex::Mutex];
+static BUILT_IN: [&dyn Source; 6] = [
+    &heap::Allocs,
+    &block::Block,
+    &goroutine::Goroutine,
+    &heap::Heap,
+    &mutex::Mutex,
+    &threadcreate::ThreadCreate,
+];
 
 /// A profile that can be written at any time.
 #[derive(Clone, Copy)]
@@ -74,10 +91,13 @@ pub enum Format {
     Pprof,
     /// Text to read, as Go writes it for `debug=1`.
     Text,
+    /// Every thread with its stack, as Go writes it for `debug=2`. For profiles of anything else
+    /// than threads, the same as [`Format::Text`].
+    Dump,
 }
 
-/// The profile of that name; `None` if there is none. Built in are `allocs`, `block`, `heap` and
-/// `mutex`.
+/// The profile of that name; `None` if there is none. Built in are `allocs`, `block`,
+/// `goroutine`, `heap`, `mutex` and `threadcreate`.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()
@@ -112,7 +132,8 @@ impl Profile {
     }
 
     /// How many records the profile has now: for `heap` and `allocs`, pairs of a call stack and a
-    /// size that were ever sampled; for `block` and `mutex`, call stacks.
+    /// size that were ever sampled; for `block` and `mutex`, call stacks; for `goroutine` and
+    /// `threadcreate`, threads.
     pub fn count(&self) -> usize {
         let _own = own::scope();
         self.source.count()
@@ -163,10 +184,18 @@ impl Profile {
         keeper::look();
         let bytes = match format {
             Format::Pprof => export::pprof(&self.source.read(), self.extent(detail)),
-            Format::Text => export::text(&self.source.read_text(), self.extent(detail)),
+            Format::Text => self.text(detail),
+            Format::Dump => match self.source.read_each() {
+                Some(records) => export::dump(&records, detail),
+                None => self.text(detail),
+            },
         };
         own::trim();
         bytes
+    }
+
+    fn text(&self, detail: Detail) -> Vec<u8> {
+        export::text(&self.source.read_text(), self.extent(detail))
     }
 
     /// What happened since `earlier`, which [`Profile::read`] returned.

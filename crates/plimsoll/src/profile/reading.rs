@@ -1,5 +1,11 @@
 //! A profile as it was read, before it has names or a format.
 
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::activity::Activity;
 use crate::contention::WaitKind;
 use crate::stack::Record;
 
@@ -44,20 +50,54 @@ pub(crate) struct Sample {
 }
 
 /// What a sample is besides its stack: the labels it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tag {
     None,
     /// Objects of so many bytes.
     Bytes(i64),
     /// Waits of a kind.
     Wait(WaitKind),
+    /// Threads or tasks that do the same.
+    Activity(Arc<Activity>),
+}
+
+/// Return addresses, leaf first.
+#[derive(Clone, Debug)]
+pub(crate) enum Frames {
+    /// They stay where they are for good.
+    Kept(&'static [usize]),
+    Owned(Arc<[usize]>),
+}
+
+impl Deref for Frames {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        match self {
+            Self::Kept(frames) => frames,
+            Self::Owned(frames) => frames,
+        }
+    }
+}
+
+impl PartialEq for Frames {
+    fn eq(&self, other: &Self) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl Eq for Frames {}
+
+impl Hash for Frames {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self[..].hash(state);
+    }
 }
 
 /// Where something happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stack {
-    /// Return addresses, leaf first.
-    Frames(&'static [usize]),
+    Frames(Frames),
     /// Not known, with the reason.
     Unknown(&'static str),
 }
@@ -67,11 +107,15 @@ impl Stack {
         match record.stack {
             [] if record.overflow => Self::Unknown("[the table of stacks is full]"),
             [] => Self::Unknown("[no stack]"),
-            frames => Self::Frames(frames),
+            frames => Self::Frames(Frames::Kept(frames)),
         }
     }
 
-    pub(crate) fn frames(&self) -> &'static [usize] {
+    pub(crate) fn owned(frames: Arc<[usize]>) -> Self {
+        Self::Frames(Frames::Owned(frames))
+    }
+
+    pub(crate) fn frames(&self) -> &[usize] {
         match self {
             Self::Frames(frames) => frames,
             Self::Unknown(_) => &[],
@@ -97,8 +141,25 @@ pub(crate) struct TextReading {
 pub(crate) struct Row {
     /// What stands before the addresses.
     pub(crate) values: String,
-    pub(crate) frames: &'static [usize],
+    pub(crate) stack: Stack,
     pub(crate) tag: Tag,
+}
+
+impl Row {
+    /// Rows for what was counted, the largest first.
+    pub(crate) fn counts(counts: HashMap<(Stack, Tag), usize>) -> Vec<Self> {
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by(|((stack, _), count), ((other, _), of_other)| {
+            let frames = stack.frames().cmp(other.frames());
+            of_other.cmp(count).then(frames)
+        });
+        let row = |((stack, tag), count): ((Stack, Tag), usize)| Self {
+            values: count.to_string(),
+            stack,
+            tag,
+        };
+        counts.into_iter().map(row).collect()
+    }
 }
 
 /// Tells from a function's name and file what it is at the leaf of a stack.

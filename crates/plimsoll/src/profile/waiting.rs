@@ -52,6 +52,92 @@ pub(super) fn leaf(function: &str, file: &str) -> Leaf {
     }
 }
 
+/// Tells what a function of this name is at the leaf of a thread's stack.
+pub(crate) fn leaf_of_thread(function: &str, file: &str) -> Leaf {
+    const HOW: [&str; 6] = [
+        "plimsoll::stack::",
+        "plimsoll::thread::",
+        "plimsoll::profile::",
+        "plimsoll_interpose",
+        "__futex_",
+        "__lll_lock_wait",
+    ];
+    if function == "syscall" || HOW.iter().any(|begins| function.starts_with(begins)) {
+        Leaf::Hidden
+    } else {
+        leaf(function, file)
+    }
+}
+
+/// Tells what a function of this name is at the leaf of the stack of the creation of a thread.
+pub(crate) fn leaf_of_creation(function: &str, file: &str) -> Leaf {
+    const HOW: [&str; 5] = [
+        "std::sys::",
+        "std::thread::",
+        "plimsoll::thread::",
+        "pthread_create",
+        "plimsoll_interpose",
+    ];
+    let name = symbol::without_types(function);
+    if HOW.iter().any(|begins| name.starts_with(begins)) {
+        Leaf::Hidden
+    } else if name.starts_with("core::") || file.contains("/library/core/src/") {
+        Leaf::Glue
+    } else {
+        Leaf::Shown
+    }
+}
+
+/// Parts of the names of functions in which threads wait for others, with what they wait for. Those
+/// before win.
+const WAITS_IN: [(&str, WaitKind); 25] = [
+    ("futex::Mutex::lock", WaitKind::Mutex),
+    ("futex::RwLock::read", WaitKind::RwLockRead),
+    ("futex::RwLock::write", WaitKind::RwLockWrite),
+    ("futex::Condvar::wait", WaitKind::Condvar),
+    ("futex::Once::", WaitKind::Once),
+    ("parking_lot::raw_mutex::RawMutex::lock", WaitKind::Mutex),
+    ("raw_rwlock::RawRwLock::lock_shared", WaitKind::RwLockRead),
+    ("raw_rwlock::RawRwLock::", WaitKind::RwLockWrite),
+    ("Condvar::wait", WaitKind::Condvar),
+    ("std::sync::poison::mutex::Mutex::lock", WaitKind::Mutex),
+    (
+        "std::sync::poison::rwlock::RwLock::read",
+        WaitKind::RwLockRead,
+    ),
+    (
+        "std::sync::poison::rwlock::RwLock::write",
+        WaitKind::RwLockWrite,
+    ),
+    ("pthread_mutex_", WaitKind::Mutex),
+    ("__lll_lock_wait", WaitKind::Mutex),
+    ("pthread_rwlock_rdlock", WaitKind::RwLockRead),
+    ("pthread_rwlock_wrlock", WaitKind::RwLockWrite),
+    ("pthread_cond_", WaitKind::Condvar),
+    ("pthread_barrier_wait", WaitKind::Barrier),
+    ("sem_wait", WaitKind::Semaphore),
+    ("sem_timedwait", WaitKind::Semaphore),
+    ("sem_clockwait", WaitKind::Semaphore),
+    ("std::sync::barrier::Barrier", WaitKind::Barrier),
+    ("Parker::park", WaitKind::Park),
+    ("std::thread::park", WaitKind::Park),
+    ("std::thread::functions::park", WaitKind::Park),
+];
+
+/// What a thread waits for whose stack has these names, and that waits for another.
+pub(super) fn for_whom<'a, N: Iterator<Item = &'a str>>(names: impl Fn() -> N) -> &'static str {
+    // The C library's join is a wait for a word that the kernel clears.
+    if names().any(|name| name.starts_with("pthread_join") || name.contains("pthread_clockjoin")) {
+        return "join";
+    }
+    let found = names().find_map(|name| {
+        let plain = symbol::without_types(name);
+        let waits = WAITS_IN.iter().find(|(part, _)| plain.contains(part));
+        waits.map(|&(_, kind)| kind)
+    });
+    describe(found.unwrap_or(WaitKind::Other), names()).kind
+}
+
 /// What a wait is shown as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Described {

@@ -14,8 +14,8 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
 use super::modules::ModuleList;
-use super::registers::Start;
-use super::unwind_tables::{self, Context};
+use super::registers::{Registers, Start};
+use super::unwind_tables::{self, Context, End, Walk};
 use super::{DEEPEST, HIDDEN_FRAMES, frame_pointers};
 use crate::own;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
@@ -44,7 +44,7 @@ pub(crate) fn unwinder() -> Unwinder {
 }
 
 /// What one capture needs.
-struct Slot {
+pub(crate) struct Slot {
     /// The thread pointer of the thread that uses it; 0 when free.
     owner: AtomicUsize,
     /// The module list that its user may be reading.
@@ -62,6 +62,9 @@ struct Scratch {
 
 /// The pool, once made; it stays for good.
 static POOL: AtomicPtr<&'static [Slot]> = AtomicPtr::new(ptr::null_mut());
+
+/// The slots of [`slots_for_requests`], once made; they stay for good.
+static REQUESTS: AtomicPtr<&'static [Slot]> = AtomicPtr::new(ptr::null_mut());
 
 /// The list in use.
 static MODULES: AtomicPtr<ModuleList> = AtomicPtr::new(ptr::null_mut());
@@ -162,33 +165,24 @@ fn walk(start: Start, slot: &Slot, context: &mut Context, frames: &mut [usize]) 
 }
 
 fn walk_by_tables(start: Start, slot: &Slot, context: &mut Context, frames: &mut [usize]) -> usize {
-    // Name the list before using it, and look whether it is still the one in use: `refresh_modules`
-    // replaces it first and looks at the names after.
-    let mut list = MODULES.load(Ordering::Acquire);
-    loop {
-        slot.reading.store(list, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let now = MODULES.load(Ordering::Acquire);
-        if now == list {
-            break;
-        }
-        list = now;
-    }
-    // SAFETY: a list is not freed while a slot names it; there is one since the pool exists.
-    let walk = unwind_tables::walk(start, unsafe { &*list }, context, frames);
-    slot.reading.store(ptr::null_mut(), Ordering::Release);
-    if walk.stale && STALE.swap(1, Ordering::Relaxed) == 0 {
+    let walk = slot.with_list(|list| unwind_tables::walk(start, list, context, frames));
+    let Some(walk) = walk else { return 0 };
+    if walk.end == End::Stale && STALE.swap(1, Ordering::Relaxed) == 0 {
         crate::keeper::call();
     }
     walk.frames
 }
 
 fn pool() -> &'static [Slot] {
-    let pool = POOL.load(Ordering::Acquire);
+    slots_at(&POOL)
+}
+
+fn slots_at(slots: &AtomicPtr<&'static [Slot]>) -> &'static [Slot] {
+    let pool = slots.load(Ordering::Acquire);
     if pool.is_null() {
         return &[];
     }
-    // SAFETY: once set, it points to a leaked slice of the pool.
+    // SAFETY: once set, it points to a leaked slice.
     unsafe { *pool }
 }
 
@@ -235,6 +229,7 @@ pub(crate) fn refresh_modules() -> bool {
         let list = list.0 as *mut ModuleList;
         let read = pool()
             .iter()
+            .chain(slots_at(&REQUESTS))
             .any(|slot| slot.reading.load(Ordering::Acquire) == list);
         if !read {
             // SAFETY: made by `Box::into_raw`, no longer in `MODULES`, and no slot names it.
@@ -243,6 +238,88 @@ pub(crate) fn refresh_modules() -> bool {
         read
     });
     replaced
+}
+
+/// Calls `work` with the list in use, which stays so meanwhile. Not for hooks. `None` if there is
+/// none yet.
+pub(super) fn with_modules<R>(work: impl FnOnce(&ModuleList) -> R) -> Option<R> {
+    let _stays = lock_lists();
+    let list = MODULES.load(Ordering::Acquire);
+    // SAFETY: lists are only freed under the lock, which is held.
+    (!list.is_null()).then(|| work(unsafe { &*list }))
+}
+
+/// Slots for stacks that signal handlers are asked for, made when they are first wanted; `count` of
+/// them, the same for each call. Who uses one for what is the caller's affair.
+pub(crate) fn slots_for_requests(count: usize) -> &'static [Slot] {
+    let _own = own::scope();
+    let _alone = lock_lists();
+    if REQUESTS.load(Ordering::Acquire).is_null() {
+        let slots: Vec<Slot> = (0..count).map(|_| Slot::new()).collect();
+        REQUESTS.store(Box::into_raw(Box::new(slots.leak())), Ordering::Release);
+    }
+    slots_for_requests_made()
+}
+
+/// The same, of which there are none until they were made. For signal handlers.
+pub(crate) fn slots_for_requests_made() -> &'static [Slot] {
+    slots_at(&REQUESTS)
+}
+
+impl Slot {
+    /// Captures the calling thread's stack from where it was interrupted; to be called in the
+    /// signal's handler. The instruction itself is the first frame.
+    ///
+    /// # Safety
+    /// Nobody else uses this slot.
+    pub(crate) unsafe fn capture_interrupted(&self, at: Registers) -> Walk {
+        // SAFETY: the caller's.
+        let Scratch { context, frames } = unsafe { &mut *self.scratch.get() };
+        let (first, rest) = frames.split_first_mut().expect("it has room");
+        // One past it, as if it had called.
+        *first = at.instruction as usize + 1;
+        let walk = self.with_list(|list| unwind_tables::walk(Start::Here(at), list, context, rest));
+        walk.map_or(
+            Walk {
+                frames: 1,
+                end: End::Lost,
+            },
+            |walk| Walk {
+                frames: walk.frames + 1,
+                ..walk
+            },
+        )
+    }
+
+    /// What [`Slot::capture_interrupted`] captured.
+    ///
+    /// # Safety
+    /// Nobody else uses this slot.
+    pub(crate) unsafe fn captured(&self, frames: usize) -> &[usize] {
+        // SAFETY: the caller's.
+        unsafe { &(&(*self.scratch.get()).frames)[..frames] }
+    }
+
+    /// Calls `work` with the list in use, from anywhere, and names it meanwhile. `None` if there
+    /// is none yet.
+    fn with_list<R>(&self, work: impl FnOnce(&ModuleList) -> R) -> Option<R> {
+        // Name the list before using it, and look whether it is still the one in use:
+        // `refresh_modules` replaces it first and looks at the names after.
+        let mut list = MODULES.load(Ordering::Acquire);
+        loop {
+            self.reading.store(list, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            let now = MODULES.load(Ordering::Acquire);
+            if now == list {
+                break;
+            }
+            list = now;
+        }
+        // SAFETY: a list is not freed while a slot names it.
+        let result = (!list.is_null()).then(|| work(unsafe { &*list }));
+        self.reading.store(ptr::null_mut(), Ordering::Release);
+        result
+    }
 }
 
 /// Keeps [`prepare`] and [`refresh_modules`] out until the guard is dropped: for a fork.
@@ -261,5 +338,8 @@ pub(crate) fn forget_vanished_threads() {
             slot.reading.store(ptr::null_mut(), Ordering::Relaxed);
             slot.owner.store(0, Ordering::Release);
         }
+    }
+    for slot in slots_at(&REQUESTS) {
+        slot.reading.store(ptr::null_mut(), Ordering::Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 
 use gimli::{CallFrameInstruction, EhFrame, EndianSlice, LittleEndian, UnwindSection, X86_64};
 
-use super::memory::StackMemory;
+use super::memory::{Memory, StackMemory};
 use super::modules::Cfi;
 use super::registers::Registers;
 use crate::os::region::PAGE;

@@ -7,19 +7,51 @@
 //! stack, what a broken frame pointer points to) is probed page by page, each time anew.
 
 use std::cell::Cell;
+use std::sync::atomic::compiler_fence;
 
 use crate::os::{probe, region::PAGE};
+use crate::primitives::Ordering;
 
 /// More than this between the stack pointer and the remembered range, and it is taken for another
 /// stack.
 const FARTHEST_PAGES: usize = 4096;
 
 thread_local! {
-    /// The readable part of this thread's own stack: from, to.
-    static KNOWN: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// The readable part of this thread's own stack.
+    static KNOWN: Known = const { Known { low: Cell::new(0), high: Cell::new(0) } };
 }
 
-/// A reader of one stack, from the stack pointer upwards.
+/// A range, or an empty one. A signal handler may come in between and look, and may set it as well.
+struct Known {
+    low: Cell<usize>,
+    high: Cell<usize>,
+}
+
+impl Known {
+    fn get(&self) -> (usize, usize) {
+        (self.low.get(), self.high.get())
+    }
+
+    /// Empty until both ends are there.
+    fn set(&self, (low, high): (usize, usize)) {
+        self.high.set(0);
+        compiler_fence(Ordering::SeqCst);
+        self.low.set(low);
+        compiler_fence(Ordering::SeqCst);
+        self.high.set(high);
+    }
+}
+
+/// The memory of one stack, from the stack pointer upwards.
+pub(super) trait Memory {
+    /// The word at `address`, if it can be part of the stack and can be read.
+    fn read(&mut self, address: usize) -> Option<usize>;
+
+    /// The stack goes on at `stack_pointer`, which may be on another one: below a signal's frame.
+    fn go_on_at(&mut self, stack_pointer: usize);
+}
+
+/// The stack of the calling thread.
 pub(crate) struct StackMemory {
     /// Nothing below the stack pointer is part of the stack.
     from: usize,
@@ -37,10 +69,11 @@ impl StackMemory {
             probed: 0,
         }
     }
+}
 
-    /// The word at `address`, if it can be part of the stack and can be read.
+impl Memory for StackMemory {
     #[inline]
-    pub(crate) fn read(&mut self, address: usize) -> Option<usize> {
+    fn read(&mut self, address: usize) -> Option<usize> {
         const WORD: usize = size_of::<usize>();
         if address < self.from || address % WORD != 0 {
             return None;
@@ -60,6 +93,10 @@ impl StackMemory {
         // stacks that are remembered belong to this thread and stay; a page that was probed is
         // above the stack pointer of the stack this thread is running on.
         Some(unsafe { load(address) })
+    }
+
+    fn go_on_at(&mut self, stack_pointer: usize) {
+        *self = Self::of_this_thread(stack_pointer);
     }
 }
 
@@ -93,7 +130,7 @@ unsafe fn load(address: usize) -> usize {
 /// The remembered range, widened to take in `stack_pointer`; empty if that is on another stack.
 fn known_range(stack_pointer: usize) -> (usize, usize) {
     let page = stack_pointer & !(PAGE - 1);
-    let (low, high) = KNOWN.get();
+    let (low, high) = KNOWN.with(Known::get);
     if low <= page && stack_pointer < high {
         return (low, high);
     }
@@ -113,7 +150,7 @@ fn known_range(stack_pointer: usize) -> (usize, usize) {
         next += PAGE;
     }
     let range = (page, if high != 0 { high } else { top });
-    KNOWN.set(range);
+    KNOWN.with(|known| known.set(range));
     range
 }
 

@@ -4,7 +4,9 @@
 //! written.
 
 mod capture;
+mod foreign;
 mod frame_pointers;
+mod lost_frame;
 mod memory;
 mod modules;
 mod registers;
@@ -12,12 +14,11 @@ mod rules;
 mod table;
 mod unwind_tables;
 
-#[cfg(feature = "interpose")]
-pub(crate) use capture::with_stack;
 pub(crate) use capture::{
-    RetiredList, Unwinder, events_without_stack, forget_vanished_threads, lock_lists, prepare,
-    refresh_modules,
+    RetiredList, Slot, Unwinder, events_without_stack, forget_vanished_threads, lock_lists,
+    prepare, refresh_modules, slots_for_requests, slots_for_requests_made, with_stack,
 };
+pub(crate) use foreign::StackReader;
 pub(crate) use registers::{Registers, Start};
 pub(crate) use table::{
     Bucket, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, Record,
@@ -25,6 +26,8 @@ pub(crate) use table::{
 };
 
 use crate::primitives::{AtomicUsize, Ordering};
+
+pub(crate) use unwind_tables::{End, Walk};
 
 /// The most frames a stack can be set to hold.
 pub(crate) const DEEPEST: usize = 1024;

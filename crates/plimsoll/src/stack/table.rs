@@ -30,9 +30,11 @@ pub(crate) enum Kind {
     Block = 1,
     /// A sampled release of a lock that others waited for.
     Mutex = 2,
+    /// The creation of a thread. Nothing is counted; the buckets are names for stacks.
+    Birth = 3,
 }
 
-const KINDS: usize = 3;
+const KINDS: usize = 4;
 
 /// Counts of a bucket; what each means is the kind's affair.
 pub(crate) const CELLS: usize = 6;
@@ -194,6 +196,18 @@ impl Table {
             entry.generations[generation.index()][cell].fetch_add(amount, Ordering::Relaxed);
         }
         self.gate.leave(generation);
+    }
+
+    /// The stack of a bucket; empty if it has none.
+    pub(crate) fn stack_of(&self, bucket: Bucket) -> &'static [usize] {
+        if bucket.0 == 0 {
+            return &[];
+        }
+        // SAFETY: a bucket's name comes from `bucket`.
+        match unsafe { self.entry::<BucketEntry>(bucket.0) }.stack {
+            0 => &[],
+            stack => self.frames(stack),
+        }
     }
 
     /// Reads all buckets of a kind at one instant. Other readers wait their turn; nobody else does.

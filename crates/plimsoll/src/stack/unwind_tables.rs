@@ -10,7 +10,8 @@ use gimli::{
     UnwindContextStorage, UnwindExpression, UnwindSection, UnwindTableRow, Value, X86_64,
 };
 
-use super::memory::StackMemory;
+use super::lost_frame;
+use super::memory::{Memory, StackMemory};
 use super::modules::{Cfi, Lookup, ModuleList};
 use super::registers::{Registers, Start};
 use super::rules::{Key, Rule, RuleCache};
@@ -37,14 +38,40 @@ pub(super) type Context = UnwindContext<usize, Storage>;
 static RULES: RuleCache = RuleCache::new();
 
 /// What came of a walk.
-pub(super) struct Walk {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
     /// Frames filled in.
-    pub(super) frames: usize,
-    /// Whether something was loaded or unloaded since the list was made, which ended the walk.
-    pub(super) stale: bool,
+    pub(crate) frames: usize,
+    pub(crate) end: End,
 }
 
-/// Fills `frames` from the leaf with the return addresses after `start`.
+/// Why a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum End {
+    /// It has come to where the thread began.
+    Outermost = 0,
+    /// There was no room for more.
+    Room = 1,
+    /// The tables or the memory lead no further.
+    Lost = 2,
+    /// Something was loaded or unloaded since the list was made.
+    Stale = 3,
+}
+
+impl End {
+    pub(crate) fn from_number(number: u32) -> Self {
+        match number {
+            0 => Self::Outermost,
+            1 => Self::Room,
+            2 => Self::Lost,
+            _ => Self::Stale,
+        }
+    }
+}
+
+/// Fills `frames` from the leaf with the return addresses after `start`, on the calling thread's
+/// stack.
 pub(super) fn walk(
     start: Start,
     modules: &ModuleList,
@@ -53,54 +80,84 @@ pub(super) fn walk(
 ) -> Walk {
     let at = start.registers();
     let exact = !matches!(start, Start::Caller(_));
-    let limit = start.limit() as u64;
-    let mut walker = Walker {
+    let walker = Walker {
         at,
         exact,
-        memory: StackMemory::of_this_thread(at.stack as usize),
+        frame_known: true,
+        memory: &mut StackMemory::of_this_thread(at.stack as usize),
         modules,
         context,
+        limit: start.limit() as u64,
     };
-    for (depth, slot) in frames.iter_mut().enumerate() {
-        match walker.step() {
-            Step::Caller if walker.at.stack <= limit => *slot = walker.return_address(),
-            Step::Caller | Step::End => {
-                return Walk {
-                    frames: depth,
-                    stale: false,
-                };
-            }
-            Step::Stale => {
-                return Walk {
-                    frames: depth,
-                    stale: true,
-                };
-            }
-        }
-    }
-    Walk {
-        frames: frames.len(),
-        stale: false,
-    }
+    walker.walk(frames)
+}
+
+/// The same for the stack in `memory`, of a thread that stands still and whose frame pointer is not
+/// known.
+pub(super) fn walk_without_frame_pointer(
+    instruction: u64,
+    stack: u64,
+    memory: &mut impl Memory,
+    modules: &ModuleList,
+    context: &mut Context,
+    frames: &mut [usize],
+) -> Walk {
+    let walker = Walker {
+        at: Registers {
+            instruction,
+            stack,
+            frame: 0,
+        },
+        exact: true,
+        frame_known: false,
+        memory,
+        modules,
+        context,
+        limit: u64::MAX,
+    };
+    walker.walk(frames)
 }
 
 enum Step {
     /// The walker is at the caller.
     Caller,
-    End,
-    Stale,
+    End(End),
 }
 
-struct Walker<'a> {
+struct Walker<'a, M> {
     at: Registers,
     /// Whether `at` is an instruction, rather than the one after a call.
     exact: bool,
-    memory: StackMemory,
+    /// Whether `at.frame` is what the register was.
+    frame_known: bool,
+    memory: &'a mut M,
     modules: &'a ModuleList,
     context: &'a mut Context,
+    /// Frames that reach beyond this address are left out.
+    limit: u64,
 }
 
-impl Walker<'_> {
+impl<M: Memory> Walker<'_, M> {
+    #[inline]
+    fn walk(mut self, frames: &mut [usize]) -> Walk {
+        for (depth, slot) in frames.iter_mut().enumerate() {
+            match self.step() {
+                Step::Caller if self.at.stack <= self.limit => *slot = self.return_address(),
+                Step::Caller => {
+                    return Walk {
+                        frames: depth,
+                        end: End::Outermost,
+                    };
+                }
+                Step::End(end) => return Walk { frames: depth, end },
+            }
+        }
+        Walk {
+            frames: frames.len(),
+            end: End::Room,
+        }
+    }
+
     /// The address as a return address. One that a signal interrupted at is made to look like one.
     fn return_address(&self) -> usize {
         self.at.instruction as usize + usize::from(self.exact)
@@ -115,8 +172,8 @@ impl Walker<'_> {
                 let (cfi, key) = match self.modules.look_up(address) {
                     Lookup::Permanent(cfi) => (cfi, permanent),
                     Lookup::Current(cfi) => (cfi, Key::new(address, self.modules.generation())),
-                    Lookup::Stale => return Step::Stale,
-                    Lookup::NotCode => return Step::End,
+                    Lookup::Stale => return Step::End(End::Stale),
+                    Lookup::NotCode => return Step::End(End::Lost),
                 };
                 RULES.get(key).unwrap_or_else(|| {
                     let rule = rule_of(cfi, address, self.context);
@@ -126,12 +183,15 @@ impl Walker<'_> {
             }
         };
         let caller = match rule {
-            Rule::End => None,
+            Rule::End => return Step::End(End::Outermost),
             Rule::Plain {
                 from_frame_pointer,
                 offset,
                 saved_frame_pointer,
             } => {
+                if from_frame_pointer && !self.frame_known && !self.find_frame_pointer(address) {
+                    return Step::End(End::Lost);
+                }
                 let base = if from_frame_pointer {
                     self.at.frame
                 } else {
@@ -146,8 +206,28 @@ impl Walker<'_> {
                 self.at = caller;
                 Step::Caller
             }
-            _ => Step::End,
+            // Nobody has called it: so the kernel leaves the stack of what it starts.
+            Some(Registers { instruction: 0, .. }) => Step::End(End::Outermost),
+            _ => Step::End(End::Lost),
         }
+    }
+
+    /// Finds out what the frame pointer is in a function that keeps its frame by it.
+    #[cold]
+    fn find_frame_pointer(&mut self, address: usize) -> bool {
+        let function = match self.modules.look_up(address) {
+            Lookup::Permanent(cfi) | Lookup::Current(cfi) => cfi
+                .describe(address)
+                .map(|fde| fde.initial_address() as usize),
+            Lookup::Stale | Lookup::NotCode => None,
+        };
+        let stack = self.at.stack as usize;
+        let found = lost_frame::find(function, address, stack, self.memory, self.modules);
+        if let Some(frame) = found {
+            self.at.frame = frame as u64;
+            self.frame_known = true;
+        }
+        found.is_some()
     }
 
     /// The caller of a frame at that address, by the usual layout.
@@ -158,10 +238,11 @@ impl Walker<'_> {
         }
         let instruction = self.memory.read(frame_address.wrapping_sub(8) as usize)? as u64;
         let frame = match saved_frame_pointer {
-            Some(offset) => self
-                .memory
-                .read(frame_address.wrapping_add_signed(offset.into()) as usize)?
-                as u64,
+            Some(offset) => {
+                let at = frame_address.wrapping_add_signed(offset.into());
+                self.frame_known = true;
+                self.memory.read(at as usize)? as u64
+            }
             None => self.at.frame,
         };
         self.exact = false;
@@ -191,19 +272,19 @@ impl Walker<'_> {
             }
             CfaRule::Expression(expression) => self.value(cfi, &fde, expression, None)?,
         };
-        let frame = self
-            .restore(cfi, &fde, &frame, frame_address)
-            .unwrap_or(self.at.frame);
+        let restored = self.restore(cfi, &fde, &frame, frame_address);
+        let frame = restored.unwrap_or(self.at.frame);
         let instruction = self.restore(cfi, &fde, &returns, frame_address)?;
         if fde.is_signal_trampoline() {
             // A signal's frame may be on another stack than what it interrupted.
             self.exact = true;
-            self.memory = StackMemory::of_this_thread(frame_address as usize);
+            self.memory.go_on_at(frame_address as usize);
         } else if frame_address > self.at.stack {
             self.exact = false;
         } else {
             return None;
         }
+        self.frame_known |= restored.is_some();
         Some(Registers {
             instruction,
             stack: frame_address,
@@ -239,7 +320,7 @@ impl Walker<'_> {
     fn register(&self, register: Register) -> Option<u64> {
         match register {
             X86_64::RSP => Some(self.at.stack),
-            X86_64::RBP => Some(self.at.frame),
+            X86_64::RBP => self.frame_known.then_some(self.at.frame),
             X86_64::RA => Some(self.at.instruction),
             _ => None,
         }
@@ -391,7 +472,7 @@ mod tests {
             &mut Context::new_in(),
             &mut frames,
         );
-        assert!(!walk.stale);
+        assert_eq!(walk.end, End::Outermost);
         frames[..walk.frames].to_vec()
     }
 

@@ -138,7 +138,7 @@ enum HandedOut {
 impl InPoll {
     #[inline]
     fn begin(slot: &'static Slot, waker: &Waker) -> Self {
-        let has_another = slot.begin_poll(os::thread_id(), waker);
+        let has_another = slot.begin_poll(os::thread_id() as u32, waker);
         let mut poll = Self {
             slot,
             handed_out: HandedOut::Slots,

@@ -1,5 +1,8 @@
 //! Tests that need a process of their own: the settings hold from the first allocation on.
 
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
 use std::ffi::OsStr;
 use std::process::Command;
 

@@ -1,0 +1,273 @@
+//! The text of `debug=2`: every record by itself, for people and for whatever reads Go's.
+//!
+//! A header, `goroutine N [state, M minutes, thread "name"]:`, then two lines for each frame, the
+//! function and the place; the innermost frames and the outermost, if there are many.
+
+use std::fmt::{self, Write};
+
+use super::labels::names;
+use super::shown::shown_from;
+use crate::profile::activity::Record;
+use crate::profile::reading::{LeafRule, Stack};
+use crate::profile::{leaf_of_creation, leaf_of_thread};
+use crate::symbol::Symbols;
+
+/// How many frames are shown of either end of a stack.
+const EITHER_END: usize = 50;
+
+/// The records as text.
+pub(crate) fn write(records: &[Record], symbols: &Symbols) -> String {
+    let mut text = String::new();
+    for (at, record) in records.iter().enumerate() {
+        if at > 0 {
+            text.push('\n');
+        }
+        let written = put_record(&mut text, record, symbols);
+        written.expect("writing to a string cannot fail");
+    }
+    text
+}
+
+fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Result {
+    let activity = &record.activity;
+    let frames = record.stacks.first().map_or(&[][..], Stack::frames);
+    let (state, reason) = activity.state(|| names(frames, symbols));
+    write!(out, "goroutine {} [{}", record.id, reason.unwrap_or(state))?;
+    let minutes = record.waited.map_or(0, |waited| waited.as_secs() / 60);
+    if minutes > 0 {
+        write!(out, ", {minutes} minutes")?;
+    }
+    if !activity.name.is_empty() {
+        out.push_str(", thread \"");
+        put_escaped(out, &activity.name, |character| {
+            matches!(character, '[' | ']' | ',')
+        })?;
+        out.push('"');
+    }
+    out.push(']');
+    for (at, (key, value)) in activity.labels.iter().enumerate() {
+        out.push_str(if at == 0 { " {" } else { ", " });
+        put_word(out, key)?;
+        out.push_str(": ");
+        put_word(out, value)?;
+    }
+    out.push_str(if activity.labels.is_empty() {
+        ":\n"
+    } else {
+        "}:\n"
+    });
+    for (at, stack) in record.stacks.iter().enumerate() {
+        if at > 0 {
+            out.push_str("and waiting in\n");
+        }
+        put_stack(out, stack.frames(), symbols)?;
+    }
+    match record.stacks.first() {
+        Some(Stack::Unknown(reason)) => {
+            // Go's words, which its readers know.
+            let unavailable = "goroutine running on other thread; stack unavailable";
+            writeln!(out, "\t{unavailable} {reason}")
+        }
+        _ if !record.is_whole => writeln!(out, "...additional frames elided..."),
+        _ => Ok(()),
+    }?;
+    match record.creator {
+        Some((by, frames)) => put_creator(out, by, frames, symbols),
+        None => Ok(()),
+    }
+}
+
+/// The function that wanted it, and where in it.
+fn put_creator(out: &mut String, by: u64, frames: &[usize], symbols: &Symbols) -> fmt::Result {
+    let frames = frames_of(frames, leaf_of_creation, symbols);
+    let Some(frame) = frames.first() else {
+        return Ok(());
+    };
+    out.push_str("created by ");
+    put_function(out, frame)?;
+    writeln!(out, " in goroutine {by}")?;
+    put_place(out, frame)
+}
+
+/// A frame as it is shown: one of the calls at a return address.
+struct Frame<'a> {
+    address: usize,
+    function: &'a str,
+    file: &'a str,
+    line: u64,
+    /// How far the address is behind the start of the function; `None` for an inlined call.
+    offset: Option<usize>,
+}
+
+fn put_stack(out: &mut String, stack: &[usize], symbols: &Symbols) -> fmt::Result {
+    put_frames(out, &frames_of(stack, leaf_of_thread, symbols))
+}
+
+/// All calls of a stack, but those at the leaf that are not to be shown.
+fn frames_of<'a>(stack: &[usize], leaf: LeafRule, symbols: &'a Symbols) -> Vec<Frame<'a>> {
+    let (skip, mut hidden) = shown_from(stack, leaf, symbols);
+    let mut frames = Vec::with_capacity(stack.len());
+    for &address in &stack[skip..] {
+        let before = frames.len();
+        if let Some(location) = symbols.location(address) {
+            let lines = &symbols.lines(location)[hidden..];
+            frames.extend(lines.iter().enumerate().map(|(at, &line)| {
+                let function = symbols.function(line);
+                let physical = at + 1 == lines.len();
+                Frame {
+                    address,
+                    function: symbols.texts.get(function.name),
+                    file: symbols.texts.get(function.file),
+                    line: line.line,
+                    offset: physical.then(|| location.symbol_offset.unwrap_or(0)),
+                }
+            }));
+        }
+        hidden = 0;
+        if frames.len() == before {
+            frames.push(Frame {
+                address,
+                function: "",
+                file: "",
+                line: 0,
+                offset: Some(0),
+            });
+        }
+    }
+    frames
+}
+
+/// The frames, or those of either end.
+fn put_frames(out: &mut String, frames: &[Frame<'_>]) -> fmt::Result {
+    let elided = frames.len().saturating_sub(2 * EITHER_END);
+    for (at, frame) in frames.iter().enumerate() {
+        if elided > 0 && at == EITHER_END {
+            writeln!(out, "...{elided} frames elided...")?;
+        }
+        if elided == 0 || at < EITHER_END || at >= EITHER_END + elided {
+            put_frame(out, frame)?;
+        }
+    }
+    Ok(())
+}
+
+fn put_frame(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
+    put_function(out, frame)?;
+    out.push_str("(...)\n");
+    put_place(out, frame)
+}
+
+fn put_function(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
+    match frame.function {
+        "" => write!(out, "{:#x}", frame.address),
+        // A frame is a line.
+        function => put_escaped(out, function, |_| false),
+    }
+}
+
+fn put_place(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
+    out.push('\t');
+    match frame.file {
+        "" => out.push_str("??"),
+        file => put_escaped(out, file, |_| false)?,
+    }
+    write!(out, ":{}", frame.line)?;
+    match frame.offset {
+        Some(offset) => writeln!(out, " +{offset:#x}"),
+        None => writeln!(out),
+    }
+}
+
+/// A key or value as Go shows it in a header: in quotes unless it is plain.
+fn put_word(out: &mut String, text: &str) -> fmt::Result {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/' | b'_');
+    if text.bytes().all(plain) {
+        out.push_str(text);
+        return Ok(());
+    }
+    out.push('"');
+    put_escaped(out, text, |character| !character.is_ascii())?;
+    out.push('"');
+    Ok(())
+}
+
+/// Text in a line of its own, with Go's escapes for what would end it, for quotes, and for what is
+/// `special`.
+fn put_escaped(out: &mut String, text: &str, special: fn(char) -> bool) -> fmt::Result {
+    for character in text.chars() {
+        match character {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            other if special(other) || other.is_control() => match u32::from(other) {
+                code @ 0..0x80 => write!(out, "\\x{code:02x}")?,
+                code @ 0x80..0x10000 => write!(out, "\\u{code:04x}")?,
+                code => write!(out, "\\U{code:08x}")?,
+            },
+            other => out.push(other),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(text: &str) -> String {
+        let mut out = String::new();
+        put_word(&mut out, text).unwrap();
+        out
+    }
+
+    /// Every third call is an inlined one.
+    fn lines(count: usize) -> Vec<String> {
+        let frames: Vec<_> = (0..count)
+            .map(|at| Frame {
+                address: at + 1,
+                function: "f",
+                file: "f.rs",
+                line: at as u64,
+                offset: (at % 3 != 0).then_some(16),
+            })
+            .collect();
+        let mut out = String::new();
+        put_frames(&mut out, &frames).unwrap();
+        out.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn fifty_frames_of_either_end_are_shown() {
+        for count in [0, 1, 99, 100] {
+            let lines = lines(count);
+            assert_eq!(lines.len(), 2 * count);
+            assert!(!lines.iter().any(|line| line.contains("elided")));
+        }
+        for elided in [1, 2, 3, 10, 1000] {
+            let lines = lines(100 + elided);
+            assert_eq!(lines.len(), 201);
+            assert_eq!(lines[100], format!("...{elided} frames elided..."));
+            assert_eq!(lines[99], "\tf.rs:49 +0x10");
+            assert!(lines[102].starts_with(&format!("\tf.rs:{}", 50 + elided)));
+        }
+        assert_eq!(lines(1), ["f(...)", "\tf.rs:0"]);
+    }
+
+    #[test]
+    fn words_are_quoted_as_go_does() {
+        for (text, expected) in [
+            ("abc.D/e_9", "abc.D/e_9"),
+            ("", ""),
+            ("a b", "\"a b\""),
+            ("-", "\"-\""),
+            ("\n\r\t\"\\", r#""\n\r\t\"\\""#),
+            ("\u{1}\u{7f}", r#""\x01\x7f""#),
+            ("é", r#""\u00e9""#),
+            ("😀", r#""\U0001f600""#),
+        ] {
+            assert_eq!(word(text), expected);
+        }
+    }
+}

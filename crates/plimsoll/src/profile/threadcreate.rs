@@ -1,0 +1,88 @@
+//! `threadcreate`: where the threads that live were created.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::activity::{Activity, Now};
+use super::reading::{
+    Frames, Leaf, MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+};
+use super::{Source, waiting};
+use crate::thread;
+
+pub(super) struct ThreadCreate;
+
+const SAMPLE_TYPES: [ValueType; 1] = [ValueType {
+    name: "threadcreate",
+    unit: "count",
+}];
+
+impl Source for ThreadCreate {
+    fn name(&self) -> &'static str {
+        "threadcreate"
+    }
+
+    fn description(&self) -> &'static str {
+        "Stacks that led to the creation of the threads that live."
+    }
+
+    fn count(&self) -> usize {
+        thread::count()
+    }
+
+    fn read(&self) -> Reading {
+        let time_nanos = now_nanos();
+        let samples = creations().into_iter().map(|(stack, tag)| {
+            let mut values = [0; MOST_VALUES];
+            values[0] = 1;
+            Sample { stack, values, tag }
+        });
+        Reading {
+            sample_types: &SAMPLE_TYPES,
+            default_type: "",
+            period_type: SAMPLE_TYPES[0],
+            period: 1,
+            time_nanos,
+            duration_nanos: 0,
+            samples: samples.collect(),
+            leaf: |_, _| Leaf::Shown,
+            comments: Vec::new(),
+        }
+    }
+
+    fn read_text(&self) -> TextReading {
+        let creations = creations();
+        let head = format!("threadcreate profile: total {}\n", creations.len());
+        let mut counts: HashMap<(Stack, Tag), usize> = HashMap::new();
+        for creation in creations {
+            *counts.entry(creation).or_default() += 1;
+        }
+        TextReading {
+            head,
+            rows: Row::counts(counts),
+            leaf: waiting::leaf_of_creation,
+            tail: String::new(),
+        }
+    }
+}
+
+/// Where each thread was created, and what it is called.
+fn creations() -> Vec<(Stack, Tag)> {
+    let creations = thread::creations().into_iter();
+    let creation = |thread: thread::Creation| {
+        let stack = match thread.creator {
+            Some(creator) if !creator.frames.is_empty() => {
+                Stack::Frames(Frames::Kept(creator.frames))
+            }
+            Some(_) => Stack::Unknown("[no stack]"),
+            None => Stack::Unknown("[not known who created it]"),
+        };
+        let activity = Activity {
+            state: Now::Created,
+            name: thread.name,
+            labels: Vec::new(),
+        };
+        (stack, Tag::Activity(Arc::new(activity)))
+    };
+    creations.map(creation).collect()
+}

@@ -1,0 +1,357 @@
+//! What every thread is doing, as text: of the page, of the function, on a signal and on a panic.
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+mod child;
+mod pprof;
+
+use std::hint::black_box;
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll::profile::{self, Format};
+
+/// A record of a dump, read strictly.
+#[derive(Debug)]
+struct Record {
+    id: u64,
+    /// What is in the brackets, at its commas.
+    state: Vec<String>,
+    functions: Vec<String>,
+    places: Vec<String>,
+    elided: Option<usize>,
+}
+
+impl Record {
+    fn thread(&self) -> Option<&str> {
+        let names = self.state.iter();
+        names
+            .filter_map(|part| part.strip_prefix("thread \"")?.strip_suffix('"'))
+            .next()
+    }
+}
+
+fn parse(text: &str) -> Vec<Record> {
+    assert!(text.ends_with('\n'));
+    text.trim_end_matches('\n')
+        .split("\n\n")
+        .map(parse_record)
+        .collect()
+}
+
+fn parse_record(text: &str) -> Record {
+    let mut lines = text.lines();
+    let header = lines.next().expect("a header");
+    let rest = header.strip_prefix("goroutine ").expect(header);
+    let (id, rest) = rest.split_once(" [").expect(header);
+    let state = rest.strip_suffix("]:").expect(header);
+    let mut record = Record {
+        id: id.parse().expect(header),
+        state: state.split(", ").map(str::to_owned).collect(),
+        functions: Vec::new(),
+        places: Vec::new(),
+        elided: None,
+    };
+    while let Some(line) = lines.next() {
+        if let Some(count) = line.strip_prefix("...") {
+            let count = count.strip_suffix(" frames elided...").expect(line);
+            assert!(record.elided.is_none() && record.functions.len() == 50);
+            record.elided = Some(count.parse().expect(line));
+            continue;
+        }
+        if line.starts_with("\tgoroutine running on other thread; stack unavailable [") {
+            continue;
+        }
+        assert!(!line.starts_with(['\t', ' ']), "{line:?} in {text}");
+        let function = line.strip_suffix("(...)").expect(line);
+        assert!(!function.is_empty());
+        let place = lines.next().expect("each function has a place");
+        let place = place.strip_prefix('\t').expect(place);
+        let (place, offset) = match place.split_once(" +0x") {
+            Some((place, offset)) => (place, Some(offset)),
+            None => (place, None),
+        };
+        if let Some(offset) = offset {
+            usize::from_str_radix(offset, 16).expect(offset);
+        }
+        let (_, line) = place.rsplit_once(':').expect(place);
+        line.parse::<u32>().expect(place);
+        record.functions.push(function.to_owned());
+        record.places.push(place.to_owned());
+    }
+    record
+}
+
+fn dump() -> Vec<Record> {
+    let mut text = Vec::new();
+    plimsoll::dump(&mut text).unwrap();
+    parse(&String::from_utf8(text).unwrap())
+}
+
+/// A thread of that name, waiting `levels` calls deep for what it is sent.
+fn waiter(name: &str, levels: usize) -> (mpsc::Sender<()>, thread::JoinHandle<()>) {
+    let (send, receive) = mpsc::channel();
+    let thread = thread::Builder::new()
+        .name(name.into())
+        .spawn(move || waits_at(levels, &receive))
+        .unwrap();
+    (send, thread)
+}
+
+#[inline(never)]
+fn waits_at(levels: usize, receive: &mpsc::Receiver<()>) {
+    let padding = black_box([levels; 2]);
+    if levels == 0 {
+        // The other end being gone is as good.
+        let _ = receive.recv();
+    } else {
+        waits_at(levels - 1, receive);
+    }
+    black_box(padding);
+}
+
+/// The record of a thread, once it waits.
+fn record_of(name: &str) -> Record {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let found = dump()
+            .into_iter()
+            .find(|record| record.thread() == Some(name) && record.state[0] == "channel");
+        if let Some(record) = found {
+            return record;
+        }
+        assert!(Instant::now() < deadline, "{name} does not wait");
+    }
+}
+
+#[test]
+fn every_thread_has_a_header_and_its_stack_with_lines() {
+    let (over, thread) = waiter("tells lines", 3);
+    let record = record_of("tells lines");
+    assert_eq!(record.state, ["channel", "thread \"tells lines\""]);
+    assert_ne!(record.id, 0);
+    let calls: Vec<_> = record
+        .functions
+        .iter()
+        .zip(&record.places)
+        .filter(|(function, _)| function.ends_with("dump::waits_at"))
+        .collect();
+    assert_eq!(calls.len(), 4, "{record:?}");
+    assert!(
+        calls
+            .iter()
+            .all(|(_, place)| place.contains("tests/dump.rs:"))
+    );
+    assert_eq!(record.elided, None);
+    // How the channel waits is not shown.
+    assert!(
+        record.functions[0].contains("recv"),
+        "{:?}",
+        record.functions
+    );
+    let records = dump();
+    let mut ids: Vec<_> = records.iter().map(|record| record.id).collect();
+    // SAFETY: always callable.
+    let me = unsafe { libc::gettid() } as u64;
+    assert_eq!((ids[0], records[0].state[0].as_str()), (me, "running"));
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), records.len(), "each thread is there once");
+    drop(over);
+    thread.join().unwrap();
+}
+
+#[test]
+fn of_a_deep_stack_either_end_is_shown() {
+    let (over, thread) = waiter("is deep", 400);
+    let record = record_of("is deep");
+    assert_eq!(record.functions.len(), 100);
+    assert!(
+        record.elided.is_some_and(|elided| elided > 300),
+        "{record:?}"
+    );
+    assert!(record.functions[0].contains("recv"));
+    assert!(
+        record.functions[99].contains("clone") || record.functions[99].contains("start_thread")
+    );
+    drop(over);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_name_is_quoted() {
+    let (over, thread) = waiter("a],\"\n[b", 0);
+    let record = record_of("a\\x5d\\x2c\\\"\\n\\x5bb");
+    assert_eq!(record.state.len(), 2);
+    drop(over);
+    thread.join().unwrap();
+}
+
+/// The text of `debug=1`: rows with counts, labels, frames; equal ones are one.
+#[test]
+fn the_text_counts_equal_threads() {
+    let waiters: Vec<_> = (0..7).map(|_| waiter("is one of 7", 5)).collect();
+    let barrier = Arc::new(Barrier::new(1));
+    barrier.wait();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let row = loop {
+        let mut text = Vec::new();
+        let goroutine = profile::lookup("goroutine").unwrap();
+        goroutine.write_to(&mut text, Format::Text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let head = text.lines().next().unwrap();
+        let total: i64 = head
+            .strip_prefix("goroutine profile: total ")
+            .expect(head)
+            .parse()
+            .expect(head);
+        let rows: Vec<&str> = text[head.len() + 1..]
+            .split("\n\n")
+            .filter(|row| !row.starts_with('#'))
+            .collect();
+        let count =
+            |row: &str| -> i64 { row.split_once(" @ 0x").expect(row).0.parse().expect(row) };
+        assert_eq!(rows.iter().map(|row| count(row)).sum::<i64>(), total);
+        assert!(rows.windows(2).all(|two| count(two[0]) >= count(two[1])));
+        let row = rows.iter().find(|row| row.starts_with("7 @ "));
+        if let Some(row) = row {
+            break (*row).to_owned();
+        }
+        assert!(Instant::now() < deadline, "{text}");
+    };
+    let mut lines = row.lines().skip(1);
+    assert_eq!(
+        lines.next(),
+        Some("# labels: {\"state\":\"waiting\", \"thread\":\"is one of 7\", \"wait\":\"channel\"}")
+    );
+    let first = lines.next().unwrap();
+    assert!(
+        first.starts_with("#\t0x") && first.contains("recv"),
+        "{first}"
+    );
+    for (over, thread) in waiters {
+        drop(over);
+        thread.join().unwrap();
+    }
+}
+
+/// Threads that end meanwhile are less than none.
+#[test]
+fn what_ends_counts_below_zero() {
+    let waiters: Vec<_> = (0..5).map(|_| waiter("ends soon", 2)).collect();
+    record_of("ends soon");
+    let ender = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(900));
+        for (over, thread) in waiters {
+            drop(over);
+            thread.join().unwrap();
+        }
+    });
+    let response = plimsoll::http::handle("GET", "/debug/pprof/goroutine", "seconds=2");
+    assert_eq!(response.status, 200);
+    ender.join().unwrap();
+    let profile = pprof::Profile::read(&response.body);
+    assert!(profile.duration_nanos > 1_000_000_000);
+    let ended = profile
+        .sample
+        .iter()
+        .filter(|sample| profile.label(sample, "thread") == Some("ends soon"));
+    assert_eq!(ended.map(|sample| sample.value[0]).sum::<i64>(), -5);
+}
+
+fn quits() {
+    let _plimsoll = plimsoll::start();
+    let (over, thread) = waiter("waits on", 1);
+    record_of("waits on");
+    // How often the thread that writes has run, and whether it is listening: in the call 7, `poll`.
+    let writer = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let mut found = tasks.flatten().filter_map(|task| {
+            let read = |file| std::fs::read_to_string(task.path().join(file)).ok();
+            let runs = read("schedstat")?.split(' ').nth(2)?.trim().parse::<u64>();
+            let listens = read("syscall")?.starts_with("7 ");
+            (read("comm")? == "plimsoll-dump\n").then(|| (runs.unwrap(), listens))
+        });
+        found.next()
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let until_it_listens_after = |before| loop {
+        match writer() {
+            Some((runs, true)) if runs > before => return runs,
+            _ => {}
+        }
+        assert!(Instant::now() < deadline, "{:?}", writer());
+        thread::sleep(Duration::from_millis(5));
+    };
+    let runs = until_it_listens_after(0);
+    // SAFETY: to this process, which handles it.
+    unsafe { libc::kill(libc::getpid(), libc::SIGQUIT) };
+    until_it_listens_after(runs);
+    // SAFETY: what the child does is what this is about.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends the child by the signal, since nobody listens there.
+        unsafe {
+            libc::raise(libc::SIGQUIT);
+            libc::_exit(3);
+        }
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGQUIT);
+    drop(over);
+    thread.join().unwrap();
+}
+
+#[test]
+fn the_signal_writes_a_dump_and_the_program_goes_on() {
+    let name = "the_signal_writes_a_dump_and_the_program_goes_on";
+    let Some(said) = child::said(name, "dump_on=sigquit", quits) else {
+        return;
+    };
+    let start = said.find("goroutine ").expect(&said);
+    let records = parse(&said[start..]);
+    assert!(
+        records
+            .iter()
+            .any(|record| record.thread() == Some("waits on")),
+        "{said}"
+    );
+}
+
+fn panics() {
+    let _plimsoll = plimsoll::start();
+    let (over, thread) = waiter("waits on", 1);
+    record_of("waits on");
+    let panicked = thread::spawn(|| panic!("as the test wants it")).join();
+    assert!(panicked.is_err());
+    drop(over);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_panic_writes_a_dump_after_its_message() {
+    let name = "a_panic_writes_a_dump_after_its_message";
+    let Some(said) = child::said(name, "dump_on=panic", panics) else {
+        return;
+    };
+    let message = said.find("as the test wants it").expect(&said);
+    let start = message + said[message..].find("\ngoroutine ").expect(&said) + 1;
+    let records = parse(&said[start..]);
+    let panicking = &records[0];
+    assert!(
+        panicking
+            .functions
+            .iter()
+            .any(|function| function.contains("dump::panics")),
+        "{panicking:?}"
+    );
+    assert!(
+        records
+            .iter()
+            .any(|record| record.thread() == Some("waits on"))
+    );
+}

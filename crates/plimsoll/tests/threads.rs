@@ -1,0 +1,90 @@
+//! The `goroutine` profile: every thread is in it, with its stack, and none of them notices.
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+mod child;
+mod pprof;
+
+#[path = "threads/crowd.rs"]
+mod crowd;
+#[path = "threads/hard_cases.rs"]
+mod hard_cases;
+#[path = "threads/spinning.rs"]
+mod spinning;
+
+use std::collections::HashMap;
+
+use crowd::{Crowd, KINDS, alone};
+use plimsoll::profile::Detail;
+use pprof::{Profile, Sample};
+
+fn goroutine() -> Profile {
+    Profile::of_all("goroutine", Detail::Names)
+}
+
+/// How many threads there are.
+fn total(profile: &Profile) -> i64 {
+    profile.sample.iter().map(|sample| sample.value[0]).sum()
+}
+
+/// The samples of threads with a function of that name in their stack.
+fn within<'p>(profile: &'p Profile, function: &str) -> Vec<&'p Sample> {
+    let samples = profile.sample.iter();
+    samples
+        .filter(|sample| {
+            let names = profile.names(sample);
+            names.iter().any(|name| name.ends_with(function))
+        })
+        .collect()
+}
+
+fn comment_with(profile: &Profile, part: &str) -> bool {
+    let comments = profile.comments();
+    comments.iter().any(|comment| comment.contains(part))
+}
+
+#[test]
+fn a_thousand_blocked_threads_are_read_and_none_is_interrupted() {
+    let _alone = alone();
+    let crowd = Crowd::gather(1000);
+    for _ in 0..3 {
+        let profile = goroutine();
+        let mut seen: HashMap<&str, i64> = HashMap::new();
+        for sample in &profile.sample {
+            let names = profile.names(sample);
+            let Some(kind) = KINDS
+                .iter()
+                .find(|kind| names.iter().any(|name| name.ends_with(kind.function)))
+            else {
+                continue;
+            };
+            assert_eq!(profile.label(sample, "state"), Some("waiting"), "{names:?}");
+            assert_eq!(profile.label(sample, "wait"), Some(kind.wait), "{names:?}");
+            let calls = names
+                .iter()
+                .filter(|name| name.ends_with("crowd::begins_here"));
+            assert_eq!(calls.count(), 5, "{}: {names:?}", kind.function);
+            assert!(
+                names.last().is_some_and(|name| name.contains("clone")),
+                "{}: {names:?}",
+                kind.function
+            );
+            *seen.entry(kind.function).or_default() += sample.value[0];
+        }
+        for kind in &KINDS {
+            assert_eq!(
+                seen.get(kind.function).copied(),
+                Some(crowd.members(kind)),
+                "{}: {seen:?}",
+                kind.function
+            );
+        }
+        assert!(
+            comment_with(&profile, " 0 of them without a whole stack"),
+            "{:?}",
+            profile.comments()
+        );
+    }
+    assert_eq!(crowd.interruptions(), 0);
+}
