@@ -25,14 +25,14 @@ fn of_locks(profile: &str) -> i64 {
 fn all_that_was_waited_for_locks_is_blamed_on_somebody() {
     let _recording = Recording::all();
     let lost = profile::lost_events();
-    for threads in [2, 4, 12] {
+    for (threads, turns) in [(2, 3000), (4, 1500), (12, 500)] {
         let locks = Shared::at(c::c_makes_locks());
         thread::scope(|scope| {
             for number in 1..=threads {
                 let locks = &locks;
                 scope.spawn(move || {
                     let seed = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(number + threads);
-                    assert_eq!(c::c_works_at_random(locks.get(), seed, 3000), 0);
+                    assert_eq!(c::c_works_at_random(locks.get(), seed, turns), 0);
                 });
             }
         });

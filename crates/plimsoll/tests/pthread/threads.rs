@@ -42,7 +42,7 @@ fn so_has_who_is_cancelled_at_any_time_while_it_waits_for_a_mutex() {
 #[test]
 fn what_is_unlocked_is_not_touched_afterwards() {
     let _recording = Recording::all();
-    const TURNS: usize = 20_000;
+    const TURNS: usize = 10_000;
     let (send, receive) = std::sync::mpsc::sync_channel::<Shared<_>>(1);
     thread::scope(|scope| {
         scope.spawn(move || {
