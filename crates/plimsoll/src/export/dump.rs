@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 
 use super::labels::names;
 use super::shown::shown_from;
-use crate::profile::activity::Record;
+use crate::profile::activity::{Creator, Record};
 use crate::profile::reading::{LeafRule, Stack};
 use crate::profile::{leaf_of_creation, leaf_of_thread};
 use crate::symbol::Symbols;
@@ -38,7 +38,7 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
         write!(out, ", {minutes} minutes")?;
     }
     if !activity.name.is_empty() {
-        out.push_str(", thread \"");
+        write!(out, ", {} \"", activity.whose())?;
         put_escaped(out, &activity.name, |character| {
             matches!(character, '[' | ']' | ',')
         })?;
@@ -72,7 +72,18 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
         _ => Ok(()),
     }?;
     match record.creator {
-        Some((by, frames)) => put_creator(out, by, frames, symbols),
+        Some(Creator::Thread(by, frames)) => put_creator(out, by, frames, symbols),
+        Some(Creator::Task(by, made_of, location)) => {
+            out.push_str("created by ");
+            put_escaped(out, made_of, |_| false)?;
+            match by {
+                Some(by) => writeln!(out, " in goroutine {by}"),
+                None => writeln!(out),
+            }?;
+            out.push('\t');
+            put_escaped(out, location.file(), |_| false)?;
+            writeln!(out, ":{}", location.line())
+        }
         None => Ok(()),
     }
 }

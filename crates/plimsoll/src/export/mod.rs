@@ -46,10 +46,8 @@ pub(crate) fn text(reading: &TextReading, extent: Extent) -> Vec<u8> {
 /// Every record by itself, as Go's `debug=2` has it.
 pub(crate) fn dump(records: &[Record], detail: Detail) -> Vec<u8> {
     let stacks = records.iter().flat_map(|record| &record.stacks);
-    let creators = records.iter().filter_map(|record| record.creator);
-    let stacks = stacks
-        .map(Stack::frames)
-        .chain(creators.map(|(_, frames)| frames));
+    let creators = records.iter().filter_map(|record| record.creator?.stack());
+    let stacks = stacks.map(Stack::frames).chain(creators);
     let symbols = symbol::resolve(&distinct(stacks), detail);
     dump::write(records, &symbols).into_bytes()
 }

@@ -3,11 +3,13 @@
 //! A *record* is one of them. Those with the same stack and the same *activity* are one sample; so
 //! what tells individuals apart (the number, how long it has waited) is no part of the activity.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::reading::Stack;
 use super::waiting;
+use crate::task::{self, TaskRecord};
 use crate::thread::calls::{self, Doing};
 use crate::thread::{Extent, State, Thread};
 
@@ -23,15 +25,25 @@ pub(crate) struct Record {
     pub(crate) activity: Arc<Activity>,
     /// For how long it has been doing nothing, if that is known.
     pub(crate) waited: Option<Duration>,
-    /// Who created it, and where: a number, and return addresses, leaf first.
-    pub(crate) creator: Option<(u64, &'static [usize])>,
+    pub(crate) creator: Option<Creator>,
+    /// How many there are of its kind that this one stands for, itself included.
+    pub(crate) count: usize,
+}
+
+/// Where somebody was created, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Creator {
+    /// A thread: its number, and return addresses, leaf first.
+    Thread(u64, &'static [usize]),
+    /// Whoever was polled there, if a task was, and what was made into a task.
+    Task(Option<u64>, &'static str, &'static Location<'static>),
 }
 
 /// What is shown of a record besides its stack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Activity {
     pub(crate) state: Now,
-    /// The name of the thread or task; empty if it has none.
+    /// The name of the thread or task, or of what the task is made of; empty if it has none.
     pub(crate) name: String,
     /// Keys and values, sorted by key.
     pub(crate) labels: Vec<(String, String)>,
@@ -41,8 +53,19 @@ pub(crate) struct Activity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Now {
     Thread(State),
+    Task(task::State),
     /// No matter what: it was created.
     Created,
+}
+
+impl Creator {
+    /// Where it was, if that is known by its stack.
+    pub(crate) fn stack(self) -> Option<&'static [usize]> {
+        match self {
+            Self::Thread(_, stack) => Some(stack),
+            Self::Task(..) => None,
+        }
+    }
 }
 
 impl Record {
@@ -64,7 +87,43 @@ impl Record {
             waited: thread.waited,
             creator: thread
                 .creator
-                .map(|creator| (creator.id as u64, creator.frames)),
+                .map(|creator| Creator::Thread(creator.id as u64, creator.frames)),
+            count: 1,
+        }
+    }
+
+    /// A task, and so many like it. Of one that runs, `running` is where its thread is.
+    pub(crate) fn of_task(task: &TaskRecord, running: Option<Stack>, count: usize) -> Self {
+        let mut stacks: Vec<Stack> = task.stacks().map(Stack::kept).collect();
+        stacks.extend(running);
+        if stacks.is_empty() {
+            stacks.push(Stack::Unknown(match task.now() {
+                task::State::New => "[not polled yet]",
+                task::State::Running => "[running]",
+                task::State::Dropping => "[being dropped]",
+                task::State::Runnable | task::State::Waiting | task::State::NoWaker => {
+                    "[it registered no waker]"
+                }
+            }));
+        }
+        let labels = task.labels();
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        Self {
+            id: task.id().0,
+            stacks,
+            is_whole: true,
+            activity: Arc::new(Activity {
+                state: Now::Task(task.now()),
+                name: task.name().unwrap_or(task.type_name()).to_owned(),
+                labels: labels.iter().map(owned).collect(),
+            }),
+            waited: task.waited(),
+            creator: Some(Creator::Task(
+                task.parent().map(|parent| parent.0),
+                task.type_name(),
+                task.location(),
+            )),
+            count,
         }
     }
 
@@ -86,6 +145,12 @@ impl Activity {
     ) -> (&'static str, Option<&'static str>) {
         match self.state {
             Now::Created => ("", None),
+            Now::Task(task::State::New) => ("new", None),
+            Now::Task(task::State::Running) => ("running", None),
+            Now::Task(task::State::Runnable) => ("runnable", None),
+            Now::Task(task::State::Dropping) => ("dropping", None),
+            Now::Task(task::State::NoWaker) => ("waiting", Some("no waker")),
+            Now::Task(task::State::Waiting) => ("waiting", Some(waiting::for_what(names()))),
             Now::Thread(State::Running) => ("running", None),
             Now::Thread(State::Unknown) => ("unknown", None),
             Now::Thread(State::Asleep) => ("waiting", None),
@@ -97,6 +162,14 @@ impl Activity {
                 };
                 ("waiting", Some(reason))
             }
+        }
+    }
+
+    /// What has the name.
+    pub(crate) fn whose(&self) -> &'static str {
+        match self.state {
+            Now::Task(_) => "task",
+            Now::Thread(_) | Now::Created => "thread",
         }
     }
 
@@ -115,7 +188,7 @@ impl Activity {
         }
         labels.extend(reason.map(|reason| ("wait", reason)));
         if !self.name.is_empty() {
-            labels.push(("thread", &self.name));
+            labels.push((self.whose(), &self.name));
         }
         labels.sort_by_key(|label| label.0);
         labels

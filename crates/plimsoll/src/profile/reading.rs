@@ -111,6 +111,10 @@ impl Stack {
         }
     }
 
+    pub(crate) fn kept(frames: &'static [usize]) -> Self {
+        Self::Frames(Frames::Kept(frames))
+    }
+
     pub(crate) fn owned(frames: Arc<[usize]>) -> Self {
         Self::Frames(Frames::Owned(frames))
     }

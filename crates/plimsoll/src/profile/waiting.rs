@@ -54,8 +54,9 @@ pub(super) fn leaf(function: &str, file: &str) -> Leaf {
 
 /// Tells what a function of this name is at the leaf of a thread's stack.
 pub(crate) fn leaf_of_thread(function: &str, file: &str) -> Leaf {
-    const HOW: [&str; 6] = [
+    const HOW: [&str; 7] = [
         "plimsoll::stack::",
+        "plimsoll::task::",
         "plimsoll::thread::",
         "plimsoll::profile::",
         "plimsoll_interpose",
@@ -136,6 +137,66 @@ pub(super) fn for_whom<'a, N: Iterator<Item = &'a str>>(names: impl Fn() -> N) -
         waits.map(|&(_, kind)| kind)
     });
     describe(found.unwrap_or(WaitKind::Other), names()).kind
+}
+
+/// Parts of the names of functions in which tasks wait, with what they wait for. Those before win.
+const TASKS_WAIT_IN: [(&str, &str); 36] = [
+    ("tokio::time::sleep", "sleep"),
+    ("tokio::time::interval", "sleep"),
+    ("async_io::Timer", "sleep"),
+    ("futures_timer::", "sleep"),
+    ("tokio::task::yield_now", "yield"),
+    ("tokio::task::coop", "yield"),
+    ("tokio::sync::mpsc::", "channel"),
+    ("tokio::sync::oneshot::", "channel"),
+    ("tokio::sync::broadcast::", "channel"),
+    ("tokio::sync::watch::", "channel"),
+    ("tokio::sync::notify::", "notify"),
+    ("tokio::sync::mutex::", "mutex"),
+    ("sync::tokio::mutex::", "mutex"),
+    ("tokio::sync::rwlock::RwLock::read", "rwlock read"),
+    ("sync::tokio::rwlock::RwLock::read", "rwlock read"),
+    ("tokio::sync::rwlock::", "rwlock write"),
+    ("sync::tokio::rwlock::", "rwlock write"),
+    ("tokio::sync::barrier::", "barrier"),
+    ("tokio::sync::once_cell::", "once"),
+    ("tokio::sync::semaphore::", "semaphore"),
+    ("tokio::runtime::task::join::JoinHandle", "join"),
+    ("tokio::task::join_set::", "join"),
+    ("tokio_util::sync::cancellation_token", "cancellation"),
+    ("tokio::runtime::io::", "io"),
+    ("tokio::net::", "io"),
+    ("tokio::io::", "io"),
+    ("tokio::process::", "process"),
+    ("tokio::signal::", "signal"),
+    ("tokio::fs::", "io"),
+    ("async_io::", "io"),
+    ("async_channel::", "channel"),
+    ("async_lock::mutex::", "mutex"),
+    ("flume::", "channel"),
+    ("futures_channel::", "channel"),
+    ("async_task::task::Task", "join"),
+    ("event_listener::", "notify"),
+];
+
+/// What a task waits for whose stack has these names: what the innermost of them waits for that
+/// tells, unless that is made of something else that is in the stack.
+pub(super) fn for_what<'a>(names: impl Iterator<Item = &'a str>) -> &'static str {
+    // tokio's mutex waits by a semaphore, which waits by a list.
+    let mut found = None;
+    for name in names {
+        let plain = symbol::without_types(name);
+        if let Some(&(_, what)) = TASKS_WAIT_IN.iter().find(|(part, _)| plain.contains(part)) {
+            match found {
+                None | Some("notify" | "semaphore" | "yield") => found = Some(what),
+                Some(_) => {}
+            }
+        }
+        if name.contains("plimsoll::task::tracked::") {
+            break;
+        }
+    }
+    found.unwrap_or("other")
 }
 
 /// What a wait is shown as.

@@ -41,8 +41,8 @@ pub use record::{TaskRecord, TaskState};
 pub(crate) use slot::{Seen, State};
 pub use tracked::{TrackExt, Tracked, track};
 
-/// The number of a task, which no other task of the process ever has. In the order in which they
-/// were made by a thread.
+/// The number of a task, which no other task or thread of the process ever has. In the order in
+/// which they were made by a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub(crate) u64);
 
@@ -52,10 +52,13 @@ impl fmt::Display for TaskId {
     }
 }
 
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Above what the system numbers threads with.
+const FIRST: u64 = 10_000_001;
+
+static NEXT: AtomicU64 = AtomicU64::new(FIRST);
 
 fn next_id() -> u64 {
-    if NEXT.load(Ordering::Relaxed) == 1 {
+    if NEXT.load(Ordering::Relaxed) == FIRST {
         crate::os::clock::prepare();
     }
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -88,6 +91,13 @@ pub fn for_each(mut visit: impl FnMut(TaskRecord)) {
 /// Calls `visit` with each task at one instant, in no order. False if there was no memory for it.
 pub(crate) fn read(visit: impl FnMut(&Seen)) -> bool {
     CUTS.read(visit)
+}
+
+/// How many tasks there are now.
+pub(crate) fn count() -> usize {
+    (0..slab::SLAB.used())
+        .filter(|&number| slab::SLAB.is_there(number) && slab::SLAB.slot(number).is_task())
+        .count()
 }
 
 /// Keeps readers out until the guard is dropped: for a fork.

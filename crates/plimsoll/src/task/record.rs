@@ -78,6 +78,11 @@ impl TaskRecord {
         }
     }
 
+    /// The same.
+    pub(crate) fn now(&self) -> State {
+        self.seen.state
+    }
+
     /// How many polls of it were begun.
     pub fn polls(&self) -> u32 {
         self.seen.polls

@@ -512,6 +512,12 @@ impl Slot {
         }
     }
 
+    /// Whether there is a task now.
+    #[cfg(not(loom))]
+    pub(super) fn is_task(&self) -> bool {
+        self.control.load(Ordering::Relaxed) & (HELD | DONE) == HELD
+    }
+
     /// The task as it is now; `None` if there is none.
     pub(super) fn read(&self) -> Option<Seen> {
         loop {
