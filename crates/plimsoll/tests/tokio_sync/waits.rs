@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use plimsoll::sync::tokio::{Notify, Semaphore, mpsc, oneshot};
 
-use crate::scene::{HELD, Recording, WAITERS, blocked, blocked_by_each, told};
-use crate::tasks::{on_each_runtime, waiting};
+use crate::scene::{HELD, Recording, WAITERS, blocked, blocked_by_each};
+use crate::tasks::{on_each_runtime, told, waiting};
 
 /// Says what the block profile is to say of the function that waited: so many waits, and no blame.
 macro_rules! waited {
