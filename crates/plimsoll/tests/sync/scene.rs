@@ -114,10 +114,15 @@ pub struct Told {
 
 /// What the profile of that name says of all with `function` in the stack.
 pub fn told(profile: &str, function: &str) -> Told {
+    told_at(profile, function, |_| true)
+}
+
+/// The same, of those only whose innermost function is one that `at` says.
+pub fn told_at(profile: &str, function: &str, at: impl Fn(&str) -> bool) -> Told {
     let profile = Profile::of(profile);
     let mut told = Told::default();
     for sample in &profile.sample {
-        if !has(&profile, sample, function) {
+        if !has(&profile, sample, function) || !at(profile.names(sample)[0]) {
             continue;
         }
         told.events += sample.value[0];

@@ -10,8 +10,8 @@ use plimsoll::sync::tokio::{
     RwLockWriteGuard,
 };
 
-use crate::scene::{HELD, Recording, WAITERS, blocked, told};
-use crate::tasks::{on_each_runtime, waiting};
+use crate::scene::{HELD, Recording, WAITERS, blocked};
+use crate::tasks::{on_each_runtime, told, waiting};
 
 /// Holds a lock until all wait, for some time longer, and gives it up in a function of a name of
 /// its own; the two profiles then say who waited and who is to blame.

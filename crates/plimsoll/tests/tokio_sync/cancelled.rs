@@ -9,8 +9,8 @@ use std::task::{Context, Waker};
 
 use plimsoll::sync::tokio::{Mutex, RwLock, mpsc};
 
-use crate::scene::{HELD, Recording, WAITERS, told};
-use crate::tasks::{Pending, on_each_runtime, waiting};
+use crate::scene::{HELD, Recording, WAITERS};
+use crate::tasks::{Pending, on_each_runtime, told, waiting};
 
 async fn gives_up_a_mutex(mutex: Arc<Mutex<()>>) {
     tokio::time::timeout(HELD, mutex.lock()).await.unwrap_err();

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll::sync::tokio::{Mutex, MutexGuard, mpsc};
 
-use crate::scene::{HELD, Recording, WAITERS, blocked, told};
+use crate::scene::{self, HELD, Recording, WAITERS, blocked};
+use crate::tasks::told;
 
 struct Unparks(Thread);
 
@@ -62,7 +63,7 @@ fn a_lock_is_waited_for_in_an_executor_of_ones_own() {
     waited.is_of(WAITERS, done);
     waited.is_at("mutex", "plimsoll::sync::tokio::mutex::Mutex", "lock");
     // That the thread sleeps is another thing: it would do so for any future.
-    let slept = told("block", "executes");
+    let slept = scene::told("block", "executes");
     assert!(slept.kinds.contains(&"mutex".into()), "{slept:?}");
 }
 

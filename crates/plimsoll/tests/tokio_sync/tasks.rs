@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::scene::{HELD, WAITERS};
+use crate::scene::{self, HELD, Told, WAITERS};
 
 /// A runtime of each kind, one after the other.
 pub fn runtimes() -> impl Iterator<Item = Runtime> {
@@ -18,6 +18,15 @@ pub fn runtimes() -> impl Iterator<Item = Runtime> {
             let built = builder.worker_threads(2).enable_time().build();
             built.expect("a runtime can be made")
         })
+}
+
+/// What the profile of that name says of all with `function` in the stack, less what tokio's own
+/// locks keep its threads waiting.
+pub fn told(profile: &str, function: &str) -> Told {
+    scene::told_at(profile, function, |leaf| {
+        // Where names of inlined functions are not to be had, in tests neither are those locks.
+        cfg!(not(feature = "symbolize")) || leaf.contains("plimsoll::sync::tokio::")
+    })
 }
 
 /// How long tasks waited at most, on the average of those of both runtimes.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use plimsoll::sync::tokio::{Notify, Semaphore, mpsc, oneshot};
 
-use crate::scene::{HELD, Recording, WAITERS, blocked, blocked_by_each, told};
-use crate::tasks::{on_each_runtime, waiting};
+use crate::scene::{HELD, Recording, WAITERS, blocked, blocked_by_each};
+use crate::tasks::{on_each_runtime, told, waiting};
 
 /// Says what the block profile is to say of the function that waited: so many waits, and no blame.
 macro_rules! waited {
@@ -228,6 +228,38 @@ fn room_is_waited_for() {
         "channel",
         "mpsc::bounded::Sender",
         "send"
+    );
+}
+
+async fn waits_for_room_to_be_given_back(sender: mpsc::Sender<u32>) {
+    // What comes of it would be given back, too.
+    std::mem::forget(sender.reserve().await.unwrap());
+    black_box("waits_for_room_to_be_given_back");
+}
+
+#[test]
+fn room_that_is_given_back_is_waited_for() {
+    let _recording = Recording::all();
+    let wall = on_each_runtime(async || {
+        let (sender, _receiver) = mpsc::channel(WAITERS);
+        let first = sender.clone().reserve_owned().await.unwrap();
+        let second = sender.clone().reserve_owned().await.unwrap();
+        let others = sender.reserve_many(WAITERS - 2).await.unwrap();
+        let wait = || waits_for_room_to_be_given_back(sender.clone());
+        let give_back = || {
+            drop(first);
+            drop(second.release());
+            drop(others);
+        };
+        waiting(wait, give_back).await
+    });
+    waited!(
+        waits_for_room_to_be_given_back,
+        TWICE,
+        wall.held,
+        "channel",
+        "mpsc::bounded::Sender",
+        "reserve"
     );
 }
 

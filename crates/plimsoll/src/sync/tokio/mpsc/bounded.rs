@@ -45,8 +45,8 @@ pub struct PermitIterator<'a, T> {
 
 /// [`tokio::sync::mpsc::OwnedPermit`] of such a channel.
 pub struct OwnedPermit<T> {
-    end: SendingEnd,
-    inner: mpsc::OwnedPermit<T>,
+    /// There until the permit is used.
+    parts: Option<(SendingEnd, mpsc::OwnedPermit<T>)>,
 }
 
 /// Room that is given back when it is dropped, if nothing was sent. Declared before tokio's permit.
@@ -146,7 +146,7 @@ impl<T> Sender<T> {
     pub async fn reserve_owned(self) -> Result<OwnedPermit<T>, SendError<()>> {
         let Self { end, inner } = self;
         let inner = end.wait(inner.reserve_owned()).await?;
-        Ok(OwnedPermit { end, inner })
+        Ok(OwnedPermit::new(end, inner))
     }
 
     /// As [`tokio::sync::mpsc::Sender::try_reserve`].
@@ -174,7 +174,7 @@ impl<T> Sender<T> {
     pub fn try_reserve_owned(self) -> Result<OwnedPermit<T>, TrySendError<Self>> {
         let Self { end, inner } = self;
         match inner.try_reserve_owned() {
-            Ok(inner) => Ok(OwnedPermit { end, inner }),
+            Ok(inner) => Ok(OwnedPermit::new(end, inner)),
             Err(TrySendError::Full(inner)) => Err(TrySendError::Full(Self { end, inner })),
             Err(TrySendError::Closed(inner)) => Err(TrySendError::Closed(Self { end, inner })),
         }
@@ -447,9 +447,19 @@ impl<T> fmt::Debug for PermitIterator<'_, T> {
 }
 
 impl<T> OwnedPermit<T> {
+    fn new(end: SendingEnd, inner: mpsc::OwnedPermit<T>) -> Self {
+        Self {
+            parts: Some((end, inner)),
+        }
+    }
+
+    fn inner(&self) -> Option<&mpsc::OwnedPermit<T>> {
+        self.parts.as_ref().map(|(_, inner)| inner)
+    }
+
     /// As [`tokio::sync::mpsc::OwnedPermit::send`].
-    pub fn send(self, value: T) -> Sender<T> {
-        let Self { end, inner } = self;
+    pub fn send(mut self, value: T) -> Sender<T> {
+        let (end, inner) = self.parts.take().expect(UNUSED);
         end.sends();
         Sender {
             end,
@@ -458,8 +468,8 @@ impl<T> OwnedPermit<T> {
     }
 
     /// As [`tokio::sync::mpsc::OwnedPermit::release`].
-    pub fn release(self) -> Sender<T> {
-        let Self { end, inner } = self;
+    pub fn release(mut self) -> Sender<T> {
+        let (end, inner) = self.parts.take().expect(UNUSED);
         end.0.give_back();
         Sender {
             end,
@@ -469,17 +479,33 @@ impl<T> OwnedPermit<T> {
 
     /// As [`tokio::sync::mpsc::OwnedPermit::same_channel`].
     pub fn same_channel(&self, other: &Self) -> bool {
-        self.inner.same_channel(&other.inner)
+        let both = self.inner().zip(other.inner());
+        both.is_some_and(|(this, other)| this.same_channel(other))
     }
 
     /// As [`tokio::sync::mpsc::OwnedPermit::same_channel_as_sender`].
     pub fn same_channel_as_sender(&self, sender: &Sender<T>) -> bool {
-        self.inner.same_channel_as_sender(&sender.inner)
+        let inner = self.inner();
+        inner.is_some_and(|inner| inner.same_channel_as_sender(&sender.inner))
+    }
+}
+
+/// A permit is used by giving it away.
+const UNUSED: &str = "it is used once";
+
+impl<T> Drop for OwnedPermit<T> {
+    fn drop(&mut self) {
+        if let Some((end, _)) = &self.parts {
+            end.0.give_back();
+        }
     }
 }
 
 impl<T> fmt::Debug for OwnedPermit<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
+        match self.inner() {
+            Some(inner) => inner.fmt(f),
+            None => f.write_str("OwnedPermit"),
+        }
     }
 }

@@ -29,7 +29,7 @@ struct Signals {
 }
 
 /// The end of who sends. Declared before tokio's, so that the signal comes first: the last sender's
-/// going wakes the receiver, and an unused permit's going may wake senders.
+/// going wakes the receiver.
 #[derive(Clone)]
 struct SendingEnd(Arc<Signals>);
 
@@ -73,7 +73,7 @@ impl SendingEnd {
 impl Drop for SendingEnd {
     #[inline]
     fn drop(&mut self) {
-        self.0.give_back();
+        self.sends();
     }
 }
 
@@ -108,6 +108,6 @@ impl ReceivingEnd {
 impl Drop for ReceivingEnd {
     #[inline]
     fn drop(&mut self) {
-        self.0.received.give();
+        self.receives();
     }
 }
