@@ -2,7 +2,7 @@
 //! created it. The profiles `goroutine` and `threadcreate`, and [`crate::dump()`], are made of
 //! that.
 //!
-//! What is public here is for where creations of threads are not seen by themselves: [`spawn`].
+//! What is public here is for where creations of threads are not seen by themselves: [`spawn()`].
 //!
 //! # How
 //! The system says of a thread that is *blocked* in which call it is, and where its stack is. That
