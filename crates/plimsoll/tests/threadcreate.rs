@@ -290,11 +290,15 @@ fn more_threads_than_there_is_room_for_can_have_been() {
 #[test]
 fn the_main_thread_is_there_without_a_creator() {
     let _alone = alone();
-    let mut text = Vec::new();
     let threadcreate = profile::lookup("threadcreate").unwrap();
-    threadcreate.write_to(&mut text, Format::Text).unwrap();
-    let text = String::from_utf8(text).unwrap();
-    assert!(text.starts_with("threadcreate profile: total "), "{text}");
-    assert!(text.contains("\n1 @\n"), "{text}");
+    let alone_without = || {
+        let mut text = Vec::new();
+        threadcreate.write_to(&mut text, Format::Text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("threadcreate profile: total "), "{text}");
+        text.contains("\n1 @\n")
+    };
+    // Others may be about to begin, and are not known yet.
+    assert!((0..100).any(|_| alone_without()));
     assert!(threadcreate.count() >= 2);
 }
