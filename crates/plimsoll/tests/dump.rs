@@ -22,6 +22,8 @@ struct Record {
     functions: Vec<String>,
     places: Vec<String>,
     elided: Option<usize>,
+    /// The number of the thread that created it.
+    created_by: Option<u64>,
 }
 
 impl Record {
@@ -53,6 +55,7 @@ fn parse_record(text: &str) -> Record {
         functions: Vec::new(),
         places: Vec::new(),
         elided: None,
+        created_by: None,
     };
     while let Some(line) = lines.next() {
         if let Some(count) = line.strip_prefix("...") {
@@ -63,6 +66,15 @@ fn parse_record(text: &str) -> Record {
         }
         if line.starts_with("\tgoroutine running on other thread; stack unavailable [") {
             continue;
+        }
+        if let Some(created) = line.strip_prefix("created by ") {
+            let (function, by) = created.rsplit_once(" in goroutine ").expect(line);
+            assert!(!function.is_empty());
+            record.created_by = Some(by.parse().expect(line));
+            let place = lines.next().expect("the function has a place");
+            assert!(place.starts_with('\t'), "{place:?} in {text}");
+            assert_eq!(lines.next(), None, "it comes last");
+            break;
         }
         assert!(!line.starts_with(['\t', ' ']), "{line:?} in {text}");
         let function = line.strip_suffix("(...)").expect(line);
@@ -145,6 +157,10 @@ fn every_thread_has_a_header_and_its_stack_with_lines() {
             .all(|(_, place)| place.contains("tests/dump.rs:"))
     );
     assert_eq!(record.elided, None);
+    // SAFETY: always callable.
+    let me = unsafe { libc::gettid() } as u64;
+    let known = cfg!(feature = "interpose").then_some(me);
+    assert_eq!(record.created_by, known);
     // How the channel waits is not shown.
     assert!(
         record.functions[0].contains("recv"),
@@ -153,8 +169,6 @@ fn every_thread_has_a_header_and_its_stack_with_lines() {
     );
     let records = dump();
     let mut ids: Vec<_> = records.iter().map(|record| record.id).collect();
-    // SAFETY: always callable.
-    let me = unsafe { libc::gettid() } as u64;
     assert_eq!((ids[0], records[0].state[0].as_str()), (me, "running"));
     ids.sort_unstable();
     ids.dedup();
