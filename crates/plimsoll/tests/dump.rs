@@ -225,8 +225,7 @@ fn the_text_counts_equal_threads() {
             .split("\n\n")
             .filter(|row| !row.starts_with('#'))
             .collect();
-        let count =
-            |row: &str| -> i64 { row.split_once(" @ 0x").expect(row).0.parse().expect(row) };
+        let count = |row: &str| -> i64 { row.split_once(" @").expect(row).0.parse().expect(row) };
         assert_eq!(rows.iter().map(|row| count(row)).sum::<i64>(), total);
         assert!(rows.windows(2).all(|two| count(two[0]) >= count(two[1])));
         let row = rows.iter().find(|row| row.starts_with("7 @ "));
