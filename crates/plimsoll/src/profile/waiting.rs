@@ -210,7 +210,7 @@ pub(crate) struct Described {
 }
 
 /// Parts of names, with what a wait is in whose stack they are. Those before win.
-const IN_STACK: [(&str, Described); 16] = {
+const IN_STACK: [(&str, Described); 14] = {
     const fn waits(kind: &'static str) -> Described {
         Described { kind, idle: false }
     }
@@ -238,11 +238,10 @@ const IN_STACK: [(&str, Described); 16] = {
         ("flume::", waits("channel")),
         ("std::sync::barrier::Barrier", waits("barrier")),
         ("std::sync::once", waits("once")),
-        // The thread waits for those that it started there.
-        ("std::thread::scoped::scope", waits("scope")),
-        ("std::thread::scope", waits("scope")),
     ]
 };
+
+const SCOPE: [&str; 2] = ["std::thread::scoped::scope", "std::thread::scope"];
 
 /// Describes a wait of a kind, in a stack with these names.
 pub(crate) fn describe<'a>(kind: WaitKind, names: impl Iterator<Item = &'a str>) -> Described {
@@ -256,7 +255,20 @@ pub(crate) fn describe<'a>(kind: WaitKind, names: impl Iterator<Item = &'a str>)
         return plainly;
     }
     let mut best = IN_STACK.len();
+    let mut below = "";
     for name in names {
+        // At its end, a scope waits for the threads that were started in it. What is in it may wait
+        // for anything.
+        if name.contains("std::thread::scope")
+            && below.contains("park")
+            && SCOPE.contains(&symbol::without_types(name).as_str())
+        {
+            return Described {
+                kind: "scope",
+                idle: false,
+            };
+        }
+        below = name;
         let found = IN_STACK[..best]
             .iter()
             .position(|(part, _)| name.contains(part));
@@ -335,6 +347,14 @@ mod tests {
             ],
         );
         assert_eq!((driver.kind, driver.idle), ("io driver", true));
+        let scope = ["std::thread::park", "std::thread::scoped::scope", "main"];
+        assert_eq!(kind(WaitKind::Park, &scope).kind, "scope");
+        let within = [
+            "std::sync::poison::condvar::Condvar::wait",
+            "main::{{closure}}",
+            "std::thread::scoped::scope",
+        ];
+        assert_eq!(kind(WaitKind::Condvar, &within).kind, "condvar");
         let lock = kind(
             WaitKind::Mutex,
             &["tokio::runtime::blocking::pool::Inner::run"],
