@@ -175,12 +175,18 @@ fn tool_reads_threads() {
         }
         let goroutine = profile::lookup("goroutine").unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+        // A thread that is about to begin has no stack yet.
         let rows = loop {
             assert!(std::time::Instant::now() < deadline, "they never wait");
             goroutine.write_to_file(file("all"), Format::Pprof).unwrap();
+            let rows = pprof(&go, &["-top", &file("all")]);
+            let all_wait = rows.lines().any(|line| {
+                line.ends_with("go_tool::waits_for_the_end")
+                    && line.split_whitespace().nth(3) == Some("3")
+            });
             let tags = pprof(&go, &["-tags", &file("all")]);
-            if tags.contains("barrier") && tags.contains("3 (") {
-                break pprof(&go, &["-top", &file("all")]);
+            if all_wait && tags.contains("barrier") {
+                break rows;
             }
         };
         over.wait();
