@@ -99,8 +99,11 @@ impl Semaphore {
     /// If there are then more than [`Semaphore::MAX_PERMITS`].
     #[inline]
     pub fn add_permits(&self, n: usize) {
-        self.added.give();
-        self.inner.add_permits(n);
+        // A permit that was forgotten gives back none, and ends nobody's wait.
+        if n > 0 {
+            self.added.give();
+            self.inner.add_permits(n);
+        }
     }
 
     /// As [`tokio::sync::Semaphore::forget_permits`].
@@ -346,3 +349,22 @@ macro_rules! permit {
 
 permit!({'a} SemaphorePermit<'a>, "SemaphorePermit", Semaphore, |this| this.semaphore);
 permit!({} OwnedSemaphorePermit, "OwnedSemaphorePermit", Arc<Semaphore>, |this| &this.semaphore);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contention::awaited::Awaited;
+
+    #[test]
+    fn who_gives_back_nothing_ends_nobodys_wait() {
+        let semaphore = Semaphore::new(1);
+        let permit = semaphore.try_acquire().unwrap();
+        let start = semaphore.added.enter(WaitKind::Semaphore);
+        permit.forget();
+        semaphore.add_permits(0);
+        assert_eq!(semaphore.added.leave(start), None);
+        let start = semaphore.added.enter(WaitKind::Semaphore);
+        semaphore.add_permits(1);
+        assert!(semaphore.added.leave(start).is_some());
+    }
+}
