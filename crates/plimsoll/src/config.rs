@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[cfg(feature = "http")]
 use crate::http;
@@ -15,7 +16,7 @@ use crate::{dump, keeper, own, thread};
 const VARIABLE: &str = "PLIMSOLL";
 
 /// Every word of the grammar, for complaints.
-const WORDS: &str = "block_rate, heap_rate, http, ledger, mutex_fraction, out, stack_depth, table, thread_signal, unwinder";
+const WORDS: &str = "block_rate, dump_on, heap_rate, http, leak_age, ledger, mutex_fraction, out, stack_depth, table, thread_signal, unwinder";
 
 /// Sets Plimsoll off with the settings of the environment variable `PLIMSOLL`. The same as
 /// `config().start()`.
@@ -44,6 +45,7 @@ pub fn start() -> Plimsoll {
 /// | `heap_rate` | mean bytes between samples: `512k`, `1` for all, `0` for none | `512k` |
 /// | `block_rate` | waiting time between samples of the block profile: `1ms`, `1ns` for all, `0` for none | `0` |
 /// | `mutex_fraction` | one in how many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
+/// | `leak_age` | how long somebody has to wait in order to be probably leaked, if there are more and more of them: `600s` | `600s` |
 /// | `stack_depth` | frames kept of a stack, 0 to 1024 | `128` |
 /// | `thread_signal` | the real-time signal that running threads are interrupted by, or `auto` for one that nobody uses | `auto` |
 /// | `unwinder` | `auto`, `frame-pointers`, `tables` | `auto` |
@@ -60,6 +62,7 @@ pub struct Config {
     heap_rate: Option<usize>,
     block_rate: Option<u64>,
     mutex_fraction: Option<u32>,
+    leak_age: Option<Duration>,
     stack_depth: Option<usize>,
     thread_signal: Option<i32>,
     dump_on_sigquit: bool,
@@ -117,6 +120,13 @@ impl Config {
     /// [`profile::set_mutex_fraction`].
     pub fn mutex_fraction(mut self, fraction: u32) -> Self {
         self.mutex_fraction = Some(fraction);
+        self
+    }
+
+    /// How long somebody has to wait in order to be probably leaked: see
+    /// [`profile::set_leak_age`].
+    pub fn leak_age(mut self, age: Duration) -> Self {
+        self.leak_age = Some(age);
         self
     }
 
@@ -200,6 +210,10 @@ impl Config {
                     }
                     Err(_) => Err("is not a whole number up to 4294967295"),
                 },
+                "leak_age" => settings::nanoseconds(value).map(|age| {
+                    self.leak_age = Some(Duration::from_nanos(age));
+                    true
+                }),
                 "dump_on" => self.set_dump_on(value),
                 "thread_signal" if value == "auto" => {
                     self.thread_signal = None;
@@ -282,6 +296,9 @@ impl Config {
         }
         if let Some(fraction) = self.mutex_fraction {
             profile::set_mutex_fraction(fraction);
+        }
+        if let Some(age) = self.leak_age {
+            profile::set_leak_age(age);
         }
         #[cfg(feature = "http")]
         let server = self.http.and_then(|address| {
@@ -396,12 +413,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_and_the_rest_is_used() {
         let (config, complaints) = read(
-            "dump_on=sigquit+off,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
+            "dump_on=sigquit+off,leak_age=10,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
         );
         assert_eq!(config.heap_rate, Some(4096));
         assert_eq!(config.http.as_deref(), Some("from code:1"));
         let expected = [
             "`dump_on=sigquit+off`: the value is none of",
+            "`leak_age=10`: the value is not a length of time",
             "`thread_signal=9`: the value is not the number",
             "`block_rate=1`: the value is not a length of time",
             "`mutex_fraction=-1`: the value is not a whole number",

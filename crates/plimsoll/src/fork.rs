@@ -79,6 +79,7 @@ extern "C" fn after_in_child() {
     TABLE.after_fork_in_child();
     stack::forget_vanished_threads();
     WAITERS.after_fork_in_child();
+    contention::holder::after_fork_in_child();
     task::after_fork_in_child();
     own_thread::after_fork_in_child();
     thread::after_fork_in_child();

@@ -106,6 +106,8 @@ mod keeper;
 #[cfg(not(loom))]
 pub mod label;
 #[cfg(not(loom))]
+mod leak;
+#[cfg(not(loom))]
 mod os;
 #[cfg(not(loom))]
 mod own;

@@ -16,6 +16,9 @@
 //! the thread will try again, and what it has waited so far is *carried* to its next wait on
 //! that key.
 //!
+//! Which thread *holds* a lock is another question, and is noted only by the locks of
+//! [`crate::sync`]: see [`holder`].
+//!
 //! There are two doors. [`crate::sync`] has primitives that report their own waits; under
 //! [`crate::hook`] come the futex calls of everybody else's. The former are made of the latter, so
 //! while one of them waits, its thread is [suspended](suspend()) for the hook. Of the former, those
@@ -23,6 +26,7 @@
 
 #[cfg(feature = "tokio")]
 pub(crate) mod awaited;
+pub(crate) mod holder;
 mod kind;
 #[cfg(any(feature = "interpose", feature = "tokio"))]
 pub(crate) mod meter;

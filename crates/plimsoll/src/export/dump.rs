@@ -5,8 +5,8 @@
 
 use std::fmt::{self, Write};
 
-use super::labels::names;
 use super::shown::shown_from;
+use crate::leak::Leak;
 use crate::profile::activity::{Creator, Record};
 use crate::profile::reading::{LeafRule, Stack};
 use crate::profile::{leaf_of_creation, leaf_of_thread};
@@ -31,18 +31,29 @@ pub(crate) fn write(records: &[Record], symbols: &Symbols) -> String {
 fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Result {
     let activity = &record.activity;
     let frames = record.stacks.first().map_or(&[][..], Stack::frames);
-    let (state, reason) = activity.state(|| names(frames, symbols));
+    let (state, reason) = activity.state(|| symbols.names(frames));
     write!(out, "goroutine {} [{}", record.id, reason.unwrap_or(state))?;
+    if activity.leak.is_some_and(Leak::is_proved) {
+        out.push_str(" (leaked)");
+    }
     let minutes = record.waited.map_or(0, |waited| waited.as_secs() / 60);
     if minutes > 0 {
         write!(out, ", {minutes} minutes")?;
     }
     if !activity.name.is_empty() {
         write!(out, ", {} \"", activity.whose())?;
-        put_escaped(out, &activity.name, |character| {
-            matches!(character, '[' | ']' | ',')
-        })?;
+        put_escaped(out, &activity.name, is_of_headers)?;
         out.push('"');
+    }
+    if let Some(Leak::Deadlock(stuck)) = activity.leak {
+        let word = Leak::word(Leak::Deadlock(stuck));
+        write!(out, ", {word} {}: waits for ", stuck.circle)?;
+        if !stuck.lock.is_empty() {
+            out.push('"');
+            put_escaped(out, stuck.lock, is_of_headers)?;
+            out.push_str("\" of ");
+        }
+        write!(out, "goroutine {}", stuck.holder)?;
     }
     out.push(']');
     for (at, (key, value)) in activity.labels.iter().enumerate() {
@@ -86,6 +97,11 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
         }
         None => Ok(()),
     }
+}
+
+/// Whether it would be taken for a part of the header.
+fn is_of_headers(character: char) -> bool {
+    matches!(character, '[' | ']' | ',')
 }
 
 /// The function that wanted it, and where in it.

@@ -20,8 +20,8 @@ pub(super) fn labels<'a>(tag: &'a Tag, frames: &[usize], symbols: &Symbols) -> L
     match tag {
         Tag::None => Labels::None,
         Tag::Bytes(bytes) => Labels::Bytes(*bytes),
-        Tag::Wait(kind) => Labels::Wait(describe(*kind, names(frames, symbols))),
-        Tag::Activity(activity) => Labels::Texts(activity.labels(|| names(frames, symbols))),
+        Tag::Wait(kind) => Labels::Wait(describe(*kind, symbols.names(frames))),
+        Tag::Activity(activity) => Labels::Texts(activity.labels(|| symbols.names(frames))),
     }
 }
 
@@ -30,16 +30,4 @@ impl Labels<'_> {
     pub(super) fn are_idle(&self) -> bool {
         matches!(self, Self::Wait(Described { idle: true, .. }))
     }
-}
-
-/// The names of a stack's functions, from the leaf.
-pub(super) fn names<'a>(
-    frames: &'a [usize],
-    symbols: &'a Symbols,
-) -> impl Iterator<Item = &'a str> {
-    frames
-        .iter()
-        .filter_map(|&frame| symbols.location(frame))
-        .flat_map(|location| symbols.lines(location))
-        .map(|&line| symbols.texts.get(symbols.function(line).name))
 }

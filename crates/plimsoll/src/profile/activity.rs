@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use super::reading::Stack;
 use super::waiting;
+use crate::leak::deadlock::Stuck;
+use crate::leak::{self, Leak};
 use crate::task::{self, TaskRecord};
 use crate::thread::calls::{self, Doing};
 use crate::thread::{Extent, State, Thread};
@@ -28,6 +30,8 @@ pub(crate) struct Record {
     pub(crate) creator: Option<Creator>,
     /// How many there are of its kind that this one stands for, itself included.
     pub(crate) count: usize,
+    /// How many of these have waited for [long](leak::age).
+    pub(crate) old: usize,
 }
 
 /// Where somebody was created, and by whom.
@@ -47,6 +51,8 @@ pub(crate) struct Activity {
     pub(crate) name: String,
     /// Keys and values, sorted by key.
     pub(crate) labels: Vec<(String, String)>,
+    /// Why it will not go on, if that is so.
+    pub(crate) leak: Option<Leak>,
 }
 
 /// What it is doing at the moment.
@@ -69,7 +75,8 @@ impl Creator {
 }
 
 impl Record {
-    pub(crate) fn of_thread(thread: Thread) -> Self {
+    /// A thread; `leak` says why it will not go on, if that is known.
+    pub(crate) fn of_thread(thread: Thread, leak: Option<Leak>) -> Self {
         let stack = match thread.extent {
             Extent::None(reason) => Stack::Unknown(reason),
             _ if thread.frames.is_empty() => Stack::Unknown("[no stack]"),
@@ -83,17 +90,22 @@ impl Record {
                 state: Now::Thread(thread.state),
                 name: thread.name,
                 labels: Vec::new(),
+                leak,
             }),
             waited: thread.waited,
             creator: thread
                 .creator
                 .map(|creator| Creator::Thread(creator.id as u64, creator.frames)),
             count: 1,
+            old: thread
+                .waited
+                .is_some_and(|waited| waited >= leak::age())
+                .into(),
         }
     }
 
-    /// A task, and so many like it. Of one that runs, `running` is where its thread is.
-    pub(crate) fn of_task(task: &TaskRecord, running: Option<Stack>, count: usize) -> Self {
+    /// A task. Of one that runs, `running` is where its thread is.
+    pub(crate) fn of_task(task: &TaskRecord, running: Option<Stack>) -> Self {
         let mut stacks: Vec<Stack> = task.stacks().map(Stack::kept).collect();
         stacks.extend(running);
         if stacks.is_empty() {
@@ -116,6 +128,7 @@ impl Record {
                 state: Now::Task(task.now()),
                 name: task.name().unwrap_or(task.type_name()).to_owned(),
                 labels: labels.iter().map(owned).collect(),
+                leak: task.is_forgotten().then_some(Leak::Forgotten),
             }),
             waited: task.waited(),
             creator: Some(Creator::Task(
@@ -123,7 +136,8 @@ impl Record {
                 task.type_name(),
                 task.location(),
             )),
-            count,
+            count: 1,
+            old: 0,
         }
     }
 
@@ -165,6 +179,30 @@ impl Activity {
         }
     }
 
+    /// Whether it waits for something that somebody in the program has to do, rather than for time
+    /// or the world outside, or for work; if its stack has these names.
+    pub(crate) fn waits_for_others<'a, N: Iterator<Item = &'a str>>(
+        &self,
+        names: impl Fn() -> N,
+    ) -> bool {
+        const ELSEWHERE: [&str; 7] = [
+            "sleep",
+            "yield",
+            "io",
+            "process",
+            "signal",
+            "runtime idle",
+            "io driver",
+        ];
+        let may_wait = match self.state {
+            Now::Thread(State::Waiting(call)) => matches!(calls::doing(call), Doing::Futex),
+            Now::Task(task::State::Waiting | task::State::NoWaker) => true,
+            Now::Thread(_) | Now::Task(_) | Now::Created => false,
+        };
+        let (_, reason) = self.state(names);
+        may_wait && reason.is_some_and(|reason| !ELSEWHERE.contains(&reason))
+    }
+
     /// What has the name.
     pub(crate) fn whose(&self) -> &'static str {
         match self.state {
@@ -187,6 +225,12 @@ impl Activity {
             labels.push(("state", state));
         }
         labels.extend(reason.map(|reason| ("wait", reason)));
+        if let Some(leak) = self.leak {
+            labels.push(("leak", leak.word()));
+            if let Leak::Deadlock(Stuck { lock, .. }) = leak {
+                labels.extend((!lock.is_empty()).then_some(("lock", lock)));
+            }
+        }
         if !self.name.is_empty() {
             labels.push((self.whose(), &self.name));
         }

@@ -4,13 +4,23 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::activity::Record;
-use super::reading::{
-    Leaf, MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
-};
+use super::reading::{Leaf, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos};
 use super::{Source, waiting};
 use crate::label::Labels;
+use crate::leak::{self, Leak, deadlock};
 use crate::task::{self, TaskRecord};
 use crate::thread::{self, How};
+
+/// What is told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Tasks that are alike are one record, which is all that a profile needs.
+    Alike,
+    /// The same, and it is found out how long threads have waited.
+    AlikeWithTimes,
+    /// Everybody has a record of his own, with all that is known.
+    Each,
+}
 
 pub(super) struct Goroutine;
 
@@ -33,87 +43,114 @@ impl Source for Goroutine {
     }
 
     fn read(&self) -> Reading {
-        let time_nanos = now_nanos();
-        let Everybody { records, comments } = everybody(How::ToCount);
-        let samples = records.into_iter().map(|record| {
-            let mut values = [0; MOST_VALUES];
-            values[0] = record.count as i64;
-            Sample {
-                stack: record.stack(),
-                values,
-                tag: Tag::Activity(record.activity),
-            }
+        let Everybody { records, comments } = everybody(Which::Alike);
+        let samples = records.into_iter().map(|record| Sample {
+            stack: record.stack(),
+            values: [record.count as i64, 0, 0, 0],
+            tag: Tag::Activity(record.activity),
         });
-        Reading {
-            sample_types: &SAMPLE_TYPES,
-            default_type: "",
-            period_type: SAMPLE_TYPES[0],
-            period: 1,
-            time_nanos,
-            duration_nanos: 0,
-            samples: samples.collect(),
-            // All of it: who looks at threads may want to know how they wait.
-            leaf: |_, _| Leaf::Shown,
-            comments,
-        }
+        reading(&SAMPLE_TYPES, samples.collect(), comments)
     }
 
     fn read_text(&self) -> TextReading {
-        let Everybody { records, comments } = everybody(How::ToCount);
+        let Everybody { records, comments } = everybody(Which::Alike);
         let total: usize = records.iter().map(|record| record.count).sum();
-        let head = format!("goroutine profile: total {total}\n");
-        let mut counts: HashMap<(Stack, Tag), usize> = HashMap::new();
-        for record in records {
-            let key = (record.stack(), Tag::Activity(record.activity));
-            *counts.entry(key).or_default() += record.count;
-        }
         let lines = comments.iter().map(|comment| format!("# {comment}\n"));
         TextReading {
-            head,
-            rows: Row::counts(counts),
+            head: format!("goroutine profile: total {total}\n"),
+            rows: rows(&records),
             leaf: waiting::leaf_of_thread,
             tail: lines.collect(),
         }
     }
 
     fn read_each(&self) -> Option<Vec<Record>> {
-        Some(everybody(How::InFull).records)
+        Some(everybody(Which::Each).records)
     }
 }
 
-/// Everybody there is.
-struct Everybody {
-    records: Vec<Record>,
-    /// What is to be said of all of them.
+/// A reading of numbers of threads and tasks, now.
+pub(super) fn reading(
+    sample_types: &'static [ValueType],
+    samples: Vec<Sample>,
     comments: Vec<String>,
+) -> Reading {
+    Reading {
+        sample_types,
+        default_type: "",
+        period_type: sample_types[0],
+        period: 1,
+        time_nanos: now_nanos(),
+        duration_nanos: 0,
+        samples,
+        // All of it: who looks at threads may want to know how they wait.
+        leaf: |_, _| Leaf::Shown,
+        comments,
+    }
 }
 
-/// Reads all records: of the tasks first, which are of one instant. Of tasks that are alike there
-/// is one record, unless they are wanted in full.
-fn everybody(how: How) -> Everybody {
+/// The records as rows of text, those that are alike as one.
+pub(super) fn rows<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Row> {
+    let mut counts: HashMap<(Stack, Tag), usize> = HashMap::new();
+    for record in records {
+        let key = (record.stack(), Tag::Activity(record.activity.clone()));
+        *counts.entry(key).or_default() += record.count;
+    }
+    Row::counts(counts)
+}
+
+/// Everybody there is.
+pub(super) struct Everybody {
+    pub(super) records: Vec<Record>,
+    /// What is to be said of all of them.
+    pub(super) comments: Vec<String>,
+}
+
+/// Reads all records: of the tasks first, which are of one instant.
+pub(super) fn everybody(which: Which) -> Everybody {
+    let how = match which {
+        Which::Alike => How::ToCount,
+        Which::AlikeWithTimes | Which::Each => How::InFull,
+    };
     let mut alike: HashMap<Alike, usize> = HashMap::new();
-    let mut tasks: Vec<(TaskRecord, usize)> = Vec::new();
-    task::for_each(|task| match alike.entry(Alike::of(&task)) {
-        Entry::Occupied(first) if how == How::ToCount => tasks[*first.get()].1 += 1,
-        Entry::Occupied(_) => tasks.push((task, 1)),
-        Entry::Vacant(none) => {
-            none.insert(tasks.len());
-            tasks.push((task, 1));
-        }
+    let mut tasks: Vec<Group> = Vec::new();
+    let age = leak::age();
+    task::for_each(|task| {
+        let is_old = task.waited().is_some_and(|waited| waited >= age);
+        let at = match alike.entry(Alike::of(&task)) {
+            Entry::Occupied(first) if which != Which::Each => *first.get(),
+            entry => {
+                entry.or_insert(tasks.len());
+                tasks.push(Group::of(task));
+                tasks.len() - 1
+            }
+        };
+        tasks[at].count += 1;
+        tasks[at].old += usize::from(is_old);
     });
-    tasks.sort_by_key(|(task, _)| task.id());
+    tasks.sort_by_key(|group| group.first.id());
+    let stuck = deadlock::stuck();
     let found = thread::threads(how);
     let number_of_threads = found.threads.len();
-    let mut records: Vec<Record> = found.threads.into_iter().map(Record::of_thread).collect();
+    let threads = found.threads.into_iter().map(|thread| {
+        let leak = stuck.get(&thread.id).copied().map(Leak::Deadlock);
+        Record::of_thread(thread, leak)
+    });
+    let mut records: Vec<Record> = threads.collect();
     let flawed = records.iter().filter(|record| !record.is_whole).count();
     let stacks: HashMap<u64, Stack> = records
         .iter()
         .map(|record| (record.id, record.stack()))
         .collect();
-    let number_of_tasks: usize = tasks.iter().map(|(_, count)| count).sum();
-    records.extend(tasks.iter().map(|(task, count)| {
-        let running = task.thread().and_then(|thread| stacks.get(&thread.into()));
-        Record::of_task(task, running.cloned(), *count)
+    let number_of_tasks: usize = tasks.iter().map(|group| group.count).sum();
+    records.extend(tasks.iter().map(|group| {
+        let running = group.first.thread();
+        let running = running.and_then(|thread| stacks.get(&thread.into()));
+        Record {
+            count: group.count,
+            old: group.old,
+            ..Record::of_task(&group.first, running.cloned())
+        }
     }));
     let mut comments = vec![format!(
         "plimsoll: {number_of_threads} threads, {flawed} of them without a whole stack; \
@@ -121,6 +158,23 @@ fn everybody(how: How) -> Everybody {
     )];
     comments.extend(found.trouble.map(|trouble| format!("plimsoll: {trouble}")));
     Everybody { records, comments }
+}
+
+/// Tasks that are alike.
+struct Group {
+    first: TaskRecord,
+    count: usize,
+    old: usize,
+}
+
+impl Group {
+    fn of(first: TaskRecord) -> Self {
+        Self {
+            first,
+            count: 0,
+            old: 0,
+        }
+    }
 }
 
 /// What is the same of tasks that are counted together.
@@ -132,6 +186,7 @@ struct Alike {
     name: Option<&'static str>,
     type_name: &'static str,
     thread: Option<u32>,
+    is_forgotten: bool,
 }
 
 impl Alike {
@@ -143,6 +198,7 @@ impl Alike {
             name: task.name(),
             type_name: task.type_name(),
             thread: task.thread(),
+            is_forgotten: task.is_forgotten(),
         }
     }
 }

@@ -18,6 +18,7 @@ mod block;
 mod delays;
 mod delta;
 mod goroutine;
+mod goroutineleak;
 mod heap;
 mod mutex;
 pub(crate) mod reading;
@@ -26,6 +27,7 @@ mod waiting;
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 /// The mean number of bytes between samples of the heap profile, unless it is set otherwise: 512
 /// KiB.
@@ -38,7 +40,7 @@ use delta::difference;
 use reading::{Reading, TextReading};
 pub(crate) use waiting::{Described, describe, leaf_of_creation, leaf_of_thread};
 
-use crate::{contention, export, keeper, label, own, sampler, stack, task};
+use crate::{contention, export, keeper, label, leak, own, sampler, stack, task};
 
 /// A kind of profile: one is made for each kind of event, and put into [`BUILT_IN`].
 pub(crate) trait Source: Sync {
@@ -64,10 +66,11 @@ pub(crate) trait Source: Sync {
 }
 
 /// Sorted by name.
-static BUILT_IN: [&dyn Source; 6] = [
+static BUILT_IN: [&dyn Source; 7] = [
     &heap::Allocs,
     &block::Block,
     &goroutine::Goroutine,
+    &goroutineleak::GoroutineLeak,
     &heap::Heap,
     &mutex::Mutex,
     &threadcreate::ThreadCreate,
@@ -97,7 +100,7 @@ pub enum Format {
 }
 
 /// The profile of that name; `None` if there is none. Built in are `allocs`, `block`,
-/// `goroutine`, `heap`, `mutex` and `threadcreate`.
+/// `goroutine`, `goroutineleak`, `heap`, `mutex` and `threadcreate`.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()
@@ -298,6 +301,13 @@ fn follow_rates() {
     }
     #[cfg(feature = "pthread")]
     crate::hook::follow_rates();
+}
+
+/// Sets for how long a thread or task has to wait in order to count as old, and returns the time
+/// before: ten minutes, unless it was set. The profile `goroutineleak` shows as probably leaked
+/// those that are old where their number rises.
+pub fn set_leak_age(age: Duration) -> Duration {
+    leak::set_age(age)
 }
 
 /// Sets how many frames of a call stack are kept and shown, from the leaf, and returns the number

@@ -81,6 +81,7 @@ fn creations() -> Vec<(Stack, Tag)> {
             state: Now::Created,
             name: thread.name,
             labels: Vec::new(),
+            leak: None,
         };
         (stack, Tag::Activity(Arc::new(activity)))
     };

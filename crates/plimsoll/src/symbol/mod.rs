@@ -179,6 +179,15 @@ impl Symbols {
     pub(crate) fn function(&self, line: Line) -> &Function {
         &self.functions[line.function as usize]
     }
+
+    /// The names of a stack's functions, from the leaf.
+    pub(crate) fn names<'a>(&'a self, frames: &'a [usize]) -> impl Iterator<Item = &'a str> {
+        frames
+            .iter()
+            .filter_map(|&frame| self.location(frame))
+            .flat_map(|location| self.lines(location))
+            .map(|&line| self.texts.get(self.function(line).name))
+    }
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -66,7 +66,7 @@ impl Condvar {
         let (inner, mutex) = guard.into_parts();
         let result = if contention::is_on() {
             let locked = contended::release_and_wait(
-                mutex,
+                mutex.key(),
                 WaitKind::Condvar,
                 key_of(self),
                 || self.inner.wait(inner),
@@ -123,7 +123,7 @@ impl Condvar {
         };
         let (inner, timed_out, is_poisoned) = if contention::is_on() {
             let waited = contended::release_and_wait(
-                mutex,
+                mutex.key(),
                 WaitKind::Condvar,
                 key_of(self),
                 wait,

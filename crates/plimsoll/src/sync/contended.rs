@@ -8,7 +8,8 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use crate::contention::{self, Ended, Suspended, Wait, WaitKind};
+use super::identity::Identity;
+use crate::contention::{self, Ended, Suspended, Wait, WaitKind, holder};
 use crate::stack::{Registers, Start};
 
 /// The key of what is at an address.
@@ -39,21 +40,19 @@ pub(super) fn wait<R>(
     waited(kind, key, stack, block, ended)
 }
 
-/// Locks `key`, by calling `attempt`, and `block` if that fails: for where the wrapped lock's own
-/// quick attempt is quicker than what it offers as one. Only while something is recorded.
+/// Waits for a lock, for as long as it takes, by calling `block`.
 #[cold]
 #[inline(never)]
-pub(super) fn lock<R>(
-    kind: WaitKind,
-    key: usize,
-    attempt: impl FnOnce() -> Option<R>,
-    block: impl FnOnce() -> R,
-) -> R {
-    if let Some(locked) = attempt() {
-        return locked;
+pub(super) fn wait_for_lock<R>(kind: WaitKind, lock: &Identity, block: impl FnOnce() -> R) -> R {
+    let block = || {
+        let _waiting = holder::waiting(&lock.holder, lock.name);
+        block()
+    };
+    if !contention::is_on() {
+        return block();
     }
     let stack = Start::Here(Registers::here());
-    waited(kind, key, stack, block, |_| Ended::Acquired)
+    waited(kind, lock.key(), stack, block, |_| Ended::Acquired)
 }
 
 /// Gives up the lock `released` and waits for `key`, both by calling `block`.

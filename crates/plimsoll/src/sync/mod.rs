@@ -46,6 +46,7 @@
 mod barrier;
 mod condvar;
 mod contended;
+mod identity;
 #[cfg(feature = "lock_api")]
 pub mod lock_api;
 pub mod mpsc;

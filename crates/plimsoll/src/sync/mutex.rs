@@ -5,14 +5,14 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
-use super::contended::{self, keeps_its_frame, key_of};
-use crate::contention::{self, Ended, WaitKind};
+use super::contended::{self, keeps_its_frame};
+use super::identity::Identity;
+use crate::contention::{self, WaitKind};
 
 /// [`std::sync::Mutex`], whose waits are in the profiles.
-// The address of the first field is the lock's key: nobody waits on it for anything else.
 #[repr(C)]
 pub struct Mutex<T: ?Sized> {
-    name: Option<&'static str>,
+    identity: Identity,
     inner: sync::Mutex<T>,
 }
 
@@ -21,8 +21,7 @@ pub struct Mutex<T: ?Sized> {
 #[clippy::has_significant_drop]
 pub struct MutexGuard<'a, T: ?Sized + 'a> {
     inner: ManuallyDrop<sync::MutexGuard<'a, T>>,
-    // No reference: a guard is `Sync` where the standard library's is.
-    key: usize,
+    lock: &'a Identity,
 }
 
 impl<T> Mutex<T> {
@@ -30,7 +29,7 @@ impl<T> Mutex<T> {
     #[inline]
     pub const fn new(t: T) -> Self {
         Self {
-            name: None,
+            identity: Identity::new(None),
             inner: sync::Mutex::new(t),
         }
     }
@@ -39,7 +38,7 @@ impl<T> Mutex<T> {
     #[inline]
     pub const fn named(name: &'static str, t: T) -> Self {
         Self {
-            name: Some(name),
+            identity: Identity::new(Some(name)),
             inner: sync::Mutex::new(t),
         }
     }
@@ -57,7 +56,7 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// The name it was created with.
     pub const fn name(&self) -> Option<&'static str> {
-        self.name
+        self.identity.name
     }
 
     /// As [`std::sync::Mutex::lock`].
@@ -72,12 +71,8 @@ impl<T: ?Sized> Mutex<T> {
                 Err(PoisonError::new(self.guard(poisoned.into_inner())))
             }
             Err(TryLockError::WouldBlock) => {
-                let locked = contended::wait(
-                    WaitKind::Mutex,
-                    key_of(self),
-                    || self.inner.lock(),
-                    |_| Ended::Acquired,
-                );
+                let block = || self.inner.lock();
+                let locked = contended::wait_for_lock(WaitKind::Mutex, &self.identity, block);
                 keeps_its_frame();
                 self.guarded(locked)
             }
@@ -122,10 +117,7 @@ impl<T: ?Sized> Mutex<T> {
 
     #[inline]
     fn guard<'a>(&'a self, inner: sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        MutexGuard {
-            inner: ManuallyDrop::new(inner),
-            key: key_of(self),
-        }
+        MutexGuard::from_parts(inner, &self.identity)
     }
 
     #[inline]
@@ -159,18 +151,21 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// The standard library's guard, and the key of the mutex, which stays locked.
-    pub(super) fn into_parts(self) -> (sync::MutexGuard<'a, T>, usize) {
+    /// The standard library's guard, to give up the mutex with.
+    pub(super) fn into_parts(self) -> (sync::MutexGuard<'a, T>, &'a Identity) {
         let mut this = ManuallyDrop::new(self);
+        this.lock.holder.given_up();
         // SAFETY: `this` is not used any more, and is not dropped.
-        (unsafe { ManuallyDrop::take(&mut this.inner) }, this.key)
+        (unsafe { ManuallyDrop::take(&mut this.inner) }, this.lock)
     }
 
     /// The opposite.
-    pub(super) fn from_parts(inner: sync::MutexGuard<'a, T>, key: usize) -> Self {
+    #[inline]
+    pub(super) fn from_parts(inner: sync::MutexGuard<'a, T>, lock: &'a Identity) -> Self {
+        lock.holder.taken();
         Self {
             inner: ManuallyDrop::new(inner),
-            key,
+            lock,
         }
     }
 }
@@ -178,10 +173,11 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        self.lock.holder.given_up();
         // SAFETY: it is not used after this.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
         if contention::is_on() {
-            contended::release(self.key, || drop(inner));
+            contended::release(self.lock.key(), || drop(inner));
             keeps_its_frame();
         } else {
             drop(inner);

@@ -5,17 +5,17 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
-use super::contended::{self, keeps_its_frame, key_of};
-use crate::contention::{self, Ended, WaitKind};
+use super::contended::{self, keeps_its_frame};
+use super::identity::Identity;
+use crate::contention::{self, WaitKind};
 
 /// [`std::sync::RwLock`], whose waits are in the profiles.
 ///
 /// Whoever gives it up, one of several readers too, is blamed for all who wait, be it to read or to
 /// write.
-// The address of the first field is the lock's key: nobody waits on it for anything else.
 #[repr(C)]
 pub struct RwLock<T: ?Sized> {
-    name: Option<&'static str>,
+    identity: Identity,
     inner: sync::RwLock<T>,
 }
 
@@ -32,7 +32,7 @@ pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
 #[clippy::has_significant_drop]
 pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
     inner: ManuallyDrop<sync::RwLockWriteGuard<'a, T>>,
-    key: usize,
+    lock: &'a Identity,
 }
 
 impl<T> RwLock<T> {
@@ -40,7 +40,7 @@ impl<T> RwLock<T> {
     #[inline]
     pub const fn new(t: T) -> Self {
         Self {
-            name: None,
+            identity: Identity::new(None),
             inner: sync::RwLock::new(t),
         }
     }
@@ -49,7 +49,7 @@ impl<T> RwLock<T> {
     #[inline]
     pub const fn named(name: &'static str, t: T) -> Self {
         Self {
-            name: Some(name),
+            identity: Identity::new(Some(name)),
             inner: sync::RwLock::new(t),
         }
     }
@@ -67,7 +67,7 @@ impl<T> RwLock<T> {
 impl<T: ?Sized> RwLock<T> {
     /// The name it was created with.
     pub const fn name(&self) -> Option<&'static str> {
-        self.name
+        self.identity.name
     }
 
     /// As [`std::sync::RwLock::read`].
@@ -82,12 +82,8 @@ impl<T: ?Sized> RwLock<T> {
                 Err(PoisonError::new(self.read_guard(poisoned.into_inner())))
             }
             Err(TryLockError::WouldBlock) => {
-                let locked = contended::wait(
-                    WaitKind::RwLockRead,
-                    key_of(self),
-                    || self.inner.read(),
-                    |_| Ended::Acquired,
-                );
+                let block = || self.inner.read();
+                let locked = contended::wait_for_lock(WaitKind::RwLockRead, &self.identity, block);
                 keeps_its_frame();
                 match locked {
                     Ok(inner) => Ok(self.read_guard(inner)),
@@ -118,22 +114,20 @@ impl<T: ?Sized> RwLock<T> {
     /// If the lock is poisoned; it is locked even so.
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let locked = if contention::is_on() {
-            let attempt = || match self.inner.try_write() {
-                Ok(inner) => Some(Ok(inner)),
-                Err(TryLockError::Poisoned(poisoned)) => Some(Err(poisoned)),
-                Err(TryLockError::WouldBlock) => None,
-            };
-            let block = || self.inner.write();
-            let locked = contended::lock(WaitKind::RwLockWrite, key_of(self), attempt, block);
-            keeps_its_frame();
-            locked
-        } else {
-            self.inner.write()
-        };
-        match locked {
+        match self.inner.try_write() {
             Ok(inner) => Ok(self.write_guard(inner)),
-            Err(poisoned) => Err(PoisonError::new(self.write_guard(poisoned.into_inner()))),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Err(PoisonError::new(self.write_guard(poisoned.into_inner())))
+            }
+            Err(TryLockError::WouldBlock) => {
+                let block = || self.inner.write();
+                let locked = contended::wait_for_lock(WaitKind::RwLockWrite, &self.identity, block);
+                keeps_its_frame();
+                match locked {
+                    Ok(inner) => Ok(self.write_guard(inner)),
+                    Err(poisoned) => Err(PoisonError::new(self.write_guard(poisoned.into_inner()))),
+                }
+            }
         }
     }
 
@@ -177,15 +171,16 @@ impl<T: ?Sized> RwLock<T> {
     fn read_guard<'a>(&'a self, inner: sync::RwLockReadGuard<'a, T>) -> RwLockReadGuard<'a, T> {
         RwLockReadGuard {
             inner: ManuallyDrop::new(inner),
-            key: key_of(self),
+            key: self.identity.key(),
         }
     }
 
     #[inline]
     fn write_guard<'a>(&'a self, inner: sync::RwLockWriteGuard<'a, T>) -> RwLockWriteGuard<'a, T> {
+        self.identity.holder.taken();
         RwLockWriteGuard {
             inner: ManuallyDrop::new(inner),
-            key: key_of(self),
+            lock: &self.identity,
         }
     }
 }
@@ -225,10 +220,11 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        self.lock.holder.given_up();
         // SAFETY: it is not used after this.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
         if contention::is_on() {
-            contended::release(self.key, || drop(inner));
+            contended::release(self.lock.key(), || drop(inner));
             keeps_its_frame();
         } else {
             drop(inner);

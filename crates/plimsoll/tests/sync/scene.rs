@@ -48,7 +48,7 @@ impl Drop for Recording {
 }
 
 /// Has [`WAITERS`] threads call `wait`, calls `let_go` some time after they all sleep, and returns
-/// how long it was from when the first of them was started.
+/// how long it was from when the first of them was started until the last had ended.
 pub fn blocked(wait: impl Fn() + Sync, let_go: impl FnOnce()) -> Duration {
     blocked_by_each(WAITERS, |_| wait(), let_go)
 }
@@ -76,8 +76,9 @@ pub fn blocked_by_each(
         }
         std::thread::sleep(HELD);
         let_go();
-        start.elapsed()
-    })
+    });
+    // Those who get a lock one after the other wait for one another, too.
+    start.elapsed()
 }
 
 fn until(mut holds: impl FnMut() -> bool) {

@@ -1,17 +1,17 @@
 //! Mutual exclusion.
 
-use ::lock_api::{RawMutex as Raw, RawMutexFair, RawMutexTimed};
+use ::lock_api::{GuardNoSend, RawMutex as Raw, RawMutexFair, RawMutexTimed};
 
 use super::in_time;
 use crate::contention::{self, Ended, WaitKind};
 use crate::sync::contended::{self, keeps_its_frame, key_of};
+use crate::sync::identity::Identity;
 
 /// A raw mutex around another, such as `parking_lot::RawMutex`.
-// The address of the first field is the lock's key: nobody waits on it for anything else.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawMutex<R> {
-    name: Option<&'static str>,
+    identity: Identity,
     inner: R,
 }
 
@@ -20,15 +20,30 @@ impl<R: Raw> RawMutex<R> {
     #[must_use]
     pub const fn named(name: &'static str) -> Self {
         Self {
-            name: Some(name),
+            identity: Identity::new(Some(name)),
             inner: R::INIT,
         }
     }
 
     /// The name it was created with.
     pub const fn name(&self) -> Option<&'static str> {
-        self.name
+        self.identity.name
     }
+
+    /// An attempt to lock it ended so.
+    #[inline]
+    fn taken_if(&self, locked: bool) -> bool {
+        if locked {
+            self.identity.holder.taken();
+        }
+        locked
+    }
+}
+
+/// Whether guards that are marked so stay with the thread that locked: only then does it hold the
+/// lock as long as it waits.
+fn stays_with_its_thread<M>() -> bool {
+    std::any::type_name::<M>() == std::any::type_name::<GuardNoSend>()
 }
 
 /// Calls an unlocking method of the inner lock, which the caller holds.
@@ -36,6 +51,7 @@ macro_rules! release {
     ($self:ident.$unlock:ident) => {{
         // SAFETY: the caller's promise is the inner lock's condition.
         let unlock = || unsafe { $self.inner.$unlock() };
+        $self.identity.holder.given_up();
         if contention::is_on() {
             contended::release(key_of($self), unlock);
             keeps_its_frame();
@@ -52,7 +68,7 @@ unsafe impl<R: Raw> Raw for RawMutex<R> {
         reason = "what the trait has in place of a constructor"
     )]
     const INIT: Self = Self {
-        name: None,
+        identity: Identity::new(None),
         inner: R::INIT,
     };
 
@@ -60,19 +76,21 @@ unsafe impl<R: Raw> Raw for RawMutex<R> {
 
     #[inline]
     fn lock(&self) {
-        let block = || self.inner.lock();
-        if contention::is_on() {
-            let attempt = || self.inner.try_lock().then_some(());
-            contended::lock(WaitKind::Mutex, key_of(self), attempt, block);
+        if !self.inner.try_lock() {
+            let block = || self.inner.lock();
+            if stays_with_its_thread::<R::GuardMarker>() {
+                contended::wait_for_lock(WaitKind::Mutex, &self.identity, block);
+            } else {
+                contended::wait(WaitKind::Mutex, key_of(self), block, |()| Ended::Acquired);
+            }
             keeps_its_frame();
-        } else {
-            block();
         }
+        self.identity.holder.taken();
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
-        self.inner.try_lock()
+        self.taken_if(self.inner.try_lock())
     }
 
     #[inline]
@@ -97,6 +115,7 @@ unsafe impl<R: RawMutexFair> RawMutexFair for RawMutex<R> {
     unsafe fn bump(&self) {
         // SAFETY: the caller's promise is the inner lock's condition.
         let bump = || unsafe { self.inner.bump() };
+        self.identity.holder.given_up();
         if contention::is_on() {
             let (key, ended) = (key_of(self), |(): &()| Ended::Acquired);
             contended::release_and_wait(key, WaitKind::Mutex, key, bump, ended);
@@ -104,6 +123,7 @@ unsafe impl<R: RawMutexFair> RawMutexFair for RawMutex<R> {
         } else {
             bump();
         }
+        self.identity.holder.taken();
     }
 }
 
@@ -114,21 +134,23 @@ unsafe impl<R: RawMutexTimed> RawMutexTimed for RawMutex<R> {
 
     #[inline]
     fn try_lock_for(&self, timeout: R::Duration) -> bool {
-        self.inner.try_lock() || {
+        let locked = self.inner.try_lock() || {
             let block = || self.inner.try_lock_for(timeout);
             let locked = contended::wait(WaitKind::Mutex, key_of(self), block, in_time);
             keeps_its_frame();
             locked
-        }
+        };
+        self.taken_if(locked)
     }
 
     #[inline]
     fn try_lock_until(&self, timeout: R::Instant) -> bool {
-        self.inner.try_lock() || {
+        let locked = self.inner.try_lock() || {
             let block = || self.inner.try_lock_until(timeout);
             let locked = contended::wait(WaitKind::Mutex, key_of(self), block, in_time);
             keeps_its_frame();
             locked
-        }
+        };
+        self.taken_if(locked)
     }
 }

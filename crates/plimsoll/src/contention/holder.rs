@@ -1,0 +1,200 @@
+//! Which thread holds a lock, and which waits for it: what tells a deadlock from a long wait.
+//!
+//! A [`Holder`] is part of the lock. Who takes the lock stores itself there, and clears it before
+//! the lock is given up, with plain stores; threads are told by a word that is at hand, their
+//! thread pointer. Who does not get the lock at once enters a table of those who are [waiting], on
+//! whose stacks their locks stay where they are.
+//!
+//! Nobody keeps the two together while they are read. But a thread that was waiting for a lock
+//! before something was read and still is, in the same wait, afterwards, has not done anything
+//! in between: it has not given up what it held. That is all that [`crate::leak`] builds on.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+
+use crate::os::{self, copied_memory};
+
+/// Which thread holds a lock that only one can hold.
+#[derive(Debug)]
+pub(crate) struct Holder(AtomicUsize);
+
+impl Holder {
+    pub(crate) const fn nobody() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    /// The calling thread has the lock.
+    #[inline]
+    pub(crate) fn taken(&self) {
+        self.0.store(os::thread_pointer(), Ordering::Relaxed);
+    }
+
+    /// The calling thread is about to give it up.
+    #[inline]
+    pub(crate) fn given_up(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A thread that waits.
+struct Place {
+    /// Which; 0 if the place is free.
+    thread: AtomicUsize,
+    /// Where the lock's [`Holder`] is; 0 if it does not wait (yet, or any more).
+    lock: AtomicUsize,
+    /// How many waits there were in this place.
+    turn: AtomicU32,
+    /// The system's number of the thread.
+    id: AtomicU32,
+    /// What the lock is called, of so many bytes.
+    name: AtomicUsize,
+    name_length: AtomicUsize,
+}
+
+/// So many threads can wait at once, a power of two: as many as elsewhere.
+const PLACES: usize = 1 << 14;
+
+static WAITING: [Place; PLACES] = [const {
+    Place {
+        thread: AtomicUsize::new(0),
+        lock: AtomicUsize::new(0),
+        turn: AtomicU32::new(0),
+        id: AtomicU32::new(0),
+        name: AtomicUsize::new(0),
+        name_length: AtomicUsize::new(0),
+    }
+}; PLACES];
+
+/// While it lives, the calling thread waits for a lock.
+pub(crate) struct Waiting(Option<&'static Place>);
+
+/// The calling thread is about to wait, as long as it takes, for the lock that has this holder. If
+/// more wait than there are places, nobody will know.
+pub(crate) fn waiting(lock: &Holder, name: Option<&'static str>) -> Waiting {
+    let thread = os::thread_pointer();
+    let first = os::thread_place(PLACES);
+    let free = (0..PLACES).find_map(|look| {
+        let place = &WAITING[(first + look) % PLACES];
+        let taken = place
+            .thread
+            .compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then_some(place)
+    });
+    if let Some(place) = free {
+        place.id.store(os::thread_id() as u32, Ordering::Relaxed);
+        let name = name.unwrap_or("");
+        place.name.store(name.as_ptr() as usize, Ordering::Relaxed);
+        place.name_length.store(name.len(), Ordering::Relaxed);
+        let turn = place.turn.load(Ordering::Relaxed);
+        place.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+        // After all that is noted here, and after the holders that this thread cleared.
+        place
+            .lock
+            .store(lock as *const Holder as usize, Ordering::Release);
+    }
+    Waiting(free)
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            // Before anything that the thread does with the lock.
+            place.lock.store(0, Ordering::Relaxed);
+            fence(Ordering::Release);
+            place.thread.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// A thread that waits for a lock, and who had that when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// Its thread pointer, and the system's number.
+    pub(crate) thread: usize,
+    pub(crate) id: i32,
+    /// Of the lock's name; empty if it has none.
+    pub(crate) lock_name: &'static str,
+    /// The thread pointer of who holds the lock; 0 if nobody does, or it is not known who.
+    pub(crate) holder: usize,
+}
+
+/// The threads that wait for locks, each of them from before the call until after everything in it
+/// was read.
+pub(crate) fn waits() -> Vec<Wait> {
+    let noted: Vec<Noted> = WAITING.iter().filter_map(Noted::read).collect();
+    let mut memory = vec![0; 2 * PAGE_WORDS];
+    let found = noted.into_iter().map(|noted| {
+        let holder = word_at(noted.lock, &mut memory);
+        (noted, holder)
+    });
+    let found: Vec<(Noted, usize)> = found.collect();
+    fence(Ordering::SeqCst);
+    let still = found.into_iter().filter(|(noted, _)| noted.is_so_still());
+    still
+        .map(|(noted, holder)| Wait {
+            thread: noted.thread,
+            id: noted.id as i32,
+            // SAFETY: what was noted is of one wait, so these are the parts of one string.
+            lock_name: unsafe {
+                let bytes = std::slice::from_raw_parts(noted.name as *const u8, noted.name_length);
+                std::str::from_utf8_unchecked(bytes)
+            },
+            holder,
+        })
+        .collect()
+}
+
+/// What a place says.
+struct Noted {
+    place: &'static Place,
+    thread: usize,
+    lock: usize,
+    turn: u32,
+    id: u32,
+    name: usize,
+    name_length: usize,
+}
+
+impl Noted {
+    fn read(place: &'static Place) -> Option<Self> {
+        let lock = place.lock.load(Ordering::Acquire);
+        if lock == 0 {
+            return None;
+        }
+        Some(Self {
+            place,
+            thread: place.thread.load(Ordering::Relaxed),
+            lock,
+            turn: place.turn.load(Ordering::Relaxed),
+            id: place.id.load(Ordering::Relaxed),
+            name: place.name.load(Ordering::Relaxed),
+            name_length: place.name_length.load(Ordering::Relaxed),
+        })
+    }
+
+    fn is_so_still(&self) -> bool {
+        // First: if it is that of a later wait, the turn is seen to be that one's, too.
+        self.place.lock.load(Ordering::Acquire) == self.lock
+            && self.place.turn.load(Ordering::Relaxed) == self.turn
+            && self.place.thread.load(Ordering::Relaxed) == self.thread
+    }
+}
+
+const PAGE_WORDS: usize = os::region::PAGE / size_of::<usize>();
+
+/// What is at an address where there may be nothing any more; 0 then.
+fn word_at(address: usize, memory: &mut [usize]) -> usize {
+    let into = address % os::region::PAGE / size_of::<usize>();
+    let copied = copied_memory::copy(
+        address - address % os::region::PAGE,
+        &mut memory[..PAGE_WORDS],
+    );
+    if copied > 0 { memory[into] } else { 0 }
+}
+
+/// In the child of a fork, the other threads do not wait.
+pub(crate) fn after_fork_in_child() {
+    for place in &WAITING {
+        place.lock.store(0, Ordering::Relaxed);
+        place.thread.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,168 @@
+//! `goroutineleak`: who will not go on. Go's name for it, which its tools know.
+//!
+//! Two numbers for each stack: those of which it is proved, and those of which it is only probable.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::activity::{Activity, Record};
+use super::goroutine::{Everybody, Which, everybody, reading, rows};
+use super::reading::{Reading, Sample, Stack, Tag, TextReading, ValueType};
+use super::{Source, waiting};
+use crate::leak::growth::Growth;
+use crate::leak::{self, Leak};
+use crate::symbol::{self, Detail};
+
+pub(super) struct GoroutineLeak;
+
+const SAMPLE_TYPES: [ValueType; 2] = [
+    ValueType {
+        name: "goroutineleak",
+        unit: "count",
+    },
+    ValueType {
+        name: "probable",
+        unit: "count",
+    },
+];
+
+/// How many were proved to be leaked when it was looked at last.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+type Place = (Stack, Arc<Activity>);
+
+static GROWTH: Mutex<Growth<Place>> = Mutex::new(Growth::new());
+
+impl Source for GoroutineLeak {
+    fn name(&self) -> &'static str {
+        "goroutineleak"
+    }
+
+    fn description(&self) -> &'static str {
+        "Stacks of threads and tracked tasks that will never go on: nobody can wake them, or they wait for one another. \
+         Beside them, those that probably will not: more and more wait in the same place for long."
+    }
+
+    /// As Go does: what was found when it was looked for last.
+    fn count(&self) -> usize {
+        COUNT.load(Ordering::Relaxed)
+    }
+
+    fn read(&self) -> Reading {
+        let Everybody { records, comments } = leaked();
+        let samples = records.into_iter().map(|record| {
+            let count = record.count as i64;
+            let values = match is_proved(&record) {
+                true => [count, 0, 0, 0],
+                false => [0, count, 0, 0],
+            };
+            Sample {
+                stack: record.stack(),
+                values,
+                tag: Tag::Activity(record.activity),
+            }
+        });
+        let samples = samples.collect();
+        Reading {
+            default_type: SAMPLE_TYPES[0].name,
+            ..reading(&SAMPLE_TYPES, samples, comments)
+        }
+    }
+
+    /// What is only probable comes behind the rest.
+    fn read_text(&self) -> TextReading {
+        let Everybody { records, comments } = leaked();
+        let (proved, probable): (Vec<_>, Vec<_>) =
+            records.iter().partition(|&record| is_proved(record));
+        let total: usize = proved.iter().map(|record| record.count).sum();
+        let mut all = rows(proved);
+        all.extend(rows(probable));
+        let lines = comments.iter().map(|comment| format!("# {comment}\n"));
+        TextReading {
+            head: format!("goroutineleak profile: total {total}\n"),
+            rows: all,
+            leaf: waiting::leaf_of_thread,
+            tail: lines.collect(),
+        }
+    }
+
+    /// Everybody, as Go does; who is leaked is marked.
+    fn read_each(&self) -> Option<Vec<Record>> {
+        let Everybody { records, .. } = everybody(Which::Each);
+        note(&records);
+        Some(records)
+    }
+}
+
+fn is_proved(record: &Record) -> bool {
+    record.activity.leak.is_some_and(Leak::is_proved)
+}
+
+/// Remembers how many of them are leaked.
+fn note(records: &[Record]) -> usize {
+    let proved = records.iter().filter(|record| is_proved(record));
+    let count = proved.map(|record| record.count).sum();
+    COUNT.store(count, Ordering::Relaxed);
+    count
+}
+
+/// Those that are leaked, and those that probably are.
+fn leaked() -> Everybody {
+    let Everybody { mut records, .. } = everybody(Which::AlikeWithTimes);
+    let count = note(&records);
+    let growing = growing(&records);
+    for record in &mut records {
+        let place = (record.stack(), record.activity.clone());
+        if let Some(&count) = growing.get(&place) {
+            record.count = count;
+            Arc::make_mut(&mut record.activity).leak = Some(Leak::Grows);
+        }
+    }
+    let probable: usize = growing.values().sum();
+    // Of threads that are alike there is a record each, of which the first has the number.
+    let mut counted = HashMap::new();
+    records.retain(|record| match record.activity.leak {
+        None => false,
+        Some(leak) if leak.is_proved() => true,
+        Some(_) => counted
+            .insert((record.stack(), record.activity.clone()), ())
+            .is_none(),
+    });
+    let age = leak::age().as_secs_f64();
+    let comments = vec![format!(
+        "plimsoll: {count} proved to be leaked; {probable} have waited for {age} s or more where their number rose \
+         from profile to profile"
+    )];
+    Everybody { records, comments }
+}
+
+/// How many have waited for long at places where their number rises.
+fn growing(records: &[Record]) -> HashMap<Place, usize> {
+    let mut counts: HashMap<Place, usize> = HashMap::new();
+    let old = records
+        .iter()
+        .filter(|record| record.old > 0 && record.activity.leak.is_none());
+    for record in old {
+        let place = (record.stack(), record.activity.clone());
+        *counts.entry(place).or_default() += record.old;
+    }
+    let mut growing = HashMap::new();
+    GROWTH
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .observe(counts, |place, count| {
+            growing.insert(place.clone(), count);
+        });
+    if growing.is_empty() {
+        return growing;
+    }
+    let frames = growing.keys().flat_map(|(stack, _)| stack.frames());
+    let mut frames: Vec<usize> = frames.copied().collect();
+    frames.sort_unstable();
+    frames.dedup();
+    let symbols = symbol::resolve(&frames, Detail::Full);
+    growing
+        .retain(|(stack, activity), _| activity.waits_for_others(|| symbols.names(stack.frames())));
+    growing
+}
