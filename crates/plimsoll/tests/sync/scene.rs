@@ -80,7 +80,8 @@ pub fn blocked_by_each(
     })
 }
 
-fn until(mut holds: impl FnMut() -> bool) {
+/// Returns once it holds.
+pub fn until(mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(60), "it never is");

@@ -37,7 +37,7 @@ macro_rules! release {
         // SAFETY: the caller's promise is the inner lock's condition.
         let unlock = || unsafe { $self.inner.$unlock() };
         if contention::is_on() {
-            contended::release(key_of($self), unlock);
+            contended::release(contention::release_key, key_of($self), unlock);
             keeps_its_frame();
         } else {
             unlock();
@@ -99,7 +99,8 @@ unsafe impl<R: RawMutexFair> RawMutexFair for RawMutex<R> {
         let bump = || unsafe { self.inner.bump() };
         if contention::is_on() {
             let (key, ended) = (key_of(self), |(): &()| Ended::Acquired);
-            contended::release_and_wait(key, WaitKind::Mutex, key, bump, ended);
+            let blame = contention::release_key;
+            contended::release_and_wait(blame, key, WaitKind::Mutex, key, bump, ended);
             keeps_its_frame();
         } else {
             bump();
