@@ -30,6 +30,8 @@
 
 #![no_std]
 
+#[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
+mod define;
 #[cfg(feature = "pthread")]
 pub mod pthread;
 pub mod threads;

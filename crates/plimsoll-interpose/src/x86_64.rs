@@ -4,6 +4,7 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use super::{Call, Hook, Mode};
+use crate::define::define;
 
 const FUTEX: i32 = 202;
 
@@ -99,41 +100,10 @@ plimsoll_interpose_mode:
     "#
 );
 
-// Nothing of Rust's: in a shared library, rustc makes it local, so that the library's own calls are
-// bound to it, whatever the program has.
-#[cfg(not(feature = "export"))]
-global_asm!(
-    r#"
-    .section .text.plimsoll_interpose, "ax", @progbits
-    .globl syscall
-    .type syscall, @function
-    .hidden plimsoll_interpose_syscall
-    .globl plimsoll_interpose_syscall
-    .balign 16
-syscall:
-plimsoll_interpose_syscall:
-    "#,
-    body!(),
-    ".size syscall, . - syscall",
-    ".text",
+define! {
+    syscall as plimsoll_interpose_syscall in ".text.plimsoll_interpose" =>
+    body!();
     futex = const FUTEX,
-);
-
-/// A function that rustc knows, so that it is seen from outside a shared library.
-///
-/// # Safety
-/// As the system call.
-#[cfg(feature = "export")]
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-unsafe extern "C" fn syscall() {
-    core::arch::naked_asm!(
-        ".hidden plimsoll_interpose_syscall",
-        ".globl plimsoll_interpose_syscall",
-        "plimsoll_interpose_syscall:",
-        body!(),
-        futex = const FUTEX,
-    )
 }
 
 const _: () = assert!(size_of::<Call>() == 80);
@@ -141,9 +111,6 @@ const _: () = assert!(size_of::<Call>() == 80);
 unsafe extern "C" {
     static plimsoll_interpose_mode: AtomicU8;
     static plimsoll_interpose_hook: AtomicPtr<()>;
-    fn plimsoll_interpose_syscall();
-    #[cfg(not(feature = "export"))]
-    fn syscall();
 }
 
 pub(super) fn set_hook(hook: Hook) {

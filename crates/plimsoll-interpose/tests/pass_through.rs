@@ -6,6 +6,8 @@
 
 #![cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
 
+mod known_caller;
+
 #[path = "pass_through/answers.rs"]
 mod answers;
 #[path = "pass_through/futexes.rs"]

@@ -9,6 +9,8 @@
     not(target_feature = "crt-static")
 ))]
 
+mod known_caller;
+
 #[path = "pthread/answers.rs"]
 mod answers;
 #[path = "pthread/harness.rs"]

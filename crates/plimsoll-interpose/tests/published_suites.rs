@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const AT_START: &str = include_str!("published_suites/at_start.rs");
-const WITNESS: &str = include_str!("link_matrix/witness.rs");
+const WITNESS: &str = include_str!("link_matrix/source/witness.rs");
 
 /// A package, and the version that is asked for.
 const PACKAGES: [(&str, &str); 4] = [

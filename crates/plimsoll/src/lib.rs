@@ -94,6 +94,8 @@ mod task {
 #[cfg(not(loom))]
 mod dump;
 #[cfg(not(loom))]
+mod escape;
+#[cfg(not(loom))]
 mod export;
 #[cfg(not(loom))]
 mod fork;

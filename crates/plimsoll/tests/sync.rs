@@ -5,6 +5,8 @@ mod pprof;
 
 #[path = "sync/blame.rs"]
 mod blame;
+#[path = "sync/let_in.rs"]
+mod let_in;
 #[path = "sync/scene.rs"]
 mod scene;
 #[path = "sync/signatures.rs"]

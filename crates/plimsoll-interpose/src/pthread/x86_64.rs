@@ -6,6 +6,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{Call, Function, Hooks, Mode, real};
+use crate::define::define;
 
 /// What there is for each function, in data of its own.
 #[repr(C, align(64))]
@@ -403,52 +404,20 @@ unsafe extern "C" {
     fn plimsoll_interpose_pthread_other_unlock();
 }
 
-/// Defines a function, in the forms that `syscall` is defined in.
-macro_rules! define {
+/// Defines a function, and declares what there is for it.
+macro_rules! function {
     ($function:ident, $name:ident, $entry:ident, $substitute:ident, $attempt:expr) => {
-        #[cfg(not(feature = "export"))]
-        global_asm!(
-            concat!(
-                ".section .text.plimsoll_interpose_pthread.",
-                stringify!($name),
-                ", \"ax\", @progbits"
-            ),
-            concat!(".globl ", stringify!($name)),
-            concat!(".type ", stringify!($name), ", @function"),
-            ".balign 16",
-            concat!(stringify!($name), ":"),
-            arrives!(),
-            $attempt,
-            is_reported!(),
-            concat!(".size ", stringify!($name), ", . - ", stringify!($name)),
-            ".text",
+        define! {
+            $name in concat!(".text.plimsoll_interpose_pthread.", stringify!($name)) =>
+            arrives!(), $attempt, is_reported!();
             entry = sym $entry,
             number = const Function::$function as usize,
             resolve = sym real::resolve,
             substitute = sym $substitute,
-        );
-
-        /// # Safety
-        /// As the C library's.
-        #[cfg(feature = "export")]
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name() {
-            core::arch::naked_asm!(
-                arrives!(),
-                $attempt,
-                is_reported!(),
-                entry = sym $entry,
-                number = const Function::$function as usize,
-                resolve = sym real::resolve,
-                substitute = sym $substitute,
-            )
         }
 
         unsafe extern "C" {
             static $entry: Entry;
-            #[cfg(not(feature = "export"))]
-            fn $name();
         }
     };
 }
@@ -456,7 +425,7 @@ macro_rules! define {
 /// Defines all of them, and lists of them in the order of [`Function`].
 macro_rules! functions {
     ($($function:ident: $name:ident, $entry:ident, $substitute:ident, $attempt:expr;)*) => {
-        $(define!($function, $name, $entry, $substitute, $attempt);)*
+        $(function!($function, $name, $entry, $substitute, $attempt);)*
 
         const FUNCTIONS: usize = [$(Function::$function),*].len();
 

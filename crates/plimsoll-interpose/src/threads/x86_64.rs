@@ -5,6 +5,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{Begin, Creation, Hook, Routine, Start};
+use crate::define::define;
 
 pub(super) fn set_hooks(hook: Hook, begin: Begin) {
     // SAFETY: defined below, with that size and alignment.
@@ -37,9 +38,7 @@ type Create = unsafe extern "C" fn(*mut c_void, *const c_void, Routine, *mut c_v
 unsafe extern "C" {
     static plimsoll_interpose_create_hook: AtomicPtr<()>;
     static plimsoll_interpose_begin: AtomicPtr<()>;
-    fn plimsoll_interpose_pthread_create();
     fn plimsoll_interpose_thread(token: *mut c_void) -> *mut c_void;
-    fn pthread_create();
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
@@ -171,40 +170,10 @@ plimsoll_interpose_thread:
     "#
 );
 
-#[cfg(not(feature = "export"))]
-global_asm!(
-    r#"
-    .section .text.plimsoll_interpose_threads, "ax", @progbits
-    .globl pthread_create
-    .type pthread_create, @function
-    .hidden plimsoll_interpose_pthread_create
-    .globl plimsoll_interpose_pthread_create
-    .balign 16
-pthread_create:
-plimsoll_interpose_pthread_create:
-    "#,
-    body!(),
-    ".size pthread_create, . - pthread_create",
-    ".text",
+define! {
+    pthread_create as plimsoll_interpose_pthread_create in ".text.plimsoll_interpose_threads" =>
+    body!();
     go_on = sym go_on,
-);
-
-/// A function that rustc knows, so that it is seen from outside a shared library.
-#[cfg(feature = "export")]
-mod exported {
-    /// # Safety
-    /// As the C library's.
-    #[unsafe(naked)]
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn pthread_create() {
-        core::arch::naked_asm!(
-            ".hidden plimsoll_interpose_pthread_create",
-            ".globl plimsoll_interpose_pthread_create",
-            "plimsoll_interpose_pthread_create:",
-            body!(),
-            go_on = sym super::go_on,
-        )
-    }
 }
 
 const _: () = assert!(size_of::<Creation>() == 56);

@@ -48,9 +48,9 @@ pub(crate) use record::{COUNT_BITS, cell};
 pub(crate) use suspended::is_suspended;
 pub(crate) use suspended::{Suspended, suspend};
 pub(crate) use totals::{Totals, totals};
+#[cfg(feature = "pthread")]
+pub(crate) use wait::is_waited_for;
 #[cfg(feature = "interpose")]
 pub(crate) use wait::release;
-pub(crate) use wait::{Ended, Wait, release_key};
-#[cfg(feature = "pthread")]
-pub(crate) use wait::{Release, is_waited_for, release_by_reader};
+pub(crate) use wait::{Ended, Release, Wait, release_by_reader, release_key};
 pub(crate) use waiters::{WAITERS, lost as lost_waits};

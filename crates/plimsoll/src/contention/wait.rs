@@ -136,8 +136,8 @@ pub(crate) fn release_key(key: usize) -> Option<Release> {
 }
 
 /// The same for a readers-writer lock that the calling thread has been reading. Only writers wait
-/// for that: a reader that is still in the table was let in, and has not run since.
-#[cfg(feature = "pthread")]
+/// for that: a reader that is still in the table was let in, and has not run since, or waits for a
+/// writer that waits.
 pub(crate) fn release_by_reader(key: usize) -> Option<Release> {
     if !WAITERS.any(key) {
         return None;

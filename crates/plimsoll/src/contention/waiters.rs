@@ -206,7 +206,6 @@ impl Waiters {
     }
 
     /// The same for those who wait for `key`, in one way.
-    #[cfg(any(test, feature = "pthread"))]
     pub(super) fn stamp_kind(
         &self,
         key: usize,

@@ -6,6 +6,7 @@
 use std::fmt::{self, Write};
 
 use super::shown::shown_from;
+use crate::escape;
 use crate::leak::Leak;
 use crate::profile::activity::{Creator, Record};
 use crate::profile::reading::{LeafRule, Stack};
@@ -218,25 +219,9 @@ fn put_word(out: &mut String, text: &str) -> fmt::Result {
     Ok(())
 }
 
-/// Text in a line of its own, with Go's escapes for what would end it, for quotes, and for what is
-/// `special`.
+/// Text in a line of its own, as Go writes it in a header.
 fn put_escaped(out: &mut String, text: &str, special: fn(char) -> bool) -> fmt::Result {
-    for character in text.chars() {
-        match character {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            other if special(other) || other.is_control() => match u32::from(other) {
-                code @ 0..0x80 => write!(out, "\\x{code:02x}")?,
-                code @ 0x80..0x10000 => write!(out, "\\u{code:04x}")?,
-                code => write!(out, "\\U{code:08x}")?,
-            },
-            other => out.push(other),
-        }
-    }
-    Ok(())
+    escape::put_escaped(out, text, escape::OF_HEADERS, special)
 }
 
 #[cfg(test)]

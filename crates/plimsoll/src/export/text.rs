@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use super::labels::{Labels, labels};
 use super::shown::shown;
+use crate::escape::put_quoted;
 use crate::profile::reading::{LeafRule, Row, TextReading};
 use crate::symbol::Symbols;
 
@@ -63,32 +64,11 @@ fn try_put(
 fn put_labels(out: &mut impl Write, labels: &[(&str, &str)]) -> fmt::Result {
     for (at, (key, value)) in labels.iter().enumerate() {
         out.write_str(if at == 0 { "# labels: {" } else { ", " })?;
-        put_quoted(out, key)?;
+        put_quoted(out, key, |_| false)?;
         out.write_char(':')?;
-        put_quoted(out, value)?;
+        put_quoted(out, value, |_| false)?;
     }
     out.write_str(if labels.is_empty() { "" } else { "}\n" })
-}
-
-/// A string as Go quotes it.
-fn put_quoted(out: &mut impl Write, text: &str) -> fmt::Result {
-    out.write_char('"')?;
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => write!(out, "\\{character}")?,
-            '\n' => out.write_str("\\n")?,
-            '\r' => out.write_str("\\r")?,
-            '\t' => out.write_str("\\t")?,
-            '\x07' => out.write_str("\\a")?,
-            '\x08' => out.write_str("\\b")?,
-            '\x0b' => out.write_str("\\v")?,
-            '\x0c' => out.write_str("\\f")?,
-            other if other.is_ascii_control() => write!(out, "\\x{:02x}", u32::from(other))?,
-            other if other.is_control() => write!(out, "\\u{:04x}", u32::from(other))?,
-            other => out.write_char(other)?,
-        }
-    }
-    out.write_char('"')
 }
 
 /// A line for each frame that is shown: its address, function, offset in it, file and line.

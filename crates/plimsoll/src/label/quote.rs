@@ -1,38 +1,20 @@
 //! Go's quoting of strings.
 
-use std::fmt::Write;
+use crate::escape::put_quoted;
 
 /// A string as Go's `%q` writes it.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        escape(character, &mut quoted);
-    }
-    quoted.push('"');
+    put_quoted(&mut quoted, text, has_no_picture).expect("writing to a string cannot fail");
     quoted
 }
 
-fn escape(character: char, out: &mut String) {
-    match character {
-        '"' => out.push_str("\\\""),
-        '\\' => out.push_str("\\\\"),
-        '\n' => out.push_str("\\n"),
-        '\r' => out.push_str("\\r"),
-        '\t' => out.push_str("\\t"),
-        '\x07' => out.push_str("\\a"),
-        '\x08' => out.push_str("\\b"),
-        '\x0b' => out.push_str("\\v"),
-        '\x0c' => out.push_str("\\f"),
-        '\0'..='\x1f' | '\x7f' => {
-            let _ = write!(out, "\\x{:02x}", u32::from(character));
-        }
-        // What has no picture of its own.
-        '\u{80}'..='\u{a0}' | '\u{ad}' | '\u{2028}' | '\u{2029}' | '\u{feff}' => {
-            let _ = write!(out, "\\u{:04x}", u32::from(character));
-        }
-        _ => out.push(character),
-    }
+/// Whether it is one of those that are no control characters, and are not to be seen either.
+fn has_no_picture(character: char) -> bool {
+    matches!(
+        character,
+        '\u{a0}' | '\u{ad}' | '\u{2028}' | '\u{2029}' | '\u{feff}'
+    )
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ mod tests {
             ),
             (
                 "{closure#0}<alloc::vec::Vec<u8>>",
-                "/root/registry/src/index-1/tokio-1.54.1/src/runtime/blocking/pool.rs",
+                "/home/somebody/registry/src/index-1/tokio-1.54.1/src/runtime/blocking/pool.rs",
                 "tokio::runtime::blocking::pool::{closure#0}",
             ),
             ("new", "/x/serde-json/src/lib.rs", "serde_json::new"),

@@ -66,6 +66,7 @@ impl Condvar {
         let (inner, mutex) = guard.into_parts();
         let result = if contention::is_on() {
             let locked = contended::release_and_wait(
+                contention::release_key,
                 mutex.key(),
                 WaitKind::Condvar,
                 key_of(self),
@@ -123,6 +124,7 @@ impl Condvar {
         };
         let (inner, timed_out, is_poisoned) = if contention::is_on() {
             let waited = contended::release_and_wait(
+                contention::release_key,
                 mutex.key(),
                 WaitKind::Condvar,
                 key_of(self),

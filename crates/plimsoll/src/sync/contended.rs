@@ -9,7 +9,7 @@
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::identity::Identity;
-use crate::contention::{self, Ended, Suspended, Wait, WaitKind, holder};
+use crate::contention::{self, Ended, Release, Suspended, Wait, WaitKind, holder};
 use crate::stack::{Registers, Start};
 
 /// The key of what is at an address.
@@ -55,10 +55,12 @@ pub(super) fn wait_for_lock<R>(kind: WaitKind, lock: &Identity, block: impl FnOn
     waited(kind, lock.key(), stack, block, |_| Ended::Acquired)
 }
 
-/// Gives up the lock `released` and waits for `key`, both by calling `block`.
+/// Gives up the lock `released` and waits for `key`, both by calling `block`. `blame` is as for
+/// [`release`].
 #[cold]
 #[inline(never)]
 pub(super) fn release_and_wait<R>(
+    blame: impl FnOnce(usize) -> Option<Release>,
     released: usize,
     kind: WaitKind,
     key: usize,
@@ -66,7 +68,7 @@ pub(super) fn release_and_wait<R>(
     ended: impl FnOnce(&R) -> Ended,
 ) -> R {
     let stack = Start::Here(Registers::here());
-    if let Some(release) = contention::release_key(released) {
+    if let Some(release) = blame(released) {
         // The lock is still held, but it may be long until this thread runs again.
         release.record(stack);
     }
@@ -120,12 +122,17 @@ impl Drop for UnderWay {
     }
 }
 
-/// Gives up the lock `key` by calling `unlock`, and is blamed for those who wait for it. The lock
-/// may be gone once that was called.
+/// Gives up the lock `key` by calling `unlock`, and is blamed for those who wait for it, who are
+/// found by `blame`: [`contention::release_key`], or [`contention::release_by_reader`]. The lock
+/// may be gone once `unlock` was called.
 #[cold]
 #[inline(never)]
-pub(super) fn release<R>(key: usize, unlock: impl FnOnce() -> R) -> R {
-    let Some(release) = contention::release_key(key) else {
+pub(super) fn release<R>(
+    blame: impl FnOnce(usize) -> Option<Release>,
+    key: usize,
+    unlock: impl FnOnce() -> R,
+) -> R {
+    let Some(release) = blame(key) else {
         return unlock();
     };
     let stack = Start::Here(Registers::here());

@@ -11,8 +11,8 @@ use crate::contention::{self, WaitKind};
 
 /// [`std::sync::RwLock`], whose waits are in the profiles.
 ///
-/// Whoever gives it up, one of several readers too, is blamed for all who wait, be it to read or to
-/// write.
+/// The writer that gives it up is blamed for all who wait, be it to read or to write; a reader, one
+/// of several too, for those who wait to write.
 #[repr(C)]
 pub struct RwLock<T: ?Sized> {
     identity: Identity,
@@ -209,7 +209,7 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
         // SAFETY: it is not used after this.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
         if contention::is_on() {
-            contended::release(self.key, || drop(inner));
+            contended::release(contention::release_by_reader, self.key, || drop(inner));
             keeps_its_frame();
         } else {
             drop(inner);
@@ -224,7 +224,7 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
         // SAFETY: it is not used after this.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
         if contention::is_on() {
-            contended::release(self.lock.key(), || drop(inner));
+            contended::release(contention::release_key, self.lock.key(), || drop(inner));
             keeps_its_frame();
         } else {
             drop(inner);

@@ -81,7 +81,8 @@ pub fn blocked_by_each(
     start.elapsed()
 }
 
-fn until(mut holds: impl FnMut() -> bool) {
+/// Returns once it holds.
+pub fn until(mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(60), "it never is");

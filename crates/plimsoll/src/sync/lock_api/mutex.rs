@@ -53,7 +53,7 @@ macro_rules! release {
         let unlock = || unsafe { $self.inner.$unlock() };
         $self.identity.holder.given_up();
         if contention::is_on() {
-            contended::release(key_of($self), unlock);
+            contended::release(contention::release_key, key_of($self), unlock);
             keeps_its_frame();
         } else {
             unlock();
@@ -118,7 +118,8 @@ unsafe impl<R: RawMutexFair> RawMutexFair for RawMutex<R> {
         self.identity.holder.given_up();
         if contention::is_on() {
             let (key, ended) = (key_of(self), |(): &()| Ended::Acquired);
-            contended::release_and_wait(key, WaitKind::Mutex, key, bump, ended);
+            let blame = contention::release_key;
+            contended::release_and_wait(blame, key, WaitKind::Mutex, key, bump, ended);
             keeps_its_frame();
         } else {
             bump();

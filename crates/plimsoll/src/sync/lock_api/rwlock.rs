@@ -12,7 +12,8 @@ use crate::sync::contended::{self, keeps_its_frame, key_of};
 
 /// A raw readers-writer lock around another, such as `parking_lot::RawRwLock`.
 ///
-/// Whoever gives it up, wholly or in part, is blamed for all who wait. To become the writer is to
+/// Whoever gives it up, wholly or in part, is blamed for all who wait; a reader, for those only who
+/// wait to write, unless it is the one that may become the writer. To become the writer is to
 /// wait to write; to become the reader that may do so, to wait to read.
 // The address of the first field is the lock's key: nobody waits on it for anything else.
 #[derive(Debug)]
@@ -57,13 +58,14 @@ macro_rules! wait {
     };
 }
 
-/// Calls a method of the inner lock that gives up what the caller holds, or a part of it.
+/// Calls a method of the inner lock that gives up what the caller holds, or a part of it, and is
+/// blamed as `$blame` says.
 macro_rules! release {
-    ($self:ident.$unlock:ident) => {{
+    ($self:ident.$unlock:ident, $blame:ident) => {{
         // SAFETY: the caller's promise is the inner lock's condition.
         let unlock = || unsafe { $self.inner.$unlock() };
         if contention::is_on() {
-            contended::release(key_of($self), unlock);
+            contended::release(contention::$blame, key_of($self), unlock);
             keeps_its_frame();
         } else {
             unlock();
@@ -73,12 +75,13 @@ macro_rules! release {
 
 /// Calls a method of the inner lock that gives up what the caller holds and takes it again.
 macro_rules! bump {
-    ($self:ident.$bump:ident, $kind:ident) => {{
+    ($self:ident.$bump:ident, $blame:ident, $kind:ident) => {{
         // SAFETY: the caller's promise is the inner lock's condition.
         let bump = || unsafe { $self.inner.$bump() };
         if contention::is_on() {
             let (key, ended) = (key_of($self), |(): &()| Ended::Acquired);
-            contended::release_and_wait(key, WaitKind::$kind, key, bump, ended);
+            let blame = contention::$blame;
+            contended::release_and_wait(blame, key, WaitKind::$kind, key, bump, ended);
             keeps_its_frame();
         } else {
             bump();
@@ -111,7 +114,7 @@ unsafe impl<R: Raw> Raw for RawRwLock<R> {
 
     #[inline]
     unsafe fn unlock_shared(&self) {
-        release!(self.unlock_shared);
+        release!(self.unlock_shared, release_by_reader);
     }
 
     #[inline]
@@ -126,7 +129,7 @@ unsafe impl<R: Raw> Raw for RawRwLock<R> {
 
     #[inline]
     unsafe fn unlock_exclusive(&self) {
-        release!(self.unlock_exclusive);
+        release!(self.unlock_exclusive, release_key);
     }
 
     #[inline]
@@ -144,22 +147,22 @@ unsafe impl<R: Raw> Raw for RawRwLock<R> {
 unsafe impl<R: RawRwLockFair> RawRwLockFair for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_shared_fair(&self) {
-        release!(self.unlock_shared_fair);
+        release!(self.unlock_shared_fair, release_by_reader);
     }
 
     #[inline]
     unsafe fn unlock_exclusive_fair(&self) {
-        release!(self.unlock_exclusive_fair);
+        release!(self.unlock_exclusive_fair, release_key);
     }
 
     #[inline]
     unsafe fn bump_shared(&self) {
-        bump!(self.bump_shared, RwLockRead);
+        bump!(self.bump_shared, release_by_reader, RwLockRead);
     }
 
     #[inline]
     unsafe fn bump_exclusive(&self) {
-        bump!(self.bump_exclusive, RwLockWrite);
+        bump!(self.bump_exclusive, release_key, RwLockWrite);
     }
 }
 
@@ -167,7 +170,7 @@ unsafe impl<R: RawRwLockFair> RawRwLockFair for RawRwLock<R> {
 unsafe impl<R: RawRwLockDowngrade> RawRwLockDowngrade for RawRwLock<R> {
     #[inline]
     unsafe fn downgrade(&self) {
-        release!(self.downgrade);
+        release!(self.downgrade, release_key);
     }
 }
 
@@ -265,7 +268,7 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
 
     #[inline]
     unsafe fn unlock_upgradable(&self) {
-        release!(self.unlock_upgradable);
+        release!(self.unlock_upgradable, release_key);
     }
 
     #[inline]
@@ -292,12 +295,12 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
 unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_upgradable_fair(&self) {
-        release!(self.unlock_upgradable_fair);
+        release!(self.unlock_upgradable_fair, release_key);
     }
 
     #[inline]
     unsafe fn bump_upgradable(&self) {
-        bump!(self.bump_upgradable, RwLockRead);
+        bump!(self.bump_upgradable, release_key, RwLockRead);
     }
 }
 
@@ -305,12 +308,12 @@ unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RawRwLock<R> {
 unsafe impl<R: RawRwLockUpgradeDowngrade> RawRwLockUpgradeDowngrade for RawRwLock<R> {
     #[inline]
     unsafe fn downgrade_upgradable(&self) {
-        release!(self.downgrade_upgradable);
+        release!(self.downgrade_upgradable, release_key);
     }
 
     #[inline]
     unsafe fn downgrade_to_upgradable(&self) {
-        release!(self.downgrade_to_upgradable);
+        release!(self.downgrade_to_upgradable, release_key);
     }
 }
 

@@ -1,0 +1,49 @@
+//! More than one copy of the crate.
+
+use std::fs;
+use std::path::Path;
+
+use crate::commands::run;
+use crate::package::Package;
+
+/// As it would be if two versions were asked for: one after the other must not win in silence.
+#[test]
+fn two_copies_in_one_program_are_an_error_that_cargo_explains() {
+    let original = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(original.join("Cargo.toml")).expect("is there");
+    let mut dependencies = String::new();
+    for version in ["0.1.0", "0.2.0"] {
+        let manifest = manifest
+            .replace("version.workspace = true\nedition", "edition")
+            .replace("edition.workspace = true", "edition = \"2024\"")
+            .replace("rust-version.workspace = true\n", "")
+            .replace("license.workspace = true\n", "")
+            .replace("[lints]\nworkspace = true\n", "")
+            .replace(
+                "[package]\n",
+                &format!("[package]\nversion = \"{version}\"\n"),
+            );
+        let name = format!("copy-{version}");
+        let mut copy = Package::new("copies", &name).file("Cargo.toml", &manifest);
+        for path in ["build.rs", "src/lib.rs", "src/x86_64.rs"] {
+            let content = fs::read_to_string(original.join(path)).expect("is there");
+            copy = copy.file(path, &content);
+        }
+        copy.write();
+        dependencies += &format!(
+            "copy-{} = {{ package = \"plimsoll-interpose\", path = {:?} }}\n",
+            version.replace('.', "-"),
+            copy.root
+        );
+    }
+    let program = Package::new("copies", "program")
+        .manifest("program", "", &dependencies)
+        .file("src/main.rs", "fn main() {}\n");
+    let output = run(&mut program.cargo("build"));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        told.contains("links to the native library `plimsoll_interpose`"),
+        "{told}"
+    );
+}

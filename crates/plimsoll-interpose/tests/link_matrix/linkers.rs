@@ -1,0 +1,101 @@
+//! Programs, by what links them.
+
+use std::path::Path;
+
+use crate::commands::{c_compiler_can, rust_libraries};
+use crate::form::{all, is_in_this_form, say};
+use crate::package::Package;
+use crate::report::{holds, is_interposed};
+
+/// A linker, by the name that the C compiler knows it by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Linker {
+    Bfd,
+    Gold,
+    Lld,
+}
+
+impl Linker {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bfd => "bfd",
+            Self::Gold => "gold",
+            Self::Lld => "lld",
+        }
+    }
+
+    /// What the C compiler has to be told. Rust's own lld is taken where there is one.
+    pub fn arguments(self) -> Vec<String> {
+        let mut arguments = vec![format!("-fuse-ld={}", self.name())];
+        let own = rust_libraries().with_file_name("bin").join("gcc-ld");
+        if self == Self::Lld && own.exists() {
+            arguments.push(format!("-B{}", own.display()));
+        }
+        arguments
+    }
+
+    pub fn is_here(self) -> bool {
+        let arguments = self.arguments();
+        let mut arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        arguments.push("-Wl,--version");
+        let is_here = c_compiler_can(&arguments);
+        if !is_here {
+            say(&format!("{}: skipped, there is none", self.name()));
+        }
+        is_here
+    }
+
+    /// Which one linked this, as it left in the file.
+    pub fn of(file: &Path) -> Self {
+        if holds(file, b"Linker: LLD ") {
+            Self::Lld
+        } else if holds(file, b"GNU\0gold ") {
+            Self::Gold
+        } else {
+            Self::Bfd
+        }
+    }
+
+    pub fn applied_to(self, package: Package) -> Package {
+        self.arguments().iter().fold(package, |package, argument| {
+            package.flag(format!("link-arg={argument}"))
+        })
+    }
+}
+
+fn what_it_links_is_interposed(linker: Linker) {
+    if !linker.is_here() {
+        return;
+    }
+    let profiles: &[_] = if all() {
+        &["dev", "release", "stripped"]
+    } else {
+        &["dev"]
+    };
+    for profile in profiles {
+        let case = format!("{}-{profile}", linker.name());
+        let package = linker.applied_to(Package::program(&case).profile(profile));
+        let program = package.build_program();
+        assert!(Linker::of(&program) == linker, "{case}");
+        is_interposed(&case, &program);
+    }
+}
+
+#[test]
+fn what_bfd_links_is_interposed() {
+    what_it_links_is_interposed(Linker::Bfd);
+}
+
+#[test]
+fn what_gold_links_is_interposed() {
+    if is_in_this_form("gold") {
+        what_it_links_is_interposed(Linker::Gold);
+    }
+}
+
+#[test]
+fn what_lld_links_is_interposed() {
+    if is_in_this_form("lld") {
+        what_it_links_is_interposed(Linker::Lld);
+    }
+}

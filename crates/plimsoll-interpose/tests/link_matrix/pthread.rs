@@ -1,0 +1,133 @@
+//! The same of pthread functions.
+
+use crate::commands::{command, rust_libraries, succeed};
+use crate::form::{all, is_in_this_form, say};
+use crate::linkers::Linker;
+use crate::package::{Package, compile_c, depends_on_the_crate, source};
+use crate::report::has_interpreter;
+
+/// A program that has the crate with the feature `pthread`.
+fn pthread_program(case: &str) -> Package {
+    Package::new(case, "program")
+        .manifest("program", "", &depends_on_the_crate(&["pthread"]))
+        .file("src/main.rs", source::PTHREAD_PROGRAM)
+        .file("src/witness.rs", source::PTHREAD_WITNESS)
+}
+
+/// What is seen of a library's, or a program's, [`source::PTHREAD_C`]: one lock is waited for,
+/// which is given up; one condition is, until that is cancelled.
+fn saw_the_pthread_locks(case: &str, report: &str) {
+    say(&format!("{case}: {}", report.trim()));
+    for part in [
+        "linked=true in_force=true locks=1 conditions=1 releases=",
+        " abandoned=1",
+    ] {
+        assert!(report.contains(part), "{case}: {report}");
+    }
+    assert!(!report.contains(" releases=0 "), "{case}: {report}");
+}
+
+/// Holds that locks of a C library that the program loads are seen.
+fn takes_over_pthread(case: &str, package: &Package) {
+    let program = package.build_program();
+    let arguments = ["-shared", "-fPIC", "-pthread"];
+    if let Some(library) = compile_c(case, source::PTHREAD_C, "liblocks.so", &arguments) {
+        let libraries = rust_libraries();
+        let report = succeed(
+            command(&program)
+                .arg(library)
+                .env("LD_LIBRARY_PATH", libraries),
+        );
+        saw_the_pthread_locks(case, &report);
+    }
+}
+
+#[test]
+fn pthread_locks_are_taken_over_however_a_program_is_linked() {
+    for (case, profile) in [
+        ("pthread-debug", "dev"),
+        // Aborts on panics; a thread can be cancelled even so.
+        ("pthread-stripped", "stripped"),
+    ] {
+        takes_over_pthread(case, &pthread_program(case).profile(profile));
+    }
+    if Linker::Bfd.is_here() {
+        let package = Linker::Bfd.applied_to(pthread_program("pthread-bfd"));
+        takes_over_pthread("pthread-bfd", &package);
+    }
+    if !is_in_this_form("pthread in other ways") {
+        return;
+    }
+    for (case, profile) in [
+        ("pthread-release", "release"),
+        ("pthread-thin", "thin"),
+        ("pthread-fat", "fat"),
+    ] {
+        takes_over_pthread(case, &pthread_program(case).profile(profile));
+    }
+    for linker in [Linker::Bfd, Linker::Gold, Linker::Lld] {
+        if linker.is_here() {
+            for profile in ["dev", "stripped"] {
+                let case = format!("pthread-{}-{profile}", linker.name());
+                let package = linker.applied_to(pthread_program(&case).profile(profile));
+                takes_over_pthread(&case, &package);
+            }
+        }
+    }
+    for profile in ["dev", "release"] {
+        let case = format!("pthread-dynamic-{profile}");
+        let package = pthread_program(&case)
+            .profile(profile)
+            .flag("prefer-dynamic");
+        takes_over_pthread(&case, &package);
+    }
+}
+
+/// Nothing is defined there, and nothing clashes.
+#[test]
+fn pthread_locks_are_left_alone_in_a_program_with_the_c_library_in_it() {
+    if !is_in_this_form("pthread with crt-static") {
+        return;
+    }
+    for profile in ["dev", "stripped"] {
+        let case = format!("pthread-static-{profile}");
+        let package = pthread_program(&case)
+            .profile(profile)
+            .flag("target-feature=+crt-static");
+        let program = package.build_program();
+        assert!(!has_interpreter(&program), "{case}");
+        let report = succeed(&mut command(&program));
+        assert!(
+            report.contains("linked=false in_force=false"),
+            "{case}: {report}"
+        );
+    }
+}
+
+#[test]
+fn a_preloaded_library_sees_the_programs_pthread_locks() {
+    let case = "pthread-preload";
+    let arguments = ["-DHOST", "-pthread"];
+    let Some(host) = compile_c(case, source::PTHREAD_C, "host", &arguments) else {
+        return;
+    };
+    let profiles: &[_] = if all() {
+        &["dev", "release", "stripped"]
+    } else {
+        &["dev"]
+    };
+    for profile in profiles {
+        let case = format!("{case}-{profile}");
+        let library = Package::new(&case, "library")
+            .manifest(
+                "library",
+                "[lib]\ncrate-type = [\"cdylib\"]",
+                &depends_on_the_crate(&["export", "pthread"]),
+            )
+            .file("src/lib.rs", source::PTHREAD_LIBRARY)
+            .file("src/witness.rs", source::PTHREAD_WITNESS)
+            .profile(profile);
+        let report = succeed(command(&host).env("LD_PRELOAD", library.build_library()));
+        saw_the_pthread_locks(&case, &report);
+    }
+}

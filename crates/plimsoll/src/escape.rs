@@ -1,0 +1,96 @@
+//! Text within a line, or within quotes, with Go's escapes for what would not stay there.
+//!
+//! Go has two ways to write a control character: strings are quoted with every letter that C has;
+//! the headers of goroutines have letters for the ends of lines and for tabs, and numbers for all
+//! others. What has no picture, in either of them, is written by its number.
+
+use std::fmt::{self, Write};
+
+/// The control characters that are written by a letter, with that letter.
+pub(crate) type Letters = [(char, char)];
+
+/// As in a quoted string.
+pub(crate) const OF_STRINGS: &Letters = &[
+    ('\n', 'n'),
+    ('\r', 'r'),
+    ('\t', 't'),
+    ('\x07', 'a'),
+    ('\x08', 'b'),
+    ('\x0b', 'v'),
+    ('\x0c', 'f'),
+];
+
+/// As in the header of a goroutine.
+pub(crate) const OF_HEADERS: &Letters = &[('\n', 'n'), ('\r', 'r'), ('\t', 't')];
+
+/// Text in quotes, as Go quotes strings. Besides control characters, those are written by their
+/// numbers that are `special`.
+pub(crate) fn put_quoted(
+    out: &mut impl Write,
+    text: &str,
+    special: fn(char) -> bool,
+) -> fmt::Result {
+    out.write_char('"')?;
+    put_escaped(out, text, OF_STRINGS, special)?;
+    out.write_char('"')
+}
+
+/// Text with escapes for quotes, backslashes, control characters, and what is `special`.
+pub(crate) fn put_escaped(
+    out: &mut impl Write,
+    text: &str,
+    letters: &Letters,
+    special: fn(char) -> bool,
+) -> fmt::Result {
+    for character in text.chars() {
+        let letter = letters.iter().find(|(of, _)| *of == character);
+        match (character, letter) {
+            ('"' | '\\', _) => write!(out, "\\{character}")?,
+            (_, Some((_, letter))) => write!(out, "\\{letter}")?,
+            (other, None) if other.is_control() || special(other) => put_number(out, other)?,
+            (other, None) => out.write_char(other)?,
+        }
+    }
+    Ok(())
+}
+
+fn put_number(out: &mut impl Write, character: char) -> fmt::Result {
+    match u32::from(character) {
+        number @ 0..0x80 => write!(out, "\\x{number:02x}"),
+        number @ 0x80..0x1_0000 => write!(out, "\\u{number:04x}"),
+        number => write!(out, "\\U{number:08x}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(letters: &Letters, special: fn(char) -> bool, text: &str) -> String {
+        let mut out = String::new();
+        put_escaped(&mut out, text, letters, special).unwrap();
+        out
+    }
+
+    #[test]
+    fn letters_are_those_of_the_place() {
+        let text = "\"\\\n\r\t\x07\x08\x0b\x0c\0\x1b\x7f\u{85}é";
+        assert_eq!(
+            escaped(OF_STRINGS, |_| false, text),
+            r#"\"\\\n\r\t\a\b\v\f\x00\x1b\x7f\u0085é"#
+        );
+        assert_eq!(
+            escaped(OF_HEADERS, |_| false, text),
+            r#"\"\\\n\r\t\x07\x08\x0b\x0c\x00\x1b\x7f\u0085é"#
+        );
+    }
+
+    #[test]
+    fn what_is_special_is_written_by_its_number() {
+        let special = |character: char| character == '[' || !character.is_ascii();
+        assert_eq!(
+            escaped(OF_HEADERS, special, "[]é😀"),
+            r"\x5b]\u00e9\U0001f600"
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! Conditions, which nobody holds.
+
+use std::hint::black_box;
+use std::sync::{Condvar, Mutex, mpsc};
+use std::thread;
+
+use crate::pprof::Profile;
+use crate::scene::{HELD, Moment, alone, came, sum, thread_id, until_it_waits};
+
+#[test]
+fn waits_for_conditions_blame_nobody() {
+    let _alone = alone();
+    let before = Moment::now();
+
+    #[inline(never)]
+    fn std_notifier(pair: &(Mutex<bool>, Condvar), waiter: i32) {
+        until_it_waits(waiter);
+        thread::sleep(HELD);
+        let mut ready = pair.0.lock().unwrap();
+        *ready = true;
+        // With the lock held: whoever is woken has to wait for that as well.
+        pair.1.notify_all();
+        drop(ready);
+        black_box(());
+    }
+    let pair = (Mutex::new(false), Condvar::new());
+    thread::scope(|scope| {
+        let (say, said) = mpsc::channel();
+        let pair = &pair;
+        scope.spawn(move || {
+            say.send(thread_id()).unwrap();
+            let mut ready = pair.0.lock().unwrap();
+            while !*ready {
+                ready = pair.1.wait(ready).unwrap();
+            }
+        });
+        std_notifier(pair, said.recv().unwrap());
+    });
+
+    #[inline(never)]
+    fn parking_notifier(
+        pair: &(parking_lot_0_12::Mutex<bool>, parking_lot_0_12::Condvar),
+        waiter: i32,
+    ) {
+        until_it_waits(waiter);
+        thread::sleep(HELD);
+        let mut ready = pair.0.lock();
+        *ready = true;
+        // With the lock held, the waiter is moved to the queue of the lock.
+        pair.1.notify_all();
+        drop(ready);
+        black_box(());
+    }
+    let pair = (
+        parking_lot_0_12::Mutex::new(false),
+        parking_lot_0_12::Condvar::new(),
+    );
+    thread::scope(|scope| {
+        let (say, said) = mpsc::channel();
+        let pair = &pair;
+        scope.spawn(move || {
+            say.send(thread_id()).unwrap();
+            let mut ready = pair.0.lock();
+            while !*ready {
+                pair.1.wait(&mut ready);
+            }
+        });
+        parking_notifier(pair, said.recv().unwrap());
+    });
+
+    let after = Moment::now();
+    for notifier in ["std_notifier", "parking_notifier"] {
+        let (_, blamed) = came(&before.mutex, &after.mutex, notifier);
+        // At most the moment in which the lock was still held.
+        assert!(
+            blamed < HELD.as_nanos() as i64 / 2,
+            "{notifier}: {blamed} ns"
+        );
+    }
+    let conditions = |profile: &Profile| {
+        sum(profile, |profile, sample| {
+            profile.label(sample, "kind") == Some("condvar")
+        })
+    };
+    let (waits, waited) = conditions(&after.block);
+    let (waits_before, waited_before) = conditions(&before.block);
+    assert!(waits - waits_before >= 2);
+    assert!(waited - waited_before >= 2 * HELD.as_nanos() as i64);
+}
