@@ -15,6 +15,8 @@ use std::sync::atomic::AtomicPtr;
 
 use super::modules::ModuleList;
 use super::registers::{Registers, Start};
+use super::remembered::{self, Beginning, Remembered, Trail};
+use super::table::StackName;
 use super::unwind_tables::{self, Context, End, Walk};
 use super::{DEEPEST, HIDDEN_FRAMES, frame_pointers};
 use crate::own;
@@ -57,6 +59,7 @@ unsafe impl Sync for Slot {}
 
 struct Scratch {
     context: Context,
+    trail: Trail,
     frames: [usize; DEEPEST + HIDDEN_FRAMES],
 }
 
@@ -121,6 +124,7 @@ impl Slot {
             reading: AtomicPtr::new(ptr::null_mut()),
             scratch: UnsafeCell::new(Scratch {
                 context: Context::new_in(),
+                trail: Trail::new(),
                 frames: [0; DEEPEST + HIDDEN_FRAMES],
             }),
         }
@@ -134,43 +138,107 @@ pub(crate) fn with_stack<R>(
     limit: usize,
     use_stack: impl FnOnce(&[usize]) -> R,
 ) -> R {
+    with_walk(start, limit, |frames, _| use_stack(frames))
+}
+
+/// What the stack of the calling thread from `start` on is called, with at most `limit` frames;
+/// `find_name` finds that out. Names of stacks that were met before are known.
+pub(super) fn name_of(
+    start: Start,
+    limit: usize,
+    find_name: impl FnOnce(&[usize]) -> Option<StackName>,
+) -> Option<StackName> {
+    if unwinder() == Unwinder::Tables {
+        let met = Beginning::of(start).and_then(|from| remembered::find(&from, &mut []));
+        let name = met.filter(|&(_, frames)| frames <= limit);
+        if let Some(name) = name.and_then(|(met, _)| met.name()) {
+            return Some(name);
+        }
+    }
+    with_walk(start, limit, |frames, met| {
+        let name = find_name(frames)?;
+        if let Some(met) = met {
+            met.set_name(name);
+        }
+        Some(name)
+    })
+}
+
+/// As [`with_stack`]; also passes on what is remembered of the walk.
+fn with_walk<R>(
+    start: Start,
+    limit: usize,
+    use_stack: impl FnOnce(&[usize], Option<Remembered>) -> R,
+) -> R {
     let Some(slot) = take_slot() else {
         WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
-        return use_stack(&[]);
+        return use_stack(&[], None);
     };
     // SAFETY: this thread owns the slot until it stores 0 in `owner`.
     let scratch = unsafe { &mut *slot.scratch.get() };
-    let frames = &mut scratch.frames[..limit.min(DEEPEST + HIDDEN_FRAMES)];
-    let captured = match (unwinder(), frames.split_first_mut(), start) {
-        (Unwinder::None, ..) | (_, None, _) => 0,
+    let Scratch {
+        context,
+        trail,
+        frames,
+    } = scratch;
+    let frames = &mut frames[..limit.min(DEEPEST + HIDDEN_FRAMES)];
+    let (captured, met) = match (unwinder(), frames.split_first_mut(), start) {
+        (Unwinder::None, ..) | (_, None, _) => (0, None),
         (_, Some((first, rest)), Start::Caller(registers)) => {
             *first = registers.instruction as usize;
-            1 + walk(start, slot, &mut scratch.context, rest)
+            let (captured, met) = walk(start, slot, context, trail, rest);
+            (1 + captured, met)
         }
         (_, Some(_), Start::Here(_) | Start::Below(..)) => {
-            walk(start, slot, &mut scratch.context, frames)
+            walk(start, slot, context, trail, frames)
         }
     };
-    let result = use_stack(&frames[..captured]);
+    let result = use_stack(&frames[..captured], met);
     slot.owner.store(0, Ordering::Release);
     result
 }
 
-fn walk(start: Start, slot: &Slot, context: &mut Context, frames: &mut [usize]) -> usize {
+fn walk(
+    start: Start,
+    slot: &Slot,
+    context: &mut Context,
+    trail: &mut Trail,
+    frames: &mut [usize],
+) -> (usize, Option<Remembered>) {
     match unwinder() {
-        Unwinder::None => 0,
-        Unwinder::FramePointers => frame_pointers::walk(start.registers(), start.limit(), frames),
-        Unwinder::Tables => walk_by_tables(start, slot, context, frames),
+        Unwinder::None => (0, None),
+        Unwinder::FramePointers => {
+            let captured = frame_pointers::walk(start.registers(), start.limit(), frames);
+            (captured, None)
+        }
+        Unwinder::Tables => walk_by_tables(start, slot, context, trail, frames),
     }
 }
 
-fn walk_by_tables(start: Start, slot: &Slot, context: &mut Context, frames: &mut [usize]) -> usize {
-    let walk = slot.with_list(|list| unwind_tables::walk(start, list, context, frames));
-    let Some(walk) = walk else { return 0 };
+fn walk_by_tables(
+    start: Start,
+    slot: &Slot,
+    context: &mut Context,
+    trail: &mut Trail,
+    frames: &mut [usize],
+) -> (usize, Option<Remembered>) {
+    let from = Beginning::of(start);
+    if let Some(from) = &from {
+        match remembered::find(from, frames) {
+            Some((met, captured)) if captured <= frames.len() => return (captured, Some(met)),
+            _ => {}
+        }
+    }
+    let walk = slot.with_list(|list| unwind_tables::walk(start, list, context, trail, frames));
+    let Some(walk) = walk else { return (0, None) };
     if walk.end == End::Stale && STALE.swap(1, Ordering::Relaxed) == 0 {
         crate::keeper::call();
     }
-    walk.frames
+    let met = from.filter(|_| walk.end == End::Outermost);
+    (
+        walk.frames,
+        met.and_then(|from| remembered::remember(&from, trail)),
+    )
 }
 
 fn pool() -> &'static [Slot] {
@@ -274,11 +342,16 @@ impl Slot {
     /// Nobody else uses this slot.
     pub(crate) unsafe fn capture_interrupted(&self, at: Registers) -> Walk {
         // SAFETY: the caller's.
-        let Scratch { context, frames } = unsafe { &mut *self.scratch.get() };
+        let Scratch {
+            context,
+            trail,
+            frames,
+        } = unsafe { &mut *self.scratch.get() };
         let (first, rest) = frames.split_first_mut().expect("it has room");
         // One past it, as if it had called.
         *first = at.instruction as usize + 1;
-        let walk = self.with_list(|list| unwind_tables::walk(Start::Here(at), list, context, rest));
+        let start = Start::Here(at);
+        let walk = self.with_list(|list| unwind_tables::walk(start, list, context, trail, rest));
         walk.map_or(
             Walk {
                 frames: 1,

@@ -106,7 +106,7 @@ impl Memory for StackMemory {
 /// # Safety
 /// The address is aligned and readable.
 #[inline(always)]
-unsafe fn load(address: usize) -> usize {
+pub(super) unsafe fn load(address: usize) -> usize {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         let word;
@@ -127,8 +127,10 @@ unsafe fn load(address: usize) -> usize {
     }
 }
 
-/// The remembered range, widened to take in `stack_pointer`; empty if that is on another stack.
-fn known_range(stack_pointer: usize) -> (usize, usize) {
+/// The readable part of the calling thread's own stack: the remembered range, widened to take in
+/// `stack_pointer`; empty if that is on another stack.
+#[inline]
+pub(super) fn known_range(stack_pointer: usize) -> (usize, usize) {
     let page = stack_pointer & !(PAGE - 1);
     let (low, high) = KNOWN.with(Known::get);
     if low <= page && stack_pointer < high {

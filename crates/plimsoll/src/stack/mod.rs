@@ -10,6 +10,7 @@ mod lost_frame;
 mod memory;
 mod modules;
 mod registers;
+mod remembered;
 mod rules;
 mod table;
 mod unwind_tables;
@@ -69,5 +70,5 @@ pub(crate) fn site_from(kind: Kind, size: u64, start: Start) -> Bucket {
 
 /// The name of the stack of the calling thread from `start` on; `None` if it cannot be had or kept.
 pub(crate) fn name_of(start: Start) -> Option<StackName> {
-    capture::with_stack(start, depth(), |frames| TABLE.stack_name(frames))
+    capture::name_of(start, depth(), |frames| TABLE.stack_name(frames))
 }

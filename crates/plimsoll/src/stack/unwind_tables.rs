@@ -14,6 +14,7 @@ use super::lost_frame;
 use super::memory::{Memory, StackMemory};
 use super::modules::{Cfi, Lookup, ModuleList};
 use super::registers::{Registers, Start};
+use super::remembered::Trail;
 use super::rules::{Key, Rule, RuleCache};
 use crate::os::region::PAGE;
 
@@ -76,13 +77,16 @@ pub(super) fn walk(
     start: Start,
     modules: &ModuleList,
     context: &mut Context,
+    trail: &mut Trail,
     frames: &mut [usize],
 ) -> Walk {
     let at = start.registers();
     let exact = !matches!(start, Start::Caller(_));
+    trail.begin(at);
     let walker = Walker {
         at,
         exact,
+        trail: Some(trail),
         frame_known: true,
         memory: &mut StackMemory::of_this_thread(at.stack as usize),
         modules,
@@ -109,6 +113,7 @@ pub(super) fn walk_without_frame_pointer(
             frame: 0,
         },
         exact: true,
+        trail: None,
         frame_known: false,
         memory,
         modules,
@@ -135,6 +140,8 @@ struct Walker<'a, M> {
     context: &'a mut Context,
     /// Frames that reach beyond this address are left out.
     limit: u64,
+    /// What all of that depends on.
+    trail: Option<&'a mut Trail>,
 }
 
 impl<M: Memory> Walker<'_, M> {
@@ -144,6 +151,7 @@ impl<M: Memory> Walker<'_, M> {
             match self.step() {
                 Step::Caller if self.at.stack <= self.limit => *slot = self.return_address(),
                 Step::Caller => {
+                    self.trail(Trail::ended_before);
                     return Walk {
                         frames: depth,
                         end: End::Outermost,
@@ -171,7 +179,10 @@ impl<M: Memory> Walker<'_, M> {
             None => {
                 let (cfi, key) = match self.modules.look_up(address) {
                     Lookup::Permanent(cfi) => (cfi, permanent),
-                    Lookup::Current(cfi) => (cfi, Key::new(address, self.modules.generation())),
+                    Lookup::Current(cfi) => {
+                        self.trail(Trail::spoil);
+                        (cfi, Key::new(address, self.modules.generation()))
+                    }
                     Lookup::Stale => return Step::End(End::Stale),
                     Lookup::NotCode => return Step::End(End::Lost),
                 };
@@ -193,13 +204,17 @@ impl<M: Memory> Walker<'_, M> {
                     return Step::End(End::Lost);
                 }
                 let base = if from_frame_pointer {
+                    self.trail(Trail::used_frame_pointer);
                     self.at.frame
                 } else {
                     self.at.stack
                 };
                 self.plain(base.wrapping_add_signed(offset.into()), saved_frame_pointer)
             }
-            Rule::Evaluate => self.evaluate(address),
+            Rule::Evaluate => {
+                self.trail(Trail::spoil);
+                self.evaluate(address)
+            }
         };
         match caller {
             Some(caller) if caller.instruction >= PAGE as u64 => {
@@ -207,8 +222,18 @@ impl<M: Memory> Walker<'_, M> {
                 Step::Caller
             }
             // Nobody has called it: so the kernel leaves the stack of what it starts.
-            Some(Registers { instruction: 0, .. }) => Step::End(End::Outermost),
+            Some(Registers { instruction: 0, .. }) => {
+                self.trail(Trail::ended_there);
+                Step::End(End::Outermost)
+            }
             _ => Step::End(End::Lost),
+        }
+    }
+
+    #[inline]
+    fn trail(&mut self, note: impl FnOnce(&mut Trail)) {
+        if let Some(trail) = &mut self.trail {
+            note(trail);
         }
     }
 
@@ -236,12 +261,16 @@ impl<M: Memory> Walker<'_, M> {
         if frame_address <= self.at.stack {
             return None;
         }
-        let instruction = self.memory.read(frame_address.wrapping_sub(8) as usize)? as u64;
+        let returns = frame_address.wrapping_sub(8);
+        let instruction = self.memory.read(returns as usize)? as u64;
+        self.trail(|trail| trail.read_return_address(returns, instruction));
         let frame = match saved_frame_pointer {
             Some(offset) => {
                 let at = frame_address.wrapping_add_signed(offset.into());
                 self.frame_known = true;
-                self.memory.read(at as usize)? as u64
+                let frame = self.memory.read(at as usize)? as u64;
+                self.trail(|trail| trail.read_frame_pointer(at, frame));
+                frame
             }
             None => self.at.frame,
         };
@@ -470,6 +499,7 @@ mod tests {
             Start::Here(Registers::here()),
             modules,
             &mut Context::new_in(),
+            &mut Trail::new(),
             &mut frames,
         );
         assert_eq!(walk.end, End::Outermost);
@@ -603,6 +633,7 @@ mod tests {
                 Start::Here(start),
                 &modules,
                 &mut Context::new_in(),
+                &mut Trail::new(),
                 &mut frames,
             );
             assert_eq!(walk.frames, 0, "{instruction:x}");
