@@ -55,21 +55,22 @@ macro_rules! blames_no_reader {
     ($test:ident: $write:expr, $waits:ident $read:expr, $stops_writing:ident, $reads:ident) => {
         #[test]
         fn $test() {
-            // No calls that are the last of their functions: those leave no frame.
+            // No calls that are the last of their functions, which leave no frame; and nothing that
+            // is the same in two of them, which would be one.
             #[inline(never)]
             fn $waits<G>(lock: impl FnOnce() -> G) {
                 drop(lock());
-                black_box(());
+                black_box(stringify!($waits));
             }
             #[inline(never)]
             fn $stops_writing<G>(guard: G) {
                 drop(black_box(guard));
-                black_box(());
+                black_box(stringify!($stops_writing));
             }
             #[inline(never)]
             fn $reads<G>(lock: impl FnOnce() -> G) {
                 drop(black_box(lock()));
-                black_box(());
+                black_box(stringify!($reads));
             }
             let _recording = Recording::all();
             let writes = $write;

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use tokio::sync::mpsc;
 
-use super::error::{SendError, TryRecvError, TrySendError};
+use super::both::{receiver, sender};
+use super::error::{SendError, TrySendError};
 use super::{ReceivingEnd, SendingEnd, Signals, ends};
 
 /// [`tokio::sync::mpsc::Sender`] of such a channel.
@@ -78,6 +78,9 @@ pub fn channel<T>(buffer: usize) -> (Sender<T>, Receiver<T>) {
         },
     )
 }
+
+sender!(Sender, WeakSender);
+receiver!(Receiver);
 
 impl<T> Sender<T> {
     /// As [`tokio::sync::mpsc::Sender::send`].
@@ -180,21 +183,6 @@ impl<T> Sender<T> {
         }
     }
 
-    /// As [`tokio::sync::mpsc::Sender::closed`].
-    pub async fn closed(&self) {
-        self.end.wait(self.inner.closed()).await;
-    }
-
-    /// As [`tokio::sync::mpsc::Sender::is_closed`].
-    pub fn is_closed(&self) -> bool {
-        self.inner.is_closed()
-    }
-
-    /// As [`tokio::sync::mpsc::Sender::same_channel`].
-    pub fn same_channel(&self, other: &Self) -> bool {
-        self.inner.same_channel(&other.inner)
-    }
-
     /// As [`tokio::sync::mpsc::Sender::capacity`].
     pub fn capacity(&self) -> usize {
         self.inner.capacity()
@@ -203,25 +191,6 @@ impl<T> Sender<T> {
     /// As [`tokio::sync::mpsc::Sender::max_capacity`].
     pub fn max_capacity(&self) -> usize {
         self.inner.max_capacity()
-    }
-
-    /// As [`tokio::sync::mpsc::Sender::downgrade`].
-    #[must_use = "the sender stays what it is"]
-    pub fn downgrade(&self) -> WeakSender<T> {
-        WeakSender {
-            signals: self.end.0.clone(),
-            inner: self.inner.downgrade(),
-        }
-    }
-
-    /// As [`tokio::sync::mpsc::Sender::strong_count`].
-    pub fn strong_count(&self) -> usize {
-        self.inner.strong_count()
-    }
-
-    /// As [`tokio::sync::mpsc::Sender::weak_count`].
-    pub fn weak_count(&self) -> usize {
-        self.inner.weak_count()
     }
 
     fn permit<'a>(&'a self, inner: mpsc::Permit<'a, T>) -> Permit<'a, T> {
@@ -239,127 +208,7 @@ impl<T> Sender<T> {
     }
 }
 
-impl<T> Clone for Sender<T> {
-    fn clone(&self) -> Self {
-        Self {
-            end: self.end.clone(),
-            inner: self.inner.clone(),
-        }
-    }
-}
-
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl<T> WeakSender<T> {
-    /// As [`tokio::sync::mpsc::WeakSender::upgrade`].
-    pub fn upgrade(&self) -> Option<Sender<T>> {
-        let inner = self.inner.upgrade()?;
-        Some(Sender {
-            end: SendingEnd(self.signals.clone()),
-            inner,
-        })
-    }
-
-    /// As [`tokio::sync::mpsc::WeakSender::strong_count`].
-    pub fn strong_count(&self) -> usize {
-        self.inner.strong_count()
-    }
-
-    /// As [`tokio::sync::mpsc::WeakSender::weak_count`].
-    pub fn weak_count(&self) -> usize {
-        self.inner.weak_count()
-    }
-}
-
-impl<T> Clone for WeakSender<T> {
-    fn clone(&self) -> Self {
-        Self {
-            signals: self.signals.clone(),
-            inner: self.inner.clone(),
-        }
-    }
-}
-
-impl<T> fmt::Debug for WeakSender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
 impl<T> Receiver<T> {
-    /// As [`tokio::sync::mpsc::Receiver::recv`].
-    pub async fn recv(&mut self) -> Option<T> {
-        let inner = &mut self.inner;
-        self.end.wait(|context| inner.poll_recv(context)).await
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::recv_many`].
-    pub async fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
-        let inner = &mut self.inner;
-        self.end
-            .wait(|context| inner.poll_recv_many(context, buffer, limit))
-            .await
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::try_recv`].
-    ///
-    /// # Errors
-    /// If there is nothing to receive.
-    #[inline]
-    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
-        self.end.receives();
-        self.inner.try_recv()
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::blocking_recv`].
-    ///
-    /// # Panics
-    /// If the thread executes tasks.
-    #[track_caller]
-    pub fn blocking_recv(&mut self) -> Option<T> {
-        let wait = self.end.wait_blocking();
-        let received = self.inner.blocking_recv();
-        wait.end();
-        received
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::blocking_recv_many`].
-    ///
-    /// # Panics
-    /// If the thread executes tasks.
-    #[track_caller]
-    pub fn blocking_recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
-        let wait = self.end.wait_blocking();
-        let received = self.inner.blocking_recv_many(buffer, limit);
-        wait.end();
-        received
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::close`].
-    pub fn close(&mut self) {
-        self.end.receives();
-        self.inner.close();
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::is_closed`].
-    pub fn is_closed(&self) -> bool {
-        self.inner.is_closed()
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::is_empty`].
-    pub fn is_empty(&self) -> bool {
-        self.inner.is_empty()
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::len`].
-    pub fn len(&self) -> usize {
-        self.inner.len()
-    }
-
     /// As [`tokio::sync::mpsc::Receiver::capacity`].
     pub fn capacity(&self) -> usize {
         self.inner.capacity()
@@ -368,39 +217,6 @@ impl<T> Receiver<T> {
     /// As [`tokio::sync::mpsc::Receiver::max_capacity`].
     pub fn max_capacity(&self) -> usize {
         self.inner.max_capacity()
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::poll_recv`].
-    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
-        self.end.receives();
-        self.inner.poll_recv(context)
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::poll_recv_many`].
-    pub fn poll_recv_many(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut Vec<T>,
-        limit: usize,
-    ) -> Poll<usize> {
-        self.end.receives();
-        self.inner.poll_recv_many(context, buffer, limit)
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::sender_strong_count`].
-    pub fn sender_strong_count(&self) -> usize {
-        self.inner.sender_strong_count()
-    }
-
-    /// As [`tokio::sync::mpsc::Receiver::sender_weak_count`].
-    pub fn sender_weak_count(&self) -> usize {
-        self.inner.sender_weak_count()
-    }
-}
-
-impl<T> fmt::Debug for Receiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
     }
 }
 

@@ -4,6 +4,7 @@
 //! channel until something was last received. Nobody is blamed. What is polled by methods called
 //! `poll_...` is not seen to wait, for those have no end that is told.
 
+mod both;
 mod bounded;
 mod unbounded;
 
