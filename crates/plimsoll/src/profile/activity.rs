@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::reading::Stack;
 use super::waiting;
+use crate::label::Labels;
 use crate::task::{self, TaskRecord};
 use crate::thread::calls::{self, Doing};
 use crate::thread::{Extent, State, Thread};
@@ -70,6 +71,7 @@ impl Creator {
 
 impl Record {
     pub(crate) fn of_thread(thread: Thread) -> Self {
+        let labels = owned(thread.labels);
         let stack = match thread.extent {
             Extent::None(reason) => Stack::Unknown(reason),
             _ if thread.frames.is_empty() => Stack::Unknown("[no stack]"),
@@ -82,7 +84,7 @@ impl Record {
             activity: Arc::new(Activity {
                 state: Now::Thread(thread.state),
                 name: thread.name,
-                labels: Vec::new(),
+                labels,
             }),
             waited: thread.waited,
             creator: thread
@@ -106,8 +108,6 @@ impl Record {
                 }
             }));
         }
-        let labels = task.labels();
-        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         Self {
             id: task.id().0,
             stacks,
@@ -115,7 +115,7 @@ impl Record {
             activity: Arc::new(Activity {
                 state: Now::Task(task.now()),
                 name: task.name().unwrap_or(task.type_name()).to_owned(),
-                labels: labels.iter().map(owned).collect(),
+                labels: owned(task.labels()),
             }),
             waited: task.waited(),
             creator: Some(Creator::Task(
@@ -134,6 +134,11 @@ impl Record {
             .cloned()
             .unwrap_or(Stack::Unknown("[no stack]"))
     }
+}
+
+fn owned(labels: Labels) -> Vec<(String, String)> {
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    labels.iter().map(owned).collect()
 }
 
 impl Activity {
