@@ -164,12 +164,10 @@ fn labels_can_be_had_and_changed_until_a_thread_is_gone() {
         drop(Last);
     }
     let mut key = 0;
-    // SAFETY: makes a key with a destructor of the right type. Its destructor comes after that of
-    // the keys that were made before.
-    assert_eq!(
-        unsafe { libc::pthread_key_create(&raw mut key, Some(very_last)) },
-        0
-    );
+    // SAFETY: makes a key with a destructor of the right type, which comes after those of the keys
+    // that were made before.
+    let made = unsafe { libc::pthread_key_create(&raw mut key, Some(very_last)) };
+    assert_eq!(made, 0);
     for tenant in ["", "ends"] {
         let thread = std::thread::spawn(move || {
             LAST.with(|_| ());
