@@ -90,7 +90,8 @@ fn the_calling_thread_is_seen_by_itself_and_by_others() {
     let _here = label::with([("tenant", "caller")]);
     assert_eq!(threads_of("caller"), 1);
     let there = Puppet::new();
-    // It has them, too.
+    // It has them, too, once it has begun.
+    there.does(|| ());
     assert_eq!(threads_of("caller"), 2);
     there.does(|| label::set(Labels::NONE));
     assert_eq!(there.does(|| threads_of("caller")), 1);
