@@ -1,7 +1,7 @@
 //! What is done once, before `main`: the parts that must not be left to a hook, because they
 //! allocate or take the loader's locks.
 
-use crate::{fork, settings, stack, thread};
+use crate::{fork, label, settings, stack, thread};
 
 /// The loader calls this before `main`, when the program's libraries are there and nobody is
 /// running yet.
@@ -13,6 +13,7 @@ extern "C" fn prepare() {
     fork::register();
     stack::prepare(settings::early().unwinder);
     thread::births::prepare();
+    label::prepare();
     #[cfg(feature = "interpose")]
     crate::hook::threads::start();
 }

@@ -208,6 +208,69 @@ fn tool_reads_threads() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+#[inline(never)]
+fn work_of(tenant: &'static str, bytes: usize) -> Vec<u8> {
+    let _tenant = plimsoll::label::with([("tenant", tenant), ("odd", "a \"b\"\n")]);
+    black_box(Vec::with_capacity(bytes))
+}
+
+fn tool_filters_by_label() {
+    let Some(go) = go() else { return };
+    let dir = std::env::temp_dir().join(format!("plimsoll-go-labels-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let kept = [work_of("acme", 300_000), work_of("other", 20_000_000)];
+    let open = profile::Profile::new("go_tool.open").unwrap();
+    let _labelled = plimsoll::label::with([("tenant", "acme")]);
+    let entries = [open.add(0).unwrap(), open.add(0).unwrap()];
+    for name in ["heap", "go_tool.open"] {
+        let profile = profile::lookup(name).unwrap();
+        profile.write_to_file(file(name), Format::Pprof).unwrap();
+        let text = format!("{name}.text");
+        profile.write_to_file(file(&text), Format::Text).unwrap();
+        // Lines that it does not know would be an error.
+        pprof(&go, &["-raw", "-symbolize=none", &file(&text)]);
+    }
+    for (filter, expected) in [
+        ("-tagfocus=tenant=acme", "300000B"),
+        ("-tagfocus=tenant=other", "20000000B"),
+        ("-tagignore=tenant=acme", "20000000B"),
+    ] {
+        let top = pprof(&go, &["-top", "-unit=b", filter, &file("heap")]);
+        let row = top
+            .lines()
+            .find(|line| line.ends_with("go_tool::work_of"))
+            .unwrap_or_else(|| panic!("{top}"));
+        assert_eq!(row.split_whitespace().nth(3), Some(expected), "{top}");
+    }
+    let raw = pprof(&go, &["-raw", &file("heap")]);
+    assert!(raw.contains("tenant:[acme]"), "{raw}");
+    let raw = pprof(
+        &go,
+        &["-raw", "-tagfocus=tenant=acme", &file("go_tool.open")],
+    );
+    assert!(
+        raw.contains("PeriodType: go_tool.open count\nPeriod: 1\n"),
+        "{raw}"
+    );
+    assert!(raw.contains("go_tool.open/count"), "{raw}");
+    let counts = raw
+        .lines()
+        .filter_map(|line| line.split_once(": ")?.0.trim().parse::<i64>().ok());
+    assert_eq!(counts.take(2).sum::<i64>(), 2, "{raw}");
+    drop((kept, entries));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn gos_tool_filters_by_label() {
+    child::run(
+        "gos_tool_filters_by_label",
+        "heap_rate=1",
+        tool_filters_by_label,
+    );
+}
+
 #[test]
 fn gos_tool_reads_the_threads() {
     child::run("gos_tool_reads_the_threads", "", tool_reads_threads);

@@ -2,6 +2,7 @@
 
 use super::rates::Weighted;
 use super::{WaitKind, rates, totals};
+use crate::label;
 use crate::stack::{self, Kind, Start, TABLE};
 
 /// What each cell of a bucket of [`Kind::Block`] and [`Kind::Mutex`] counts.
@@ -16,7 +17,7 @@ pub(crate) mod cell {
 
 pub(crate) use rates::COUNT_BITS;
 
-/// A wait that is over, of the thread that is at `stack`.
+/// A wait that is over, of the thread that is at `stack`, and whose labels are those of the wait.
 pub(super) fn wait(kind: WaitKind, waited_ns: u64, wakeup_ns: u64, stack: Start) {
     totals::add_wait(kind.is_lock(), waited_ns, wakeup_ns);
     let sample = rates::sample_wait(waited_ns, rates::block_rate(), rates::random);
@@ -25,7 +26,8 @@ pub(super) fn wait(kind: WaitKind, waited_ns: u64, wakeup_ns: u64, stack: Start)
     }
 }
 
-/// A release that others waited `blamed_ns` for, by the thread that is at `stack`.
+/// A release that others waited `blamed_ns` for, by the thread that is at `stack`, and whose labels
+/// are those of the release.
 pub(super) fn release(kind: WaitKind, blamed_ns: u64, stack: Start) {
     totals::add_release(blamed_ns);
     let sample = rates::sample_release(blamed_ns, rates::mutex_fraction(), rates::random);
@@ -35,7 +37,7 @@ pub(super) fn release(kind: WaitKind, blamed_ns: u64, stack: Start) {
 }
 
 fn add(profile: Kind, kind: WaitKind, sample: Weighted, stack: Start) {
-    let bucket = stack::site_from(profile, kind as u64, stack);
+    let bucket = stack::site_from(profile, kind as u64, label::current(), stack);
     let amounts = [
         (cell::SAMPLES, 1),
         (cell::COUNT, sample.count),

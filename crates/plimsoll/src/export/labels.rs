@@ -1,5 +1,6 @@
 //! What a sample is labelled with.
 
+use crate::label;
 use crate::profile::reading::Tag;
 use crate::profile::{Described, describe};
 use crate::symbol::Symbols;
@@ -7,10 +8,11 @@ use crate::symbol::Symbols;
 /// The labels of a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Labels<'a> {
-    None,
-    /// The size of each object.
-    Bytes(i64),
-    Wait(Described),
+    /// The program's own.
+    Own(label::Labels),
+    /// The size of each object, and the program's own.
+    Bytes(i64, label::Labels),
+    Wait(Described, label::Labels),
     /// Keys and values, sorted by key.
     Texts(Vec<(&'a str, &'a str)>),
 }
@@ -18,16 +20,24 @@ pub(super) enum Labels<'a> {
 /// The labels of a sample that is tagged so, at `frames`.
 pub(super) fn labels<'a>(tag: &'a Tag, frames: &[usize], symbols: &Symbols) -> Labels<'a> {
     match tag {
-        Tag::None => Labels::None,
-        Tag::Bytes(bytes) => Labels::Bytes(*bytes),
-        Tag::Wait(kind) => Labels::Wait(describe(*kind, symbols.names(frames))),
+        Tag::Labels(own) => Labels::Own(*own),
+        Tag::Bytes(bytes, own) => Labels::Bytes(*bytes, *own),
+        Tag::Wait(kind, own) => Labels::Wait(describe(*kind, symbols.names(frames)), *own),
         Tag::Activity(activity) => Labels::Texts(activity.labels(|| symbols.names(frames))),
     }
 }
 
-impl Labels<'_> {
+impl<'a> Labels<'a> {
+    /// Those that are texts and are shown in text as well, sorted by key.
+    pub(super) fn texts(&self) -> Vec<(&'a str, &'a str)> {
+        match self {
+            Self::Own(own) | Self::Bytes(_, own) | Self::Wait(_, own) => own.iter().collect(),
+            Self::Texts(texts) => texts.clone(),
+        }
+    }
+
     /// Whether it is of a thread that has nothing to do.
     pub(super) fn are_idle(&self) -> bool {
-        matches!(self, Self::Wait(Described { idle: true, .. }))
+        matches!(self, Self::Wait(Described { idle: true, .. }, _))
     }
 }

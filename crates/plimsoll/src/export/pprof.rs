@@ -184,18 +184,16 @@ impl<'a> Encoder<'a> {
         let mut message = Message::new();
         message.uint64s(field::sample::LOCATION_ID, &what.locations);
         message.int64s(field::sample::VALUE, values);
+        for (key, text) in what.labels.texts() {
+            self.text_label(&mut message, key, text);
+        }
         match &what.labels {
-            Labels::None => {}
-            Labels::Bytes(bytes) => self.number_label(&mut message, "bytes", *bytes),
-            Labels::Wait(described) => {
+            Labels::Own(_) | Labels::Texts(_) => {}
+            Labels::Bytes(bytes, _) => self.number_label(&mut message, "bytes", *bytes),
+            Labels::Wait(described, _) => {
                 self.text_label(&mut message, "kind", described.kind);
                 if described.idle {
                     self.text_label(&mut message, "idle", "true");
-                }
-            }
-            Labels::Texts(labels) => {
-                for &(key, text) in labels {
-                    self.text_label(&mut message, key, text);
                 }
             }
         }

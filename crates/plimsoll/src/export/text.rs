@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::labels::{Labels, labels};
+use super::labels::labels;
 use super::shown::shown;
 use crate::escape::put_quoted;
 use crate::profile::reading::{LeafRule, Row, TextReading};
@@ -51,9 +51,7 @@ fn try_put(
             write!(out, " {frame:#x}")?;
         }
         out.write_char('\n')?;
-        if let Labels::Texts(labels) = labels {
-            put_labels(out, &labels)?;
-        }
+        put_labels(out, &labels.texts())?;
         put_frames(out, frames, reading.leaf, symbols)?;
         out.write_char('\n')?;
     }

@@ -228,9 +228,9 @@ fn index() -> String {
         .collect();
     entries.sort_by_key(|entry| entry.0);
     for (name, count, description, parameters) in entries {
-        let (name, description) = (escape(name), escape(description));
+        let (link, name, description) = (link(name), escape(name), escape(description));
         let cells =
-            format!("<tr><td>{count}</td><td><a href='{name}{parameters}'>{name}</a></td></tr>\n");
+            format!("<tr><td>{count}</td><td><a href='{link}{parameters}'>{name}</a></td></tr>\n");
         rows.push_str(&cells);
         descriptions.push_str(&format!(
             "<li><div class=profile-name>{name}: </div> {description}</li>\n"
@@ -243,6 +243,21 @@ fn index() -> String {
          Types of profiles available:\n<table>\n<thead><td>Count</td><td>Profile</td></thead>\n{rows}</table>\n\
          <a href='goroutine?debug=2'>full goroutine stack dump</a>\n<br>\n<p>\nProfile Descriptions:\n<ul>\n{descriptions}</ul>\n</p>\n</body>\n</html>\n"
     )
+}
+
+/// A name as the last part of a path.
+fn link(name: &str) -> String {
+    let mut link = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            // Neither slashes nor colons: it is to lead nowhere else.
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                link.push(byte.into());
+            }
+            other => write!(link, "%{other:02X}").expect("writing to a string cannot fail"),
+        }
+    }
+    link
 }
 
 fn escape(text: &str) -> String {

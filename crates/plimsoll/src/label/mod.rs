@@ -8,23 +8,36 @@
 //! assert_eq!(label::current().get("tenant"), Some("acme"));
 //! ```
 //!
+//! They are on the samples of all profiles: on what is allocated (and stays so in whatever thread
+//! it is freed), on waits, on releases that others waited for, on threads and tasks. So one filter,
+//! `go tool pprof -tagfocus=tenant=acme`, answers what a tenant is to do with in any of them.
+//!
 //! A set of labels never changes and is sorted by key. [Tasks](crate::task) begin with the labels
-//! of whoever makes them, and later changes of one do not reach the other.
+//! of whoever makes them, and later changes of one do not reach the other. So do threads that are
+//! made by [`crate::thread::spawn`] and, with the feature `interpose`, all threads. A pool that
+//! starts its threads when they are needed starts them within somebody's work, whose labels they
+//! then keep: have them begin with `label::set(Labels::NONE)`, in tokio's
+//! `Builder::on_thread_start` or rayon's `start_handler`.
 //!
 //! Sets are kept for good, each once, so that a label costs an event nothing: use them for what
 //! there are some hundreds of, tenants and routes, not for numbers of requests. The bound is
 //! [`MOST_SETS`]; what would be one set more is left as it was, and counted in
 //! [`LostEvents::labels`](crate::profile::LostEvents::labels).
+//!
+//! What is allocated under different labels is kept apart in the table of stacks, so labels take
+//! room there: as many buckets for each place as sets are seen there.
 
 mod quote;
 mod table;
+mod threads;
 
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
 pub(crate) use quote::quoted;
-pub(crate) use table::{Known, lock, lost};
+pub(crate) use table::{Known, lock};
+pub(crate) use threads::{after_fork_in_child, all as of_threads, prepare};
 
 /// How many different sets of labels there can be in a process.
 pub const MOST_SETS: usize = table::MOST;
@@ -124,18 +137,28 @@ impl Default for Labels {
     }
 }
 
+/// How often labels were lost, by sets or by threads that there was no room for.
+pub(crate) fn lost() -> u64 {
+    table::lost() + threads::lost()
+}
+
 /// The labels of what is done here: of the task that is being polled, or of the thread.
+///
+/// One load, at any time, in hooks and signal handlers: there is nothing to be made before, and
+/// nothing that goes away before the thread does.
+#[inline]
 pub fn current() -> Labels {
-    // After the last of the thread's locals is gone, it has no labels.
-    CURRENT.try_with(Cell::get).unwrap_or_default()
+    CURRENT.get()
 }
 
 /// Sets the labels of the calling thread, or of the task that is being polled until its poll ends,
 /// and returns those before.
 pub fn set(labels: Labels) -> Labels {
-    CURRENT
-        .try_with(|current| current.replace(labels))
-        .unwrap_or_default()
+    let before = CURRENT.replace(labels);
+    if before != labels {
+        threads::publish(labels);
+    }
+    before
 }
 
 /// Adds labels to the current ones until the guard is dropped, also in a panic.
@@ -214,9 +237,19 @@ mod tests {
         assert_eq!(current().get("tenant"), Some("a"));
         drop(outer);
         assert_eq!(current(), Labels::NONE);
-        // Other threads have none.
-        let _here = with([("tenant", "a")]);
-        let there = std::thread::spawn(current).join().unwrap();
-        assert_eq!(there, Labels::NONE);
+    }
+
+    #[test]
+    fn threads_begin_with_the_labels_of_who_makes_them_and_have_their_own() {
+        let here = with([("tenant", "a")]);
+        let there = crate::thread::spawn(|| {
+            let inherited = current();
+            set(Labels::of([("tenant", "b")]));
+            inherited
+        });
+        assert_eq!(there.join().unwrap(), current());
+        drop(here);
+        let nobody = crate::thread::spawn(current);
+        assert_eq!(nobody.join().unwrap(), Labels::NONE);
     }
 }

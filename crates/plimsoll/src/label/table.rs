@@ -31,7 +31,7 @@ static KNOWN: Mutex<Known> = Mutex::new(Known { numbers: None });
 static LOST: AtomicU64 = AtomicU64::new(0);
 
 /// How often there was no room for a set.
-pub(crate) fn lost() -> u64 {
+pub(super) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::reading::Stack;
 use super::waiting;
+use crate::label::Labels;
 use crate::leak::deadlock::Stuck;
 use crate::leak::{self, Leak};
 use crate::task::{self, TaskRecord};
@@ -77,6 +78,7 @@ impl Creator {
 impl Record {
     /// A thread; `leak` says why it will not go on, if that is known.
     pub(crate) fn of_thread(thread: Thread, leak: Option<Leak>) -> Self {
+        let labels = owned(thread.labels);
         let stack = match thread.extent {
             Extent::None(reason) => Stack::Unknown(reason),
             _ if thread.frames.is_empty() => Stack::Unknown("[no stack]"),
@@ -89,7 +91,7 @@ impl Record {
             activity: Arc::new(Activity {
                 state: Now::Thread(thread.state),
                 name: thread.name,
-                labels: Vec::new(),
+                labels,
                 leak,
             }),
             waited: thread.waited,
@@ -118,8 +120,6 @@ impl Record {
                 }
             }));
         }
-        let labels = task.labels();
-        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         Self {
             id: task.id().0,
             stacks,
@@ -127,7 +127,7 @@ impl Record {
             activity: Arc::new(Activity {
                 state: Now::Task(task.now()),
                 name: task.name().unwrap_or(task.type_name()).to_owned(),
-                labels: labels.iter().map(owned).collect(),
+                labels: owned(task.labels()),
                 leak: task.is_forgotten().then_some(Leak::Forgotten),
             }),
             waited: task.waited(),
@@ -148,6 +148,11 @@ impl Record {
             .cloned()
             .unwrap_or(Stack::Unknown("[no stack]"))
     }
+}
+
+fn owned(labels: Labels) -> Vec<(String, String)> {
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    labels.iter().map(owned).collect()
 }
 
 impl Activity {

@@ -6,6 +6,7 @@ use super::reading::{
 };
 use super::waiting;
 use crate::contention::{COUNT_BITS, Totals, WaitKind, cell, totals};
+use crate::label::Labels;
 use crate::stack::{Kind, TABLE};
 
 const SAMPLE_TYPES: [ValueType; 2] = [
@@ -19,9 +20,10 @@ const SAMPLE_TYPES: [ValueType; 2] = [
     },
 ];
 
-/// What was recorded at one stack.
+/// What was recorded at one stack, with the same labels.
 struct Site {
     kind: WaitKind,
+    labels: Labels,
     stack: Stack,
     samples: u64,
     /// In units of 2^-16.
@@ -34,6 +36,7 @@ fn sites(kind: Kind) -> Vec<Site> {
     TABLE.read(kind, |record| {
         sites.push(Site {
             kind: WaitKind::from_number(record.size),
+            labels: record.labels,
             stack: Stack::of(&record),
             samples: record.cells[cell::SAMPLES],
             count: record.cells[cell::COUNT],
@@ -77,7 +80,7 @@ pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64))
         Sample {
             stack: site.stack,
             values,
-            tag: Tag::Wait(site.kind),
+            tag: Tag::Wait(site.kind, site.labels),
         }
     });
     Reading {
@@ -102,7 +105,7 @@ pub(super) fn read_text(kind: Kind, head: String) -> TextReading {
         Row {
             values: row,
             stack: site.stack,
-            tag: Tag::Wait(site.kind),
+            tag: Tag::Wait(site.kind, site.labels),
         }
     });
     TextReading {

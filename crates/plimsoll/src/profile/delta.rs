@@ -48,12 +48,18 @@ fn combine(
 mod tests {
     use super::super::reading::{Frames, Leaf, Sample, Stack, Tag, ValueType};
     use super::*;
+    use crate::label::Labels;
+
+    fn tag(bytes: Option<i64>) -> Tag {
+        let labels = Labels::NONE;
+        bytes.map_or(Tag::Labels(labels), |bytes| Tag::Bytes(bytes, labels))
+    }
 
     fn reading(time_nanos: i64, samples: &[(&'static [usize], Option<i64>, i64)]) -> Reading {
         let samples = samples.iter().map(|&(frames, bytes, value)| Sample {
             stack: Stack::Frames(Frames::Kept(frames)),
             values: [value, 2 * value, 0, 0],
-            tag: bytes.map_or(Tag::None, Tag::Bytes),
+            tag: tag(bytes),
         });
         Reading {
             sample_types: &[],
@@ -102,10 +108,10 @@ mod tests {
             .collect();
         left.sort_by_key(|&(frames, _, value)| (frames.to_vec(), value));
         let expected: [(&[usize], _, _); 4] = [
-            (&[3], Tag::Bytes(8), -4),
-            (&[3], Tag::Bytes(16), 1),
-            (&[4], Tag::None, -9),
-            (&[5], Tag::None, 4),
+            (&[3], tag(Some(8)), -4),
+            (&[3], tag(Some(16)), 1),
+            (&[4], tag(None), -9),
+            (&[5], tag(None), 4),
         ];
         assert_eq!(left, expected);
         assert!(

@@ -7,6 +7,7 @@ use super::reading::{
     MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
 };
 use super::{Source, allocating};
+use crate::label::Labels;
 use crate::sampler::{self, WEIGHT_BITS, cell};
 use crate::stack::{Kind, Record, TABLE};
 use crate::stats::{HeapStats, MemStats, heap_stats, mem_stats};
@@ -77,11 +78,12 @@ const SAMPLE_TYPES: [ValueType; MOST_VALUES] = [
     },
 ];
 
-/// What was sampled at one site and size.
+/// What was sampled at one site and size, with the same labels.
 #[derive(Clone, Debug)]
 struct Site {
     /// 0 if sizes are mixed.
     size: u64,
+    labels: Labels,
     stack: Stack,
     /// Samples, and what they stand for: objects in units of 2^-16, and bytes.
     allocated: Amount,
@@ -140,6 +142,7 @@ impl Site {
         };
         Self {
             size: record.size,
+            labels: record.labels,
             stack: Stack::of(record),
             allocated: amount(cell::MALLOCS, cell::MALLOC_WEIGHT, cell::MALLOC_BYTES),
             freed: amount(cell::FREES, cell::FREE_WEIGHT, cell::FREE_BYTES),
@@ -186,8 +189,8 @@ fn read(default_type: &'static str) -> Reading {
                 in_use.bytes as i64,
             ],
             tag: match site.size {
-                0 => Tag::None,
-                size => Tag::Bytes(size as i64),
+                0 => Tag::Labels(site.labels),
+                size => Tag::Bytes(size as i64, site.labels),
             },
         }
     });
@@ -266,7 +269,7 @@ fn read_text() -> TextReading {
         rows.push(Row {
             values: row(columns),
             stack: site.stack.clone(),
-            tag: Tag::None,
+            tag: Tag::Labels(site.labels),
         });
     }
     let rate = 2 * sampler::rate() as u64;
@@ -345,6 +348,7 @@ mod tests {
         };
         Site {
             size,
+            labels: Labels::NONE,
             stack: Stack::Unknown(""),
             allocated: amount(allocs),
             freed: amount(frees),

@@ -15,6 +15,7 @@
 pub(crate) mod activity;
 mod allocating;
 mod block;
+mod custom;
 mod delays;
 mod delta;
 mod goroutine;
@@ -35,6 +36,8 @@ pub const DEFAULT_HEAP_RATE: usize = crate::sampler::DEFAULT_RATE;
 
 pub use crate::symbol::Detail;
 
+pub use custom::{Entry, Error, MOST_CUSTOM};
+
 use activity::Record;
 use delta::difference;
 use reading::{Reading, TextReading};
@@ -53,7 +56,7 @@ pub(crate) trait Source: Sync {
     fn count(&self) -> usize;
 
     /// Everything up to now, at one instant.
-    fn read(&self) -> Reading;
+    fn read(&'static self) -> Reading;
 
     /// The same for the text format.
     fn read_text(&self) -> TextReading;
@@ -61,6 +64,11 @@ pub(crate) trait Source: Sync {
     /// The same, each by itself and with all that is known of it; `None` if that is not a thing to
     /// be had of this kind.
     fn read_each(&self) -> Option<Vec<Record>> {
+        None
+    }
+
+    /// It, if it is one of the program's own.
+    fn custom(&'static self) -> Option<&'static custom::Custom> {
         None
     }
 }
@@ -100,7 +108,8 @@ pub enum Format {
 }
 
 /// The profile of that name; `None` if there is none. Built in are `allocs`, `block`,
-/// `goroutine`, `goroutineleak`, `heap`, `mutex` and `threadcreate`.
+/// `goroutine`, `goroutineleak`, `heap`, `mutex` and `threadcreate`; others are there from
+/// [`Profile::new`] on.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()
@@ -109,14 +118,21 @@ pub fn lookup(name: &str) -> Option<Profile> {
 
 /// All profiles, sorted by name.
 pub fn profiles() -> Vec<Profile> {
-    let profile = |&source| Profile {
-        source,
-        idle: false,
-    };
-    BUILT_IN.iter().map(profile).collect()
+    let custom = custom::all().map(|custom| -> &'static dyn Source { custom });
+    let sources = BUILT_IN.into_iter().chain(custom);
+    let mut profiles: Vec<Profile> = sources.map(Profile::of).collect();
+    profiles.sort_by_key(Profile::name);
+    profiles
 }
 
 impl Profile {
+    fn of(source: &'static dyn Source) -> Self {
+        Self {
+            source,
+            idle: false,
+        }
+    }
+
     /// What the profile is called, in [`lookup`] and in the path under `/debug/pprof/`.
     pub fn name(&self) -> &'static str {
         self.source.name()
@@ -136,7 +152,7 @@ impl Profile {
 
     /// How many records the profile has now: for `heap` and `allocs`, pairs of a call stack and a
     /// size that were ever sampled; for `block` and `mutex`, call stacks; for `goroutine` and
-    /// `threadcreate`, threads.
+    /// `threadcreate`, threads; for those of the program's own, entries.
     pub fn count(&self) -> usize {
         let _own = own::scope();
         self.source.count()
@@ -334,7 +350,8 @@ pub struct LostEvents {
     /// They are in the block profile, and nobody is blamed for them in the mutex profile.
     pub waits: u64,
     /// How often labels were not added, because there were [`MOST_SETS`](crate::label::MOST_SETS)
-    /// sets of them already.
+    /// sets of them already; and threads whose labels `goroutine` does not have, because more than
+    /// 16,384 had some at once.
     pub labels: u64,
     /// Tasks that are in no profile, because there was no memory to note them.
     pub tasks: u64,

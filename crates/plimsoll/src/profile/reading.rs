@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::activity::Activity;
 use crate::contention::WaitKind;
+use crate::label::Labels;
 use crate::stack::Record;
 
 /// What a value counts, and in what.
@@ -52,11 +53,12 @@ pub(crate) struct Sample {
 /// What a sample is besides its stack: the labels it has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tag {
-    None,
+    /// Nothing but the program's own labels.
+    Labels(Labels),
     /// Objects of so many bytes.
-    Bytes(i64),
+    Bytes(i64, Labels),
     /// Waits of a kind.
-    Wait(WaitKind),
+    Wait(WaitKind, Labels),
     /// Threads or tasks that do the same.
     Activity(Arc<Activity>),
 }

@@ -26,6 +26,7 @@ pub(crate) use table::{
     SMALLEST_BOUND as SMALLEST_TABLE_BYTES, StackName, TABLE,
 };
 
+use crate::label::{self, Labels};
 use crate::primitives::{AtomicUsize, Ordering};
 
 pub(crate) use unwind_tables::{End, Walk};
@@ -52,20 +53,24 @@ pub(crate) fn set_depth(depth: usize) -> usize {
     DEPTH.swap(depth.min(DEEPEST), Ordering::Relaxed)
 }
 
-/// The bucket for an event of `kind` and `size` on the calling thread, right here. Never fails: an
+/// The bucket for an event of `kind` and `size` on the calling thread, right here, with its labels.
+/// Never fails: an
 /// event whose stack cannot be had or kept goes to a bucket without one, and is counted as such.
 #[inline(never)]
 pub(crate) fn site(kind: Kind, size: u64) -> Bucket {
-    site_from(kind, size, Start::Here(Registers::here()))
+    let start = Start::Here(Registers::here());
+    site_from(kind, size, label::current(), start)
 }
 
-/// The same for a stack that begins elsewhere on the calling thread.
-pub(crate) fn site_from(kind: Kind, size: u64, start: Start) -> Bucket {
+/// The same for a stack that begins elsewhere on the calling thread, and other labels.
+pub(crate) fn site_from(kind: Kind, size: u64, labels: Labels, start: Start) -> Bucket {
     let limit = match depth() {
         0 => 0,
         depth => depth + HIDDEN_FRAMES,
     };
-    capture::with_stack(start, limit, |frames| TABLE.bucket(kind, size, frames))
+    capture::with_stack(start, limit, |frames| {
+        TABLE.bucket(kind, size, labels, frames)
+    })
 }
 
 /// The name of the stack of the calling thread from `start` on; `None` if it cannot be had or kept.

@@ -1,6 +1,7 @@
 //! Stacks and the counts of events that happened at them, in memory of their own.
 //!
-//! A *stack* is stored once; a *bucket* is a kind of event, a size and a stack, with its counts.
+//! A *stack* is stored once; a *bucket* is a kind of event, a size, a set of labels and a stack,
+//! with its counts.
 //! Both live in one reservation, are found through chains from two arrays of heads, and are never
 //! moved or freed, so looking one up takes no lock; a new one is put at the head of its chain with
 //! a compare-and-swap. If two threads come with the same new stack at once, one finds the other's
@@ -16,6 +17,7 @@
 //! and folds that into each bucket's totals. So all buckets are read at one instant, and what an
 //! event changes in a bucket is in a reading as a whole or not at all.
 
+use crate::label::Labels;
 use crate::ledger::{Gate, Generation};
 use crate::os::region::{PAGE, Region};
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
@@ -32,9 +34,11 @@ pub(crate) enum Kind {
     Mutex = 2,
     /// The creation of a thread. Nothing is counted; the buckets are names for stacks.
     Birth = 3,
+    /// An entry of a profile of the program's own. The size is the number of the profile.
+    Custom = 4,
 }
 
-const KINDS: usize = 4;
+const KINDS: usize = 5;
 
 /// Counts of a bucket; what each means is the kind's affair.
 pub(crate) const CELLS: usize = 6;
@@ -88,11 +92,14 @@ struct BucketEntry {
     next: u32,
     /// The stack's name; 0 for the empty one.
     stack: u32,
+    labels: Labels,
     kind: u8,
     /// What was folded: changed by the reader alone.
     totals: [AtomicU64; CELLS],
     generations: [[AtomicU64; CELLS]; 2],
 }
+
+const _: () = assert!(size_of::<BucketEntry>() == 24 + 3 * CELLS * 8);
 
 /// One bucket in a reading.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +107,7 @@ pub(crate) struct Record {
     /// What else is part of the key: the size of an allocation, the kind of a wait. 0 in an
     /// overflow bucket.
     pub(crate) size: u64,
+    pub(crate) labels: Labels,
     /// Return addresses, leaf first. They stay where they are for good.
     pub(crate) stack: &'static [usize],
     pub(crate) cells: [u64; CELLS],
@@ -148,19 +156,29 @@ impl Table {
     }
 
     /// The bucket for an event, made if it is new; the overflow bucket if there is no room.
-    pub(crate) fn bucket(&self, kind: Kind, size: u64, frames: &[usize]) -> Bucket {
+    pub(crate) fn bucket(&self, kind: Kind, size: u64, labels: Labels, frames: &[usize]) -> Bucket {
+        let bucket = self.bucket_if_room(kind, size, labels, frames);
+        bucket.unwrap_or_else(|| {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+            Bucket(self.overflow[kind as usize].load(Ordering::Relaxed))
+        })
+    }
+
+    /// The same for who would rather have none than the overflow bucket.
+    pub(crate) fn bucket_if_room(
+        &self,
+        kind: Kind,
+        size: u64,
+        labels: Labels,
+        frames: &[usize],
+    ) -> Option<Bucket> {
         let heads = self.heads.load(Ordering::Acquire);
         if heads == 0 {
-            self.overflowed.fetch_add(1, Ordering::Relaxed);
-            return Bucket(0);
+            return None;
         }
-        let bucket = self
-            .intern(heads, frames)
-            .and_then(|stack| self.find_bucket(heads, kind, size, stack));
-        Bucket(bucket.unwrap_or_else(|| {
-            self.overflowed.fetch_add(1, Ordering::Relaxed);
-            self.overflow[kind as usize].load(Ordering::Relaxed)
-        }))
+        let stack = self.intern(heads, frames)?;
+        self.find_bucket(heads, kind, size, labels, stack)
+            .map(Bucket)
     }
 
     /// The name of a stack, for good; `None` if it is empty or there is no room.
@@ -264,6 +282,7 @@ impl Table {
         };
         (wanted && cells != [0; CELLS]).then_some(Record {
             size: entry.size,
+            labels: entry.labels,
             stack,
             cells,
             overflow,
@@ -326,18 +345,28 @@ impl Table {
         self.find_or_add(head, same, |entry: &StackEntry| entry.next, make, link)
     }
 
-    fn find_bucket(&self, heads: usize, kind: Kind, size: u64, stack: u32) -> Option<u32> {
-        let key = (u64::from(stack) << 8 | kind as u64) ^ size.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn find_bucket(
+        &self,
+        heads: usize,
+        kind: Kind,
+        size: u64,
+        labels: Labels,
+        stack: u32,
+    ) -> Option<u32> {
+        let key = (u64::from(stack) << 8 | kind as u64)
+            ^ size.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ u64::from(labels.number()).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
         let hash = key.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
         let head = &self.bucket_heads(heads)[hash as usize & (heads - 1)];
         let same = |entry: &BucketEntry, _| {
-            (entry.kind, entry.size, entry.stack) == (kind as u8, size, stack)
+            (entry.kind, entry.size, entry.labels, entry.stack) == (kind as u8, size, labels, stack)
         };
         let make = || {
             let name = self.take::<BucketEntry>(size_of::<BucketEntry>())?;
             // SAFETY: just taken, zero as fresh memory is, and known to nobody else.
             let entry = unsafe { &mut *(self.at(name) as *mut BucketEntry) };
-            (entry.kind, entry.size, entry.stack) = (kind as u8, size, stack);
+            (entry.kind, entry.size) = (kind as u8, size);
+            (entry.labels, entry.stack) = (labels, stack);
             Some(name)
         };
         // SAFETY: the next field of a bucket that is not linked yet is nobody else's.
@@ -449,6 +478,8 @@ mod tests {
 
     use super::*;
 
+    const NONE: Labels = Labels::NONE;
+
     fn read(table: &Table) -> Vec<Record> {
         let mut records = Vec::new();
         table.read(Kind::Heap, |record| records.push(record));
@@ -459,11 +490,13 @@ mod tests {
     fn equal_keys_share_a_bucket_and_different_ones_do_not() {
         let table = Table::new();
         assert!(table.open(SMALLEST_BOUND));
-        let a = table.bucket(Kind::Heap, 16, &[1, 2, 3]);
-        assert_eq!(table.bucket(Kind::Heap, 16, &[1, 2, 3]), a);
-        assert_ne!(table.bucket(Kind::Heap, 32, &[1, 2, 3]), a);
-        assert_ne!(table.bucket(Kind::Heap, 16, &[1, 2]), a);
-        assert_ne!(table.bucket(Kind::Heap, 16, &[]), a);
+        let a = table.bucket(Kind::Heap, 16, NONE, &[1, 2, 3]);
+        assert_eq!(table.bucket(Kind::Heap, 16, NONE, &[1, 2, 3]), a);
+        assert_ne!(table.bucket(Kind::Heap, 32, NONE, &[1, 2, 3]), a);
+        assert_ne!(table.bucket(Kind::Heap, 16, NONE, &[1, 2]), a);
+        assert_ne!(table.bucket(Kind::Heap, 16, NONE, &[]), a);
+        let labelled = table.bucket(Kind::Heap, 16, Labels::of_number(7), &[1, 2, 3]);
+        assert_ne!(labelled, a);
         table.add(a, &[(0, 2), (5, 7)]);
         table.add(a, &[(0, 1)]);
         let records = read(&table);
@@ -473,16 +506,26 @@ mod tests {
         table.add(a, &[(0, 1)]);
         assert_eq!(read(&table)[0].cells[0], 4);
         assert_eq!(read(&table)[0].cells[0], 4, "reading changes nothing");
+        table.add(labelled, &[(0, 9)]);
+        let counts = read(&table)
+            .into_iter()
+            .map(|record| (record.labels.number(), record.cells[0]));
+        assert_eq!(counts.collect::<HashMap<_, _>>(), [(0, 4), (7, 9)].into());
     }
 
     #[test]
     fn when_full_totals_stay_right_in_the_overflow_bucket() {
         let table = Table::new();
         assert!(table.open(SMALLEST_BOUND));
-        let early = table.bucket(Kind::Heap, 8, &[77]);
+        let early = table.bucket(Kind::Heap, 8, NONE, &[77]);
         let events = 20_000;
         for event in 0..events {
-            let bucket = table.bucket(Kind::Heap, 8, &[event + 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+            let bucket = table.bucket(
+                Kind::Heap,
+                8,
+                NONE,
+                &[event + 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+            );
             table.add(bucket, &[(0, 1)]);
         }
         let records = read(&table);
@@ -495,14 +538,16 @@ mod tests {
             events as u64
         );
         assert!(table.bytes() <= SMALLEST_BOUND);
+        let other = |labels| table.bucket_if_room(Kind::Heap, 8, labels, &[77]);
+        assert_eq!(other(NONE), Some(early));
         // What was stored before goes on counting where it was.
-        assert_eq!(table.bucket(Kind::Heap, 8, &[77]), early);
+        assert_eq!(table.bucket(Kind::Heap, 8, NONE, &[77]), early);
     }
 
     #[test]
     fn a_table_that_is_not_open_loses_events_and_says_so() {
         let table = Table::new();
-        let bucket = table.bucket(Kind::Heap, 8, &[1]);
+        let bucket = table.bucket(Kind::Heap, 8, NONE, &[1]);
         table.add(bucket, &[(0, 1)]);
         assert_eq!(table.overflowed(), 1);
         assert!(read(&table).is_empty());
@@ -523,7 +568,7 @@ mod tests {
                         let mut events = 0;
                         while !stop.load(Ordering::Relaxed) {
                             let stack = [1 + (events as usize * 7 + thread) % 500, 9];
-                            let bucket = table.bucket(Kind::Heap, 8, &stack);
+                            let bucket = table.bucket(Kind::Heap, 8, NONE, &stack);
                             table.add(bucket, &[(0, 1), (1, 1)]);
                             table.add(bucket, &[(2, 1), (3, 1)]);
                             events += 1;

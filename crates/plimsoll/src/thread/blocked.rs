@@ -7,6 +7,7 @@
 //! moment.
 
 use super::{Extent, State, Thread};
+use crate::label::Labels;
 use crate::os::task_file::{TaskDirectory, TaskFile};
 use crate::stack::{End, StackReader};
 use crate::{keeper, os};
@@ -95,6 +96,7 @@ pub(super) fn read(
             extent: Extent::of(end),
             waited: None,
             creator: None,
+            labels: Labels::NONE,
         });
     }
     Found::Running

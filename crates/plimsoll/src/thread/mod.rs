@@ -25,6 +25,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::label::{self, Labels};
 use crate::os::task_file::TaskDirectory;
 use crate::stack::{self, End, Registers, StackReader, Start};
 use crate::{keeper, os, own_thread};
@@ -39,6 +40,7 @@ pub use spawn::{Builder, spawn};
 pub(crate) fn after_fork_in_child() {
     requests::after_fork_in_child();
     births::after_fork_in_child();
+    label::after_fork_in_child();
 }
 
 /// Whether the creation of every thread is seen.
@@ -83,6 +85,8 @@ pub(crate) struct Thread {
     /// Return addresses, leaf first.
     pub(crate) frames: Arc<[usize]>,
     pub(crate) extent: Extent,
+    /// Those of what it did a moment after its stack was read.
+    pub(crate) labels: Labels,
     /// For how long it has not run; `None` if that is not known, or was not asked for.
     pub(crate) waited: Option<Duration>,
     /// Who created it; `None` if that is not known, or was not asked for.
@@ -195,8 +199,12 @@ pub(crate) fn threads(how: How) -> Threads {
         }
     }
     found.extend(requests::interrupt(&tasks, &running, !refused, depth));
+    let labels: HashMap<i32, Labels> = label::of_threads().collect();
     for thread in &mut found {
         thread.name = name(&tasks, thread.id);
+        if let Some(&labels) = labels.get(&thread.id) {
+            thread.labels = labels;
+        }
     }
     if how == How::InFull {
         add_times(&tasks, me, &mut found);
@@ -234,6 +242,7 @@ fn calling(id: i32, depth: usize) -> Thread {
             Extent::Whole
         },
         frames,
+        labels: label::current(),
         waited: None,
         creator: None,
     }

@@ -17,6 +17,7 @@ use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};
 
 use super::{Extent, State, Thread, signal};
+use crate::label::Labels;
 use crate::os::region::{self, PAGE};
 use crate::os::syscall::{call, call3};
 use crate::os::task_file::TaskDirectory;
@@ -142,6 +143,7 @@ pub(super) fn interrupt(
                 extent,
                 waited: None,
                 creator: None,
+                labels: Labels::NONE,
             };
             match asked.and_then(|asked| asked.answer(&mut patience, depth)) {
                 Ok((frames, extent)) => found.push(thread(frames, extent)),

@@ -4,10 +4,11 @@ use std::io;
 use std::thread::JoinHandle;
 
 use super::births::{self, Birth};
+use crate::label;
 use crate::stack::{Registers, Start};
 
 /// As [`std::thread::spawn`], with the stack of the caller remembered, for the profile
-/// `threadcreate`.
+/// `threadcreate`, and with the [labels](crate::label) of the caller to begin with.
 ///
 /// With the feature `interpose`, that is done for every thread that the program creates, and this
 /// is the same as the standard library's.
@@ -63,8 +64,10 @@ impl Builder {
         } else {
             births::enter(Start::Here(Registers::here()))
         });
+        let labels = label::current();
         self.0.spawn(move || {
             unborn.begin();
+            label::set(labels);
             work()
         })
     }
