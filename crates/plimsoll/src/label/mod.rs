@@ -11,20 +11,30 @@
 //! A set of labels never changes and is sorted by key. [Tasks](crate::task) begin with the labels
 //! of whoever makes them, and later changes of one do not reach the other.
 //!
+//! With the feature `tracing`, `TracingLayer` labels with the spans that a thread or a task is in.
+//!
 //! Sets are kept for good, each once, so that a label costs an event nothing: use them for what
 //! there are some hundreds of, tenants and routes, not for numbers of requests. The bound is
 //! [`MOST_SETS`]; what would be one set more is left as it was, and counted in
 //! [`LostEvents::labels`](crate::profile::LostEvents::labels).
 
 mod quote;
+#[cfg(feature = "tracing")]
+mod spans;
 mod table;
+#[cfg(feature = "tracing")]
+mod tracing;
 
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
 pub(crate) use quote::quoted;
+#[cfg(feature = "tracing")]
+pub(crate) use spans::within_spans;
 pub(crate) use table::{Known, lock, lost};
+#[cfg(feature = "tracing")]
+pub use tracing::TracingLayer;
 
 /// How many different sets of labels there can be in a process.
 pub const MOST_SETS: usize = table::MOST;
@@ -136,6 +146,12 @@ pub fn set(labels: Labels) -> Labels {
     CURRENT
         .try_with(|current| current.replace(labels))
         .unwrap_or_default()
+}
+
+/// These labels, for what is polled within the spans that the thread is in: it is in none.
+#[cfg(not(feature = "tracing"))]
+pub(crate) fn within_spans(labels: Labels) -> Labels {
+    labels
 }
 
 /// Adds labels to the current ones until the guard is dropped, also in a panic.
