@@ -29,8 +29,9 @@
 //! let executor = async_executor::Executor::new(); // smol's
 //! let task = executor.spawn(std::future::pending::<()>().tracked_as("waits"));
 //! assert!(executor.try_tick());
-//! assert_eq!(tasks()[0].name(), Some("waits"));
-//! assert_eq!(tasks()[0].state(), TaskState::NoWaker);
+//! let mut tasks = tasks().into_iter();
+//! let waits = tasks.find(|task| task.name() == Some("waits")).unwrap();
+//! assert_eq!(waits.state(), TaskState::NoWaker);
 //! drop(task);
 //! ```
 //!

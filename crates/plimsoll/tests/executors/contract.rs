@@ -347,7 +347,8 @@ fn executors_whose_wakers_call_back() {
                 if depth.fetch_add(1, SeqCst) == 0 {
                     ours.wake_by_ref();
                     drop(ours.clone());
-                    ours.clone().wake();
+                    let another = ours.clone();
+                    another.wake();
                 }
                 depth.fetch_sub(1, SeqCst);
             }
