@@ -47,8 +47,11 @@
 //! * `axum`: `http::router` for axum.
 //! * `lock_api`: [`sync`]'s locks around those of any crate that has `lock_api`'s traits, such as
 //!   parking_lot.
-//! * `tokio`: `sync::tokio`, tokio's locks and channels, which say which tasks wait for whom. Needs
-//!   tokio 1.54.
+//! * `tokio`: `sync::tokio`, tokio's locks and channels, which say which tasks wait for whom, and
+//!   `task::spawn`, `task::spawn_local` and `task::JoinSet`, whose tasks are tracked. Needs tokio
+//!   1.54.
+//! * `hyper`: `task::Executor`, which tracks what hyper spawns.
+//! * `tracing`: `label::TracingLayer`, which makes labels of spans.
 //!
 //! # Systems
 //! Linux with glibc, on x86-64, is what it is tested on. The counting and the profiles are written

@@ -19,6 +19,8 @@
 //! then keep: have them begin with `label::set(Labels::NONE)`, in tokio's
 //! `Builder::on_thread_start` or rayon's `start_handler`.
 //!
+//! With the feature `tracing`, `TracingLayer` labels with the spans that a thread or a task is in.
+//!
 //! Sets are kept for good, each once, so that a label costs an event nothing: use them for what
 //! there are some hundreds of, tenants and routes, not for numbers of requests. The bound is
 //! [`MOST_SETS`]; what would be one set more is left as it was, and counted in
@@ -28,16 +30,24 @@
 //! room there: as many buckets for each place as sets are seen there.
 
 mod quote;
+#[cfg(feature = "tracing")]
+mod spans;
 mod table;
 mod threads;
+#[cfg(feature = "tracing")]
+mod tracing;
 
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
 pub(crate) use quote::quoted;
+#[cfg(feature = "tracing")]
+pub(crate) use spans::within_spans;
 pub(crate) use table::{Known, lock};
 pub(crate) use threads::{after_fork_in_child, all as of_threads, prepare};
+#[cfg(feature = "tracing")]
+pub use tracing::TracingLayer;
 
 /// How many different sets of labels there can be in a process.
 pub const MOST_SETS: usize = table::MOST;
@@ -159,6 +169,12 @@ pub fn set(labels: Labels) -> Labels {
         threads::publish(labels);
     }
     before
+}
+
+/// These labels, for what is polled within the spans that the thread is in: it is in none.
+#[cfg(not(feature = "tracing"))]
+pub(crate) fn within_spans(labels: Labels) -> Labels {
+    labels
 }
 
 /// Adds labels to the current ones until the guard is dropped, also in a panic.

@@ -25,15 +25,20 @@ pub(super) struct Polling {
     task: &'static Slot,
     /// The poll that this one is part of.
     outer: *const Polling,
+    /// The labels outside of the poll.
     labels: Labels,
+    /// Those that the poll began with.
+    begun_with: Labels,
 }
 
 impl Polling {
     pub(super) fn new(task: &'static Slot) -> Self {
+        let begun_with = label::within_spans(Labels::of_number(task.labels()));
         Self {
             task,
             outer: POLLING.get(),
-            labels: label::set(Labels::of_number(task.labels())),
+            labels: label::set(begun_with),
+            begun_with,
         }
     }
 
@@ -45,8 +50,11 @@ impl Polling {
     /// Makes the one outside of it the calling thread's again.
     pub(super) fn leave(&self) {
         POLLING.set(self.outer);
-        // What the task labelled itself with, it keeps.
-        self.task.set_labels(label::set(self.labels).number());
+        let labels = label::set(self.labels);
+        if labels != self.begun_with {
+            // What the task labelled itself with, it keeps.
+            self.task.set_labels(labels.number());
+        }
     }
 
     pub(super) fn is_nested(&self) -> bool {
@@ -81,8 +89,21 @@ impl Polling {
         if STACKS.load(Ordering::Relaxed) {
             let start = Start::Below(Registers::here(), ptr::from_ref(self) as usize);
             if let Some(name) = stack::name_of(start) {
-                self.task.add_stack(name);
+                self.task.add_stack(name, self.labels_here().number());
             }
         }
+    }
+
+    /// The task's labels at this point of its poll, and not those of a task within it.
+    fn labels_here(&self) -> Labels {
+        let mut labels = label::current();
+        let mut polling = POLLING.get();
+        while !ptr::eq(polling, self) {
+            // SAFETY: as above: this poll is under way, and those within it.
+            let within = unsafe { &*polling };
+            labels = within.labels;
+            polling = within.outer;
+        }
+        labels
     }
 }

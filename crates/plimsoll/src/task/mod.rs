@@ -18,17 +18,44 @@
 //! waits, through each `async` function that awaits it, up to the task. Nothing in between has to
 //! be annotated, and a suspended task is never polled in order to be looked at.
 //!
+//! # Executors
+//! Any executor will do: it is the future that is tracked. `executor.spawn(future.tracked())` is
+//! all that smol's `Executor`, `async-task`, `LocalPool` or tokio's `Runtime`, `Handle` and
+//! `LocalSet` need:
+//!
+//! ```
+//! use plimsoll::task::{TaskState, TrackExt, tasks};
+//!
+//! let executor = async_executor::Executor::new(); // smol's
+//! let task = executor.spawn(std::future::pending::<()>().tracked_as("waits"));
+//! assert!(executor.try_tick());
+//! let mut tasks = tasks().into_iter();
+//! let waits = tasks.find(|task| task.name() == Some("waits")).unwrap();
+//! assert_eq!(waits.state(), TaskState::NoWaker);
+//! drop(task);
+//! ```
+//!
+//! With the feature `tokio`, `spawn`, `spawn_local` and `JoinSet` are here as well, with tokio's
+//! signatures, so that it is enough to change the path: what they spawn is tracked. With the
+//! feature `hyper`, `Executor` tracks what hyper spawns.
+//!
 //! What combinators poll with wakers of their own (`FuturesUnordered`, and `join_all` of more than
 //! thirty) is seen as far as the combinator; to see further, track the futures in it.
 
 mod current;
 mod cut;
+#[cfg(feature = "hyper")]
+mod executor;
 mod inner;
+#[cfg(feature = "tokio")]
+mod join_set;
 mod record;
 mod records;
 mod registration;
 mod slab;
 mod slot;
+#[cfg(feature = "tokio")]
+mod spawn;
 mod tracked;
 
 use std::fmt;
@@ -37,8 +64,16 @@ use std::sync::MutexGuard;
 use crate::primitives::{AtomicU64, Ordering};
 use cut::CUTS;
 
+#[cfg(feature = "hyper")]
+pub use executor::Executor;
+#[cfg(feature = "tokio")]
+pub use join_set::JoinSet;
 pub use record::{TaskRecord, TaskState};
 pub(crate) use slot::{Seen, State};
+#[cfg(feature = "tokio")]
+pub use spawn::{spawn, spawn_local};
+#[cfg(feature = "tokio")]
+pub use tokio::task::{AbortHandle, JoinError, JoinHandle};
 pub use tracked::{TrackExt, Tracked, track};
 
 /// The number of a task, which no other task or thread of the process ever has. In the order in

@@ -99,7 +99,8 @@ impl TaskRecord {
         }
     }
 
-    /// Its labels, as they were when its last poll ended.
+    /// Its labels: where it waits, as they were there, with those of the spans that it is in; else
+    /// as they were when its last poll ended.
     pub fn labels(&self) -> Labels {
         Labels::of_number(self.seen.facts.labels)
     }

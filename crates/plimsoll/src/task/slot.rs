@@ -103,7 +103,7 @@ pub(super) struct Slot {
     labels: AtomicU32,
     name: AtomicU32,
     /// Of an auxiliary slot, the number of the slot that it is for; of a free one, the next free
-    /// one, and 1.
+    /// one, and 1; of a task, its labels where it waits, which go with the first of the stacks.
     pub(super) link: AtomicU32,
     /// The auxiliary slot that had the waker last, and 1.
     latest: AtomicU32,
@@ -340,6 +340,8 @@ impl Slot {
         if !by_poller {
             return None;
         }
+        // What it waited for until this poll, it does no more.
+        self.forget_stacks();
         let waker = self.lent().clone();
         // SAFETY: there is no registration, and nobody but the poller makes the first.
         unsafe { self.inner.put(waker) };
@@ -499,8 +501,12 @@ impl Slot {
         self.stacks[0].load(Ordering::Relaxed) != 0
     }
 
-    /// Notes where it waits. By the poller. The fifth place and those after it are not kept.
-    pub(super) fn add_stack(&self, stack: StackName) {
+    /// Notes where it waits, and the labels there. By the poller. The fifth place and those after
+    /// it are not kept, and of the labels, those of the first.
+    pub(super) fn add_stack(&self, stack: StackName, labels: u32) {
+        if !self.has_stack() {
+            self.link.store(labels, Ordering::Relaxed);
+        }
         for place in &self.stacks {
             let there = place.load(Ordering::Relaxed);
             if there == stack.0 {
@@ -550,7 +556,11 @@ impl Slot {
             stacks: std::array::from_fn(|at| {
                 StackName(if is_polled { 0 } else { load(&self.stacks[at]) })
             }),
-            labels: load(&self.labels),
+            labels: load(if is_polled || !self.has_stack() {
+                &self.labels
+            } else {
+                &self.link
+            }),
             name: load(&self.name),
             // SAFETY: a task has both from the beginning, and slots are used for tasks only once
             // they were.

@@ -32,13 +32,18 @@ pub struct Tracked<F> {
 /// Puts a future into the task profile.
 #[track_caller]
 pub fn track<F: Future>(future: F) -> Tracked<F> {
+    track_at(future, Location::caller())
+}
+
+/// The same, for what was made there.
+pub(super) fn track_at<F: Future>(future: F, location: &'static Location<'static>) -> Tracked<F> {
     let slot = SLAB.take();
     if let Some(slot) = slot {
         slot.begin(&Birth {
             id: next_id(),
             parent: current::task().map_or(0, Slot::id),
             type_name: std::any::type_name::<F>,
-            location: Location::caller(),
+            location,
             labels: label::current().number(),
         });
     }

@@ -2,7 +2,7 @@
 //! tasks wait, and for whom.
 //!
 //! ```
-//! use plimsoll::synctokio::Mutex;      // was: tokio::sync::Mutex
+//! use plimsoll::sync::tokio::Mutex;    // was: tokio::sync::Mutex
 //!
 //! static JOBS: Mutex<Vec<u32>> = Mutex::named("jobs", Vec::new());
 //!

@@ -1,0 +1,86 @@
+//! The chain of functions that await one another, as each executor's tasks have it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use plimsoll::profile::Detail;
+use plimsoll::task::{TaskState, TrackExt};
+
+use super::kinds;
+use super::pprof::Profile;
+use super::record;
+
+/// Keeps a waker, and waits for ever.
+#[derive(Default)]
+pub struct Keeps(Option<Waker>);
+
+impl Future for Keeps {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.0.is_none() {
+            self.0 = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// Five deep, each in a function of its own.
+pub async fn outermost(future: impl Future) {
+    fourth(future).await;
+}
+
+async fn fourth(future: impl Future) {
+    third(future).await;
+}
+
+async fn third(future: impl Future) {
+    second(future).await;
+}
+
+async fn second(future: impl Future) {
+    innermost(future).await;
+}
+
+async fn innermost(future: impl Future) {
+    future.await;
+}
+
+/// That there is one stack of tasks of that name, with all of these.
+#[track_caller]
+pub fn is_there(task: &str) {
+    let profile = Profile::of_all("goroutine", Detail::Full);
+    let samples: Vec<_> = profile
+        .sample
+        .iter()
+        .filter(|sample| profile.label(sample, "task") == Some(task))
+        .collect();
+    let [sample] = samples[..] else {
+        panic!("{task}: {} samples", samples.len());
+    };
+    let names = profile.names(sample);
+    let mut rest = names.iter();
+    for function in ["innermost", "second", "third", "fourth", "outermost"] {
+        assert!(
+            rest.any(|name| name.contains(&format!("chain::{function}"))),
+            "{task}: {function} is missing, or not in its place: {names:#?}"
+        );
+    }
+}
+
+#[test]
+fn it_is_whole_under_each() {
+    for kind in kinds::all() {
+        let name = format!("chain, {}", kind.name());
+        let tracked = outermost(Keeps::default()).tracked_as(&name);
+        let id = tracked.id().unwrap();
+        let cancel = kind.spawn(Box::pin(tracked));
+        kind.run_until("it waits", &|| {
+            record(id).unwrap().state() == TaskState::Waiting
+        });
+        is_there(&name);
+        cancel();
+        kind.run_until("it is gone", &|| record(id).is_none());
+    }
+}
