@@ -5,7 +5,6 @@ use std::ffi::{CStr, c_void};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::label::{self, Labels};
 use crate::primitives::{AtomicI32, Ordering};
 use crate::{os, own};
 
@@ -110,8 +109,6 @@ fn create(argument: *mut c_void) -> io::Result<OwnThread> {
 extern "C" fn run(work: *mut c_void) -> *mut c_void {
     let _own = own::scope();
     let _place = Place::take();
-    // Whatever it was for that led to this thread.
-    label::set(Labels::NONE);
     // SAFETY: `spawn` made it, and gave it up.
     let work = unsafe { Box::from_raw(work.cast::<Work>()) };
     // The panic has been reported; there is nobody to hand it on to.

@@ -14,10 +14,8 @@
 //!
 //! A set of labels never changes and is sorted by key. [Tasks](crate::task) begin with the labels
 //! of whoever makes them, and later changes of one do not reach the other. So do threads that are
-//! made by [`crate::thread::spawn`] and, with the feature `interpose`, all threads. A pool that
-//! starts its threads when they are needed starts them within somebody's work, whose labels they
-//! then keep: have them begin with `label::set(Labels::NONE)`, in tokio's
-//! `Builder::on_thread_start` or rayon's `start_handler`.
+//! made by [`crate::thread::spawn`]; all others begin without, since those of a pool are started
+//! within somebody's work and then do everybody's.
 //!
 //! With the feature `tracing`, `TracingLayer` labels with the spans that a thread or a task is in.
 //!

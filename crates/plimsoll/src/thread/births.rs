@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use crate::label::{self, Labels};
+use crate::label::Labels;
 use crate::os;
 use crate::primitives::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use crate::stack::{self, Bucket, Kind, Start, TABLE};
@@ -23,8 +23,6 @@ pub(crate) struct Birth {
     by: AtomicI32,
     /// The name of the bucket that has the stack of that.
     bucket: AtomicU32,
-    /// The number of the labels of the one that created it, which it begins with.
-    labels: AtomicU32,
     /// What it is to do, and with what: for whoever creates it.
     start: [AtomicUsize; 2],
 }
@@ -36,7 +34,6 @@ static BIRTHS: [Birth; PLACES] = [const {
         thread: AtomicI32::new(0),
         by: AtomicI32::new(0),
         bucket: AtomicU32::new(0),
-        labels: AtomicU32::new(0),
         start: [const { AtomicUsize::new(0) }; 2],
     }
 }; PLACES];
@@ -81,15 +78,12 @@ pub(crate) fn enter(stack: Start) -> Option<&'static Birth> {
     // The bucket is for the stack alone.
     let Bucket(bucket) = stack::site_from(Kind::Birth, 0, Labels::NONE, stack);
     birth.bucket.store(bucket, Ordering::Relaxed);
-    let labels = label::current().number();
-    birth.labels.store(labels, Ordering::Relaxed);
     Some(birth)
 }
 
 impl Birth {
     /// The thread that was created is the calling one.
     pub(crate) fn begin(&'static self) {
-        label::set(Labels::of_number(self.labels.load(Ordering::Relaxed)));
         let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) else {
             return;
         };
