@@ -7,6 +7,8 @@ mod pprof;
 mod blame;
 #[path = "sync/let_in.rs"]
 mod let_in;
+#[path = "sync/names.rs"]
+mod names;
 #[path = "sync/scene.rs"]
 mod scene;
 #[path = "sync/signatures.rs"]

@@ -17,27 +17,39 @@ pub(crate) mod cell {
 
 pub(crate) use rates::COUNT_BITS;
 
+/// What is waited for, or given up.
+#[derive(Clone, Copy)]
+pub(super) struct What {
+    pub(super) kind: WaitKind,
+    pub(super) name: Option<&'static str>,
+}
+
 /// A wait that is over, of the thread that is at `stack`, and whose labels are those of the wait.
-pub(super) fn wait(kind: WaitKind, waited_ns: u64, wakeup_ns: u64, stack: Start) {
-    totals::add_wait(kind.is_lock(), waited_ns, wakeup_ns);
+pub(super) fn wait(what: What, waited_ns: u64, wakeup_ns: u64, stack: Start) {
+    totals::add_wait(what.kind.is_lock(), waited_ns, wakeup_ns);
     let sample = rates::sample_wait(waited_ns, rates::block_rate(), rates::random);
     if let Some(sample) = sample {
-        add(Kind::Block, kind, sample, stack);
+        add(Kind::Block, what, sample, stack);
     }
 }
 
 /// A release that others waited `blamed_ns` for, by the thread that is at `stack`, and whose labels
 /// are those of the release.
-pub(super) fn release(kind: WaitKind, blamed_ns: u64, stack: Start) {
+pub(super) fn release(what: What, blamed_ns: u64, stack: Start) {
     totals::add_release(blamed_ns);
     let sample = rates::sample_release(blamed_ns, rates::mutex_fraction(), rates::random);
     if let Some(sample) = sample {
-        add(Kind::Mutex, kind, sample, stack);
+        add(Kind::Mutex, what, sample, stack);
     }
 }
 
-fn add(profile: Kind, kind: WaitKind, sample: Weighted, stack: Start) {
-    let bucket = stack::site_from(profile, kind as u64, label::current(), stack);
+fn add(profile: Kind, what: What, sample: Weighted, stack: Start) {
+    let labels = match what.name {
+        // No hook: what has a name reports its own waits.
+        Some(name) => label::current().and([("lock", name)]),
+        None => label::current(),
+    };
+    let bucket = stack::site_from(profile, what.kind as u64, labels, stack);
     let amounts = [
         (cell::SAMPLES, 1),
         (cell::COUNT, sample.count),

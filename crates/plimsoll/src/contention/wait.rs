@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::record::What;
 use super::waiters::Place;
 use super::{WAITERS, WaitKind, clock, record};
 use crate::stack::Start;
@@ -67,10 +68,17 @@ impl Wait {
     }
 
     /// The wait is over; the calling thread is at `stack`.
+    #[cfg_attr(not(feature = "interpose"), allow(dead_code))]
     pub(crate) fn end(self, ended: Ended, stack: Start) {
+        self.end_named(None, ended, stack);
+    }
+
+    /// The same, for what is called that.
+    pub(crate) fn end_named(self, name: Option<&'static str>, ended: Ended, stack: Start) {
         let Self {
             kind, key, start, ..
         } = self;
+        let what = What { kind, name };
         if let Some(alias) = self.alias {
             WAITERS.leave(alias);
         }
@@ -81,22 +89,22 @@ impl Wait {
         let until_stamp = stamp.map_or(0, |stamp| stamp.saturating_sub(start));
         let wakeup = until_now.saturating_sub(until_stamp);
         match ended {
-            Ended::TimedOut => record::wait(kind, until_now, 0, stack),
+            Ended::TimedOut => record::wait(what, until_now, 0, stack),
             Ended::Unseen if until_stamp == 0 || !kind.is_lock() => {
-                record::wait(kind, until_now, 0, stack);
+                record::wait(what, until_now, 0, stack);
             }
             // Whoever stamped was blamed for it: so it was waited, however the wait ended.
             _ if until_stamp > 0
                 && (kind.is_lock() || matches!(ended, Ended::Woken | Ended::Acquired)) =>
             {
-                record::wait(kind, until_stamp, wakeup, stack);
+                record::wait(what, until_stamp, wakeup, stack);
             }
             Ended::Woken if !kind.is_lock() || self.place.is_none() => {
-                record::wait(kind, until_now, 0, stack);
+                record::wait(what, until_now, 0, stack);
             }
             Ended::Refused if !kind.is_lock() => {}
             Ended::Acquired if self.place.is_none() => {
-                record::wait(kind, until_now, 0, stack);
+                record::wait(what, until_now, 0, stack);
             }
             Ended::Acquired => {}
             Ended::Unseen | Ended::Woken | Ended::Interrupted | Ended::Refused => {
@@ -190,6 +198,12 @@ impl Release {
 
     /// The threads are woken; the calling thread is at `stack`.
     pub(crate) fn record(self, stack: Start) {
-        record::release(self.kind, self.blamed_ns, stack);
+        self.record_named(None, stack);
+    }
+
+    /// The same, of what is called that.
+    pub(crate) fn record_named(self, name: Option<&'static str>, stack: Start) {
+        let kind = self.kind;
+        record::release(What { kind, name }, self.blamed_ns, stack);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{self, LockResult, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::MutexGuard;
-use super::contended::{self, keeps_its_frame, key_of};
+use super::contended::{self, Key, keeps_its_frame, key_of};
 use crate::contention::{self, Ended, WaitKind};
 
 /// [`std::sync::Condvar`] for [`Mutex`](super::Mutex), whose waits are in the block profile.
@@ -67,9 +67,9 @@ impl Condvar {
         let result = if contention::is_on() {
             let locked = contended::release_and_wait(
                 contention::release_key,
-                mutex.key(),
+                mutex,
                 WaitKind::Condvar,
-                key_of(self),
+                Key::of(self, self.name),
                 || self.inner.wait(inner),
                 |_| Ended::Woken,
             );
@@ -125,9 +125,9 @@ impl Condvar {
         let (inner, timed_out, is_poisoned) = if contention::is_on() {
             let waited = contended::release_and_wait(
                 contention::release_key,
-                mutex.key(),
+                mutex,
                 WaitKind::Condvar,
-                key_of(self),
+                Key::of(self, self.name),
                 wait,
                 |&(_, timed_out, _)| {
                     if timed_out {

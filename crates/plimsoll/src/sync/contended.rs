@@ -12,6 +12,35 @@ use super::identity::Identity;
 use crate::contention::{self, Ended, Release, Suspended, Wait, WaitKind, holder};
 use crate::stack::{Registers, Start};
 
+/// What a primitive is known by to those who wait, and what it is called.
+#[derive(Clone, Copy)]
+pub(super) struct Key {
+    number: usize,
+    name: Option<&'static str>,
+}
+
+impl Key {
+    /// That of what is at an address.
+    pub(super) fn of<T: ?Sized>(primitive: &T, name: Option<&'static str>) -> Self {
+        Self {
+            number: key_of(primitive),
+            name,
+        }
+    }
+}
+
+impl From<usize> for Key {
+    fn from(number: usize) -> Self {
+        Self { number, name: None }
+    }
+}
+
+impl From<&Identity> for Key {
+    fn from(lock: &Identity) -> Self {
+        Self::of(lock, lock.name)
+    }
+}
+
 /// The key of what is at an address.
 pub(super) fn key_of<T: ?Sized>(primitive: &T) -> usize {
     (&raw const *primitive).addr()
@@ -29,7 +58,7 @@ pub(super) fn keeps_its_frame() {
 #[inline(never)]
 pub(super) fn wait<R>(
     kind: WaitKind,
-    key: usize,
+    key: impl Into<Key>,
     block: impl FnOnce() -> R,
     ended: impl FnOnce(&R) -> Ended,
 ) -> R {
@@ -37,7 +66,7 @@ pub(super) fn wait<R>(
         return block();
     }
     let stack = Start::Here(Registers::here());
-    waited(kind, key, stack, block, ended)
+    waited(kind, key.into(), stack, block, ended)
 }
 
 /// Waits for a lock, for as long as it takes, by calling `block`.
@@ -52,7 +81,7 @@ pub(super) fn wait_for_lock<R>(kind: WaitKind, lock: &Identity, block: impl FnOn
         return block();
     }
     let stack = Start::Here(Registers::here());
-    waited(kind, lock.key(), stack, block, |_| Ended::Acquired)
+    waited(kind, lock.into(), stack, block, |_| Ended::Acquired)
 }
 
 /// Gives up the lock `released` and waits for `key`, both by calling `block`. `blame` is as for
@@ -61,23 +90,24 @@ pub(super) fn wait_for_lock<R>(kind: WaitKind, lock: &Identity, block: impl FnOn
 #[inline(never)]
 pub(super) fn release_and_wait<R>(
     blame: impl FnOnce(usize) -> Option<Release>,
-    released: usize,
+    released: impl Into<Key>,
     kind: WaitKind,
-    key: usize,
+    key: impl Into<Key>,
     block: impl FnOnce() -> R,
     ended: impl FnOnce(&R) -> Ended,
 ) -> R {
     let stack = Start::Here(Registers::here());
-    if let Some(release) = blame(released) {
+    let released = released.into();
+    if let Some(release) = blame(released.number) {
         // The lock is still held, but it may be long until this thread runs again.
-        release.record(stack);
+        release.record_named(released.name, stack);
     }
-    waited(kind, key, stack, block, ended)
+    waited(kind, key.into(), stack, block, ended)
 }
 
 fn waited<R>(
     kind: WaitKind,
-    key: usize,
+    key: Key,
     stack: Start,
     block: impl FnOnce() -> R,
     ended: impl FnOnce(&R) -> Ended,
@@ -94,13 +124,16 @@ fn waited<R>(
 /// A wait that is left even if what it waits with panics.
 pub(super) struct UnderWay {
     wait: Option<Wait>,
+    name: Option<&'static str>,
     stack: Start,
 }
 
 impl UnderWay {
-    pub(super) fn begin(kind: WaitKind, key: usize, stack: Start) -> Self {
+    pub(super) fn begin(kind: WaitKind, key: Key, stack: Start) -> Self {
+        let Key { number, name } = key;
         Self {
-            wait: Some(Wait::begin(kind, key, key)),
+            wait: Some(Wait::begin(kind, number, number)),
+            name,
             stack,
         }
     }
@@ -111,7 +144,7 @@ impl UnderWay {
 
     fn finish(&mut self, ended: Ended) {
         if let Some(wait) = self.wait.take() {
-            wait.end(ended, self.stack);
+            wait.end_named(self.name, ended, self.stack);
         }
     }
 }
@@ -129,10 +162,11 @@ impl Drop for UnderWay {
 #[inline(never)]
 pub(super) fn release<R>(
     blame: impl FnOnce(usize) -> Option<Release>,
-    key: usize,
+    key: impl Into<Key>,
     unlock: impl FnOnce() -> R,
 ) -> R {
-    let Some(release) = blame(key) else {
+    let key = key.into();
+    let Some(release) = blame(key.number) else {
         return unlock();
     };
     let stack = Start::Here(Registers::here());
@@ -140,7 +174,7 @@ pub(super) fn release<R>(
         let _suspended = contention::suspend();
         unlock()
     };
-    release.record(stack);
+    release.record_named(key.name, stack);
     result
 }
 
@@ -173,7 +207,10 @@ pub(super) fn unseen<R>(operation: impl FnOnce() -> R) -> R {
 #[inline(never)]
 pub(super) fn call(kind: WaitKind, key: usize, call: impl FnOnce(Started<'_>)) {
     let stack = Start::Here(Registers::here());
-    let mut wait = Some((contention::suspend(), UnderWay::begin(kind, key, stack)));
+    let mut wait = Some((
+        contention::suspend(),
+        UnderWay::begin(kind, key.into(), stack),
+    ));
     call(Started {
         wait: &mut wait,
         key,

@@ -1,6 +1,5 @@
 //! What a lock is besides the lock that it is made of.
 
-use super::contended::key_of;
 use crate::contention::holder::Holder;
 
 /// The first field of each lock, which its guards refer to. Its address is the lock's key: nobody
@@ -19,10 +18,5 @@ impl Identity {
             name,
             holder: Holder::nobody(),
         }
-    }
-
-    #[inline]
-    pub(super) fn key(&self) -> usize {
-        key_of(self)
     }
 }

@@ -177,7 +177,7 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
         // SAFETY: it is not used after this.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
         if contention::is_on() {
-            contended::release(contention::release_key, self.lock.key(), || drop(inner));
+            contended::release(contention::release_key, self.lock, || drop(inner));
             keeps_its_frame();
         } else {
             drop(inner);

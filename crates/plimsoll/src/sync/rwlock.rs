@@ -24,7 +24,7 @@ pub struct RwLock<T: ?Sized> {
 #[clippy::has_significant_drop]
 pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
     inner: ManuallyDrop<sync::RwLockReadGuard<'a, T>>,
-    key: usize,
+    lock: &'a Identity,
 }
 
 /// [`std::sync::RwLockWriteGuard`] of such a lock.
@@ -171,7 +171,7 @@ impl<T: ?Sized> RwLock<T> {
     fn read_guard<'a>(&'a self, inner: sync::RwLockReadGuard<'a, T>) -> RwLockReadGuard<'a, T> {
         RwLockReadGuard {
             inner: ManuallyDrop::new(inner),
-            key: self.identity.key(),
+            lock: &self.identity,
         }
     }
 
@@ -209,7 +209,7 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
         // SAFETY: it is not used after this.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
         if contention::is_on() {
-            contended::release(contention::release_by_reader, self.key, || drop(inner));
+            contended::release(contention::release_by_reader, self.lock, || drop(inner));
             keeps_its_frame();
         } else {
             drop(inner);
@@ -224,7 +224,7 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
         // SAFETY: it is not used after this.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
         if contention::is_on() {
-            contended::release(contention::release_key, self.lock.key(), || drop(inner));
+            contended::release(contention::release_key, self.lock, || drop(inner));
             keeps_its_frame();
         } else {
             drop(inner);

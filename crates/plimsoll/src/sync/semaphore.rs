@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::contended::{self, keeps_its_frame, key_of, unseen};
+use super::contended::{self, Key, keeps_its_frame, key_of, unseen};
 use crate::contention::{Ended, WaitKind};
 
 /// A number of permits, of which threads take one each and give it back.
@@ -72,7 +72,7 @@ impl Semaphore {
         }
         contended::wait(
             WaitKind::Semaphore,
-            key_of(self),
+            Key::of(self, self.name),
             || {
                 let mut available = self.lock();
                 while *available == 0 {

@@ -25,6 +25,7 @@ use crate::contention::{WaitKind, clock, suspend};
 use crate::primitives::{AtomicU32, Mutex, Ordering};
 
 pub(crate) struct Account {
+    name: Option<&'static str>,
     /// Changed under the lock only.
     waiting: AtomicU32,
     sums: Mutex<Sums>,
@@ -45,8 +46,9 @@ struct Sums {
 }
 
 impl Account {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(name: Option<&'static str>) -> Self {
         Self {
+            name,
             waiting: AtomicU32::new(0),
             sums: Mutex::new(Sums {
                 new: 0,
@@ -56,6 +58,11 @@ impl Account {
                 kind: WaitKind::Other,
             }),
         }
+    }
+
+    /// The name it was created with.
+    pub(crate) const fn given_name(&self) -> Option<&'static str> {
+        self.name
     }
 
     /// Whether anybody waits, or may have a moment ago.
@@ -102,6 +109,10 @@ impl Sums {
 }
 
 impl Awaited for Account {
+    fn name(&self) -> Option<&'static str> {
+        self.name
+    }
+
     fn enter(&self, kind: WaitKind) -> u64 {
         self.with(|waiting, sums| {
             // Later than any release before.
@@ -145,7 +156,7 @@ mod tests {
 
     #[test]
     fn nobody_is_blamed_where_nobody_waits() {
-        let account = Account::new();
+        let account = Account::new(None);
         assert!(account.release().is_none());
         assert!(!account.is_in_use());
         let start = account.enter(KIND);
@@ -157,7 +168,7 @@ mod tests {
 
     #[test]
     fn each_is_waited_for_since_it_began_or_since_the_last_release() {
-        let account = Account::new();
+        let account = Account::new(None);
         let first = account.enter(KIND);
         let second = account.enter(WaitKind::RwLockWrite);
         let (kind, blamed) = account.release().unwrap().into_parts();
@@ -180,7 +191,7 @@ mod tests {
 
     #[test]
     fn time_does_not_go_back() {
-        let account = Account::new();
+        let account = Account::new(None);
         let far = clock::now() + 3_600_000_000_000;
         account.sums.lock().unwrap().latest = far;
         let start = account.enter(KIND);
@@ -194,7 +205,7 @@ mod tests {
     /// is what was waited.
     #[test]
     fn every_nanosecond_is_blamed_exactly_once() {
-        let account = Account::new();
+        let account = Account::new(None);
         let (waited, blamed) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for of in 0..4u64 {

@@ -17,6 +17,7 @@ mod signal;
 pub(crate) use account::Account;
 pub(crate) use signal::Signal;
 
+use super::record::What;
 use super::{Ended, WaitKind, clock, record};
 use crate::stack::Start;
 
@@ -27,6 +28,11 @@ pub(crate) trait Awaited {
 
     /// Somebody ends a wait that began then. Returns until when it is accounted for, if it is.
     fn leave(&self, start: u64) -> Option<u64>;
+
+    /// What it is called.
+    fn name(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 impl<A: Awaited> Awaited for &A {
@@ -36,6 +42,10 @@ impl<A: Awaited> Awaited for &A {
 
     fn leave(&self, start: u64) -> Option<u64> {
         A::leave(self, start)
+    }
+
+    fn name(&self) -> Option<&'static str> {
+        A::name(self)
     }
 }
 
@@ -68,9 +78,12 @@ impl Awaited for SentAt {
     }
 }
 
-/// A wait is over that began at `start` and is accounted for until `until`; who waited is at
-/// `stack`. [`Ended::TimedOut`] is that of a future which was dropped.
-pub(crate) fn record(kind: WaitKind, start: u64, until: Option<u64>, ended: Ended, stack: Start) {
+/// A wait for `awaited` is over that began at `start`; who waited is at `stack`.
+/// [`Ended::TimedOut`] is that of a future which was dropped.
+pub(crate) fn end(awaited: &impl Awaited, kind: WaitKind, start: u64, ended: Ended, stack: Start) {
+    let until = awaited.leave(start);
+    let name = awaited.name();
+    let what = What { kind, name };
     let until_now = clock::now().saturating_sub(start);
     let accounted = until.map_or(0, |until| until.saturating_sub(start));
     let rest = until_now.saturating_sub(accounted);
@@ -78,18 +91,19 @@ pub(crate) fn record(kind: WaitKind, start: u64, until: Option<u64>, ended: Ende
         // As much as others were blamed for, whatever the end was.
         if accounted > 0 {
             let latency = if ended == Ended::TimedOut { 0 } else { rest };
-            record::wait(kind, accounted, latency, stack);
+            record::wait(what, accounted, latency, stack);
         }
         if ended == Ended::TimedOut && rest > 0 {
-            record::wait(WaitKind::GivenUp, rest, 0, stack);
+            let kind = WaitKind::GivenUp;
+            record::wait(What { kind, name }, rest, 0, stack);
         }
         return;
     }
     match ended {
-        Ended::TimedOut => record::wait(kind, until_now, 0, stack),
-        _ if accounted > 0 => record::wait(kind, accounted, rest, stack),
+        Ended::TimedOut => record::wait(what, until_now, 0, stack),
+        _ if accounted > 0 => record::wait(what, accounted, rest, stack),
         // It was there for the taking.
         Ended::Acquired => {}
-        _ => record::wait(kind, until_now, 0, stack),
+        _ => record::wait(what, until_now, 0, stack),
     }
 }

@@ -8,16 +8,23 @@ use crate::primitives::{AtomicU32, AtomicU64, Ordering};
 /// a wait ends with the last signal before its task goes on.
 #[derive(Debug)]
 pub(crate) struct Signal {
+    name: Option<&'static str>,
     waiting: AtomicU32,
     given: AtomicU64,
 }
 
 impl Signal {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(name: Option<&'static str>) -> Self {
         Self {
+            name,
             waiting: AtomicU32::new(0),
             given: AtomicU64::new(0),
         }
+    }
+
+    /// The name it was created with.
+    pub(crate) const fn given_name(&self) -> Option<&'static str> {
+        self.name
     }
 
     /// The caller is about to let somebody go on who may be waiting. Costs a look if nobody is.
@@ -36,6 +43,10 @@ impl Signal {
 }
 
 impl Awaited for Signal {
+    fn name(&self) -> Option<&'static str> {
+        self.name
+    }
+
     fn enter(&self, _kind: WaitKind) -> u64 {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         clock::now()
@@ -54,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_with_the_last_signal_since_it_began() {
-        let signal = Signal::new();
+        let signal = Signal::new(None);
         signal.give();
         assert_eq!(signal.given.load(Ordering::Relaxed), 0, "nobody waits");
         let first = signal.enter(WaitKind::Channel);

@@ -4,7 +4,7 @@ use ::lock_api::{GuardNoSend, RawMutex as Raw, RawMutexFair, RawMutexTimed};
 
 use super::in_time;
 use crate::contention::{self, Ended, WaitKind};
-use crate::sync::contended::{self, keeps_its_frame, key_of};
+use crate::sync::contended::{self, keeps_its_frame};
 use crate::sync::identity::Identity;
 
 /// A raw mutex around another, such as `parking_lot::RawMutex`.
@@ -53,7 +53,7 @@ macro_rules! release {
         let unlock = || unsafe { $self.inner.$unlock() };
         $self.identity.holder.given_up();
         if contention::is_on() {
-            contended::release(contention::release_key, key_of($self), unlock);
+            contended::release(contention::release_key, &$self.identity, unlock);
             keeps_its_frame();
         } else {
             unlock();
@@ -81,7 +81,7 @@ unsafe impl<R: Raw> Raw for RawMutex<R> {
             if stays_with_its_thread::<R::GuardMarker>() {
                 contended::wait_for_lock(WaitKind::Mutex, &self.identity, block);
             } else {
-                contended::wait(WaitKind::Mutex, key_of(self), block, |()| Ended::Acquired);
+                contended::wait(WaitKind::Mutex, &self.identity, block, |()| Ended::Acquired);
             }
             keeps_its_frame();
         }
@@ -117,7 +117,7 @@ unsafe impl<R: RawMutexFair> RawMutexFair for RawMutex<R> {
         let bump = || unsafe { self.inner.bump() };
         self.identity.holder.given_up();
         if contention::is_on() {
-            let (key, ended) = (key_of(self), |(): &()| Ended::Acquired);
+            let (key, ended) = (&self.identity, |(): &()| Ended::Acquired);
             let blame = contention::release_key;
             contended::release_and_wait(blame, key, WaitKind::Mutex, key, bump, ended);
             keeps_its_frame();
@@ -137,7 +137,7 @@ unsafe impl<R: RawMutexTimed> RawMutexTimed for RawMutex<R> {
     fn try_lock_for(&self, timeout: R::Duration) -> bool {
         let locked = self.inner.try_lock() || {
             let block = || self.inner.try_lock_for(timeout);
-            let locked = contended::wait(WaitKind::Mutex, key_of(self), block, in_time);
+            let locked = contended::wait(WaitKind::Mutex, &self.identity, block, in_time);
             keeps_its_frame();
             locked
         };
@@ -148,7 +148,7 @@ unsafe impl<R: RawMutexTimed> RawMutexTimed for RawMutex<R> {
     fn try_lock_until(&self, timeout: R::Instant) -> bool {
         let locked = self.inner.try_lock() || {
             let block = || self.inner.try_lock_until(timeout);
-            let locked = contended::wait(WaitKind::Mutex, key_of(self), block, in_time);
+            let locked = contended::wait(WaitKind::Mutex, &self.identity, block, in_time);
             keeps_its_frame();
             locked
         };

@@ -8,7 +8,7 @@ use ::lock_api::{
 
 use super::in_time;
 use crate::contention::{self, Ended, WaitKind};
-use crate::sync::contended::{self, keeps_its_frame, key_of};
+use crate::sync::contended::{self, Key, keeps_its_frame};
 
 /// A raw readers-writer lock around another, such as `parking_lot::RawRwLock`.
 ///
@@ -43,7 +43,7 @@ impl<R: Raw> RawRwLock<R> {
 macro_rules! wait {
     ($self:ident.$try_lock:ident(), $lock:ident, $kind:ident) => {
         if !$self.inner.$try_lock() {
-            let (key, ended) = (key_of($self), |(): &()| Ended::Acquired);
+            let (key, ended) = (Key::of($self, $self.name), |(): &()| Ended::Acquired);
             contended::wait(WaitKind::$kind, key, || $self.inner.$lock(), ended);
             keeps_its_frame();
         }
@@ -51,7 +51,8 @@ macro_rules! wait {
     ($self:ident.$try_lock:ident(), $lock:ident($timeout:ident), $kind:ident) => {
         $self.inner.$try_lock() || {
             let block = || $self.inner.$lock($timeout);
-            let locked = contended::wait(WaitKind::$kind, key_of($self), block, in_time);
+            let locked =
+                contended::wait(WaitKind::$kind, Key::of($self, $self.name), block, in_time);
             keeps_its_frame();
             locked
         }
@@ -65,7 +66,7 @@ macro_rules! release {
         // SAFETY: the caller's promise is the inner lock's condition.
         let unlock = || unsafe { $self.inner.$unlock() };
         if contention::is_on() {
-            contended::release(contention::$blame, key_of($self), unlock);
+            contended::release(contention::$blame, Key::of($self, $self.name), unlock);
             keeps_its_frame();
         } else {
             unlock();
@@ -79,7 +80,7 @@ macro_rules! bump {
         // SAFETY: the caller's promise is the inner lock's condition.
         let bump = || unsafe { $self.inner.$bump() };
         if contention::is_on() {
-            let (key, ended) = (key_of($self), |(): &()| Ended::Acquired);
+            let (key, ended) = (Key::of($self, $self.name), |(): &()| Ended::Acquired);
             let blame = contention::$blame;
             contended::release_and_wait(blame, key, WaitKind::$kind, key, bump, ended);
             keeps_its_frame();
@@ -276,7 +277,7 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
         // SAFETY: the caller's promise is the inner lock's condition; after an attempt that failed
         // it still holds.
         if unsafe { !self.inner.try_upgrade() } {
-            let (key, ended) = (key_of(self), |(): &()| Ended::Acquired);
+            let (key, ended) = (Key::of(self, self.name), |(): &()| Ended::Acquired);
             // SAFETY: as above.
             let upgrade = || unsafe { self.inner.upgrade() };
             contended::wait(WaitKind::RwLockWrite, key, upgrade, ended);
@@ -344,8 +345,12 @@ unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RawRwLock<R> {
         unsafe {
             self.inner.try_upgrade() || {
                 let upgrade = || self.inner.try_upgrade_for(timeout);
-                let upgraded =
-                    contended::wait(WaitKind::RwLockWrite, key_of(self), upgrade, in_time);
+                let upgraded = contended::wait(
+                    WaitKind::RwLockWrite,
+                    Key::of(self, self.name),
+                    upgrade,
+                    in_time,
+                );
                 keeps_its_frame();
                 upgraded
             }
@@ -358,8 +363,12 @@ unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RawRwLock<R> {
         unsafe {
             self.inner.try_upgrade() || {
                 let upgrade = || self.inner.try_upgrade_until(timeout);
-                let upgraded =
-                    contended::wait(WaitKind::RwLockWrite, key_of(self), upgrade, in_time);
+                let upgraded = contended::wait(
+                    WaitKind::RwLockWrite,
+                    Key::of(self, self.name),
+                    upgrade,
+                    in_time,
+                );
                 keeps_its_frame();
                 upgraded
             }

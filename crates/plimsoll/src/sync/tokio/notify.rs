@@ -15,7 +15,6 @@ use crate::contention::awaited::Signal;
 ///
 /// A wait lasts until the last notification before the task goes on. Nobody is blamed for it.
 pub struct Notify {
-    name: Option<&'static str>,
     notified: Signal,
     inner: tokio::sync::Notify,
 }
@@ -56,15 +55,14 @@ impl Notify {
 
     const fn create(name: Option<&'static str>) -> Self {
         Self {
-            name,
-            notified: Signal::new(),
+            notified: Signal::new(name),
             inner: tokio::sync::Notify::const_new(),
         }
     }
 
     /// The name it was created with.
     pub const fn name(&self) -> Option<&'static str> {
-        self.name
+        self.notified.given_name()
     }
 
     /// As [`tokio::sync::Notify::notified`].

@@ -16,7 +16,6 @@ use crate::sync::contended::keeps_its_frame;
 /// A lock without what it protects: who has one of its permits may read that, who has all of them
 /// may write to it.
 pub(super) struct Permits {
-    name: Option<&'static str>,
     all: u32,
     account: Account,
     semaphore: Semaphore,
@@ -25,15 +24,14 @@ pub(super) struct Permits {
 impl Permits {
     pub(super) const fn new(name: Option<&'static str>, all: u32) -> Self {
         Self {
-            name,
             all,
-            account: Account::new(),
+            account: Account::new(name),
             semaphore: Semaphore::const_new(all as usize),
         }
     }
 
     pub(super) const fn name(&self) -> Option<&'static str> {
-        self.name
+        self.account.given_name()
     }
 
     /// Takes a share, with what comes of it. It is [given up](Permits::give_up) when that is not
@@ -100,7 +98,7 @@ impl Permits {
         let release = self.account.release();
         self.semaphore.add_permits(permits as usize);
         if let Some(release) = release {
-            release.record(stack);
+            release.record_named(self.name(), stack);
         }
     }
 }

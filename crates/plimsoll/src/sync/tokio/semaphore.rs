@@ -15,7 +15,6 @@ use crate::contention::awaited::Signal;
 /// Nobody holds a semaphore as one holds a lock (a permit may be added by who never had one), so
 /// nobody is blamed for a wait; it lasts until permits were last given before the task went on.
 pub struct Semaphore {
-    name: Option<&'static str>,
     added: Signal,
     inner: tokio::sync::Semaphore,
 }
@@ -77,15 +76,14 @@ impl Semaphore {
     #[track_caller]
     const fn create(name: Option<&'static str>, permits: usize) -> Self {
         Self {
-            name,
-            added: Signal::new(),
+            added: Signal::new(name),
             inner: tokio::sync::Semaphore::const_new(permits),
         }
     }
 
     /// The name it was created with.
     pub const fn name(&self) -> Option<&'static str> {
-        self.name
+        self.added.given_name()
     }
 
     /// As [`tokio::sync::Semaphore::available_permits`].

@@ -129,8 +129,7 @@ impl<A: Awaited> TaskWait<A> {
         match std::mem::replace(&mut self.state, State::Ready) {
             State::Waits => {
                 let stack = Start::Here(Registers::here());
-                let until = self.awaited.leave(self.start);
-                awaited::record(self.kind, self.start, until, ended, stack);
+                awaited::end(&self.awaited, self.kind, self.start, ended, stack);
             }
             State::Timed => Timed::since(self.start).end(),
             State::Ready | State::Untimed => {}
@@ -187,8 +186,7 @@ impl<A: Awaited> Drop for ThreadWait<A> {
     fn drop(&mut self) {
         if let Some((start, _suspended)) = self.wait.take() {
             let stack = Start::Here(Registers::here());
-            let until = self.awaited.leave(start);
-            awaited::record(self.kind, start, until, Ended::Acquired, stack);
+            awaited::end(&self.awaited, self.kind, start, Ended::Acquired, stack);
         }
     }
 }

@@ -39,8 +39,8 @@ struct ReceivingEnd(Arc<Signals>);
 
 fn ends() -> (SendingEnd, ReceivingEnd) {
     let signals = Arc::new(Signals {
-        sent: Signal::new(),
-        received: Signal::new(),
+        sent: Signal::new(None),
+        received: Signal::new(None),
     });
     (SendingEnd(signals.clone()), ReceivingEnd(signals))
 }
