@@ -351,6 +351,9 @@ mod tests {
     use super::super::unwind_tables::{self, Context, End};
     use super::*;
 
+    /// A sanitizer aligns frames in a way that has to be evaluated each time.
+    const FRAMES_ARE_PLAIN: bool = !cfg!(plimsoll_sanitized);
+
     /// A walk from the caller, and whether it was remembered; as remembered and as the tables have
     /// it.
     #[inline(always)]
@@ -398,9 +401,12 @@ mod tests {
             (0, _) => work(),
             (_, 0) => {
                 by_way(ways >> 1, levels - 1, work);
+                black_box(padding[1] + 1);
             }
             (..) => {
-                black_box(by_way(ways >> 1, levels - 1, work));
+                black_box(padding[1] + 2);
+                by_way(ways >> 1, levels - 1, work);
+                black_box(padding[1] * 3);
             }
         }
         padding[0]
@@ -421,7 +427,7 @@ mod tests {
                 });
             }
         }
-        assert!(remembered >= 4 * 4, "{remembered}");
+        assert!(remembered >= 4 * 4 || !FRAMES_ARE_PLAIN, "{remembered}");
     }
 
     /// Whatever is remembered of one way is not taken for another that begins and ends as it.
@@ -442,7 +448,7 @@ mod tests {
             });
         }
         assert_eq!(seen.len(), 8);
-        assert!(remembered > 0);
+        assert!(remembered > 0 || !FRAMES_ARE_PLAIN);
     }
 
     /// Threads walk and remember in the same places all at once.
