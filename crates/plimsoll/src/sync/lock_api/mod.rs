@@ -3,6 +3,7 @@
 //!
 //! ```
 //! use plimsoll::sync::lock_api::{Named, RawMutex};
+//! # use parking_lot_0_12 as parking_lot;
 //!
 //! // In place of parking_lot::Mutex<T>:
 //! type Mutex<T> = lock_api::Mutex<RawMutex<parking_lot::RawMutex>, T>;
