@@ -15,6 +15,7 @@ use crate::hook;
 use crate::label;
 use crate::ledger::Reader;
 use crate::os::{self, loader};
+use crate::profile::{self, Earlier};
 use crate::stack::{self, RetiredList, TABLE};
 use crate::{own, own_thread, task, thread};
 
@@ -31,6 +32,7 @@ type Guards = (
     MutexGuard<'static, ()>,
     MutexGuard<'static, Reader<HeapDelta>>,
     MutexGuard<'static, label::Known>,
+    MutexGuard<'static, Earlier>,
     MutexGuard<'static, ()>,
 );
 
@@ -60,6 +62,7 @@ extern "C" fn before() {
         TABLE.lock_readers(),
         HEAP.lock_readers(),
         label::lock(),
+        profile::lock_earlier(),
         loader::lock(),
     );
     // SAFETY: the locks are held.

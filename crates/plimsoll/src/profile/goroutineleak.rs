@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::activity::{Activity, Record};
 use super::goroutine::{Everybody, Which, everybody, reading, rows};
@@ -32,7 +32,15 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 type Place = (Stack, Arc<Activity>);
 
-static GROWTH: Mutex<Growth<Place>> = Mutex::new(Growth::new());
+/// What earlier readings had.
+pub(crate) type Earlier = Growth<Place>;
+
+static EARLIER: Mutex<Earlier> = Mutex::new(Growth::new());
+
+/// Keeps others from comparing with earlier readings until the guard is dropped: for a fork, too.
+pub(crate) fn lock_earlier() -> MutexGuard<'static, Earlier> {
+    EARLIER.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Source for GoroutineLeak {
     fn name(&self) -> &'static str {
@@ -109,7 +117,10 @@ fn note(records: &[Record]) -> usize {
 
 /// Those that are leaked, and those that probably are.
 fn leaked() -> Everybody {
-    let Everybody { mut records, .. } = everybody(Which::AlikeWithTimes);
+    let Everybody {
+        mut records,
+        mut comments,
+    } = everybody(Which::AlikeWithTimes);
     let count = note(&records);
     let growing = growing(&records);
     for record in &mut records {
@@ -130,10 +141,10 @@ fn leaked() -> Everybody {
             .is_none(),
     });
     let age = leak::age().as_secs_f64();
-    let comments = vec![format!(
+    comments.push(format!(
         "plimsoll: {count} proved to be leaked; {probable} have waited for {age} s or more where their number rose \
          from profile to profile"
-    )];
+    ));
     Everybody { records, comments }
 }
 
@@ -148,12 +159,9 @@ fn growing(records: &[Record]) -> HashMap<Place, usize> {
         *counts.entry(place).or_default() += record.old;
     }
     let mut growing = HashMap::new();
-    GROWTH
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .observe(counts, |place, count| {
-            growing.insert(place.clone(), count);
-        });
+    lock_earlier().observe(counts, |place, count| {
+        growing.insert(place.clone(), count);
+    });
     if growing.is_empty() {
         return growing;
     }

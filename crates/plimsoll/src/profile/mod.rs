@@ -40,6 +40,7 @@ pub use custom::{Entry, Error, MOST_CUSTOM};
 
 use activity::Record;
 use delta::difference;
+pub(crate) use goroutineleak::{Earlier, lock_earlier};
 use reading::{Reading, TextReading};
 pub(crate) use waiting::{Described, describe, leaf_of_creation, leaf_of_thread};
 

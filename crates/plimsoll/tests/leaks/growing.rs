@@ -1,11 +1,14 @@
 //! What is only probable: more and more wait in the same place for long.
 
+use std::future::Future;
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use plimsoll::profile::Detail;
+use plimsoll::profile::{Detail, Format};
 use plimsoll::task::TrackExt;
 use tokio::sync::{Mutex, Notify, oneshot};
 use tokio::task::{spawn_local, yield_now};
@@ -21,7 +24,8 @@ programs! {
         more_and_more_threads_wait_for_messages
         more_and_more_sleep
         as_many_as_before_is_no_growth
-        a_proved_leak_is_not_a_probable_one;
+        a_proved_leak_is_not_a_probable_one
+        a_forks_child_can_look_as_well;
 }
 
 /// Calls `more`, and looks, three times.
@@ -150,4 +154,58 @@ fn a_proved_leak_is_not_a_probable_one() {
         }
         assert_eq!(leaks().len(), 1);
     });
+}
+
+/// Whatever the parent was in the middle of: so many places that it is mostly comparing them.
+fn a_forks_child_can_look_as_well() {
+    let _plimsoll = plimsoll::start();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut tasks: Vec<_> = (0..4000)
+        .map(|number| {
+            let task = std::future::pending::<()>().tracked_as("asks");
+            Box::pin(task.label("number", &number.to_string()))
+        })
+        .collect();
+    for task in &mut tasks {
+        assert!(task.as_mut().poll(&mut context).is_pending());
+    }
+    thread::sleep(Duration::from_millis(30));
+    let done = Arc::new(AtomicBool::new(false));
+    let looks = {
+        let done = done.clone();
+        thread::spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                look();
+            }
+        })
+    };
+    for round in 0..30 {
+        // At another moment of its each time.
+        thread::sleep(Duration::from_millis(5 * (round % 10)));
+        // SAFETY: what the child does is what this is about.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            // SAFETY: always callable. A child that hangs is killed, and noticed.
+            unsafe { libc::alarm(20) };
+            look();
+            // SAFETY: ends the child without running what belongs to the parent.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child just made.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child of round {round}");
+    }
+    done.store(true, Ordering::Relaxed);
+    looks.join().unwrap();
+}
+
+fn look() {
+    let profile = plimsoll::profile::lookup("goroutineleak").unwrap();
+    let mut bytes = Vec::new();
+    profile
+        .write_with(&mut bytes, Format::Pprof, Detail::Addresses)
+        .unwrap();
+    assert!(!bytes.is_empty());
 }
