@@ -9,7 +9,7 @@
 //! before something was read and still is, in the same wait, afterwards, has not done anything
 //! in between: it has not given up what it held. That is all that [`crate::leak`] builds on.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use crate::os::{self, copied_memory};
 
@@ -67,18 +67,31 @@ static WAITING: [Place; PLACES] = [const {
 /// While it lives, the calling thread waits for a lock.
 pub(crate) struct Waiting(Option<&'static Place>);
 
-/// The calling thread is about to wait, as long as it takes, for the lock that has this holder. If
-/// more wait than there are places, nobody will know.
+/// Waits that there was no place for.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// How many waits there was no place for: whether they are part of a deadlock is not known.
+pub(super) fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// The calling thread is about to wait, as long as it takes, for the lock that has this holder.
 pub(crate) fn waiting(lock: &Holder, name: Option<&'static str>) -> Waiting {
     let thread = os::thread_pointer();
     let first = os::thread_place(PLACES);
     let free = (0..PLACES).find_map(|look| {
         let place = &WAITING[(first + look) % PLACES];
-        let taken = place
-            .thread
-            .compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then_some(place)
+        let is_free = place.thread.load(Ordering::Relaxed) == 0;
+        let taken = is_free
+            && place
+                .thread
+                .compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        taken.then_some(place)
     });
+    if free.is_none() {
+        LOST.fetch_add(1, Ordering::Relaxed);
+    }
     if let Some(place) = free {
         place.id.store(os::thread_id() as u32, Ordering::Relaxed);
         let name = name.unwrap_or("");
@@ -121,7 +134,7 @@ pub(crate) struct Wait {
 /// was read.
 pub(crate) fn waits() -> Vec<Wait> {
     let noted: Vec<Noted> = WAITING.iter().filter_map(Noted::read).collect();
-    let mut memory = vec![0; 2 * PAGE_WORDS];
+    let mut memory = vec![0; PAGE_WORDS];
     let found = noted.into_iter().map(|noted| {
         let holder = word_at(noted.lock, &mut memory);
         (noted, holder)
@@ -184,17 +197,106 @@ const PAGE_WORDS: usize = os::region::PAGE / size_of::<usize>();
 /// What is at an address where there may be nothing any more; 0 then.
 fn word_at(address: usize, memory: &mut [usize]) -> usize {
     let into = address % os::region::PAGE / size_of::<usize>();
-    let copied = copied_memory::copy(
-        address - address % os::region::PAGE,
-        &mut memory[..PAGE_WORDS],
-    );
+    let copied = copied_memory::copy(address - address % os::region::PAGE, memory);
     if copied > 0 { memory[into] } else { 0 }
 }
 
 /// In the child of a fork, the other threads do not wait.
 pub(crate) fn after_fork_in_child() {
     for place in &WAITING {
-        place.lock.store(0, Ordering::Relaxed);
-        place.thread.store(0, Ordering::Relaxed);
+        // Reading leaves untouched pages as they are.
+        if place.thread.load(Ordering::Relaxed) != 0 {
+            place.lock.store(0, Ordering::Relaxed);
+            place.thread.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// The waits of a thread, as they are read.
+    fn of_thread(thread: usize) -> Vec<Wait> {
+        let mut waits = waits();
+        waits.retain(|wait| wait.thread == thread);
+        waits
+    }
+
+    #[test]
+    fn a_wait_is_there_until_it_is_over_with_who_holds_the_lock() {
+        let me = os::thread_pointer();
+        let lock = Holder::nobody();
+        assert_eq!(of_thread(me), []);
+        let waiting = waiting(&lock, Some("a lock"));
+        let expected = |holder| Wait {
+            thread: me,
+            id: os::thread_id(),
+            lock_name: "a lock",
+            holder,
+        };
+        assert_eq!(of_thread(me), [expected(0)]);
+        lock.taken();
+        assert_eq!(of_thread(me), [expected(me)]);
+        lock.given_up();
+        assert_eq!(of_thread(me), [expected(0)]);
+        drop(waiting);
+        assert_eq!(of_thread(me), []);
+    }
+
+    #[test]
+    fn a_lock_that_is_gone_has_no_holder() {
+        let memory = os::region::map(os::region::PAGE, 0, libc::PROT_READ | libc::PROT_WRITE);
+        let page = memory.unwrap();
+        // SAFETY: the page just mapped, which is zeros: a holder that is nobody.
+        let lock = unsafe { &*(page as *const Holder) };
+        lock.taken();
+        let waiting = waiting(lock, None);
+        let holder = || of_thread(os::thread_pointer())[0].holder;
+        assert_eq!(holder(), os::thread_pointer());
+        // SAFETY: the page just mapped; the holder is not used any more but by its address.
+        unsafe { libc::munmap(page as *mut _, os::region::PAGE) };
+        assert_eq!(holder(), 0);
+        drop(waiting);
+    }
+
+    /// Threads wait for locks one after the other, in places that they take from one another: what
+    /// is read belongs together.
+    #[test]
+    fn what_is_read_is_of_one_wait() {
+        const NAMES: [&str; 3] = ["the first", "the second lock", "3rd"];
+        let done = AtomicBool::new(false);
+        let locks: [Holder; 3] = [const { Holder::nobody() }; 3];
+        std::thread::scope(|scope| {
+            for number in 0..3 {
+                let (done, locks) = (&done, &locks);
+                scope.spawn(move || {
+                    // Each holds one of them, and waits for the next.
+                    locks[number].taken();
+                    while !done.load(Ordering::Relaxed) {
+                        drop(waiting(&locks[(number + 1) % 3], Some(NAMES[number])));
+                    }
+                    locks[number].given_up();
+                });
+            }
+            let holder = |number: usize| locks[number % 3].0.load(Ordering::Relaxed);
+            while (0..3).any(|number| holder(number) == 0) {
+                std::thread::yield_now();
+            }
+            let start = std::time::Instant::now();
+            let mut seen = 0;
+            while seen < 100 && start.elapsed().as_secs() < 60 {
+                for wait in waits() {
+                    if let Some(number) = NAMES.iter().position(|&name| name == wait.lock_name) {
+                        let threads = (wait.thread, wait.holder);
+                        assert_eq!(threads, (holder(number), holder(number + 1)));
+                        seen += 1;
+                    }
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(seen >= 100, "{seen}");
+        });
     }
 }

@@ -53,4 +53,9 @@ pub(crate) use wait::is_waited_for;
 #[cfg(feature = "interpose")]
 pub(crate) use wait::release;
 pub(crate) use wait::{Ended, Release, Wait, release_by_reader, release_key};
-pub(crate) use waiters::{WAITERS, lost as lost_waits};
+pub(crate) use waiters::WAITERS;
+
+/// How many waits were not noted, or not in full.
+pub(crate) fn lost_waits() -> u64 {
+    waiters::lost() + holder::lost()
+}

@@ -348,7 +348,8 @@ pub struct LostEvents {
     /// them. They are in what was allocated, and left out of what is in use.
     pub untracked: u64,
     /// Waits that could not be noted, because more threads waited at once than there is room for.
-    /// They are in the block profile, and nobody is blamed for them in the mutex profile.
+    /// They are in the block profile, and nobody is blamed for them in the mutex profile; or they
+    /// are left out of the search for deadlocks.
     pub waits: u64,
     /// How often labels were not added, because there were [`MOST_SETS`](crate::label::MOST_SETS)
     /// sets of them already; and threads whose labels `goroutine` does not have, because more than
