@@ -19,6 +19,7 @@ pub(crate) mod calls;
 mod requests;
 mod signal;
 mod spawn;
+mod times;
 
 use std::collections::HashMap;
 use std::fs;
@@ -207,7 +208,7 @@ pub(crate) fn threads(how: How) -> Threads {
         }
     }
     if how == How::InFull {
-        add_times(&tasks, me, &mut found);
+        times::add(&mut found);
         let creators: HashMap<i32, Creator> = births::all().collect();
         for thread in &mut found {
             thread.creator = creators.get(&thread.id).copied();
@@ -265,29 +266,4 @@ fn name(tasks: &TaskDirectory, id: i32) -> String {
         .and_then(|file| file.read(&mut buffer).map(<[u8]>::len));
     let name = String::from_utf8_lossy(&buffer[..name.unwrap_or(0)]);
     name.trim_end_matches('\n').to_owned()
-}
-
-/// Finds out how long each thread has not run, by when it last did, on the scheduler's clock. What
-/// time it is there is told by the calling thread, which runs.
-fn add_times(tasks: &TaskDirectory, me: i32, threads: &mut [Thread]) {
-    let Some(now) = last_run(tasks, me) else {
-        return;
-    };
-    for thread in threads {
-        if thread.state != State::Running {
-            thread.waited = last_run(tasks, thread.id).map(|then| now.saturating_sub(then));
-        }
-    }
-}
-
-/// When a thread last ran, since some moment.
-fn last_run(tasks: &TaskDirectory, id: i32) -> Option<Duration> {
-    let mut buffer = [0; 1024];
-    let text = tasks.file(id, "sched").ok()?;
-    let text = std::str::from_utf8(text.read(&mut buffer).ok()?).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("se.exec_start"))?;
-    let milliseconds: f64 = line.split_once(':')?.1.trim().parse().ok()?;
-    Duration::try_from_secs_f64(milliseconds / 1000.0).ok()
 }

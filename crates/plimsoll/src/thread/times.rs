@@ -1,0 +1,233 @@
+//! How long threads have not run.
+//!
+//! The scheduler notes of each thread when it last ran, by the clock of the processor that it ran
+//! on. These clocks leave out what a processor spent on interrupts, or did not get from the machine
+//! below, and so drift apart, by minutes in a day. What time it is on each is asked there: by a
+//! thread that goes from one to the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::{State, Thread};
+use crate::os::task_file::TaskDirectory;
+use crate::os::{self, clock};
+use crate::own_thread;
+
+/// How long the processors are gone through at most: where they are all busy, it takes a moment to
+/// be let run on each.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Adds to those that wait for how long they have. It stays unknown of those whose processor's
+/// clock could not be read.
+pub(super) fn add(threads: &mut [Thread]) {
+    let Ok(tasks) = TaskDirectory::open() else {
+        return;
+    };
+    let waiting = |thread: &&Thread| thread.state != State::Running;
+    let last: BTreeMap<i32, Run> = threads
+        .iter()
+        .filter(waiting)
+        .filter_map(|thread| Some((thread.id, Run::last(&tasks, thread.id)?)))
+        .collect();
+    let clocks = clocks(last.values().map(|run| run.processor).collect());
+    for thread in threads {
+        let run = last.get(&thread.id);
+        thread.waited = run.and_then(|run| {
+            let now = clocks.get(&run.processor)?.now();
+            Some(now.saturating_sub(run.end))
+        });
+    }
+}
+
+/// When, and on which processor.
+struct Run {
+    processor: usize,
+    /// By that processor's clock.
+    end: Duration,
+}
+
+impl Run {
+    /// `None` if the system does not say, or the thread is about to run elsewhere.
+    fn last(tasks: &TaskDirectory, thread: i32) -> Option<Self> {
+        let end = last_run(tasks, thread)?;
+        let processor = processor(tasks, thread)?;
+        (!end.is_zero()).then_some(Self { processor, end })
+    }
+}
+
+/// The clock of a processor, a moment ago.
+struct Clock {
+    showed: Duration,
+    /// By [`clock::now`].
+    at: u64,
+}
+
+impl Clock {
+    /// The calling thread's processor's.
+    fn here(tasks: &TaskDirectory) -> Option<Self> {
+        // Has the scheduler note that it runs now.
+        cpu_time();
+        let showed = last_run(tasks, os::thread_id())?;
+        let at = clock::now();
+        Some(Self { showed, at })
+    }
+
+    fn now(&self) -> Duration {
+        self.showed + Duration::from_nanos(clock::now().saturating_sub(self.at))
+    }
+}
+
+/// Those of these processors, as far as they can be read.
+fn clocks(processors: BTreeSet<usize>) -> BTreeMap<usize, Clock> {
+    let (sender, receiver) = mpsc::channel();
+    let start = clock::now();
+    // Of its own, because it moves.
+    let walker = own_thread::spawn(c"plimsoll-clocks", move || {
+        let Ok(tasks) = TaskDirectory::open() else {
+            return;
+        };
+        for processor in processors {
+            if clock::now().saturating_sub(start) > PATIENCE.as_nanos() as u64 {
+                return;
+            }
+            if go_to(processor)
+                && let Some(clock) = Clock::here(&tasks)
+            {
+                // Whoever asked is there until this thread has ended.
+                let _ = sender.send((processor, clock));
+            }
+        }
+    });
+    match walker {
+        Ok(walker) => walker.join(),
+        Err(_) => return BTreeMap::new(),
+    }
+    receiver.try_iter().collect()
+}
+
+/// Has the calling thread run on that processor only; whether that can be.
+fn go_to(processor: usize) -> bool {
+    if processor >= libc::CPU_SETSIZE as usize {
+        return false;
+    }
+    // SAFETY: zeros are an empty set, which has room for the processor.
+    let status = unsafe {
+        let mut only: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut only);
+        libc::sched_setaffinity(0, size_of_val(&only), &raw const only)
+    };
+    status == 0
+}
+
+/// The processor time of the calling thread.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills the struct; with this clock it cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// When a thread last ran, or zero.
+fn last_run(tasks: &TaskDirectory, thread: i32) -> Option<Duration> {
+    let mut buffer = [0; 1024];
+    let text = tasks.file(thread, "sched").ok()?;
+    let text = std::str::from_utf8(text.read(&mut buffer).ok()?).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("se.exec_start"))?;
+    let milliseconds: f64 = line.split_once(':')?.1.trim().parse().ok()?;
+    Duration::try_from_secs_f64(milliseconds / 1000.0).ok()
+}
+
+/// Where a thread last ran.
+fn processor(tasks: &TaskDirectory, thread: i32) -> Option<usize> {
+    let mut buffer = [0; 1024];
+    let text = tasks.file(thread, "stat").ok()?;
+    let text = String::from_utf8_lossy(text.read(&mut buffer).ok()?);
+    // Field 39; the name, which is field 2, may have anything in it.
+    let (_, from_third) = text.rsplit_once(')')?;
+    from_third.split_ascii_whitespace().nth(36)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread::{How, threads};
+
+    /// The processors that this process may run on.
+    fn allowed() -> Vec<usize> {
+        // SAFETY: fills the set, which is as large as said.
+        let set = unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            let status = libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
+            assert_eq!(status, 0);
+            set
+        };
+        // SAFETY: within the set.
+        let is_allowed = |&processor: &usize| unsafe { libc::CPU_ISSET(processor, &set) };
+        (0..libc::CPU_SETSIZE as usize).filter(is_allowed).collect()
+    }
+
+    #[test]
+    fn threads_of_every_processor_have_waited_as_long_as_they_have() {
+        let processors = allowed();
+        let (sender, ids) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let waiting = processors.iter().map(|&processor| {
+                let sender = sender.clone();
+                scope.spawn(move || {
+                    assert!(go_to(processor));
+                    sender.send((os::thread_id(), clock::now())).unwrap();
+                    std::thread::park();
+                })
+            });
+            let waiting: Vec<_> = waiting.collect();
+            let begun: BTreeMap<i32, u64> = ids.iter().take(waiting.len()).collect();
+            let wait = |thread: &Thread| {
+                begun.contains_key(&thread.id) && matches!(thread.state, State::Waiting(_))
+            };
+            let all = || threads(How::ToCount).threads;
+            while all().iter().filter(|thread| wait(thread)).count() < begun.len() {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            let slack = Duration::from_millis(50);
+            let found = threads(How::InFull).threads;
+            let mut seen = 0;
+            for thread in found {
+                if let Some(begun) = begun.get(&thread.id) {
+                    let since = Duration::from_nanos(clock::now() - begun);
+                    let waited = thread.waited.expect("its processor's clock was read");
+                    assert!(waited <= since + slack, "{waited:?}, not {since:?}");
+                    assert!(waited + slack >= Duration::from_millis(200), "{waited:?}");
+                    seen += 1;
+                }
+            }
+            assert_eq!(seen, processors.len());
+            for thread in waiting {
+                thread.thread().unpark();
+            }
+        });
+    }
+
+    #[test]
+    fn where_it_cannot_go_no_clock_is_read() {
+        assert!(clocks(BTreeSet::from([libc::CPU_SETSIZE as usize])).is_empty());
+        assert!(clocks(BTreeSet::from([libc::CPU_SETSIZE as usize - 1])).is_empty());
+    }
+
+    #[test]
+    fn a_threads_name_does_not_hide_its_processor() {
+        let name = std::thread::Builder::new().name(") R 1 2 3 (".into());
+        let thread = name.spawn(|| {
+            assert!(go_to(allowed()[0]));
+            let tasks = TaskDirectory::open().unwrap();
+            processor(&tasks, os::thread_id())
+        });
+        assert_eq!(thread.unwrap().join().unwrap(), Some(allowed()[0]));
+    }
+}
