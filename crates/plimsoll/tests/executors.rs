@@ -1,12 +1,11 @@
 //! Tracked futures on executors of all kinds: what their wakers are asked for, where tasks wait,
 //! and what happens around them.
 
+mod chain;
 mod pprof;
 
 #[path = "executors/around.rs"]
 mod around;
-#[path = "executors/chain.rs"]
-mod chain;
 #[path = "executors/contract.rs"]
 mod contract;
 #[path = "executors/counted.rs"]
@@ -16,6 +15,8 @@ mod counted;
 mod hyper;
 #[path = "executors/kinds.rs"]
 mod kinds;
+#[path = "executors/waiting.rs"]
+mod waiting;
 
 use plimsoll::task::{self, TaskId, TaskRecord};
 

@@ -7,6 +7,7 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 mod child;
 mod client;
+mod page;
 
 #[path = "http_server/addresses.rs"]
 mod addresses;

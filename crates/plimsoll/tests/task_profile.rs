@@ -1,6 +1,7 @@
 //! Tasks in the profile `goroutine`: the whole chain of functions that await one another, for every
 //! kind of future that waits, on several executors.
 
+mod chain;
 mod pprof;
 
 use std::future::Future;
@@ -8,6 +9,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use chain::{outermost, second};
 use plimsoll::profile::{Detail, Format};
 use plimsoll::task::TrackExt;
 use pprof::Profile;
@@ -32,42 +34,13 @@ fn stacks(task: &str) -> Vec<(Vec<String>, String)> {
         .collect()
 }
 
-/// Five deep, each in a function of its own.
-async fn outermost(future: impl Future) {
-    fourth(future).await;
-}
-
-async fn fourth(future: impl Future) {
-    third(future).await;
-}
-
-async fn third(future: impl Future) {
-    second(future).await;
-}
-
-async fn second(future: impl Future) {
-    innermost(future).await;
-}
-
-async fn innermost(future: impl Future) {
-    future.await;
-}
-
-const CHAIN: [&str; 5] = ["innermost", "second", "third", "fourth", "outermost"];
-
 #[track_caller]
 fn has_the_whole_chain(task: &str, what: &str) {
     let stacks = stacks(task);
     let [(names, wait)] = &stacks[..] else {
         panic!("{task}: not one stack: {stacks:#?}");
     };
-    let mut rest = names.iter();
-    for function in CHAIN {
-        assert!(
-            rest.any(|name| name.contains(&format!("task_profile::{function}"))),
-            "{task}: {function} is missing, or not in its place: {names:#?}"
-        );
-    }
+    chain::is_in(names, task);
     assert_eq!(wait, what, "{names:#?}");
 }
 
@@ -206,7 +179,7 @@ fn every_branch_of_a_select_is_there() {
             .find(|record| record.contains("task \"selects\""))
             .expect("it is there");
         assert_eq!(mine.matches("and waiting in\n").count(), 2, "{mine}");
-        assert!(mine.contains("task_profile::outermost"), "{mine}");
+        assert!(mine.contains("chain::outermost"), "{mine}");
         assert!(mine.contains("created by "), "{mine}");
         assert!(mine.contains("task_profile.rs:"), "{mine}");
         task.abort();

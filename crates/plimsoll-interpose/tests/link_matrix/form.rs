@@ -19,3 +19,12 @@ pub fn is_in_this_form(case: &str) -> bool {
     }
     all()
 }
+
+/// The profiles that programs are built with.
+pub fn profiles() -> &'static [&'static str] {
+    if all() {
+        &["dev", "release", "stripped"]
+    } else {
+        &["dev"]
+    }
+}

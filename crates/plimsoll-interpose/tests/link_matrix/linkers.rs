@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::commands::{c_compiler_can, rust_libraries};
-use crate::form::{all, is_in_this_form, say};
+use crate::form::{is_in_this_form, profiles, say};
 use crate::package::Package;
 use crate::report::{holds, is_interposed};
 
@@ -67,12 +67,7 @@ fn what_it_links_is_interposed(linker: Linker) {
     if !linker.is_here() {
         return;
     }
-    let profiles: &[_] = if all() {
-        &["dev", "release", "stripped"]
-    } else {
-        &["dev"]
-    };
-    for profile in profiles {
+    for profile in profiles() {
         let case = format!("{}-{profile}", linker.name());
         let package = linker.applied_to(Package::program(&case).profile(profile));
         let program = package.build_program();

@@ -1,7 +1,7 @@
 //! The same of pthread functions.
 
 use crate::commands::{command, rust_libraries, succeed};
-use crate::form::{all, is_in_this_form, say};
+use crate::form::{is_in_this_form, profiles, say};
 use crate::linkers::Linker;
 use crate::package::{Package, compile_c, depends_on_the_crate, source};
 use crate::report::has_interpreter;
@@ -111,12 +111,7 @@ fn a_preloaded_library_sees_the_programs_pthread_locks() {
     let Some(host) = compile_c(case, source::PTHREAD_C, "host", &arguments) else {
         return;
     };
-    let profiles: &[_] = if all() {
-        &["dev", "release", "stripped"]
-    } else {
-        &["dev"]
-    };
-    for profile in profiles {
+    for profile in profiles() {
         let case = format!("{case}-{profile}");
         let library = Package::new(&case, "library")
             .manifest(

@@ -46,9 +46,8 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
         put_escaped(out, &activity.name, is_of_headers)?;
         out.push('"');
     }
-    if let Some(Leak::Deadlock(stuck)) = activity.leak {
-        let word = Leak::word(Leak::Deadlock(stuck));
-        write!(out, ", {word} {}: waits for ", stuck.circle)?;
+    if let Some(leak @ Leak::Deadlock(stuck)) = activity.leak {
+        write!(out, ", {} {}: waits for ", leak.word(), stuck.circle)?;
         if !stuck.lock.is_empty() {
             out.push('"');
             put_escaped(out, stuck.lock, is_of_headers)?;

@@ -10,9 +10,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
-use super::reading::{
-    Frames, Leaf, MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
-};
+use super::reading::{Frames, Leaf, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::{BUILT_IN, Profile, Source};
 use crate::label::{self, Labels};
 use crate::own;
@@ -304,27 +302,11 @@ impl Source for Custom {
     }
 
     fn read(&'static self) -> Reading {
-        let time_nanos = now_nanos();
-        let samples = self.sites().into_iter().map(|site| {
-            let mut values = [0; MOST_VALUES];
-            values[0] = site.count as i64;
-            Sample {
-                stack: site.stack,
-                values,
-                tag: Tag::Labels(site.labels),
-            }
-        });
-        Reading {
-            sample_types: &self.sample_types,
-            default_type: "",
-            period_type: self.sample_types[0],
-            period: 1,
-            time_nanos,
-            duration_nanos: 0,
-            samples: samples.collect(),
-            leaf: |_, _| Leaf::Shown,
-            comments: Vec::new(),
-        }
+        let samples = self
+            .sites()
+            .into_iter()
+            .map(|site| Sample::of_count(site.stack, site.count as i64, Tag::Labels(site.labels)));
+        Reading::of_counts(&self.sample_types, samples.collect(), Vec::new())
     }
 
     fn read_text(&self) -> TextReading {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::activity::Record;
-use super::reading::{Leaf, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos};
+use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
 use crate::label::Labels;
 use crate::leak::{self, Leak, deadlock};
@@ -44,12 +44,11 @@ impl Source for Goroutine {
 
     fn read(&self) -> Reading {
         let Everybody { records, comments } = everybody(Which::Alike);
-        let samples = records.into_iter().map(|record| Sample {
-            stack: record.stack(),
-            values: [record.count as i64, 0, 0, 0],
-            tag: Tag::Activity(record.activity),
+        let samples = records.into_iter().map(|record| {
+            let (stack, count) = (record.stack(), record.count as i64);
+            Sample::of_count(stack, count, Tag::Activity(record.activity))
         });
-        reading(&SAMPLE_TYPES, samples.collect(), comments)
+        Reading::of_counts(&SAMPLE_TYPES, samples.collect(), comments)
     }
 
     fn read_text(&self) -> TextReading {
@@ -66,26 +65,6 @@ impl Source for Goroutine {
 
     fn read_each(&self) -> Option<Vec<Record>> {
         Some(everybody(Which::Each).records)
-    }
-}
-
-/// A reading of numbers of threads and tasks, now.
-pub(super) fn reading(
-    sample_types: &'static [ValueType],
-    samples: Vec<Sample>,
-    comments: Vec<String>,
-) -> Reading {
-    Reading {
-        sample_types,
-        default_type: "",
-        period_type: sample_types[0],
-        period: 1,
-        time_nanos: now_nanos(),
-        duration_nanos: 0,
-        samples,
-        // All of it: who looks at threads may want to know how they wait.
-        leaf: |_, _| Leaf::Shown,
-        comments,
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::activity::{Activity, Record};
-use super::goroutine::{Everybody, Which, everybody, reading, rows};
+use super::goroutine::{Everybody, Which, everybody, rows};
 use super::reading::{Reading, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
 use crate::leak::growth::Growth;
@@ -74,7 +74,7 @@ impl Source for GoroutineLeak {
         let samples = samples.collect();
         Reading {
             default_type: SAMPLE_TYPES[0].name,
-            ..reading(&SAMPLE_TYPES, samples, comments)
+            ..Reading::of_counts(&SAMPLE_TYPES, samples, comments)
         }
     }
 

@@ -41,6 +41,28 @@ pub(crate) struct Reading {
     pub(crate) comments: Vec<String>,
 }
 
+impl Reading {
+    /// Of what there is now, each sample being so many of the first type. All of its stacks is
+    /// shown: who looks at threads may want to know how they wait.
+    pub(crate) fn of_counts(
+        sample_types: &'static [ValueType],
+        samples: Vec<Sample>,
+        comments: Vec<String>,
+    ) -> Self {
+        Self {
+            sample_types,
+            default_type: "",
+            period_type: sample_types[0],
+            period: 1,
+            time_nanos: now_nanos(),
+            duration_nanos: 0,
+            samples,
+            leaf: |_, _| Leaf::Shown,
+            comments,
+        }
+    }
+}
+
 /// One stack with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
@@ -48,6 +70,15 @@ pub(crate) struct Sample {
     /// As many as there are sample types.
     pub(crate) values: [i64; MOST_VALUES],
     pub(crate) tag: Tag,
+}
+
+impl Sample {
+    /// A stack with one value.
+    pub(crate) fn of_count(stack: Stack, count: i64, tag: Tag) -> Self {
+        let mut values = [0; MOST_VALUES];
+        values[0] = count;
+        Self { stack, values, tag }
+    }
 }
 
 /// What a sample is besides its stack: the labels it has.

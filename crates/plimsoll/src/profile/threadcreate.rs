@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::activity::{Activity, Now};
-use super::reading::{
-    Frames, Leaf, MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
-};
+use super::reading::{Frames, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
 use crate::thread;
 
@@ -31,23 +29,9 @@ impl Source for ThreadCreate {
     }
 
     fn read(&self) -> Reading {
-        let time_nanos = now_nanos();
-        let samples = creations().into_iter().map(|(stack, tag)| {
-            let mut values = [0; MOST_VALUES];
-            values[0] = 1;
-            Sample { stack, values, tag }
-        });
-        Reading {
-            sample_types: &SAMPLE_TYPES,
-            default_type: "",
-            period_type: SAMPLE_TYPES[0],
-            period: 1,
-            time_nanos,
-            duration_nanos: 0,
-            samples: samples.collect(),
-            leaf: |_, _| Leaf::Shown,
-            comments: Vec::new(),
-        }
+        let samples = creations().into_iter();
+        let samples = samples.map(|(stack, tag)| Sample::of_count(stack, 1, tag));
+        Reading::of_counts(&SAMPLE_TYPES, samples.collect(), Vec::new())
     }
 
     fn read_text(&self) -> TextReading {

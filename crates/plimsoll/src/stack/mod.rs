@@ -54,8 +54,8 @@ pub(crate) fn set_depth(depth: usize) -> usize {
 }
 
 /// The bucket for an event of `kind` and `size` on the calling thread, right here, with its labels.
-/// Never fails: an
-/// event whose stack cannot be had or kept goes to a bucket without one, and is counted as such.
+/// Never fails: an event whose stack cannot be had or kept goes to a bucket without one, and is
+/// counted as such.
 #[inline(never)]
 pub(crate) fn site(kind: Kind, size: u64) -> Bucket {
     let start = Start::Here(Registers::here());

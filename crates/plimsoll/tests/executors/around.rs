@@ -262,7 +262,7 @@ fn a_task_that_goes_on_has_no_stack_of_before() {
         receiver.await.unwrap();
     }
     async fn then() {
-        super::chain::outermost(super::chain::Keeps::default()).await;
+        super::chain::outermost(super::waiting::Keeps::default()).await;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -282,7 +282,7 @@ fn a_task_that_goes_on_has_no_stack_of_before() {
         tokio::task::yield_now().await;
         let waiting = record(id).unwrap();
         assert_eq!((waiting.polls(), waiting.stacks().count()), (2, 1));
-        super::chain::is_there("goes on");
+        super::waiting::is_there("goes on");
         task.abort();
     });
 }

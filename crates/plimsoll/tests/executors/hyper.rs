@@ -10,8 +10,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use plimsoll::label;
 use plimsoll::task::{self, Executor, TaskId, TaskState, TrackExt};
 
-use super::chain::{self, Keeps};
+use super::chain;
 use super::record;
+use super::waiting::{self, Keeps};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
@@ -42,7 +43,7 @@ fn what_it_is_given_is_tracked() {
         assert_eq!(child.labels().get("tenant"), Some("acme"));
         let location = child.location();
         assert_eq!((location.file(), location.line()), (file!(), line));
-        chain::is_there(child.type_name());
+        waiting::is_there(child.type_name());
     });
 }
 

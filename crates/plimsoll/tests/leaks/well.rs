@@ -34,7 +34,7 @@ programs! {
         locks_are_contended
         locks_are_taken_in_order
         a_condition_is_waited_for
-        a_lock_is_waited_for_with_a_limit
+        #[cfg(feature = "lock_api")] a_lock_is_waited_for_with_a_limit
         readers_wait_for_a_writer
         a_pool_waits_for_work
         nobody_does_anything;
@@ -370,11 +370,6 @@ fn a_condition_is_waited_for() {
     *both.0.lock().unwrap() = true;
     both.1.notify_all();
     waiter.join().unwrap();
-    expect(&[]);
-}
-
-#[cfg(not(feature = "lock_api"))]
-fn a_lock_is_waited_for_with_a_limit() {
     expect(&[]);
 }
 

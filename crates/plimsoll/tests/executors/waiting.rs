@@ -1,4 +1,4 @@
-//! The chain of functions that await one another, as each executor's tasks have it.
+//! Where the tasks of each executor wait: the chain of functions that await one another.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use plimsoll::profile::Detail;
 use plimsoll::task::{TaskState, TrackExt};
 
+use super::chain::{self, outermost};
 use super::kinds;
 use super::pprof::Profile;
 use super::record;
@@ -26,27 +27,6 @@ impl Future for Keeps {
     }
 }
 
-/// Five deep, each in a function of its own.
-pub async fn outermost(future: impl Future) {
-    fourth(future).await;
-}
-
-async fn fourth(future: impl Future) {
-    third(future).await;
-}
-
-async fn third(future: impl Future) {
-    second(future).await;
-}
-
-async fn second(future: impl Future) {
-    innermost(future).await;
-}
-
-async fn innermost(future: impl Future) {
-    future.await;
-}
-
 /// That there is one stack of tasks of that name, with all of these.
 #[track_caller]
 pub fn is_there(task: &str) {
@@ -60,13 +40,7 @@ pub fn is_there(task: &str) {
         panic!("{task}: {} samples", samples.len());
     };
     let names = profile.names(sample);
-    let mut rest = names.iter();
-    for function in ["innermost", "second", "third", "fourth", "outermost"] {
-        assert!(
-            rest.any(|name| name.contains(&format!("chain::{function}"))),
-            "{task}: {function} is missing, or not in its place: {names:#?}"
-        );
-    }
+    chain::is_in(&names, task);
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! Futures that await one another, five deep, each in a function of its own.
+
+use std::future::Future;
+
+pub async fn outermost(future: impl Future) {
+    fourth(future).await;
+}
+
+async fn fourth(future: impl Future) {
+    third(future).await;
+}
+
+async fn third(future: impl Future) {
+    second(future).await;
+}
+
+pub async fn second(future: impl Future) {
+    innermost(future).await;
+}
+
+async fn innermost(future: impl Future) {
+    future.await;
+}
+
+/// That all of these are among the names of a stack, in their order.
+#[track_caller]
+pub fn is_in<S: AsRef<str>>(names: &[S], task: &str) {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let mut rest = names.iter();
+    for function in ["innermost", "second", "third", "fourth", "outermost"] {
+        assert!(
+            rest.any(|name| name.contains(&format!("chain::{function}"))),
+            "{task}: {function} is missing, or not in its place: {names:#?}"
+        );
+    }
+}
