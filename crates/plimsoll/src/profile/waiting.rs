@@ -243,6 +243,63 @@ const IN_STACK: [(&str, Described); 14] = {
 
 const SCOPE: [&str; 2] = ["std::thread::scoped::scope", "std::thread::scope"];
 
+/// Crates that wait for others on somebody's behalf, or lie between those that do.
+const WAIT_FOR_OTHERS: [&str; 34] = [
+    "alloc",
+    "async_executor",
+    "async_global_executor",
+    "async_io",
+    "async_std",
+    "blocking",
+    "core",
+    "crossbeam",
+    "crossbeam_channel",
+    "crossbeam_utils",
+    "event_listener",
+    "event_listener_strategy",
+    "flume",
+    "futures",
+    "futures_executor",
+    "futures_lite",
+    "futures_util",
+    "lock_api",
+    "mio",
+    "once_cell",
+    "parking",
+    "parking_lot",
+    "parking_lot_core",
+    "piper",
+    "plimsoll",
+    "plimsoll_interpose",
+    "polling",
+    "pollster",
+    "rayon",
+    "rayon_core",
+    "smol",
+    "std",
+    "threadpool",
+    "tokio",
+];
+
+/// Whether a function of that name is of another crate: what happens in it is not part of what
+/// called it. A job of a pool may wait for anything, and the pool is not idle.
+fn is_of_program(name: &str) -> bool {
+    // `<T as crate::Trait>::f` is the trait's, `<crate::Type as Trait>::f` the type's.
+    let mut path = name.trim_start_matches(|sign: char| !sign.is_alphanumeric() && sign != '_');
+    for word in ["dyn ", "mut ", "const "] {
+        path = path.strip_prefix(word).unwrap_or(path);
+    }
+    if let Some((head, rest)) = path.split_once(" as ")
+        && !head.contains("::")
+    {
+        path = rest;
+    }
+    // Without a crate, it is C's, or what a build that keeps nothing but lines says of an inlined
+    // function.
+    let first = path.split_once("::").map(|(first, _)| first);
+    first.is_some_and(|first| WAIT_FOR_OTHERS.binary_search(&first).is_err())
+}
+
 /// Describes a wait of a kind, in a stack with these names.
 pub(crate) fn describe<'a>(kind: WaitKind, names: impl Iterator<Item = &'a str>) -> Described {
     let plainly = Described {
@@ -256,7 +313,7 @@ pub(crate) fn describe<'a>(kind: WaitKind, names: impl Iterator<Item = &'a str>)
     }
     let mut best = IN_STACK.len();
     let mut below = "";
-    for name in names {
+    for name in names.take_while(|name| !is_of_program(name)) {
         // At its end, a scope waits for the threads that were started in it. What is in it may wait
         // for anything.
         if name.contains("std::thread::scope")
@@ -317,6 +374,34 @@ mod tests {
     }
 
     #[test]
+    fn the_programs_functions_are_told_from_those_that_wait_for_others() {
+        assert!(WAIT_FOR_OTHERS.is_sorted());
+        for name in [
+            "std::thread::park",
+            "<tokio::runtime::park::Inner>::park",
+            "<T as core::future::Future>::poll",
+            "<&mut F as core::ops::function::FnOnce<()>>::call_once",
+            "<dyn core::ops::Fn() as core::ops::function::FnOnce<()>>::call_once",
+            "<alloc::boxed::Box<F> as core::ops::function::FnOnce<A>>::call_once",
+            "pthread_cond_wait",
+            "__pthread_cond_wait_common",
+            "{async_fn#0}",
+            "wait",
+        ] {
+            assert!(!is_of_program(name), "{name}");
+        }
+        for name in [
+            "service::main",
+            "service::main::{{closure}}",
+            "<service::Job as core::ops::function::FnOnce<()>>::call_once",
+            "<&service::Job as tokio::Job>::run",
+            "stdlike::wait",
+        ] {
+            assert!(is_of_program(name), "{name}");
+        }
+    }
+
+    #[test]
     fn names_tell_channels_and_idle_workers() {
         let kind = |kind, names: &[&str]| describe(kind, names.iter().copied());
         let channel = kind(
@@ -366,6 +451,20 @@ mod tests {
         );
         assert_eq!((message.kind, message.idle), ("channel", false));
         assert_eq!(kind(WaitKind::Condvar, &["main"]).kind, "condvar");
+        let job = [
+            "std::sync::poison::condvar::Condvar::wait",
+            "service::wait_for_answer",
+            "<tokio::runtime::blocking::task::BlockingTask<T> as Future>::poll",
+            "tokio::runtime::blocking::pool::Inner::run",
+        ];
+        let waits = kind(WaitKind::Condvar, &job);
+        assert_eq!((waits.kind, waits.idle), ("condvar", false));
+        let first = [
+            "std::thread::park",
+            "<service::A as B>::c",
+            "std::sync::once_lock::OnceLock",
+        ];
+        assert_eq!(kind(WaitKind::Park, &first).kind, "park");
         assert_eq!(kind(WaitKind::Other, &[]).kind, "other");
     }
 }

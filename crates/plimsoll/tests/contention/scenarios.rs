@@ -219,3 +219,82 @@ fn the_primitive_is_the_leaf_and_its_caller_comes_next() {
         );
     }
 }
+
+/// Waits for a condition, as [`condition_wait`] does, on a thread of a pool.
+#[inline(never)]
+fn job_of_a_pool() {
+    let pool = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    pool.block_on(pool.spawn_blocking(condition_wait_of_a_job))
+        .unwrap();
+    // Its thread has nothing to do, until it is told to end.
+    let waits = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let idle = tasks.filter_map(|task| {
+            let path = task.ok()?.path();
+            let name = std::fs::read_to_string(path.join("comm")).ok()?;
+            let call = std::fs::read_to_string(path.join("syscall")).ok()?;
+            Some(name.starts_with("tokio") && call.starts_with("202 "))
+        });
+        idle.filter(|&is| is).count()
+    };
+    while waits() == 0 {
+        thread::yield_now();
+    }
+    drop(pool);
+}
+
+#[inline(never)]
+fn condition_wait_of_a_job() {
+    let pair = (Mutex::new(false), Condvar::new());
+    let me = thread_id();
+    thread::scope(|scope| {
+        let pair = &pair;
+        scope.spawn(move || {
+            until_it_waits(me);
+            *pair.0.lock().unwrap() = true;
+            pair.1.notify_one();
+        });
+        let guard = pair.0.lock().unwrap();
+        drop(pair.1.wait_while(guard, |ready| !*ready).unwrap());
+    });
+}
+
+#[inline(never)]
+fn condition_wait_of_a_first_time() {
+    condition_wait_of_a_job();
+}
+
+#[test]
+fn what_a_job_waits_for_is_not_what_its_pool_waits_for() {
+    let _alone = alone();
+    job_of_a_pool();
+    OnceLock::new().get_or_init(condition_wait_of_a_first_time);
+    let profile = Profile::of_all("block", Detail::Full);
+    let kinds = |function: &str| {
+        let mut kinds = Vec::new();
+        for sample in &profile.sample {
+            let mut names = profile.names(sample).into_iter();
+            if names.any(|name| name.contains(function)) {
+                let label = |key| profile.label(sample, key).map(str::to_owned);
+                kinds.push((label("kind").unwrap(), label("idle")));
+            }
+        }
+        kinds.sort();
+        kinds.dedup();
+        kinds
+    };
+    let condvar = ("condvar".to_owned(), None);
+    for job in ["condition_wait_of_a_job", "condition_wait_of_a_first_time"] {
+        let kinds = kinds(job);
+        assert!(kinds.contains(&condvar), "{job}: {kinds:?}");
+        let is_its_own = |(kind, idle): &(String, Option<String>)| {
+            ["condvar", "mutex", "scope"].contains(&&**kind) && idle.is_none()
+        };
+        assert!(kinds.iter().all(is_its_own), "{job}: {kinds:?}");
+    }
+    let idle = ("runtime idle".to_owned(), Some("true".to_owned()));
+    let of_the_pool = kinds("tokio::runtime::blocking::pool");
+    assert!(of_the_pool.contains(&idle), "{of_the_pool:?}");
+}
