@@ -138,7 +138,9 @@ pub(crate) fn with_stack<R>(
     limit: usize,
     use_stack: impl FnOnce(&[usize]) -> R,
 ) -> R {
-    with_walk(start, limit, |frames, _| use_stack(frames))
+    with_walk(start, limit, Remember::IfSlow, |frames, _| {
+        use_stack(frames)
+    })
 }
 
 /// What the stack of the calling thread from `start` on is called, with at most `limit` frames;
@@ -148,14 +150,12 @@ pub(super) fn name_of(
     limit: usize,
     find_name: impl FnOnce(&[usize]) -> Option<StackName>,
 ) -> Option<StackName> {
-    if unwinder() == Unwinder::Tables {
-        let met = Beginning::of(start).and_then(|from| remembered::find(&from, &mut []));
-        let name = met.filter(|&(_, frames)| frames <= limit);
-        if let Some(name) = name.and_then(|(met, _)| met.name()) {
-            return Some(name);
-        }
+    let met = Beginning::of(start).and_then(|from| remembered::find(&from, |_, _| ()));
+    let name = met.filter(|&(_, frames)| frames <= limit);
+    if let Some(name) = name.and_then(|(met, _)| met.name()) {
+        return Some(name);
     }
-    with_walk(start, limit, |frames, met| {
+    with_walk(start, limit, Remember::Always, |frames, met| {
         let name = find_name(frames)?;
         if let Some(met) = met {
             met.set_name(name);
@@ -164,10 +164,21 @@ pub(super) fn name_of(
     })
 }
 
+/// Which walks are to be remembered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Remember {
+    /// Those by tables. By frame pointers, a walk takes no longer than to see that it would be the
+    /// same.
+    IfSlow,
+    /// All: it matters what the stack is called.
+    Always,
+}
+
 /// As [`with_stack`]; also passes on what is remembered of the walk.
 fn with_walk<R>(
     start: Start,
     limit: usize,
+    remember: Remember,
     use_stack: impl FnOnce(&[usize], Option<Remembered>) -> R,
 ) -> R {
     let Some(slot) = take_slot() else {
@@ -186,11 +197,11 @@ fn with_walk<R>(
         (Unwinder::None, ..) | (_, None, _) => (0, None),
         (_, Some((first, rest)), Start::Caller(registers)) => {
             *first = registers.instruction as usize;
-            let (captured, met) = walk(start, slot, context, trail, rest);
+            let (captured, met) = walk(start, slot, remember, context, trail, rest);
             (1 + captured, met)
         }
         (_, Some(_), Start::Here(_) | Start::Below(..)) => {
-            walk(start, slot, context, trail, frames)
+            walk(start, slot, remember, context, trail, frames)
         }
     };
     let result = use_stack(&frames[..captured], met);
@@ -201,15 +212,21 @@ fn with_walk<R>(
 fn walk(
     start: Start,
     slot: &Slot,
+    remember: Remember,
     context: &mut Context,
     trail: &mut Trail,
     frames: &mut [usize],
 ) -> (usize, Option<Remembered>) {
     match unwinder() {
         Unwinder::None => (0, None),
-        Unwinder::FramePointers => {
+        Unwinder::FramePointers if remember == Remember::IfSlow => {
             let captured = frame_pointers::walk(start.registers(), start.limit(), frames);
             (captured, None)
+        }
+        Unwinder::FramePointers => {
+            let at = start.registers();
+            let walk = frame_pointers::walk_noted(at, start.limit(), frames, trail);
+            (walk.frames, remembered_if_whole(start, &walk, trail))
         }
         Unwinder::Tables => walk_by_tables(start, slot, context, trail, frames),
     }
@@ -224,7 +241,12 @@ fn walk_by_tables(
 ) -> (usize, Option<Remembered>) {
     let from = Beginning::of(start);
     if let Some(from) = &from {
-        match remembered::find(from, frames) {
+        let keep = |at: usize, frame| {
+            if let Some(place) = frames.get_mut(at) {
+                *place = frame;
+            }
+        };
+        match remembered::find(from, keep) {
             Some((met, captured)) if captured <= frames.len() => return (captured, Some(met)),
             _ => {}
         }
@@ -234,11 +256,15 @@ fn walk_by_tables(
     if walk.end == End::Stale && STALE.swap(1, Ordering::Relaxed) == 0 {
         crate::keeper::call();
     }
-    let met = from.filter(|_| walk.end == End::Outermost);
-    (
-        walk.frames,
-        met.and_then(|from| remembered::remember(&from, trail)),
-    )
+    (walk.frames, remembered_if_whole(start, &walk, trail))
+}
+
+/// Remembers a walk that went as far as there is anything.
+fn remembered_if_whole(start: Start, walk: &Walk, trail: &Trail) -> Option<Remembered> {
+    if walk.end != End::Outermost {
+        return None;
+    }
+    remembered::remember(&Beginning::of(start)?, trail)
 }
 
 fn pool() -> &'static [Slot] {

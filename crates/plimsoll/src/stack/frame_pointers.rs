@@ -5,6 +5,8 @@ use gimli::{CallFrameInstruction, EhFrame, EndianSlice, LittleEndian, UnwindSect
 use super::memory::{Memory, StackMemory};
 use super::modules::Cfi;
 use super::registers::Registers;
+use super::remembered::Trail;
+use super::unwind_tables::{End, Walk};
 use crate::os::region::PAGE;
 
 /// Fills `frames` from the leaf with return addresses, as far as the chain goes; returns how many.
@@ -12,27 +14,73 @@ use crate::os::region::PAGE;
 /// Each link must point further up the stack and to readable memory, so a broken chain ends the
 /// walk and does no other harm. Frames that reach beyond `limit` are left out.
 pub(crate) fn walk(start: Registers, limit: usize, frames: &mut [usize]) -> usize {
+    follow(start, limit, frames, &mut ()).frames
+}
+
+/// The same; also notes what the walk depends on.
+pub(super) fn walk_noted(
+    start: Registers,
+    limit: usize,
+    frames: &mut [usize],
+    trail: &mut Trail,
+) -> Walk {
+    trail.begin_chain(start);
+    follow(start, limit, frames, trail)
+}
+
+/// Notes what a walk looks at, or does not.
+trait Notes {
+    /// A frame was read.
+    fn read(&mut self, _frame: usize, _return_address: usize) {}
+    /// What was read last is the end.
+    fn ended_there(&mut self) {}
+    /// The walk ends where the chain leads to.
+    fn ends_before(&mut self, _frame: usize) {}
+}
+
+impl Notes for () {}
+
+impl Notes for Trail {
+    fn read(&mut self, frame: usize, return_address: usize) {
+        self.read_frame(frame as u64, return_address as u64);
+    }
+
+    fn ended_there(&mut self) {
+        Self::ended_there(self);
+    }
+
+    fn ends_before(&mut self, frame: usize) {
+        self.chain_leads_to(frame as u64);
+    }
+}
+
+#[inline]
+fn follow(start: Registers, limit: usize, frames: &mut [usize], notes: &mut impl Notes) -> Walk {
     let mut memory = StackMemory::of_this_thread(start.stack as usize);
     let mut frame = start.frame as usize;
     let mut below = start.stack as usize;
+    let ended = |frames, end| Walk { frames, end };
     for (depth, slot) in frames.iter_mut().enumerate() {
         if frame < below || frame.saturating_add(16) > limit {
-            return depth;
+            notes.ends_before(frame);
+            return ended(depth, End::Outermost);
         }
         let (Some(next), Some(return_address)) =
             (memory.read(frame), memory.read(frame.wrapping_add(8)))
         else {
-            return depth;
+            return ended(depth, End::Lost);
         };
+        notes.read(frame, return_address);
         // Nothing is mapped in the first page: a chain that runs out, or that was never one.
         if return_address < PAGE {
-            return depth;
+            notes.ended_there();
+            return ended(depth, End::Outermost);
         }
         *slot = return_address;
         below = frame + 16;
         frame = next;
     }
-    frames.len()
+    ended(frames.len(), End::Room)
 }
 
 /// How many functions of a program are looked at.
@@ -147,6 +195,18 @@ mod tests {
         // As far as the second frame.
         assert_eq!(walk(start, base + 32, &mut frames), 2);
         assert_eq!(walk(start, base + 31, &mut frames), 1);
+        let mut trail = Trail::new();
+        for (limit, expected) in [
+            (usize::MAX, (3, End::Outermost)),
+            (base + 32, (2, End::Outermost)),
+        ] {
+            let walk = walk_noted(start, limit, &mut frames, &mut trail);
+            assert_eq!((walk.frames, walk.end), expected);
+        }
+        assert_eq!(
+            walk_noted(start, usize::MAX, &mut frames[..1], &mut trail).end,
+            End::Room
+        );
         // A link back down ends it.
         std::hint::black_box(&mut stack)[2] = base;
         assert_eq!(walk(start, usize::MAX, &mut frames), 2);

@@ -10,6 +10,9 @@
 //! That holds for code which is never unloaded, and for plain frames: what a walk meets otherwise
 //! spoils its [`Trail`], and it is not remembered.
 //!
+//! A walk along frame pointers depends on nothing but the frames it came by. It is remembered for
+//! the name of the stack, which would have to be looked for otherwise.
+//!
 //! Entries are found by the innermost instruction and how deep the stack is. They are read without
 //! locks: what is read while somebody writes is not believed. Who would write while another does
 //! leaves it.
@@ -35,8 +38,33 @@ const FRAME_POINTER: Place = 1 << 31;
 const BEYOND: Place = 1 << 30;
 const WORDS: Place = BEYOND - 1;
 
+/// In place of the distance of a frame pointer that does not matter.
+const NO_FRAME_POINTER: u64 = u64::MAX;
+
+/// How a walk finds its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Way {
+    /// By return addresses, and by frame pointers where functions have them.
+    Tables = 1,
+    /// From frame to frame, as each frame pointer has it: a place is that of a frame.
+    Chain = 2,
+}
+
+impl Way {
+    #[inline]
+    fn of(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Tables),
+            2 => Some(Self::Chain),
+            _ => None,
+        }
+    }
+}
+
 /// What a walk looks at.
 pub(super) struct Trail {
+    way: Way,
     stack: u64,
     /// Where the frame pointer comes from that the walker has, unless that was noted already.
     frame_pointer: From,
@@ -60,6 +88,7 @@ enum From {
 impl Trail {
     pub(super) const fn new() -> Self {
         Self {
+            way: Way::Tables,
             stack: 0,
             frame_pointer: From::Noted,
             first_frame_pointer: None,
@@ -71,11 +100,18 @@ impl Trail {
     }
 
     pub(super) fn begin(&mut self, at: Registers) {
+        self.way = Way::Tables;
         self.stack = at.stack;
         self.frame_pointer = From::Register(at.frame);
         self.first_frame_pointer = None;
         self.length = 0;
         self.spoilt = false;
+    }
+
+    /// Of a walk from frame to frame.
+    pub(super) fn begin_chain(&mut self, at: Registers) {
+        self.begin(at);
+        self.way = Way::Chain;
     }
 
     /// Something else than plain frames of code that stays was met.
@@ -106,6 +142,16 @@ impl Trail {
         self.note(at, 0, value);
     }
 
+    /// The next frame of a chain is at an address.
+    pub(super) fn read_frame(&mut self, at: u64, return_address: u64) {
+        self.note(at, 0, return_address);
+    }
+
+    /// The next frame of the chain would be at an address that is not looked at.
+    pub(super) fn chain_leads_to(&mut self, at: u64) {
+        self.note(self.stack, FRAME_POINTER, at.wrapping_sub(self.stack));
+    }
+
     /// What was read last is no return address, but the end.
     pub(super) fn ended_there(&mut self) {
         if let Some(last) = self.length.checked_sub(1) {
@@ -119,8 +165,9 @@ impl Trail {
     }
 
     fn note(&mut self, at: u64, what: Place, value: u64) {
-        let words = at.wrapping_sub(self.stack) / 8;
-        if self.length == MOST || words > u64::from(WORDS) {
+        let distance = at.wrapping_sub(self.stack);
+        let words = distance / 8;
+        if self.length == MOST || words > u64::from(WORDS) || distance % 8 != 0 {
             self.spoilt = true;
             return;
         }
@@ -137,8 +184,9 @@ struct Entry {
     length: AtomicU32,
     key: AtomicU64,
     depth: AtomicU64,
-    /// 1 if the first frame pointer matters.
-    has_frame_pointer: AtomicU32,
+    /// A [`Way`].
+    way: AtomicU32,
+    /// Of a walk by tables, how far the first frame pointer is from the stack pointer.
     frame_pointer: AtomicU64,
     /// What the stack is called in the table, if that is known: the upper half is the turn that it
     /// belongs to.
@@ -162,7 +210,7 @@ static WALKS: [Set; SETS] = [const {
                 length: AtomicU32::new(0),
                 key: AtomicU64::new(0),
                 depth: AtomicU64::new(0),
-                has_frame_pointer: AtomicU32::new(0),
+                way: AtomicU32::new(0),
                 frame_pointer: AtomicU64::new(0),
                 name: AtomicU64::new(0),
                 places: [const { AtomicU32::new(0) }; MOST],
@@ -222,10 +270,14 @@ pub(super) struct Remembered {
     turn: u32,
 }
 
-/// Looks for a walk from there, and fills `frames` with its return addresses, as far as there is
-/// room. Returns how many it has, too. `None` if there is none, whatever `frames` holds then.
+/// Looks for a walk from there, and calls `keep` with the number of each return address and what it
+/// is, the innermost first. Returns how many it has, too. `None` if there is none, whatever was
+/// kept then.
 #[inline]
-pub(super) fn find(from: &Beginning, frames: &mut [usize]) -> Option<(Remembered, usize)> {
+pub(super) fn find(
+    from: &Beginning,
+    mut keep: impl FnMut(usize, usize),
+) -> Option<(Remembered, usize)> {
     from.set().entries.iter().find_map(|entry| {
         let turn = entry.turn.load(Ordering::Acquire);
         if entry.key.load(Ordering::Relaxed) != from.key
@@ -235,7 +287,11 @@ pub(super) fn find(from: &Beginning, frames: &mut [usize]) -> Option<(Remembered
             return None;
         }
         let met = Remembered { entry, turn };
-        let count = met.is_the_same(from, frames)?;
+        let count = match Way::of(entry.way.load(Ordering::Relaxed))? {
+            Way::Tables => met.is_the_same_by_tables(from, &mut keep),
+            Way::Chain => met.is_the_same_by_chain(from, &mut keep),
+        };
+        let count = count?;
         met.is_there().then_some((met, count))
     })
 }
@@ -243,43 +299,86 @@ pub(super) fn find(from: &Beginning, frames: &mut [usize]) -> Option<(Remembered
 impl Remembered {
     /// If all that the walk has looked at is as it was, how many return addresses that were.
     #[inline]
-    fn is_the_same(&self, from: &Beginning, frames: &mut [usize]) -> Option<usize> {
-        let entry = self.entry;
+    fn is_the_same_by_tables(
+        &self,
+        from: &Beginning,
+        keep: &mut impl FnMut(usize, usize),
+    ) -> Option<usize> {
         let stack = from.at.stack;
-        if entry.has_frame_pointer.load(Ordering::Relaxed) != 0
-            && entry.frame_pointer.load(Ordering::Relaxed) != from.at.frame.wrapping_sub(stack)
-        {
+        let frame_pointer = self.entry.frame_pointer.load(Ordering::Relaxed);
+        if frame_pointer != NO_FRAME_POINTER && frame_pointer != from.at.frame.wrapping_sub(stack) {
             return None;
         }
-        let length = entry.length.load(Ordering::Relaxed) as usize;
-        let steps = entry.places.iter().zip(&entry.values).take(length);
         let mut count = 0;
-        for (place, value) in steps {
-            let place = place.load(Ordering::Relaxed);
-            let value = value.load(Ordering::Relaxed);
+        for (place, value) in self.steps() {
             // What is read while somebody writes may be anything.
             if place & WORDS >= from.readable {
                 return None;
             }
             let at = stack as usize + (place & WORDS) as usize * 8;
             // SAFETY: within the calling thread's stack, above its stack pointer, aligned.
-            let word = unsafe { memory::load(at) } as u64;
-            let what = place & !WORDS;
-            let expected = match what {
-                FRAME_POINTER => value.wrapping_add(stack),
-                _ => value,
-            };
-            if word != expected {
-                return None;
-            }
-            if what == 0 {
-                if let Some(frame) = frames.get_mut(count) {
-                    *frame = word as usize;
+            let word = unsafe { memory::load(at) };
+            if place <= WORDS {
+                if word as u64 != value {
+                    return None;
                 }
+                keep(count, word);
                 count += 1;
+            } else {
+                let expected = match place & FRAME_POINTER {
+                    0 => value,
+                    _ => value.wrapping_add(stack),
+                };
+                if word as u64 != expected {
+                    return None;
+                }
             }
         }
         Some(count)
+    }
+
+    /// The same of a walk along frame pointers: each place is that of a frame, the value its return
+    /// address.
+    #[inline]
+    fn is_the_same_by_chain(
+        &self,
+        from: &Beginning,
+        keep: &mut impl FnMut(usize, usize),
+    ) -> Option<usize> {
+        let stack = from.at.stack as usize;
+        let mut frame = from.at.frame as usize;
+        let mut count = 0;
+        for (place, value) in self.steps() {
+            if place & FRAME_POINTER != 0 {
+                // It leads out of what was looked at.
+                return (frame.wrapping_sub(stack) as u64 == value).then_some(count);
+            }
+            let words = place & WORDS;
+            if frame != stack + words as usize * 8 || words + 1 >= from.readable {
+                return None;
+            }
+            // SAFETY: within the calling thread's stack, above its stack pointer, aligned; and so
+            // is the word after it.
+            let (next, return_address) = unsafe { (memory::load(frame), memory::load(frame + 8)) };
+            if return_address as u64 != value {
+                return None;
+            }
+            if place & BEYOND == 0 {
+                keep(count, return_address);
+                count += 1;
+            }
+            frame = next;
+        }
+        Some(count)
+    }
+
+    #[inline]
+    fn steps(&self) -> impl Iterator<Item = (Place, u64)> {
+        let length = (self.entry.length.load(Ordering::Relaxed) as usize).min(MOST);
+        (0..length).map(|at| {
+            let place = self.entry.places[at].load(Ordering::Relaxed);
+            (place, self.entry.values[at].load(Ordering::Relaxed))
+        })
     }
 
     /// Whether nobody has written in the meantime.
@@ -326,13 +425,9 @@ pub(super) fn remember(from: &Beginning, trail: &Trail) -> Option<Remembered> {
     fence(Ordering::Release);
     entry.key.store(from.key, Ordering::Relaxed);
     entry.depth.store(from.depth, Ordering::Relaxed);
-    let frame_pointer = trail.first_frame_pointer;
-    entry
-        .has_frame_pointer
-        .store(frame_pointer.is_some().into(), Ordering::Relaxed);
-    entry
-        .frame_pointer
-        .store(frame_pointer.unwrap_or(0), Ordering::Relaxed);
+    entry.way.store(trail.way as u32, Ordering::Relaxed);
+    let frame_pointer = trail.first_frame_pointer.unwrap_or(NO_FRAME_POINTER);
+    entry.frame_pointer.store(frame_pointer, Ordering::Relaxed);
     entry.length.store(trail.length as u32, Ordering::Relaxed);
     for at in 0..trail.length {
         entry.places[at].store(trail.places[at], Ordering::Relaxed);
@@ -347,6 +442,7 @@ pub(super) fn remember(from: &Beginning, trail: &Trail) -> Option<Remembered> {
 mod tests {
     use std::hint::black_box;
 
+    use super::super::frame_pointers;
     use super::super::modules::ModuleList;
     use super::super::unwind_tables::{self, Context, End};
     use super::*;
@@ -366,7 +462,7 @@ mod tests {
     fn walk_both(start: Start, modules: &ModuleList) -> (Option<Vec<usize>>, Vec<usize>) {
         let from = Beginning::of(start).expect("it is the thread's own stack");
         let mut found = vec![0; 128];
-        let met = find(&from, &mut found);
+        let met = find(&from, |at, frame| found[at] = frame);
         found.truncate(met.map_or(0, |(_, count)| count));
         let mut frames = [0; 128];
         let mut trail = Trail::new();
@@ -410,6 +506,107 @@ mod tests {
             }
         }
         padding[0]
+    }
+
+    /// Three frames that lead to one another on the calling thread's stack, and out of it.
+    struct Chain([usize; 16]);
+
+    /// Where the frames are.
+    const FRAMES: [usize; 3] = [2, 5, 9];
+
+    impl Chain {
+        fn link(&mut self) -> Start {
+            let base = self.0.as_ptr() as usize;
+            for (number, at) in FRAMES.into_iter().enumerate() {
+                let next = FRAMES.get(number + 1).copied().unwrap_or(self.0.len());
+                self.0[at] = base + 8 * next;
+                self.0[at + 1] = 0x10_000 + number;
+            }
+            let at = Registers {
+                instruction: 0x20_000,
+                stack: base as u64,
+                frame: (base + 8 * FRAMES[0]) as u64,
+            };
+            Start::Below(at, base + size_of_val(&self.0))
+        }
+    }
+
+    /// What the chain is remembered as; and as it is, after which it is remembered.
+    #[inline(never)]
+    fn both_of_chain(start: Start) -> (Option<Vec<usize>>, Vec<usize>) {
+        let from = Beginning::of(start).expect("it is the thread's own stack");
+        let mut found = vec![0; 8];
+        let met = find(&from, |at, frame| found[at] = frame);
+        found.truncate(met.map_or(0, |(_, count)| count));
+        let mut frames = [0; 8];
+        let mut trail = Trail::new();
+        let walk =
+            frame_pointers::walk_noted(start.registers(), start.limit(), &mut frames, &mut trail);
+        assert_eq!(walk.end, End::Outermost);
+        // Every other one is.
+        while met.is_none() && remember(&from, &trail).is_none() {}
+        (met.map(|_| found), frames[..walk.frames].to_vec())
+    }
+
+    #[inline(never)]
+    fn chain_deeper(levels: usize) {
+        let mut chain = Chain([0; 16]);
+        let start = black_box(&mut chain).link();
+        let (met, frames) = both_of_chain(start);
+        assert_eq!(frames, [0x10_000, 0x10_001, 0x10_002]);
+        assert_eq!(met.as_ref(), Some(&frames), "it is the same elsewhere");
+        if levels > 0 {
+            chain_deeper(levels - 1);
+        }
+        black_box(chain.0[0]);
+    }
+
+    #[test]
+    fn a_chain_is_remembered_as_it_was() {
+        let mut chain = Chain([0; 16]);
+        let start = black_box(&mut chain).link();
+        both_of_chain(start);
+        chain_deeper(3);
+        // Other words do not matter.
+        chain.0[4] = 1;
+        let (met, frames) = both_of_chain(start);
+        assert_eq!(met, Some(frames));
+        let whole = chain.0;
+        let base = chain.0.as_ptr() as usize;
+        for (at, value) in [
+            // Another caller.
+            (6, 0x20_001),
+            // It ends there.
+            (6, 0),
+            // It leaves one out.
+            (2, base + 8 * 9),
+            // It ends before that.
+            (5, base + 8 * 16),
+            // It leads elsewhere: nowhere, back, or up to where nothing is looked at.
+            (9, 0),
+            (9, base),
+            (9, base + 8 * 17),
+            (9, usize::MAX),
+        ] {
+            black_box(&mut chain).0 = whole;
+            chain.0[at] = value;
+            let (met, frames) = both_of_chain(start);
+            assert_eq!(met, None, "{at} is {value:#x}");
+            // What it is now is remembered as well.
+            let (met, again) = both_of_chain(start);
+            assert_eq!((met.as_ref(), &again), (Some(&frames), &frames));
+        }
+        black_box(&mut chain).0 = whole;
+        // What is no word's address is not read.
+        chain.0[2] = base + 8 * 5 + 1;
+        black_box(&chain);
+        let walk = frame_pointers::walk_noted(
+            start.registers(),
+            start.limit(),
+            &mut [0; 8],
+            &mut Trail::new(),
+        );
+        assert_eq!((walk.frames, walk.end), (1, End::Lost));
     }
 
     #[test]
@@ -486,7 +683,7 @@ mod tests {
         };
         assert_eq!(met.name(), None);
         met.set_name(StackName(7));
-        let again = find(&from, &mut []).expect("just remembered").0;
+        let again = find(&from, |_, _| ()).expect("just remembered").0;
         assert_eq!(again.name(), Some(StackName(7)));
         // So often that the place was used again.
         for _ in 0..2 * IN_SET {
@@ -533,7 +730,7 @@ mod tests {
                 assert_eq!(walk.end, End::Outermost);
                 assert!(walk.frames > MOST);
                 assert!(remember(&from, &trail).is_none());
-                assert!(find(&from, &mut []).is_none());
+                assert!(find(&from, |_, _| ()).is_none());
             });
         }
     }

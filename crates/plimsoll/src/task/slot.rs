@@ -142,7 +142,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) parent: u64,
-    /// When the last poll ended, or the task was made, on [`clock`].
+    /// When the last poll ended, or the task was made, on [`clock::coarse`].
     pub(crate) since: u64,
     /// The thread that polls it; 0 if none does.
     pub(crate) poller: u32,
@@ -208,7 +208,7 @@ impl Slot {
         self.woken.store(0, Ordering::Relaxed);
         self.wakes_before.store(0, Ordering::Relaxed);
         self.poller.store(0, Ordering::Relaxed);
-        self.since.store(clock::now(), Ordering::Relaxed);
+        self.since.store(clock::coarse(), Ordering::Relaxed);
         self.forget_stacks();
         self.id.store(birth.id, Ordering::Relaxed);
         self.parent.store(birth.parent, Ordering::Relaxed);
@@ -307,7 +307,7 @@ impl Slot {
         if ready {
             self.control.fetch_or(DONE, Ordering::Relaxed);
         }
-        self.since.store(clock::now(), Ordering::Relaxed);
+        self.since.store(clock::coarse(), Ordering::Relaxed);
         self.poller.store(0, Ordering::Relaxed);
         let polls = self.polls.load(Ordering::Relaxed);
         self.polls.store(polls.wrapping_add(1), Ordering::Release);

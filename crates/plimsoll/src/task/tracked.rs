@@ -108,7 +108,15 @@ impl<F: Future> Future for Tracked<F> {
         let Some(slot) = slot else {
             return future.poll(context);
         };
-        let mut poll = InPoll::begin(slot, context.waker());
+        let has_another = slot.begin_poll(os::thread_id() as u32, context.waker());
+        // Made where it stays.
+        let mut poll = InPoll {
+            slot,
+            handed_out: HandedOut::Slots,
+            polling: Polling::new(slot),
+            ready: false,
+        };
+        poll.begin(has_another, context.waker());
         let waker = match poll.handed_out {
             HandedOut::Slots => registration::waker(slot),
             HandedOut::Auxiliary(auxiliary) => registration::waker(auxiliary),
@@ -141,31 +149,24 @@ enum HandedOut {
 }
 
 impl InPoll {
+    /// Settles what waker is handed out in place of the executor's. The slot may have another one.
     #[inline]
-    fn begin(slot: &'static Slot, waker: &Waker) -> Self {
-        let has_another = slot.begin_poll(os::thread_id() as u32, waker);
-        let mut poll = Self {
-            slot,
-            handed_out: HandedOut::Slots,
-            polling: Polling::new(slot),
-            ready: false,
-        };
-        if poll.polling.is_nested() {
-            slot.flag(NESTED);
+    fn begin(&mut self, has_another: bool, waker: &Waker) {
+        if self.polling.is_nested() {
+            self.slot.flag(NESTED);
         }
         if has_another {
             // Until the poll is entered, the calling thread still polls the task outside of it:
             // whose stack is taken if its waker is cloned.
-            poll.handed_out = match slot.register_elsewhere(waker) {
+            self.handed_out = match self.slot.register_elsewhere(waker) {
                 Some(auxiliary) => HandedOut::Auxiliary(auxiliary),
                 None => HandedOut::Lent,
             };
         }
         // A waker of nothing in particular wakes nothing in particular: `Waker::noop`.
-        if matches!(poll.handed_out, HandedOut::Lent) || waker.data().is_null() {
-            slot.flag(UNMANAGED);
+        if matches!(self.handed_out, HandedOut::Lent) || waker.data().is_null() {
+            self.slot.flag(UNMANAGED);
         }
-        poll
     }
 }
 
