@@ -1,5 +1,8 @@
 //! Which thread holds a lock, and which waits for it: what tells a deadlock from a long wait.
 //!
+//! What is done once is a lock here, too, that is held by who does it: no other thread can finish
+//! it.
+//!
 //! A [`Holder`] is part of the lock. Who takes the lock stores itself there, and clears it before
 //! the lock is given up, with plain stores; threads are told by a word that is at hand, their
 //! thread pointer. Who does not get the lock at once enters a table of those who are [waiting], on

@@ -3,13 +3,17 @@
 use std::fmt;
 use std::sync::{self, OnceState};
 
-use super::contended::{self, keeps_its_frame, key_of};
+use super::contended::{self, Doing, keeps_its_frame};
+use crate::contention::holder::{self, Holder};
 use crate::contention::{self, WaitKind};
 
 /// [`std::sync::Once`], whose waits are in the block profile: those of threads that wait until
 /// another has done it.
-#[repr(C, align(8))]
+#[repr(C)]
 pub struct Once {
+    /// Who is doing it, which nobody else can do meanwhile: as with a lock. Its address is the
+    /// key.
+    holder: Holder,
     inner: sync::Once,
 }
 
@@ -23,6 +27,7 @@ impl Once {
     )]
     pub const fn new() -> Self {
         Self {
+            holder: Holder::nobody(),
             inner: sync::Once::new(),
         }
     }
@@ -38,13 +43,17 @@ impl Once {
             return;
         }
         if contention::is_on() {
-            let key = key_of(self);
-            contended::call(WaitKind::Once, key, |started| {
+            contended::call(WaitKind::Once, &self.holder, |started| {
                 self.inner.call_once(|| started.run(f));
             });
             keeps_its_frame();
         } else {
-            self.inner.call_once(f);
+            let waiting = holder::waiting(&self.holder, None);
+            self.inner.call_once(|| {
+                drop(waiting);
+                let _doing = Doing::begin(&self.holder);
+                f();
+            });
         }
     }
 
@@ -58,13 +67,17 @@ impl Once {
             return;
         }
         if contention::is_on() {
-            let key = key_of(self);
-            contended::call(WaitKind::Once, key, |started| {
+            contended::call(WaitKind::Once, &self.holder, |started| {
                 self.inner.call_once_force(|state| started.run(|| f(state)));
             });
             keeps_its_frame();
         } else {
-            self.inner.call_once_force(f);
+            let waiting = holder::waiting(&self.holder, None);
+            self.inner.call_once_force(|state| {
+                drop(waiting);
+                let _doing = Doing::begin(&self.holder);
+                f(state);
+            });
         }
     }
 

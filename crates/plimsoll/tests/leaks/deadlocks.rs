@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use plimsoll::sync::{Mutex, RwLock};
+use plimsoll::sync::{Mutex, Once, RwLock};
 
 use super::{expect, programs};
 
@@ -17,12 +17,16 @@ programs! {
         a_mutex_and_a_readers_writer_lock
         others_wait_behind
         two_circles
+        does_once_what_does_it_again
+        does_once_what_waits_for_who_waits_for_that
+        who_does_it_after_a_panic_is_who_does_it
         what_waits_for_a_reader_is_not_proved
         what_waits_for_a_thread_is_not_proved
         dumps_name_locks_and_holders;
     // The same while waits are recorded, too.
     "heap_rate=0,block_rate=1ns,mutex_fraction=1":
-        a_circle_among_recorded_waits;
+        a_circle_among_recorded_waits
+        what_is_done_once_among_recorded_waits;
 }
 
 fn start(name: &str, work: impl FnOnce() + Send + 'static) {
@@ -171,6 +175,68 @@ fn two_circles() {
         ("deadlock: d", 1),
         ("deadlock: e", 1),
     ]);
+}
+
+fn does_once_what_does_it_again() {
+    static ONCE: Once = Once::new();
+    start("recurses", || ONCE.call_once(|| ONCE.call_once(|| {})));
+    expect(&[("deadlock: recurses", 1)]);
+    start("behind", || ONCE.call_once_force(|_| {}));
+    expect(&[("behind a deadlock: behind", 1), ("deadlock: recurses", 1)]);
+}
+
+fn does_once_what_waits_for_who_waits_for_that() {
+    static ONCE: Once = Once::new();
+    let lock = lock();
+    let (held, all) = (lock.clone(), Arc::new(Barrier::new(2)));
+    let also = all.clone();
+    start("locks", move || {
+        let _held = held.lock();
+        also.wait();
+        ONCE.call_once(|| unreachable!("the other one does it"));
+    });
+    start("does it", move || {
+        ONCE.call_once(|| {
+            all.wait();
+            drop(lock.lock());
+        });
+    });
+    expect(&[("deadlock: does it", 1), ("deadlock: locks", 1)]);
+}
+
+fn what_is_done_once_among_recorded_waits() {
+    let _plimsoll = plimsoll::start();
+    does_once_what_waits_for_who_waits_for_that();
+}
+
+/// Who began and panicked holds nobody up, whatever it waits for later.
+fn who_does_it_after_a_panic_is_who_does_it() {
+    static ONCE: Once = Once::new();
+    static OTHER: Mutex<()> = Mutex::new(());
+    let all = Arc::new(Barrier::new(3));
+    let (of_first, of_second) = (all.clone(), all.clone());
+    start("panics", move || {
+        let panics = || ONCE.call_once(|| std::panic::resume_unwind(Box::new(1)));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        of_first.wait();
+        of_first.wait();
+        let _other = OTHER.lock();
+        let _again = OTHER.lock();
+    });
+    start("does it", move || {
+        of_second.wait();
+        ONCE.call_once_force(|_| {
+            of_second.wait();
+            loop {
+                thread::park();
+            }
+        });
+    });
+    all.wait();
+    all.wait();
+    start("waits", || ONCE.call_once(|| {}));
+    thread::sleep(std::time::Duration::from_millis(100));
+    expect(&[("deadlock: panics", 1)]);
 }
 
 /// Who reads is not known.

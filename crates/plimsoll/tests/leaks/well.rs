@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll::sync::{Condvar, Mutex, RwLock};
+use plimsoll::sync::{Condvar, Mutex, Once, RwLock};
 use plimsoll::task::TrackExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot, watch};
@@ -34,6 +34,7 @@ programs! {
         locks_are_contended
         locks_are_taken_in_order
         a_condition_is_waited_for
+        what_is_done_once_is_waited_for
         #[cfg(feature = "lock_api")] a_lock_is_waited_for_with_a_limit
         readers_wait_for_a_writer
         a_pool_waits_for_work
@@ -370,6 +371,37 @@ fn a_condition_is_waited_for() {
     *both.0.lock().unwrap() = true;
     both.1.notify_all();
     waiter.join().unwrap();
+    expect(&[]);
+}
+
+/// Each does one, waits for others that are being done, and takes a lock while it does: always in
+/// the same order, and never one in itself.
+fn what_is_done_once_is_waited_for() {
+    let end = Instant::now() + Duration::from_secs(2);
+    let (lock, done) = (Arc::new(Mutex::new(())), Arc::new(StdMutex::new(false)));
+    let of_work = done.clone();
+    let work = thread::spawn(move || {
+        while Instant::now() < end {
+            let all = [const { Once::new() }; 3];
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        all[0].call_once(|| {
+                            let _held = lock.lock();
+                            all[1].call_once(|| all[2].call_once(thread::yield_now));
+                        });
+                        all[1].call_once(|| unreachable!("it is done"));
+                        drop(lock.lock());
+                    });
+                }
+            });
+        }
+        *of_work.lock().unwrap() = true;
+    });
+    while !*done.lock().unwrap() && !work.is_finished() {
+        assert!(leaks().is_empty());
+    }
+    work.join().unwrap();
     expect(&[]);
 }
 
