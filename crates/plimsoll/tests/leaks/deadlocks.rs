@@ -19,6 +19,9 @@ programs! {
         two_circles
         does_once_what_does_it_again
         does_once_what_waits_for_who_waits_for_that
+        #[cfg(target_env = "gnu")] joins_who_waits_for_its_lock
+        #[cfg(target_env = "gnu")] waits_for_the_end_of_who_is_stuck
+        #[cfg(target_env = "gnu")] waits_through_locks_and_ends
         who_does_it_after_a_panic_is_who_does_it
         what_waits_for_a_reader_is_not_proved
         what_waits_for_a_thread_is_not_proved
@@ -207,6 +210,79 @@ fn does_once_what_waits_for_who_waits_for_that() {
 fn what_is_done_once_among_recorded_waits() {
     let _plimsoll = plimsoll::start();
     does_once_what_waits_for_who_waits_for_that();
+}
+
+#[cfg(target_env = "gnu")]
+fn joins_who_waits_for_its_lock() {
+    let lock = lock();
+    start("joins", move || {
+        let held = lock.clone();
+        let _held = held.lock();
+        let thread = thread::Builder::new().name("locks".into());
+        thread
+            .spawn(move || drop(lock.lock()))
+            .unwrap()
+            .join()
+            .unwrap();
+    });
+    expect(&[("deadlock: joins", 1), ("deadlock: locks", 1)]);
+    let mut text = Vec::new();
+    plimsoll::dump(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let part = " [join (leaked), thread \"joins\", deadlock 1: waits for goroutine ";
+    assert!(text.contains(part), "{text}");
+}
+
+/// Starts threads each of which waits for the end of the one before, with so many to come.
+#[cfg(target_env = "gnu")]
+fn joined(first: thread::JoinHandle<()>, more: usize) {
+    let mut last = first;
+    for _ in 0..more {
+        let thread = thread::Builder::new().name("behind".into());
+        last = thread.spawn(move || last.join().unwrap()).unwrap();
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn waits_for_the_end_of_who_is_stuck() {
+    let lock = lock();
+    let thread = thread::Builder::new().name("twice".into());
+    let twice = thread.spawn(move || {
+        let _lock = lock.lock();
+        let _again = lock.lock();
+    });
+    joined(twice.unwrap(), 4);
+    // And of who is not.
+    joined(
+        thread::spawn(|| {
+            loop {
+                thread::park()
+            }
+        }),
+        2,
+    );
+    expect(&[("behind a deadlock: behind", 4), ("deadlock: twice", 1)]);
+}
+
+/// A circle of four: by a lock, an end, a lock, and an end.
+#[cfg(target_env = "gnu")]
+fn waits_through_locks_and_ends() {
+    let locks = [lock(), lock()];
+    let all = Arc::new(Barrier::new(2));
+    for at in 0..2 {
+        let (own, other, all) = (locks[at].clone(), locks[1 - at].clone(), all.clone());
+        start("joins", move || {
+            let _own = own.lock();
+            all.wait();
+            let thread = thread::Builder::new().name("locks".into());
+            thread
+                .spawn(move || drop(other.lock()))
+                .unwrap()
+                .join()
+                .unwrap();
+        });
+    }
+    expect(&[("deadlock: joins", 2), ("deadlock: locks", 2)]);
 }
 
 /// Who began and panicked holds nobody up, whatever it waits for later.

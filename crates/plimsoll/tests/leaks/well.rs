@@ -35,6 +35,7 @@ programs! {
         locks_are_taken_in_order
         a_condition_is_waited_for
         what_is_done_once_is_waited_for
+        ends_of_threads_are_waited_for
         #[cfg(feature = "lock_api")] a_lock_is_waited_for_with_a_limit
         readers_wait_for_a_writer
         a_pool_waits_for_work
@@ -371,6 +372,34 @@ fn a_condition_is_waited_for() {
     *both.0.lock().unwrap() = true;
     both.1.notify_all();
     waiter.join().unwrap();
+    expect(&[]);
+}
+
+/// Threads take locks whose holders wait for their end just afterwards, again and again; and some
+/// hold a lock meanwhile that the others do without.
+fn ends_of_threads_are_waited_for() {
+    let end = Instant::now() + Duration::from_secs(2);
+    let kept = Arc::new(Mutex::new(()));
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let kept = kept.clone();
+            thread::spawn(move || {
+                while Instant::now() < end {
+                    let lock = Arc::new(Mutex::new(()));
+                    let _kept = kept.lock();
+                    let held = lock.lock();
+                    let of_locks = lock.clone();
+                    let locks = thread::spawn(move || drop(of_locks.lock()));
+                    thread::yield_now();
+                    drop(held);
+                    locks.join().unwrap();
+                }
+            })
+        })
+        .collect();
+    while !threads.iter().all(thread::JoinHandle::is_finished) {
+        assert!(leaks().is_empty());
+    }
     expect(&[]);
 }
 
