@@ -93,3 +93,29 @@ impl fmt::Debug for Once {
         self.inner.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// While waits are recorded, and while they are not.
+    #[test]
+    fn who_does_it_is_its_holder_until_that_is_over() {
+        for fraction in [1, 0] {
+            let before = contention::set_mutex_fraction(fraction);
+            let holder = |once: &Once| format!("{:?}", once.holder);
+            let once = Once::new();
+            let nobody = holder(&once);
+            let panics = || -> () {
+                assert_ne!(holder(&once), nobody);
+                std::panic::resume_unwind(Box::new(()));
+            };
+            catch_unwind(AssertUnwindSafe(|| once.call_once(panics))).unwrap_err();
+            assert_eq!(holder(&once), nobody, "{fraction}");
+            once.call_once_force(|_| assert_ne!(holder(&once), nobody));
+            assert_eq!(holder(&once), nobody, "{fraction}");
+            contention::set_mutex_fraction(before);
+        }
+    }
+}

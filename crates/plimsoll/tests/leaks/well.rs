@@ -380,17 +380,25 @@ fn a_condition_is_waited_for() {
 fn ends_of_threads_are_waited_for() {
     let end = Instant::now() + Duration::from_secs(2);
     let kept = Arc::new(Mutex::new(()));
-    let threads: Vec<_> = (0..2)
-        .map(|_| {
+    // With more threads it takes longer to look at all of them, and who is woken has to wait.
+    for _ in 0..100 {
+        thread::spawn(thread::park);
+    }
+    for _ in 0..4 {
+        thread::spawn(move || while Instant::now() < end {});
+    }
+    let threads: Vec<_> = (0..4)
+        .map(|at| {
             let kept = kept.clone();
             thread::spawn(move || {
                 while Instant::now() < end {
                     let lock = Arc::new(Mutex::new(()));
-                    let _kept = kept.lock();
+                    let _kept = (at == 0).then(|| kept.lock());
                     let held = lock.lock();
                     let of_locks = lock.clone();
                     let locks = thread::spawn(move || drop(of_locks.lock()));
-                    thread::yield_now();
+                    // It has begun to wait by then, mostly.
+                    thread::sleep(Duration::from_millis(1));
                     drop(held);
                     locks.join().unwrap();
                 }
