@@ -15,6 +15,8 @@ mod known_caller;
 mod answers;
 #[path = "pthread/harness.rs"]
 mod harness;
+#[path = "pthread/ordering.rs"]
+mod ordering;
 #[path = "pthread/reports.rs"]
 mod reports;
 #[path = "pthread/unwinding.rs"]

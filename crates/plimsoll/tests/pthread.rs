@@ -1,5 +1,5 @@
-//! Locks and conditions of C code, in a library that is built here and loaded: what the profiles
-//! say of them, and that they are in everything else what they are without.
+//! Locks and conditions of C and C++ code, in libraries that are built here and loaded: what the
+//! profiles say of them, and that they are in everything else what they are without.
 #![cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
 
 mod pprof;
@@ -10,8 +10,14 @@ mod blame;
 mod c;
 #[path = "pthread/conditions.rs"]
 mod conditions;
+#[path = "pthread/cpp.rs"]
+mod cpp;
+#[path = "pthread/cpp_locks.rs"]
+mod cpp_locks;
 #[path = "pthread/kinds.rs"]
 mod kinds;
+#[path = "pthread/library.rs"]
+mod library;
 #[path = "pthread/meter.rs"]
 mod meter;
 #[path = "pthread/processes.rs"]

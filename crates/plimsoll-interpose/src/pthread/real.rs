@@ -1,4 +1,5 @@
-//! Finding the functions that calls go on to: the next of their names after this one.
+//! Finding the functions that calls go on to: the next of their names after this one, or those of a
+//! sanitizer.
 //!
 //! All are looked up before `main`, and each at its first call, if that comes earlier. The dynamic
 //! linker's functions may themselves lock: when one fails it allocates, and an allocator has locks;
@@ -49,7 +50,11 @@ pub(super) fn of(number: usize) -> *mut () {
     let Some(_looking) = Looking::begin() else {
         return core::ptr::null_mut();
     };
-    let found = look_up(x86_64::NAMES[number]);
+    let found = if entry.sanitizers.is_null() {
+        look_up(x86_64::NAMES[number])
+    } else {
+        entry.sanitizers
+    };
     if !found.is_null() {
         entry.real.store(found, Ordering::Release);
         // Unless somebody has set a mode meanwhile.

@@ -25,6 +25,10 @@ pub(super) struct Entry {
     pub(super) substitute: *mut (),
     /// This crate's function.
     own: *mut (),
+    /// What a sanitizer that is linked into the program has for the real function, if anything. It
+    /// must know of locks; its function of the same name gives way to this crate's, and goes by
+    /// this name as well.
+    pub(super) sanitizers: *mut (),
 }
 
 // SAFETY: all but the first two is never written, and those are atomic.
@@ -77,8 +81,9 @@ macro_rules! arrives {
 // 8 is what is done with calls that are reported. It is unwound by rules of its own, because a
 // cancellation has something to do there.
 macro_rules! is_reported {
-    () => {
-        r#"
+    ($name:ident) => {
+        concat!(
+            r#"
     .cfi_endproc
     .cfi_startproc
     .cfi_personality 0x1b, plimsoll_interpose_pthread_personality
@@ -124,9 +129,15 @@ macro_rules! is_reported {
     .size {entry}, 64
     .balign 64
 {entry}:
-    .quad 5b, 0, 5b, 4b, 7b, {substitute}, 1b, 0
+    .weak __interceptor_"#,
+            stringify!($name),
+            r#"
+    .quad 5b, 0, 5b, 4b, 7b, {substitute}, 1b, __interceptor_"#,
+            stringify!($name),
+            r#"
     .popsection
-    "#
+        "#
+        )
     };
 }
 
@@ -409,7 +420,7 @@ macro_rules! function {
     ($function:ident, $name:ident, $entry:ident, $substitute:ident, $attempt:expr) => {
         define! {
             $name in concat!(".text.plimsoll_interpose_pthread.", stringify!($name)) =>
-            arrives!(), $attempt, is_reported!();
+            arrives!(), $attempt, is_reported!($name);
             entry = sym $entry,
             number = const Function::$function as usize,
             resolve = sym real::resolve,

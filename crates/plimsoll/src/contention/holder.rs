@@ -1,5 +1,8 @@
 //! Which thread holds a lock, and which waits for it: what tells a deadlock from a long wait.
 //!
+//! What is done once is a lock here, too, that is held by who does it: no other thread can finish
+//! it.
+//!
 //! A [`Holder`] is part of the lock. Who takes the lock stores itself there, and clears it before
 //! the lock is given up, with plain stores; threads are told by a word that is at hand, their
 //! thread pointer. Who does not get the lock at once enters a table of those who are [waiting], on
@@ -11,7 +14,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-use crate::os::{self, copied_memory};
+use crate::os;
+use crate::os::copied_memory::{self, PAGE_WORDS};
 
 /// Which thread holds a lock that only one can hold.
 #[derive(Debug)]
@@ -130,30 +134,40 @@ pub(crate) struct Wait {
     pub(crate) holder: usize,
 }
 
-/// The threads that wait for locks, each of them from before the call until after everything in it
-/// was read.
-pub(crate) fn waits() -> Vec<Wait> {
+/// The threads that wait for locks, each of them from before `first` was called until after
+/// everything here was read: who holds the locks, and then what `last` reads of these waits. What
+/// `first` returns is handed on; if nobody waits, neither is called, and there is nothing.
+pub(crate) fn waits<F, L>(
+    first: impl FnOnce() -> F,
+    last: impl FnOnce(&[usize]) -> L,
+) -> Option<(Vec<Wait>, F, L)> {
     let noted: Vec<Noted> = WAITING.iter().filter_map(Noted::read).collect();
+    if noted.is_empty() {
+        return None;
+    }
+    fence(Ordering::SeqCst);
+    let first = first();
     let mut memory = vec![0; PAGE_WORDS];
     let found = noted.into_iter().map(|noted| {
-        let holder = word_at(noted.lock, &mut memory);
+        let holder = copied_memory::word(noted.lock, &mut memory);
         (noted, holder)
     });
     let found: Vec<(Noted, usize)> = found.collect();
+    let holders: Vec<usize> = found.iter().map(|&(_, holder)| holder).collect();
+    let last = last(&holders);
     fence(Ordering::SeqCst);
     let still = found.into_iter().filter(|(noted, _)| noted.is_so_still());
-    still
-        .map(|(noted, holder)| Wait {
-            thread: noted.thread,
-            id: noted.id as i32,
-            // SAFETY: what was noted is of one wait, so these are the parts of one string.
-            lock_name: unsafe {
-                let bytes = std::slice::from_raw_parts(noted.name as *const u8, noted.name_length);
-                std::str::from_utf8_unchecked(bytes)
-            },
-            holder,
-        })
-        .collect()
+    let waits = still.map(|(noted, holder)| Wait {
+        thread: noted.thread,
+        id: noted.id as i32,
+        // SAFETY: what was noted is of one wait, so these are the parts of one string.
+        lock_name: unsafe {
+            let bytes = std::slice::from_raw_parts(noted.name as *const u8, noted.name_length);
+            std::str::from_utf8_unchecked(bytes)
+        },
+        holder,
+    });
+    Some((waits.collect(), first, last))
 }
 
 /// What a place says.
@@ -192,15 +206,6 @@ impl Noted {
     }
 }
 
-const PAGE_WORDS: usize = os::region::PAGE / size_of::<usize>();
-
-/// What is at an address where there may be nothing any more; 0 then.
-fn word_at(address: usize, memory: &mut [usize]) -> usize {
-    let into = address % os::region::PAGE / size_of::<usize>();
-    let copied = copied_memory::copy(address - address % os::region::PAGE, memory);
-    if copied > 0 { memory[into] } else { 0 }
-}
-
 /// In the child of a fork, the other threads do not wait.
 pub(crate) fn after_fork_in_child() {
     for place in &WAITING {
@@ -219,7 +224,7 @@ mod tests {
 
     /// The waits of a thread, as they are read.
     fn of_thread(thread: usize) -> Vec<Wait> {
-        let mut waits = waits();
+        let mut waits = waits(|| (), |_| ()).map_or(Vec::new(), |(waits, ..)| waits);
         waits.retain(|wait| wait.thread == thread);
         waits
     }
@@ -287,7 +292,8 @@ mod tests {
             let start = std::time::Instant::now();
             let mut seen = 0;
             while seen < 100 && start.elapsed().as_secs() < 60 {
-                for wait in waits() {
+                let found = waits(|| (), |_| ());
+                for wait in found.map_or(Vec::new(), |(waits, ..)| waits) {
                     if let Some(number) = NAMES.iter().position(|&name| name == wait.lock_name) {
                         let threads = (wait.thread, wait.holder);
                         assert_eq!(threads, (holder(number), holder(number + 1)));

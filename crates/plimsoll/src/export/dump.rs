@@ -26,6 +26,12 @@ pub(crate) fn write(records: &[Record], symbols: &Symbols) -> String {
         let written = put_record(&mut text, record, symbols);
         written.expect("writing to a string cannot fail");
     }
+    if let Some(advice) = &symbols.advice {
+        // A line that is neither a header nor part of a stack: readers pass it over.
+        text.push_str("\n# ");
+        text.push_str(advice);
+        text.push('\n');
+    }
     text
 }
 

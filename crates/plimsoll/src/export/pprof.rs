@@ -87,7 +87,7 @@ pub(crate) fn encode(reading: &Reading, idle: bool, symbols: &Symbols) -> Vec<u8
     }
     encoder.mappings();
     encoder.functions();
-    for comment in &reading.comments {
+    for comment in reading.comments.iter().chain(&symbols.advice) {
         let comment = encoder.strings.index(comment);
         encoder.profile.one_int64(field::profile::COMMENT, comment);
     }

@@ -55,7 +55,11 @@ fn try_put(
         put_frames(out, frames, reading.leaf, symbols)?;
         out.write_char('\n')?;
     }
-    out.write_str(&reading.tail)
+    out.write_str(&reading.tail)?;
+    match &symbols.advice {
+        Some(advice) => writeln!(out, "# {advice}"),
+        None => Ok(()),
+    }
 }
 
 /// `# labels: {"key":"value", "key2":"value2"}`, as Go writes them.

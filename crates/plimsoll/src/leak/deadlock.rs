@@ -1,25 +1,81 @@
-//! Circles of threads that wait for one another's locks, and who waits behind them.
+//! Circles of threads that wait for one another's locks, or for one another's end, and who waits
+//! behind them.
+//!
+//! That they all wait at once is known by the order in which things are read. Who waits for a lock
+//! is looked at first and last: it did nothing in between. Who waits for the end of a thread is
+//! looked at before anybody's holder is, and once: if the other thread is one of those that did
+//! nothing, or waits for the end of one itself, it has not ended, and so neither has the wait.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::contention::holder::{self, Wait};
+use crate::os::copied_memory::PAGE_WORDS;
+use crate::thread::joins::{Descriptors, Join};
 
-/// A thread that will never get the lock that it waits for.
+/// A thread that will never get the lock that it waits for, or see the end of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stuck {
     /// Which of the circles it is part of or waits behind, from 1.
     pub(crate) circle: u32,
     /// Whether it is part of it.
     pub(crate) in_circle: bool,
-    /// The system's number of the thread that holds the lock.
+    /// The system's number of the thread that holds the lock, or is to end.
     pub(crate) holder: i32,
-    /// What the lock is called; empty if it has no name.
+    /// What the lock is called; empty if it has no name, or is none.
     pub(crate) lock: &'static str,
 }
 
 /// The threads that are stuck now, by the system's number of each.
 pub(crate) fn stuck() -> HashMap<i32, Stuck> {
-    circles(&holder::waits())
+    let descriptors = Descriptors::of_system();
+    let joins = || descriptors.map_or(Vec::new(), Descriptors::joins);
+    let numbers = |holders: &[usize]| -> HashMap<i32, usize> {
+        let Some(descriptors) = descriptors else {
+            return HashMap::new();
+        };
+        let mut memory = vec![0; PAGE_WORDS];
+        let number = |&holder: &usize| Some((descriptors.number(holder, &mut memory)?, holder));
+        holders.iter().filter_map(number).collect()
+    };
+    let Some((mut waits, joins, holders)) = holder::waits(joins, numbers) else {
+        // Without locks, only those who wait for one another's end are left, of whom one would have
+        // to be handed what others use to wait for it, after it began to wait.
+        return HashMap::new();
+    };
+    add(&mut waits, &joins, &holders);
+    circles(&waits)
+}
+
+/// Adds waits for the end of threads. `holders` has the thread pointers of those who hold locks, by
+/// their numbers.
+fn add(waits: &mut Vec<Wait>, joins: &[Join], holders: &HashMap<i32, usize>) {
+    let joined: HashMap<i32, usize> = joins
+        .iter()
+        .map(|join| (join.joined, join.joined_thread))
+        .collect();
+    let thread = |id: i32| {
+        let thread = holders.get(&id).or(joined.get(&id));
+        // If nobody waits for it, any word will do that is no thread pointer.
+        thread.map_or(id as usize, |&thread| thread)
+    };
+    let waiting: HashSet<i32> = waits.iter().map(|wait| wait.id).collect();
+    let mut ids: HashMap<usize, i32> = waits.iter().map(|wait| (wait.thread, wait.id)).collect();
+    let joins = joins.iter().filter(|join| {
+        // Who waits for a lock has done nothing else.
+        let id = *ids.entry(thread(join.id)).or_insert(join.id);
+        id == join.id && !waiting.contains(&id)
+    });
+    let joins: Vec<&Join> = joins.collect();
+    waits.extend(joins.into_iter().map(|join| Wait {
+        thread: thread(join.id),
+        id: join.id,
+        lock_name: "",
+        // There may be another thread there by now.
+        holder: match ids.get(&join.joined_thread) {
+            Some(&id) if id == join.joined => join.joined_thread,
+            _ => 0,
+        },
+    }));
 }
 
 /// Who is stuck if all of these wait at once.
@@ -118,6 +174,56 @@ mod tests {
                 (105, 2, false, 104),
             ]
         );
+    }
+
+    fn wait(id: i32, holder: usize) -> Wait {
+        Wait {
+            thread: id as usize * 1000,
+            id,
+            lock_name: "",
+            holder,
+        }
+    }
+
+    fn join(id: i32, joined: i32) -> Join {
+        Join {
+            id,
+            joined,
+            joined_thread: joined as usize * 1000,
+        }
+    }
+
+    #[test]
+    fn whoever_waits_for_the_end_of_a_stuck_thread_is_stuck() {
+        // 1 waits for a lock of 2, which waits for the end of 1; 3 for the end of 2; 4 of 3.
+        let holders = HashMap::from([(2, 2000)]);
+        let joins = [join(4, 3), join(3, 2), join(2, 1), join(6, 5)];
+        let mut waits = vec![wait(1, 2000)];
+        add(&mut waits, &joins, &holders);
+        let stuck = circles(&waits);
+        let mut ids: Vec<_> = stuck.iter().map(|(&id, at)| (id, at.in_circle)).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [(1, true), (2, true), (3, false), (4, false)]);
+        assert_eq!((stuck[&2].holder, stuck[&3].holder), (1, 2));
+    }
+
+    #[test]
+    fn another_thread_of_the_same_number_or_place_is_not_waited_for() {
+        // 1 waits for its own lock.
+        for other in [
+            Join {
+                joined_thread: 7000,
+                ..join(2, 1)
+            },
+            Join {
+                joined: 7,
+                ..join(2, 1)
+            },
+        ] {
+            let mut waits = vec![wait(1, 1000)];
+            add(&mut waits, &[other], &HashMap::new());
+            assert_eq!(circles(&waits).into_keys().collect::<Vec<_>>(), [1]);
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! *Proved* is that
 //! * nothing is left that could wake a task ([`TaskRecord::is_forgotten`]);
 //! * threads wait for locks of [`crate::sync`] that they hold themselves, in a circle, or that
-//!   somebody holds who does ([`deadlock`]).
+//!   somebody holds who does ([`deadlock`]). What is done once counts as a lock, and so does a
+//!   thread, for who waits for its end.
 //!
 //! *Probable* is a leak where more and more of the same wait in the same place for long
 //! ([`growth`]).

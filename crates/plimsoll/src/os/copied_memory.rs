@@ -6,6 +6,9 @@ use std::os::unix::fs::FileExt;
 use super::region::PAGE;
 use super::syscall::call;
 
+/// Words of a page.
+pub(crate) const PAGE_WORDS: usize = PAGE / size_of::<usize>();
+
 /// The most pages that are copied at once.
 const MOST: usize = 16;
 
@@ -38,6 +41,14 @@ pub(crate) fn copy(address: usize, into: &mut [usize]) -> usize {
         // The system does not let anybody.
         Err(_) => copy_from_file(address, into, pages),
     }
+}
+
+/// What is at an address, a multiple of the size of a word, where there may be nothing any more; 0
+/// then. `memory` is a page.
+pub(crate) fn word(address: usize, memory: &mut [usize]) -> usize {
+    let into = address % PAGE / size_of::<usize>();
+    let copied = copy(address - address % PAGE, memory);
+    if copied > 0 { memory[into] } else { 0 }
 }
 
 #[cold]

@@ -22,6 +22,8 @@
 //! zstd, or that zlib inflates to more than that, are as if they were not there.
 
 #[cfg(feature = "symbolize")]
+mod advice;
+#[cfg(feature = "symbolize")]
 mod dwarf;
 mod elf;
 mod file;
@@ -70,6 +72,9 @@ pub(crate) struct Symbols {
     pub(crate) functions: Vec<Function>,
     /// The strings of `functions`.
     pub(crate) texts: Texts,
+    /// What the program would have to be built with, in a sentence, if lines were wanted and it
+    /// has none.
+    pub(crate) advice: Option<String>,
     /// Sorted by return address.
     locations: Vec<Location>,
     /// Those of all locations.

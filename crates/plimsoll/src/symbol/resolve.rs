@@ -46,6 +46,12 @@ pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
         location.lines = answer.lines.clone();
     }
     let mappings = mappings(&mapped, &objects, &locations, &answers);
+    #[cfg(feature = "symbolize")]
+    let advice = (detail == Detail::Full)
+        .then(|| super::advice::what_to_set(&objects, &mapped, &locations, &answers, &table))
+        .flatten();
+    #[cfg(not(feature = "symbolize"))]
+    let advice = None;
     let Table {
         texts,
         functions,
@@ -56,13 +62,14 @@ pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
         mappings,
         functions,
         texts: texts.into_texts(),
+        advice,
         locations,
         lines,
     }
 }
 
 /// The address that is looked up: the last byte of the call.
-fn call_of(location: &Location) -> usize {
+pub(super) fn call_of(location: &Location) -> usize {
     location.return_address.wrapping_sub(1)
 }
 

@@ -9,7 +9,8 @@
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::identity::Identity;
-use crate::contention::{self, Ended, Release, Suspended, Wait, WaitKind, holder};
+use crate::contention::holder::{self, Holder, Waiting};
+use crate::contention::{self, Ended, Release, Suspended, Wait, WaitKind};
 use crate::stack::{Registers, Start};
 
 /// What a primitive is known by to those who wait, and what it is called.
@@ -201,21 +202,22 @@ pub(super) fn unseen<R>(operation: impl FnOnce() -> R) -> R {
     operation()
 }
 
-/// Calls `call`, which waits for `key` until it calls [`Started::run`], or until some other thread
-/// that did so is done.
+/// Calls `call`, which waits for what `holder` does until it calls [`Started::run`], or until some
+/// other thread that did so is done.
 #[cold]
 #[inline(never)]
-pub(super) fn call(kind: WaitKind, key: usize, call: impl FnOnce(Started<'_>)) {
+pub(super) fn call(kind: WaitKind, holder: &Holder, call: impl FnOnce(Started<'_>)) {
     let stack = Start::Here(Registers::here());
     let mut wait = Some((
+        holder::waiting(holder, None),
         contention::suspend(),
-        UnderWay::begin(kind, key.into(), stack),
+        UnderWay::begin(kind, key_of(holder).into(), stack),
     ));
     call(Started {
         wait: &mut wait,
-        key,
+        holder,
     });
-    if let Some((suspended, under_way)) = wait {
+    if let Some((_waiting, suspended, under_way)) = wait {
         drop(suspended);
         under_way.end(Ended::Woken);
     }
@@ -223,23 +225,34 @@ pub(super) fn call(kind: WaitKind, key: usize, call: impl FnOnce(Started<'_>)) {
 
 /// What the thread has that is the one to do it.
 pub(super) struct Started<'a> {
-    wait: &'a mut Option<(Suspended, UnderWay)>,
-    key: usize,
+    wait: &'a mut Option<(Waiting, Suspended, UnderWay)>,
+    holder: &'a Holder,
 }
 
 impl Started<'_> {
     /// Does it, with `work`, which is the program's own code.
     pub(super) fn run<R>(self, work: impl FnOnce() -> R) -> R {
-        /// The others are woken even if the work panics.
-        struct Done(usize);
-        impl Drop for Done {
-            fn drop(&mut self) {
-                stamp(self.0);
-            }
-        }
         drop(self.wait.take());
-        let _done = Done(self.key);
+        let _doing = Doing::begin(self.holder);
         work()
+    }
+}
+
+/// While it lives, the calling thread does what others wait for. They are woken even if that
+/// panics.
+pub(super) struct Doing<'a>(&'a Holder);
+
+impl<'a> Doing<'a> {
+    pub(super) fn begin(holder: &'a Holder) -> Self {
+        holder.taken();
+        Self(holder)
+    }
+}
+
+impl Drop for Doing<'_> {
+    fn drop(&mut self) {
+        self.0.given_up();
+        wake(key_of(self.0), || {});
     }
 }
 

@@ -16,6 +16,7 @@
 pub(crate) mod births;
 mod blocked;
 pub(crate) mod calls;
+pub(crate) mod joins;
 mod requests;
 mod signal;
 mod spawn;

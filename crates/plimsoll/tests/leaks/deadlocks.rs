@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use plimsoll::sync::{Mutex, RwLock};
+use plimsoll::sync::{Mutex, Once, RwLock};
 
 use super::{expect, programs};
 
@@ -17,12 +17,19 @@ programs! {
         a_mutex_and_a_readers_writer_lock
         others_wait_behind
         two_circles
+        does_once_what_does_it_again
+        does_once_what_waits_for_who_waits_for_that
+        #[cfg(target_env = "gnu")] joins_who_waits_for_its_lock
+        #[cfg(target_env = "gnu")] waits_for_the_end_of_who_is_stuck
+        #[cfg(target_env = "gnu")] waits_through_locks_and_ends
+        who_does_it_after_a_panic_is_who_does_it
         what_waits_for_a_reader_is_not_proved
         what_waits_for_a_thread_is_not_proved
         dumps_name_locks_and_holders;
     // The same while waits are recorded, too.
     "heap_rate=0,block_rate=1ns,mutex_fraction=1":
-        a_circle_among_recorded_waits;
+        a_circle_among_recorded_waits
+        what_is_done_once_among_recorded_waits;
 }
 
 fn start(name: &str, work: impl FnOnce() + Send + 'static) {
@@ -171,6 +178,141 @@ fn two_circles() {
         ("deadlock: d", 1),
         ("deadlock: e", 1),
     ]);
+}
+
+fn does_once_what_does_it_again() {
+    static ONCE: Once = Once::new();
+    start("recurses", || ONCE.call_once(|| ONCE.call_once(|| {})));
+    expect(&[("deadlock: recurses", 1)]);
+    start("behind", || ONCE.call_once_force(|_| {}));
+    expect(&[("behind a deadlock: behind", 1), ("deadlock: recurses", 1)]);
+}
+
+fn does_once_what_waits_for_who_waits_for_that() {
+    static ONCE: Once = Once::new();
+    let lock = lock();
+    let (held, all) = (lock.clone(), Arc::new(Barrier::new(2)));
+    let also = all.clone();
+    start("locks", move || {
+        let _held = held.lock();
+        also.wait();
+        ONCE.call_once(|| unreachable!("the other one does it"));
+    });
+    start("does it", move || {
+        ONCE.call_once(|| {
+            all.wait();
+            drop(lock.lock());
+        });
+    });
+    expect(&[("deadlock: does it", 1), ("deadlock: locks", 1)]);
+}
+
+fn what_is_done_once_among_recorded_waits() {
+    let _plimsoll = plimsoll::start();
+    does_once_what_waits_for_who_waits_for_that();
+}
+
+#[cfg(target_env = "gnu")]
+fn joins_who_waits_for_its_lock() {
+    let lock = lock();
+    start("joins", move || {
+        let held = lock.clone();
+        let _held = held.lock();
+        let thread = thread::Builder::new().name("locks".into());
+        thread
+            .spawn(move || drop(lock.lock()))
+            .unwrap()
+            .join()
+            .unwrap();
+    });
+    expect(&[("deadlock: joins", 1), ("deadlock: locks", 1)]);
+    let mut text = Vec::new();
+    plimsoll::dump(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let part = " [join (leaked), thread \"joins\", deadlock 1: waits for goroutine ";
+    assert!(text.contains(part), "{text}");
+}
+
+/// Starts threads each of which waits for the end of the one before, with so many to come.
+#[cfg(target_env = "gnu")]
+fn joined(first: thread::JoinHandle<()>, more: usize) {
+    let mut last = first;
+    for _ in 0..more {
+        let thread = thread::Builder::new().name("behind".into());
+        last = thread.spawn(move || last.join().unwrap()).unwrap();
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn waits_for_the_end_of_who_is_stuck() {
+    let lock = lock();
+    let thread = thread::Builder::new().name("twice".into());
+    let twice = thread.spawn(move || {
+        let _lock = lock.lock();
+        let _again = lock.lock();
+    });
+    joined(twice.unwrap(), 4);
+    // And of who is not.
+    joined(
+        thread::spawn(|| {
+            loop {
+                thread::park()
+            }
+        }),
+        2,
+    );
+    expect(&[("behind a deadlock: behind", 4), ("deadlock: twice", 1)]);
+}
+
+/// A circle of four: by a lock, an end, a lock, and an end.
+#[cfg(target_env = "gnu")]
+fn waits_through_locks_and_ends() {
+    let locks = [lock(), lock()];
+    let all = Arc::new(Barrier::new(2));
+    for at in 0..2 {
+        let (own, other, all) = (locks[at].clone(), locks[1 - at].clone(), all.clone());
+        start("joins", move || {
+            let _own = own.lock();
+            all.wait();
+            let thread = thread::Builder::new().name("locks".into());
+            thread
+                .spawn(move || drop(other.lock()))
+                .unwrap()
+                .join()
+                .unwrap();
+        });
+    }
+    expect(&[("deadlock: joins", 2), ("deadlock: locks", 2)]);
+}
+
+/// Who began and panicked holds nobody up, whatever it waits for later.
+fn who_does_it_after_a_panic_is_who_does_it() {
+    static ONCE: Once = Once::new();
+    static OTHER: Mutex<()> = Mutex::new(());
+    let all = Arc::new(Barrier::new(3));
+    let (of_first, of_second) = (all.clone(), all.clone());
+    start("panics", move || {
+        let panics = || ONCE.call_once(|| std::panic::resume_unwind(Box::new(1)));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        of_first.wait();
+        of_first.wait();
+        let _other = OTHER.lock();
+        let _again = OTHER.lock();
+    });
+    start("does it", move || {
+        of_second.wait();
+        ONCE.call_once_force(|_| {
+            of_second.wait();
+            loop {
+                thread::park();
+            }
+        });
+    });
+    all.wait();
+    all.wait();
+    start("waits", || ONCE.call_once(|| {}));
+    thread::sleep(std::time::Duration::from_millis(100));
+    expect(&[("deadlock: panics", 1)]);
 }
 
 /// Who reads is not known.

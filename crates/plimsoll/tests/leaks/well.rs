@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll::sync::{Condvar, Mutex, RwLock};
+use plimsoll::sync::{Condvar, Mutex, Once, RwLock};
 use plimsoll::task::TrackExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot, watch};
@@ -34,6 +34,8 @@ programs! {
         locks_are_contended
         locks_are_taken_in_order
         a_condition_is_waited_for
+        what_is_done_once_is_waited_for
+        ends_of_threads_are_waited_for
         #[cfg(feature = "lock_api")] a_lock_is_waited_for_with_a_limit
         readers_wait_for_a_writer
         a_pool_waits_for_work
@@ -370,6 +372,73 @@ fn a_condition_is_waited_for() {
     *both.0.lock().unwrap() = true;
     both.1.notify_all();
     waiter.join().unwrap();
+    expect(&[]);
+}
+
+/// Threads take locks whose holders wait for their end just afterwards, again and again; and some
+/// hold a lock meanwhile that the others do without.
+fn ends_of_threads_are_waited_for() {
+    let end = Instant::now() + Duration::from_secs(2);
+    let kept = Arc::new(Mutex::new(()));
+    // With more threads it takes longer to look at all of them, and who is woken has to wait.
+    for _ in 0..100 {
+        thread::spawn(thread::park);
+    }
+    for _ in 0..4 {
+        thread::spawn(move || while Instant::now() < end {});
+    }
+    let threads: Vec<_> = (0..4)
+        .map(|at| {
+            let kept = kept.clone();
+            thread::spawn(move || {
+                while Instant::now() < end {
+                    let lock = Arc::new(Mutex::new(()));
+                    let _kept = (at == 0).then(|| kept.lock());
+                    let held = lock.lock();
+                    let of_locks = lock.clone();
+                    let locks = thread::spawn(move || drop(of_locks.lock()));
+                    // It has begun to wait by then, mostly.
+                    thread::sleep(Duration::from_millis(1));
+                    drop(held);
+                    locks.join().unwrap();
+                }
+            })
+        })
+        .collect();
+    while !threads.iter().all(thread::JoinHandle::is_finished) {
+        assert!(leaks().is_empty());
+    }
+    expect(&[]);
+}
+
+/// Each does one, waits for others that are being done, and takes a lock while it does: always in
+/// the same order, and never one in itself.
+fn what_is_done_once_is_waited_for() {
+    let end = Instant::now() + Duration::from_secs(2);
+    let (lock, done) = (Arc::new(Mutex::new(())), Arc::new(StdMutex::new(false)));
+    let of_work = done.clone();
+    let work = thread::spawn(move || {
+        while Instant::now() < end {
+            let all = [const { Once::new() }; 3];
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        all[0].call_once(|| {
+                            let _held = lock.lock();
+                            all[1].call_once(|| all[2].call_once(thread::yield_now));
+                        });
+                        all[1].call_once(|| unreachable!("it is done"));
+                        drop(lock.lock());
+                    });
+                }
+            });
+        }
+        *of_work.lock().unwrap() = true;
+    });
+    while !*done.lock().unwrap() && !work.is_finished() {
+        assert!(leaks().is_empty());
+    }
+    work.join().unwrap();
     expect(&[]);
 }
 

@@ -5,34 +5,50 @@ use std::time::Instant;
 use crate::c::{self, Mutex, RwLock, kind};
 use crate::scene::{Recording, WAITERS, blocked, told};
 
-/// Holds a lock until all wait, for some time longer, and gives it up in a function of a name of
-/// its own; the two profiles then say who waited and who is to blame. Stacks begin with the
-/// function of the C library, and then come the C functions.
+/// Holds a lock until all wait, for some time longer, and gives it up; the two profiles then say
+/// who waited and who is to blame. Stacks begin with the function of the C library, and then come
+/// the functions that call it. Functions are given with their names and the one of the C library
+/// that they call.
+pub fn is_blamed(
+    _: &Recording,
+    kind: &str,
+    hold: impl FnOnce() -> i32,
+    (waits, wait_leaf, wait): (&str, &str, impl Fn() -> i32 + Sync),
+    (releases, release_leaf, release): (&str, &str, impl FnOnce() -> i32),
+) {
+    assert_eq!(hold(), 0);
+    let start = Instant::now();
+    let wall = blocked(|| assert_eq!(wait(), 0), || assert_eq!(release(), 0));
+    let all = start.elapsed();
+
+    let blamed = told("mutex", releases);
+    blamed.is_of(WAITERS, wall);
+    blamed.is_at(kind, release_leaf, release_leaf);
+    assert_eq!(blamed.events, 1, "{blamed:?}");
+    let waited = told("block", waits);
+    // Afterwards they wait for one another.
+    waited.is_of(WAITERS, all);
+    waited.is_at(kind, wait_leaf, wait_leaf);
+    // Once each: glibc's own futex calls are not seen besides.
+    assert_eq!(waited.events, WAITERS as i64, "{waited:?}");
+}
+
 macro_rules! blames {
     ($test:ident: $kind:literal, $lock:expr, $hold:ident, $waits:ident by $wait_leaf:literal,
      $releases:ident by $release_leaf:literal) => {
         #[test]
         fn $test() {
-            let _recording = Recording::all();
+            let recording = Recording::all();
             let lock = $lock;
-            assert_eq!(c::$hold(lock.get()), 0);
-            let start = Instant::now();
-            let wall = blocked(
-                || assert_eq!(c::$waits(lock.get()), 0),
-                || assert_eq!(c::$releases(lock.get()), 0),
+            is_blamed(
+                &recording,
+                $kind,
+                || c::$hold(lock.get()),
+                (stringify!($waits), $wait_leaf, || c::$waits(lock.get())),
+                (stringify!($releases), $release_leaf, || {
+                    c::$releases(lock.get())
+                }),
             );
-            let all = start.elapsed();
-
-            let blamed = told("mutex", stringify!($releases));
-            blamed.is_of(WAITERS, wall);
-            blamed.is_at($kind, $release_leaf, $release_leaf);
-            assert_eq!(blamed.events, 1, "{blamed:?}");
-            let waited = told("block", stringify!($waits));
-            // Afterwards they wait for one another.
-            waited.is_of(WAITERS, all);
-            waited.is_at($kind, $wait_leaf, $wait_leaf);
-            // Once each: glibc's own futex calls are not seen besides.
-            assert_eq!(waited.events, WAITERS as i64, "{waited:?}");
         }
     };
 }

@@ -1,67 +1,13 @@
-//! The C library of these tests: `locks.c`, built by the C compiler without frame pointers, and
-//! loaded at run time.
+//! The C library of these tests: `locks.c`.
 
-use std::ffi::{CString, c_char, c_int, c_long, c_void};
-use std::path::Path;
-use std::process::Command;
+use std::ffi::{c_int, c_long, c_void};
 use std::sync::OnceLock;
 
-/// The address of the loaded library's function of that name.
-fn function(name: &str) -> *mut c_void {
-    static LIBRARY: OnceLock<usize> = OnceLock::new();
-    let library = *LIBRARY.get_or_init(|| load() as usize) as *mut c_void;
-    let name = CString::new(name).expect("a name");
-    // SAFETY: looks a name up in a library that is never unloaded.
-    let found = unsafe { libc::dlsym(library, name.as_ptr().cast::<c_char>()) };
-    assert!(!found.is_null(), "{name:?}");
-    found
-}
+use crate::library::{Library, functions, of_locks};
 
-fn load() -> *mut c_void {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let built = directory.join("libplimsoll-locks.so");
-    let new = directory.join(format!("libplimsoll-locks-{}.so", std::process::id()));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pthread/locks.c");
-    let status = Command::new("cc")
-        .args([
-            "-O2",
-            "-fomit-frame-pointer",
-            "-shared",
-            "-fPIC",
-            "-pthread",
-            "-o",
-        ])
-        .args([&new, &source])
-        .status()
-        .expect("there is a C compiler");
-    assert!(status.success(), "{source:?} can be compiled");
-    // Another process may have it loaded.
-    std::fs::rename(&new, &built).expect("in the same directory");
-    let path = CString::new(built.to_str().expect("text")).expect("a path");
-    // SAFETY: the library has nothing that runs when it is loaded.
-    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
-    assert!(!library.is_null(), "{built:?} can be loaded");
-    library
-}
-
-/// Functions of the library, by their names.
-macro_rules! functions {
-    ($(fn $name:ident($($argument:ident: $of:ty),*) $(-> $result:ty)?;)*) => {
-        $(pub fn $name($($argument: $of),*) $(-> $result)? {
-            type It = unsafe extern "C" fn($($of),*) $(-> $result)?;
-            static FOUND: OnceLock<usize> = OnceLock::new();
-            let found = *FOUND.get_or_init(|| function(stringify!($name)) as usize);
-            // SAFETY: declared as in `locks.c`; what it is given is what that takes.
-            unsafe { std::mem::transmute::<usize, It>(found)($($argument),*) }
-        })*
-    };
-}
-
-/// The same where all that is passed is a lock.
-macro_rules! of_locks {
-    ($lock:ty: $($name:ident)*) => {
-        functions! { $(fn $name(lock: *mut $lock) -> c_int;)* }
-    };
+fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    LIBRARY.get_or_init(|| Library::load("cc", &[], "locks.c"))
 }
 
 of_locks! { libc::pthread_mutex_t:

@@ -3,26 +3,38 @@
 use crate::c::{self, News, Shared};
 use crate::scene::{HELD, Recording, WAITERS, blocked, told};
 
+/// Has threads wait for what is then announced: what is waited for is the condition, which nobody
+/// is blamed for. Functions are given with their names, and that which waits with the function of
+/// the C library that does.
+pub fn is_waited_for(
+    _: &Recording,
+    (waits, leaf, wait): (&str, &str, impl Fn() -> i32 + Sync),
+    (wakes, wake): (&str, impl FnOnce() -> i32),
+) {
+    let before = told("mutex", wakes).delay;
+    let wall = blocked(|| assert_eq!(wait(), 0), || assert_eq!(wake(), 0));
+    let waited = told("block", waits);
+    // Who is woken may find the mutex taken, but not wait for it by a call of its own.
+    waited.is_of(WAITERS, wall);
+    waited.is_at("condvar", leaf, leaf);
+    assert_eq!(waited.events, WAITERS as i64, "{waited:?}");
+    for function in [waits, wakes] {
+        let blamed = told("mutex", function);
+        assert!(blamed.delay - before < HELD / 2, "{function}: {blamed:?}");
+    }
+}
+
 macro_rules! waits {
     ($test:ident: $waits:ident by $leaf:literal, $wakes:ident) => {
         #[test]
         fn $test() {
-            let _recording = Recording::all();
+            let recording = Recording::all();
             let news = Shared::<News>::news();
-            let before = told("mutex", stringify!($wakes)).delay;
-            let wall = blocked(
-                || assert_eq!(c::$waits(news.get()), 0),
-                || assert_eq!(c::$wakes(news.get()), 0),
+            is_waited_for(
+                &recording,
+                (stringify!($waits), $leaf, || c::$waits(news.get())),
+                (stringify!($wakes), || c::$wakes(news.get())),
             );
-            let waited = told("block", stringify!($waits));
-            // Who is woken may find the mutex taken, but not wait for it by a call of its own.
-            waited.is_of(WAITERS, wall);
-            waited.is_at("condvar", $leaf, $leaf);
-            assert_eq!(waited.events, WAITERS as i64, "{waited:?}");
-            for function in [stringify!($waits), stringify!($wakes)] {
-                let blamed = told("mutex", function);
-                assert!(blamed.delay - before < HELD / 2, "{function}: {blamed:?}");
-            }
         }
     };
 }

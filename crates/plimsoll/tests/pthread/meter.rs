@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::c::{self, Mutex};
-use crate::scene::{Recording, until_asleep};
+use crate::scene::{Recording, WhoLetsGo, until_asleep};
 
 /// As for locks that make their own futex calls.
 #[test]
@@ -19,6 +19,7 @@ fn waits_for_locks_are_estimated_while_nothing_is_recorded() {
     for _ in 0..WAITS / 8 {
         assert_eq!(c::c_locks(mutex.get()), 0);
         std::thread::scope(|scope| {
+            let _who_lets_go = WhoLetsGo;
             // A thread's first seven waits are not timed, its eighth is.
             let (say, said) = std::sync::mpsc::channel();
             let mutex = &mutex;

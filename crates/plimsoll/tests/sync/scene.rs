@@ -1,5 +1,6 @@
 //! Threads that wait, and what the profiles say of them.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,7 @@ pub fn blocked_by_each(
 ) -> Duration {
     let start = Instant::now();
     std::thread::scope(|scope| {
+        let _who_lets_go = WhoLetsGo;
         for number in 0..count {
             let id = AtomicUsize::new(0);
             let id: &'static AtomicUsize = Box::leak(Box::new(id));
@@ -79,6 +81,25 @@ pub fn blocked_by_each(
     });
     // Those who get a lock one after the other wait for one another, too.
     start.elapsed()
+}
+
+/// Whoever lets threads of a scope go that wait. If that ends in a panic, they wait for ever, and
+/// the scope does so for them: so the process ends instead.
+pub struct WhoLetsGo;
+
+impl Drop for WhoLetsGo {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // What tests print is lost with the process, but for this.
+            let thread = std::thread::current();
+            let _ = writeln!(
+                std::io::stderr(),
+                "{}: nobody lets those go who wait (--nocapture says why)",
+                thread.name().unwrap_or_default()
+            );
+            std::process::abort();
+        }
+    }
 }
 
 /// Returns once it holds.

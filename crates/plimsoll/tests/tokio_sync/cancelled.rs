@@ -6,7 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::Instant;
 
+use plimsoll::sync::tokio::mpsc::error::SendTimeoutError;
 use plimsoll::sync::tokio::{Mutex, RwLock, mpsc};
 
 use crate::scene::{HELD, Recording, WAITERS};
@@ -27,7 +29,7 @@ fn unlocks_for_nobody<G>(guard: G) {
 fn nobody_is_blamed_for_who_gave_up() {
     let _recording = Recording::all();
     let wall = on_each_runtime(async || {
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         let mutex = Arc::new(Mutex::new(()));
         let guard = mutex.lock().await;
         let tasks = [(); WAITERS].map(|()| tokio::spawn(gives_up_a_mutex(mutex.clone())));
@@ -124,7 +126,7 @@ async fn turns_to_something_else(receiver: &mut mpsc::Receiver<u32>) {
 fn a_wait_for_a_message_is_as_long_as_it_was_waited_for() {
     let _recording = Recording::all();
     let wall = on_each_runtime(async || {
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         let (_sender, mut receiver) = mpsc::channel(1);
         turns_to_something_else(&mut receiver).await;
         start.elapsed()
@@ -182,4 +184,51 @@ fn a_panic_ends_a_wait() {
     catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
     unlocks_for_nobody(guard);
     assert_eq!(told("mutex", "unlocks_for_nobody").events, 0);
+}
+
+/// What the documentation of the sender has in place of tokio's `send_timeout`.
+async fn sends_in_time(
+    sender: &mpsc::Sender<u32>,
+    value: u32,
+) -> Result<(), SendTimeoutError<u32>> {
+    let sent = match tokio::time::timeout(HELD, sender.reserve()).await {
+        Ok(Ok(permit)) => {
+            permit.send(value);
+            Ok(())
+        }
+        Ok(Err(_)) => Err(SendTimeoutError::Closed(value)),
+        Err(_) => Err(SendTimeoutError::Timeout(value)),
+    };
+    black_box("sends_in_time");
+    sent
+}
+
+#[test]
+fn sending_with_a_time_limit_is_answered_as_by_tokio() {
+    let _recording = Recording::all();
+    let wall = on_each_runtime(async || {
+        let start = Instant::now();
+        let (sender, mut receiver) = mpsc::channel(1);
+        let (tokios, mut from_tokios) = tokio::sync::mpsc::channel(1);
+        let sends = async |value| {
+            let sent = sends_in_time(&sender, value).await;
+            assert_eq!(sent, tokios.send_timeout(value, HELD).await);
+            sent
+        };
+        assert_eq!(sends(1).await, Ok(()));
+        assert_eq!(sends(2).await, Err(SendTimeoutError::Timeout(2)));
+        assert_eq!(
+            (receiver.recv().await, from_tokios.recv().await),
+            (Some(1), Some(1))
+        );
+        // What was given up took no room.
+        assert_eq!(sends(3).await, Ok(()));
+        drop((receiver, from_tokios));
+        assert_eq!(sends(4).await, Err(SendTimeoutError::Closed(4)));
+        start.elapsed()
+    });
+    let waited = told("block", "sends_in_time");
+    waited.is_of(2, wall.done);
+    assert_eq!(waited.kinds, ["channel"]);
+    assert_eq!(waited.events, 2);
 }

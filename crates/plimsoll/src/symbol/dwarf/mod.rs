@@ -75,6 +75,11 @@ pub(super) fn look_up(
     }
 }
 
+/// Whether a file has debug information that cannot be read, by how it is compressed.
+pub(super) fn is_out_of_reach(elf: Elf<'_>) -> bool {
+    sections::is_there(elf) && !sections::is_within_reach(elf)
+}
+
 /// Which of the addresses a unit can answer for, and no unit did yet.
 fn wanted<'a>(
     dwarf: &Dwarf<Bytes<'a>>,

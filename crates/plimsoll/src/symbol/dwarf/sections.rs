@@ -26,12 +26,7 @@ const READ: [SectionId; 9] = [
 /// The sections; `None` if there is no debug information, or not all of it can be read: it is
 /// compressed in another way than zlib's, or too much of it.
 pub(super) fn load(elf: Elf<'_>) -> Option<DwarfSections<Cow<'_, [u8]>>> {
-    elf.section(SectionId::DebugInfo.name())?;
-    let mut inflated = 0u64;
-    for id in READ {
-        inflated = inflated.checked_add(Stored::find(elf, id)?.inflated_size())?;
-    }
-    if inflated > INFLATED {
+    if !is_there(elf) || !is_within_reach(elf) {
         return None;
     }
     let load = |id: SectionId| {
@@ -43,6 +38,20 @@ pub(super) fn load(elf: Elf<'_>) -> Option<DwarfSections<Cow<'_, [u8]>>> {
         stored.unwrap_or(Stored::Plain(&[])).contents().ok_or(())
     };
     DwarfSections::load(load).ok()
+}
+
+/// Whether there is debug information.
+pub(super) fn is_there(elf: Elf<'_>) -> bool {
+    elf.section(SectionId::DebugInfo.name()).is_some()
+}
+
+/// Whether all of it is plain, or deflated and not too much.
+pub(super) fn is_within_reach(elf: Elf<'_>) -> bool {
+    let mut sizes = READ
+        .iter()
+        .map(|&id| Some(Stored::find(elf, id)?.inflated_size()));
+    let inflated = sizes.try_fold(0u64, |sum, size| sum.checked_add(size?));
+    inflated.is_some_and(|inflated| inflated <= INFLATED)
 }
 
 /// What a file holds of a section.

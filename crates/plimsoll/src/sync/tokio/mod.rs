@@ -20,8 +20,10 @@
 //! Inside they are tokio's: as fair, with the same errors, part of its cooperative scheduling, and
 //! for any executor. What is here has the same methods with the same signatures, so that it is
 //! enough to change the path; what is here and not wrapped ([`watch`], [`broadcast`], [`OnceCell`]
-//! and so on) is tokio's as it is. Missing is `mpsc::Sender::send_timeout`. Types of other crates
-//! that are made from tokio's, such as `ReceiverStream`, cannot be made from these.
+//! and so on) is tokio's as it is. Of tokio's methods, one is missing:
+//! `mpsc::Sender::send_timeout`, for which [`Sender`](mpsc::Sender) has what to write instead.
+//! Types of other crates that are made from tokio's, such as `ReceiverStream`, cannot be made from
+//! these.
 //!
 //! # What is counted
 //! * A task has waited from when it first had to, for a lock, until the lock was last given up

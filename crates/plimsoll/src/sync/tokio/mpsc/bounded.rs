@@ -12,8 +12,22 @@ use super::{ReceivingEnd, SendingEnd, Signals, ends};
 
 /// [`tokio::sync::mpsc::Sender`] of such a channel.
 ///
-/// `send_timeout` is missing, which needs tokio's clock; `tokio::time::timeout(duration,
-/// sender.send(value))` is as good.
+/// `send_timeout` is missing, which tokio has with the feature `time` only. It is what follows; to
+/// limit the time of `send` would lose the value.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use plimsoll::sync::tokio::mpsc;
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// # let (sender, _receiver) = mpsc::channel(1);
+/// # let (value, limit) = (1, Duration::from_secs(1));
+/// match tokio::time::timeout(limit, sender.reserve()).await {
+///     Ok(Ok(permit)) => permit.send(value),
+///     Ok(Err(_)) => panic!("nobody receives {value}"),
+///     Err(_) => panic!("the time is up for {value}"),
+/// }
+/// # });
+/// ```
 pub struct Sender<T> {
     end: SendingEnd,
     inner: mpsc::Sender<T>,
