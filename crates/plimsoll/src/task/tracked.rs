@@ -12,6 +12,7 @@ use super::registration;
 use super::slab::SLAB;
 use super::slot::control::{DROPPING, NESTED, UNMANAGED};
 use super::slot::{Birth, Slot};
+use super::times::{self, Timed};
 use super::{TaskId, next_id};
 use crate::label::{self, Labels};
 use crate::os;
@@ -126,6 +127,7 @@ struct InPoll {
     slot: &'static Slot,
     handed_out: HandedOut,
     polling: Polling,
+    timed: Timed,
     ready: bool,
 }
 
@@ -143,11 +145,17 @@ enum HandedOut {
 impl InPoll {
     #[inline]
     fn begin(slot: &'static Slot, waker: &Waker) -> Self {
+        let timed = if times::are_wanted() {
+            times::begin(slot, current::task().is_some())
+        } else {
+            Timed::NOT
+        };
         let has_another = slot.begin_poll(os::thread_id() as u32, waker);
         let mut poll = Self {
             slot,
             handed_out: HandedOut::Slots,
             polling: Polling::new(slot),
+            timed,
             ready: false,
         };
         if poll.polling.is_nested() {
@@ -178,6 +186,7 @@ impl Drop for InPoll {
             auxiliary.release();
         }
         self.slot.end_poll(self.ready);
+        self.timed.end(self.slot);
     }
 }
 
