@@ -10,13 +10,13 @@ use crate::http;
 use crate::profile::{self, Format};
 use crate::settings::{self, Early};
 use crate::stack::{self, Unwinder};
-use crate::{dump, keeper, own, thread};
+use crate::{dump, keeper, own, task, thread};
 
 /// The environment variable that all settings come from.
 const VARIABLE: &str = "PLIMSOLL";
 
 /// Every word of the grammar, for complaints.
-const WORDS: &str = "block_rate, dump_on, heap_rate, http, leak_age, ledger, mutex_fraction, out, stack_depth, table, thread_signal, unwinder";
+const WORDS: &str = "block_rate, dump_on, heap_rate, http, leak_age, ledger, long_poll, mutex_fraction, out, stack_depth, table, task_times, thread_signal, unwinder";
 
 /// Sets Plimsoll off with the settings of the environment variable `PLIMSOLL`. The same as
 /// `config().start()`.
@@ -46,6 +46,8 @@ pub fn start() -> Plimsoll {
 /// | `block_rate` | waiting time between samples of the block profile: `1ms`, `1ns` for all, `0` for none | `0` |
 /// | `mutex_fraction` | one in how many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
 /// | `leak_age` | how long somebody has to wait in order to be probably leaked, if there are more and more of them: `600s` | `600s` |
+/// | `long_poll` | how long a poll of a tracked task has to take for the profile `longpoll`: `10ms`, `0` for none | `0` |
+/// | `task_times` | whether it is recorded how long tasks wait for polls and run: `on` or `off` | `off` |
 /// | `stack_depth` | frames kept of a stack, 0 to 1024 | `128` |
 /// | `thread_signal` | the real-time signal that running threads are interrupted by, or `auto` for one that nobody uses | `auto` |
 /// | `unwinder` | `auto`, `frame-pointers`, `tables` | `auto` |
@@ -63,6 +65,8 @@ pub struct Config {
     block_rate: Option<u64>,
     mutex_fraction: Option<u32>,
     leak_age: Option<Duration>,
+    long_poll: Option<Duration>,
+    task_times: Option<bool>,
     stack_depth: Option<usize>,
     thread_signal: Option<i32>,
     dump_on_sigquit: bool,
@@ -127,6 +131,20 @@ impl Config {
     /// [`profile::set_leak_age`].
     pub fn leak_age(mut self, age: Duration) -> Self {
         self.leak_age = Some(age);
+        self
+    }
+
+    /// How long a poll of a tracked task has to take for the profile `longpoll`: see
+    /// [`profile::set_long_poll`]. Zero is for none.
+    pub fn long_poll(mut self, threshold: Duration) -> Self {
+        self.long_poll = Some(threshold);
+        self
+    }
+
+    /// Whether it is recorded how long tasks wait for polls, and how long those take: see
+    /// [`task::set_times`].
+    pub fn task_times(mut self, wanted: bool) -> Self {
+        self.task_times = Some(wanted);
         self
     }
 
@@ -214,6 +232,17 @@ impl Config {
                     self.leak_age = Some(Duration::from_nanos(age));
                     true
                 }),
+                "long_poll" => settings::nanoseconds(value).map(|threshold| {
+                    self.long_poll = Some(Duration::from_nanos(threshold));
+                    true
+                }),
+                "task_times" => match value {
+                    "on" | "off" => {
+                        self.task_times = Some(value == "on");
+                        Ok(true)
+                    }
+                    _ => Err("is neither on nor off"),
+                },
                 "dump_on" => self.set_dump_on(value),
                 "thread_signal" if value == "auto" => {
                     self.thread_signal = None;
@@ -299,6 +328,12 @@ impl Config {
         }
         if let Some(age) = self.leak_age {
             profile::set_leak_age(age);
+        }
+        if let Some(threshold) = self.long_poll {
+            profile::set_long_poll((!threshold.is_zero()).then_some(threshold));
+        }
+        if let Some(wanted) = self.task_times {
+            task::set_times(wanted);
         }
         #[cfg(feature = "http")]
         let server = self.http.and_then(|address| {
@@ -413,13 +448,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_and_the_rest_is_used() {
         let (config, complaints) = read(
-            "dump_on=sigquit+off,leak_age=10,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
+            "dump_on=sigquit+off,leak_age=10,long_poll=10,task_times=1,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
         );
         assert_eq!(config.heap_rate, Some(4096));
         assert_eq!(config.http.as_deref(), Some("from code:1"));
         let expected = [
             "`dump_on=sigquit+off`: the value is none of",
             "`leak_age=10`: the value is not a length of time",
+            "`long_poll=10`: the value is not a length of time",
+            "`task_times=1`: the value is neither on nor off",
             "`thread_signal=9`: the value is not the number",
             "`block_rate=1`: the value is not a length of time",
             "`mutex_fraction=-1`: the value is not a whole number",

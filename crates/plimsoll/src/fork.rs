@@ -25,6 +25,7 @@ type HookGuard = MutexGuard<'static, hook::Progress>;
 type HookGuard = ();
 
 type Guards = (
+    MutexGuard<'static, Option<task::Watcher>>,
     MutexGuard<'static, ()>,
     MutexGuard<'static, ()>,
     HookGuard,
@@ -52,6 +53,8 @@ pub(crate) fn register() {
 
 extern "C" fn before() {
     let guards = (
+        // The first, because it is held where the others are taken.
+        task::lock_watcher(),
         task::lock_cut(),
         contention::lock_rates(),
         #[cfg(feature = "interpose")]

@@ -24,7 +24,7 @@
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts: some microseconds, all of one instant,
 //!   exact to the last operation.
 //! * [`lock_stats()`] has how long threads waited for locks, and for one another.
-//! * [`profile`] has the profiles `heap`, `allocs`, `block`, `mutex`, `goroutine` and
+//! * [`profile`] has the profiles `heap`, `allocs`, `block`, `mutex`, `goroutine`, `longpoll` and
 //!   `threadcreate`, to be written at any time as pprof or text; [`dump()`] says what every thread
 //!   is doing.
 //! * [`sync`] has the standard library's locks and channels, which tell the profiles `block` and
@@ -93,6 +93,7 @@ mod task {
     mod records;
     mod slab;
     mod slot;
+    mod watched;
 }
 #[cfg(not(loom))]
 mod dump;
@@ -146,4 +147,4 @@ pub use config::{Config, Plimsoll, config, start};
 #[cfg(not(loom))]
 pub use dump::dump;
 #[cfg(not(loom))]
-pub use stats::{HeapStats, LockStats, MemStats, heap_stats, lock_stats, mem_stats};
+pub use stats::{HeapStats, LockStats, MemStats, TimeHistogram, heap_stats, lock_stats, mem_stats};

@@ -5,6 +5,10 @@ pub(crate) mod os {
         pub(crate) fn now() -> u64 {
             0
         }
+
+        pub(crate) fn coarse() -> u64 {
+            0
+        }
     }
 
     /// Both halves of the barrier are fences, see [`light_barrier`](crate::primitives).

@@ -23,6 +23,12 @@ pub(super) fn labels<'a>(tag: &'a Tag, frames: &[usize], symbols: &Symbols) -> L
         Tag::Labels(own) => Labels::Own(*own),
         Tag::Bytes(bytes, own) => Labels::Bytes(*bytes, *own),
         Tag::Wait(kind, own) => Labels::Wait(describe(*kind, symbols.names(frames)), *own),
+        Tag::Task(task, own) => {
+            let task = (!task.is_empty()).then_some(("task", *task));
+            let mut texts: Vec<_> = own.iter().chain(task).collect();
+            texts.sort_by_key(|&(key, _)| key);
+            Labels::Texts(texts)
+        }
         Tag::Activity(activity) => Labels::Texts(activity.labels(|| symbols.names(frames))),
     }
 }

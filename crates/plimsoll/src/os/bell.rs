@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::time::Duration;
 
 use super::syscall::call3;
 
@@ -41,6 +43,15 @@ impl Bell {
 
     /// Waits until the bell rings, or until `other`, if given, can be read.
     pub(crate) fn wait(&self, other: Option<BorrowedFd<'_>>) {
+        self.wait_for(other, None);
+    }
+
+    /// Waits until the bell rings, or for that long. A signal may end it early.
+    pub(crate) fn wait_at_most(&self, time: Duration) {
+        self.wait_for(None, Some(time));
+    }
+
+    fn wait_for(&self, other: Option<BorrowedFd<'_>>, time: Option<Duration>) {
         let wanted = |fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -51,8 +62,14 @@ impl Bell {
             wanted(bell),
             wanted(other.map_or(-1, |other| other.as_raw_fd())),
         ];
-        // SAFETY: two valid entries; a negative descriptor is passed over.
-        unsafe { libc::poll(both.as_mut_ptr(), 2, -1) };
+        let time = time.map(|time| libc::timespec {
+            tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: two valid entries, of which a negative descriptor is passed over; no time is for
+        // as long as it takes, and no mask leaves the signals as they are.
+        unsafe { libc::ppoll(both.as_mut_ptr(), 2, time, ptr::null()) };
         if both[0].revents != 0 {
             let mut rung = 0u64;
             // SAFETY: reads 8 bytes, which makes the bell silent again.
@@ -75,5 +92,16 @@ mod tests {
         let other = Bell::new().unwrap();
         other.ring();
         bell.wait(Some(std::os::fd::AsFd::as_fd(&other.descriptor)));
+    }
+
+    #[test]
+    fn a_wait_for_a_time_ends_with_the_bell_or_the_time() {
+        let bell = Bell::new().unwrap();
+        bell.ring();
+        bell.wait_at_most(Duration::MAX);
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < Duration::from_millis(3) {
+            bell.wait_at_most(Duration::from_millis(3));
+        }
     }
 }

@@ -21,6 +21,7 @@ mod delta;
 mod goroutine;
 mod goroutineleak;
 mod heap;
+mod longpoll;
 mod mutex;
 pub(crate) mod reading;
 mod threadcreate;
@@ -75,12 +76,13 @@ pub(crate) trait Source: Sync {
 }
 
 /// Sorted by name.
-static BUILT_IN: [&dyn Source; 7] = [
+static BUILT_IN: [&dyn Source; 8] = [
     &heap::Allocs,
     &block::Block,
     &goroutine::Goroutine,
     &goroutineleak::GoroutineLeak,
     &heap::Heap,
+    &longpoll::LongPoll,
     &mutex::Mutex,
     &threadcreate::ThreadCreate,
 ];
@@ -109,8 +111,8 @@ pub enum Format {
 }
 
 /// The profile of that name; `None` if there is none. Built in are `allocs`, `block`,
-/// `goroutine`, `goroutineleak`, `heap`, `mutex` and `threadcreate`; others are there from
-/// [`Profile::new`] on.
+/// `goroutine`, `goroutineleak`, `heap`, `longpoll`, `mutex` and `threadcreate`; others are there
+/// from [`Profile::new`] on.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()
@@ -152,8 +154,8 @@ impl Profile {
     }
 
     /// How many records the profile has now: for `heap` and `allocs`, pairs of a call stack and a
-    /// size that were ever sampled; for `block` and `mutex`, call stacks; for `goroutine` and
-    /// `threadcreate`, threads; for those of the program's own, entries.
+    /// size that were ever sampled; for `block`, `longpoll` and `mutex`, call stacks; for
+    /// `goroutine` and `threadcreate`, threads; for those of the program's own, entries.
     pub fn count(&self) -> usize {
         let _own = own::scope();
         self.source.count()
@@ -325,6 +327,35 @@ fn follow_rates() {
 /// those that are old where their number rises.
 pub fn set_leak_age(age: Duration) -> Duration {
     leak::set_age(age)
+}
+
+/// Sets from what length on a poll of a tracked task is long, and returns what it was; `None` is
+/// for none, which is the default. Long polls are in the profile `longpoll`, with the stack of
+/// where they kept the executor's thread, which is read by a thread of Plimsoll's while they last.
+///
+/// May be changed at any time; what is recorded stays. Of polls shorter than a millisecond or so,
+/// most are over before they are seen: they are counted, without a stack. At zero, every poll is
+/// long. A fork's child has no threads of Plimsoll's: there, this has to be called again for
+/// stacks to be read.
+pub fn set_long_poll(threshold: Option<Duration>) -> Option<Duration> {
+    let nanoseconds = threshold.map_or(0, |threshold| {
+        u64::try_from(threshold.as_nanos()).map_or(LONGEST_POLL, |nanoseconds| {
+            nanoseconds.clamp(1, LONGEST_POLL)
+        })
+    });
+    of_nanoseconds(task::set_long_poll(nanoseconds))
+}
+
+/// From what length on a poll of a tracked task is long; `None` if none is.
+pub fn long_poll() -> Option<Duration> {
+    of_nanoseconds(task::long_poll())
+}
+
+/// The longest threshold, in nanoseconds: nine years.
+const LONGEST_POLL: u64 = 1 << 58;
+
+fn of_nanoseconds(nanoseconds: u64) -> Option<Duration> {
+    (nanoseconds != 0).then(|| Duration::from_nanos(nanoseconds))
 }
 
 /// Sets how many frames of a call stack are kept and shown, from the leaf, and returns the number

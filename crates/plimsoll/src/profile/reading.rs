@@ -90,6 +90,8 @@ pub(crate) enum Tag {
     Bytes(i64, Labels),
     /// Waits of a kind.
     Wait(WaitKind, Labels),
+    /// Polls of tasks of that name.
+    Task(&'static str, Labels),
     /// Threads or tasks that do the same.
     Activity(Arc<Activity>),
 }

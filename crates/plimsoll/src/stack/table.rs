@@ -36,9 +36,11 @@ pub(crate) enum Kind {
     Birth = 3,
     /// An entry of a profile of the program's own. The size is the number of the profile.
     Custom = 4,
+    /// A long poll of a task. The size says of which kind.
+    LongPoll = 5,
 }
 
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 
 /// Counts of a bucket; what each means is the kind's affair.
 pub(crate) const CELLS: usize = 6;

@@ -4,7 +4,10 @@ mod accounts;
 mod heap_stats;
 mod lock_stats;
 mod mem_stats;
+mod time_histogram;
 
 pub use heap_stats::{ClassCounts, HeapStats, LargeCounts, heap_stats};
 pub use lock_stats::{LockStats, lock_stats};
 pub use mem_stats::{BY_SIZE_CLASSES, BySize, MemStats, PAUSES, mem_stats};
+pub(crate) use time_histogram::TimeCounts;
+pub use time_histogram::TimeHistogram;

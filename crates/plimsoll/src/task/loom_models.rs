@@ -1,5 +1,5 @@
 //! Every interleaving and every allowed reordering of small scenes of a task: it is polled, woken,
-//! dropped, and looked at.
+//! dropped, and looked at; and of the watching of a poll.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll --lib --release loom_models`.
 
@@ -14,6 +14,7 @@ use super::cut::CUTS;
 use super::slab::SLAB;
 use super::slot::control::DROPPING;
 use super::slot::{Birth, Seen, Slot, State};
+use super::watched::Watched;
 
 /// The executor's: it counts wakes. Clones count themselves, which is no part of the model.
 struct Executor {
@@ -63,8 +64,7 @@ fn unbounded(slot: &Slot) -> &'static Slot {
 
 /// A poll that keeps so many registrations.
 fn poll(slot: &Slot, waker: &Waker, registrations: usize) {
-    let another = slot.begin_poll(1, waker);
-    assert!(!another);
+    assert!(!slot.begin_poll(1, waker));
     for _ in 0..registrations {
         slot.about_to_change();
         slot.register(true).expect("it is the poller's");
@@ -231,5 +231,93 @@ fn who_is_being_woken_when_a_poll_begins_is_not_forgotten() {
         poll(slot, &waker, 0);
         assert!(cut()[0].forgotten);
         drop_task(slot);
+    });
+}
+
+/// A poll that was asked for finds the time of a wake, and each time is found once.
+#[test]
+fn a_poll_finds_the_time_of_its_wake() {
+    model(|| {
+        let executor = Executor::new();
+        let waker = Waker::from(executor);
+        let slot = new_task(1);
+        poll(slot, &waker, 2);
+        let wake_at = move |time| {
+            slot.about_to_change();
+            slot.wake_begins_at(time);
+            // SAFETY: the models wake only what has a registration.
+            unsafe { slot.wake_inner() };
+            slot.release_after_wake();
+        };
+        wake_at(11);
+        let waking = thread::spawn(move || wake_at(12));
+        let poll = || {
+            let woken = slot.take_wake();
+            assert!(!slot.begin_poll(1, &waker));
+            slot.about_to_change();
+            slot.end_poll(false);
+            woken
+        };
+        assert_eq!(poll(), Some(11));
+        waking.join().unwrap();
+        assert!(matches!(poll(), None | Some(12)));
+        assert_eq!(poll(), None);
+        drop_task(slot);
+    });
+}
+
+/// Two polls, the first from 10 to 30 and the second from 40 to 50, and a watcher that looks at 20
+/// and at 45: each is counted once, with all of its time.
+#[test]
+fn a_poll_that_is_watched_is_counted_once_and_in_full() {
+    model(|| {
+        let watched = Arc::new(Watched::new());
+        let polls = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let nanoseconds = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let add = |counts: &[AtomicUsize; 2], bucket: u32, amount: u64| {
+            counts[bucket as usize].fetch_add(amount as usize, Ordering::Relaxed);
+        };
+        let watcher = {
+            let (watched, polls, nanoseconds) =
+                (watched.clone(), polls.clone(), nanoseconds.clone());
+            thread::spawn(move || {
+                for now in [20, 45, 48] {
+                    let Some(running) = watched.running() else {
+                        continue;
+                    };
+                    // Buckets are told apart by the poll: what is seen is of that one.
+                    let bucket = u32::from(running.began() == 40);
+                    let time = now.max(running.began() + 1) - running.began();
+                    let time = time.min(if bucket == 0 { 20 } else { 10 });
+                    if !running.was_seen() {
+                        if watched.see(running, bucket, time) {
+                            assert_eq!(running.task, bucket);
+                            add(&polls, bucket, 1);
+                            add(&nanoseconds, bucket, time);
+                        }
+                    } else if let Some((bucket, more)) = watched.advance(time) {
+                        add(&nanoseconds, bucket, more);
+                    }
+                }
+            })
+        };
+        for (bucket, began, took) in [(0, 10, 20), (1, 40, 10)] {
+            assert!(watched.begin(bucket, began));
+            assert!(!watched.begin(7, began + 1), "it is part of that");
+            match watched.end() {
+                Some(seen) => {
+                    assert_eq!(seen.bucket, bucket);
+                    add(&nanoseconds, bucket, took - seen.accounted);
+                }
+                None => {
+                    add(&polls, bucket, 1);
+                    add(&nanoseconds, bucket, took);
+                }
+            }
+        }
+        watcher.join().unwrap();
+        let sums =
+            |counts: &[AtomicUsize; 2]| [0, 1].map(|bucket| counts[bucket].load(Ordering::Relaxed));
+        assert_eq!((sums(&polls), sums(&nanoseconds)), ([1, 1], [20, 10]));
     });
 }

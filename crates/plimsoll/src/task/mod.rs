@@ -49,6 +49,8 @@ mod executor;
 mod inner;
 #[cfg(feature = "tokio")]
 mod join_set;
+mod long_polls;
+mod metrics;
 mod record;
 mod records;
 mod registration;
@@ -56,7 +58,9 @@ mod slab;
 mod slot;
 #[cfg(feature = "tokio")]
 mod spawn;
+mod times;
 mod tracked;
+mod watched;
 
 use std::fmt;
 use std::sync::MutexGuard;
@@ -68,6 +72,8 @@ use cut::CUTS;
 pub use executor::Executor;
 #[cfg(feature = "tokio")]
 pub use join_set::JoinSet;
+pub(crate) use long_polls::{LongPolls, Watcher, lock_watcher, read as read_long_polls};
+pub use metrics::{TaskMetrics, metrics};
 pub use record::{TaskRecord, TaskState};
 pub(crate) use slot::{Seen, State};
 #[cfg(feature = "tokio")]
@@ -97,6 +103,11 @@ fn next_id() -> u64 {
         crate::os::clock::prepare();
     }
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// How many tasks were ever made.
+fn created() -> u64 {
+    NEXT.load(Ordering::Relaxed) - FIRST
 }
 
 /// The task that the calling thread polls; of several, the innermost.
@@ -143,12 +154,31 @@ pub(crate) fn lock_cut() -> MutexGuard<'static, ()> {
 /// In the child of a fork: nobody is in the middle of anything any more.
 pub(crate) fn after_fork_in_child() {
     CUTS.after_fork_in_child();
+    long_polls::after_fork_in_child();
 }
 
 /// Sets whether it is found out what tasks wait for, by taking their stacks, and returns whether it
 /// was. It is, unless this says otherwise.
 pub fn set_stacks(wanted: bool) -> bool {
     current::set_stacks(wanted)
+}
+
+/// Sets whether it is recorded how long tasks wait for a poll when they were woken, and how long
+/// polls take, for [`metrics()`]; and returns whether it was. It is not, unless this says so: it
+/// takes three readings of the clock for each wake and poll, and two additions. May be changed at
+/// any time; what is recorded stays.
+pub fn set_times(wanted: bool) -> bool {
+    times::want_histograms(wanted)
+}
+
+/// See [`set_long_poll`](crate::profile::set_long_poll).
+pub(crate) fn set_long_poll(nanoseconds: u64) -> u64 {
+    long_polls::set_threshold(nanoseconds)
+}
+
+/// The same, as it is.
+pub(crate) fn long_poll() -> u64 {
+    long_polls::threshold()
 }
 
 /// How many tasks are in no profile, because there was no memory to note them.

@@ -88,8 +88,8 @@ impl TaskRecord {
         self.seen.polls
     }
 
-    /// How long ago its last poll ended or, if it is new, it was made, to a few milliseconds; `None`
-    /// while it is polled or dropped.
+    /// How long ago its last poll ended or, if it is new, it was made, to a few milliseconds;
+    /// `None` while it is polled or dropped.
     pub fn waited(&self) -> Option<Duration> {
         match self.seen.state {
             State::Running | State::Dropping => None,

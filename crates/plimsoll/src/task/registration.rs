@@ -12,8 +12,8 @@
 use std::mem::ManuallyDrop;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::current;
 use super::slot::{Slot, control::UNMANAGED};
+use super::{current, times};
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 
@@ -66,12 +66,21 @@ fn clone_elsewhere(task: &'static Slot) -> RawWaker {
     }
 }
 
+#[inline]
+fn begin_wake(task: &Slot) {
+    if times::are_wanted() {
+        times::begin_wake(task);
+    } else {
+        task.wake_begins();
+    }
+}
+
 unsafe fn wake(data: *const ()) {
     // SAFETY: called for a waker of ours.
     let slot = unsafe { slot_of(data) };
     let task = slot.task();
     task.about_to_change();
-    task.wake_begins();
+    begin_wake(task);
     // SAFETY: the caller's waker is a registration.
     unsafe { slot.wake_inner() };
     if std::ptr::eq(slot, task) {
@@ -87,7 +96,7 @@ unsafe fn wake_by_ref(data: *const ()) {
     let slot = unsafe { slot_of(data) };
     let task = slot.task();
     task.about_to_change();
-    task.wake_begins();
+    begin_wake(task);
     if let Some(poll) = current::poll_of(task) {
         if !task.has_stack() {
             // What wakes itself and registers nothing.

@@ -32,7 +32,7 @@ use super::cut::CUTS;
 use super::inner::Inner;
 use super::slab::SLAB;
 use crate::os::clock;
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::primitives::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::stack::StackName;
 
 /// The parts of [`Slot::control`].
@@ -78,14 +78,13 @@ pub(super) struct Slot {
     /// The lower half is the [epoch](super::cut) in which the task was recorded last, or made; the
     /// upper half is which task this is of those that had the slot.
     pub(super) seen: AtomicU64,
+    /// Of the first wake that began since the last poll did, the time, or [`WOKEN`]; 0 if there
+    /// was none.
+    woken: AtomicU64,
     /// Polls, twice, and 1 while it is being polled.
     polls: AtomicU32,
-    /// 1 if a wake began since the last poll did.
-    woken: AtomicU32,
     /// How many wakes were over when the last poll began.
     wakes_before: AtomicU32,
-    /// The thread that polls it.
-    poller: AtomicU32,
     /// When the last poll ended, or the task was made.
     since: AtomicU64,
     /// The waker that the executor lends for the poll that is under way.
@@ -100,8 +99,10 @@ pub(super) struct Slot {
     type_name: AtomicUsize,
     /// A `&'static Location<'static>`.
     location: AtomicUsize,
-    labels: AtomicU32,
-    name: AtomicU32,
+    /// The thread that polls it.
+    poller: AtomicU32,
+    labels: AtomicU16,
+    name: AtomicU16,
     /// Of an auxiliary slot, the number of the slot that it is for; of a free one, the next free
     /// one, and 1; of a task, its labels where it waits, which go with the first of the stacks.
     pub(super) link: AtomicU32,
@@ -111,6 +112,12 @@ pub(super) struct Slot {
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 128);
+/// Numbers of labels and names are kept in 16 bits.
+#[cfg(not(loom))]
+const _: () = assert!(crate::label::MOST_SETS <= 1 << 16);
+
+/// In place of the time of a wake, where that is not wanted.
+pub(super) const WOKEN: u64 = 1;
 
 /// Names a type.
 pub(crate) type TypeName = fn() -> &'static str;
@@ -183,10 +190,9 @@ impl Slot {
         Self {
             control: AtomicU64::new(0),
             seen: AtomicU64::new(0),
+            woken: AtomicU64::new(0),
             polls: AtomicU32::new(0),
-            woken: AtomicU32::new(0),
             wakes_before: AtomicU32::new(0),
-            poller: AtomicU32::new(0),
             since: AtomicU64::new(0),
             lent: AtomicUsize::new(0),
             inner: Inner::empty(),
@@ -195,8 +201,9 @@ impl Slot {
             parent: AtomicU64::new(0),
             type_name: AtomicUsize::new(0),
             location: AtomicUsize::new(0),
-            labels: AtomicU32::new(0),
-            name: AtomicU32::new(0),
+            poller: AtomicU32::new(0),
+            labels: AtomicU16::new(0),
+            name: AtomicU16::new(0),
             link: AtomicU32::new(0),
             latest: AtomicU32::new(0),
         }
@@ -216,7 +223,7 @@ impl Slot {
             .store(birth.type_name as usize, Ordering::Relaxed);
         self.location
             .store(ptr::from_ref(birth.location) as usize, Ordering::Relaxed);
-        self.labels.store(birth.labels, Ordering::Relaxed);
+        self.set_labels(birth.labels);
         self.name.store(0, Ordering::Relaxed);
         self.latest.store(0, Ordering::Relaxed);
         self.open(HELD);
@@ -254,15 +261,24 @@ impl Slot {
     }
 
     pub(super) fn labels(&self) -> u32 {
-        self.labels.load(Ordering::Relaxed)
+        self.labels.load(Ordering::Relaxed).into()
     }
 
     pub(super) fn set_labels(&self, labels: u32) {
-        self.labels.store(labels, Ordering::Relaxed);
+        self.labels.store(labels as u16, Ordering::Relaxed);
+    }
+
+    /// A [`TypeName`].
+    pub(super) fn type_name(&self) -> usize {
+        self.type_name.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn name(&self) -> u32 {
+        self.name.load(Ordering::Relaxed).into()
     }
 
     pub(super) fn set_name(&self, name: u32) {
-        self.name.store(name, Ordering::Relaxed);
+        self.name.store(name as u16, Ordering::Relaxed);
     }
 
     /// To be called before anything changes: records the task as it is, if a cut is being taken
@@ -479,7 +495,36 @@ impl Slot {
     /// A wake begins: to be called before the executor is told.
     #[inline]
     pub(super) fn wake_begins(&self) {
-        self.woken.store(1, Ordering::Relaxed);
+        self.woken.store(WOKEN, Ordering::Relaxed);
+    }
+
+    /// The same at a time, which is more than [`WOKEN`].
+    pub(super) fn wake_begins_at(&self, at: u64) {
+        // If it fails, this is not the first.
+        let _ = self
+            .woken
+            .compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The time of the first wake since the last poll began, if there was one and its time is
+    /// known: once. To be called by the poller before the poll begins. (A wake that comes between
+    /// the two, before a poll that nobody asked for, has its time forgotten.)
+    pub(super) fn take_wake(&self) -> Option<u64> {
+        let at = self.woken.load(Ordering::Relaxed);
+        (at > WOKEN).then(|| {
+            // Nobody else changes it, but to this.
+            self.woken.store(WOKEN, Ordering::Relaxed);
+            at
+        })
+    }
+
+    /// A wake since the poll began whose time is known has that time in its place. To be called by
+    /// the poller before the poll ends.
+    pub(super) fn put_off_wake(&self, at: u64) {
+        if self.woken.load(Ordering::Relaxed) > WOKEN {
+            // Nobody else changes it.
+            self.woken.store(at, Ordering::Relaxed);
+        }
     }
 
     /// The executor was told, by somebody who keeps the registration.
@@ -556,12 +601,12 @@ impl Slot {
             stacks: std::array::from_fn(|at| {
                 StackName(if is_polled { 0 } else { load(&self.stacks[at]) })
             }),
-            labels: load(if is_polled || !self.has_stack() {
-                &self.labels
+            labels: if is_polled || !self.has_stack() {
+                self.labels()
             } else {
-                &self.link
-            }),
-            name: load(&self.name),
+                load(&self.link)
+            },
+            name: self.name(),
             // SAFETY: a task has both from the beginning, and slots are used for tasks only once
             // they were.
             type_name: unsafe { std::mem::transmute::<usize, TypeName>(type_name) },
@@ -573,7 +618,8 @@ impl Slot {
     fn seen_as(&self, polls: u32, control: u64) -> Seen {
         let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
         let is_polled = polls % 2 == 1;
-        let woken = load(&self.woken) != 0 || wakes(control) != load(&self.wakes_before);
+        let woken =
+            self.woken.load(Ordering::Relaxed) != 0 || wakes(control) != load(&self.wakes_before);
         let unregistered = control & (REGISTRATIONS | AUXILIARIES) == 0;
         let state = if control & DROPPING != 0 {
             State::Dropping

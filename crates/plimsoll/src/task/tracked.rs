@@ -12,6 +12,7 @@ use super::registration;
 use super::slab::SLAB;
 use super::slot::control::{DROPPING, NESTED, UNMANAGED};
 use super::slot::{Birth, Slot};
+use super::times::{self, Timed};
 use super::{TaskId, next_id};
 use crate::label::{self, Labels};
 use crate::os;
@@ -108,12 +109,18 @@ impl<F: Future> Future for Tracked<F> {
         let Some(slot) = slot else {
             return future.poll(context);
         };
+        let timed = if times::are_wanted() {
+            times::begin(slot, current::task().is_some())
+        } else {
+            Timed::NOT
+        };
         let has_another = slot.begin_poll(os::thread_id() as u32, context.waker());
         // Made where it stays.
         let mut poll = InPoll {
             slot,
             handed_out: HandedOut::Slots,
             polling: Polling::new(slot),
+            timed,
             ready: false,
         };
         poll.begin(has_another, context.waker());
@@ -134,6 +141,7 @@ struct InPoll {
     slot: &'static Slot,
     handed_out: HandedOut,
     polling: Polling,
+    timed: Timed,
     ready: bool,
 }
 
@@ -178,6 +186,7 @@ impl Drop for InPoll {
         if let HandedOut::Auxiliary(auxiliary) = self.handed_out {
             auxiliary.release();
         }
+        self.timed.end(self.slot);
         self.slot.end_poll(self.ready);
     }
 }

@@ -173,34 +173,7 @@ pub(crate) fn threads(how: How) -> Threads {
     };
     ids.retain(|&id| id != me && !own_thread::is_own(id));
     found.reserve(ids.len());
-    keeper::look();
-    let mut reader = StackReader::new();
-    let mut frames = vec![0; depth];
-    let mut refused = false;
-    let mut running = ids;
-    for look in 0..LOOKS {
-        if look > 0 {
-            crate::primitives::yield_now();
-        }
-        running.retain(
-            |&id| match blocked::read(&tasks, id, &mut reader, &mut frames) {
-                Found::Blocked(thread) => {
-                    found.push(thread);
-                    false
-                }
-                Found::Ended => false,
-                Found::Running => true,
-                Found::Refused => {
-                    refused = true;
-                    true
-                }
-            },
-        );
-        if running.is_empty() || refused {
-            break;
-        }
-    }
-    found.extend(requests::interrupt(&tasks, &running, !refused, depth));
+    let refused = read(&tasks, ids, depth, &mut found);
     let labels: HashMap<i32, Labels> = label::of_threads().collect();
     for thread in &mut found {
         thread.name = name(&tasks, thread.id);
@@ -220,6 +193,54 @@ pub(crate) fn threads(how: How) -> Threads {
         trouble: refused
             .then_some("/proc/self/task/*/syscall cannot be read: every thread was interrupted"),
     }
+}
+
+/// One thread of the program's, other than the calling one, to be counted; without its name.
+/// `None` if it has ended, or if the system does not say what threads do.
+///
+/// Reads files and takes locks: not for hooks.
+pub(crate) fn one(id: i32) -> Option<Thread> {
+    let tasks = TaskDirectory::open().ok()?;
+    let mut found = Vec::new();
+    read(&tasks, vec![id], stack::depth(), &mut found);
+    let mut thread = found.pop()?;
+    let labels = label::of_threads().find(|&(labelled, _)| labelled == id);
+    thread.labels = labels.map_or(Labels::NONE, |(_, labels)| labels);
+    Some(thread)
+}
+
+/// Reads these threads, without names and labels. True if the system does not say what they do:
+/// then all were interrupted.
+fn read(tasks: &TaskDirectory, ids: Vec<i32>, depth: usize, found: &mut Vec<Thread>) -> bool {
+    keeper::look();
+    let mut reader = StackReader::new();
+    let mut frames = vec![0; depth];
+    let mut refused = false;
+    let mut running = ids;
+    for look in 0..LOOKS {
+        if look > 0 {
+            crate::primitives::yield_now();
+        }
+        running.retain(
+            |&id| match blocked::read(tasks, id, &mut reader, &mut frames) {
+                Found::Blocked(thread) => {
+                    found.push(thread);
+                    false
+                }
+                Found::Ended => false,
+                Found::Running => true,
+                Found::Refused => {
+                    refused = true;
+                    true
+                }
+            },
+        );
+        if running.is_empty() || refused {
+            break;
+        }
+    }
+    found.extend(requests::interrupt(tasks, &running, !refused, depth));
+    refused
 }
 
 /// The numbers of all threads; `None` if the system does not say.

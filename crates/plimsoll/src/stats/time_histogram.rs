@@ -1,0 +1,234 @@
+//! How long something took, counted by how long, in the buckets that Go's runtime has.
+//!
+//! From 0 on, there are four buckets of 64 ns each; from there, four to each power of two, up to
+//! 2^47 ns, which are 39 hours. What is below and above has a bucket each. So a time from 256 ns on
+//! is known to a quarter of itself or better, and recording it is a few shifts and one addition.
+//!
+//! Threads add in different stripes, so that they do not fight over cache lines, and nothing is
+//! ever taken away: a reader sums the stripes, and no count of a bucket falls from one reading to a
+//! later one.
+
+use crate::os::thread_place;
+use crate::primitives::{AtomicU64, Ordering};
+
+/// Powers of two with four buckets each; the first stands for all below 2^8.
+const POWERS: usize = 40;
+/// Buckets for each.
+const PARTS: usize = 4;
+/// The times below this power of two are in the first four buckets.
+const LEAST_POWER: u32 = 8;
+/// All, with what is below 0 before them, and what is beyond them after.
+const COUNTS: usize = POWERS * PARTS + 2;
+
+/// Where the buckets begin and end, in seconds.
+static BOUNDARIES: [f64; COUNTS + 1] = boundaries();
+
+/// Times, counted in buckets: Go's `metrics.Float64Histogram` of a time.
+///
+/// `counts[i]` is the number of times that were at least `buckets[i]` and less than `buckets[i +
+/// 1]`. The boundaries are the same 163 in each, Go's: minus infinity, 0, 64 ns, and so on up to
+/// 140,737 seconds (2^47 ns), and infinity; from 256 ns on, a bucket is at most a quarter of its
+/// lower boundary wide.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TimeHistogram {
+    /// How many there were since the process began, for each bucket: 162 counts. None of them ever
+    /// falls from one reading to a later one.
+    pub counts: Vec<u64>,
+    /// In seconds, rising; one more than there are counts.
+    pub buckets: &'static [f64],
+}
+
+impl TimeHistogram {
+    /// How many times are counted, in all buckets.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// What times are recorded in. They may be recorded from hooks: it takes neither memory nor locks,
+/// and never waits.
+pub(crate) struct TimeCounts {
+    stripes: [Stripe; STRIPES],
+}
+
+#[repr(align(64))]
+struct Stripe([AtomicU64; COUNTS]);
+
+const STRIPES: usize = 8;
+
+impl TimeCounts {
+    pub(crate) const fn new() -> Self {
+        Self {
+            stripes: [const { Stripe([const { AtomicU64::new(0) }; COUNTS]) }; STRIPES],
+        }
+    }
+
+    /// Counts a time. One below 0, which is the difference of two clocks, has a bucket, too.
+    pub(crate) fn record(&self, nanoseconds: i64) {
+        let stripe = &self.stripes[thread_place(STRIPES)].0;
+        stripe[bucket(nanoseconds)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All that was recorded by now. What is recorded meanwhile may be in it or not.
+    pub(crate) fn read(&self) -> TimeHistogram {
+        let sum = |bucket: usize| {
+            let stripes = self.stripes.iter();
+            stripes
+                .map(|stripe| stripe.0[bucket].load(Ordering::Relaxed))
+                .sum()
+        };
+        TimeHistogram {
+            counts: (0..COUNTS).map(sum).collect(),
+            buckets: &BOUNDARIES,
+        }
+    }
+}
+
+/// Where a time is counted.
+fn bucket(nanoseconds: i64) -> usize {
+    let Ok(time) = u64::try_from(nanoseconds) else {
+        return 0;
+    };
+    let power = (time | 1 << (LEAST_POWER - 1)).ilog2();
+    // The two bits below the highest one; of the first four buckets, the highest two.
+    let (row, part) = match power.checked_sub(LEAST_POWER) {
+        None => (0, time >> (LEAST_POWER - 2)),
+        Some(above) => (above as usize + 1, time >> (power - 2) & 3),
+    };
+    if row >= POWERS {
+        COUNTS - 1
+    } else {
+        1 + row * PARTS + part as usize
+    }
+}
+
+/// The first nanosecond of a bucket, from that of 0 on.
+const fn first_of(bucket: usize) -> u64 {
+    let (row, part) = (bucket / PARTS, (bucket % PARTS) as u64);
+    if row == 0 {
+        part << (LEAST_POWER - 2)
+    } else {
+        (4 + part) << (row as u32 - 1 + LEAST_POWER - 2)
+    }
+}
+
+const fn boundaries() -> [f64; COUNTS + 1] {
+    let mut boundaries = [f64::INFINITY; COUNTS + 1];
+    boundaries[0] = f64::NEG_INFINITY;
+    let mut bucket = 0;
+    // With the first that is none any more.
+    while bucket <= POWERS * PARTS {
+        boundaries[1 + bucket] = first_of(bucket) as f64 / 1e9;
+        bucket += 1;
+    }
+    boundaries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As they stand in the tests of Go's runtime.
+    #[test]
+    fn the_boundaries_are_those_of_go() {
+        let known: [(usize, u64); 19] = [
+            (1, 0),
+            (2, 0x40),
+            (3, 0x80),
+            (4, 0xc0),
+            (5, 0x100),
+            (6, 0x140),
+            (7, 0x180),
+            (8, 0x1c0),
+            (9, 0x200),
+            (10, 0x280),
+            (11, 0x300),
+            (12, 0x380),
+            (13, 0x400),
+            (15, 0x600),
+            (81, 0x800_0000),
+            (82, 0xa00_0000),
+            (108, 0x3_8000_0000),
+            (160, 7 << 44),
+            (161, 1 << 47),
+        ];
+        let read = TimeCounts::new().read();
+        assert_eq!((read.buckets.len(), read.counts.len()), (163, 162));
+        assert_eq!(read.buckets[0], f64::NEG_INFINITY);
+        assert_eq!(read.buckets[162], f64::INFINITY);
+        for (at, nanoseconds) in known {
+            assert_eq!(read.buckets[at], nanoseconds as f64 / 1e9, "boundary {at}");
+        }
+        assert!(read.buckets.is_sorted_by(|one, other| one < other));
+    }
+
+    #[test]
+    fn a_time_is_counted_between_its_boundaries() {
+        let counts = TimeCounts::new();
+        for bucket in 0..POWERS * PARTS {
+            let (first, next) = (first_of(bucket) as i64, first_of(bucket + 1) as i64);
+            for _ in 0..bucket {
+                counts.record(first);
+            }
+            counts.record(next - 1);
+        }
+        for time in [-1, i64::MIN, i64::MIN + 1] {
+            counts.record(time);
+        }
+        for time in [1 << 47, i64::MAX] {
+            counts.record(time);
+        }
+        let read = counts.read();
+        assert_eq!((read.counts[0], read.counts[161]), (3, 2));
+        for bucket in 0..POWERS * PARTS {
+            assert_eq!(
+                read.counts[1 + bucket],
+                bucket as u64 + 1,
+                "bucket {bucket}"
+            );
+        }
+        assert_eq!(
+            read.total(),
+            (0..160).map(|count| count + 1).sum::<u64>() + 5
+        );
+    }
+
+    #[test]
+    fn nothing_that_eight_threads_record_is_lost_and_no_count_falls() {
+        const EACH: u64 = 100_000;
+        let counts = TimeCounts::new();
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..8u64)
+                .map(|thread| {
+                    let counts = &counts;
+                    scope.spawn(move || {
+                        for time in 0..EACH {
+                            counts.record((time << (thread * 4)) as i64);
+                        }
+                    })
+                })
+                .collect();
+            let mut before = counts.read();
+            while !writers.iter().all(|writer| writer.is_finished()) {
+                let now = counts.read();
+                let pairs = before.counts.iter().zip(&now.counts);
+                assert!(pairs.into_iter().all(|(before, now)| before <= now));
+                before = now;
+            }
+        });
+        let read = counts.read();
+        assert_eq!(read.total(), 8 * EACH);
+        let mut expected = vec![0; COUNTS];
+        for thread in 0..8u64 {
+            for time in 0..EACH {
+                let seconds = (time << (thread * 4)) as f64 / 1e9;
+                let above = read
+                    .buckets
+                    .partition_point(|&boundary| boundary <= seconds);
+                expected[above - 1] += 1;
+            }
+        }
+        assert_eq!(read.counts, expected);
+    }
+}
