@@ -180,6 +180,21 @@ fn every_thread_has_a_header_and_its_stack_with_lines() {
     thread.join().unwrap();
 }
 
+/// Whether waits are recorded, are not any more, or never were.
+#[test]
+fn how_a_thread_waits_is_not_shown() {
+    for (name, rate) in [("not yet", None), ("is", Some(1)), ("was", Some(0))] {
+        if let Some(rate) = rate {
+            profile::set_block_rate(rate);
+        }
+        let (over, thread) = waiter(name, 0);
+        let record = record_of(name);
+        assert!(record.functions[0].contains("recv"), "{name}: {record:?}");
+        drop(over);
+        thread.join().unwrap();
+    }
+}
+
 #[test]
 fn of_a_deep_stack_either_end_is_shown() {
     let (over, thread) = waiter("is deep", 400);

@@ -54,7 +54,8 @@ pub(super) fn leaf(function: &str, file: &str) -> Leaf {
 
 /// Tells what a function of this name is at the leaf of a thread's stack.
 pub(crate) fn leaf_of_thread(function: &str, file: &str) -> Leaf {
-    const HOW: [&str; 7] = [
+    const HOW: [&str; 8] = [
+        "plimsoll::os::",
         "plimsoll::stack::",
         "plimsoll::task::",
         "plimsoll::thread::",
