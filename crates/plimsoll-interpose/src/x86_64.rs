@@ -10,7 +10,8 @@ const FUTEX: i32 = 202;
 
 // In assembly, because the caller's registers must be seen as they are, because no frame may be
 // made for calls that only pass through, and because a Rust function of that name would have to be
-// variadic.
+// variadic. The frame is found by the stack pointer all along: of a thread that is blocked in the
+// call, nobody knows the frame pointer.
 macro_rules! body {
     () => {
         r#"
@@ -37,8 +38,8 @@ macro_rules! body {
     .cfi_def_cfa_offset 16
     .cfi_offset rbp, -16
     mov rbp, rsp
-    .cfi_def_cfa_register rbp
     sub rsp, 80
+    .cfi_adjust_cfa_offset 80
     mov [rsp], rdi
     mov [rsp + 8], rsi
     mov [rsp + 16], rdx

@@ -93,8 +93,8 @@ macro_rules! is_reported {
     .cfi_def_cfa_offset 16
     .cfi_offset rbp, -16
     mov rbp, rsp
-    .cfi_def_cfa_register rbp
     sub rsp, 160
+    .cfi_adjust_cfa_offset 160
     mov qword ptr [rsp], 0
     mov [rsp + 96], rdi
     mov [rsp + 104], rsi

@@ -109,8 +109,8 @@ macro_rules! body {
     .cfi_def_cfa_offset 16
     .cfi_offset rbp, -16
     mov rbp, rsp
-    .cfi_def_cfa_register rbp
     sub rsp, 64
+    .cfi_adjust_cfa_offset 64
     mov [rsp], rdi
     mov [rsp + 8], rsi
     mov [rsp + 16], rdx
