@@ -290,29 +290,32 @@ impl Slot {
 
     /// Counts one more at home, who went as far as `distance`.
     fn arrive(&self, distance: u32) {
-        let mut home = self.home.fetch_add(1, Ordering::AcqRel) + 1;
-        while parts(home).1 < distance {
-            let farther = distance << 16 | parts(home).0;
+        self.change_home(|count, reach| (count + 1, reach.max(distance)));
+    }
+
+    /// Counts one less. Where there is nobody left, nobody is looked for any distance.
+    fn depart(&self) {
+        self.change_home(|count, reach| match count {
+            0 | 1 => (0, 0),
+            _ => (count - 1, reach),
+        });
+    }
+
+    /// In one step, since each would wait for the cache line.
+    fn change_home(&self, change: impl Fn(u32, u32) -> (u32, u32)) {
+        let mut home = self.home.load(Ordering::Relaxed);
+        loop {
+            let (count, reach) = parts(home);
+            let (count, reach) = change(count, reach);
             match self.home.compare_exchange_weak(
                 home,
-                farther,
+                reach << 16 | count,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return,
                 Err(other) => home = other,
             }
-        }
-    }
-
-    /// Counts one less.
-    fn depart(&self) {
-        let home = self.home.fetch_sub(1, Ordering::AcqRel) - 1;
-        if parts(home).0 == 0 {
-            // If somebody came in between, who leaves next does this.
-            let _ = self
-                .home
-                .compare_exchange(home, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 }
