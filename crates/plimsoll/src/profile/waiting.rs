@@ -290,10 +290,9 @@ fn is_of_program(name: &str) -> bool {
     for word in ["dyn ", "mut ", "const "] {
         path = path.strip_prefix(word).unwrap_or(path);
     }
-    if let Some((head, rest)) = path.split_once(" as ")
-        && !head.contains("::")
-    {
-        path = rest;
+    match path.split_once(" as ") {
+        Some((head, of_trait)) if !head.contains("::") => path = of_trait,
+        _ => {}
     }
     // Without a crate, it is C's, or what a build that keeps nothing but lines says of an inlined
     // function.

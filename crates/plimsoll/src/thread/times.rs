@@ -91,9 +91,8 @@ fn clocks(processors: BTreeSet<usize>) -> BTreeMap<usize, Clock> {
             if clock::now().saturating_sub(start) > PATIENCE.as_nanos() as u64 {
                 return;
             }
-            if go_to(processor)
-                && let Some(clock) = Clock::here(&tasks)
-            {
+            let clock = go_to(processor).then(|| Clock::here(&tasks)).flatten();
+            if let Some(clock) = clock {
                 // Whoever asked is there until this thread has ended.
                 let _ = sender.send((processor, clock));
             }
