@@ -1,31 +1,23 @@
-//! How long threads wait for locks while nothing is recorded: every eighth wait is timed, and
+//! How long threads wait for locks while nothing is recorded: one in eight waits is timed, and
 //! counts for eight.
+//!
+//! Which one is left to chance: of every eighth, a thread that waits for two locks in turn would
+//! have only one of them timed.
 
-use std::cell::Cell;
-
-use super::{clock, totals};
+use super::{clock, rates, totals};
 
 /// One in how many waits is timed.
-const EVERY: u32 = 8;
-
-thread_local! {
-    /// Waits of this thread until one has been timed.
-    static LEFT: Cell<u32> = const { Cell::new(EVERY) };
-}
+const ONE_IN: u64 = 8;
 
 /// A wait that is timed.
 pub(crate) struct Timed {
     start: u64,
 }
 
-/// Whether the wait for a lock that the calling thread is about to begin is to be timed.
+/// Whether the wait that the calling thread is about to begin is to be timed, if it is for a lock.
 #[inline]
 pub(crate) fn is_turn() -> bool {
-    LEFT.with(|left| {
-        let turn = left.get() <= 1;
-        left.set(if turn { EVERY } else { left.get() - 1 });
-        turn
-    })
+    rates::random() % ONE_IN == 0
 }
 
 impl Timed {
@@ -51,7 +43,7 @@ impl Timed {
     /// The wait has ended.
     pub(crate) fn end(self) {
         let waited = clock::now().saturating_sub(self.start);
-        totals::add_estimated(waited.saturating_mul(EVERY.into()));
+        totals::add_estimated(waited.saturating_mul(ONE_IN));
     }
 }
 
@@ -61,7 +53,18 @@ mod tests {
 
     #[test]
     fn one_in_eight_is_timed() {
-        let turns = (0..800).filter(|_| is_turn()).count();
-        assert_eq!(turns, 100);
+        const WAITS: usize = 80_000;
+        // Of every second wait, too, and of any other pattern.
+        for every in [1, 2, 8] {
+            let waits = WAITS * every;
+            let turns = (0..waits).filter(|wait| is_turn() && wait % every == 0);
+            // Within five standard deviations.
+            let (expected, deviation) = (WAITS as f64 / 8.0, (WAITS as f64 * 7.0 / 64.0).sqrt());
+            let off = (turns.count() as f64 - expected) / deviation;
+            assert!(
+                off.abs() < 5.0,
+                "of each {every}: {off} standard deviations"
+            );
+        }
     }
 }

@@ -17,8 +17,8 @@ pub struct LockStats {
     /// How long those took, in nanoseconds; exact, as said.
     pub lock_waited_ns: u64,
     /// How long threads have waited for locks in the rest of the time, in nanoseconds: an
-    /// estimate, for which every eighth wait is timed, up to when the thread runs again. Only
-    /// since [`crate::start`].
+    /// estimate, for which one in eight waits is timed, by chance, up to when the thread runs
+    /// again. Only since [`crate::start`].
     pub lock_waited_estimate_ns: u64,
     /// From when threads were woken to when they ran again, in nanoseconds; exact, as said.
     pub wakeup_latency_ns: u64,

@@ -38,7 +38,7 @@ fn waits_for_locks_are_estimated_while_nothing_is_recorded() {
     let _alone = alone();
     plimsoll::profile::set_block_rate(0);
     plimsoll::profile::set_mutex_fraction(0);
-    const WAITS: u32 = 80;
+    const WAITS: u32 = 400;
     const EACH: Duration = Duration::from_millis(1);
     let before = plimsoll::lock_stats();
     let start = Instant::now();
@@ -78,8 +78,8 @@ fn waits_for_locks_are_estimated_while_nothing_is_recorded() {
         after.mutex_wait_total_ns() - before.mutex_wait_total_ns(),
         estimate
     );
-    // Ten are timed.
-    let least = u64::from(WAITS) * EACH.as_nanos() as u64;
+    // Some 50 are timed, and five standard deviations less are 17.
+    let least = 8 * 17 * EACH.as_nanos() as u64;
     let most = 8 * took.as_nanos() as u64;
     assert!(
         least <= estimate && estimate <= most,

@@ -98,7 +98,7 @@ fn begin_recorded(call: &Call) -> UnderWay {
 }
 
 fn begin_metered(call: &Call) -> UnderWay {
-    if kind(call.function).is_some_and(WaitKind::is_lock) && meter::is_turn() {
+    if meter::is_turn() && kind(call.function).is_some_and(WaitKind::is_lock) {
         UnderWay::IsTimed(Timed::begin())
     } else {
         UnderWay::Nothing

@@ -116,7 +116,7 @@ impl<A: Awaited> TaskWait<A> {
         }
         (self.state, self.start) = if contention::is_on() {
             (State::Waits, self.awaited.enter(self.kind))
-        } else if self.kind.is_lock() && meter::is_turn() {
+        } else if meter::is_turn() && self.kind.is_lock() {
             (State::Timed, Timed::begin().start())
         } else {
             (State::Untimed, 0)
