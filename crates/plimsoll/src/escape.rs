@@ -23,16 +23,24 @@ pub(crate) const OF_STRINGS: &Letters = &[
 /// As in the header of a goroutine.
 pub(crate) const OF_HEADERS: &Letters = &[('\n', 'n'), ('\r', 'r'), ('\t', 't')];
 
-/// Text in quotes, as Go quotes strings. Besides control characters, those are written by their
-/// numbers that are `special`.
-pub(crate) fn put_quoted(
-    out: &mut impl Write,
-    text: &str,
-    special: fn(char) -> bool,
-) -> fmt::Result {
+/// A string as Go's `%q` writes it.
+pub(crate) fn put_quoted(out: &mut impl Write, text: &str) -> fmt::Result {
     out.write_char('"')?;
-    put_escaped(out, text, OF_STRINGS, special)?;
+    put_escaped(out, text, OF_STRINGS, |character| !is_printable(character))?;
     out.write_char('"')
+}
+
+/// Whether Go prints a character as it is: letters, marks, numbers, punctuation, symbols, and the
+/// one space that ASCII has. The standard library, which escapes the others too, has the table.
+fn is_printable(character: char) -> bool {
+    if character.is_ascii() {
+        return !character.is_ascii_control();
+    }
+    // Not as the first of a string, where marks are escaped that would go with what is before.
+    let mut text = [b'a'; 5];
+    let length = 1 + character.encode_utf8(&mut text[1..]).len();
+    let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
+    text.escape_debug().nth(1) == Some(character)
 }
 
 /// Text with escapes for quotes, backslashes, control characters, and what is `special`.
@@ -83,6 +91,26 @@ mod tests {
             escaped(OF_HEADERS, |_| false, text),
             r#"\"\\\n\r\t\x07\x08\x0b\x0c\x00\x1b\x7f\u0085é"#
         );
+    }
+
+    #[test]
+    fn strings_are_quoted_as_in_go() {
+        for (text, wanted) in [
+            ("", r#""""#),
+            ("a b", r#""a b""#),
+            ("\"\\", r#""\"\\""#),
+            ("\n\r\t\x07\x08\x0b\x0c", r#""\n\r\t\a\b\v\f""#),
+            ("\0\x1b\x7f", r#""\x00\x1b\x7f""#),
+            ("größe, e\u{301}, 漢字, 😀", "\"größe, e\u{301}, 漢字, 😀\""),
+            ("\u{85}\u{a0}\u{ad}", r#""\u0085\u00a0\u00ad""#),
+            ("\u{200b}\u{2003}\u{2028}", r#""\u200b\u2003\u2028""#),
+            ("\u{3000}\u{e000}\u{feff}", r#""\u3000\ue000\ufeff""#),
+            ("\u{e0001}\u{10ffff}", r#""\U000e0001\U0010ffff""#),
+        ] {
+            let mut quoted = String::new();
+            put_quoted(&mut quoted, text).unwrap();
+            assert_eq!(quoted, wanted);
+        }
     }
 
     #[test]

@@ -66,9 +66,9 @@ fn try_put(
 fn put_labels(out: &mut impl Write, labels: &[(&str, &str)]) -> fmt::Result {
     for (at, (key, value)) in labels.iter().enumerate() {
         out.write_str(if at == 0 { "# labels: {" } else { ", " })?;
-        put_quoted(out, key, |_| false)?;
+        put_quoted(out, key)?;
         out.write_char(':')?;
-        put_quoted(out, value, |_| false)?;
+        put_quoted(out, value)?;
     }
     out.write_str(if labels.is_empty() { "" } else { "}\n" })
 }

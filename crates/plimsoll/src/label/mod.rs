@@ -27,7 +27,6 @@
 //! What is allocated under different labels is kept apart in the table of stacks, so labels take
 //! room there: as many buckets for each place as sets are seen there.
 
-mod quote;
 #[cfg(feature = "tracing")]
 mod spans;
 mod table;
@@ -39,7 +38,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
-pub(crate) use quote::quoted;
+use crate::escape::put_quoted;
+
 #[cfg(feature = "tracing")]
 pub(crate) use spans::within_spans;
 pub(crate) use table::{Known, lock};
@@ -126,8 +126,10 @@ impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
         for (at, (key, value)) in self.iter().enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
-            write!(f, "{comma}{}:{}", quoted(key), quoted(value))?;
+            f.write_str(if at == 0 { "" } else { ", " })?;
+            put_quoted(f, key)?;
+            f.write_str(":")?;
+            put_quoted(f, value)?;
         }
         f.write_str("}")
     }
