@@ -118,6 +118,7 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
 
 impl OwnThread {
     /// Waits until it has ended. At once, in a fork's child.
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn join(self) {
         let this = std::mem::ManuallyDrop::new(self);
         if this.is_here() {

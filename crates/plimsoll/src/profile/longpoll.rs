@@ -1,9 +1,7 @@
 //! `longpoll`: polls of tasks that kept an executor's thread for long, with where it was meanwhile.
 
 use super::Source;
-use super::reading::{
-    Leaf, MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
-};
+use super::reading::{MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::waiting;
 use crate::task::{self, LongPolls};
 
@@ -75,7 +73,6 @@ impl Source for LongPoll {
     }
 
     fn read(&self) -> Reading {
-        let time_nanos = now_nanos();
         let sites = sites();
         let samples = sites.iter().map(|site| {
             let mut values = [0; MOST_VALUES];
@@ -87,17 +84,7 @@ impl Source for LongPoll {
                 tag: tag(site),
             }
         });
-        Reading {
-            sample_types: &SAMPLE_TYPES,
-            default_type: "",
-            period_type: SAMPLE_TYPES[0],
-            period: 1,
-            time_nanos,
-            duration_nanos: 0,
-            samples: samples.collect(),
-            leaf: |_, _| Leaf::Shown,
-            comments: comments(&sites),
-        }
+        Reading::of_counts(&SAMPLE_TYPES, samples.collect(), comments(&sites))
     }
 
     fn read_text(&self) -> TextReading {

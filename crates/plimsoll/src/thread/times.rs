@@ -6,8 +6,8 @@
 //! thread that goes from one to the next.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
 
 use super::{State, Thread};
 use crate::os::task_file::TaskDirectory;
@@ -78,31 +78,41 @@ impl Clock {
     }
 }
 
-/// Those of these processors, as far as they can be read.
+/// Those of these processors, as far as they can be read in time.
 fn clocks(processors: BTreeSet<usize>) -> BTreeMap<usize, Clock> {
+    if processors.is_empty() {
+        return BTreeMap::new();
+    }
     let (sender, receiver) = mpsc::channel();
-    let start = clock::now();
-    // Of its own, because it moves.
+    // Of its own, because it moves. It is not waited for: where a thread of higher priority never
+    // pauses, it may never be let run.
     let walker = own_thread::spawn(c"plimsoll-clocks", move || {
         let Ok(tasks) = TaskDirectory::open() else {
             return;
         };
         for processor in processors {
-            if clock::now().saturating_sub(start) > PATIENCE.as_nanos() as u64 {
-                return;
-            }
             let clock = go_to(processor).then(|| Clock::here(&tasks)).flatten();
-            if let Some(clock) = clock {
-                // Whoever asked is there until this thread has ended.
-                let _ = sender.send((processor, clock));
+            let told = clock.map(|clock| sender.send((processor, clock)));
+            if matches!(told, Some(Err(_))) {
+                // Nobody waits for it any more.
+                return;
             }
         }
     });
     match walker {
-        Ok(walker) => walker.join(),
-        Err(_) => return BTreeMap::new(),
+        Ok(_) => all_in_time(&receiver, PATIENCE),
+        Err(_) => BTreeMap::new(),
     }
-    receiver.try_iter().collect()
+}
+
+/// What comes until there is nobody left to send anything, or the time is up.
+fn all_in_time<K: Ord, V>(receiver: &Receiver<(K, V)>, patience: Duration) -> BTreeMap<K, V> {
+    let deadline = Instant::now() + patience;
+    let next = || {
+        let left = deadline.saturating_duration_since(Instant::now());
+        receiver.recv_timeout(left).ok()
+    };
+    std::iter::from_fn(next).collect()
 }
 
 /// Has the calling thread run on that processor only; whether that can be.
@@ -217,6 +227,18 @@ mod tests {
     fn where_it_cannot_go_no_clock_is_read() {
         assert!(clocks(BTreeSet::from([libc::CPU_SETSIZE as usize])).is_empty());
         assert!(clocks(BTreeSet::from([libc::CPU_SETSIZE as usize - 1])).is_empty());
+    }
+
+    #[test]
+    fn who_never_tells_is_not_waited_for() {
+        let (sender, receiver) = mpsc::channel();
+        sender.send((1, "in time")).unwrap();
+        let in_time = BTreeMap::from([(1, "in time")]);
+        // There is still somebody who might send.
+        assert_eq!(all_in_time(&receiver, Duration::from_millis(20)), in_time);
+        sender.send((1, "in time")).unwrap();
+        drop(sender);
+        assert_eq!(all_in_time(&receiver, Duration::from_secs(3600)), in_time);
     }
 
     #[test]
