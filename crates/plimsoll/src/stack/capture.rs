@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicPtr;
 
 use super::modules::ModuleList;
 use super::registers::{Registers, Start};
-use super::remembered::{self, Beginning, Remembered, Trail};
+use super::remembered::{self, Beginning, Remembered, Trail, Way};
 use super::table::StackName;
 use super::unwind_tables::{self, Context, End, Walk};
 use super::{DEEPEST, HIDDEN_FRAMES, frame_pointers};
@@ -150,7 +150,11 @@ pub(super) fn name_of(
     limit: usize,
     find_name: impl FnOnce(&[usize]) -> Option<StackName>,
 ) -> Option<StackName> {
-    let met = Beginning::of(start).and_then(|from| remembered::find(&from, |_, _| ()));
+    let way = match unwinder() {
+        Unwinder::FramePointers => Way::Chain,
+        Unwinder::None | Unwinder::Tables => Way::Tables,
+    };
+    let met = Beginning::of(start, way).and_then(|from| remembered::find(&from, |_, _| ()));
     let name = met.filter(|&(_, frames)| frames <= limit);
     if let Some(name) = name.and_then(|(met, _)| met.name()) {
         return Some(name);
@@ -226,7 +230,8 @@ fn walk(
         Unwinder::FramePointers => {
             let at = start.registers();
             let walk = frame_pointers::walk_noted(at, start.limit(), frames, trail);
-            (walk.frames, remembered_if_whole(start, &walk, trail))
+            let from = Beginning::of(start, Way::Chain);
+            (walk.frames, remembered_if_whole(from, &walk, trail))
         }
         Unwinder::Tables => walk_by_tables(start, slot, context, trail, frames),
     }
@@ -239,7 +244,7 @@ fn walk_by_tables(
     trail: &mut Trail,
     frames: &mut [usize],
 ) -> (usize, Option<Remembered>) {
-    let from = Beginning::of(start);
+    let from = Beginning::of(start, Way::Tables);
     if let Some(from) = &from {
         let keep = |at: usize, frame| {
             if let Some(place) = frames.get_mut(at) {
@@ -256,15 +261,13 @@ fn walk_by_tables(
     if walk.end == End::Stale && STALE.swap(1, Ordering::Relaxed) == 0 {
         crate::keeper::call();
     }
-    (walk.frames, remembered_if_whole(start, &walk, trail))
+    (walk.frames, remembered_if_whole(from, &walk, trail))
 }
 
 /// Remembers a walk that went as far as there is anything.
-fn remembered_if_whole(start: Start, walk: &Walk, trail: &Trail) -> Option<Remembered> {
-    if walk.end != End::Outermost {
-        return None;
-    }
-    remembered::remember(&Beginning::of(start)?, trail)
+fn remembered_if_whole(from: Option<Beginning>, walk: &Walk, trail: &Trail) -> Option<Remembered> {
+    let from = from.filter(|_| walk.end == End::Outermost)?;
+    remembered::remember(&from, trail)
 }
 
 fn pool() -> &'static [Slot] {

@@ -24,7 +24,7 @@ pub(super) fn walk_noted(
     frames: &mut [usize],
     trail: &mut Trail,
 ) -> Walk {
-    trail.begin_chain(start);
+    trail.begin(start);
     follow(start, limit, frames, trail)
 }
 

@@ -43,28 +43,15 @@ const NO_FRAME_POINTER: u64 = u64::MAX;
 
 /// How a walk finds its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-enum Way {
+pub(super) enum Way {
     /// By return addresses, and by frame pointers where functions have them.
-    Tables = 1,
+    Tables = 0,
     /// From frame to frame, as each frame pointer has it: a place is that of a frame.
-    Chain = 2,
-}
-
-impl Way {
-    #[inline]
-    fn of(number: u32) -> Option<Self> {
-        match number {
-            1 => Some(Self::Tables),
-            2 => Some(Self::Chain),
-            _ => None,
-        }
-    }
+    Chain = 1,
 }
 
 /// What a walk looks at.
 pub(super) struct Trail {
-    way: Way,
     stack: u64,
     /// Where the frame pointer comes from that the walker has, unless that was noted already.
     frame_pointer: From,
@@ -88,7 +75,6 @@ enum From {
 impl Trail {
     pub(super) const fn new() -> Self {
         Self {
-            way: Way::Tables,
             stack: 0,
             frame_pointer: From::Noted,
             first_frame_pointer: None,
@@ -100,18 +86,11 @@ impl Trail {
     }
 
     pub(super) fn begin(&mut self, at: Registers) {
-        self.way = Way::Tables;
         self.stack = at.stack;
         self.frame_pointer = From::Register(at.frame);
         self.first_frame_pointer = None;
         self.length = 0;
         self.spoilt = false;
-    }
-
-    /// Of a walk from frame to frame.
-    pub(super) fn begin_chain(&mut self, at: Registers) {
-        self.begin(at);
-        self.way = Way::Chain;
     }
 
     /// Something else than plain frames of code that stays was met.
@@ -184,8 +163,6 @@ struct Entry {
     length: AtomicU32,
     key: AtomicU64,
     depth: AtomicU64,
-    /// A [`Way`].
-    way: AtomicU32,
     /// Of a walk by tables, how far the first frame pointer is from the stack pointer.
     frame_pointer: AtomicU64,
     /// What the stack is called in the table, if that is known: the upper half is the turn that it
@@ -210,7 +187,6 @@ static WALKS: [Set; SETS] = [const {
                 length: AtomicU32::new(0),
                 key: AtomicU64::new(0),
                 depth: AtomicU64::new(0),
-                way: AtomicU32::new(0),
                 frame_pointer: AtomicU64::new(0),
                 name: AtomicU64::new(0),
                 places: [const { AtomicU32::new(0) }; MOST],
@@ -224,7 +200,8 @@ static WALKS: [Set; SETS] = [const {
 #[derive(Clone, Copy)]
 pub(super) struct Beginning {
     at: Registers,
-    /// The innermost instruction, and how the walk begins there.
+    way: Way,
+    /// The innermost instruction, and how the walk begins and goes on there.
     key: u64,
     /// How far it is to where the stack is known to end.
     depth: u64,
@@ -235,7 +212,7 @@ pub(super) struct Beginning {
 impl Beginning {
     /// `None` if the stack is not the calling thread's own.
     #[inline]
-    pub(super) fn of(start: Start) -> Option<Self> {
+    pub(super) fn of(start: Start, way: Way) -> Option<Self> {
         let at = start.registers();
         let stack = at.stack as usize;
         let (low, high) = memory::known_range(stack);
@@ -250,7 +227,8 @@ impl Beginning {
         };
         Some(Self {
             at,
-            key: at.instruction << 2 | how,
+            way,
+            key: at.instruction << 3 | how << 1 | way as u64,
             depth: (end as u64).wrapping_sub(at.stack),
             readable: ((high - stack) / 8).min(WORDS as usize) as u32,
         })
@@ -287,7 +265,7 @@ pub(super) fn find(
             return None;
         }
         let met = Remembered { entry, turn };
-        let count = match Way::of(entry.way.load(Ordering::Relaxed))? {
+        let count = match from.way {
             Way::Tables => met.is_the_same_by_tables(from, &mut keep),
             Way::Chain => met.is_the_same_by_chain(from, &mut keep),
         };
@@ -425,7 +403,6 @@ pub(super) fn remember(from: &Beginning, trail: &Trail) -> Option<Remembered> {
     fence(Ordering::Release);
     entry.key.store(from.key, Ordering::Relaxed);
     entry.depth.store(from.depth, Ordering::Relaxed);
-    entry.way.store(trail.way as u32, Ordering::Relaxed);
     let frame_pointer = trail.first_frame_pointer.unwrap_or(NO_FRAME_POINTER);
     entry.frame_pointer.store(frame_pointer, Ordering::Relaxed);
     entry.length.store(trail.length as u32, Ordering::Relaxed);
@@ -460,7 +437,7 @@ mod tests {
 
     #[inline(never)]
     fn walk_both(start: Start, modules: &ModuleList) -> (Option<Vec<usize>>, Vec<usize>) {
-        let from = Beginning::of(start).expect("it is the thread's own stack");
+        let from = Beginning::of(start, Way::Tables).expect("it is the thread's own stack");
         let mut found = vec![0; 128];
         let met = find(&from, |at, frame| found[at] = frame);
         found.truncate(met.map_or(0, |(_, count)| count));
@@ -534,7 +511,7 @@ mod tests {
     /// What the chain is remembered as; and as it is, after which it is remembered.
     #[inline(never)]
     fn both_of_chain(start: Start) -> (Option<Vec<usize>>, Vec<usize>) {
-        let from = Beginning::of(start).expect("it is the thread's own stack");
+        let from = Beginning::of(start, Way::Chain).expect("it is the thread's own stack");
         let mut found = vec![0; 8];
         let met = find(&from, |at, frame| found[at] = frame);
         found.truncate(met.map_or(0, |(_, count)| count));
@@ -567,6 +544,9 @@ mod tests {
         let start = black_box(&mut chain).link();
         both_of_chain(start);
         chain_deeper(3);
+        // By tables, it might come out otherwise.
+        let by_tables = Beginning::of(start, Way::Tables).unwrap();
+        assert!(find(&by_tables, |_, _| ()).is_none());
         // Other words do not matter.
         chain.0[4] = 1;
         let (met, frames) = both_of_chain(start);
@@ -674,7 +654,7 @@ mod tests {
         let mut context = Context::new_in();
         let mut frames = [0; 128];
         let start = Start::Here(Registers::here());
-        let from = Beginning::of(start).unwrap();
+        let from = Beginning::of(start, Way::Tables).unwrap();
         unwind_tables::walk(start, &modules, &mut context, &mut trail, &mut frames);
         let met = loop {
             if let Some(met) = remember(&from, &trail) {
@@ -707,12 +687,12 @@ mod tests {
             stack: heap.as_ptr() as u64,
             ..Registers::here()
         };
-        assert!(Beginning::of(Start::Here(at)).is_none());
+        assert!(Beginning::of(Start::Here(at), Way::Tables).is_none());
         let odd = Registers {
             stack: Registers::here().stack + 1,
             ..at
         };
-        assert!(Beginning::of(Start::Here(odd)).is_none());
+        assert!(Beginning::of(Start::Here(odd), Way::Tables).is_none());
     }
 
     #[test]
@@ -721,7 +701,7 @@ mod tests {
         for _ in 0..2 * IN_SET {
             deep(MOST, &mut || {
                 let start = Start::Here(Registers::here());
-                let from = Beginning::of(start).unwrap();
+                let from = Beginning::of(start, Way::Tables).unwrap();
                 let mut frames = [0; 256];
                 let mut trail = Trail::new();
                 let mut context = Context::new_in();
