@@ -6,6 +6,8 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 mod child;
 #[path = "collectors/figures.rs"]
 mod figures;
+#[path = "collectors/forks.rs"]
+mod forks;
 #[path = "collectors/heap_cycle.rs"]
 mod heap_cycle;
 #[path = "collectors/misuse.rs"]

@@ -15,6 +15,8 @@ use std::sync::{Condvar, Mutex, RwLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plimsoll::gc::{Cause, Collector};
+use plimsoll::metrics;
 use plimsoll::profile::{self, Format};
 
 /// If somebody does not get on for so long, he never will.
@@ -52,9 +54,10 @@ static LOADING: Worker = Worker::new("libraries that come and go");
 static FORKING: Worker = Worker::new("forks");
 static RATES: Worker = Worker::new("changes of rates");
 static READING: Worker = Worker::new("profiles");
+static COLLECTING: Worker = Worker::new("collections");
 static SIGNALS: Worker = Worker::new("signals");
 
-static ALL: [&Worker; 9] = [
+static ALL: [&Worker; 10] = [
     &ALLOCATING,
     &STD,
     &PARKING_LOT,
@@ -63,6 +66,7 @@ static ALL: [&Worker; 9] = [
     &FORKING,
     &RATES,
     &READING,
+    &COLLECTING,
     &SIGNALS,
 ];
 
@@ -127,7 +131,31 @@ fn write_profiles(names: &[&str]) {
             black_box(bytes);
         }
     }
-    black_box(plimsoll::mem_stats());
+    black_box((plimsoll::mem_stats(), plimsoll::gc_stats()));
+    let names = metrics::all().map(|metric| metric.name);
+    let mut all: Vec<_> = names.map(metrics::Sample::new).collect();
+    metrics::read(&mut all);
+}
+
+/// A collector that lives for some cycles, in which it pauses, sweeps, and is interrupted.
+fn collect() {
+    let collector = Collector::register("short").expect("a name for all of them");
+    for forced in [false, true, false] {
+        let dead = vec![vec![1u8; 3000]; 10];
+        let cycle = collector.begin(if forced {
+            Cause::Forced
+        } else {
+            Cause::Automatic
+        });
+        let pause = cycle.pause();
+        pause.stopped();
+        pause.end();
+        cycle.mark_termination().finish(1, 2);
+        let sweep = cycle.sweep();
+        drop(dead);
+        drop(sweep);
+    }
+    drop(collector.begin(Cause::Automatic));
 }
 
 /// Nobody forks while a library is loaded: the C library would leave its lock to the child as it
@@ -150,6 +178,7 @@ fn fork() {
         let lock = Mutex::new(vec![1]);
         lock.lock().unwrap().push(2);
         write_profiles(&["mutex"]);
+        collect();
         // SAFETY: ends the process.
         unsafe { libc::_exit(0) };
     }
@@ -255,6 +284,9 @@ fn everybody_gets_on() {
                 }
             });
         });
+        for _ in 0..2 {
+            scope.spawn(|| COLLECTING.work(collect));
+        }
         scope.spawn(|| READING.work(|| write_profiles(&["heap", "block", "mutex"])));
 
         let start = Instant::now();

@@ -47,7 +47,7 @@ impl Cycle {
     pub(super) fn begin(attached: &Arc<Attached>, cause: Cause) -> Self {
         let requested = REQUESTED.load(Ordering::Acquire);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let replaced = attached.record.current.swap(2 * id, Ordering::AcqRel);
+        let replaced = attached.record.begin_cycle(id);
         if replaced != 0 {
             attached.record.misused();
             finish(attached, replaced, false);
@@ -64,9 +64,10 @@ impl Cycle {
     /// dropped, which is to be after they were let go again. A pause within a pause, or beside one
     /// of the same collector, is part of that.
     ///
-    /// A pause that ends after the mark termination still counts to this cycle.
+    /// A pause that ends after the mark termination still counts to this cycle; one that is still
+    /// open when the collector begins another does not count at all.
     pub fn pause(&self) -> Pause {
-        self.attached.record.begin_pause();
+        self.attached.record.begin_pause(self.id);
         Pause {
             attached: Arc::clone(&self.attached),
             id: self.id,

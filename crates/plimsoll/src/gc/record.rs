@@ -3,7 +3,7 @@
 use super::CpuClass;
 use super::latch::{Latch, Words};
 use crate::os;
-use crate::primitives::{AtomicU32, AtomicU64, Ordering};
+use crate::primitives::{AtomicU64, Ordering};
 use crate::stats::{PAUSES, TimeCounts};
 
 /// Pauses for collections, from when stopping began to when the program ran again.
@@ -60,8 +60,9 @@ pub(super) struct Record {
     /// Twice the number of the cycle that is open, plus one after its mark termination; 0 for
     /// none.
     pub(super) current: AtomicU64,
-    /// Pauses that are open, when the first of them began, and when everybody had stopped.
-    open_pauses: AtomicU32,
+    /// Pauses that are open, with the cycle that they are of: see [`Record::begin_cycle`].
+    open_pauses: AtomicU64,
+    /// When the first of them began, and when everybody had stopped.
     pause_began: AtomicU64,
     pause_stopped: AtomicU64,
     pub(super) abandoned: AtomicU64,
@@ -72,6 +73,10 @@ pub(super) struct Record {
     /// The newest request that a forced cycle has answered.
     pub(super) served: AtomicU64,
 }
+
+/// Where the cycle's number begins in what says how many pauses are open.
+const ID_SHIFT: u32 = 16;
+const MOST_PAUSES: u64 = (1 << ID_SHIFT) - 1;
 
 /// How a cycle was completed.
 pub(super) struct Termination {
@@ -89,7 +94,7 @@ impl Record {
             stops_everybody,
             latch: Latch::new(),
             current: AtomicU64::new(0),
-            open_pauses: AtomicU32::new(0),
+            open_pauses: AtomicU64::new(0),
             pause_began: AtomicU64::new(0),
             pause_stopped: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
@@ -105,9 +110,30 @@ impl Record {
         self.misuses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A pause begins; or, if one is open, it is part of that.
-    pub(super) fn begin_pause(&self) {
-        if self.open_pauses.fetch_add(1, Ordering::AcqRel) == 0 {
+    /// A cycle begins. Returns the one that is open, if there is: its state, as in `current`.
+    /// Pauses that are still open, because nobody will ever end them, do not count any more.
+    pub(super) fn begin_cycle(&self, id: u64) -> u64 {
+        self.open_pauses.store(id << ID_SHIFT, Ordering::Release);
+        self.current.swap(2 * id, Ordering::AcqRel)
+    }
+
+    /// Changes how many pauses of the cycle are open, and returns how many were; `None`, and
+    /// nothing is changed, if that is not the newest cycle.
+    fn count_pauses(&self, id: u64, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        let changed = |open: u64| {
+            let is_newest = open >> ID_SHIFT == id & (u64::MAX >> ID_SHIFT);
+            let count = is_newest.then_some(open & MOST_PAUSES)?;
+            Some(id << ID_SHIFT | change(count)?)
+        };
+        let counted = self
+            .open_pauses
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, changed);
+        counted.ok().map(|open| open & MOST_PAUSES)
+    }
+
+    /// A pause in the cycle `id` begins; or, if one is open, it is part of that.
+    pub(super) fn begin_pause(&self, id: u64) {
+        if self.count_pauses(id, |count| Some((count + 1).min(MOST_PAUSES))) == Some(0) {
             let now = os::clock::now();
             self.pause_began.store(now, Ordering::Relaxed);
             self.pause_stopped.store(now, Ordering::Relaxed);
@@ -124,7 +150,10 @@ impl Record {
     pub(super) fn end_pause(&self, id: u64, termination: Option<&Termination>) {
         let began = self.pause_began.load(Ordering::Relaxed);
         let stopped = self.pause_stopped.load(Ordering::Relaxed);
-        let is_last = self.open_pauses.fetch_sub(1, Ordering::AcqRel) == 1;
+        let is_last = self.count_pauses(id, |count| count.checked_sub(1)) == Some(1);
+        if !is_last && termination.is_none() {
+            return;
+        }
         let now = os::clock::now();
         let took = if is_last {
             now.saturating_sub(began)

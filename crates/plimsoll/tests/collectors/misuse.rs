@@ -160,8 +160,10 @@ fn a_cycle_that_is_forgotten_is_replaced_by_the_next() {
             if terminated {
                 cycle.mark_termination().finish(0, 0);
             }
-            std::mem::forget(cycle);
+            std::mem::forget((cycle.pause(), cycle));
+            let pauses = collector.stats().pauses;
             collect(&collector, Cause::Forced);
+            assert_eq!(collector.stats().pauses, pauses + 2);
         }
         let stats = collector.stats();
         assert_eq!(
