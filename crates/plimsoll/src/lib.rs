@@ -73,7 +73,18 @@ mod contention;
 #[cfg(loom)]
 mod model;
 #[cfg(loom)]
-use model::{os, stack};
+use model::os;
+
+/// What there is a model of.
+#[cfg(loom)]
+#[allow(dead_code)]
+mod stack {
+    mod cuts;
+    mod heap_cycle;
+    mod loom_models;
+
+    pub(crate) use crate::model::StackName;
+}
 
 /// What there is a model of.
 #[cfg(loom)]

@@ -34,7 +34,5 @@ pub(crate) mod os {
     }
 }
 
-pub(crate) mod stack {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) struct StackName(pub(crate) u32);
-}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackName(pub(crate) u32);

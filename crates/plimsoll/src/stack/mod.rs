@@ -4,6 +4,7 @@
 //! written.
 
 mod capture;
+mod cuts;
 mod foreign;
 mod frame_pointers;
 mod heap_cycle;

@@ -12,17 +12,14 @@
 //!
 //! # Cuts
 //!
-//! Counts are kept as in the ledger, with two generations behind a [`Gate`]: events are rare enough
-//! for atomic additions. The reader turns the generation, waits until nobody is inside the old one,
-//! and folds that into each bucket's totals. So all buckets are read at one instant, and what an
-//! event changes in a bucket is in a reading as a whole or not at all.
-//!
-//! Those of [`Kind::Heap`] have three slots in place of the two generations: see
-//! [`super::heap_cycle`].
+//! Counts are kept as in the ledger, apart from the totals until a reader folds them in: events are
+//! rare enough for atomic additions. All buckets are read at one instant, and what an event changes
+//! in a bucket is in a reading as a whole or not at all: see [`super::cuts`], and for those of
+//! [`Kind::Heap`] [`super::heap_cycle`].
 
-use super::heap_cycle::{CycleNumber, HeapCycle, SLOTS, Stream};
+use super::cuts::{Complete, Cuts};
+use super::heap_cycle::{CycleNumber, SLOTS, Stream};
 use crate::label::Labels;
-use crate::ledger::{Gate, Generation};
 use crate::os::region::{PAGE, Region};
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 
@@ -80,9 +77,7 @@ pub(crate) struct Table {
     /// The newest bucket, apart from those: readers go from one to the one before.
     newest: AtomicU32,
     overflowed: AtomicU64,
-    gate: Gate,
-    generation: AtomicUsize,
-    heap_cycle: HeapCycle,
+    cuts: Cuts,
     reader: Mutex<()>,
 }
 
@@ -152,9 +147,7 @@ impl Table {
             overflow: [const { AtomicU32::new(0) }; KINDS],
             newest: AtomicU32::new(0),
             overflowed: AtomicU64::new(0),
-            gate: Gate::new(),
-            generation: AtomicUsize::new(0),
-            heap_cycle: HeapCycle::new(),
+            cuts: Cuts::new(),
             reader: Mutex::new(()),
         }
     }
@@ -239,9 +232,8 @@ impl Table {
         if bucket.0 == 0 {
             return;
         }
-        let generation = self.gate.enter(|| self.current());
-        self.add_to_slot(bucket, generation.index(), amounts);
-        self.gate.leave(generation);
+        self.cuts
+            .count(|slot| self.add_to_slot(bucket, slot, amounts));
     }
 
     /// The same for one of [`Kind::Heap`]. Returns the cycle that it was counted in.
@@ -254,13 +246,8 @@ impl Table {
         if bucket.0 == 0 {
             return CycleNumber::default();
         }
-        let generation = self.gate.enter(|| self.current());
-        // What advanced the cycle before the generation was turned is seen by who is in the new
-        // one; and a slot is not used anew before nobody is in the old one.
-        let state = self.heap_cycle.state();
-        self.add_to_slot(bucket, state.slot(stream), amounts);
-        self.gate.leave(generation);
-        state.cycle()
+        self.cuts
+            .count_heap(stream, |slot| self.add_to_slot(bucket, slot, amounts))
     }
 
     fn add_to_slot(&self, bucket: Bucket, slot: usize, amounts: &[(usize, u64)]) {
@@ -291,9 +278,10 @@ impl Table {
             return;
         }
         if kind == Kind::Heap {
-            self.publish_heap(&alone);
+            self.cuts
+                .publish_heap(|complete| self.fold(&alone, complete));
         } else {
-            self.turn_and_fold(&alone, &[]);
+            self.cuts.cut(|complete| self.fold(&alone, complete));
         }
         self.for_each(|entry, overflow| {
             if entry.kind == kind as u8 {
@@ -304,68 +292,37 @@ impl Table {
         });
     }
 
-    /// Folds what the heap profile is to show.
-    fn publish_heap(&self, alone: &MutexGuard<'_, ()>) {
-        loop {
-            let state = self.heap_cycle.state();
-            if state.is_pending() {
-                self.fold_published(alone);
-            } else if state.is_deferred() {
-                return;
-            } else if let Some(advanced) = self.heap_cycle.advance_for_reader(state) {
-                self.turn_and_fold(alone, advanced.complete());
-                if self.heap_cycle.folded(advanced) {
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Folds what mark terminations and ends of cycles have made ready.
-    fn fold_published(&self, alone: &MutexGuard<'_, ()>) {
-        loop {
-            let state = self.heap_cycle.state();
-            if !state.is_pending() {
-                return;
-            }
-            self.turn_and_fold(alone, state.complete());
-            if self.heap_cycle.folded(state) {
-                return;
-            }
-        }
-    }
-
     /// A mark termination in the cycle `id` of a collector, not 0: the profile of the heap goes on
     /// by one cycle, or returns false if it cannot now. Does not wait.
     pub(crate) fn mark_termination(&self, id: u64) -> bool {
         self.fold_if_pending();
-        self.heap_cycle.terminate(id)
+        self.cuts.heap.terminate(id)
     }
 
     /// The end of the cycle `id` of a collector. Returns whether there is something to be folded.
     pub(crate) fn end_of_cycle(&self, id: u64, forced: bool) -> bool {
-        self.heap_cycle.end(id, forced)
+        self.cuts.heap.end(id, forced)
     }
 
     /// Whether frees in the sweep of that cycle are shown one cycle before other frees.
     pub(crate) fn is_led_by(&self, id: u64) -> bool {
-        self.heap_cycle.is_led_by(id)
+        self.cuts.heap.is_led_by(id)
     }
 
     /// The last collector has gone.
     pub(crate) fn without_collectors(&self) {
-        self.heap_cycle.detach();
+        self.cuts.heap.detach();
     }
 
     /// Whether the profile of the heap is that of a mark termination, not that of now.
     pub(crate) fn is_of_mark_termination(&self) -> bool {
-        self.heap_cycle.state().is_deferred()
+        self.cuts.heap.state().is_deferred()
     }
 
     /// Folds what is ready, unless a reader is at it. Takes some nanoseconds for each bucket; does
     /// not wait.
     pub(crate) fn fold_if_pending(&self) {
-        if self.heads.load(Ordering::Acquire) == 0 || !self.heap_cycle.state().is_pending() {
+        if self.heads.load(Ordering::Acquire) == 0 || !self.cuts.heap.state().is_pending() {
             return;
         }
         let alone = match self.reader.try_lock() {
@@ -373,21 +330,17 @@ impl Table {
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return,
         };
-        self.fold_published(&alone);
+        self.cuts
+            .fold_published(|complete| self.fold(&alone, complete));
     }
 
-    /// Turns the generation, waits until nobody is inside the old one, and folds that; and those
-    /// slots of buckets of [`Kind::Heap`].
-    fn turn_and_fold(&self, _alone: &MutexGuard<'_, ()>, heap_slots: &[usize]) {
-        let frozen = self.current();
-        self.generation
-            .store(frozen.other().index(), Ordering::SeqCst);
-        self.gate.settle(frozen);
+    /// Folds those slots of all buckets.
+    fn fold(&self, _alone: &MutexGuard<'_, ()>, complete: Complete) {
         self.for_each(|entry, _| {
             if entry.kind == Kind::Heap as u8 {
-                heap_slots.iter().for_each(|&slot| entry.fold(slot));
+                complete.heap.iter().for_each(|&slot| entry.fold(slot));
             } else {
-                entry.fold(frozen.index());
+                entry.fold(complete.others);
             }
         });
     }
@@ -444,11 +397,7 @@ impl Table {
 
     /// In the child of a fork: forgets writers that are not there any more.
     pub(crate) fn after_fork_in_child(&self) {
-        self.gate.reset();
-    }
-
-    fn current(&self) -> Generation {
-        Generation::of_index(self.generation.load(Ordering::Acquire))
+        self.cuts.after_fork_in_child();
     }
 
     /// The name of a stack, stored if it is new; 0 for the empty one. `None` if there is no room.

@@ -1,0 +1,207 @@
+//! Every interleaving and every allowed reordering of small programs with one bucket of the heap
+//! profile: allocations, frees, a collector, and a reader.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll --lib --release loom_models`.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::cuts::{Complete, Cuts};
+use super::heap_cycle::{CycleNumber, SLOTS, Stream};
+use crate::primitives::{AtomicU64, Mutex, Ordering};
+
+/// What is counted.
+const MALLOCS: usize = 0;
+const FREES: usize = 1;
+
+struct Bucket {
+    cuts: Cuts,
+    slots: [[AtomicU64; 2]; SLOTS],
+    /// What was folded; the lock keeps readers apart.
+    totals: Mutex<[u64; 2]>,
+    /// Touched where a slot is written, and where it is folded: loom says if both happen at once.
+    touched: [UnsafeCell<()>; SLOTS],
+}
+
+impl Bucket {
+    fn new() -> Arc<Self> {
+        let counts = || [AtomicU64::new(0), AtomicU64::new(0)];
+        Arc::new(Self {
+            cuts: Cuts::new(),
+            slots: [counts(), counts(), counts()],
+            totals: Mutex::new([0; 2]),
+            touched: [
+                UnsafeCell::new(()),
+                UnsafeCell::new(()),
+                UnsafeCell::new(()),
+            ],
+        })
+    }
+
+    fn count(&self, stream: Stream, what: usize) -> CycleNumber {
+        self.cuts.count_heap(stream, |slot| {
+            // Shared by writers, but not with who folds.
+            self.touched[slot].with(|_| {
+                self.slots[slot][what].fetch_add(1, Ordering::Relaxed);
+            });
+        })
+    }
+
+    fn malloc(&self) -> CycleNumber {
+        self.count(Stream::Program, MALLOCS)
+    }
+
+    fn free(&self) {
+        self.count(Stream::Program, FREES);
+    }
+
+    fn sweep(&self, allocated: CycleNumber) {
+        self.count(Stream::Swept { allocated }, FREES);
+    }
+
+    fn fold(&self, totals: &mut [u64; 2], complete: Complete) {
+        for &slot in complete.heap {
+            self.touched[slot].with_mut(|_| {
+                for (total, count) in totals.iter_mut().zip(&self.slots[slot]) {
+                    *total += count.load(Ordering::Relaxed);
+                    count.store(0, Ordering::Relaxed);
+                }
+            });
+        }
+    }
+
+    fn read(&self) -> [u64; 2] {
+        let mut totals = self.totals.lock().unwrap();
+        let mut shown = *totals;
+        self.cuts
+            .publish_heap(|complete| self.fold(&mut shown, complete));
+        *totals = shown;
+        assert!(shown[FREES] <= shown[MALLOCS], "{shown:?}");
+        shown
+    }
+
+    /// As the table does: if nobody reads.
+    fn mark_termination(&self, id: u64) -> bool {
+        if let Ok(mut totals) = self.totals.try_lock() {
+            let mut shown = *totals;
+            self.cuts
+                .fold_published(|complete| self.fold(&mut shown, complete));
+            *totals = shown;
+        }
+        self.cuts.heap.terminate(id)
+    }
+
+    fn end(&self, id: u64, forced: bool) {
+        self.cuts.heap.end(id, forced);
+    }
+}
+
+fn bounded(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// Whoever reads at any moment sees no free without its allocation, nor a slot that is written to;
+/// and in the end all is there.
+#[test]
+fn a_reader_beside_a_collector_shows_no_free_without_its_allocation() {
+    bounded(|| {
+        let bucket = Bucket::new();
+        let collector = {
+            let bucket = bucket.clone();
+            thread::spawn(move || {
+                let dead = bucket.malloc();
+                bucket.mark_termination(1);
+                // A finalizer's.
+                let young = bucket.malloc();
+                bucket.sweep(young);
+                bucket.sweep(dead);
+                bucket.end(1, true);
+            })
+        };
+        bucket.read();
+        bucket.read();
+        collector.join().unwrap();
+        bucket.mark_termination(2);
+        bucket.end(2, true);
+        assert_eq!(bucket.read(), [2, 2]);
+    });
+}
+
+/// A program beside it, whose frees are its own.
+#[test]
+fn a_program_beside_a_collector_and_a_reader_loses_nothing() {
+    bounded(|| {
+        let bucket = Bucket::new();
+        let program = {
+            let bucket = bucket.clone();
+            thread::spawn(move || {
+                bucket.malloc();
+                bucket.free();
+            })
+        };
+        let collector = {
+            let bucket = bucket.clone();
+            thread::spawn(move || {
+                bucket.mark_termination(1);
+                bucket.end(1, false);
+            })
+        };
+        bucket.read();
+        program.join().unwrap();
+        collector.join().unwrap();
+        for id in [2, 3] {
+            bucket.mark_termination(id);
+            bucket.end(id, true);
+        }
+        assert_eq!(bucket.read(), [1, 1]);
+    });
+}
+
+/// Two collectors: one leads, and what the other sweeps is not lost.
+#[test]
+fn of_two_collectors_one_leads() {
+    bounded(|| {
+        let bucket = Bucket::new();
+        let collect = |id| {
+            let bucket = bucket.clone();
+            move || {
+                let dead = bucket.malloc();
+                bucket.mark_termination(id);
+                bucket.sweep(dead);
+                bucket.end(id, false);
+            }
+        };
+        let other = thread::spawn(collect(1));
+        collect(2)();
+        other.join().unwrap();
+        for id in [3, 4] {
+            bucket.mark_termination(id);
+            bucket.end(id, true);
+        }
+        assert_eq!(bucket.read(), [2, 2]);
+    });
+}
+
+/// The last collector goes while somebody reads: profiles are of now again.
+#[test]
+fn a_collector_may_go_while_somebody_reads() {
+    bounded(|| {
+        let bucket = Bucket::new();
+        let collector = {
+            let bucket = bucket.clone();
+            thread::spawn(move || {
+                let dead = bucket.malloc();
+                bucket.mark_termination(1);
+                bucket.cuts.heap.detach();
+                bucket.sweep(dead);
+                bucket.end(1, true);
+            })
+        };
+        bucket.read();
+        collector.join().unwrap();
+        assert_eq!(bucket.read(), [1, 1]);
+    });
+}
