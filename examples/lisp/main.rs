@@ -1,0 +1,155 @@
+//! A small Lisp on gc-arena, with Plimsoll in it: a program with a garbage collector to point a
+//! profiler at.
+//!
+//! ```text
+//! cargo run --release --example lisp -- [PROGRAM.lisp ...] [--seconds S]
+//! ```
+//!
+//! With programs, it runs those and ends. Without, it runs the ones in `programs` round and round,
+//! and serves its profiles. What the scripts have is in the heap profile, by what it is
+//! (`lisp::value::cons`, `lisp::value::frame`) and, as labels, by script and by Lisp function;
+//! what their collector does is in the figures at the end of its text, as Go's is.
+//!
+//! What Plimsoll needs is `ALLOC` and `start_profiles` in this file, the wrapper around the arena
+//! in `interpreter`, and the weights in `value`, from which it knows how many bytes are live.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::arguments::{Arguments, Command, USAGE};
+use crate::interpreter::Interpreter;
+use crate::natives::Output;
+
+mod arguments;
+mod code;
+mod compile;
+mod fault;
+mod interpreter;
+#[cfg(test)]
+mod language;
+mod machine;
+mod natives;
+mod print;
+mod programs;
+mod read;
+mod symbols;
+mod value;
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+/// Serves the profiles for as long as the returned guard lives, here unless the environment says
+/// otherwise.
+fn start_profiles() -> plimsoll::Plimsoll {
+    plimsoll::config().http("127.0.0.1:6060").start()
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse(std::env::args_os().skip(1)) {
+        Ok(Command::Run(arguments)) => arguments,
+        Ok(Command::Help) => {
+            print(USAGE);
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(2);
+        }
+    };
+    let outcome = if arguments.programs.is_empty() {
+        serve(arguments.seconds)
+    } else {
+        run(&arguments)
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&*error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs programs, one after the other, each in an interpreter of its own.
+fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    // Settings come from the environment only.
+    let _profiles = plimsoll::start();
+    for path in &arguments.programs {
+        let source = std::fs::read_to_string(path)
+            .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        Interpreter::new(Output::Stdout)?.run(&name.to_string_lossy(), &source)?;
+    }
+    Ok(())
+}
+
+/// Runs the programs that come with the example, until its time is over. What the first round
+/// writes is shown.
+fn serve(seconds: Option<u32>) -> Result<(), Box<dyn std::error::Error>> {
+    let profiles = start_profiles();
+    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds.into()));
+    print("lisp runs its programs round and round.\n\n");
+    if let Some(address) = profiles.http_address() {
+        let pages = format!("http://{address}/debug/pprof/");
+        print(&format!(
+            "  profiles    {pages}\n\
+             \x20 live data   go tool pprof -top {pages}heap\n\
+             \x20 by function go tool pprof -tags {pages}heap\n\
+             \x20 collector   curl '{pages}heap?debug=1'\n\n"
+        ));
+    }
+    // The scripts are on a thread of their own, as they would be in a program that has other
+    // things to do.
+    let (done, ended) = std::sync::mpsc::channel::<Box<dyn std::error::Error + Send>>();
+    thread::Builder::new()
+        .name("scripts".to_owned())
+        .spawn(move || {
+            if let Err(error) = round_and_round() {
+                let _ = done.send(error);
+            }
+        })?;
+    match end {
+        None => Err(ended.recv()?),
+        Some(end) => match ended.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(error) => Err(error),
+            Err(_) => Ok(()),
+        },
+    }
+}
+
+fn round_and_round() -> Result<(), Box<dyn std::error::Error + Send>> {
+    let boxed =
+        |error: plimsoll::gc::Error| -> Box<dyn std::error::Error + Send> { Box::new(error) };
+    let boxed_script =
+        |error: interpreter::Error| -> Box<dyn std::error::Error + Send> { Box::new(error) };
+    let mut loud = Interpreter::new(Output::Stdout).map_err(boxed)?;
+    for program in programs::ALL {
+        loud.run(program.name, program.source)
+            .map_err(boxed_script)?;
+    }
+    drop(loud);
+    loop {
+        let mut interpreter = Interpreter::new(Output::Nowhere).map_err(boxed)?;
+        for program in programs::ALL {
+            interpreter
+                .run(program.name, program.source)
+                .map_err(boxed_script)?;
+        }
+    }
+}
+
+/// Writes to stdout. That nobody reads it is no reason to stop.
+fn print(text: &str) {
+    let mut stdout = io::stdout().lock();
+    let _ = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+}
+
+/// Writes one line to stderr, with the program's name.
+fn complain(what: &(impl fmt::Display + ?Sized)) {
+    let _ = writeln!(io::stderr(), "lisp: {what}");
+}
