@@ -21,6 +21,7 @@ pub fn top_level<'gc>(
         heap,
         symbols,
         scopes: Vec::new(),
+        outside: None,
     };
     let mut code = Builder::named(TOP_LEVEL);
     compiler.expression(&mut code, form, true)?;
@@ -33,6 +34,8 @@ struct Compiler<'a, 'gc> {
     symbols: &'a mut Symbols<'gc>,
     /// The variables of each frame, the innermost frame last.
     scopes: Vec<Vec<String>>,
+    /// In a function: how many of those are outside of it.
+    outside: Option<usize>,
 }
 
 struct Builder<'gc> {
@@ -423,6 +426,7 @@ impl<'gc> Compiler<'_, 'gc> {
         let parameters = names.len() - usize::from(rest);
         add_definitions(&mut names, body);
         let slots = names.len();
+        let outside = self.outside.replace(self.scopes.len());
         // A call without variables has no frame.
         if slots > 0 {
             self.scopes.push(names);
@@ -433,6 +437,7 @@ impl<'gc> Compiler<'_, 'gc> {
         if slots > 0 {
             self.scopes.pop();
         }
+        self.outside = outside;
         let inner = self.finish(inner, parameters, rest, slots);
         code.codes.push(inner);
         code.put(Op::Lambda((code.codes.len() - 1) as u32), line);
@@ -628,16 +633,20 @@ impl<'gc> Compiler<'_, 'gc> {
             }
             _ => return Err(wrong()),
         };
-        if let Some(scope) = self.scopes.last() {
-            let Some(slot) = scope.iter().rposition(|known| known == name) else {
-                return Err(Fault::new(line, "define is not allowed here"));
-            };
-            let slot = u16::try_from(slot)
-                .map_err(|_| Fault::new(line, "there are too many variables here"))?;
-            code.put(Op::SetVariable { up: 0, slot }, line);
-        } else {
-            let symbol = self.global(code, name);
-            code.put(Op::Define(symbol), line);
+        let not_here = || Fault::new(line, "define is not allowed here");
+        let inside = self.scopes.get(self.outside.unwrap_or(0)..);
+        match inside.and_then(<[_]>::last) {
+            Some(scope) => {
+                let slot = scope.iter().rposition(|known| known == name);
+                let slot = u16::try_from(slot.ok_or_else(not_here)?)
+                    .map_err(|_| Fault::new(line, "there are too many variables here"))?;
+                code.put(Op::SetVariable { up: 0, slot }, line);
+            }
+            None if self.outside.is_none() => {
+                let symbol = self.global(code, name);
+                code.put(Op::Define(symbol), line);
+            }
+            None => return Err(not_here()),
         }
         self.nothing(code, line);
         Ok(())

@@ -19,7 +19,7 @@ use crate::value::{Heap, Program, Symbol, Value};
 const PRELUDE: &str = include_str!("prelude.lisp");
 
 /// How much a script may have, in bytes.
-const MOST_BYTES: u64 = 512 << 20;
+const MOST_BYTES: u64 = 256 << 20;
 
 /// How many bytes are allocated before the next step of the collector.
 const BETWEEN_STEPS: u64 = 64 << 10;
@@ -89,6 +89,11 @@ impl Interpreter {
             unreachable!("{error}");
         }
         Ok(interpreter)
+    }
+
+    /// Has nothing written any more.
+    pub fn silence(&mut self) {
+        self.host.output = Output::Nowhere;
     }
 
     /// Ends scripts that have more than so many bytes.

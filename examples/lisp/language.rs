@@ -247,6 +247,11 @@ fn a_mistake_has_its_line_and_who_called() {
             1,
             "define is not allowed here",
         ),
+        (
+            "(define (f x) (define (g) (if 1 (define x 2))) x)",
+            1,
+            "define is not allowed here",
+        ),
         ("(cond (else 1) (2 3))", 1, "else comes last"),
         ("\nnowhere", 2, "nowhere is not defined"),
         ("\n(set! nowhere 1)", 2, "nowhere is not defined"),
@@ -337,7 +342,7 @@ fn depth_has_an_end_and_no_crash() {
 #[test]
 fn memory_has_an_end_and_no_crash() {
     let mut interpreter = interpreter();
-    interpreter.limit_bytes(4 << 20);
+    interpreter.limit_bytes(2 << 20);
     for source in [
         "(define (grow all) (grow (cons 1 all))) (grow '())",
         "(define (grow all) (grow (cons (string-append \"0123456789abcdef\" (number->string 1)) all))) (grow '())",
@@ -353,16 +358,16 @@ fn memory_has_an_end_and_no_crash() {
     }
     // Garbage is no reason.
     let garbage =
-        "(define (churn n) (if (= n 0) 'done (begin (iota 100) (churn (- n 1))))) (churn 10000)";
+        "(define (churn n) (if (= n 0) 'done (begin (iota 100) (churn (- n 1))))) (churn 2000)";
     assert_eq!(interpreter.run("test.lisp", garbage).unwrap(), "done");
-    let strings = "(define (churn n) (if (= n 0) 'done (begin (string-append (string-join (map number->string (iota 1000)) \" \")) (churn (- n 1))))) (churn 200)";
+    let strings = "(define (churn n) (if (= n 0) 'done (begin (string-append (string-join (map number->string (iota 1000)) \" \")) (churn (- n 1))))) (churn 50)";
     assert_eq!(interpreter.run("test.lisp", strings).unwrap(), "done");
     assert_eq!(
         mistake("(define (double text) (double (string-append text text))) (double \"a\")"),
         "string-append: the string would be too long"
     );
     assert_eq!(
-        mistake("(define (f n) (apply list (iota n))) (f 2000000)"),
+        mistake("(define (f n) (apply list (iota n))) (f 1100000)"),
         "too many values are under way"
     );
 }

@@ -13,9 +13,11 @@
 //! What Plimsoll needs is `ALLOC` and `start_profiles` in this file, the wrapper around the arena
 //! in `interpreter`, and the weights in `value`, from which it knows how many bytes are live.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -103,41 +105,32 @@ fn serve(seconds: Option<u32>) -> Result<(), Box<dyn std::error::Error>> {
     }
     // The scripts are on a thread of their own, as they would be in a program that has other
     // things to do.
-    let (done, ended) = std::sync::mpsc::channel::<Box<dyn std::error::Error + Send>>();
+    let (done, ended) = mpsc::channel();
     thread::Builder::new()
         .name("scripts".to_owned())
         .spawn(move || {
-            if let Err(error) = round_and_round() {
-                let _ = done.send(error);
-            }
+            let Err(error) = round_and_round();
+            // Nobody waits for it any more if the time is over.
+            let _ = done.send(error.to_string());
         })?;
-    match end {
-        None => Err(ended.recv()?),
+    let error = match end {
+        None => ended.recv()?,
         Some(end) => match ended.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok(error) => Err(error),
-            Err(_) => Ok(()),
+            Ok(error) => error,
+            Err(_) => return Ok(()),
         },
-    }
+    };
+    Err(error.into())
 }
 
-fn round_and_round() -> Result<(), Box<dyn std::error::Error + Send>> {
-    let boxed =
-        |error: plimsoll::gc::Error| -> Box<dyn std::error::Error + Send> { Box::new(error) };
-    let boxed_script =
-        |error: interpreter::Error| -> Box<dyn std::error::Error + Send> { Box::new(error) };
-    let mut loud = Interpreter::new(Output::Stdout).map_err(boxed)?;
-    for program in programs::ALL {
-        loud.run(program.name, program.source)
-            .map_err(boxed_script)?;
-    }
-    drop(loud);
+/// Runs the programs in one interpreter, so that what they define stays until it is defined anew.
+fn round_and_round() -> Result<Infallible, Box<dyn std::error::Error>> {
+    let mut interpreter = Interpreter::new(Output::Stdout)?;
     loop {
-        let mut interpreter = Interpreter::new(Output::Nowhere).map_err(boxed)?;
         for program in programs::ALL {
-            interpreter
-                .run(program.name, program.source)
-                .map_err(boxed_script)?;
+            interpreter.run(program.name, program.source)?;
         }
+        interpreter.silence();
     }
 }
 

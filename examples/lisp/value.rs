@@ -13,7 +13,7 @@ use crate::code::Op;
 use crate::natives::Native;
 
 /// The longest string, in bytes.
-pub const LONGEST_TEXT: usize = 16 << 20;
+pub const LONGEST_TEXT: usize = 1 << 20;
 
 /// What a block of gc-arena's needs beside its value, in bytes.
 const HEADER: usize = 2 * size_of::<usize>();

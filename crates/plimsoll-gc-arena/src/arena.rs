@@ -1,5 +1,7 @@
 //! The arena, and what its collector does, phase by phase.
 
+use std::ops::{Deref, DerefMut};
+
 use gc_arena::arena::{CollectionPhase, Root};
 use gc_arena::metrics::{Metrics, Pacing};
 use gc_arena::{Collect, Finalization, Mutation, Rootable, arena};
@@ -202,16 +204,17 @@ where
     /// does.
     ///
     /// If a forced collection is wanted, runs the cycle that is open to its end and then a whole
-    /// one. In an arena whose program uses [`mark_debt`](Self::mark_debt) or
-    /// [`finish_marking`](Self::finish_marking), the forced cycle is left to the next call of
-    /// those, so that nothing is swept that the program was to look at.
+    /// one. But if the program had a [`MarkedArena`] of the last cycle that was marked, it may want
+    /// to see what is marked in this one before it is swept: then only what was marked before is
+    /// swept to the end, and the forced cycle is left to the next call of
+    /// [`mark_debt`](Self::mark_debt) or [`finish_marking`](Self::finish_marking).
     pub fn collect_debt(&mut self) {
-        self.collect_until_paid(true);
+        Stopped(self).collect_until_paid(true);
     }
 
     /// As [`collect_debt`](Self::collect_debt), and stops at the end of the cycle at the latest.
     pub fn cycle_debt(&mut self) {
-        self.collect_until_paid(false);
+        Stopped(self).collect_until_paid(false);
     }
 
     /// Marks until the debt is zero. If all is marked, that can be looked at before it is swept.
@@ -219,20 +222,21 @@ where
     /// If a forced collection is wanted, marks everything: of a cycle that began before, or else of
     /// the forced one, whose rest is done by whatever collects next.
     pub fn mark_debt(&mut self) -> Option<MarkedArena<'_, R>> {
-        self.course.marks_apart = true;
         if self.course.wants_another() {
-            if self.collection_phase() == CollectionPhase::Sweeping {
-                self.sweep(true);
-            }
-            return self.mark_all();
+            let mut stopped = Stopped(self);
+            stopped.sweep(true);
+            stopped.mark_all();
+            drop(stopped);
+            return self.seen();
         }
+        let sleeps_on = self.is_asleep() && self.course.is_off();
         match self.collection_phase() {
             CollectionPhase::Sweeping => None,
-            CollectionPhase::Marked => self.marked(),
-            _ if !self.has_debt() || (self.is_asleep() && self.course.is_off()) => None,
+            CollectionPhase::Marked => self.seen(),
+            _ if sleeps_on || !self.has_debt() => None,
             _ => {
-                self.mark(false);
-                self.marked()
+                Stopped(self).mark(false);
+                self.seen()
             }
         }
     }
@@ -240,17 +244,20 @@ where
     /// Marks everything, unless the collector is sweeping. Begins a cycle, a forced one, if it
     /// sleeps.
     pub fn finish_marking(&mut self) -> Option<MarkedArena<'_, R>> {
-        self.course.marks_apart = true;
-        self.mark_all()
+        Stopped(self).mark_all();
+        self.seen()
     }
 
     /// Runs the cycle that is open to its end; a whole one, which is a forced one, if the collector
     /// sleeps.
     pub fn finish_cycle(&mut self) {
+        Stopped(self).run_to_end();
+    }
+
+    fn run_to_end(&mut self) {
         let whole = self.is_asleep();
-        if self.mark_all().is_some() {
-            self.terminate_marking();
-        }
+        self.mark_all();
+        self.terminate_marking();
         self.sweep(true);
         if whole {
             self.forget_debt();
@@ -258,8 +265,8 @@ where
     }
 
     fn collect_until_paid(&mut self, beyond_cycle: bool) {
-        if self.course.wants_another() || self.course.is_awaited() {
-            return self.collect_forced();
+        if self.collect_forced() {
+            return;
         }
         // Whether all of the cycle is run by this call.
         let mut whole = false;
@@ -288,15 +295,26 @@ where
         }
     }
 
-    /// Ends the cycle that is open, and runs a forced one, unless that was it.
-    fn collect_forced(&mut self) {
-        let was_awaited = self.course.is_awaited();
+    /// Runs what somebody waits for. Returns whether that was all that is to be done.
+    fn collect_forced(&mut self) -> bool {
+        if self.course.is_awaited() {
+            self.run_to_end();
+            return true;
+        }
+        if !self.course.wants_another() {
+            return false;
+        }
+        if self.course.last_was_seen {
+            let sweeps = self.collection_phase() == CollectionPhase::Sweeping;
+            self.sweep(true);
+            return sweeps;
+        }
         if !self.is_asleep() {
-            self.finish_cycle();
+            // What this one has marked may be dead by now: it is not enough.
+            self.run_to_end();
         }
-        if !was_awaited && !self.course.marks_apart {
-            self.finish_cycle();
-        }
+        self.run_to_end();
+        true
     }
 
     /// The same comparison as gc-arena's.
@@ -330,13 +348,19 @@ where
         });
     }
 
-    fn mark_all(&mut self) -> Option<MarkedArena<'_, R>> {
+    /// Marks everything, unless the collector sweeps.
+    fn mark_all(&mut self) {
         match self.collection_phase() {
-            CollectionPhase::Sweeping => return None,
-            CollectionPhase::Marked => {}
+            CollectionPhase::Sweeping | CollectionPhase::Marked => {}
             _ => self.mark(true),
         }
-        self.marked()
+    }
+
+    /// The arena if all is marked, for the program.
+    fn seen(&mut self) -> Option<MarkedArena<'_, R>> {
+        let marked = self.marked()?;
+        marked.course.is_seen = true;
+        Some(marked)
     }
 
     /// The arena if all is marked.
@@ -354,13 +378,14 @@ where
 
     fn terminate_marking(&mut self) {
         if let Some(marked) = self.marked() {
-            marked.start_sweeping();
+            let MarkedArena { inner, course } = marked;
+            course.terminate_marking(|| inner.start_sweeping());
         }
     }
 
-    /// Sweeps until the debt is zero, or to the end of the cycle.
+    /// Sweeps until the debt is zero, or to the end of the cycle; nothing if it does not sweep.
     fn sweep(&mut self, all: bool) {
-        if self.is_asleep() {
+        if self.collection_phase() != CollectionPhase::Sweeping {
             return;
         }
         let metrics = self.inner.metrics().clone();
@@ -375,6 +400,40 @@ where
         if self.is_asleep() {
             self.course.end();
         }
+    }
+}
+
+/// While it collects, the program is stopped: until this is dropped, in a panic as well.
+struct Stopped<'a, R>(&'a mut Arena<R>)
+where
+    R: for<'b> Rootable<'b>;
+
+impl<R> Drop for Stopped<'_, R>
+where
+    R: for<'b> Rootable<'b>,
+{
+    fn drop(&mut self) {
+        self.0.course.resume();
+    }
+}
+
+impl<R> Deref for Stopped<'_, R>
+where
+    R: for<'b> Rootable<'b>,
+{
+    type Target = Arena<R>;
+
+    fn deref(&self) -> &Arena<R> {
+        self.0
+    }
+}
+
+impl<R> DerefMut for Stopped<'_, R>
+where
+    R: for<'b> Rootable<'b>,
+{
+    fn deref_mut(&mut self) -> &mut Arena<R> {
+        self.0
     }
 }
 
@@ -403,7 +462,16 @@ where
 
     /// Ends the marking, which counts the cycle.
     pub fn start_sweeping(self) {
+        struct Resumes<'a>(&'a mut Course);
+
+        impl Drop for Resumes<'_> {
+            fn drop(&mut self) {
+                self.0.resume();
+            }
+        }
+
+        let stopped = Resumes(self.course);
         let inner = self.inner;
-        self.course.terminate_marking(|| inner.start_sweeping());
+        stopped.0.terminate_marking(|| inner.start_sweeping());
     }
 }

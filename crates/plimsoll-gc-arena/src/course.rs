@@ -1,7 +1,7 @@
 //! Where an arena is in its cycle, and what of that was reported.
 
 use gc_arena::metrics::{Metrics, Pacing};
-use plimsoll::gc::{self, Cause, Collector, Cycle};
+use plimsoll::gc::{self, Cause, Collector, Cycle, Pause};
 
 use crate::weight::{Counting, Marked};
 
@@ -10,6 +10,8 @@ use crate::weight::{Counting, Marked};
 pub(crate) struct Course {
     pub collector: Collector,
     cycle: Option<Cycle>,
+    /// While one of the arena's methods collects.
+    pause: Option<Pause>,
     /// Whether somebody waits for the end of the cycle that is open.
     awaited: bool,
     /// The number of the current cycle, or of the last one.
@@ -23,8 +25,11 @@ pub(crate) struct Course {
     pub cycles: u64,
     pacing: Pacing,
     pub follows_percent: bool,
-    /// Whether the program looks at what is marked before it is swept.
-    pub marks_apart: bool,
+    /// Whether the program has had a look at what the current cycle has marked.
+    pub is_seen: bool,
+    /// Whether the program had a look at what the last complete marking has marked, before it
+    /// was swept.
+    pub last_was_seen: bool,
 }
 
 impl Course {
@@ -32,6 +37,7 @@ impl Course {
         Self {
             collector,
             cycle: None,
+            pause: None,
             awaited: false,
             number: 0,
             marked: Marked::default(),
@@ -40,7 +46,8 @@ impl Course {
             cycles: 0,
             pacing: Pacing::DEFAULT,
             follows_percent: false,
-            marks_apart: false,
+            is_seen: false,
+            last_was_seen: false,
         }
     }
 
@@ -50,6 +57,7 @@ impl Course {
         // 0 is no cycle's.
         self.number = self.number.checked_add(1).unwrap_or(1);
         self.marked = Marked::default();
+        self.is_seen = false;
         self.cycle = Some(self.collector.begin(cause));
     }
 
@@ -74,18 +82,33 @@ impl Course {
         if let Some(cycle) = self.cycle.take() {
             cycle.end();
         }
+        self.resume();
         self.awaited = false;
     }
 
-    /// Does a part of the marking, in a pause.
+    /// The program is stopped from here on, for the cycle that is open, until that ends or
+    /// [`resume`](Self::resume) is called.
+    fn stop(&mut self) {
+        if self.pause.is_none() {
+            self.pause = Some(self.cycle().pause());
+        }
+    }
+
+    /// The program goes on.
+    pub fn resume(&mut self) {
+        self.pause = None;
+    }
+
+    /// Does a part of the marking.
     pub fn mark<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let _pause = self.cycle().pause();
+        self.stop();
         let _counting = Counting::new(self.number, &mut self.marked);
         work()
     }
 
     /// Does the last part of the marking, and counts the cycle.
     pub fn terminate_marking(&mut self, work: impl FnOnce()) {
+        self.stop();
         let termination = self.cycle().mark_termination();
         {
             let _counting = Counting::new(self.number, &mut self.marked);
@@ -94,17 +117,17 @@ impl Course {
         self.live = self.marked;
         self.goal_bytes = self.goal();
         self.cycles += 1;
+        self.last_was_seen = self.is_seen;
         termination.finish(self.live.bytes, self.goal_bytes);
     }
 
-    /// Does a part of the sweeping, in a pause.
+    /// Does a part of the sweeping.
     pub fn sweep(&mut self, metrics: &Metrics, work: impl FnOnce()) {
         if self.follows_percent {
             self.follow(metrics);
         }
-        let cycle = self.cycle();
-        let _pause = cycle.pause();
-        let _sweep = cycle.sweep();
+        self.stop();
+        let _sweep = self.cycle().sweep();
         work();
     }
 

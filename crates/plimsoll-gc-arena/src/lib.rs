@@ -1,9 +1,9 @@
 //! gc-arena's arenas, with their collections in Plimsoll's statistics and heap profiles.
 //!
 //! [`Arena`] stands in place of [`gc_arena::Arena`] and has its methods. What the arena does, it
-//! does as before; each step of the collector is a pause of its thread, in `gc_stats` and the
-//! `/gc/...` metrics, and the heap profile follows its cycles, as Go's follows those of Go's
-//! collector.
+//! does as before; each step of the collector is a pause of its thread, in [`plimsoll::gc_stats()`]
+//! and [`plimsoll::mem_stats()`], and the heap profile follows its cycles, as Go's follows those of
+//! Go's collector.
 //!
 //! ```
 //! use gc_arena::{Collect, Gc, Rootable};
@@ -34,8 +34,8 @@
 //! * A cycle begins when the collector leaves its sleep and ends when it sleeps again. It is
 //!   counted at the end of marking, when [`CollectionPhase`] goes from `Marked` to `Sweeping`: also
 //!   if a call runs through several phases, since each is driven by a call of its own.
-//! * Each call's part in marking is a pause, and so are the end of marking and each call's part in
-//!   sweeping. What the program does in [`MarkedArena::finalize`] is none.
+//! * Each call that collects is a pause: one for each cycle that it works for. What the program
+//!   does in [`MarkedArena::finalize`] is none.
 //! * Whatever is freed by sweeping counts as freed in that cycle.
 //! * A cycle that [`Arena::finish_cycle`] or [`Arena::finish_marking`] begins, and one that was
 //!   asked for by [`plimsoll::gc::collect`] or `/debug/pprof/heap?gc=1`, is a forced one.
@@ -53,7 +53,15 @@
 //! * **The collector's own memory**: its queues, and the two words before each object, which the
 //!   allocator counts as part of the object.
 //! * **What was scanned**: nothing is said of scannable bytes.
-//! * A stack of gc-arena's own does not exist: what the script has on its stack is in its root.
+//! * [`plimsoll::gc::memory_limit`] is not followed, since bytes are not known where gc-arena
+//!   decides when to collect. [`plimsoll::gc::percent`] is, if asked for:
+//!   [`Arena::follow_percent`].
+//!
+//! # Requests
+//! Who asks for a collection waits until the arenas' own threads have called one of the collecting
+//! methods: an arena that is idle does not answer, and a request for the heap profile with `gc=1`
+//! then takes as long as it waits at most. A program whose scripts rest should look at
+//! `arena.collector().is_wanted()` now and then.
 //!
 //! [`CollectionPhase`]: gc_arena::arena::CollectionPhase
 //! [`Pacing`]: gc_arena::metrics::Pacing
