@@ -15,7 +15,7 @@ mod query;
 #[cfg(feature = "http")]
 mod server;
 
-use crate::own;
+use crate::{own, own_time};
 
 #[cfg(feature = "axum")]
 pub use self::axum::router;
@@ -51,7 +51,7 @@ pub fn handle_unless(
     cancelled: &dyn Fn() -> bool,
 ) -> Response {
     let response = {
-        let _own = own::scope();
+        let (_own, _time) = (own::scope(), own_time::measure());
         pages::answer(method, path, query, cancelled)
     };
     own::trim();
