@@ -1,9 +1,9 @@
 //! gc-arena's arenas, with their collections in Plimsoll's statistics and heap profiles.
 //!
 //! [`Arena`] stands in place of [`gc_arena::Arena`] and has its methods. What the arena does, it
-//! does as before; each step of the collector is a pause of its thread, in [`plimsoll::gc_stats()`]
-//! and [`plimsoll::mem_stats()`], and the heap profile follows its cycles, as Go's follows those of
-//! Go's collector.
+//! does as before; each call that collects is a pause of its thread, in [`plimsoll::gc_stats()`],
+//! [`plimsoll::mem_stats()`] and [`plimsoll::metrics`], and the heap profile follows its cycles, as
+//! Go's follows those of Go's collector.
 //!
 //! ```
 //! use gc_arena::{Collect, Gc, Rootable};

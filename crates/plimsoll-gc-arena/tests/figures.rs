@@ -7,7 +7,7 @@ mod chance;
 #[path = "../../plimsoll/tests/child/mod.rs"]
 mod child;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use gc_arena::metrics::Pacing;
 use gc_arena::{Collect, Gc, Mutation, Rootable};
 use plimsoll::gc::{self, Collector, CollectorStats};
 use plimsoll::gc_stats;
+use plimsoll::metrics::{self, Sample, Value};
 use plimsoll_gc_arena::{Arena, Weight};
 
 use chance::Chance;
@@ -100,6 +101,13 @@ fn of_name(name: &str) -> CollectorStats {
 
 fn tested(name: &str, test: fn()) {
     child::run(name, "", test);
+}
+
+fn metric(name: &'static str) -> Value {
+    let mut samples = [Sample::new(name)];
+    metrics::read(&mut samples);
+    let [sample] = samples;
+    sample.value
 }
 
 /// Runs to the end of the cycle that is open, and one more, in which nothing is forgotten any more.
@@ -190,6 +198,18 @@ fn every_cycle_is_counted_once_and_every_step_is_a_pause() {
             let memory = plimsoll::mem_stats();
             assert_eq!(u64::from(memory.num_gc), stats.cycles);
             assert_eq!(memory.next_gc, arena.goal_bytes());
+            for (name, expected) in [
+                ("/gc/cycles/total:gc-cycles", stats.cycles),
+                ("/gc/cycles/forced:gc-cycles", stats.forced_cycles),
+                ("/gc/heap/live:bytes", arena.live_bytes()),
+                ("/gc/heap/goal:bytes", arena.goal_bytes()),
+            ] {
+                assert_eq!(metric(name), Value::Uint64(expected), "{name}");
+            }
+            let Value::Float64Histogram(pauses) = metric("/gc/pauses:seconds") else {
+                panic!("it is a histogram");
+            };
+            assert_eq!(pauses.counts.iter().sum::<u64>(), stats.pauses);
         },
     );
 }
@@ -276,6 +296,11 @@ fn the_pacing_follows_the_percentage() {
         arena.finish_cycle();
         assert_eq!(arena.cycles(), cycles + 1, "it is forced");
         assert_eq!(arena.goal_bytes(), u64::MAX);
+        let mut other = self::arena("nodes");
+        other.follow_percent();
+        other.finish_cycle();
+        assert_eq!(metric("/gc/heap/goal:bytes"), Value::Uint64(u64::MAX));
+        drop(other);
         gc::set_percent(100);
         add(&mut arena, 20_000);
         assert!(arena.cycles() > cycles + 3, "it is on again");
@@ -664,6 +689,42 @@ fn many_arenas_on_many_threads_have_one_name() {
             (cycles, 0, 0)
         );
         assert_eq!(gc_stats().num_gc, cycles);
+    });
+}
+
+/// Collects once more when it is dropped.
+struct Late(Nodes);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.0.mutate_root(|_, root| root.nodes.truncate(1));
+        settle(&mut self.0);
+        assert_eq!(
+            reachable(&self.0),
+            (self.0.live_objects(), self.0.live_bytes())
+        );
+    }
+}
+
+thread_local! {
+    static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn an_arena_collects_while_its_thread_ends() {
+    tested("an_arena_collects_while_its_thread_ends", || {
+        let ended = std::thread::spawn(|| {
+            let mut arena = arena("nodes");
+            arena.mutate_root(|mutation, root| {
+                root.nodes.extend((0..10).map(|_| node(mutation, None, 0)));
+            });
+            bring_to(&mut arena, CollectionPhase::Sweeping);
+            LATE.set(Some(Late(arena)));
+        });
+        ended.join().unwrap();
+        let stats = of_name("nodes");
+        assert_eq!((stats.cycles, stats.abandoned_cycles), (2, 0));
+        assert_eq!((stats.attached, stats.misuses), (0, 0));
     });
 }
 
