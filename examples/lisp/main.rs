@@ -44,9 +44,13 @@ mod value;
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 /// Serves the profiles for as long as the returned guard lives, here unless the environment says
-/// otherwise.
+/// otherwise. Scripts have some megabytes only: so that those are seen well, one of 16 KiB is
+/// sampled, not one of 512.
 fn start_profiles() -> plimsoll::Plimsoll {
-    plimsoll::config().http("127.0.0.1:6060").start()
+    plimsoll::config()
+        .http("127.0.0.1:6060")
+        .heap_rate(16 << 10)
+        .start()
 }
 
 fn main() -> ExitCode {
@@ -100,7 +104,7 @@ fn serve(seconds: Option<u32>) -> Result<(), Box<dyn std::error::Error>> {
             "  profiles    {pages}\n\
              \x20 live data   go tool pprof -top {pages}heap\n\
              \x20 by function go tool pprof -tags {pages}heap\n\
-             \x20 collector   curl '{pages}heap?debug=1'\n\n"
+             \x20 collector   curl '{pages}heap?debug=1&gc=1'\n\n"
         ));
     }
     // The scripts are on a thread of their own, as they would be in a program that has other
