@@ -44,7 +44,7 @@ pub(crate) struct Marked {
 ///
 /// gc-arena does not know. When it marks an object, it has its fields traced, and this one is
 /// then counted, once in each cycle, however often the object is traced. So what is counted is
-/// exactly what survives the cycle.
+/// exactly what survives the cycle; what only weak pointers are left to does not.
 ///
 /// An object that has one is traced even if it has no pointers. It takes eight bytes. A value
 /// that moves to another arena takes its weight along, which has to be made anew.
