@@ -15,7 +15,7 @@ use std::time::Duration;
 use gc_arena::arena::CollectionPhase;
 use gc_arena::collect::Trace;
 use gc_arena::metrics::Pacing;
-use gc_arena::{Collect, Gc, Mutation, Rootable};
+use gc_arena::{Collect, Gc, GcWeak, Mutation, Rootable};
 use plimsoll::gc::{self, Collector, CollectorStats};
 use plimsoll::gc_stats;
 use plimsoll::metrics::{self, Sample, Value};
@@ -255,6 +255,37 @@ fn without_weights_nothing_is_said_of_bytes() {
         arena.finish_cycle();
         assert_eq!(arena.cycles(), 1);
         assert_eq!((arena.live_bytes(), arena.goal_bytes()), (0, 0));
+    });
+}
+
+#[test]
+fn what_only_weak_pointers_are_left_to_is_not_live() {
+    tested("what_only_weak_pointers_are_left_to_is_not_live", || {
+        type Weak<'gc> = (Option<Gc<'gc, Node<'gc>>>, Option<GcWeak<'gc, Node<'gc>>>);
+        let mut arena = Arena::<Rootable![Weak<'_>]>::with_name("weak", |mutation| {
+            let node = node(mutation, None, 5);
+            (Some(node), Some(Gc::downgrade(node)))
+        })
+        .unwrap();
+        arena.finish_cycle();
+        assert_eq!(arena.live_objects(), 1);
+        arena.mutate_root(|_, root| root.0 = None);
+        arena.finish_cycle();
+        // gc-arena keeps its block for the weak pointer, without a value in it.
+        assert_eq!(arena.metrics().total_gc_count(), 1);
+        assert_eq!((arena.live_objects(), arena.live_bytes()), (0, 0));
+        // What a finalizer resurrects is.
+        arena.mutate_root(|mutation, root| {
+            root.1 = Some(Gc::downgrade(node(mutation, None, 5)));
+        });
+        let marked = arena.finish_marking().expect("it slept");
+        marked.finalize(|finalization, root| {
+            let weak = root.1.expect("it was set");
+            assert!(weak.is_dead(finalization));
+            weak.resurrect(finalization).expect("it was not dropped");
+        });
+        arena.finish_cycle();
+        assert_eq!((arena.live_objects(), arena.cycles()), (1, 3));
     });
 }
 
