@@ -4,7 +4,7 @@
 use super::reading::Leaf;
 
 /// Beginnings of function names, without a leading `<` or `dyn `.
-const PREFIXES: [&str; 16] = [
+const PREFIXES: [&str; 17] = [
     "plimsoll::alloc::",
     "plimsoll::sampler::",
     "plimsoll::stack::",
@@ -14,6 +14,7 @@ const PREFIXES: [&str; 16] = [
     "std::sys::alloc::",
     "std::collections::hash::",
     "core::alloc::",
+    "gc_arena::",
     "hashbrown::",
     "__rust_alloc",
     "__rust_realloc",
@@ -69,6 +70,8 @@ mod tests {
             "std::collections::hash::map::HashMap<K,V,S>::insert",
             "hashbrown::raw::RawTable<T,A>::reserve_rehash",
             "<hashbrown::raw::RawTable<(u64, u64)>>::reserve_rehash",
+            "gc_arena::gc::Gc<T>::new",
+            "<gc_arena::context::Context>::allocate::<lisp::value::Pair>",
             "__rust_alloc",
             "__rustc::__rust_alloc",
             "__rustc[1f3b7b6a]::__rust_realloc",

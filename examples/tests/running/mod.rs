@@ -1,0 +1,124 @@
+//! An example as its users run it: started as a program, and looked into over HTTP.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running example; killed when it is dropped.
+pub struct Running {
+    process: Child,
+    /// `host:port` of the pages.
+    pub profiles: String,
+}
+
+impl Running {
+    /// Starts an example, and waits until it says where its pages are.
+    pub fn start(name: &str, arguments: &[&str], settings: &str) -> Self {
+        let mut process = Command::new(built(name))
+            .args(arguments)
+            .env("PLIMSOLL", format!("http=127.0.0.1:0,{settings}"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the example can be run");
+        let said = BufReader::new(process.stdout.take().expect("piped"));
+        let mut profiles = None;
+        for line in said.lines() {
+            let line = line.expect("text");
+            if let Some((_, url)) = line.split_once("profiles    http://") {
+                let address = url.strip_suffix("/debug/pprof/").expect(url);
+                profiles = Some(address.to_owned());
+                break;
+            }
+        }
+        Self {
+            process,
+            profiles: profiles.expect("it says where its profiles are"),
+        }
+    }
+
+    /// Status and headers, and body, of a page.
+    pub fn get(&self, page: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.profiles).expect("it serves");
+        let host = &self.profiles;
+        let request = format!("GET /debug/pprof/{page} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+        let body = answer.split_off(end.expect("a head") + 4);
+        (String::from_utf8(answer).expect("text"), body)
+    }
+
+    /// A page in text, once it has what is `wanted`, or after a minute.
+    pub fn text_when(&self, page: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let start = Instant::now();
+        loop {
+            let (_, text) = self.get(page);
+            let text = String::from_utf8(text).expect("text");
+            if wanted(&text) {
+                return text;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{page}: {text}");
+        }
+    }
+
+    /// What Go's tool says of a page.
+    pub fn pprof(&self, go: &PathBuf, arguments: &[&str], page: &str) -> String {
+        let url = format!("http://{}/debug/pprof/{page}", self.profiles);
+        // The tool keeps a copy of what it fetches.
+        let keep = std::env::temp_dir().join(format!("plimsoll-live-{}", std::process::id()));
+        let output = Command::new(go)
+            .args(["tool", "pprof"])
+            .args(arguments)
+            .arg(&url)
+            .env("PPROF_TMPDIR", &keep)
+            .output()
+            .expect("go can be run");
+        let _ = std::fs::remove_dir_all(&keep);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complained = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{url}: {said}{complained}");
+        format!("{said}{complained}")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// An example, built as this test was.
+pub fn built(name: &str) -> PathBuf {
+    let cargo = std::env::var_os("CARGO").expect("run by cargo");
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--example", name])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo can be run");
+    assert!(status.success());
+    // This test is in `deps` of the directory that examples are in.
+    let here = std::env::current_exe().expect("the test has a path");
+    let programs = here.parent().and_then(|deps| deps.parent());
+    programs
+        .expect("two directories up")
+        .join("examples")
+        .join(name)
+}
+
+/// Go's command, if there is one: `PLIMSOLL_GO`, or `go` in `PATH`.
+pub fn go() -> Option<PathBuf> {
+    let promised = std::env::var_os("PLIMSOLL_GO");
+    let go = PathBuf::from(promised.as_deref().unwrap_or("go".as_ref()));
+    match Command::new(&go).arg("version").output() {
+        Ok(output) if output.status.success() => Some(go),
+        _ if promised.is_some() => panic!("PLIMSOLL_GO={} does not run", go.display()),
+        _ => {
+            eprintln!("go was not found: its tool is not tried");
+            None
+        }
+    }
+}
