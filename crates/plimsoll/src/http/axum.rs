@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
 use axum::http::{Response, StatusCode};
 use axum::routing::any;
 
-use super::handle_unless;
+use super::Request;
 
 /// A router with all of `/debug/pprof/`, to be merged into that of the program. Requests are
 /// answered on tokio's threads for blocking work.
@@ -29,18 +28,15 @@ impl Drop for Gone {
     }
 }
 
-async fn answer(request: Request) -> Response<Body> {
+async fn answer(request: axum::extract::Request) -> Response<Body> {
     let gone = Arc::new(AtomicBool::new(false));
     let guard = Gone(Arc::clone(&gone));
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let work = tokio::task::spawn_blocking(move || {
         let cancelled = || gone.load(Ordering::Relaxed);
-        handle_unless(
-            method.as_str(),
-            uri.path(),
-            uri.query().unwrap_or(""),
-            &cancelled,
-        )
+        Request::new(method.as_str(), uri.path(), uri.query().unwrap_or(""))
+            .cancelled(&cancelled)
+            .answer()
     });
     let answered = work.await;
     drop(guard);

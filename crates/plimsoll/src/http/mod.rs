@@ -11,6 +11,7 @@
 #[cfg(feature = "axum")]
 mod axum;
 mod pages;
+mod pprof;
 mod query;
 #[cfg(feature = "http")]
 mod server;
@@ -33,27 +34,56 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// Answers a request for a path under `/debug/pprof/`, as Go's `net/http/pprof` does. `path` and
-/// `query`, what stands behind the `?` or empty, are as they came, with their escapes.
+/// A request, as far as the pages look at it.
 ///
-/// With `seconds=N` among the parameters, it returns after that time: give it a thread that may
-/// wait.
-pub fn handle(method: &str, path: &str, query: &str) -> Response {
-    handle_unless(method, path, query, &|| false)
+/// ```
+/// use plimsoll::http::Request;
+///
+/// let response = Request::new("GET", "/debug/pprof/heap", "debug=1").answer();
+/// assert_eq!(response.status, 200);
+/// ```
+#[derive(Clone, Copy)]
+#[must_use = "it is answered by `answer`"]
+pub struct Request<'a> {
+    method: &'a str,
+    path: &'a str,
+    query: &'a str,
+    cancelled: &'a dyn Fn() -> bool,
 }
 
-/// As [`handle`], but gives up waiting when `cancelled` says so. It is asked several times a
-/// second.
-pub fn handle_unless(
-    method: &str,
-    path: &str,
-    query: &str,
-    cancelled: &dyn Fn() -> bool,
-) -> Response {
-    let response = {
-        let _own = own::scope();
-        pages::answer(method, path, query, cancelled)
-    };
-    own::trim();
-    response
+impl<'a> Request<'a> {
+    /// `path` and `query`, what stands behind the `?` or empty, are as they came, with their
+    /// escapes.
+    pub fn new(method: &'a str, path: &'a str, query: &'a str) -> Self {
+        Self {
+            method,
+            path,
+            query,
+            cancelled: &|| false,
+        }
+    }
+
+    /// What says that nobody waits for the answer any more. It is asked several times a second
+    /// while a page waits, and ends that.
+    pub fn cancelled(self, cancelled: &'a dyn Fn() -> bool) -> Self {
+        Self { cancelled, ..self }
+    }
+
+    /// Answers, as Go's `net/http/pprof` does.
+    ///
+    /// With `seconds=N` among the parameters, it returns after that time: give it a thread that may
+    /// wait.
+    pub fn answer(&self) -> Response {
+        let response = {
+            let _own = own::scope();
+            pages::answer(self)
+        };
+        own::trim();
+        response
+    }
+}
+
+/// Answers a request: the short form of [`Request::answer`].
+pub fn handle(method: &str, path: &str, query: &str) -> Response {
+    Request::new(method, path, query).answer()
 }
