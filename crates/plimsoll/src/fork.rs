@@ -10,6 +10,7 @@ use std::sync::MutexGuard;
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::thread as alloc_thread;
 use crate::contention::{self, WAITERS};
+use crate::gc;
 #[cfg(feature = "interpose")]
 use crate::hook;
 use crate::label;
@@ -17,6 +18,7 @@ use crate::ledger::Reader;
 use crate::os::{self, loader};
 use crate::profile::{self, Earlier};
 use crate::stack::{self, RetiredList, TABLE};
+use crate::stats::cpu_stats::{self, Meter};
 use crate::{own, own_thread, task, thread};
 
 #[cfg(feature = "interpose")]
@@ -32,6 +34,8 @@ type Guards = (
     MutexGuard<'static, Vec<RetiredList>>,
     MutexGuard<'static, ()>,
     MutexGuard<'static, Reader<HeapDelta>>,
+    MutexGuard<'static, gc::Registry>,
+    MutexGuard<'static, Meter>,
     MutexGuard<'static, label::Known>,
     MutexGuard<'static, Earlier>,
     MutexGuard<'static, ()>,
@@ -64,6 +68,8 @@ extern "C" fn before() {
         stack::lock_lists(),
         TABLE.lock_readers(),
         HEAP.lock_readers(),
+        gc::lock(),
+        cpu_stats::lock(),
         label::lock(),
         profile::lock_earlier(),
         loader::lock(),
@@ -91,5 +97,9 @@ extern "C" fn after_in_child() {
     thread::after_fork_in_child();
     own::unlock();
     // SAFETY: the locks are held, by the one thread there is.
-    drop(unsafe { (*HELD.0.get()).take() });
+    let held = unsafe { (*HELD.0.get()).take() };
+    if let Some((.., collectors, _, _, _, _)) = &held {
+        collectors.after_fork_in_child();
+    }
+    drop(held);
 }

@@ -1,6 +1,6 @@
-//! The thread that does what takes a while. It has waits reported; and it brings the list of
-//! modules up to date when a capture met code which that does not know: a hook must not, since that
-//! takes the loader's lock and allocates.
+//! The thread that does what takes a while. It has waits reported; it brings the list of modules up
+//! to date when a capture met code which that does not know: a hook must not, since that takes the
+//! loader's lock and allocates; and it makes the heap profile ready for a collector's next cycle.
 
 use std::sync::OnceLock;
 
@@ -34,6 +34,7 @@ fn keep() {
     crate::hook::start();
     loop {
         bell.wait(None);
+        stack::TABLE.fold_if_pending();
         look();
     }
 }

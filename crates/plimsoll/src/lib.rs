@@ -103,6 +103,8 @@ mod escape;
 mod export;
 #[cfg(not(loom))]
 mod fork;
+#[cfg(not(loom))]
+pub mod gc;
 #[cfg(all(feature = "interpose", not(loom)))]
 mod hook;
 #[cfg(not(loom))]
@@ -147,4 +149,7 @@ pub use config::{Config, Plimsoll, config, start};
 #[cfg(not(loom))]
 pub use dump::dump;
 #[cfg(not(loom))]
-pub use stats::{HeapStats, LockStats, MemStats, TimeHistogram, heap_stats, lock_stats, mem_stats};
+pub use stats::{
+    CpuStats, GcStats, HeapStats, LockStats, MemStats, TimeHistogram, cpu_stats, gc_stats,
+    heap_stats, lock_stats, mem_stats,
+};

@@ -190,14 +190,14 @@ impl<A: GlobalAlloc> Alloc<A> {
                     // SAFETY: the slot holds at least `size` bytes.
                     unsafe { block.write_bytes(0, size) };
                 }
-                sample.record_malloc(counted);
+                record_small(sample, counted, block);
                 return block;
             }
         }
         // SAFETY: the caller's.
         let block = unsafe { self.place_inside(layout, zeroed) };
         if !block.is_null() {
-            sample.record_malloc(counted);
+            let sample = sample.record_malloc(counted);
             if size <= size_class::LARGEST || !SAMPLED_LARGE.note(block as usize, sample) {
                 sample.lose_track(counted);
             }
@@ -303,7 +303,7 @@ impl<A: GlobalAlloc> Alloc<A> {
                 return moved;
             }
             moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
-            sampled_blocks::sample(block).record_free(size_class::counted_size(old.size()));
+            sampled_blocks::sample(block).record_replaced(size_class::counted_size(old.size()));
             counts::realloc(thread.writer(), old.size(), new.size());
             sampled_blocks::give_back(block, old.size());
             moved
@@ -330,9 +330,9 @@ impl<A: GlobalAlloc> Alloc<A> {
         if let Some(sample) = sample.filter(|_| new.size() <= size_class::LARGEST) {
             let moved = sampled_blocks::take(new.size(), new.align(), sample);
             if !moved.is_null() {
-                sample.record_malloc(new_counted);
+                record_small(sample, new_counted, moved);
                 if let Some(old_sample) = old_sample {
-                    old_sample.record_free(old_counted);
+                    old_sample.record_replaced(old_counted);
                 }
                 counts::realloc(thread.writer(), old.size(), new.size());
                 // SAFETY: both blocks are at least as long as what is copied; the old one is the
@@ -355,10 +355,10 @@ impl<A: GlobalAlloc> Alloc<A> {
             return moved;
         }
         if let Some(old_sample) = old_sample {
-            old_sample.record_free(old_counted);
+            old_sample.record_replaced(old_counted);
         }
         if let Some(sample) = sample {
-            sample.record_malloc(new_counted);
+            let sample = sample.record_malloc(new_counted);
             if new.size() <= size_class::LARGEST || !SAMPLED_LARGE.note(moved as usize, sample) {
                 sample.lose_track(new_counted);
             }
@@ -366,6 +366,11 @@ impl<A: GlobalAlloc> Alloc<A> {
         counts::realloc(thread.writer(), old.size(), new.size());
         moved
     }
+}
+
+/// Records the allocation of a sampled block that has a slot.
+fn record_small(sample: Sample, counted: usize, block: *mut u8) {
+    sampled_blocks::note_cycle(block, sample.record_malloc(counted).cycle);
 }
 
 /// Counts an allocation above [`size_class::LARGEST_STEP`] on the common path, and returns it.

@@ -14,7 +14,7 @@ use super::size_class;
 use crate::os::region::Region;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sampler::{Sample, Weight};
-use crate::stack::Bucket;
+use crate::stack::{Bucket, CycleNumber};
 
 /// Bytes of a span.
 pub(super) const SPAN: usize = 64 * 1024;
@@ -33,8 +33,9 @@ const SLOT_SIZES: [usize; 40] = [
 #[repr(C)]
 struct NoteEntry {
     bucket: AtomicU32,
-    /// 1 + the next free slot; 0 for none.
-    next: AtomicU32,
+    /// Of a free slot, 1 + the next free one; 0 for none. Of a block, the cycle of the heap
+    /// profile that it was counted in.
+    next_or_cycle: AtomicU32,
     weight: AtomicU64,
 }
 
@@ -110,7 +111,15 @@ pub(super) fn sample(block: *mut u8) -> Sample {
     Sample {
         bucket: Bucket(entry.bucket.load(Ordering::Relaxed)),
         weight: Weight(entry.weight.load(Ordering::Relaxed)),
+        cycle: CycleNumber(entry.next_or_cycle.load(Ordering::Relaxed)),
     }
+}
+
+/// Notes in which cycle the allocation of a block was counted: before anybody else can free it.
+pub(super) fn note_cycle(block: *mut u8, cycle: CycleNumber) {
+    entry(slot_of(block).0)
+        .next_or_cycle
+        .store(cycle.0, Ordering::Relaxed);
 }
 
 /// Makes the slot of a block of `size` bytes free again.
@@ -165,7 +174,7 @@ fn pop(size: &Size) -> Option<u32> {
     let mut head = size.free.load(Ordering::Acquire);
     loop {
         let slot = (head as u32).checked_sub(1)?;
-        let next = entry(slot).next.load(Ordering::Relaxed);
+        let next = entry(slot).next_or_cycle.load(Ordering::Relaxed);
         match size.free.compare_exchange_weak(
             head,
             retag(head, next),
@@ -181,7 +190,9 @@ fn pop(size: &Size) -> Option<u32> {
 fn push(size: &Size, slot: u32) {
     let mut head = size.free.load(Ordering::Relaxed);
     loop {
-        entry(slot).next.store(head as u32, Ordering::Relaxed);
+        entry(slot)
+            .next_or_cycle
+            .store(head as u32, Ordering::Relaxed);
         match size.free.compare_exchange_weak(
             head,
             retag(head, slot + 1),

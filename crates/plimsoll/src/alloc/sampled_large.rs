@@ -9,7 +9,7 @@
 use crate::os::region::Region;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sampler::{Sample, Weight};
-use crate::stack::Bucket;
+use crate::stack::{Bucket, CycleNumber};
 
 #[cfg(doc)]
 use super::size_class;
@@ -27,6 +27,7 @@ struct Line {
 #[repr(C)]
 struct NoteEntry {
     bucket: AtomicU32,
+    cycle: AtomicU32,
     weight: AtomicU64,
 }
 
@@ -74,6 +75,7 @@ impl SampledLarge {
                     // Whoever frees the block got its address from this thread after this.
                     let entry = self.entry(line, at);
                     entry.bucket.store(sample.bucket.0, Ordering::Relaxed);
+                    entry.cycle.store(sample.cycle.0, Ordering::Relaxed);
                     entry.weight.store(sample.weight.0, Ordering::Relaxed);
                     self.blocks.fetch_add(1, Ordering::Relaxed);
                     return true;
@@ -101,6 +103,7 @@ impl SampledLarge {
                     let entry = self.entry(line, at);
                     let sample = Sample {
                         bucket: Bucket(entry.bucket.load(Ordering::Relaxed)),
+                        cycle: CycleNumber(entry.cycle.load(Ordering::Relaxed)),
                         weight: Weight(entry.weight.load(Ordering::Relaxed)),
                     };
                     place.store(0, Ordering::Release);
@@ -137,6 +140,7 @@ mod tests {
     fn sample(number: u64) -> Sample {
         Sample {
             bucket: Bucket(number as u32),
+            cycle: CycleNumber(number as u32 / 2),
             weight: Weight(number + 7),
         }
     }

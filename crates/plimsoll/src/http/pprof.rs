@@ -5,15 +5,18 @@ use std::time::{Duration, Instant};
 
 use super::pages::TEXT;
 use super::{Request, Response, query};
-use crate::keeper;
 use crate::profile::{self, Format, Profile};
 use crate::symbol::{self, Detail};
+use crate::{gc, keeper};
 
 /// Where these pages are.
 pub(super) const ROOT: &str = "/debug/pprof/";
 
 const HTML: &str = "text/html; charset=utf-8";
 const BINARY: &str = "application/octet-stream";
+
+/// How long a request with `gc=1` waits for collectors.
+const LONGEST_COLLECTION: Duration = Duration::from_secs(5);
 
 /// How often a waiting request looks whether it is still wanted.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -63,7 +66,9 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
     if !seconds.is_empty() {
         return delta_page(profile, &seconds, debug, cancelled);
     }
-    // `gc=1` asks for a collection first; there is no collector.
+    if profile.name() == "heap" && query::number(query, "gc") > 0 {
+        gc::collect_unless(LONGEST_COLLECTION, cancelled);
+    }
     let format = match debug {
         ..=0 => {
             let bytes = profile.bytes(Format::Pprof, Detail::Full);

@@ -83,6 +83,26 @@ pub(crate) fn coarse() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
+/// Nanoseconds since 1970, by the clock that may be set.
+pub(crate) fn unix_nanos() -> u64 {
+    read(libc::CLOCK_REALTIME)
+}
+
+/// Nanoseconds since the machine was started, with those in which it slept.
+pub(crate) fn since_boot() -> u64 {
+    read(libc::CLOCK_BOOTTIME)
+}
+
+/// Nanoseconds of processor time that the threads of the process have used.
+pub(crate) fn process_cpu() -> u64 {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Nanoseconds of processor time that the calling thread has used.
+pub(crate) fn thread_cpu() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 fn system() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }

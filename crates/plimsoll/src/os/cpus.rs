@@ -1,6 +1,50 @@
-//! How many processors the kernel may ever number.
+//! How many processors the kernel may ever number, and how many the process may use.
+
+use std::sync::OnceLock;
 
 use super::syscall::call3;
+use crate::own;
+use crate::primitives::{AtomicUsize, Ordering};
+
+/// How many processors the process may use at once, as it was when that was last looked at.
+static AVAILABLE: AtomicUsize = AtomicUsize::new(0);
+
+/// The limit of its control group, as it was in the beginning: reading it takes some files.
+static LIMIT: OnceLock<usize> = OnceLock::new();
+
+/// How many processors the process may use at once; at least 1.
+pub(crate) fn available() -> usize {
+    AVAILABLE.load(Ordering::Relaxed).max(1)
+}
+
+/// Brings [`available`] up to date: by the affinity of the calling thread, and a limit that is
+/// found out once. Not for hooks.
+pub(crate) fn look() {
+    let affinity = by_affinity();
+    let limit = *LIMIT.get_or_init(|| {
+        let _own = own::scope();
+        let found = std::thread::available_parallelism().map_or(1, |found| found.get());
+        // It is the lesser of the two.
+        if affinity.is_some_and(|affinity| affinity <= found) {
+            usize::MAX
+        } else {
+            found
+        }
+    });
+    let available = affinity.map_or(limit, |affinity| affinity.min(limit));
+    AVAILABLE.store(available, Ordering::Relaxed);
+}
+
+/// The processors that the calling thread may run on; `None` if there may be more than 1024.
+fn by_affinity() -> Option<usize> {
+    // SAFETY: a set of bits, for which zero is a value, and as long as said.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of::<libc::cpu_set_t>();
+        let found = libc::sched_getaffinity(0, size, &raw mut set) == 0;
+        found.then(|| libc::CPU_COUNT(&set) as usize)
+    }
+}
 
 /// One more than the highest processor number that can occur, from
 /// `/sys/devices/system/cpu/possible`; `None` where that cannot be read.

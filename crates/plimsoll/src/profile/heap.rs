@@ -222,7 +222,7 @@ fn comments(exact: &HeapStats, sites: &[Site]) -> Vec<String> {
     };
     let (in_use, allocated) = (sum(Site::in_use), sum(|site| site.allocated));
     let lost = super::lost_events();
-    vec![
+    let mut comments = vec![
         format!(
             "plimsoll: in use: {} bytes in {} objects exactly; {} bytes estimated from {} samples, standard error {:.0} bytes",
             exact.live_bytes(),
@@ -245,7 +245,14 @@ fn comments(exact: &HeapStats, sites: &[Site]) -> Vec<String> {
         ),
         "plimsoll: objects count as the size of their class: rounded up to 8 bytes up to 1 KiB, to Go's classes up to 32 KiB"
             .into(),
-    ]
+    ];
+    if TABLE.is_of_mark_termination() {
+        comments.push(
+            "plimsoll: there is a garbage collector: estimates are of a mark termination, what is exact is of now"
+                .into(),
+        );
+    }
+    comments
 }
 
 fn read_text() -> TextReading {

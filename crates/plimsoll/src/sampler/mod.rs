@@ -9,6 +9,7 @@
 //! sampled *because* of it.
 
 mod sample;
+pub(crate) mod sweep;
 
 use std::cell::Cell;
 

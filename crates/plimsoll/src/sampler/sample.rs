@@ -1,14 +1,16 @@
 //! One sampled allocation, and its record in the bucket table.
 
-use super::Weight;
+use super::{Weight, sweep};
 use crate::primitives::{AtomicU64, Ordering};
-use crate::stack::{self, Bucket, Kind, TABLE};
+use crate::stack::{self, Bucket, CycleNumber, Kind, Stream, TABLE};
 
 /// What a sampled block is remembered by from its allocation to its free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) bucket: Bucket,
     pub(crate) weight: Weight,
+    /// The cycle of the heap profile that the allocation was counted in.
+    pub(crate) cycle: CycleNumber,
 }
 
 /// What each cell of a bucket of [`Kind::Heap`] counts. Weights are in units of 2^-16; bytes are
@@ -31,35 +33,54 @@ impl Sample {
         Self {
             bucket: stack::site(Kind::Heap, size as u64),
             weight,
+            cycle: CycleNumber::default(),
         }
     }
 
-    /// Records the allocation.
-    pub(crate) fn record_malloc(self, size: usize) {
+    /// Records the allocation. What is returned is to be remembered: it knows when that was.
+    pub(crate) fn record_malloc(self, size: usize) -> Self {
         let bytes = self.weight.times(size);
         let amounts = [
             (cell::MALLOCS, 1),
             (cell::MALLOC_WEIGHT, self.weight.0),
             (cell::MALLOC_BYTES, bytes),
         ];
-        TABLE.add(self.bucket, &amounts);
+        let cycle = TABLE.add_heap(self.bucket, Stream::Program, &amounts);
+        Self { cycle, ..self }
     }
 
     /// Records the free. `size` is that of the allocation.
     pub(crate) fn record_free(self, size: usize) {
+        let stream = if sweep::is_inside() {
+            Stream::Swept {
+                allocated: self.cycle,
+            }
+        } else {
+            Stream::Program
+        };
+        self.record_free_of(stream, size);
+    }
+
+    /// Records that another block has taken the place of this one: not a free in a sweep even
+    /// within one, for what was in it lives on.
+    pub(crate) fn record_replaced(self, size: usize) {
+        self.record_free_of(Stream::Program, size);
+    }
+
+    fn record_free_of(self, stream: Stream, size: usize) {
         let bytes = self.weight.times(size);
         let amounts = [
             (cell::FREES, 1),
             (cell::FREE_WEIGHT, self.weight.0),
             (cell::FREE_BYTES, bytes),
         ];
-        TABLE.add(self.bucket, &amounts);
+        TABLE.add_heap(self.bucket, stream, &amounts);
     }
 
     /// Records that the free will not be noticed: the block is left out of what is in use, and
     /// counted as lost.
     pub(crate) fn lose_track(self, size: usize) {
-        self.record_free(size);
+        self.record_replaced(size);
         LOST_TRACK.fetch_add(1, Ordering::Relaxed);
     }
 }

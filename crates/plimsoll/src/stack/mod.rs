@@ -6,6 +6,7 @@
 mod capture;
 mod foreign;
 mod frame_pointers;
+mod heap_cycle;
 mod lost_frame;
 mod memory;
 mod modules;
@@ -20,6 +21,7 @@ pub(crate) use capture::{
     prepare, refresh_modules, slots_for_requests, slots_for_requests_made, with_stack,
 };
 pub(crate) use foreign::StackReader;
+pub(crate) use heap_cycle::{CycleNumber, Stream};
 pub(crate) use registers::{Registers, Start};
 pub(crate) use table::{
     Bucket, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, Record,

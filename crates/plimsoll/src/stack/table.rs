@@ -16,11 +16,15 @@
 //! for atomic additions. The reader turns the generation, waits until nobody is inside the old one,
 //! and folds that into each bucket's totals. So all buckets are read at one instant, and what an
 //! event changes in a bucket is in a reading as a whole or not at all.
+//!
+//! Those of [`Kind::Heap`] have three slots in place of the two generations: see
+//! [`super::heap_cycle`].
 
+use super::heap_cycle::{CycleNumber, HeapCycle, SLOTS, Stream};
 use crate::label::Labels;
 use crate::ledger::{Gate, Generation};
 use crate::os::region::{PAGE, Region};
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
+use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 
 /// What an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +80,7 @@ pub(crate) struct Table {
     overflowed: AtomicU64,
     gate: Gate,
     generation: AtomicUsize,
+    heap_cycle: HeapCycle,
     reader: Mutex<()>,
 }
 
@@ -98,10 +103,11 @@ struct BucketEntry {
     kind: u8,
     /// What was folded: changed by the reader alone.
     totals: [AtomicU64; CELLS],
-    generations: [[AtomicU64; CELLS]; 2],
+    /// What was not: by generation, or by the cycle of the heap profile.
+    slots: [[AtomicU64; CELLS]; SLOTS],
 }
 
-const _: () = assert!(size_of::<BucketEntry>() == 24 + 3 * CELLS * 8);
+const _: () = assert!(size_of::<BucketEntry>() == 24 + (1 + SLOTS) * CELLS * 8);
 
 /// One bucket in a reading.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +123,21 @@ pub(crate) struct Record {
     pub(crate) overflow: bool,
 }
 
+impl BucketEntry {
+    /// Moves the counts of a slot that nobody writes to any more to the totals. For the reader.
+    fn fold(&self, slot: usize) {
+        for (total, frozen) in self.totals.iter().zip(&self.slots[slot]) {
+            let count = frozen.load(Ordering::Relaxed);
+            // Most have nothing new.
+            if count != 0 {
+                let sum = total.load(Ordering::Relaxed).wrapping_add(count);
+                total.store(sum, Ordering::Relaxed);
+                frozen.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 impl Table {
     pub(crate) const fn new() -> Self {
         Self {
@@ -127,6 +148,7 @@ impl Table {
             overflowed: AtomicU64::new(0),
             gate: Gate::new(),
             generation: AtomicUsize::new(0),
+            heap_cycle: HeapCycle::new(),
             reader: Mutex::new(()),
         }
     }
@@ -146,11 +168,13 @@ impl Table {
             return false;
         }
         self.used.store(first, Ordering::Relaxed);
-        for overflow in &self.overflow {
+        for (kind, overflow) in self.overflow.iter().enumerate() {
             // Written before `heads` opens the table to others.
             let Some(name) = self.take::<BucketEntry>(size_of::<BucketEntry>()) else {
                 return false;
             };
+            // SAFETY: just taken, zero as fresh memory is, and known to nobody else.
+            unsafe { (*(self.at(name) as *mut BucketEntry)).kind = kind as u8 };
             overflow.store(name, Ordering::Relaxed);
         }
         self.heads.store(heads, Ordering::Release);
@@ -204,18 +228,41 @@ impl Table {
         }
     }
 
-    /// Adds to a bucket's counts, all in one cut.
+    /// Adds to the counts of a bucket that is not of [`Kind::Heap`], all in one cut.
     pub(crate) fn add(&self, bucket: Bucket, amounts: &[(usize, u64)]) {
         if bucket.0 == 0 {
             return;
         }
+        let generation = self.gate.enter(|| self.current());
+        self.add_to_slot(bucket, generation.index(), amounts);
+        self.gate.leave(generation);
+    }
+
+    /// The same for one of [`Kind::Heap`]. Returns the cycle that it was counted in.
+    pub(crate) fn add_heap(
+        &self,
+        bucket: Bucket,
+        stream: Stream,
+        amounts: &[(usize, u64)],
+    ) -> CycleNumber {
+        if bucket.0 == 0 {
+            return CycleNumber::default();
+        }
+        let generation = self.gate.enter(|| self.current());
+        // What advanced the cycle before the generation was turned is seen by who is in the new
+        // one; and a slot is not used anew before nobody is in the old one.
+        let state = self.heap_cycle.state();
+        self.add_to_slot(bucket, state.slot(stream), amounts);
+        self.gate.leave(generation);
+        state.cycle()
+    }
+
+    fn add_to_slot(&self, bucket: Bucket, slot: usize, amounts: &[(usize, u64)]) {
         // SAFETY: a bucket's name comes from `bucket`.
         let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
-        let generation = self.gate.enter(|| self.current());
         for &(cell, amount) in amounts {
-            entry.generations[generation.index()][cell].fetch_add(amount, Ordering::Relaxed);
+            entry.slots[slot][cell].fetch_add(amount, Ordering::Relaxed);
         }
-        self.gate.leave(generation);
     }
 
     /// The stack of a bucket; empty if it has none.
@@ -230,59 +277,144 @@ impl Table {
         }
     }
 
-    /// Reads all buckets of a kind at one instant. Other readers wait their turn; nobody else does.
+    /// Reads all buckets of a kind at one instant: now, or for [`Kind::Heap`] the one that its
+    /// cycle says. Other readers wait their turn; nobody else does.
     pub(crate) fn read(&self, kind: Kind, mut visit: impl FnMut(Record)) {
-        let _alone = self.lock_readers();
+        let alone = self.lock_readers();
         let heads = self.heads.load(Ordering::Acquire);
         if heads == 0 {
             return;
         }
+        if kind == Kind::Heap {
+            self.publish_heap(&alone, heads);
+        } else {
+            self.turn_and_fold(&alone, heads, &[]);
+        }
+        self.for_each(heads, |entry, overflow| {
+            if entry.kind == kind as u8 {
+                if let Some(record) = self.record(entry, overflow) {
+                    visit(record);
+                }
+            }
+        });
+    }
+
+    /// Folds what the heap profile is to show.
+    fn publish_heap(&self, alone: &MutexGuard<'_, ()>, heads: usize) {
+        loop {
+            let state = self.heap_cycle.state();
+            if state.is_pending() {
+                self.fold_published(alone, heads);
+            } else if state.is_deferred() {
+                return;
+            } else if let Some(advanced) = self.heap_cycle.advance_for_reader(state) {
+                self.turn_and_fold(alone, heads, advanced.complete());
+                if self.heap_cycle.folded(advanced) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Folds what mark terminations and ends of cycles have made ready.
+    fn fold_published(&self, alone: &MutexGuard<'_, ()>, heads: usize) {
+        loop {
+            let state = self.heap_cycle.state();
+            if !state.is_pending() {
+                return;
+            }
+            self.turn_and_fold(alone, heads, state.complete());
+            if self.heap_cycle.folded(state) {
+                return;
+            }
+        }
+    }
+
+    /// A mark termination in the cycle `id` of a collector, not 0: the profile of the heap goes on
+    /// by one cycle, or returns false if it cannot now. Does not wait.
+    pub(crate) fn mark_termination(&self, id: u64) -> bool {
+        self.fold_if_pending();
+        self.heap_cycle.terminate(id)
+    }
+
+    /// The end of the cycle `id` of a collector. Returns whether there is something to be folded.
+    pub(crate) fn end_of_cycle(&self, id: u64, forced: bool) -> bool {
+        self.heap_cycle.end(id, forced)
+    }
+
+    /// Whether frees in the sweep of that cycle are shown one cycle before other frees.
+    pub(crate) fn is_led_by(&self, id: u64) -> bool {
+        self.heap_cycle.is_led_by(id)
+    }
+
+    /// The last collector has gone.
+    pub(crate) fn without_collectors(&self) {
+        self.heap_cycle.detach();
+    }
+
+    /// Whether the profile of the heap is that of a mark termination, not that of now.
+    pub(crate) fn is_of_mark_termination(&self) -> bool {
+        self.heap_cycle.state().is_deferred()
+    }
+
+    /// Folds what is ready, unless a reader is at it. Takes some nanoseconds for each bucket; does
+    /// not wait.
+    pub(crate) fn fold_if_pending(&self) {
+        let heads = self.heads.load(Ordering::Acquire);
+        if heads == 0 || !self.heap_cycle.state().is_pending() {
+            return;
+        }
+        let alone = match self.reader.try_lock() {
+            Ok(alone) => alone,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return,
+        };
+        self.fold_published(&alone, heads);
+    }
+
+    /// Turns the generation, waits until nobody is inside the old one, and folds that; and those
+    /// slots of buckets of [`Kind::Heap`].
+    fn turn_and_fold(&self, _alone: &MutexGuard<'_, ()>, heads: usize, heap_slots: &[usize]) {
         let frozen = self.current();
         self.generation
             .store(frozen.other().index(), Ordering::SeqCst);
         self.gate.settle(frozen);
-        for (at, overflow) in self.overflow.iter().enumerate() {
-            let name = overflow.load(Ordering::Relaxed);
-            if let Some(record) = self.fold(name, frozen, at == kind as usize, true) {
-                visit(record);
+        self.for_each(heads, |entry, _| {
+            if entry.kind == Kind::Heap as u8 {
+                heap_slots.iter().for_each(|&slot| entry.fold(slot));
+            } else {
+                entry.fold(frozen.index());
             }
+        });
+    }
+
+    /// All buckets there are, the overflow buckets first.
+    fn for_each(&self, heads: usize, mut visit: impl FnMut(&'static BucketEntry, bool)) {
+        for overflow in &self.overflow {
+            // SAFETY: `open` made these.
+            let entry = unsafe { self.entry::<BucketEntry>(overflow.load(Ordering::Relaxed)) };
+            visit(entry, true);
         }
         for head in self.bucket_heads(heads) {
             let mut name = head.load(Ordering::Acquire);
             while name != 0 {
                 // SAFETY: names in chains are those of buckets.
                 let entry = unsafe { self.entry::<BucketEntry>(name) };
-                if let Some(record) = self.fold(name, frozen, entry.kind == kind as u8, false) {
-                    visit(record);
-                }
+                visit(entry, false);
                 name = entry.next;
             }
         }
     }
 
-    /// Moves a bucket's counts of the frozen generation to its totals; its record, if that is
-    /// `wanted` and the bucket ever counted anything.
-    fn fold(&self, name: u32, frozen: Generation, wanted: bool, overflow: bool) -> Option<Record> {
-        // SAFETY: the callers pass names of buckets.
-        let entry = unsafe { self.entry::<BucketEntry>(name) };
-        let mut cells = [0; CELLS];
-        for ((cell, total), frozen) in cells
-            .iter_mut()
-            .zip(&entry.totals)
-            .zip(&entry.generations[frozen.index()])
-        {
-            *cell = total
-                .load(Ordering::Relaxed)
-                .wrapping_add(frozen.load(Ordering::Relaxed));
-            total.store(*cell, Ordering::Relaxed);
-            frozen.store(0, Ordering::Relaxed);
-        }
+    /// What is folded of a bucket, if it ever counted anything.
+    fn record(&self, entry: &'static BucketEntry, overflow: bool) -> Option<Record> {
+        let cells = std::array::from_fn(|cell| entry.totals[cell].load(Ordering::Relaxed));
         let stack = if entry.stack == 0 {
             &[][..]
         } else {
             self.frames(entry.stack)
         };
-        (wanted && cells != [0; CELLS]).then_some(Record {
+        (cells != [0; CELLS]).then_some(Record {
             size: entry.size,
             labels: entry.labels,
             stack,
@@ -302,7 +434,7 @@ impl Table {
     }
 
     /// Keeps readers out until the guard is dropped.
-    pub(crate) fn lock_readers(&self) -> std::sync::MutexGuard<'_, ()> {
+    pub(crate) fn lock_readers(&self) -> MutexGuard<'_, ()> {
         self.reader
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -314,7 +446,7 @@ impl Table {
     }
 
     fn current(&self) -> Generation {
-        Generation::of_index(self.generation.load(Ordering::Relaxed))
+        Generation::of_index(self.generation.load(Ordering::Acquire))
     }
 
     /// The name of a stack, stored if it is new; 0 for the empty one. `None` if there is no room.
@@ -484,7 +616,7 @@ mod tests {
 
     fn read(table: &Table) -> Vec<Record> {
         let mut records = Vec::new();
-        table.read(Kind::Heap, |record| records.push(record));
+        table.read(Kind::Block, |record| records.push(record));
         records
     }
 
@@ -492,12 +624,12 @@ mod tests {
     fn equal_keys_share_a_bucket_and_different_ones_do_not() {
         let table = Table::new();
         assert!(table.open(SMALLEST_BOUND));
-        let a = table.bucket(Kind::Heap, 16, NONE, &[1, 2, 3]);
-        assert_eq!(table.bucket(Kind::Heap, 16, NONE, &[1, 2, 3]), a);
-        assert_ne!(table.bucket(Kind::Heap, 32, NONE, &[1, 2, 3]), a);
-        assert_ne!(table.bucket(Kind::Heap, 16, NONE, &[1, 2]), a);
-        assert_ne!(table.bucket(Kind::Heap, 16, NONE, &[]), a);
-        let labelled = table.bucket(Kind::Heap, 16, Labels::of_number(7), &[1, 2, 3]);
+        let a = table.bucket(Kind::Block, 16, NONE, &[1, 2, 3]);
+        assert_eq!(table.bucket(Kind::Block, 16, NONE, &[1, 2, 3]), a);
+        assert_ne!(table.bucket(Kind::Block, 32, NONE, &[1, 2, 3]), a);
+        assert_ne!(table.bucket(Kind::Block, 16, NONE, &[1, 2]), a);
+        assert_ne!(table.bucket(Kind::Block, 16, NONE, &[]), a);
+        let labelled = table.bucket(Kind::Block, 16, Labels::of_number(7), &[1, 2, 3]);
         assert_ne!(labelled, a);
         table.add(a, &[(0, 2), (5, 7)]);
         table.add(a, &[(0, 1)]);
@@ -519,11 +651,11 @@ mod tests {
     fn when_full_totals_stay_right_in_the_overflow_bucket() {
         let table = Table::new();
         assert!(table.open(SMALLEST_BOUND));
-        let early = table.bucket(Kind::Heap, 8, NONE, &[77]);
+        let early = table.bucket(Kind::Block, 8, NONE, &[77]);
         let events = 20_000;
         for event in 0..events {
             let bucket = table.bucket(
-                Kind::Heap,
+                Kind::Block,
                 8,
                 NONE,
                 &[event + 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
@@ -540,16 +672,16 @@ mod tests {
             events as u64
         );
         assert!(table.bytes() <= SMALLEST_BOUND);
-        let other = |labels| table.bucket_if_room(Kind::Heap, 8, labels, &[77]);
+        let other = |labels| table.bucket_if_room(Kind::Block, 8, labels, &[77]);
         assert_eq!(other(NONE), Some(early));
         // What was stored before goes on counting where it was.
-        assert_eq!(table.bucket(Kind::Heap, 8, NONE, &[77]), early);
+        assert_eq!(table.bucket(Kind::Block, 8, NONE, &[77]), early);
     }
 
     #[test]
     fn a_table_that_is_not_open_loses_events_and_says_so() {
         let table = Table::new();
-        let bucket = table.bucket(Kind::Heap, 8, NONE, &[1]);
+        let bucket = table.bucket(Kind::Block, 8, NONE, &[1]);
         table.add(bucket, &[(0, 1)]);
         assert_eq!(table.overflowed(), 1);
         assert!(read(&table).is_empty());
@@ -570,7 +702,7 @@ mod tests {
                         let mut events = 0;
                         while !stop.load(Ordering::Relaxed) {
                             let stack = [1 + (events as usize * 7 + thread) % 500, 9];
-                            let bucket = table.bucket(Kind::Heap, 8, NONE, &stack);
+                            let bucket = table.bucket(Kind::Block, 8, NONE, &stack);
                             table.add(bucket, &[(0, 1), (1, 1)]);
                             table.add(bucket, &[(2, 1), (3, 1)]);
                             events += 1;

@@ -1,8 +1,10 @@
 //! Go's `runtime.MemStats`, field for field.
 
 use super::accounts::Accounts;
+use super::cpu_stats::CpuStats;
 use super::{HeapStats, heap_stats};
 use crate::alloc::size_class::go;
+use crate::gc::{self, Figures, Pauses};
 
 /// The number of entries of [`MemStats::by_size`].
 pub const BY_SIZE_CLASSES: usize = 61;
@@ -63,32 +65,36 @@ pub struct MemStats {
     pub mcache_sys: u64,
     /// Bytes of the profiler's tables of stacks and buckets. Exact.
     pub buck_hash_sys: u64,
-    /// Bytes of a collector's bookkeeping. There is no collector: 0.
+    /// Bytes that collectors have for themselves, as they say:
+    /// [`Collector::set_metadata_bytes`](crate::gc::Collector::set_metadata_bytes).
     pub gc_sys: u64,
     /// Bytes of everything else that Plimsoll uses itself: its own heap, and its memory for
     /// sampled blocks as far as none of the program's is in it. Exact, but not of the same
     /// instant as the counts.
     pub other_sys: u64,
 
-    /// The heap size at which the next collection begins, in bytes. There is no collector: 0.
+    /// The heap size at which the next collection is to be over, in bytes, as collectors said at
+    /// their last mark terminations. The sum over all that there are. Without collectors, this and
+    /// the following are 0.
     pub next_gc: u64,
-    /// When the last collection ended, in nanoseconds since 1970. There is no collector: 0.
+    /// When the last mark termination was, in nanoseconds since 1970. Exact.
     pub last_gc: u64,
-    /// Nanoseconds ever spent in collection pauses. There is no collector: 0.
+    /// Nanoseconds ever spent in the pauses of completed cycles; never falls. Exact.
     pub pause_total_ns: u64,
-    /// The last pauses in nanoseconds, a ring whose newest entry is at `(num_gc + 255) % 256`. All
-    /// 0.
+    /// The pauses of each of the last cycles, in nanoseconds, in all: a ring whose newest entry is
+    /// at `(num_gc + 255) % 256`. Exact.
     pub pause_ns: [u64; PAUSES],
-    /// When each of the last pauses ended, in nanoseconds since 1970. All 0.
+    /// When the marking of each of the last cycles ended, in nanoseconds since 1970. Exact.
     pub pause_end: [u64; PAUSES],
-    /// Completed collections, a count. There is no collector: 0.
+    /// Completed collections, of all [collectors](crate::gc): those that came to their mark
+    /// termination. A count, modulo 2^32 as in Go. Exact.
     pub num_gc: u32,
-    /// Completed collections that the program asked for, a count. There is no collector: 0.
+    /// Those of them that the program asked for. A count. Exact.
     pub num_forced_gc: u32,
-    /// The share of the processors' time spent on collections, from 0 to 1. There is no collector:
-    /// 0.
+    /// The share of the processors' time that was spent on collections since the process began,
+    /// from 0 to 1: see [`CpuStats`].
     pub gc_cpu_fraction: f64,
-    /// Whether collection is enabled. There is no collector: false.
+    /// Whether there is a collector.
     pub enable_gc: bool,
     /// Always false, as in Go.
     pub debug_gc: bool,
@@ -116,11 +122,20 @@ pub struct BySize {
 ///
 /// Not for signal handlers.
 pub fn mem_stats() -> MemStats {
-    MemStats::new(&heap_stats(), Accounts::read())
+    let mut pauses = Pauses::new();
+    let gc = gc::lock().sums(Some(&mut pauses));
+    let cpu = super::cpu_stats::of(&gc);
+    MemStats::new(&heap_stats(), Accounts::read(), (&gc, &pauses), &cpu)
 }
 
 impl MemStats {
-    fn new(heap: &HeapStats, own: Accounts) -> Self {
+    pub(crate) fn new(
+        heap: &HeapStats,
+        own: Accounts,
+        (gc, pauses): (&Figures, &Pauses),
+        cpu: &CpuStats,
+    ) -> Self {
+        let (pause_ns, pause_end) = rings(gc.cycles, pauses);
         let alloc = heap.live_bytes();
         let (heap_inuse, heap_idle) = (alloc, 0);
         let (stack_inuse, stack_sys) = (0, 0);
@@ -144,17 +159,17 @@ impl MemStats {
             mcache_inuse: own.shards_in_use,
             mcache_sys: own.shards,
             buck_hash_sys: own.table,
-            gc_sys: 0,
+            gc_sys: gc.metadata,
             other_sys: own.other,
-            next_gc: 0,
-            last_gc: 0,
-            pause_total_ns: 0,
-            pause_ns: [0; PAUSES],
-            pause_end: [0; PAUSES],
-            num_gc: 0,
-            num_forced_gc: 0,
-            gc_cpu_fraction: 0.0,
-            enable_gc: false,
+            next_gc: gc.goal,
+            last_gc: gc.last_end,
+            pause_total_ns: gc.pause_ns,
+            pause_ns,
+            pause_end,
+            num_gc: gc.cycles as u32,
+            num_forced_gc: gc.forced as u32,
+            gc_cpu_fraction: cpu.gc_fraction(),
+            enable_gc: gc.attached != 0,
             debug_gc: false,
             by_size: by_size(heap),
         };
@@ -167,6 +182,16 @@ impl MemStats {
             + stats.other_sys;
         stats
     }
+}
+
+/// The pauses and their ends, each where its cycle's number says.
+fn rings(cycles: u64, pauses: &Pauses) -> ([u64; PAUSES], [u64; PAUSES]) {
+    let (mut pause_ns, mut pause_end) = ([0; PAUSES], [0; PAUSES]);
+    for (number, entry) in (0..cycles).rev().zip(pauses.entries().iter().rev()) {
+        let at = number as usize % PAUSES;
+        (pause_ns[at], pause_end[at]) = (entry.pause_ns, entry.end);
+    }
+    (pause_ns, pause_end)
 }
 
 fn by_size(heap: &HeapStats) -> [BySize; BY_SIZE_CLASSES] {
@@ -231,6 +256,11 @@ mod tests {
     #[test]
     fn every_field_is_accounted_for_and_the_relations_hold() {
         let heap = heap();
+        let gc = Figures {
+            metadata: 19,
+            goal: 23,
+            ..Figures::default()
+        };
         let own = Accounts {
             shards_in_use: 7,
             shards: 11,
@@ -270,7 +300,7 @@ mod tests {
             enable_gc,
             debug_gc,
             by_size,
-        } = MemStats::new(&heap, own);
+        } = MemStats::new(&heap, own, (&gc, &Pauses::new()), &CpuStats::default());
         assert_eq!(alloc, heap.live_bytes());
         assert_eq!(total_alloc, heap.malloc_bytes);
         assert_eq!(
@@ -289,7 +319,7 @@ mod tests {
         );
         assert_eq!(
             (lookups, gc_sys, next_gc, last_gc, pause_total_ns),
-            (0, 0, 0, 0, 0)
+            (0, 19, 23, 0, 0)
         );
         assert_eq!((pause_ns, pause_end), ([0; PAUSES], [0; PAUSES]));
         assert_eq!(

@@ -1,0 +1,192 @@
+//! A few words that change together, read without waiting for whoever writes them.
+//!
+//! There are two copies. A writer changes the first while readers have the second, and then the
+//! second while they have the first; the lowest bit of a sequence number says which to read. So a
+//! writer that loses its processor in the middle keeps no reader waiting; a reader that was
+//! overtaken by a writer reads again. Writers of one latch take turns, which they hardly ever have
+//! to: they are guards of one collector.
+
+use crate::os;
+use crate::primitives::{AtomicU64, AtomicUsize, Backoff, Ordering, fence};
+
+/// The most words that one write changes.
+const MOST_CHANGES: usize = 16;
+
+/// See the module documentation.
+pub(super) struct Latch<const WORDS: usize> {
+    sequence: AtomicU64,
+    /// The thread pointer of whoever writes; 0 for nobody.
+    writer: AtomicUsize,
+    copies: [[AtomicU64; WORDS]; 2],
+}
+
+/// The words as a writer sees and changes them.
+pub(super) struct Words<'a, const WORDS: usize> {
+    now: &'a [AtomicU64; WORDS],
+    changes: [(usize, u64); MOST_CHANGES],
+    changed: usize,
+}
+
+impl<const WORDS: usize> Words<'_, WORDS> {
+    /// The word as it was before this write.
+    pub(super) fn get(&self, word: usize) -> u64 {
+        self.now[word].load(Ordering::Relaxed)
+    }
+
+    /// Changes a word, once in a write.
+    pub(super) fn set(&mut self, word: usize, value: u64) {
+        self.changes[self.changed] = (word, value);
+        self.changed += 1;
+    }
+
+    pub(super) fn add(&mut self, word: usize, amount: u64) {
+        self.set(word, self.get(word).wrapping_add(amount));
+    }
+}
+
+impl<const WORDS: usize> Latch<WORDS> {
+    pub(super) fn new() -> Self {
+        Self {
+            sequence: AtomicU64::new(0),
+            writer: AtomicUsize::new(0),
+            copies: [const { [const { AtomicU64::new(0) }; WORDS] }; 2],
+        }
+    }
+
+    /// Changes words, all at one instant. False, and nothing is changed, in a signal handler that
+    /// has interrupted a write of this thread.
+    #[must_use]
+    pub(super) fn write(&self, change: impl FnOnce(&mut Words<'_, WORDS>)) -> bool {
+        let me = os::thread_pointer();
+        let mut backoff = Backoff::new();
+        while let Err(writer) =
+            self.writer
+                .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+        {
+            if writer == me {
+                return false;
+            }
+            backoff.wait();
+        }
+        let mut words = Words {
+            now: &self.copies[0],
+            changes: [(0, 0); MOST_CHANGES],
+            changed: 0,
+        };
+        change(&mut words);
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        for (turn, copy) in (1..).zip(&self.copies) {
+            // Release: who is sent to the other copy by it sees all of that.
+            self.sequence.store(sequence + turn, Ordering::Release);
+            // Who sees one of the changes sees the new number as well.
+            fence(Ordering::Release);
+            for &(word, value) in &words.changes[..words.changed] {
+                copy[word].store(value, Ordering::Relaxed);
+            }
+        }
+        self.writer.store(0, Ordering::Release);
+        true
+    }
+
+    /// The first words, all of one instant.
+    pub(super) fn read<const FIRST: usize>(&self, into: &mut [u64; FIRST]) {
+        const { assert!(FIRST <= WORDS) };
+        let mut backoff = Backoff::new();
+        loop {
+            let sequence = self.sequence.load(Ordering::Acquire);
+            let copy = &self.copies[sequence as usize & 1];
+            for (word, copied) in into.iter_mut().zip(copy) {
+                *word = copied.load(Ordering::Relaxed);
+            }
+            fence(Ordering::Acquire);
+            if self.sequence.load(Ordering::Relaxed) == sequence {
+                return;
+            }
+            backoff.wait();
+        }
+    }
+
+    /// In the child of a fork, if the writer was another thread: what it was about is undone, or
+    /// finished.
+    pub(super) fn after_fork_in_child(&self) {
+        if self.writer.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let whole = self.sequence.load(Ordering::Relaxed) as usize & 1;
+        for (from, to) in self.copies[whole].iter().zip(&self.copies[1 - whole]) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.sequence.store(0, Ordering::Relaxed);
+        self.writer.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn readers_never_see_half_a_write() {
+        const WORDS: usize = 100;
+        let latch = Latch::<WORDS>::new();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        assert!(latch.write(|words| {
+                            words.add(0, 1);
+                            words.add(50, 2);
+                            words.add(WORDS - 1, 3);
+                        }));
+                    }
+                });
+            }
+            let mut last = 0;
+            for _ in 0..20_000 {
+                let mut words = [0; WORDS];
+                latch.read(&mut words);
+                let first = words[0];
+                assert_eq!((words[50], words[WORDS - 1]), (2 * first, 3 * first));
+                assert!(first >= last, "it went back");
+                last = first;
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn a_write_within_a_write_is_refused_and_a_reader_in_one_does_not_wait() {
+        let latch = Latch::<2>::new();
+        assert!(latch.write(|words| {
+            assert!(!latch.write(|words| words.set(0, 7)));
+            let mut now = [0; 2];
+            latch.read(&mut now);
+            assert_eq!(now, [0, 0]);
+            words.set(1, 5);
+        }));
+        let mut now = [0; 2];
+        latch.read(&mut now);
+        assert_eq!(now, [0, 5]);
+    }
+
+    /// As after a fork in the middle of a write: on each side of the turn between the copies.
+    #[test]
+    fn what_a_vanished_writer_left_is_whole() {
+        for (sequence, whole) in [(1, 20), (2, 30)] {
+            let latch = Latch::<1>::new();
+            latch.sequence.store(sequence, Ordering::Relaxed);
+            latch.writer.store(1, Ordering::Relaxed);
+            latch.copies[0][0].store(30, Ordering::Relaxed);
+            latch.copies[1][0].store(20, Ordering::Relaxed);
+            latch.after_fork_in_child();
+            let mut now = [0];
+            latch.read(&mut now);
+            assert_eq!(now, [whole]);
+            assert!(latch.write(|words| words.add(0, 1)));
+            latch.read(&mut now);
+            assert_eq!(now, [whole + 1]);
+        }
+    }
+}

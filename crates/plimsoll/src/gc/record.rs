@@ -1,0 +1,378 @@
+//! What is known of one collector.
+
+use super::CpuClass;
+use super::latch::{Latch, Words};
+use crate::os;
+use crate::primitives::{AtomicU32, AtomicU64, Ordering};
+use crate::stats::{PAUSES, TimeCounts};
+
+/// Pauses for collections, from when stopping began to when the program ran again.
+pub(super) static PAUSE_TIMES: TimeCounts = TimeCounts::new();
+/// Of each of them, how long it took until everybody had stopped.
+pub(super) static STOPPING_TIMES: TimeCounts = TimeCounts::new();
+
+/// Completed cycles of all collectors, to know their order.
+static COMPLETED: AtomicU64 = AtomicU64::new(0);
+
+/// The words of the latch: sums and values first, then three words for each entry of the ring.
+mod word {
+    pub(super) const CYCLES: usize = 0;
+    pub(super) const FORCED: usize = 1;
+    pub(super) const PAUSES: usize = 2;
+    /// Of completed cycles.
+    pub(super) const PAUSE_NS: usize = 3;
+    /// Of a cycle that is not completed so far, or was given up: of the next one.
+    pub(super) const PENDING_NS: usize = 4;
+    pub(super) const LIVE: usize = 5;
+    pub(super) const GOAL: usize = 6;
+    pub(super) const SCANNED_HEAP: usize = 7;
+    pub(super) const SCANNED_STACK: usize = 8;
+    pub(super) const SCANNED_GLOBALS: usize = 9;
+    pub(super) const LAST_END: usize = 10;
+    /// Which cycle was completed last.
+    pub(super) const LAST_ID: usize = 11;
+    /// Its place among those of all collectors.
+    pub(super) const LAST_ORDER: usize = 12;
+    pub(super) const FIGURES: usize = 13;
+}
+
+const WORDS: usize = word::FIGURES + 3 * PAUSES;
+
+/// The pause of one completed cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its place among the completed cycles of all collectors.
+    pub(crate) order: u64,
+    pub(crate) pause_ns: u64,
+    /// In nanoseconds since 1970.
+    pub(crate) end: u64,
+}
+
+/// What a collector's guards write.
+pub(super) struct Record {
+    /// Whether its pauses stop all threads, or only the one that collects.
+    stops_everybody: bool,
+    latch: Latch<WORDS>,
+    /// Twice the number of the cycle that is open, plus one after its mark termination; 0 for
+    /// none.
+    pub(super) current: AtomicU64,
+    /// Pauses that are open, when the first of them began, and when everybody had stopped.
+    open_pauses: AtomicU32,
+    pause_began: AtomicU64,
+    pause_stopped: AtomicU64,
+    pub(super) abandoned: AtomicU64,
+    pub(super) misuses: AtomicU64,
+    pub(super) metadata: AtomicU64,
+    pub(super) cpu_ns: [AtomicU64; CpuClass::COUNT],
+    /// What pauses took from all whom they stopped.
+    pause_cpu_ns: AtomicU64,
+    /// What they took from the thread that collects.
+    paused_ns: AtomicU64,
+    pub(super) deferred: [AtomicU64; super::Counter::COUNT],
+    /// The newest request that a forced cycle has answered.
+    pub(super) served: AtomicU64,
+}
+
+/// How a cycle was completed.
+pub(super) struct Termination {
+    pub(super) id: u64,
+    pub(super) forced: bool,
+    pub(super) live: u64,
+    pub(super) goal: u64,
+    /// Bytes of heap, stacks and globals, if they are known.
+    pub(super) scanned: Option<[u64; 3]>,
+}
+
+impl Record {
+    pub(super) fn new(stops_everybody: bool, served: u64) -> Self {
+        Self {
+            stops_everybody,
+            latch: Latch::new(),
+            current: AtomicU64::new(0),
+            open_pauses: AtomicU32::new(0),
+            pause_began: AtomicU64::new(0),
+            pause_stopped: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
+            misuses: AtomicU64::new(0),
+            metadata: AtomicU64::new(0),
+            cpu_ns: [const { AtomicU64::new(0) }; CpuClass::COUNT],
+            pause_cpu_ns: AtomicU64::new(0),
+            paused_ns: AtomicU64::new(0),
+            deferred: [const { AtomicU64::new(0) }; super::Counter::COUNT],
+            served: AtomicU64::new(served),
+        }
+    }
+
+    pub(super) fn misused(&self) {
+        self.misuses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A pause begins; or, if one is open, it is part of that.
+    pub(super) fn begin_pause(&self) {
+        if self.open_pauses.fetch_add(1, Ordering::AcqRel) == 0 {
+            let now = os::clock::now();
+            self.pause_began.store(now, Ordering::Relaxed);
+            self.pause_stopped.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// All who are to stop have stopped.
+    pub(super) fn pause_stopped(&self) {
+        self.pause_stopped
+            .store(os::clock::now(), Ordering::Relaxed);
+    }
+
+    /// A pause in the cycle `id` ends; with it, maybe, the marking.
+    pub(super) fn end_pause(&self, id: u64, termination: Option<&Termination>) {
+        let began = self.pause_began.load(Ordering::Relaxed);
+        let stopped = self.pause_stopped.load(Ordering::Relaxed);
+        let is_last = self.open_pauses.fetch_sub(1, Ordering::AcqRel) == 1;
+        let now = os::clock::now();
+        let took = if is_last {
+            now.saturating_sub(began)
+        } else {
+            0
+        };
+        let end = termination.map_or(0, |_| os::clock::unix_nanos());
+        // In a signal handler that interrupts another write it is lost, which is a misuse.
+        let written = self.latch.write(|words| {
+            if let Some(termination) = termination {
+                complete(words, termination, took, end);
+            } else if words.get(word::LAST_ID) == id {
+                add_to_last(words, took);
+            } else {
+                words.add(word::PENDING_NS, took);
+            }
+            if is_last {
+                words.add(word::PAUSES, 1);
+            }
+        });
+        if !written {
+            self.misused();
+        }
+        if !is_last {
+            return;
+        }
+        let stopping = stopped.saturating_sub(began).min(took);
+        PAUSE_TIMES.record(i64::try_from(took).unwrap_or(i64::MAX));
+        STOPPING_TIMES.record(i64::try_from(stopping).unwrap_or(i64::MAX));
+        let processors = if self.stops_everybody {
+            os::cpus::available() as u64
+        } else {
+            1
+        };
+        let stopped = took - stopping;
+        self.paused_ns.fetch_add(stopped, Ordering::Relaxed);
+        self.pause_cpu_ns
+            .fetch_add(stopped.saturating_mul(processors), Ordering::Relaxed);
+    }
+
+    /// Sums and values of one instant, without the ring.
+    pub(super) fn figures(&self) -> Figures {
+        let mut words = [0; word::FIGURES];
+        self.latch.read(&mut words);
+        self.with_rest(&words)
+    }
+
+    /// The same with the ring, the oldest entry first.
+    pub(super) fn figures_and_pauses(&self, pauses: &mut Pauses) -> Figures {
+        let mut words = [0; WORDS];
+        self.latch.read(&mut words);
+        let cycles = words[word::CYCLES];
+        let newest = (cycles.saturating_sub(PAUSES as u64)..cycles).map(|cycle| {
+            let [pause_ns, end, order] = entry(cycle).map(|at| words[at]);
+            Entry {
+                order,
+                pause_ns,
+                end,
+            }
+        });
+        pauses.merge(newest);
+        self.with_rest(words.first_chunk().expect("the figures come first"))
+    }
+
+    fn with_rest(&self, words: &[u64; word::FIGURES]) -> Figures {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        Figures {
+            attached: 1,
+            cycles: words[word::CYCLES],
+            forced: words[word::FORCED],
+            pauses: words[word::PAUSES],
+            pause_ns: words[word::PAUSE_NS],
+            live: words[word::LIVE],
+            goal: words[word::GOAL],
+            scanned_heap: words[word::SCANNED_HEAP],
+            scanned_stack: words[word::SCANNED_STACK],
+            scanned_globals: words[word::SCANNED_GLOBALS],
+            last_order: words[word::LAST_ORDER],
+            last_end: words[word::LAST_END],
+            abandoned: load(&self.abandoned),
+            misuses: load(&self.misuses),
+            metadata: load(&self.metadata),
+            cpu_ns: std::array::from_fn(|class| load(&self.cpu_ns[class])),
+            pause_cpu_ns: load(&self.pause_cpu_ns),
+            paused_ns: load(&self.paused_ns),
+            deferred: std::array::from_fn(|counter| load(&self.deferred[counter])),
+        }
+    }
+
+    pub(super) fn after_fork_in_child(&self) {
+        self.latch.after_fork_in_child();
+    }
+}
+
+/// The words of a cycle in the ring: its pauses, when it ended, and its place among all.
+fn entry(cycle: u64) -> [usize; 3] {
+    let first = word::FIGURES + 3 * (cycle as usize % PAUSES);
+    [first, first + 1, first + 2]
+}
+
+fn complete(words: &mut Words<'_, WORDS>, termination: &Termination, took: u64, end: u64) {
+    let pause = words.get(word::PENDING_NS).saturating_add(took);
+    let [pause_ns, ended, order] = entry(words.get(word::CYCLES));
+    words.set(pause_ns, pause);
+    words.set(ended, end);
+    let place = COMPLETED.fetch_add(1, Ordering::Relaxed);
+    words.set(order, place);
+    words.set(word::LAST_ORDER, place);
+    words.add(word::CYCLES, 1);
+    words.add(word::FORCED, u64::from(termination.forced));
+    words.add(word::PAUSE_NS, pause);
+    words.set(word::PENDING_NS, 0);
+    words.set(word::LIVE, termination.live);
+    words.set(word::GOAL, termination.goal);
+    words.set(word::LAST_END, end);
+    words.set(word::LAST_ID, termination.id);
+    if let Some([heap, stack, globals]) = termination.scanned {
+        words.set(word::SCANNED_HEAP, heap);
+        words.set(word::SCANNED_STACK, stack);
+        words.set(word::SCANNED_GLOBALS, globals);
+    }
+}
+
+/// A pause after the mark termination, during the sweep: it is the same cycle's.
+fn add_to_last(words: &mut Words<'_, WORDS>, took: u64) {
+    let [pause_ns, ..] = entry(words.get(word::CYCLES) - 1);
+    words.add(pause_ns, took);
+    words.add(word::PAUSE_NS, took);
+}
+
+/// Figures of a collector, or sums of those of several.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) attached: usize,
+    pub(crate) cycles: u64,
+    pub(crate) forced: u64,
+    pub(crate) pauses: u64,
+    pub(crate) pause_ns: u64,
+    pub(crate) live: u64,
+    pub(crate) goal: u64,
+    pub(crate) scanned_heap: u64,
+    pub(crate) scanned_stack: u64,
+    pub(crate) scanned_globals: u64,
+    /// The place of the cycle that was completed last among those of all collectors.
+    pub(crate) last_order: u64,
+    /// When that was, in nanoseconds since 1970; 0 for never.
+    pub(crate) last_end: u64,
+    pub(crate) abandoned: u64,
+    pub(crate) misuses: u64,
+    pub(crate) metadata: u64,
+    pub(crate) cpu_ns: [u64; CpuClass::COUNT],
+    pub(crate) pause_cpu_ns: u64,
+    pub(crate) paused_ns: u64,
+    pub(crate) deferred: [u64; super::Counter::COUNT],
+}
+
+impl Figures {
+    pub(super) fn add(&mut self, other: &Self) {
+        let sum = |one: &mut u64, other: u64| *one = one.saturating_add(other);
+        self.attached += other.attached;
+        sum(&mut self.cycles, other.cycles);
+        sum(&mut self.forced, other.forced);
+        sum(&mut self.pauses, other.pauses);
+        sum(&mut self.pause_ns, other.pause_ns);
+        sum(&mut self.live, other.live);
+        sum(&mut self.goal, other.goal);
+        sum(&mut self.scanned_heap, other.scanned_heap);
+        sum(&mut self.scanned_stack, other.scanned_stack);
+        sum(&mut self.scanned_globals, other.scanned_globals);
+        sum(&mut self.abandoned, other.abandoned);
+        sum(&mut self.misuses, other.misuses);
+        sum(&mut self.metadata, other.metadata);
+        sum(&mut self.pause_cpu_ns, other.pause_cpu_ns);
+        sum(&mut self.paused_ns, other.paused_ns);
+        for (one, other) in self.cpu_ns.iter_mut().zip(other.cpu_ns) {
+            sum(one, other);
+        }
+        for (one, other) in self.deferred.iter_mut().zip(other.deferred) {
+            sum(one, other);
+        }
+        if other.last_end != 0 && (self.last_end == 0 || self.last_order < other.last_order) {
+            (self.last_order, self.last_end) = (other.last_order, other.last_end);
+        }
+    }
+
+    /// What stays when the collector has gone: what it has done, not what it is.
+    pub(super) fn without_values(self) -> Self {
+        Self {
+            attached: 0,
+            live: 0,
+            goal: 0,
+            scanned_heap: 0,
+            scanned_stack: 0,
+            scanned_globals: 0,
+            metadata: 0,
+            ..self
+        }
+    }
+}
+
+/// The newest completed cycles, the oldest of them first.
+#[derive(Clone, Debug)]
+pub(crate) struct Pauses {
+    entries: [Entry; PAUSES],
+    used: usize,
+}
+
+impl Pauses {
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: [Entry {
+                order: 0,
+                pause_ns: 0,
+                end: 0,
+            }; PAUSES],
+            used: 0,
+        }
+    }
+
+    /// Oldest first.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries[..self.used]
+    }
+
+    /// Takes in entries that are sorted likewise: the newest of both remain.
+    pub(super) fn merge(&mut self, more: impl DoubleEndedIterator<Item = Entry>) {
+        let old = self.clone();
+        let mut ours = old.entries().iter().rev().copied().peekable();
+        let mut theirs = more.rev().peekable();
+        let mut first = PAUSES;
+        while first > 0 {
+            let take_theirs = match (ours.peek(), theirs.peek()) {
+                (Some(our), Some(their)) => their.order > our.order,
+                (None, Some(_)) => true,
+                (Some(_), None) => false,
+                (None, None) => break,
+            };
+            let next = if take_theirs {
+                theirs.next()
+            } else {
+                ours.next()
+            };
+            first -= 1;
+            self.entries[first] = next.unwrap_or_default();
+        }
+        self.entries.copy_within(first.., 0);
+        self.used = PAUSES - first;
+    }
+}

@@ -1,0 +1,288 @@
+//! What processors have done: Go's `/cpu/classes/*`.
+
+use std::time::Duration;
+
+use crate::gc::{self, CpuClass, Figures};
+use crate::os::{clock, cpus};
+use crate::own;
+use crate::primitives::{Mutex, MutexGuard};
+
+/// The time of the processors that the process may use, since it began, by what they did.
+///
+/// `total` is the sum of `gc_total`, `scavenge_total`, `user` and `idle`; `gc_total` that of its
+/// four parts, `scavenge_total` that of its two; exactly, in each reading. Nothing ever falls from
+/// one reading to a later one.
+///
+/// They are to be compared with one another, not with anything else. What collectors say comes from
+/// them, and late; the rest is the process's processor time, less that (`user`), and the time for
+/// which there were processors, less all others (`idle`). A pause that stops everybody takes one
+/// processor's time from `user`, and that of the others from `idle`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CpuStats {
+    /// Marking by threads of the program. Said by collectors.
+    pub gc_mark_assist: Duration,
+    /// Marking by threads of the collectors'. Said by them.
+    pub gc_mark_dedicated: Duration,
+    /// Marking by processors that had nothing else to do. Said by collectors.
+    pub gc_mark_idle: Duration,
+    /// Pauses, times the processors that stood still for them.
+    pub gc_pause: Duration,
+    /// The sum of the four above.
+    pub gc_total: Duration,
+    /// Giving memory back to the system, by threads of the program. Said by collectors.
+    pub scavenge_assist: Duration,
+    /// The same by threads of the collectors'. Said by them.
+    pub scavenge_background: Duration,
+    /// The sum of the two above.
+    pub scavenge_total: Duration,
+    /// What the process used for anything else.
+    pub user: Duration,
+    /// What it did not use.
+    pub idle: Duration,
+    /// The sum of all: the processors that the process may use, times how long it runs. How many
+    /// those are is looked at when this is read.
+    pub total: Duration,
+}
+
+impl CpuStats {
+    /// The share of collections in all: Go's `GCCPUFraction`. What was done by processors that had
+    /// nothing else to do is not counted.
+    pub(crate) fn gc_fraction(&self) -> f64 {
+        if self.total.is_zero() {
+            return 0.0;
+        }
+        (self.gc_total - self.gc_mark_idle).as_secs_f64() / self.total.as_secs_f64()
+    }
+}
+
+/// Reads [`CpuStats`]: some microseconds.
+pub fn cpu_stats() -> CpuStats {
+    let sums = gc::lock().sums(None);
+    of(&sums)
+}
+
+static METER: Mutex<Meter> = Mutex::new(Meter {
+    began: None,
+    cpu: 0,
+    own: [0; OWN],
+    in_process: 0,
+    user_owed: 0,
+    idle_owed: 0,
+    user: 0,
+    idle: 0,
+});
+
+/// What collectors tell of: pauses, and the classes of their work.
+const OWN: usize = 1 + CpuClass::COUNT;
+
+pub(crate) struct Meter {
+    /// When it was read last, in nanoseconds since the machine began.
+    began: Option<u64>,
+    /// The processor time of the process then.
+    cpu: u64,
+    /// What collectors had told of then.
+    own: [u64; OWN],
+    /// How much of that was processor time of the process.
+    in_process: u64,
+    /// What was taken for the program's or for idle time before collectors told that it was
+    /// theirs.
+    user_owed: u64,
+    idle_owed: u64,
+    user: u64,
+    idle: u64,
+}
+
+pub(crate) fn lock() -> MutexGuard<'static, Meter> {
+    METER
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// With what collectors have told by now.
+pub(crate) fn of(gc: &Figures) -> CpuStats {
+    cpus::look();
+    let mut meter = lock();
+    let now = Now {
+        time: clock::since_boot(),
+        cpu: clock::process_cpu(),
+        processors: cpus::available() as u64,
+    };
+    let began = meter.began.unwrap_or_else(|| process_began(now.time));
+    meter.read(gc, began, &now)
+}
+
+struct Now {
+    time: u64,
+    cpu: u64,
+    processors: u64,
+}
+
+impl Meter {
+    fn read(&mut self, gc: &Figures, began: u64, now: &Now) -> CpuStats {
+        let mut own = [gc.pause_cpu_ns; OWN];
+        own[1..].copy_from_slice(&gc.cpu_ns);
+        let in_process = gc.paused_ns.saturating_add(gc.cpu_ns.iter().sum());
+        // Two readers may have come by with sums of different moments.
+        for (own, last) in own.iter_mut().zip(self.own) {
+            *own = last.max(*own);
+        }
+        let in_process = self.in_process.max(in_process);
+
+        let there = now
+            .time
+            .saturating_sub(began)
+            .saturating_mul(now.processors);
+        // A fork's child begins anew.
+        let used = now.cpu.checked_sub(self.cpu).unwrap_or(now.cpu);
+        let of_own: u64 = own.iter().sum::<u64>() - self.own.iter().sum::<u64>();
+        let of_user = less(used, in_process - self.in_process, &mut self.user_owed);
+        self.user += of_user;
+        self.idle += less(there, of_own.saturating_add(of_user), &mut self.idle_owed);
+
+        self.began = Some(now.time);
+        self.cpu = now.cpu;
+        self.own = own;
+        self.in_process = in_process;
+        self.stats()
+    }
+
+    fn stats(&self) -> CpuStats {
+        let [
+            pause,
+            assist,
+            dedicated,
+            mark_idle,
+            scavenge_assist,
+            scavenge_background,
+        ] = self.own.map(Duration::from_nanos);
+        let gc_total = assist + dedicated + mark_idle + pause;
+        let scavenge_total = scavenge_assist + scavenge_background;
+        let (user, idle) = (
+            Duration::from_nanos(self.user),
+            Duration::from_nanos(self.idle),
+        );
+        CpuStats {
+            gc_mark_assist: assist,
+            gc_mark_dedicated: dedicated,
+            gc_mark_idle: mark_idle,
+            gc_pause: pause,
+            gc_total,
+            scavenge_assist,
+            scavenge_background,
+            scavenge_total,
+            user,
+            idle,
+            total: gc_total + scavenge_total + user + idle,
+        }
+    }
+}
+
+/// What is left of `all` without `part`, and without what is owed; what is missing is owed then.
+fn less(all: u64, part: u64, owed: &mut u64) -> u64 {
+    let without = owed.saturating_add(part);
+    *owed = without.saturating_sub(all);
+    all.saturating_sub(without)
+}
+
+/// When the process began; now, if the system does not say.
+fn process_began(now: u64) -> u64 {
+    let _own = own::scope();
+    let ticks = std::fs::read_to_string("/proc/self/stat")
+        .ok()
+        .and_then(|stat| {
+            // The name of the program, which may have anything in it, ends with the last
+            // parenthesis.
+            let (_, fields) = stat.rsplit_once(')')?;
+            fields.split_ascii_whitespace().nth(19)?.parse::<u64>().ok()
+        });
+    // SAFETY: asks for a number.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    match (ticks, u64::try_from(ticks_per_second)) {
+        (Some(ticks), Ok(per_second @ 1..)) => {
+            let nanoseconds = u128::from(ticks) * 1_000_000_000 / u128::from(per_second);
+            u64::try_from(nanoseconds).unwrap_or(now).min(now)
+        }
+        _ => now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meter() -> Meter {
+        Meter {
+            began: None,
+            cpu: 0,
+            own: [0; OWN],
+            in_process: 0,
+            user_owed: 0,
+            idle_owed: 0,
+            user: 0,
+            idle: 0,
+        }
+    }
+
+    fn of_pauses(pause_cpu_ns: u64, paused_ns: u64) -> Figures {
+        Figures {
+            pause_cpu_ns,
+            paused_ns,
+            ..Figures::default()
+        }
+    }
+
+    fn now(time: u64, cpu: u64) -> Now {
+        Now {
+            time,
+            cpu,
+            processors: 2,
+        }
+    }
+
+    fn parts(stats: &CpuStats) -> [u64; 4] {
+        [stats.gc_total, stats.user, stats.idle, stats.total].map(|time| time.as_nanos() as u64)
+    }
+
+    #[test]
+    fn a_pause_takes_one_processor_from_the_program_and_the_others_from_idleness() {
+        let mut meter = meter();
+        let none = Figures::default();
+        assert_eq!(
+            parts(&meter.read(&none, 0, &now(100, 60))),
+            [0, 60, 140, 200]
+        );
+        let paused = meter.read(&of_pauses(20, 10), 100, &now(200, 130));
+        assert_eq!(parts(&paused), [20, 120, 260, 400]);
+    }
+
+    #[test]
+    fn what_is_told_late_is_owed_and_nothing_falls() {
+        let mut meter = meter();
+        meter.read(&Figures::default(), 0, &now(100, 200));
+        // All of it was the program's, so far.
+        let late = meter.read(&of_pauses(150, 150), 100, &now(110, 210));
+        assert_eq!(parts(&late), [150, 200, 0, 350]);
+        // 140 of the 150 are still owed by `user`, and 130 by `idle`.
+        let later = meter.read(&of_pauses(150, 150), 110, &now(310, 410));
+        assert_eq!(parts(&later), [150, 260, 210, 620]);
+    }
+
+    #[test]
+    fn a_forks_child_goes_on() {
+        let mut meter = meter();
+        meter.read(&Figures::default(), 0, &now(100, 90));
+        let child = meter.read(&Figures::default(), 100, &now(110, 5));
+        assert_eq!(parts(&child), [0, 95, 125, 220]);
+    }
+
+    #[test]
+    fn the_process_began_before_now() {
+        let now = clock::since_boot();
+        let began = process_began(now);
+        assert!(
+            began <= now && now - began < 3_600_000_000_000,
+            "{began} {now}"
+        );
+    }
+}
