@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use crate::os::bell::Bell;
-use crate::{own, own_thread, stack};
+use crate::{own, own_thread, own_time, stack};
 
 static BELL: OnceLock<Bell> = OnceLock::new();
 
@@ -34,6 +34,7 @@ fn keep() {
     crate::hook::start();
     loop {
         bell.wait(None);
+        let _time = own_time::measure();
         stack::TABLE.fold_if_pending();
         look();
     }

@@ -24,6 +24,9 @@
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts: some microseconds, all of one instant,
 //!   exact to the last operation.
 //! * [`lock_stats()`] has how long threads waited for locks, and for one another.
+//! * [`metrics`] has everything that there is a number for, by Go's names, read at once.
+//! * [`gc`] is for garbage collectors inside of the program: they become part of the statistics, of
+//!   the metrics, and of the heap profile.
 //! * [`profile`] has the profiles `heap`, `allocs`, `block`, `mutex`, `goroutine`, `longpoll` and
 //!   `threadcreate`, to be written at any time as pprof or text; [`dump()`] says what every thread
 //!   is doing.
@@ -116,11 +119,15 @@ pub mod label;
 #[cfg(not(loom))]
 mod leak;
 #[cfg(not(loom))]
+pub mod metrics;
+#[cfg(not(loom))]
 mod os;
 #[cfg(not(loom))]
 mod own;
 #[cfg(not(loom))]
 mod own_thread;
+#[cfg(not(loom))]
+mod own_time;
 #[cfg(not(loom))]
 pub mod profile;
 #[cfg(not(loom))]
@@ -150,6 +157,6 @@ pub use config::{Config, Plimsoll, config, start};
 pub use dump::dump;
 #[cfg(not(loom))]
 pub use stats::{
-    CpuStats, GcStats, HeapStats, LockStats, MemStats, TimeHistogram, cpu_stats, gc_stats,
-    heap_stats, lock_stats, mem_stats,
+    CpuStats, GcStats, HeapStats, Histogram, LockStats, MemStats, cpu_stats, gc_stats, heap_stats,
+    lock_stats, mem_stats,
 };

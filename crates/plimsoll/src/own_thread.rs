@@ -26,6 +26,14 @@ pub(crate) fn is_own(thread: i32) -> bool {
     running.any(|place| place.load(Ordering::Relaxed) == thread)
 }
 
+/// How many there are.
+pub(crate) fn count() -> usize {
+    let running = RUNNING.iter();
+    running
+        .filter(|place| place.load(Ordering::Relaxed) != 0)
+        .count()
+}
+
 /// In the child of a fork: there are none.
 pub(crate) fn after_fork_in_child() {
     for place in &RUNNING {

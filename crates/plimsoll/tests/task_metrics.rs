@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use plimsoll::TimeHistogram;
+use plimsoll::Histogram;
 use plimsoll::task::{self, TaskMetrics, TrackExt, metrics};
 
 #[global_allocator]
@@ -53,7 +53,7 @@ fn wake(kept: &Kept) {
 
 /// The one time in it.
 #[track_caller]
-fn only(histogram: &TimeHistogram) -> (f64, f64) {
+fn only(histogram: &Histogram) -> (f64, f64) {
     assert_eq!(histogram.total(), 1, "{histogram:?}");
     let at = histogram.counts.iter().position(|&count| count == 1);
     let at = at.expect("there is one");
@@ -61,7 +61,7 @@ fn only(histogram: &TimeHistogram) -> (f64, f64) {
 }
 
 /// How many there are of at least so many seconds.
-fn at_least(histogram: &TimeHistogram, seconds: f64) -> u64 {
+fn at_least(histogram: &Histogram, seconds: f64) -> u64 {
     let above = histogram.buckets.partition_point(|&end| end <= seconds) - 1;
     histogram.counts[above..].iter().sum()
 }

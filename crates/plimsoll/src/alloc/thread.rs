@@ -222,6 +222,11 @@ pub(crate) fn take_up_rate() {
     }
 }
 
+/// Whether the calling thread is in a scope whose memory is Plimsoll's own.
+pub(crate) fn in_own_scope() -> bool {
+    Thread::current().in_own_scope()
+}
+
 /// See [`crate::own::scope`].
 pub(crate) fn enter_own_scope() {
     let thread = Thread::current();

@@ -56,7 +56,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use cpu::{CpuClass, Work};
 pub use cycle::{Cause, Cycle, MarkTermination, Pause, Sweep};
-pub(crate) use record::{Figures, Pauses};
+pub(crate) use record::{Figures, PAUSE_TIMES, Pauses, STOPPING_TIMES};
 pub use registry::MOST_NAMES;
 pub(crate) use registry::{Registry, lock};
 pub use steering::{DEFAULT_PERCENT, memory_limit, percent, set_memory_limit, set_percent};

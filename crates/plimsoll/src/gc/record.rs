@@ -7,9 +7,9 @@ use crate::primitives::{AtomicU32, AtomicU64, Ordering};
 use crate::stats::{PAUSES, TimeCounts};
 
 /// Pauses for collections, from when stopping began to when the program ran again.
-pub(super) static PAUSE_TIMES: TimeCounts = TimeCounts::new();
+pub(crate) static PAUSE_TIMES: TimeCounts<1> = TimeCounts::new();
 /// Of each of them, how long it took until everybody had stopped.
-pub(super) static STOPPING_TIMES: TimeCounts = TimeCounts::new();
+pub(crate) static STOPPING_TIMES: TimeCounts<1> = TimeCounts::new();
 
 /// Completed cycles of all collectors, to know their order.
 static COMPLETED: AtomicU64 = AtomicU64::new(0);

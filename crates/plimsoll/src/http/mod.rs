@@ -16,7 +16,7 @@ mod query;
 #[cfg(feature = "http")]
 mod server;
 
-use crate::own;
+use crate::{own, own_time};
 
 #[cfg(feature = "axum")]
 pub use self::axum::router;
@@ -75,7 +75,7 @@ impl<'a> Request<'a> {
     /// wait.
     pub fn answer(&self) -> Response {
         let response = {
-            let _own = own::scope();
+            let (_own, _time) = (own::scope(), own_time::measure());
             pages::answer(self)
         };
         own::trim();

@@ -13,6 +13,19 @@ pub(crate) struct TaskFile(Descriptor);
 
 struct Descriptor(usize);
 
+/// How many threads the process has: the system links each from its directory. `None` if there is
+/// no `/proc`.
+pub(crate) fn threads() -> Option<usize> {
+    // SAFETY: a path that ends with a zero, and a struct for which zeros are a value.
+    let links = unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        let found = libc::stat(c"/proc/self/task".as_ptr(), &raw mut status);
+        (found == 0).then_some(status.st_nlink)
+    };
+    // The directory itself, and its name in the one above.
+    usize::try_from(links?).ok()?.checked_sub(2)
+}
+
 impl TaskDirectory {
     /// # Errors
     /// The system's error number: `ENOENT` if there is no `/proc`.

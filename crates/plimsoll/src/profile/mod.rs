@@ -45,7 +45,7 @@ pub(crate) use goroutineleak::{Earlier, lock_earlier};
 use reading::{Reading, TextReading};
 pub(crate) use waiting::{Described, describe, leaf_of_creation, leaf_of_thread};
 
-use crate::{contention, export, keeper, label, leak, own, sampler, stack, task};
+use crate::{contention, export, keeper, label, leak, own, own_time, sampler, stack, task};
 
 /// A kind of profile: one is made for each kind of event, and put into [`BUILT_IN`].
 pub(crate) trait Source: Sync {
@@ -157,7 +157,7 @@ impl Profile {
     /// size that were ever sampled; for `block`, `longpoll` and `mutex`, call stacks; for
     /// `goroutine` and `threadcreate`, threads; for those of the program's own, entries.
     pub fn count(&self) -> usize {
-        let _own = own::scope();
+        let (_own, _time) = (own::scope(), own_time::measure());
         self.source.count()
     }
 
@@ -202,7 +202,7 @@ impl Profile {
 
     /// The profile of everything up to now.
     pub(crate) fn bytes(&self, format: Format, detail: Detail) -> Vec<u8> {
-        let _own = own::scope();
+        let (_own, _time) = (own::scope(), own_time::measure());
         keeper::look();
         let bytes = match format {
             Format::Pprof => export::pprof(&self.source.read(), self.extent(detail)),
@@ -222,7 +222,7 @@ impl Profile {
 
     /// What happened since `earlier`, which [`Profile::read`] returned.
     pub(crate) fn bytes_since(&self, earlier: &Reading) -> Vec<u8> {
-        let _own = own::scope();
+        let (_own, _time) = (own::scope(), own_time::measure());
         keeper::look();
         let delta = difference(self.source.read(), earlier);
         let bytes = export::pprof(&delta, self.extent(Detail::Full));

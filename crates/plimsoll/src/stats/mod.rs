@@ -1,9 +1,10 @@
 //! Numbers about memory: exact, of one instant, and read without stopping anyone.
 
-mod accounts;
+pub(crate) mod accounts;
 pub(crate) mod cpu_stats;
 mod gc_stats;
 mod heap_stats;
+mod histogram;
 mod lock_stats;
 mod mem_stats;
 mod time_histogram;
@@ -11,7 +12,7 @@ mod time_histogram;
 pub use cpu_stats::{CpuStats, cpu_stats};
 pub use gc_stats::{GcStats, gc_stats};
 pub use heap_stats::{ClassCounts, HeapStats, LargeCounts, heap_stats};
+pub use histogram::Histogram;
 pub use lock_stats::{LockStats, lock_stats};
 pub use mem_stats::{BY_SIZE_CLASSES, BySize, MemStats, PAUSES, mem_stats};
 pub(crate) use time_histogram::TimeCounts;
-pub use time_histogram::TimeHistogram;

@@ -8,6 +8,7 @@
 //! ever taken away: a reader sums the stripes, and no count of a bucket falls from one reading to a
 //! later one.
 
+use super::Histogram;
 use crate::os::thread_place;
 use crate::primitives::{AtomicU64, Ordering};
 
@@ -23,41 +24,16 @@ const COUNTS: usize = POWERS * PARTS + 2;
 /// Where the buckets begin and end, in seconds.
 static BOUNDARIES: [f64; COUNTS + 1] = boundaries();
 
-/// Times, counted in buckets: Go's `metrics.Float64Histogram` of a time.
-///
-/// `counts[i]` is the number of times that were at least `buckets[i]` and less than `buckets[i +
-/// 1]`. The boundaries are the same 163 in each, Go's: minus infinity, 0, 64 ns, and so on up to
-/// 140,737 seconds (2^47 ns), and infinity; from 256 ns on, a bucket is at most a quarter of its
-/// lower boundary wide.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct TimeHistogram {
-    /// How many there were since the process began, for each bucket: 162 counts. None of them ever
-    /// falls from one reading to a later one.
-    pub counts: Vec<u64>,
-    /// In seconds, rising; one more than there are counts.
-    pub buckets: &'static [f64],
-}
-
-impl TimeHistogram {
-    /// How many times are counted, in all buckets.
-    pub fn total(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-}
-
 /// What times are recorded in. They may be recorded from hooks: it takes neither memory nor locks,
 /// and never waits.
-pub(crate) struct TimeCounts {
+pub(crate) struct TimeCounts<const STRIPES: usize = 8> {
     stripes: [Stripe; STRIPES],
 }
 
 #[repr(align(64))]
 struct Stripe([AtomicU64; COUNTS]);
 
-const STRIPES: usize = 8;
-
-impl TimeCounts {
+impl<const STRIPES: usize> TimeCounts<STRIPES> {
     pub(crate) const fn new() -> Self {
         Self {
             stripes: [const { Stripe([const { AtomicU64::new(0) }; COUNTS]) }; STRIPES],
@@ -71,17 +47,23 @@ impl TimeCounts {
     }
 
     /// All that was recorded by now. What is recorded meanwhile may be in it or not.
-    pub(crate) fn read(&self) -> TimeHistogram {
-        let sum = |bucket: usize| {
+    pub(crate) fn read(&self) -> Histogram {
+        let mut histogram = Histogram::default();
+        self.read_into(&mut histogram);
+        histogram
+    }
+
+    /// The same in place of what is in a histogram, whose memory is used again.
+    pub(crate) fn read_into(&self, histogram: &mut Histogram) {
+        let sum = |bucket: usize| -> u64 {
             let stripes = self.stripes.iter();
             stripes
                 .map(|stripe| stripe.0[bucket].load(Ordering::Relaxed))
                 .sum()
         };
-        TimeHistogram {
-            counts: (0..COUNTS).map(sum).collect(),
-            buckets: &BOUNDARIES,
-        }
+        histogram.counts.clear();
+        histogram.counts.extend((0..COUNTS).map(sum));
+        histogram.buckets = &BOUNDARIES;
     }
 }
 
@@ -153,7 +135,7 @@ mod tests {
             (160, 7 << 44),
             (161, 1 << 47),
         ];
-        let read = TimeCounts::new().read();
+        let read = TimeCounts::<1>::new().read();
         assert_eq!((read.buckets.len(), read.counts.len()), (163, 162));
         assert_eq!(read.buckets[0], f64::NEG_INFINITY);
         assert_eq!(read.buckets[162], f64::INFINITY);
@@ -165,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_time_is_counted_between_its_boundaries() {
-        let counts = TimeCounts::new();
+        let counts = TimeCounts::<8>::new();
         for bucket in 0..POWERS * PARTS {
             let (first, next) = (first_of(bucket) as i64, first_of(bucket + 1) as i64);
             for _ in 0..bucket {
@@ -197,7 +179,7 @@ mod tests {
     #[test]
     fn nothing_that_eight_threads_record_is_lost_and_no_count_falls() {
         const EACH: u64 = 100_000;
-        let counts = TimeCounts::new();
+        let counts = TimeCounts::<8>::new();
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..8u64)
                 .map(|thread| {

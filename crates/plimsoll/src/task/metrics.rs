@@ -1,7 +1,7 @@
 //! Numbers about tasks.
 
 use super::{State, cut, slab, times};
-use crate::stats::TimeHistogram;
+use crate::stats::Histogram;
 
 /// What tasks are doing, and how long they have waited and run. Read by [`metrics`].
 #[derive(Clone, Debug, PartialEq)]
@@ -30,10 +30,10 @@ pub struct TaskMetrics {
     /// From the first wake of a task to the poll that came of it; if it was woken in the middle of
     /// a poll, from the end of that. Of each poll that began while [times](super::set_times) were
     /// recorded, but for first polls, and for those without a wake.
-    pub wake_to_poll: TimeHistogram,
+    pub wake_to_poll: Histogram,
     /// How long polls took that are over, and began while [times](super::set_times) were recorded:
     /// all of them. The poll of a task within another counts for itself, and is part of that.
-    pub poll_duration: TimeHistogram,
+    pub poll_duration: Histogram,
 }
 
 /// Counts the tasks there are by what they are doing, at one instant, as
@@ -51,7 +51,28 @@ pub struct TaskMetrics {
 /// drop(task);
 /// ```
 pub fn metrics() -> TaskMetrics {
+    let (states, exact) = states();
+    TaskMetrics {
+        // After the others, so that all of them are in it.
+        created: super::created(),
+        alive: states.alive(),
+        new: states.new,
+        runnable: states.runnable,
+        running: states.running,
+        waiting: states.waiting,
+        dropping: states.dropping,
+        exact,
+        wake_to_poll: times::WAKE_TO_POLL.read(),
+        poll_duration: times::POLL_DURATION.read(),
+    }
+}
+
+/// How many tasks are doing what, and whether that is of one instant.
+pub(crate) fn states() -> (States, bool) {
     let mut states = States::default();
+    if slab::SLAB.used() == 0 {
+        return (states, true);
+    }
     let exact = cut::CUTS.read(|task| states.count(task.state));
     if !exact {
         states = States::default();
@@ -59,32 +80,25 @@ pub fn metrics() -> TaskMetrics {
         let tasks = there.filter_map(|number| slab::SLAB.slot(number).read());
         tasks.for_each(|task| states.count(task.state));
     }
-    let [wake_to_poll, poll_duration] = times::read();
-    TaskMetrics {
-        // After the others, so that all of them are in it.
-        created: super::created(),
-        alive: states.new + states.runnable + states.running + states.waiting + states.dropping,
-        new: states.new,
-        runnable: states.runnable,
-        running: states.running,
-        waiting: states.waiting,
-        dropping: states.dropping,
-        exact,
-        wake_to_poll,
-        poll_duration,
-    }
+    (states, exact)
 }
 
-#[derive(Default)]
-struct States {
-    new: u64,
-    runnable: u64,
-    running: u64,
-    waiting: u64,
-    dropping: u64,
+/// Numbers of tasks by what they are doing.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct States {
+    pub(crate) new: u64,
+    pub(crate) runnable: u64,
+    pub(crate) running: u64,
+    pub(crate) waiting: u64,
+    pub(crate) dropping: u64,
 }
 
 impl States {
+    /// All of them.
+    pub(crate) fn alive(&self) -> u64 {
+        self.new + self.runnable + self.running + self.waiting + self.dropping
+    }
+
     fn count(&mut self, state: State) {
         *match state {
             State::New => &mut self.new,

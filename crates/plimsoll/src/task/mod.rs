@@ -73,11 +73,13 @@ pub use executor::Executor;
 #[cfg(feature = "tokio")]
 pub use join_set::JoinSet;
 pub(crate) use long_polls::{LongPolls, Watcher, lock_watcher, read as read_long_polls};
+pub(crate) use metrics::{States, states};
 pub use metrics::{TaskMetrics, metrics};
 pub use record::{TaskRecord, TaskState};
 pub(crate) use slot::{Seen, State};
 #[cfg(feature = "tokio")]
 pub use spawn::{spawn, spawn_local};
+pub(crate) use times::{POLL_DURATION, WAKE_TO_POLL};
 #[cfg(feature = "tokio")]
 pub use tokio::task::{AbortHandle, JoinError, JoinHandle};
 pub use tracked::{TrackExt, Tracked, track};
@@ -106,7 +108,7 @@ fn next_id() -> u64 {
 }
 
 /// How many tasks were ever made.
-fn created() -> u64 {
+pub(crate) fn created() -> u64 {
     NEXT.load(Ordering::Relaxed) - FIRST
 }
 

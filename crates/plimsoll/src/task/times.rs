@@ -7,7 +7,7 @@ use super::long_polls;
 use super::slot::{Slot, WOKEN};
 use crate::os::clock;
 use crate::primitives::{AtomicU8, Ordering};
-use crate::stats::{TimeCounts, TimeHistogram};
+use crate::stats::TimeCounts;
 
 /// What is wanted, in a cache line that nothing else is in.
 static WANTED: Line = Line(AtomicU8::new(0));
@@ -19,8 +19,10 @@ struct Line(AtomicU8);
 const HISTOGRAMS: u8 = 1;
 const LONG_POLLS: u8 = 2;
 
-static WAKE_TO_POLL: TimeCounts = TimeCounts::new();
-static POLL_DURATION: TimeCounts = TimeCounts::new();
+/// From wakes to polls.
+pub(crate) static WAKE_TO_POLL: TimeCounts = TimeCounts::new();
+/// The lengths of polls.
+pub(crate) static POLL_DURATION: TimeCounts = TimeCounts::new();
 
 /// Whether anybody wants to know when polls begin.
 #[inline]
@@ -46,11 +48,6 @@ fn want(what: u8, wanted: bool) -> bool {
         WANTED.0.fetch_and(!what, Ordering::Relaxed)
     };
     before & what != 0
-}
-
-/// From wakes to polls, and the lengths of polls.
-pub(super) fn read() -> [TimeHistogram; 2] {
-    [WAKE_TO_POLL.read(), POLL_DURATION.read()]
 }
 
 /// A wake begins, see [`Slot::wake_begins`].

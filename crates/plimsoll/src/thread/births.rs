@@ -6,9 +6,10 @@
 
 use std::ffi::c_void;
 
+use crate::alloc::thread::in_own_scope;
 use crate::label::Labels;
 use crate::os;
-use crate::primitives::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use crate::primitives::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::stack::{self, Bucket, Kind, Start, TABLE};
 
 /// How many threads can be known at once.
@@ -41,6 +42,15 @@ static BIRTHS: [Birth; PLACES] = [const {
 /// Where to look for a free place first.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
+/// How many threads the program has created.
+static CREATED: AtomicU64 = AtomicU64::new(0);
+
+/// How many threads the program has created, or has tried to, where that is seen; one more for the
+/// first.
+pub(crate) fn created() -> u64 {
+    1 + CREATED.load(Ordering::Relaxed)
+}
+
 /// The C library's number of what calls [`ended`], and 1; 0 if there is none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
@@ -63,6 +73,9 @@ extern "C" fn ended(birth: *mut c_void) {
 pub(crate) fn enter(stack: Start) -> Option<&'static Birth> {
     if KEY.load(Ordering::Acquire) == 0 {
         return None;
+    }
+    if !in_own_scope() {
+        CREATED.fetch_add(1, Ordering::Relaxed);
     }
     let first = NEXT.fetch_add(1, Ordering::Relaxed) as usize;
     let birth = (0..PLACES)

@@ -34,6 +34,7 @@ use crate::{keeper, os, own_thread};
 
 use births::Creator;
 use blocked::Found;
+pub(crate) use requests::INTERRUPTIONS;
 pub(crate) use signal::{range as signals, set_wanted as set_signal};
 
 pub use spawn::{Builder, spawn};
@@ -148,6 +149,13 @@ pub(crate) fn count() -> usize {
     let threads = list().unwrap_or_else(|| vec![os::thread_id()]);
     let of_program = threads.iter().filter(|&&id| !own_thread::is_own(id));
     of_program.count()
+}
+
+/// How many threads there are now, with Plimsoll's own, and how many of them are the program's: a
+/// system call. At least one each.
+pub(crate) fn counts() -> (usize, usize) {
+    let all = os::task_file::threads().unwrap_or(1).max(1);
+    (all, all.saturating_sub(own_thread::count()).max(1))
 }
 
 /// The program's threads that there are now, each once. Those that begin later are not in it, nor

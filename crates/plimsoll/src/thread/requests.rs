@@ -18,11 +18,13 @@ use std::time::{Duration, Instant};
 
 use super::{Extent, State, Thread, signal};
 use crate::label::Labels;
+use crate::os::clock;
 use crate::os::region::{self, PAGE};
 use crate::os::syscall::{call, call3};
 use crate::os::task_file::TaskDirectory;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::stack::{self, End, Registers, Slot, Walk};
+use crate::stats::TimeCounts;
 
 /// How many threads are asked at once.
 const BATCH: usize = 64;
@@ -395,6 +397,9 @@ fn wait_for_more_than(answers: u32, patience: Duration) {
     unsafe { call(libc::SYS_futex, arguments) };
 }
 
+/// For how long threads were interrupted: the only pauses of the program that Plimsoll makes.
+pub(crate) static INTERRUPTIONS: TimeCounts<1> = TimeCounts::new();
+
 /// The handler.
 extern "C" fn interrupted(_: c_int, information: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes both, as the flags of the action say.
@@ -423,6 +428,7 @@ extern "C" fn interrupted(_: c_int, information: *mut libc::siginfo_t, context: 
     if entered.is_err() {
         return;
     }
+    let began = clock::now();
     let registers = &context.uc_mcontext.gregs;
     let at = Registers {
         instruction: registers[libc::REG_RIP as usize] as u64,
@@ -444,6 +450,7 @@ extern "C" fn interrupted(_: c_int, information: *mut libc::siginfo_t, context: 
     let Walk { frames, end } = capture.walk;
     request.frames.store(frames as u32, Ordering::Relaxed);
     request.end.store(end as u32, Ordering::Relaxed);
+    INTERRUPTIONS.record(clock::now().saturating_sub(began) as i64);
     let done = request.phase.compare_exchange(
         generation | IN_HANDLER,
         generation | DONE,

@@ -1,0 +1,104 @@
+//! What metrics are read from: groups of figures, each gathered once, when it is first asked for.
+
+use std::cell::OnceCell;
+
+use crate::contention::{self, Totals};
+use crate::gc::{self, Figures, Pauses};
+use crate::profile::LostEvents;
+use crate::stats::accounts::Accounts;
+use crate::stats::{CpuStats, HeapStats, MemStats, cpu_stats, heap_stats};
+use crate::task::{self, States};
+use crate::thread;
+
+/// All that metrics are read from. What belongs to one group is of one gathering; groups are of
+/// moments some microseconds apart.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    heap: OnceCell<HeapStats>,
+    accounts: OnceCell<Accounts>,
+    collectors: OnceCell<(Figures, Pauses)>,
+    cpu: OnceCell<CpuStats>,
+    locks: OnceCell<Totals>,
+    lost: OnceCell<LostEvents>,
+    tasks: OnceCell<Tasks>,
+    threads: OnceCell<(u64, u64)>,
+    mem: OnceCell<MemStats>,
+}
+
+/// What there is of tasks.
+#[derive(Clone, Copy)]
+pub(super) struct Tasks {
+    pub(super) states: States,
+    pub(super) created: u64,
+}
+
+impl Gathered {
+    pub(super) fn heap(&self) -> &HeapStats {
+        self.heap.get_or_init(heap_stats)
+    }
+
+    pub(super) fn accounts(&self) -> &Accounts {
+        self.accounts.get_or_init(Accounts::read)
+    }
+
+    fn collectors(&self) -> &(Figures, Pauses) {
+        self.collectors.get_or_init(|| {
+            let mut pauses = Pauses::new();
+            let figures = gc::lock().sums(Some(&mut pauses));
+            (figures, pauses)
+        })
+    }
+
+    pub(super) fn gc(&self) -> &Figures {
+        &self.collectors().0
+    }
+
+    pub(super) fn cpu(&self) -> &CpuStats {
+        self.cpu.get_or_init(|| cpu_stats::of(self.gc()))
+    }
+
+    pub(super) fn locks(&self) -> &Totals {
+        self.locks.get_or_init(contention::totals)
+    }
+
+    pub(super) fn lost(&self) -> &LostEvents {
+        self.lost.get_or_init(crate::profile::lost_events)
+    }
+
+    pub(super) fn tasks(&self) -> &Tasks {
+        self.tasks.get_or_init(|| {
+            let (states, _) = task::states();
+            Tasks {
+                states,
+                // After the others, so that all of them are in it.
+                created: task::created(),
+            }
+        })
+    }
+
+    /// All threads.
+    pub(super) fn threads(&self) -> u64 {
+        self.thread_counts().0
+    }
+
+    /// The program's.
+    pub(super) fn program_threads(&self) -> u64 {
+        self.thread_counts().1
+    }
+
+    fn thread_counts(&self) -> (u64, u64) {
+        *self.threads.get_or_init(|| {
+            let (all, of_program) = thread::counts();
+            (all as u64, of_program as u64)
+        })
+    }
+
+    /// What there is of memory and collections, as Go's struct has it.
+    pub(crate) fn mem(&self) -> &MemStats {
+        self.mem.get_or_init(|| {
+            let (figures, pauses) = self.collectors();
+            let accounts = *self.accounts();
+            MemStats::new(self.heap(), accounts, (figures, pauses), self.cpu())
+        })
+    }
+}
