@@ -32,7 +32,8 @@
 //!   is doing.
 //! * [`sync`] has the standard library's locks and channels, which tell the profiles `block` and
 //!   `mutex` who waits for whom where nothing else can.
-//! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`.
+//! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`;
+//!   and numbers for Prometheus under `/metrics`.
 //! * [`start`] and [`config()`] set off what settings ask for. `PLIMSOLL=http=127.0.0.1:6060` in
 //!   the environment is enough; see [`Config`] for the words.
 //!

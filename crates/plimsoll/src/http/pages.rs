@@ -1,6 +1,6 @@
 //! Which page is where.
 
-use super::{Request, Response, pprof, query};
+use super::{Request, Response, metrics, pprof, query, vars};
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -13,17 +13,19 @@ pub(super) fn answer(request: &Request<'_>) -> Response {
         response.headers.push(("Location", pprof::ROOT.into()));
         return response;
     }
-    let page: &dyn Fn() -> Response = if let Some(name) = path.strip_prefix(pprof::ROOT) {
-        &|| pprof::answer(name, request)
-    } else {
+    let profiles = path.strip_prefix(pprof::ROOT);
+    if profiles.is_none() && !matches!(&*path, metrics::PATH | vars::PATH) {
         return Response::new(404, TEXT, b"404 page not found\n".into());
-    };
-    if matches!(request.method, "GET" | "HEAD") {
-        page()
-    } else {
+    }
+    if !matches!(request.method, "GET" | "HEAD") {
         let mut response = Response::new(405, TEXT, b"Method Not Allowed\n".into());
         response.headers.push(("Allow", "GET, HEAD".into()));
-        response
+        return response;
+    }
+    match (profiles, &*path) {
+        (Some(name), _) => pprof::answer(name, request),
+        (None, metrics::PATH) => metrics::answer(request),
+        (None, _) => vars::answer(),
     }
 }
 
@@ -45,7 +47,7 @@ impl Response {
 mod tests {
     use super::*;
 
-    const ALL: [&str; 1] = ["/debug/pprof/heap"];
+    const ALL: [&str; 3] = ["/debug/pprof/heap", "/debug/vars", "/metrics"];
 
     fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
         let mut headers = response.headers.iter();
@@ -75,6 +77,11 @@ mod tests {
             "/debug/",
             "debug/pprof/",
             "/DEBUG/PPROF/",
+            "/metrics/",
+            "/metricsx",
+            "metrics",
+            "/debug/vars/",
+            "/debug/metrics",
         ] {
             let response = Request::new("GET", path, "").answer();
             assert_eq!(response.status, 404, "{path}");

@@ -167,6 +167,7 @@ fn serve_one(mut stream: TcpStream) {
         Ok(request) => {
             let cancelled = || has_gone(&stream);
             let response = Request::new(&request.method, &request.path, &request.query)
+                .accept(&request.accept)
                 .cancelled(&cancelled)
                 .answer();
             (response, request.method != "HEAD")
@@ -186,6 +187,7 @@ struct Received {
     method: String,
     path: String,
     query: String,
+    accept: String,
 }
 
 /// Why a request is not answered.
@@ -234,10 +236,16 @@ impl Received {
         };
         let target = target.split('#').next().unwrap_or("");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let headers = parsed.headers.iter();
+        let accept: Vec<_> = headers
+            .filter(|header| header.name.eq_ignore_ascii_case("accept"))
+            .map(|header| String::from_utf8_lossy(header.value))
+            .collect();
         Ok(Self {
             method: method.into(),
             path: path.into(),
             query: query.into(),
+            accept: accept.join(","),
         })
     }
 }
