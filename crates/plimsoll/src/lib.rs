@@ -56,6 +56,8 @@
 //!   1.54.
 //! * `hyper`: `task::Executor`, which tracks what hyper spawns.
 //! * `tracing`: `label::TracingLayer`, which makes labels of spans.
+//! * `bridge-metrics`, `bridge-prometheus-client`, `bridge-opentelemetry`: `bridge`, which has the
+//!   metrics in the crate `metrics`, in `prometheus-client`, and in OpenTelemetry.
 //!
 //! # Systems
 //! Linux with glibc, on x86-64, is what it is tested on. The counting and the profiles are written
@@ -67,6 +69,15 @@ pub(crate) mod primitives;
 
 #[cfg(not(loom))]
 mod alloc;
+#[cfg(all(
+    any(
+        feature = "bridge-metrics",
+        feature = "bridge-opentelemetry",
+        feature = "bridge-prometheus-client"
+    ),
+    not(loom)
+))]
+pub mod bridge;
 #[cfg(not(loom))]
 mod config;
 #[cfg(not(loom))]
