@@ -1,99 +1,12 @@
 //! The example as its users run it: started as a program, under its own load, and looked into over
 //! HTTP. If there is a Go toolchain (`PLIMSOLL_GO`, or `go` in `PATH`), its tool looks as well.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+mod search;
+
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-/// The running example; killed when it is dropped.
-struct Search {
-    process: Child,
-    /// `host:port` of the pages.
-    profiles: String,
-}
-
-impl Search {
-    fn start() -> Self {
-        let mut process = Command::new(built())
-            .args([env!("CARGO_MANIFEST_DIR"), "--listen", "127.0.0.1:0"])
-            .args(["--load", "2", "--seconds", "120"])
-            .env(
-                "PLIMSOLL",
-                "http=127.0.0.1:0,heap_rate=16k,block_rate=1us,mutex_fraction=1",
-            )
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the example can be run");
-        let said = BufReader::new(process.stdout.take().expect("piped"));
-        let mut profiles = None;
-        for line in said.lines() {
-            let line = line.expect("text");
-            if let Some((_, url)) = line.split_once("profiles    http://") {
-                let address = url.strip_suffix("/debug/pprof/").expect(url);
-                profiles = Some(address.to_owned());
-                break;
-            }
-        }
-        Self {
-            process,
-            profiles: profiles.expect("it says where its profiles are"),
-        }
-    }
-
-    /// Status and headers, and body, of a page.
-    fn get(&self, page: &str) -> (String, Vec<u8>) {
-        let mut stream = TcpStream::connect(&self.profiles).expect("it serves");
-        let host = &self.profiles;
-        let request = format!("GET /debug/pprof/{page} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-        let body = answer.split_off(end.expect("a head") + 4);
-        (String::from_utf8(answer).expect("text"), body)
-    }
-}
-
-impl Search {
-    /// A page in text, once it has what is `wanted`, or after a minute.
-    fn text_when(&self, page: &str, wanted: impl Fn(&str) -> bool) -> String {
-        let start = Instant::now();
-        loop {
-            let (_, text) = self.get(page);
-            let text = String::from_utf8(text).expect("text");
-            if wanted(&text) {
-                return text;
-            }
-            assert!(start.elapsed() < Duration::from_secs(60), "{page}: {text}");
-        }
-    }
-}
-
-impl Drop for Search {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// The example, built as this test was.
-fn built() -> PathBuf {
-    let cargo = std::env::var_os("CARGO").expect("run by cargo");
-    let status = Command::new(cargo)
-        .args(["build", "--quiet", "--example", "search"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .expect("cargo can be run");
-    assert!(status.success());
-    // This test is in `deps` of the directory that examples are in.
-    let here = std::env::current_exe().expect("the test has a path");
-    let programs = here.parent().and_then(|deps| deps.parent());
-    programs
-        .expect("two directories up")
-        .join("examples/search")
-}
+use search::Search;
 
 fn go() -> Option<PathBuf> {
     let promised = std::env::var_os("PLIMSOLL_GO");
@@ -110,7 +23,7 @@ fn go() -> Option<PathBuf> {
 
 #[test]
 fn the_running_example_shows_what_is_in_it() {
-    let search = Search::start();
+    let search = Search::start("heap_rate=16k,block_rate=1us,mutex_fraction=1");
     let (head, index) = search.get("");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     let index = String::from_utf8(index).unwrap();
