@@ -11,6 +11,8 @@ mod exposition;
 
 #[path = "prometheus/collectors.rs"]
 mod collectors;
+#[path = "prometheus/forks.rs"]
+mod forks;
 #[path = "prometheus/numbers.rs"]
 mod numbers;
 #[path = "prometheus/reader.rs"]
