@@ -9,9 +9,6 @@
 use crate::os;
 use crate::primitives::{AtomicU64, AtomicUsize, Backoff, Ordering, fence};
 
-/// The most words that one write changes.
-const MOST_CHANGES: usize = 16;
-
 /// See the module documentation.
 pub(super) struct Latch<const WORDS: usize> {
     sequence: AtomicU64,
@@ -21,25 +18,18 @@ pub(super) struct Latch<const WORDS: usize> {
 }
 
 /// The words as a writer sees and changes them.
-pub(super) struct Words<'a, const WORDS: usize> {
-    now: &'a [AtomicU64; WORDS],
-    changes: [(usize, u64); MOST_CHANGES],
-    changed: usize,
-}
+pub(super) struct Words<'a, const WORDS: usize>(&'a [AtomicU64; WORDS]);
 
 impl<const WORDS: usize> Words<'_, WORDS> {
-    /// The word as it was before this write.
     pub(super) fn get(&self, word: usize) -> u64 {
-        self.now[word].load(Ordering::Relaxed)
+        self.0[word].load(Ordering::Relaxed)
     }
 
-    /// Changes a word, once in a write.
-    pub(super) fn set(&mut self, word: usize, value: u64) {
-        self.changes[self.changed] = (word, value);
-        self.changed += 1;
+    pub(super) fn set(&self, word: usize, value: u64) {
+        self.0[word].store(value, Ordering::Relaxed);
     }
 
-    pub(super) fn add(&mut self, word: usize, amount: u64) {
+    pub(super) fn add(&self, word: usize, amount: u64) {
         self.set(word, self.get(word).wrapping_add(amount));
     }
 }
@@ -53,10 +43,11 @@ impl<const WORDS: usize> Latch<WORDS> {
         }
     }
 
-    /// Changes words, all at one instant. False, and nothing is changed, in a signal handler that
-    /// has interrupted a write of this thread.
+    /// Changes words, all at one instant. `change` is called for each copy, and has to do the same
+    /// with both. False, and nothing is changed, in a signal handler that has interrupted a write
+    /// of this thread.
     #[must_use]
-    pub(super) fn write(&self, change: impl FnOnce(&mut Words<'_, WORDS>)) -> bool {
+    pub(super) fn write(&self, change: impl Fn(Words<'_, WORDS>)) -> bool {
         let me = os::thread_pointer();
         let mut backoff = Backoff::new();
         while let Err(writer) =
@@ -68,21 +59,13 @@ impl<const WORDS: usize> Latch<WORDS> {
             }
             backoff.wait();
         }
-        let mut words = Words {
-            now: &self.copies[0],
-            changes: [(0, 0); MOST_CHANGES],
-            changed: 0,
-        };
-        change(&mut words);
         let sequence = self.sequence.load(Ordering::Relaxed);
         for (turn, copy) in (1..).zip(&self.copies) {
             // Release: who is sent to the other copy by it sees all of that.
             self.sequence.store(sequence + turn, Ordering::Release);
             // Who sees one of the changes sees the new number as well.
             fence(Ordering::Release);
-            for &(word, value) in &words.changes[..words.changed] {
-                copy[word].store(value, Ordering::Relaxed);
-            }
+            change(Words(copy));
         }
         self.writer.store(0, Ordering::Release);
         true
@@ -159,13 +142,19 @@ mod tests {
     #[test]
     fn a_write_within_a_write_is_refused_and_a_reader_in_one_does_not_wait() {
         let latch = Latch::<2>::new();
+        let seen = std::cell::RefCell::new(Vec::new());
         assert!(latch.write(|words| {
+            words.set(1, 5);
             assert!(!latch.write(|words| words.set(0, 7)));
             let mut now = [0; 2];
             latch.read(&mut now);
-            assert_eq!(now, [0, 0]);
-            words.set(1, 5);
+            seen.borrow_mut().push(now);
         }));
+        assert_eq!(
+            *seen.borrow(),
+            [[0, 0], [0, 5]],
+            "the other copy, each time"
+        );
         let mut now = [0; 2];
         latch.read(&mut now);
         assert_eq!(now, [0, 5]);

@@ -143,6 +143,7 @@ impl Collector {
 
     fn new(name: &str, stops_everybody: bool) -> Result<Self, Error> {
         os::cpus::look();
+        os::clock::prepare();
         let attached = registry::register(name, stops_everybody)?;
         Ok(Self { attached })
     }

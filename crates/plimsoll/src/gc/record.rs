@@ -33,7 +33,11 @@ mod word {
     pub(super) const LAST_ID: usize = 11;
     /// Its place among those of all collectors.
     pub(super) const LAST_ORDER: usize = 12;
-    pub(super) const FIGURES: usize = 13;
+    /// What pauses took from all whom they stopped.
+    pub(super) const PAUSE_CPU_NS: usize = 13;
+    /// What they took from the thread that collects.
+    pub(super) const PAUSED_NS: usize = 14;
+    pub(super) const FIGURES: usize = 15;
 }
 
 const WORDS: usize = word::FIGURES + 3 * PAUSES;
@@ -64,10 +68,6 @@ pub(super) struct Record {
     pub(super) misuses: AtomicU64,
     pub(super) metadata: AtomicU64,
     pub(super) cpu_ns: [AtomicU64; CpuClass::COUNT],
-    /// What pauses took from all whom they stopped.
-    pause_cpu_ns: AtomicU64,
-    /// What they took from the thread that collects.
-    paused_ns: AtomicU64,
     pub(super) deferred: [AtomicU64; super::Counter::COUNT],
     /// The newest request that a forced cycle has answered.
     pub(super) served: AtomicU64,
@@ -96,8 +96,6 @@ impl Record {
             misuses: AtomicU64::new(0),
             metadata: AtomicU64::new(0),
             cpu_ns: [const { AtomicU64::new(0) }; CpuClass::COUNT],
-            pause_cpu_ns: AtomicU64::new(0),
-            paused_ns: AtomicU64::new(0),
             deferred: [const { AtomicU64::new(0) }; super::Counter::COUNT],
             served: AtomicU64::new(served),
         }
@@ -133,38 +131,39 @@ impl Record {
         } else {
             0
         };
-        let end = termination.map_or(0, |_| os::clock::unix_nanos());
-        // In a signal handler that interrupts another write it is lost, which is a misuse.
+        let stopping = stopped.saturating_sub(began).min(took);
+        let end = termination.map_or((0, 0), |_| {
+            let place = COMPLETED.fetch_add(1, Ordering::Relaxed);
+            (os::clock::unix_nanos(), place)
+        });
         let written = self.latch.write(|words| {
             if let Some(termination) = termination {
-                complete(words, termination, took, end);
+                complete(&words, termination, took, end);
             } else if words.get(word::LAST_ID) == id {
-                add_to_last(words, took);
+                add_to_last(&words, took);
             } else {
                 words.add(word::PENDING_NS, took);
             }
             if is_last {
                 words.add(word::PAUSES, 1);
+                words.add(word::PAUSED_NS, took - stopping);
+                let stopped = if self.stops_everybody {
+                    os::cpus::available() as u64
+                } else {
+                    1
+                };
+                let cpu = (took - stopping).saturating_mul(stopped);
+                words.add(word::PAUSE_CPU_NS, cpu);
             }
         });
         if !written {
+            // In a signal handler that interrupts another write of this collector: it is lost.
             self.misused();
         }
-        if !is_last {
-            return;
+        if is_last {
+            PAUSE_TIMES.record(i64::try_from(took).unwrap_or(i64::MAX));
+            STOPPING_TIMES.record(i64::try_from(stopping).unwrap_or(i64::MAX));
         }
-        let stopping = stopped.saturating_sub(began).min(took);
-        PAUSE_TIMES.record(i64::try_from(took).unwrap_or(i64::MAX));
-        STOPPING_TIMES.record(i64::try_from(stopping).unwrap_or(i64::MAX));
-        let processors = if self.stops_everybody {
-            os::cpus::available() as u64
-        } else {
-            1
-        };
-        let stopped = took - stopping;
-        self.paused_ns.fetch_add(stopped, Ordering::Relaxed);
-        self.pause_cpu_ns
-            .fetch_add(stopped.saturating_mul(processors), Ordering::Relaxed);
     }
 
     /// Sums and values of one instant, without the ring.
@@ -210,8 +209,8 @@ impl Record {
             misuses: load(&self.misuses),
             metadata: load(&self.metadata),
             cpu_ns: std::array::from_fn(|class| load(&self.cpu_ns[class])),
-            pause_cpu_ns: load(&self.pause_cpu_ns),
-            paused_ns: load(&self.paused_ns),
+            pause_cpu_ns: words[word::PAUSE_CPU_NS],
+            paused_ns: words[word::PAUSED_NS],
             deferred: std::array::from_fn(|counter| load(&self.deferred[counter])),
         }
     }
@@ -227,12 +226,16 @@ fn entry(cycle: u64) -> [usize; 3] {
     [first, first + 1, first + 2]
 }
 
-fn complete(words: &mut Words<'_, WORDS>, termination: &Termination, took: u64, end: u64) {
+fn complete(
+    words: &Words<'_, WORDS>,
+    termination: &Termination,
+    took: u64,
+    (end, place): (u64, u64),
+) {
     let pause = words.get(word::PENDING_NS).saturating_add(took);
     let [pause_ns, ended, order] = entry(words.get(word::CYCLES));
     words.set(pause_ns, pause);
     words.set(ended, end);
-    let place = COMPLETED.fetch_add(1, Ordering::Relaxed);
     words.set(order, place);
     words.set(word::LAST_ORDER, place);
     words.add(word::CYCLES, 1);
@@ -251,7 +254,7 @@ fn complete(words: &mut Words<'_, WORDS>, termination: &Termination, took: u64, 
 }
 
 /// A pause after the mark termination, during the sweep: it is the same cycle's.
-fn add_to_last(words: &mut Words<'_, WORDS>, took: u64) {
+fn add_to_last(words: &Words<'_, WORDS>, took: u64) {
     let [pause_ns, ..] = entry(words.get(word::CYCLES) - 1);
     words.add(pause_ns, took);
     words.add(word::PAUSE_NS, took);

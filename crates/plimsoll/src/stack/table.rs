@@ -77,6 +77,8 @@ pub(crate) struct Table {
     /// Bytes used from the bottom.
     used: AtomicUsize,
     overflow: [AtomicU32; KINDS],
+    /// The newest bucket, apart from those: readers go from one to the one before.
+    newest: AtomicU32,
     overflowed: AtomicU64,
     gate: Gate,
     generation: AtomicUsize,
@@ -96,7 +98,10 @@ struct StackEntry {
 #[repr(C)]
 struct BucketEntry {
     size: u64,
-    next: u32,
+    /// The next in its chain.
+    next: AtomicU32,
+    /// The bucket that was made before; 0 for none.
+    before: u32,
     /// The stack's name; 0 for the empty one.
     stack: u32,
     labels: Labels,
@@ -107,7 +112,7 @@ struct BucketEntry {
     slots: [[AtomicU64; CELLS]; SLOTS],
 }
 
-const _: () = assert!(size_of::<BucketEntry>() == 24 + (1 + SLOTS) * CELLS * 8);
+const _: () = assert!(size_of::<BucketEntry>() == 32 + (1 + SLOTS) * CELLS * 8);
 
 /// One bucket in a reading.
 #[derive(Clone, Copy, Debug)]
@@ -145,6 +150,7 @@ impl Table {
             heads: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             overflow: [const { AtomicU32::new(0) }; KINDS],
+            newest: AtomicU32::new(0),
             overflowed: AtomicU64::new(0),
             gate: Gate::new(),
             generation: AtomicUsize::new(0),
@@ -281,16 +287,15 @@ impl Table {
     /// cycle says. Other readers wait their turn; nobody else does.
     pub(crate) fn read(&self, kind: Kind, mut visit: impl FnMut(Record)) {
         let alone = self.lock_readers();
-        let heads = self.heads.load(Ordering::Acquire);
-        if heads == 0 {
+        if self.heads.load(Ordering::Acquire) == 0 {
             return;
         }
         if kind == Kind::Heap {
-            self.publish_heap(&alone, heads);
+            self.publish_heap(&alone);
         } else {
-            self.turn_and_fold(&alone, heads, &[]);
+            self.turn_and_fold(&alone, &[]);
         }
-        self.for_each(heads, |entry, overflow| {
+        self.for_each(|entry, overflow| {
             if entry.kind == kind as u8 {
                 if let Some(record) = self.record(entry, overflow) {
                     visit(record);
@@ -300,15 +305,15 @@ impl Table {
     }
 
     /// Folds what the heap profile is to show.
-    fn publish_heap(&self, alone: &MutexGuard<'_, ()>, heads: usize) {
+    fn publish_heap(&self, alone: &MutexGuard<'_, ()>) {
         loop {
             let state = self.heap_cycle.state();
             if state.is_pending() {
-                self.fold_published(alone, heads);
+                self.fold_published(alone);
             } else if state.is_deferred() {
                 return;
             } else if let Some(advanced) = self.heap_cycle.advance_for_reader(state) {
-                self.turn_and_fold(alone, heads, advanced.complete());
+                self.turn_and_fold(alone, advanced.complete());
                 if self.heap_cycle.folded(advanced) {
                     return;
                 }
@@ -317,13 +322,13 @@ impl Table {
     }
 
     /// Folds what mark terminations and ends of cycles have made ready.
-    fn fold_published(&self, alone: &MutexGuard<'_, ()>, heads: usize) {
+    fn fold_published(&self, alone: &MutexGuard<'_, ()>) {
         loop {
             let state = self.heap_cycle.state();
             if !state.is_pending() {
                 return;
             }
-            self.turn_and_fold(alone, heads, state.complete());
+            self.turn_and_fold(alone, state.complete());
             if self.heap_cycle.folded(state) {
                 return;
             }
@@ -360,8 +365,7 @@ impl Table {
     /// Folds what is ready, unless a reader is at it. Takes some nanoseconds for each bucket; does
     /// not wait.
     pub(crate) fn fold_if_pending(&self) {
-        let heads = self.heads.load(Ordering::Acquire);
-        if heads == 0 || !self.heap_cycle.state().is_pending() {
+        if self.heads.load(Ordering::Acquire) == 0 || !self.heap_cycle.state().is_pending() {
             return;
         }
         let alone = match self.reader.try_lock() {
@@ -369,17 +373,17 @@ impl Table {
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return,
         };
-        self.fold_published(&alone, heads);
+        self.fold_published(&alone);
     }
 
     /// Turns the generation, waits until nobody is inside the old one, and folds that; and those
     /// slots of buckets of [`Kind::Heap`].
-    fn turn_and_fold(&self, _alone: &MutexGuard<'_, ()>, heads: usize, heap_slots: &[usize]) {
+    fn turn_and_fold(&self, _alone: &MutexGuard<'_, ()>, heap_slots: &[usize]) {
         let frozen = self.current();
         self.generation
             .store(frozen.other().index(), Ordering::SeqCst);
         self.gate.settle(frozen);
-        self.for_each(heads, |entry, _| {
+        self.for_each(|entry, _| {
             if entry.kind == Kind::Heap as u8 {
                 heap_slots.iter().for_each(|&slot| entry.fold(slot));
             } else {
@@ -389,20 +393,18 @@ impl Table {
     }
 
     /// All buckets there are, the overflow buckets first.
-    fn for_each(&self, heads: usize, mut visit: impl FnMut(&'static BucketEntry, bool)) {
+    fn for_each(&self, mut visit: impl FnMut(&'static BucketEntry, bool)) {
         for overflow in &self.overflow {
             // SAFETY: `open` made these.
             let entry = unsafe { self.entry::<BucketEntry>(overflow.load(Ordering::Relaxed)) };
             visit(entry, true);
         }
-        for head in self.bucket_heads(heads) {
-            let mut name = head.load(Ordering::Acquire);
-            while name != 0 {
-                // SAFETY: names in chains are those of buckets.
-                let entry = unsafe { self.entry::<BucketEntry>(name) };
-                visit(entry, false);
-                name = entry.next;
-            }
+        let mut name = self.newest.load(Ordering::Acquire);
+        while name != 0 {
+            // SAFETY: names of buckets, which were complete when they got here.
+            let entry = unsafe { self.entry::<BucketEntry>(name) };
+            visit(entry, false);
+            name = entry.before;
         }
     }
 
@@ -501,11 +503,26 @@ impl Table {
             let entry = unsafe { &mut *(self.at(name) as *mut BucketEntry) };
             (entry.kind, entry.size) = (kind as u8, size);
             (entry.labels, entry.stack) = (labels, stack);
+            // Readers are to know of it before anybody finds it and counts something; if another of
+            // the same key is found first, nobody ever does.
+            entry.before = self.newest.load(Ordering::Relaxed);
+            while let Err(newest) = self.newest.compare_exchange(
+                entry.before,
+                name,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                entry.before = newest;
+            }
             Some(name)
         };
-        // SAFETY: the next field of a bucket that is not linked yet is nobody else's.
-        let link = |name, next| unsafe { (*(self.at(name) as *mut BucketEntry)).next = next };
-        self.find_or_add(head, same, |entry: &BucketEntry| entry.next, make, link)
+        let next = |entry: &BucketEntry| entry.next.load(Ordering::Relaxed);
+        let link = |name, next| {
+            // SAFETY: `make` has made it.
+            let entry = unsafe { self.entry::<BucketEntry>(name) };
+            entry.next.store(next, Ordering::Relaxed);
+        };
+        self.find_or_add(head, same, next, make, link)
     }
 
     /// Finds an entry of a chain, or puts a new one at its head. Lock-free: a lost race means that
