@@ -7,12 +7,7 @@ use running::{Running, go};
 
 #[test]
 fn the_running_example_shows_what_is_in_it() {
-    let arguments = [env!("CARGO_MANIFEST_DIR"), "--listen", "127.0.0.1:0"];
-    let search = Running::start(
-        "search",
-        &[&arguments[..], &["--load", "2", "--seconds", "120"]].concat(),
-        "heap_rate=16k,block_rate=1us,mutex_fraction=1",
-    );
+    let search = Running::search("heap_rate=16k,block_rate=1us,mutex_fraction=1");
     let (head, index) = search.get("");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     let index = String::from_utf8(index).unwrap();

@@ -10,13 +10,13 @@ use crate::http;
 use crate::profile::{self, Format};
 use crate::settings::{self, Early};
 use crate::stack::{self, Unwinder};
-use crate::{dump, keeper, own, task, thread};
+use crate::{dump, export, keeper, own, task, thread};
 
 /// The environment variable that all settings come from.
 const VARIABLE: &str = "PLIMSOLL";
 
 /// Every word of the grammar, for complaints.
-const WORDS: &str = "block_rate, dump_on, heap_rate, http, leak_age, ledger, long_poll, mutex_fraction, out, stack_depth, table, task_times, thread_signal, unwinder";
+const WORDS: &str = "block_rate, dump_on, go_names, heap_rate, http, leak_age, ledger, long_poll, mutex_fraction, out, stack_depth, table, task_times, thread_signal, unwinder";
 
 /// Sets Plimsoll off with the settings of the environment variable `PLIMSOLL`. The same as
 /// `config().start()`.
@@ -39,9 +39,10 @@ pub fn start() -> Plimsoll {
 ///
 /// | word | value | default |
 /// |---|---|---|
-/// | `http` | where to serve `/debug/pprof/`: `host:port`, a port of `127.0.0.1`, or `off` | `off` |
+/// | `http` | where to serve `/debug/pprof/`, `/debug/vars` and `/metrics`: `host:port`, a port of `127.0.0.1`, or `off` | `off` |
 /// | `out` | a directory: all profiles are written there when the [`Plimsoll`] is dropped | none |
 /// | `dump_on` | when to write what all threads are doing to standard error: `sigquit`, `panic`, `sigquit+panic` or `off` | `off` |
+/// | `go_names` | whether `/metrics` has the names of Go's client (`go_memstats_alloc_bytes`), and `process_*`, beside Plimsoll's own: `on` or `off` | `off` |
 /// | `heap_rate` | mean bytes between samples: `512k`, `1` for all, `0` for none | `512k` |
 /// | `block_rate` | waiting time between samples of the block profile: `1ms`, `1ns` for all, `0` for none | `0` |
 /// | `mutex_fraction` | one in how many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
@@ -67,6 +68,7 @@ pub struct Config {
     leak_age: Option<Duration>,
     long_poll: Option<Duration>,
     task_times: Option<bool>,
+    go_names: Option<bool>,
     stack_depth: Option<usize>,
     thread_signal: Option<i32>,
     dump_on_sigquit: bool,
@@ -94,7 +96,8 @@ pub struct Plimsoll {
 }
 
 impl Config {
-    /// Serves `/debug/pprof/` at an address: `host:port`, or a port of `127.0.0.1`.
+    /// Serves `/debug/pprof/`, `/debug/vars` and `/metrics` at an address: `host:port`, or a port
+    /// of `127.0.0.1`.
     pub fn http(mut self, address: impl Into<String>) -> Self {
         self.http = Some(address.into());
         self
@@ -145,6 +148,14 @@ impl Config {
     /// [`task::set_times`].
     pub fn task_times(mut self, wanted: bool) -> Self {
         self.task_times = Some(wanted);
+        self
+    }
+
+    /// Whether `/metrics` has the names of Go's client for Prometheus (`go_memstats_alloc_bytes`)
+    /// and those that all clients have (`process_*`), beside Plimsoll's own: what was made to
+    /// look at Go programs then looks at this one.
+    pub fn go_names(mut self, wanted: bool) -> Self {
+        self.go_names = Some(wanted);
         self
     }
 
@@ -236,13 +247,14 @@ impl Config {
                     self.long_poll = Some(Duration::from_nanos(threshold));
                     true
                 }),
-                "task_times" => match value {
-                    "on" | "off" => {
-                        self.task_times = Some(value == "on");
-                        Ok(true)
-                    }
-                    _ => Err("is neither on nor off"),
-                },
+                "task_times" => on_or_off(value).map(|wanted| {
+                    self.task_times = Some(wanted);
+                    true
+                }),
+                "go_names" => on_or_off(value).map(|wanted| {
+                    self.go_names = Some(wanted);
+                    true
+                }),
                 "dump_on" => self.set_dump_on(value),
                 "thread_signal" if value == "auto" => {
                     self.thread_signal = None;
@@ -335,6 +347,9 @@ impl Config {
         if let Some(wanted) = self.task_times {
             task::set_times(wanted);
         }
+        if let Some(wanted) = self.go_names {
+            export::prometheus::set_go_names(wanted);
+        }
         #[cfg(feature = "http")]
         let server = self.http.and_then(|address| {
             let address = if address.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -393,6 +408,14 @@ impl Drop for Plimsoll {
     }
 }
 
+fn on_or_off(value: &str) -> Result<bool, &'static str> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("is neither on nor off"),
+    }
+}
+
 /// Says something on standard error, in a line. If that cannot be written to, nobody is told.
 fn warn(what: impl Display) {
     let _own = own::scope();
@@ -448,7 +471,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_and_the_rest_is_used() {
         let (config, complaints) = read(
-            "dump_on=sigquit+off,leak_age=10,long_poll=10,task_times=1,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
+            "dump_on=sigquit+off,leak_age=10,long_poll=10,task_times=1,go_names=yes,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
         );
         assert_eq!(config.heap_rate, Some(4096));
         assert_eq!(config.http.as_deref(), Some("from code:1"));
@@ -457,6 +480,7 @@ mod tests {
             "`leak_age=10`: the value is not a length of time",
             "`long_poll=10`: the value is not a length of time",
             "`task_times=1`: the value is neither on nor off",
+            "`go_names=yes`: the value is neither on nor off",
             "`thread_signal=9`: the value is not the number",
             "`block_rate=1`: the value is not a length of time",
             "`mutex_fraction=-1`: the value is not a whole number",

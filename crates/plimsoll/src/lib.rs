@@ -32,7 +32,8 @@
 //!   is doing.
 //! * [`sync`] has the standard library's locks and channels, which tell the profiles `block` and
 //!   `mutex` who waits for whom where nothing else can.
-//! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`.
+//! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`;
+//!   and numbers for Prometheus under `/metrics`.
 //! * [`start`] and [`config()`] set off what settings ask for. `PLIMSOLL=http=127.0.0.1:6060` in
 //!   the environment is enough; see [`Config`] for the words.
 //!
@@ -55,6 +56,8 @@
 //!   1.54.
 //! * `hyper`: `task::Executor`, which tracks what hyper spawns.
 //! * `tracing`: `label::TracingLayer`, which makes labels of spans.
+//! * `bridge-metrics`, `bridge-prometheus-client`, `bridge-opentelemetry`: `bridge`, which has the
+//!   metrics in the crate `metrics`, in `prometheus-client`, and in OpenTelemetry.
 //!
 //! # Systems
 //! Linux with glibc, on x86-64, is what it is tested on. The counting and the profiles are written
@@ -66,6 +69,15 @@ pub(crate) mod primitives;
 
 #[cfg(not(loom))]
 mod alloc;
+#[cfg(all(
+    any(
+        feature = "bridge-metrics",
+        feature = "bridge-opentelemetry",
+        feature = "bridge-prometheus-client"
+    ),
+    not(loom)
+))]
+pub mod bridge;
 #[cfg(not(loom))]
 mod config;
 #[cfg(not(loom))]

@@ -19,6 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const BINARY: &str = "application/octet-stream";
+const JSON: &str = "application/json; charset=utf-8";
 
 /// A program's server: its own page, and ours merged into it.
 struct Program {
@@ -115,6 +116,41 @@ fn the_pages_are_those_of_plimsolls_own_server() {
         (301, Some("/debug/pprof/"))
     );
     assert_eq!(get(address, "/debug").status, 404);
+    let answer = get(address, "/debug/vars");
+    is_page(&answer, "vars", 200, JSON, None);
+    assert!(answer.text().contains("\"HeapAlloc\":"));
+    program.end();
+}
+
+/// Several headers of that name are as one.
+#[test]
+fn metrics_come_in_the_format_that_the_client_asks_for() {
+    let program = Program::start("metrics");
+    let open = "Accept: application/openmetrics-text\r\n";
+    for (headers, content_type, end) in [
+        ("", "text/plain; version=0.0.4; charset=utf-8", None),
+        (
+            open,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Some("\n# EOF\n"),
+        ),
+        (
+            &format!("Accept: text/plain;q=0.5\r\n{open}"),
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Some("\n# EOF\n"),
+        ),
+    ] {
+        let request = format!("GET /metrics HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
+        let answer = exchange(program.address, request.as_bytes()).expect("an answer");
+        is_page(&answer, headers, 200, content_type, None);
+        assert!(
+            answer
+                .text()
+                .contains("\nplimsoll_gc_heap_allocs_bytes_total ")
+        );
+        let end = end.unwrap_or("\n");
+        assert!(answer.text().ends_with(end), "{headers}");
+    }
     program.end();
 }
 
@@ -129,7 +165,12 @@ fn head_and_other_methods_are_answered_as_by_go() {
     let head = request(address, "HEAD", "/debug/pprof/none");
     assert_eq!((head.status, head.body.len()), (404, 0));
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
-        for target in ["/debug/pprof/", "/debug/pprof/heap"] {
+        for target in [
+            "/debug/pprof/",
+            "/debug/pprof/heap",
+            "/debug/vars",
+            "/metrics",
+        ] {
             let answer = request(address, method, target);
             assert_eq!(answer.status, 405, "{method} {target}");
             assert_eq!(

@@ -518,6 +518,30 @@ fn what_the_environment_does_not_say_is_as_the_code_says() {
     }
 }
 
+/// That the environment wins is in `tests/prometheus.rs`.
+#[test]
+fn names_of_gos_client_are_switched_from_code() {
+    fn are_there() -> bool {
+        let page = plimsoll::http::handle("GET", "/metrics", "").body;
+        let page = String::from_utf8(page).unwrap();
+        let go = page.contains("\ngo_memstats_alloc_bytes ");
+        let process = page.contains("\nprocess_cpu_seconds_total ");
+        assert_eq!(go, process);
+        go
+    }
+    let test = || {
+        let _off = plimsoll::start();
+        assert!(!are_there());
+        let _on = plimsoll::config().go_names(true).start();
+        assert!(are_there());
+        let _as_it_was = plimsoll::start();
+        assert!(are_there());
+        let _off = plimsoll::config().go_names(false).start();
+        assert!(!are_there());
+    };
+    child::run("names_of_gos_client_are_switched_from_code", "", test);
+}
+
 #[test]
 fn the_environment_can_switch_the_pages_off() {
     let test = || {

@@ -1,5 +1,8 @@
 //! An example as its users run it: started as a program, and looked into over HTTP.
 
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -38,17 +41,17 @@ impl Running {
         }
     }
 
-    /// Status and headers, and body, of a page.
+    /// The example `search`, under a load of its own, with settings beside that of where the pages
+    /// are.
+    pub fn search(settings: &str) -> Self {
+        let arguments = [env!("CARGO_MANIFEST_DIR"), "--listen", "127.0.0.1:0"];
+        let load = ["--load", "2", "--seconds", "120"];
+        Self::start("search", &[&arguments[..], &load].concat(), settings)
+    }
+
+    /// Status and headers, and body, of a page of profiles.
     pub fn get(&self, page: &str) -> (String, Vec<u8>) {
-        let mut stream = TcpStream::connect(&self.profiles).expect("it serves");
-        let host = &self.profiles;
-        let request = format!("GET /debug/pprof/{page} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-        let body = answer.split_off(end.expect("a head") + 4);
-        (String::from_utf8(answer).expect("text"), body)
+        get(&self.profiles, &format!("/debug/pprof/{page}")).expect("it serves")
     }
 
     /// A page in text, once it has what is `wanted`, or after a minute.
@@ -89,6 +92,18 @@ impl Drop for Running {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Status and headers, and body, of what is at a path of `host:port`.
+pub fn get(host: &str, path: &str) -> std::io::Result<(String, Vec<u8>)> {
+    let mut stream = TcpStream::connect(host)?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    let body = answer.split_off(end.ok_or(std::io::ErrorKind::UnexpectedEof)? + 4);
+    Ok((String::from_utf8_lossy(&answer).into_owned(), body))
 }
 
 /// An example, built as this test was.

@@ -1,11 +1,14 @@
-//! Profiles in the formats that Go's tools read.
+//! Profiles in the formats that Go's tools read, and numbers in those of Prometheus and of
+//! `expvar`.
 
 mod dump;
 mod labels;
 mod pprof;
+pub(crate) mod prometheus;
 mod proto;
 mod shown;
 mod text;
+pub(crate) mod vars;
 
 use std::collections::HashSet;
 use std::fs::File;

@@ -5,19 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::http::header::ACCEPT;
 use axum::http::{Response, StatusCode};
 use axum::routing::any;
 
-use super::handle_unless;
+use super::Request;
 
-/// A router with all of `/debug/pprof/`, to be merged into that of the program. Requests are
-/// answered on tokio's threads for blocking work.
+/// A router with all of `/debug/pprof/`, `/debug/vars` and `/metrics`, to be merged into that of
+/// the program. Requests are answered on tokio's threads for blocking work.
 pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route("/debug/pprof", any(answer))
         .route("/debug/pprof/", any(answer))
         .route("/debug/pprof/{*name}", any(answer))
+        .route(super::vars::PATH, any(answer))
+        .route(super::metrics::PATH, any(answer))
 }
 
 /// Says that the request is over: it is dropped with the future that waits for the answer.
@@ -29,18 +31,21 @@ impl Drop for Gone {
     }
 }
 
-async fn answer(request: Request) -> Response<Body> {
+async fn answer(request: axum::extract::Request) -> Response<Body> {
     let gone = Arc::new(AtomicBool::new(false));
     let guard = Gone(Arc::clone(&gone));
     let (method, uri) = (request.method().clone(), request.uri().clone());
+    let accept = request.headers().get_all(ACCEPT).iter();
+    let accept: Vec<_> = accept
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
+    let accept = accept.join(",");
     let work = tokio::task::spawn_blocking(move || {
         let cancelled = || gone.load(Ordering::Relaxed);
-        handle_unless(
-            method.as_str(),
-            uri.path(),
-            uri.query().unwrap_or(""),
-            &cancelled,
-        )
+        Request::new(method.as_str(), uri.path(), uri.query().unwrap_or(""))
+            .accept(&accept)
+            .cancelled(&cancelled)
+            .answer()
     });
     let answered = work.await;
     drop(guard);

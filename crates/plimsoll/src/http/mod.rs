@@ -1,19 +1,41 @@
 //! Go's `/debug/pprof/` pages: the same paths, parameters, headers, statuses and bodies, so that
-//! whatever reads a Go program's reads this one's.
+//! whatever reads a Go program's reads this one's. `/metrics` is what Prometheus reads, in its text
+//! format or as OpenMetrics; `/debug/vars` is `runtime.MemStats` as JSON, as Go's `expvar` has it.
 //!
 //! `PLIMSOLL=http=127.0.0.1:6060` and [`plimsoll::start`](crate::start) serve them from a thread of
 //! Plimsoll's own; [`serve`] does that from code; [`handle`] answers a request for whoever has a
 //! server already; and `router` (feature `axum`) is that for axum.
 //!
+//! # `/metrics`
+//! Every metric of [`crate::metrics`], all of one gathering: `/gc/heap/allocs:bytes` is
+//! `plimsoll_gc_heap_allocs_bytes_total`, and so on. Counters end with `_total`; a unit or a
+//! `total` that would be said twice is said once; `/plimsoll/gc/pauses:seconds` is
+//! `plimsoll_gc_completed_pauses_seconds_total`, apart from the histogram of nearly that name.
+//! Histograms have fewer buckets than in [`crate::metrics`], whose counts are exact: times by
+//! powers of four from 256 ns to 275 s, sizes by powers of two from 8 B to 32 KiB. `le` is the last
+//! whole nanosecond or byte in a bucket. The sums of sizes are exact; those of times are estimated,
+//! to an eighth. What [collectors](crate::gc) do is there for each of them as well, with the label
+//! `collector`.
+//!
+//! The setting `go_names=on` adds the names that Go's client for Prometheus has by itself (`go_*`),
+//! and those that all clients have (`process_*`, without the network's, which the system does not
+//! count for a process).
+//!
 //! The pages show the inside of the program and are not for the public: keep them on the loopback
 //! address or behind something that asks for a password.
 
+mod accept;
 #[cfg(feature = "axum")]
 mod axum;
+mod metrics;
 mod pages;
+mod pprof;
 mod query;
 #[cfg(feature = "http")]
 mod server;
+mod vars;
+
+use std::fmt;
 
 use crate::{own, own_time};
 
@@ -33,27 +55,76 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// Answers a request for a path under `/debug/pprof/`, as Go's `net/http/pprof` does. `path` and
-/// `query`, what stands behind the `?` or empty, are as they came, with their escapes.
+/// A request, as far as the pages look at it.
 ///
-/// With `seconds=N` among the parameters, it returns after that time: give it a thread that may
-/// wait.
-pub fn handle(method: &str, path: &str, query: &str) -> Response {
-    handle_unless(method, path, query, &|| false)
+/// ```
+/// use plimsoll::http::Request;
+///
+/// let response = Request::new("GET", "/debug/pprof/heap", "debug=1").answer();
+/// assert_eq!(response.status, 200);
+/// ```
+#[derive(Clone, Copy)]
+#[must_use = "it is answered by `answer`"]
+pub struct Request<'a> {
+    method: &'a str,
+    path: &'a str,
+    query: &'a str,
+    accept: &'a str,
+    cancelled: &'a dyn Fn() -> bool,
 }
 
-/// As [`handle`], but gives up waiting when `cancelled` says so. It is asked several times a
-/// second.
-pub fn handle_unless(
-    method: &str,
-    path: &str,
-    query: &str,
-    cancelled: &dyn Fn() -> bool,
-) -> Response {
-    let response = {
-        let (_own, _time) = (own::scope(), own_time::measure());
-        pages::answer(method, path, query, cancelled)
-    };
-    own::trim();
-    response
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("query", &self.query)
+            .field("accept", &self.accept)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Request<'a> {
+    /// `path` and `query`, what stands behind the `?` or empty, are as they came, with their
+    /// escapes.
+    pub fn new(method: &'a str, path: &'a str, query: &'a str) -> Self {
+        Self {
+            method,
+            path,
+            query,
+            accept: "",
+            cancelled: &|| false,
+        }
+    }
+
+    /// The value of the header `Accept`, by which `/metrics` chooses the format; of several, all
+    /// with commas between them. Without one, it is text.
+    pub fn accept(self, accept: &'a str) -> Self {
+        Self { accept, ..self }
+    }
+
+    /// What says that nobody waits for the answer any more. It is asked several times a second
+    /// while a page waits, and ends that.
+    pub fn cancelled(self, cancelled: &'a dyn Fn() -> bool) -> Self {
+        Self { cancelled, ..self }
+    }
+
+    /// Answers; under `/debug/pprof/` as Go's `net/http/pprof` does. What is none of the pages is
+    /// not found.
+    ///
+    /// With `seconds=N` among the parameters, it returns after that time: give it a thread that may
+    /// wait.
+    pub fn answer(&self) -> Response {
+        let response = {
+            let (_own, _time) = (own::scope(), own_time::measure());
+            pages::answer(self)
+        };
+        own::trim();
+        response
+    }
+}
+
+/// Answers a request: the short form of [`Request::answer`].
+pub fn handle(method: &str, path: &str, query: &str) -> Response {
+    Request::new(method, path, query).answer()
 }

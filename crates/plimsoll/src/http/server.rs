@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Response, handle_unless};
+use super::{Request, Response};
 use crate::os::bell::Bell;
 use crate::own;
 use crate::own_thread::{self, OwnThread};
@@ -166,8 +166,10 @@ fn serve_one(mut stream: TcpStream) {
     let response = match read_request(&mut stream, Instant::now() + READ_TIME) {
         Ok(request) => {
             let cancelled = || has_gone(&stream);
-            let response =
-                handle_unless(&request.method, &request.path, &request.query, &cancelled);
+            let response = Request::new(&request.method, &request.path, &request.query)
+                .accept(&request.accept)
+                .cancelled(&cancelled)
+                .answer();
             (response, request.method != "HEAD")
         }
         Err(Refusal::Gone) => return,
@@ -180,10 +182,12 @@ fn serve_one(mut stream: TcpStream) {
     }
 }
 
-struct Request {
+/// What a client sent.
+struct Received {
     method: String,
     path: String,
     query: String,
+    accept: String,
 }
 
 /// Why a request is not answered.
@@ -193,7 +197,7 @@ enum Refusal {
     Status(u16, &'static str),
 }
 
-fn read_request(stream: &mut TcpStream, deadline: Instant) -> Result<Request, Refusal> {
+fn read_request(stream: &mut TcpStream, deadline: Instant) -> Result<Received, Refusal> {
     let mut head = Vec::with_capacity(1024);
     let mut chunk = [0; 1024];
     loop {
@@ -209,7 +213,7 @@ fn read_request(stream: &mut TcpStream, deadline: Instant) -> Result<Request, Re
         let mut request = httparse::Request::new(&mut headers);
         match request.parse(&head) {
             Ok(httparse::Status::Complete(length)) if length <= LONGEST_HEAD => {
-                return Request::new(&request);
+                return Received::new(&request);
             }
             Ok(httparse::Status::Partial) if head.len() < LONGEST_HEAD => {}
             Ok(_) | Err(httparse::Error::TooManyHeaders) => {
@@ -220,7 +224,7 @@ fn read_request(stream: &mut TcpStream, deadline: Instant) -> Result<Request, Re
     }
 }
 
-impl Request {
+impl Received {
     fn new(parsed: &httparse::Request<'_, '_>) -> Result<Self, Refusal> {
         let (Some(method), Some(target)) = (parsed.method, parsed.path) else {
             return Err(Refusal::Status(400, "Bad Request"));
@@ -232,10 +236,16 @@ impl Request {
         };
         let target = target.split('#').next().unwrap_or("");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let headers = parsed.headers.iter();
+        let accept: Vec<_> = headers
+            .filter(|header| header.name.eq_ignore_ascii_case("accept"))
+            .map(|header| String::from_utf8_lossy(header.value))
+            .collect();
         Ok(Self {
             method: method.into(),
             path: path.into(),
             query: query.into(),
+            accept: accept.join(","),
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::{State, cut, slab, times};
 use crate::stats::Histogram;
 
-/// What tasks are doing, and how long they have waited and run. Read by [`metrics`].
+/// What tasks are doing, and how long they have waited and run. Read by [`metrics()`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TaskMetrics {

@@ -1,5 +1,8 @@
 //! A client for the pages, as small as can be: it sends bytes and reads the answer to the end.
 
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

@@ -1,0 +1,119 @@
+//! A collector for a registry of the crate `prometheus-client`.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue,
+    GaugeValueEncoder, MetricEncoder,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::Unit;
+
+use super::gather;
+use crate::export::prometheus::exposition::Number;
+use crate::export::prometheus::series::{Kind, LABEL, Metric, Reading};
+
+/// Has all metrics in whatever registry it is in, as they are when that is encoded.
+///
+/// ```
+/// use plimsoll::bridge::prometheus_client::Bridge;
+/// use prometheus_client::registry::Registry;
+///
+/// let mut registry = Registry::default();
+/// registry.register_collector(Box::new(Bridge));
+///
+/// let mut page = String::new();
+/// prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
+/// assert!(page.contains("plimsoll_gc_heap_allocs_bytes_total "));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bridge;
+
+impl Collector for Bridge {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for metric in gather() {
+            encode(&mut encoder, &metric)?;
+        }
+        Ok(())
+    }
+}
+
+fn encode(encoder: &mut DescriptorEncoder<'_>, metric: &Metric) -> fmt::Result {
+    let kind = match metric.kind {
+        Kind::WholeCounter | Kind::FloatCounter => MetricType::Counter,
+        Kind::WholeGauge | Kind::FloatGauge => MetricType::Gauge,
+        Kind::Histogram { .. } => MetricType::Histogram,
+    };
+    if metric.points.is_empty() {
+        return Ok(());
+    }
+    // The encoder puts the unit behind the name.
+    let (family, unit) = (&*metric.name.family, &*metric.name.unit);
+    let bare = family.strip_suffix(unit);
+    let bare = bare.and_then(|name| name.strip_suffix('_'));
+    let (name, unit) = match bare {
+        Some(name) => (name, Some(Unit::Other(unit.into()))),
+        None => (family, None),
+    };
+    let mut encoder = encoder.encode_descriptor(name, &metric.help, unit.as_ref(), kind)?;
+    for point in &metric.points {
+        match point.collector {
+            Some(collector) => {
+                let labels = [(LABEL, collector)];
+                encode_value(encoder.encode_family(&labels)?, kind, &point.value)?;
+            }
+            // One without labels is the only one.
+            None => return encode_value(encoder, kind, &point.value),
+        }
+    }
+    Ok(())
+}
+
+fn encode_value(mut encoder: MetricEncoder<'_>, kind: MetricType, value: &Reading) -> fmt::Result {
+    const NONE: Option<&Exemplar<[(&str, &str); 0], f64>> = None;
+    match value {
+        Reading::Number(number) if matches!(kind, MetricType::Counter) => {
+            encoder.encode_counter(number, NONE)
+        }
+        Reading::Number(number) => encoder.encode_gauge(number),
+        Reading::Buckets { buckets, sum } => {
+            // The encoder adds the counts up.
+            let mut before = 0;
+            let alone: Vec<(f64, u64)> = buckets
+                .up_to
+                .iter()
+                .map(|&(up_to, count)| {
+                    let alone = (up_to, count - before);
+                    before = count;
+                    alone
+                })
+                .collect();
+            encoder.encode_histogram::<[(&str, &str); 0]>(
+                (*sum).into(),
+                buckets.count(),
+                &alone,
+                None,
+            )
+        }
+    }
+}
+
+impl EncodeCounterValue for Number {
+    fn encode(&self, encoder: &mut CounterValueEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(value) => EncodeCounterValue::encode(value, encoder),
+            Self::Float(value) => EncodeCounterValue::encode(value, encoder),
+        }
+    }
+}
+
+impl EncodeGaugeValue for Number {
+    fn encode(&self, encoder: &mut GaugeValueEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(value) => EncodeGaugeValue::encode(value, encoder),
+            Self::Float(value) => EncodeGaugeValue::encode(value, encoder),
+        }
+    }
+}

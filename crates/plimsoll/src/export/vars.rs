@@ -1,0 +1,117 @@
+//! What Go's `expvar` publishes of every program by itself, as JSON: the arguments, and
+//! `runtime.MemStats` under Go's names.
+
+use std::fmt::{self, Write};
+
+use crate::stats::MemStats;
+
+/// Go's `/debug/vars`.
+pub(crate) fn write(arguments: &[String], memory: &MemStats) -> String {
+    let mut out = String::with_capacity(8 << 10);
+    put(&mut out, arguments, memory).expect("writing to a string cannot fail");
+    out
+}
+
+fn put(out: &mut String, arguments: &[String], memory: &MemStats) -> fmt::Result {
+    out.push_str("{\n\"cmdline\": ");
+    put_list(out, arguments, |out, argument| put_string(out, argument))?;
+    out.push_str(",\n\"memstats\": {");
+    for (name, value) in [
+        ("Alloc", memory.alloc),
+        ("TotalAlloc", memory.total_alloc),
+        ("Sys", memory.sys),
+        ("Lookups", memory.lookups),
+        ("Mallocs", memory.mallocs),
+        ("Frees", memory.frees),
+        ("HeapAlloc", memory.heap_alloc),
+        ("HeapSys", memory.heap_sys),
+        ("HeapIdle", memory.heap_idle),
+        ("HeapInuse", memory.heap_inuse),
+        ("HeapReleased", memory.heap_released),
+        ("HeapObjects", memory.heap_objects),
+        ("StackInuse", memory.stack_inuse),
+        ("StackSys", memory.stack_sys),
+        ("MSpanInuse", memory.mspan_inuse),
+        ("MSpanSys", memory.mspan_sys),
+        ("MCacheInuse", memory.mcache_inuse),
+        ("MCacheSys", memory.mcache_sys),
+        ("BuckHashSys", memory.buck_hash_sys),
+        ("GCSys", memory.gc_sys),
+        ("OtherSys", memory.other_sys),
+        ("NextGC", memory.next_gc),
+        ("LastGC", memory.last_gc),
+        ("PauseTotalNs", memory.pause_total_ns),
+        ("NumGC", memory.num_gc.into()),
+        ("NumForcedGC", memory.num_forced_gc.into()),
+    ] {
+        write!(out, "\"{name}\":{value},")?;
+        if name == "PauseTotalNs" {
+            for (name, times) in [
+                ("PauseNs", &memory.pause_ns),
+                ("PauseEnd", &memory.pause_end),
+            ] {
+                write!(out, "\"{name}\":")?;
+                put_list(out, times, |out, time| write!(out, "{time}"))?;
+                out.push(',');
+            }
+        }
+    }
+    // JSON has no infinity.
+    let share = if memory.gc_cpu_fraction.is_finite() {
+        memory.gc_cpu_fraction
+    } else {
+        0.0
+    };
+    write!(
+        out,
+        "\"GCCPUFraction\":{share},\"EnableGC\":{},\"DebugGC\":{},\"BySize\":",
+        memory.enable_gc, memory.debug_gc
+    )?;
+    put_list(out, &memory.by_size, |out, class| {
+        write!(
+            out,
+            "{{\"Size\":{},\"Mallocs\":{},\"Frees\":{}}}",
+            class.size, class.mallocs, class.frees
+        )
+    })?;
+    out.push_str("}\n}\n");
+    Ok(())
+}
+
+fn put_list<T>(
+    out: &mut String,
+    items: &[T],
+    mut put: impl FnMut(&mut String, &T) -> fmt::Result,
+) -> fmt::Result {
+    out.push('[');
+    for (place, item) in items.iter().enumerate() {
+        if place > 0 {
+            out.push(',');
+        }
+        put(out, item)?;
+    }
+    out.push(']');
+    Ok(())
+}
+
+/// Also harmless where it is taken for a page.
+fn put_string(out: &mut String, text: &str) -> fmt::Result {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(character);
+            }
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\0'..'\x20' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                write!(out, "\\u{:04x}", u32::from(character))?;
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    Ok(())
+}

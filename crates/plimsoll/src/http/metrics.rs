@@ -1,0 +1,15 @@
+//! What Prometheus reads: `/metrics`.
+
+use super::{Request, Response, accept};
+use crate::export::prometheus;
+
+/// Where it is.
+pub(super) const PATH: &str = "/metrics";
+
+pub(super) fn answer(request: &Request<'_>) -> Response {
+    let format = accept::format(request.accept);
+    let page = prometheus::page(format);
+    let mut response = Response::new(200, format.content_type(), page.into_bytes());
+    response.headers.push(("Vary", "Accept".into()));
+    response
+}

@@ -1,0 +1,497 @@
+//! The pages under `/debug/pprof/`.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use super::pages::TEXT;
+use super::{Request, Response, query};
+use crate::profile::{self, Format, Profile};
+use crate::symbol::{self, Detail};
+use crate::{gc, keeper};
+
+/// Where these pages are.
+pub(super) const ROOT: &str = "/debug/pprof/";
+
+const HTML: &str = "text/html; charset=utf-8";
+const BINARY: &str = "application/octet-stream";
+
+/// How long a request with `gc=1` waits for collectors.
+const LONGEST_COLLECTION: Duration = Duration::from_secs(5);
+
+/// How often a waiting request looks whether it is still wanted.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Answers for what stands behind the root.
+pub(super) fn answer(name: &str, request: &Request<'_>) -> Response {
+    let Request {
+        query, cancelled, ..
+    } = *request;
+    match name {
+        "" => Response::new(200, HTML, index().into_bytes()),
+        "cmdline" => Response::new(200, TEXT, command_line()),
+        "symbol" => Response::new(200, TEXT, symbols(query).into_bytes()),
+        "profile" => error(501, "CPU profiles are not supported"),
+        "trace" => error(501, "execution traces are not supported"),
+        name => match profile::lookup(name) {
+            Some(profile) => profile_page(profile, query, cancelled),
+            None => error(404, "Unknown profile"),
+        },
+    }
+}
+
+/// A file, under the name that a browser saves it as.
+fn attachment(name: &str, body: Vec<u8>) -> Response {
+    let mut response = Response::new(200, BINARY, body);
+    response.headers.push((
+        "Content-Disposition",
+        format!("attachment; filename=\"{name}\""),
+    ));
+    response
+}
+
+/// An error as Go's handler gives it, marked so that its tools show the text.
+fn error(status: u16, message: &str) -> Response {
+    let mut response = Response::new(status, TEXT, format!("{message}\n").into_bytes());
+    response.headers.push(("X-Go-Pprof", "1".into()));
+    response
+}
+
+fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> Response {
+    let seconds = query::first(query, "seconds");
+    let debug = query::number(query, "debug");
+    let profile = match query::number(query, "idle") {
+        0 => profile,
+        _ => profile.with_idle(),
+    };
+    if !seconds.is_empty() {
+        return delta_page(profile, &seconds, debug, cancelled);
+    }
+    if profile.name() == "heap" && query::number(query, "gc") > 0 {
+        gc::collect_unless(LONGEST_COLLECTION, cancelled);
+    }
+    let format = match debug {
+        ..=0 => {
+            let bytes = profile.bytes(Format::Pprof, Detail::Full);
+            return attachment(profile.name(), bytes);
+        }
+        1 => Format::Text,
+        2.. => Format::Dump,
+    };
+    Response::new(200, TEXT, profile.bytes(format, Detail::Full))
+}
+
+/// What happens to a profile in the next seconds.
+fn delta_page(
+    profile: Profile,
+    seconds: &str,
+    debug: i64,
+    cancelled: &dyn Fn() -> bool,
+) -> Response {
+    let Some(seconds) = query::integer(seconds).filter(|&seconds| seconds > 0) else {
+        return error(
+            400,
+            "invalid value for \"seconds\" - must be a positive integer",
+        );
+    };
+    if debug != 0 {
+        return error(400, "seconds and debug params are incompatible");
+    }
+    let earlier = profile.read();
+    if !wait(Duration::from_secs(seconds as u64), cancelled) {
+        return error(500, "the client has gone");
+    }
+    attachment(
+        &format!("{}-delta", profile.name()),
+        profile.bytes_since(&earlier),
+    )
+}
+
+/// Waits; false if it was cancelled.
+fn wait(duration: Duration, cancelled: &dyn Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        let left = duration.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return true;
+        }
+        if cancelled() {
+            return false;
+        }
+        std::thread::sleep(left.min(LOOK_AGAIN));
+    }
+}
+
+/// The arguments, with a zero byte between them.
+fn command_line() -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    let arguments: Vec<_> = std::env::args_os().collect();
+    arguments
+        .iter()
+        .map(|argument| argument.as_bytes())
+        .collect::<Vec<_>>()
+        .join(&0)
+}
+
+/// Names for addresses: how `pprof` asks for those that it does not find in a profile.
+fn symbols(query: &str) -> String {
+    keeper::look();
+    let addresses: Vec<usize> = query
+        .split('+')
+        .filter_map(number_in_any_base)
+        .filter(|&address| address != 0)
+        .collect();
+    // These are addresses of code, not return addresses.
+    let returns: Vec<usize> = addresses
+        .iter()
+        .map(|address| address.saturating_add(1))
+        .collect();
+    let symbols = symbol::resolve(&returns, Detail::Names);
+    let mut text = String::from("num_symbols: 1\n");
+    for (address, &returns) in addresses.iter().zip(&returns) {
+        let lines = symbols
+            .location(returns)
+            .map_or(&[][..], |location| symbols.lines(location));
+        if let Some(&line) = lines.last() {
+            let name = symbols.texts.get(symbols.function(line).name);
+            writeln!(text, "{address:#x} {name}").expect("writing to a string cannot fail");
+        }
+    }
+    text
+}
+
+/// A number as C writes it: `0x` for sixteen, `0` for eight, `0b` for two, else ten.
+fn number_in_any_base(text: &str) -> Option<usize> {
+    let lower = text.to_ascii_lowercase();
+    let (digits, base) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (&lower[2..], 16),
+        [b'0', b'b', ..] => (&lower[2..], 2),
+        [b'0', b'o', ..] => (&lower[2..], 8),
+        [b'0', _, ..] => (&lower[1..], 8),
+        _ => (&lower[..], 10),
+    };
+    if digits.starts_with(['+', '-']) {
+        None
+    } else {
+        usize::from_str_radix(digits, base).ok()
+    }
+}
+
+/// The list of profiles, as Go lays it out.
+fn index() -> String {
+    let mut rows = String::new();
+    let mut descriptions = String::new();
+    let pages = [
+        (
+            "cmdline",
+            "The command line of the program, its arguments separated by zero bytes.",
+        ),
+        (
+            "symbol",
+            "Names for the addresses in the query, separated by plus signs.",
+        ),
+    ];
+    let mut entries: Vec<(&str, usize, &str, &str)> = profile::profiles()
+        .iter()
+        .map(|profile| {
+            (
+                profile.name(),
+                profile.count(),
+                profile.description(),
+                "?debug=1",
+            )
+        })
+        .chain(pages.map(|(name, description)| (name, 0, description, "")))
+        .collect();
+    entries.sort_by_key(|entry| entry.0);
+    for (name, count, description, parameters) in entries {
+        let (link, name, description) = (link(name), escape(name), escape(description));
+        let cells =
+            format!("<tr><td>{count}</td><td><a href='{link}{parameters}'>{name}</a></td></tr>\n");
+        rows.push_str(&cells);
+        descriptions.push_str(&format!(
+            "<li><div class=profile-name>{name}: </div> {description}</li>\n"
+        ));
+    }
+    format!(
+        "<html>\n<head>\n<title>{ROOT}</title>\n<style>\n\
+         .profile-name{{ display:inline-block; width:6rem; }}\n</style>\n</head>\n<body>\n{ROOT}\n<br>\n\
+         <p>Set debug=1 as a query parameter to export in legacy text format</p>\n<br>\n\
+         Types of profiles available:\n<table>\n<thead><td>Count</td><td>Profile</td></thead>\n{rows}</table>\n\
+         <a href='goroutine?debug=2'>full goroutine stack dump</a>\n<br>\n<p>\nProfile Descriptions:\n<ul>\n{descriptions}</ul>\n</p>\n</body>\n</html>\n"
+    )
+}
+
+/// A name as the last part of a path.
+fn link(name: &str) -> String {
+    let mut link = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            // Neither slashes nor colons: it is to lead nowhere else.
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                link.push(byte.into());
+            }
+            other => write!(link, "%{other:02X}").expect("writing to a string cannot fail"),
+        }
+    }
+    link
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '\'' => escaped.push_str("&#39;"),
+            '"' => escaped.push_str("&#34;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(path: &str, query: &str) -> Response {
+        Request::new("GET", path, query).answer()
+    }
+
+    fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
+        response
+            .headers
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    fn body(response: &Response) -> &str {
+        std::str::from_utf8(&response.body).expect("text")
+    }
+
+    /// Go's table: path, status, content type, disposition.
+    #[test]
+    fn every_page_has_gos_status_and_headers() {
+        for (page, status, content_type, disposition) in [
+            ("", 200, HTML, None),
+            ("heap", 200, BINARY, Some("attachment; filename=\"heap\"")),
+            (
+                "heap?debug=0",
+                200,
+                BINARY,
+                Some("attachment; filename=\"heap\""),
+            ),
+            ("heap?debug=1", 200, TEXT, None),
+            ("heap?debug=7", 200, TEXT, None),
+            (
+                "heap?debug=-1",
+                200,
+                BINARY,
+                Some("attachment; filename=\"heap\""),
+            ),
+            (
+                "heap?debug=nonsense",
+                200,
+                BINARY,
+                Some("attachment; filename=\"heap\""),
+            ),
+            (
+                "heap?gc=1",
+                200,
+                BINARY,
+                Some("attachment; filename=\"heap\""),
+            ),
+            (
+                "heap?seconds=",
+                200,
+                BINARY,
+                Some("attachment; filename=\"heap\""),
+            ),
+            (
+                "heap?seconds=1",
+                200,
+                BINARY,
+                Some("attachment; filename=\"heap-delta\""),
+            ),
+            (
+                "allocs",
+                200,
+                BINARY,
+                Some("attachment; filename=\"allocs\""),
+            ),
+            (
+                "allocs?seconds=1",
+                200,
+                BINARY,
+                Some("attachment; filename=\"allocs-delta\""),
+            ),
+            (
+                "goroutine",
+                200,
+                BINARY,
+                Some("attachment; filename=\"goroutine\""),
+            ),
+            ("goroutine?debug=1", 200, TEXT, None),
+            ("goroutine?debug=2", 200, TEXT, None),
+            (
+                "goroutine?seconds=1",
+                200,
+                BINARY,
+                Some("attachment; filename=\"goroutine-delta\""),
+            ),
+            ("cmdline", 200, TEXT, None),
+            ("symbol", 200, TEXT, None),
+            ("no-such", 404, TEXT, None),
+            ("no-such?seconds=x&debug=1", 404, TEXT, None),
+            ("<script>alert(1)</script>", 404, TEXT, None),
+            ("heap/", 404, TEXT, None),
+            ("../heap", 404, TEXT, None),
+            ("profile", 501, TEXT, None),
+            ("trace?seconds=1", 501, TEXT, None),
+        ] {
+            let (path, query) = page.split_once('?').unwrap_or((page, ""));
+            let response = get(&format!("{ROOT}{path}"), query);
+            assert_eq!(response.status, status, "{page}");
+            assert_eq!(
+                header(&response, "Content-Type"),
+                Some(content_type),
+                "{page}"
+            );
+            assert_eq!(
+                header(&response, "Content-Disposition"),
+                disposition,
+                "{page}"
+            );
+            assert_eq!(
+                header(&response, "X-Content-Type-Options"),
+                Some("nosniff"),
+                "{page}"
+            );
+            assert_eq!(
+                header(&response, "X-Go-Pprof").is_some(),
+                status >= 400,
+                "{page}"
+            );
+        }
+    }
+
+    /// Text of 2 is one of each thread; other profiles have no such thing.
+    #[test]
+    fn the_second_text_is_the_dump_of_threads_only() {
+        let text = |page: &str, debug: &str| {
+            let response = get(&format!("{ROOT}{page}"), debug);
+            String::from_utf8(response.body).expect("text")
+        };
+        assert!(text("goroutine", "debug=1").starts_with("goroutine profile: total "));
+        for debug in ["debug=2", "debug=3"] {
+            let dump = text("goroutine", debug);
+            assert!(
+                dump.starts_with("goroutine ") && dump.contains("]:\n"),
+                "{dump}"
+            );
+            assert!(text("heap", debug).starts_with("heap profile: "));
+        }
+    }
+
+    #[test]
+    fn errors_come_in_gos_order_and_words() {
+        let not_positive = "invalid value for \"seconds\" - must be a positive integer\n";
+        for seconds in [
+            "0",
+            "-1",
+            "abc",
+            "1.5",
+            "99999999999999999999",
+            "%31x",
+            "+1",
+        ] {
+            for debug in ["", "&debug=1"] {
+                let response = get("/debug/pprof/heap", &format!("seconds={seconds}{debug}"));
+                assert_eq!(
+                    (response.status, body(&response)),
+                    (400, not_positive),
+                    "{seconds}{debug}"
+                );
+            }
+        }
+        let response = get("/debug/pprof/heap", "seconds=1&debug=1");
+        assert_eq!(
+            (response.status, body(&response)),
+            (400, "seconds and debug params are incompatible\n")
+        );
+        assert_eq!(body(&get("/debug/pprof/none", "")), "Unknown profile\n");
+    }
+
+    #[test]
+    fn a_delta_ends_when_nobody_wants_it() {
+        let start = Instant::now();
+        let response = Request::new("GET", "/debug/pprof/heap", "seconds=1000000")
+            .cancelled(&|| true)
+            .answer();
+        assert_eq!(response.status, 500);
+        assert!(start.elapsed() < Duration::from_secs(100));
+    }
+
+    #[test]
+    fn the_index_lists_every_profile_and_page_escaped() {
+        let page = index();
+        assert!(page.contains("Types of profiles available:"));
+        for name in ["allocs", "cmdline", "goroutine", "heap", "symbol"] {
+            assert!(page.contains(&format!("<a href='{name}")), "{name}");
+        }
+        assert!(page.contains("<a href='goroutine?debug=2'>"));
+        assert!(page.find("allocs").unwrap() < page.find("heap").unwrap());
+        assert_eq!(
+            escape("<a href='\"&\">"),
+            "&lt;a href=&#39;&#34;&amp;&#34;&gt;"
+        );
+    }
+
+    #[test]
+    fn numbers_are_read_in_any_base() {
+        for (text, number) in [
+            ("0x1F", 31),
+            ("31", 31),
+            ("037", 31),
+            ("0b11111", 31),
+            ("0", 0),
+        ] {
+            assert_eq!(number_in_any_base(text), Some(number), "{text}");
+        }
+        for text in [
+            "",
+            "0x",
+            "x",
+            "-1",
+            "+1",
+            "0x-1",
+            "08",
+            "99999999999999999999999",
+            "é",
+        ] {
+            assert_eq!(number_in_any_base(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn symbols_are_named_and_unknown_addresses_left_out() {
+        let here = number_in_any_base as *const () as usize;
+        let text = symbols(&format!("{here:#x}+1+0+junk+{}", usize::MAX));
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("num_symbols: 1"));
+        let line = lines.next().expect("one is known");
+        assert!(
+            line.starts_with(&format!("{here:#x} ")) && line.ends_with("number_in_any_base"),
+            "{line}"
+        );
+        assert_eq!(lines.next(), None);
+    }
+
+    #[test]
+    fn the_command_line_is_separated_by_zeros() {
+        let first = std::env::args().next().unwrap();
+        assert!(command_line().starts_with(first.as_bytes()));
+    }
+}

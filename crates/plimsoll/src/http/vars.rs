@@ -1,0 +1,18 @@
+//! Go's `/debug/vars`.
+
+use super::Response;
+use crate::export::vars;
+use crate::stats;
+
+/// Where it is.
+pub(super) const PATH: &str = "/debug/vars";
+
+const JSON: &str = "application/json; charset=utf-8";
+
+pub(super) fn answer() -> Response {
+    let arguments: Vec<String> = std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let text = vars::write(&arguments, &stats::mem_stats());
+    Response::new(200, JSON, text.into_bytes())
+}

@@ -1,0 +1,285 @@
+//! The example as Prometheus sees it: a real server scrapes it and is asked for what it has got,
+//! and `promtool` checks the page. Both are looked for in the directory `PLIMSOLL_PROMETHEUS`, and
+//! else in `PATH`; where they are not, only a test that is told of them by that variable fails.
+
+mod running;
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use running::{Running, get};
+use serde_json::Value;
+
+/// The longest that anything here may take: for noticing that something hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+/// The path of a program of Prometheus; `None` if it is not there and was not promised.
+fn program(name: &str) -> Option<PathBuf> {
+    let promised = std::env::var_os("PLIMSOLL_PROMETHEUS").map(PathBuf::from);
+    let path = promised.as_deref().unwrap_or("".as_ref()).join(name);
+    match Command::new(&path).arg("--version").output() {
+        Ok(output) if output.status.success() => Some(path),
+        _ if promised.is_some() => panic!("{} does not run", path.display()),
+        _ => {
+            eprintln!("{name} was not found: it is not tried (Debian's package is `prometheus`)");
+            None
+        }
+    }
+}
+
+/// A server that scrapes one target twice a second; killed when it is dropped.
+struct Prometheus {
+    process: Child,
+    /// `host:port` of its API.
+    api: String,
+    directory: PathBuf,
+}
+
+impl Prometheus {
+    fn start(program: &Path, target: &str) -> Self {
+        let name = format!("plimsoll-prometheus-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let config = directory.join("prometheus.yml");
+        let text = format!(
+            "global:\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n\
+             scrape_configs:\n- job_name: search\n  static_configs:\n  - targets: ['{target}']\n"
+        );
+        std::fs::write(&config, text).expect("a file");
+        let started = Instant::now();
+        loop {
+            // It does not say which port it took, so it is told one that was free just now.
+            let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+            let api = free.expect("a free port").to_string();
+            let data = directory.join("data");
+            let process = Command::new(program)
+                .arg(format!("--config.file={}", config.display()))
+                .arg(format!("--storage.tsdb.path={}", data.display()))
+                .arg(format!("--web.listen-address={api}"))
+                .arg("--log.level=error")
+                .stdin(Stdio::null())
+                .spawn()
+                .expect("it can be run");
+            let mut server = Self {
+                process,
+                api,
+                directory: directory.clone(),
+            };
+            while matches!(server.process.try_wait(), Ok(None)) {
+                if let Ok((head, _)) = get(&server.api, "/-/ready") {
+                    if head.contains(" 200 ") {
+                        return server;
+                    }
+                }
+                assert!(started.elapsed() < HANG, "it is not ready");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            // Somebody else had that port by then.
+            assert!(started.elapsed() < HANG, "it does not stay");
+            drop(server);
+            std::fs::create_dir_all(&directory).expect("a directory");
+        }
+    }
+
+    /// What the API answers to a path.
+    fn ask(&self, path: &str) -> Value {
+        let (head, body) = get(&self.api, path).expect("it answers");
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_else(|error| {
+            panic!("{path}: {error}: {head}{}", String::from_utf8_lossy(&body))
+        });
+        assert_eq!(answer["status"], "success", "{path}: {answer}");
+        answer["data"].clone()
+    }
+
+    /// The values of a query, with their labels.
+    fn query(&self, query: &str) -> Vec<(Value, f64)> {
+        let answer = self.ask(&format!("/api/v1/query?query={}", escaped(query)));
+        let rows = answer["result"].as_array().expect("a list");
+        rows.iter()
+            .map(|row| {
+                let value = row["value"][1].as_str().expect("a number is text");
+                (row["metric"].clone(), value.parse().expect("a number"))
+            })
+            .collect()
+    }
+
+    /// The one value of a query, once it is as it is `wanted`.
+    fn value_when(&self, query: &str, wanted: impl Fn(f64) -> bool) -> f64 {
+        let start = Instant::now();
+        loop {
+            let rows = self.query(query);
+            if let [(_, value)] = rows[..] {
+                if wanted(value) {
+                    return value;
+                }
+            }
+            assert!(start.elapsed() < HANG, "{query}: {rows:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The one value of a query, as soon as there is one.
+    fn value(&self, query: &str) -> f64 {
+        self.value_when(query, |_| true)
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// As a value in the query of a URL.
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
+/// The page, in text.
+fn page(search: &Running) -> String {
+    let (head, body) = get(&search.profiles, "/metrics").expect("it serves");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    String::from_utf8(body).expect("text")
+}
+
+/// The value of a sample in the page, by its name and labels as they are written.
+fn on_page(page: &str, sample: &str) -> f64 {
+    let mut lines = page.lines();
+    let value = lines.find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    let value = value.unwrap_or_else(|| panic!("no {sample} in {page}"));
+    value.parse().expect("a number")
+}
+
+#[test]
+fn a_server_gets_every_series_with_its_value() {
+    let Some(program) = program("prometheus") else {
+        return;
+    };
+    let search = Running::search("go_names=on,task_times=on,block_rate=1us");
+    let server = Prometheus::start(&program, &search.profiles);
+    server.value_when("up{job=\"search\"}", |up| up == 1.0);
+
+    // Everything that is on the page, and no more.
+    let samples = page(&search)
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .count();
+    // A scrape that takes too long has none.
+    for count in [
+        "scrape_samples_scraped{job=\"search\"}",
+        "count({job=\"search\", __name__!~\"up|scrape_.*\"})",
+    ] {
+        server.value_when(count, |count| count == samples as f64);
+    }
+
+    // A count lies between what it was before and after.
+    for sample in [
+        "plimsoll_gc_heap_allocs_bytes_total",
+        "plimsoll_gc_heap_allocs_by_size_bytes_bucket{le=\"64.0\"}",
+        "go_memstats_mallocs_total",
+        "process_cpu_seconds_total",
+    ] {
+        let before = on_page(&page(&search), sample);
+        let between = server.value_when(sample, |value| value >= before);
+        let after = on_page(&page(&search), sample);
+        assert!(
+            between <= after && before > 0.0,
+            "{sample}: {before} {between} {after}"
+        );
+    }
+
+    // All that is of one scrape is of one moment, under load.
+    let mut last = 0.0;
+    for _ in 0..5 {
+        let time = "timestamp(plimsoll_gc_heap_allocs_bytes_total)";
+        last = server.value_when(time, |time| time > last);
+        for zero in [
+            "go_memstats_alloc_bytes_total - plimsoll_gc_heap_allocs_bytes_total",
+            "go_memstats_alloc_bytes_total - plimsoll_gc_heap_frees_bytes_total - go_memstats_alloc_bytes",
+            "go_memstats_mallocs_total - go_memstats_frees_total - go_memstats_heap_objects",
+            "plimsoll_gc_heap_allocs_by_size_bytes_count - plimsoll_gc_heap_allocs_objects_total",
+            "plimsoll_gc_heap_allocs_by_size_bytes_sum - plimsoll_gc_heap_allocs_bytes_total",
+        ] {
+            let zero = zero.replace(" - ", " - ignoring(__name__) ");
+            assert_eq!(server.value(&zero), 0.0, "{zero}");
+        }
+    }
+
+    // What people ask.
+    let rate = "rate(plimsoll_gc_heap_allocs_bytes_total[5s])";
+    server.value_when(rate, |rate| rate > 0.0);
+    let size = "histogram_quantile(0.9, rate(plimsoll_gc_heap_allocs_by_size_bytes_bucket[5s]))";
+    server.value_when(size, |size| size > 0.0 && size <= 32768.0);
+    let (labels, value) = server.query("go_info").remove(0);
+    assert_eq!(value, 1.0);
+    assert!(
+        labels["version"]
+            .as_str()
+            .expect("text")
+            .starts_with("plimsoll ")
+    );
+    let process = server.value("process_start_time_seconds");
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    assert!((0.0..600.0).contains(&(now.as_secs_f64() - process)));
+
+    // What each is.
+    let known = server.ask("/api/v1/metadata");
+    for (name, kind, unit) in [
+        ("plimsoll_gc_heap_allocs_bytes", "counter", "bytes"),
+        (
+            "plimsoll_gc_heap_allocs_by_size_bytes",
+            "histogram",
+            "bytes",
+        ),
+        ("go_memstats_alloc_bytes", "gauge", "bytes"),
+        ("go_gc_duration_seconds", "summary", "seconds"),
+    ] {
+        let said = &known[name][0];
+        assert_eq!(
+            (&said["type"], &said["unit"]),
+            (&kind.into(), &unit.into()),
+            "{name}"
+        );
+        assert_ne!(said["help"], "", "{name}");
+    }
+}
+
+#[test]
+fn promtool_has_nothing_to_say_about_the_page() {
+    let Some(program) = program("promtool") else {
+        return;
+    };
+    for settings in ["go_names=off", "go_names=on"] {
+        let search = Running::search(settings);
+        let page = page(&search);
+        let complaints = check(&program, &page);
+        assert!(complaints.is_empty(), "{settings}: {complaints}\n{page}");
+        // It would say so if there were something.
+        let wrong = check(&program, &format!("{page}no_help_total 1\n"));
+        assert!(wrong.contains("no_help_total no help text"), "{wrong}");
+    }
+}
+
+/// What `promtool check metrics` says.
+fn check(program: &Path, page: &str) -> String {
+    let mut process = Command::new(program)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it can be run");
+    let mut input = process.stdin.take().expect("piped");
+    input.write_all(page.as_bytes()).expect("it reads");
+    drop(input);
+    let output = process.wait_with_output().expect("it ends");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert_eq!(output.status.success(), said.is_empty(), "{said}");
+    said
+}
