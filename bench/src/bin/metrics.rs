@@ -3,7 +3,7 @@
 //! `metrics [CALLS]`, 5,000 calls in each situation unless told otherwise, or as many as fit into
 //! 20 seconds. Each situation is a process of its own. Processor time is the reader's own; that of
 //! the wall includes what others took of the processor meanwhile. A collector has run in each of
-//! them, and there are 100 tracked tasks.
+//! them. In the last there are 1,000 tracked tasks, which are counted one by one.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ const CALLS: usize = 5000;
 /// How long calls may take on average before their number is cut.
 const LONGEST: Duration = Duration::from_millis(4);
 
-/// What is beside the reader: busy threads, and idle ones.
-const SITUATIONS: [(usize, usize); 4] = [(0, 0), (2, 0), (64, 0), (0, 64)];
+/// What is beside the reader: busy threads, idle ones, and tracked tasks.
+const SITUATIONS: [[usize; 3]; 5] = [[0, 0, 0], [2, 0, 0], [64, 0, 0], [0, 64, 0], [0, 0, 1000]];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -60,16 +60,17 @@ fn all(calls: usize) {
 /// What is read.
 type Reader<'a> = (&'a str, &'a str, Box<dyn FnMut() + 'a>);
 
-fn reads((busy, idle): (usize, usize), calls: usize) {
+fn reads([busy, idle, tasks]: [usize; 3], calls: usize) {
     let collector = Collector::register("bench").expect("a new name");
     for _ in 0..10 {
         let cycle = collector.begin(Cause::Automatic);
         cycle.mark_termination().finish(1, 2);
     }
-    let tasks: Vec<_> = (0..100).map(|_| async {}.tracked()).collect();
+    let tasks: Vec<_> = (0..tasks).map(|_| async {}.tracked()).collect();
     let crew = Crew::start(idle, || drop(black_box(Box::new(1))));
     let load = Load::start(busy, Work::RandomSizes);
-    let beside = format!("{busy} busy threads, {} idle", crew.size());
+    let (idle, tasks_there) = (crew.size(), tasks.len());
+    let beside = format!("{busy} busy threads, {idle} idle, {tasks_there} tasks");
 
     let mut samples: Vec<_> = metrics::all()
         .map(|metric| Sample::new(metric.name))

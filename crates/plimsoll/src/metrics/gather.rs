@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 
 use crate::contention::{self, Totals};
 use crate::gc::{self, Figures, Pauses};
+use crate::os::cpus;
 use crate::profile::LostEvents;
 use crate::stats::accounts::Accounts;
 use crate::stats::{CpuStats, HeapStats, MemStats, cpu_stats, heap_stats};
@@ -14,6 +15,8 @@ use crate::thread;
 /// moments some microseconds apart.
 #[derive(Default)]
 pub(crate) struct Gathered {
+    /// Whether single pauses are wanted, which no metric is made of.
+    with_pauses: bool,
     heap: OnceCell<HeapStats>,
     accounts: OnceCell<Accounts>,
     collectors: OnceCell<(Figures, Pauses)>,
@@ -33,6 +36,14 @@ pub(super) struct Tasks {
 }
 
 impl Gathered {
+    /// With the pauses of single cycles in [`Gathered::mem`], which are otherwise left out.
+    pub(crate) fn with_pauses() -> Self {
+        Self {
+            with_pauses: true,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn heap(&self) -> &HeapStats {
         self.heap.get_or_init(heap_stats)
     }
@@ -44,7 +55,8 @@ impl Gathered {
     fn collectors(&self) -> &(Figures, Pauses) {
         self.collectors.get_or_init(|| {
             let mut pauses = Pauses::new();
-            let figures = gc::lock().sums(Some(&mut pauses));
+            let wanted = self.with_pauses.then_some(&mut pauses);
+            let figures = gc::lock().sums(wanted);
             (figures, pauses)
         })
     }
@@ -91,6 +103,12 @@ impl Gathered {
             let (all, of_program) = thread::counts();
             (all as u64, of_program as u64)
         })
+    }
+
+    /// How many processors there are, as it was when [`Gathered::cpu`] was gathered.
+    pub(super) fn processors(&self) -> u64 {
+        self.cpu();
+        cpus::available() as u64
     }
 
     /// What there is of memory and collections, as Go's struct has it.

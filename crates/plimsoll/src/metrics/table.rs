@@ -5,7 +5,6 @@ use super::gather::Gathered;
 use super::{Description, Histogram, Kind};
 use crate::alloc::size_class::go;
 use crate::gc::{self, Counter};
-use crate::os::cpus;
 use crate::stats::{ClassCounts, LargeCounts, TimeCounts};
 use crate::thread::births;
 use crate::{own_time, sampler, task, thread};
@@ -523,10 +522,7 @@ pub(super) static METRICS: [Metric; 89] = [
         "/sched/gomaxprocs:threads",
         "The processors that the process may use at once, by its affinity and its control \
          group.",
-        |_| {
-            cpus::look();
-            cpus::available() as u64
-        },
+        |gathered| gathered.processors(),
     ),
     count(
         "/sched/goroutines-created:goroutines",

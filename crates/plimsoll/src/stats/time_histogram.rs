@@ -10,7 +10,7 @@
 
 use super::Histogram;
 use crate::os::thread_place;
-use crate::primitives::{AtomicU64, Ordering};
+use crate::primitives::{AtomicBool, AtomicU64, Ordering};
 
 /// Powers of two with four buckets each; the first stands for all below 2^8.
 const POWERS: usize = 40;
@@ -31,19 +31,31 @@ pub(crate) struct TimeCounts<const STRIPES: usize = 8> {
 }
 
 #[repr(align(64))]
-struct Stripe([AtomicU64; COUNTS]);
+struct Stripe {
+    counts: [AtomicU64; COUNTS],
+    /// Whether anything was ever counted here: readers pass by the others.
+    is_used: AtomicBool,
+}
 
 impl<const STRIPES: usize> TimeCounts<STRIPES> {
     pub(crate) const fn new() -> Self {
         Self {
-            stripes: [const { Stripe([const { AtomicU64::new(0) }; COUNTS]) }; STRIPES],
+            stripes: [const {
+                Stripe {
+                    counts: [const { AtomicU64::new(0) }; COUNTS],
+                    is_used: AtomicBool::new(false),
+                }
+            }; STRIPES],
         }
     }
 
     /// Counts a time. One below 0, which is the difference of two clocks, has a bucket, too.
     pub(crate) fn record(&self, nanoseconds: i64) {
-        let stripe = &self.stripes[thread_place(STRIPES)].0;
-        stripe[bucket(nanoseconds)].fetch_add(1, Ordering::Relaxed);
+        let stripe = &self.stripes[thread_place(STRIPES)];
+        stripe.counts[bucket(nanoseconds)].fetch_add(1, Ordering::Relaxed);
+        if !stripe.is_used.load(Ordering::Relaxed) {
+            stripe.is_used.store(true, Ordering::Relaxed);
+        }
     }
 
     /// All that was recorded by now. What is recorded meanwhile may be in it or not.
@@ -55,14 +67,14 @@ impl<const STRIPES: usize> TimeCounts<STRIPES> {
 
     /// The same in place of what is in a histogram, whose memory is used again.
     pub(crate) fn read_into(&self, histogram: &mut Histogram) {
-        let sum = |bucket: usize| -> u64 {
-            let stripes = self.stripes.iter();
-            stripes
-                .map(|stripe| stripe.0[bucket].load(Ordering::Relaxed))
-                .sum()
-        };
         histogram.counts.clear();
-        histogram.counts.extend((0..COUNTS).map(sum));
+        histogram.counts.resize(COUNTS, 0);
+        let used = |stripe: &&Stripe| stripe.is_used.load(Ordering::Relaxed);
+        for stripe in self.stripes.iter().filter(used) {
+            for (sum, count) in histogram.counts.iter_mut().zip(&stripe.counts) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+        }
         histogram.buckets = &BOUNDARIES;
     }
 }

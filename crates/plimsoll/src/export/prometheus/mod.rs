@@ -24,14 +24,19 @@ pub(crate) fn set_go_names(wanted: bool) {
 /// Everything, as it is at one moment.
 pub(crate) fn page(format: Format) -> String {
     let mut page = Page::new(format);
-    let gathered = Gathered::default();
-    if GO_NAMES.load(Ordering::Relaxed) {
+    let go_names = GO_NAMES.load(Ordering::Relaxed);
+    let gathered = if go_names {
+        Gathered::with_pauses()
+    } else {
+        Gathered::default()
+    };
+    if go_names {
         go::write(&mut page, &gathered);
     }
     for metric in series::all(&gathered) {
         write(&mut page, &metric);
     }
-    if GO_NAMES.load(Ordering::Relaxed) {
+    if go_names {
         process::write(&mut page);
     }
     page.finish()
