@@ -55,7 +55,7 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         let took = clock::thread_cpu().saturating_sub(self.began);
-        add(&self.attached.record, self.class, took);
+        add(self.attached.record, self.class, took);
     }
 }
 

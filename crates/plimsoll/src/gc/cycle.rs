@@ -9,7 +9,7 @@ use crate::primitives::{AtomicU64, Ordering};
 use crate::sampler::sweep;
 use crate::stack::TABLE;
 
-use super::record::Termination;
+use super::record::{Record, Termination};
 
 /// Why a cycle begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,11 +65,11 @@ impl Cycle {
     /// of the same collector, is part of that.
     ///
     /// A pause that ends after the mark termination still counts to this cycle; one that is still
-    /// open when the collector begins another does not count at all.
+    /// open when the collector begins another, or is gone, does not count at all.
     pub fn pause(&self) -> Pause {
         self.attached.record.begin_pause(self.id);
         Pause {
-            attached: Arc::clone(&self.attached),
+            record: self.attached.record,
             id: self.id,
         }
     }
@@ -91,7 +91,7 @@ impl Cycle {
     /// Before the mark termination, and once the cycle is over, this is counted as
     /// [`misuse`](super::CollectorStats::misuses), and frees are the program's own.
     pub fn sweep(&self) -> Sweep {
-        let record = &self.attached.record;
+        let record = self.attached.record;
         if record.current.load(Ordering::Acquire) != 2 * self.id + 1 {
             record.misused();
         }
@@ -111,7 +111,7 @@ impl Cycle {
 
 impl Drop for Cycle {
     fn drop(&mut self) {
-        let record = &self.attached.record;
+        let record = self.attached.record;
         for terminated in [0, 1] {
             let open = 2 * self.id + terminated;
             let closed =
@@ -143,7 +143,7 @@ fn finish(attached: &Attached, state: u64, forced: bool) {
 #[must_use = "the pause ends when this is dropped"]
 #[derive(Debug)]
 pub struct Pause {
-    attached: Arc<Attached>,
+    record: &'static Record,
     id: u64,
 }
 
@@ -151,7 +151,7 @@ impl Pause {
     /// Everybody has stopped now who is to stop: what came before is how long stopping took. A
     /// pause of which this is not said took no time to stop.
     pub fn stopped(&self) {
-        self.attached.record.pause_stopped();
+        self.record.pause_stopped();
     }
 
     /// Ends the pause: the program runs again. The same as to drop it.
@@ -160,7 +160,7 @@ impl Pause {
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        self.attached.record.end_pause(self.id, None);
+        self.record.end_pause(self.id, None);
     }
 }
 
@@ -197,8 +197,7 @@ impl MarkTermination {
     /// is counted as [`misuse`](super::CollectorStats::misuses), and is the end of a pause like
     /// any other.
     pub fn finish(self, live_bytes: u64, goal_bytes: u64) {
-        let Pause { ref attached, id } = self.pause;
-        let record = &attached.record;
+        let Pause { record, id } = self.pause;
         let terminated = record.current.compare_exchange(
             2 * id,
             2 * id + 1,
@@ -220,16 +219,8 @@ impl MarkTermination {
             scanned: self.scanned,
         };
         record.end_pause(id, Some(&termination));
-        self.pause.forget();
-    }
-}
-
-impl Pause {
-    /// Without ending it: that was done.
-    fn forget(self) {
-        let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: read once, out of what is neither used nor dropped any more.
-        drop(unsafe { std::ptr::read(&this.attached) });
+        // It has ended.
+        std::mem::forget(self.pause);
     }
 }
 

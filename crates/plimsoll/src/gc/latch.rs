@@ -6,14 +6,20 @@
 //! overtaken by a writer reads again. Writers of one latch take turns, which they hardly ever have
 //! to: they are guards of one collector.
 
-use crate::os;
-use crate::primitives::{AtomicU64, AtomicUsize, Backoff, Ordering, fence};
+use std::cell::Cell;
+
+use crate::primitives::{AtomicBool, AtomicU64, Backoff, Ordering, fence};
+
+thread_local! {
+    /// Whether the thread is in a write, of any latch: a signal handler must not wait for that.
+    static WRITING: Cell<bool> = const { Cell::new(false) };
+}
 
 /// See the module documentation.
 pub(super) struct Latch<const WORDS: usize> {
     sequence: AtomicU64,
-    /// The thread pointer of whoever writes; 0 for nobody.
-    writer: AtomicUsize,
+    /// Whether somebody writes.
+    is_written: AtomicBool,
     copies: [[AtomicU64; WORDS]; 2],
 }
 
@@ -38,25 +44,22 @@ impl<const WORDS: usize> Latch<WORDS> {
     pub(super) fn new() -> Self {
         Self {
             sequence: AtomicU64::new(0),
-            writer: AtomicUsize::new(0),
+            is_written: AtomicBool::new(false),
             copies: [const { [const { AtomicU64::new(0) }; WORDS] }; 2],
         }
     }
 
     /// Changes words, all at one instant. `change` is called for each copy, and has to do the same
-    /// with both. False, and nothing is changed, in a signal handler that has interrupted a write
-    /// of this thread.
+    /// with both; it does not panic. False, and nothing is changed, in a signal handler that has
+    /// interrupted a write of this thread.
     #[must_use]
     pub(super) fn write(&self, change: impl Fn(Words<'_, WORDS>)) -> bool {
-        let me = os::thread_pointer();
+        if WRITING.replace(true) {
+            return false;
+        }
         let mut backoff = Backoff::new();
-        while let Err(writer) =
-            self.writer
-                .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
-        {
-            if writer == me {
-                return false;
-            }
+        // A swap, which is quicker than to compare: nearly always it is free.
+        while self.is_written.swap(true, Ordering::Acquire) {
             backoff.wait();
         }
         let sequence = self.sequence.load(Ordering::Relaxed);
@@ -67,7 +70,8 @@ impl<const WORDS: usize> Latch<WORDS> {
             fence(Ordering::Release);
             change(Words(copy));
         }
-        self.writer.store(0, Ordering::Release);
+        self.is_written.store(false, Ordering::Release);
+        WRITING.set(false);
         true
     }
 
@@ -89,10 +93,16 @@ impl<const WORDS: usize> Latch<WORDS> {
         }
     }
 
+    /// Makes all words 0.
+    pub(super) fn clear(&self) {
+        // In a signal handler within a write, which is not where collectors are dropped.
+        let _cleared = self.write(|words| (0..WORDS).for_each(|word| words.set(word, 0)));
+    }
+
     /// In the child of a fork, if the writer was another thread: what it was about is undone, or
     /// finished.
     pub(super) fn after_fork_in_child(&self) {
-        if self.writer.load(Ordering::Relaxed) == 0 {
+        if !self.is_written.load(Ordering::Relaxed) {
             return;
         }
         let whole = self.sequence.load(Ordering::Relaxed) as usize & 1;
@@ -100,7 +110,7 @@ impl<const WORDS: usize> Latch<WORDS> {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.sequence.store(0, Ordering::Relaxed);
-        self.writer.store(0, Ordering::Relaxed);
+        self.is_written.store(false, Ordering::Relaxed);
     }
 }
 
@@ -166,7 +176,7 @@ mod tests {
         for (sequence, whole) in [(1, 20), (2, 30)] {
             let latch = Latch::<1>::new();
             latch.sequence.store(sequence, Ordering::Relaxed);
-            latch.writer.store(1, Ordering::Relaxed);
+            latch.is_written.store(true, Ordering::Relaxed);
             latch.copies[0][0].store(30, Ordering::Relaxed);
             latch.copies[1][0].store(20, Ordering::Relaxed);
             latch.after_fork_in_child();

@@ -178,7 +178,7 @@ impl Collector {
     /// Adds to what a class of work has taken, in processor time. That of pauses is known already.
     pub fn add_cpu_time(&self, class: CpuClass, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        cpu::add(&self.attached.record, class, nanoseconds);
+        cpu::add(self.attached.record, class, nanoseconds);
     }
 
     /// The calling thread does that class of work until the guard is dropped: its processor time is

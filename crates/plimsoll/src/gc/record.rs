@@ -1,9 +1,11 @@
 //! What is known of one collector.
 
+use std::fmt;
+
 use super::CpuClass;
 use super::latch::{Latch, Words};
 use crate::os;
-use crate::primitives::{AtomicU64, Ordering};
+use crate::primitives::{AtomicBool, AtomicU64, Ordering};
 use crate::stats::{PAUSES, TimeCounts};
 
 /// Pauses for collections, from when stopping began to when the program ran again.
@@ -55,7 +57,7 @@ pub(crate) struct Entry {
 /// What a collector's guards write.
 pub(super) struct Record {
     /// Whether its pauses stop all threads, or only the one that collects.
-    stops_everybody: bool,
+    stops_everybody: AtomicBool,
     latch: Latch<WORDS>,
     /// Twice the number of the cycle that is open, plus one after its mark termination; 0 for
     /// none.
@@ -75,8 +77,10 @@ pub(super) struct Record {
 }
 
 /// Where the cycle's number begins in what says how many pauses are open.
-const ID_SHIFT: u32 = 16;
-const MOST_PAUSES: u64 = (1 << ID_SHIFT) - 1;
+const ID_SHIFT: u32 = 24;
+const PAUSES_MASK: u64 = (1 << ID_SHIFT) - 1;
+/// What stands there for none: there is room on both sides.
+const NO_PAUSES: u64 = 1 << (ID_SHIFT - 1);
 
 /// How a cycle was completed.
 pub(super) struct Termination {
@@ -89,9 +93,10 @@ pub(super) struct Termination {
 }
 
 impl Record {
-    pub(super) fn new(stops_everybody: bool, served: u64) -> Self {
+    /// One that is nobody's.
+    pub(super) fn new() -> Self {
         Self {
-            stops_everybody,
+            stops_everybody: AtomicBool::new(false),
             latch: Latch::new(),
             current: AtomicU64::new(0),
             open_pauses: AtomicU64::new(0),
@@ -102,8 +107,31 @@ impl Record {
             metadata: AtomicU64::new(0),
             cpu_ns: [const { AtomicU64::new(0) }; CpuClass::COUNT],
             deferred: [const { AtomicU64::new(0) }; super::Counter::COUNT],
-            served: AtomicU64::new(served),
+            served: AtomicU64::new(0),
         }
+    }
+
+    /// It is a collector's from now on, of which nobody else knows yet.
+    pub(super) fn begin(&self, stops_everybody: bool, served: u64) {
+        self.stops_everybody
+            .store(stops_everybody, Ordering::Relaxed);
+        self.served.store(served, Ordering::Relaxed);
+    }
+
+    /// It is nobody's any more: what was written is forgotten, and guards that are still there
+    /// write nothing.
+    pub(super) fn end(&self) {
+        // No cycle has this number.
+        self.begin_cycle(0);
+        self.latch.clear();
+        let values = [
+            &self.abandoned,
+            &self.misuses,
+            &self.metadata,
+            &self.current,
+        ];
+        let all = values.into_iter().chain(&self.cpu_ns).chain(&self.deferred);
+        all.for_each(|value| value.store(0, Ordering::Relaxed));
     }
 
     pub(super) fn misused(&self) {
@@ -113,27 +141,27 @@ impl Record {
     /// A cycle begins. Returns the one that is open, if there is: its state, as in `current`.
     /// Pauses that are still open, because nobody will ever end them, do not count any more.
     pub(super) fn begin_cycle(&self, id: u64) -> u64 {
-        self.open_pauses.store(id << ID_SHIFT, Ordering::Release);
+        self.open_pauses
+            .store(id << ID_SHIFT | NO_PAUSES, Ordering::Release);
         self.current.swap(2 * id, Ordering::AcqRel)
     }
 
-    /// Changes how many pauses of the cycle are open, and returns how many were; `None`, and
-    /// nothing is changed, if that is not the newest cycle.
-    fn count_pauses(&self, id: u64, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        let changed = |open: u64| {
-            let is_newest = open >> ID_SHIFT == id & (u64::MAX >> ID_SHIFT);
-            let count = is_newest.then_some(open & MOST_PAUSES)?;
-            Some(id << ID_SHIFT | change(count)?)
-        };
-        let counted = self
-            .open_pauses
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, changed);
-        counted.ok().map(|open| open & MOST_PAUSES)
+    /// Adds to how many pauses of the cycle are open, and returns how many were; `None`, and
+    /// nothing is changed, if that is not the newest cycle. An addition, which is quicker than
+    /// to compare and swap; where it has to be taken back, and a cycle begins between the two,
+    /// that one finds its count off by one, which is what [`NO_PAUSES`] has room for.
+    fn count_pauses(&self, id: u64, more: i64) -> Option<i64> {
+        let open = self.open_pauses.fetch_add(more as u64, Ordering::AcqRel);
+        if open >> ID_SHIFT != id & (u64::MAX >> ID_SHIFT) {
+            self.open_pauses.fetch_sub(more as u64, Ordering::AcqRel);
+            return None;
+        }
+        Some((open & PAUSES_MASK) as i64 - NO_PAUSES as i64)
     }
 
     /// A pause in the cycle `id` begins; or, if one is open, it is part of that.
     pub(super) fn begin_pause(&self, id: u64) {
-        if self.count_pauses(id, |count| Some((count + 1).min(MOST_PAUSES))) == Some(0) {
+        if self.count_pauses(id, 1) == Some(0) {
             let now = os::clock::now();
             self.pause_began.store(now, Ordering::Relaxed);
             self.pause_stopped.store(now, Ordering::Relaxed);
@@ -150,7 +178,7 @@ impl Record {
     pub(super) fn end_pause(&self, id: u64, termination: Option<&Termination>) {
         let began = self.pause_began.load(Ordering::Relaxed);
         let stopped = self.pause_stopped.load(Ordering::Relaxed);
-        let is_last = self.count_pauses(id, |count| count.checked_sub(1)) == Some(1);
+        let is_last = self.count_pauses(id, -1) == Some(1);
         if !is_last && termination.is_none() {
             return;
         }
@@ -176,7 +204,7 @@ impl Record {
             if is_last {
                 words.add(word::PAUSES, 1);
                 words.add(word::PAUSED_NS, took - stopping);
-                let stopped = if self.stops_everybody {
+                let stopped = if self.stops_everybody.load(Ordering::Relaxed) {
                     os::cpus::available() as u64
                 } else {
                     1
@@ -246,6 +274,12 @@ impl Record {
 
     pub(super) fn after_fork_in_child(&self) {
         self.latch.after_fork_in_child();
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record").finish_non_exhaustive()
     }
 }
 

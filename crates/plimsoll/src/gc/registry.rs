@@ -3,7 +3,6 @@
 //! Collectors write to records of their own and never come here, but for their first and their last
 //! moment; so the lock is one among readers.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::Error;
@@ -23,36 +22,33 @@ pub(super) static REQUESTED: AtomicU64 = AtomicU64::new(0);
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     names: Vec::new(),
+    free: Vec::new(),
     pauses_of_gone: Pauses::new(),
 });
 
 pub(crate) struct Registry {
     /// They stay for good.
     names: Vec<Named>,
+    /// Records of collectors that are gone, for others. Records are never given back: a pause
+    /// may outlive its collector.
+    free: Vec<&'static Record>,
     /// The newest cycles of those that are gone.
     pauses_of_gone: Pauses,
 }
 
 struct Named {
     name: &'static str,
-    attached: Vec<Arc<Record>>,
+    attached: Vec<&'static Record>,
     /// Sums of those that are gone.
     gone: Figures,
 }
 
 /// A record that is registered, until this is dropped: by the collector, or by the last guard of
 /// it.
+#[derive(Debug)]
 pub(super) struct Attached {
     pub(super) name: &'static str,
-    pub(super) record: Arc<Record>,
-}
-
-impl fmt::Debug for Attached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attached")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
+    pub(super) record: &'static Record,
 }
 
 pub(crate) fn lock() -> MutexGuard<'static, Registry> {
@@ -71,7 +67,6 @@ pub(super) fn register(name: &str, stops_everybody: bool) -> Result<Arc<Attached
     let mut registry = lock();
     let own = own::scope();
     let served = REQUESTED.load(Ordering::Relaxed);
-    let record = Arc::new(Record::new(stops_everybody, served));
     let found = registry.names.iter().position(|known| known.name == name);
     let at = match found {
         Some(at) => at,
@@ -88,8 +83,13 @@ pub(super) fn register(name: &str, stops_everybody: bool) -> Result<Arc<Attached
             registry.names.len() - 1
         }
     };
+    let record = registry
+        .free
+        .pop()
+        .unwrap_or_else(|| Box::leak(Box::new(Record::new())));
+    record.begin(stops_everybody, served);
     let named = &mut registry.names[at];
-    named.attached.push(Arc::clone(&record));
+    named.attached.push(record);
     let name = named.name;
     Ok(Arc::new(Attached { name, record }))
 }
@@ -99,7 +99,7 @@ impl Drop for Attached {
         let mut registry = lock();
         let _own = own::scope();
         let registry = &mut *registry;
-        let is_this = |record: &Arc<Record>| Arc::ptr_eq(record, &self.record);
+        let is_this = |record: &&Record| std::ptr::eq(*record, self.record);
         let places = registry.names.iter_mut().find_map(|named| {
             let at = named.attached.iter().position(is_this)?;
             Some((named, at))
@@ -111,6 +111,8 @@ impl Drop for Attached {
                 .figures_and_pauses(&mut registry.pauses_of_gone)
                 .without_values();
             named.gone.add(&figures);
+            self.record.end();
+            registry.free.push(self.record);
         }
         if registry.names.iter().all(|named| named.attached.is_empty()) {
             TABLE.without_collectors();

@@ -62,16 +62,7 @@ pub fn cpu_stats() -> CpuStats {
     of(&sums)
 }
 
-static METER: Mutex<Meter> = Mutex::new(Meter {
-    began: None,
-    cpu: 0,
-    own: [0; OWN],
-    in_process: 0,
-    user_owed: 0,
-    idle_owed: 0,
-    user: 0,
-    idle: 0,
-});
+static METER: Mutex<Meter> = Mutex::new(Meter::new());
 
 /// What collectors tell of: pauses, and the classes of their work.
 const OWN: usize = 1 + CpuClass::COUNT;
@@ -119,6 +110,19 @@ struct Now {
 }
 
 impl Meter {
+    const fn new() -> Self {
+        Self {
+            began: None,
+            cpu: 0,
+            own: [0; OWN],
+            in_process: 0,
+            user_owed: 0,
+            idle_owed: 0,
+            user: 0,
+            idle: 0,
+        }
+    }
+
     fn read(&mut self, gc: &Figures, began: u64, now: &Now) -> CpuStats {
         let mut own = [gc.pause_cpu_ns; OWN];
         own[1..].copy_from_slice(&gc.cpu_ns);
@@ -211,19 +215,6 @@ fn process_began(now: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn meter() -> Meter {
-        Meter {
-            began: None,
-            cpu: 0,
-            own: [0; OWN],
-            in_process: 0,
-            user_owed: 0,
-            idle_owed: 0,
-            user: 0,
-            idle: 0,
-        }
-    }
-
     fn of_pauses(pause_cpu_ns: u64, paused_ns: u64) -> Figures {
         Figures {
             pause_cpu_ns,
@@ -246,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_pause_takes_one_processor_from_the_program_and_the_others_from_idleness() {
-        let mut meter = meter();
+        let mut meter = Meter::new();
         let none = Figures::default();
         assert_eq!(
             parts(&meter.read(&none, 0, &now(100, 60))),
@@ -258,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_told_late_is_owed_and_nothing_falls() {
-        let mut meter = meter();
+        let mut meter = Meter::new();
         meter.read(&Figures::default(), 0, &now(100, 200));
         // All of it was the program's, so far.
         let late = meter.read(&of_pauses(150, 150), 100, &now(110, 210));
@@ -270,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_forks_child_goes_on() {
-        let mut meter = meter();
+        let mut meter = Meter::new();
         meter.read(&Figures::default(), 0, &now(100, 90));
         let child = meter.read(&Figures::default(), 100, &now(110, 5));
         assert_eq!(parts(&child), [0, 95, 125, 220]);

@@ -137,16 +137,29 @@ fn what_comes_too_early_or_twice_is_counted_and_nothing_else() {
             let stats = collector.stats();
             assert_eq!((stats.cycles, stats.misuses, stats.live_bytes), (1, 2, 1));
             assert_relations(&mem_stats());
-            // Guards that outlive their cycle, and the collector.
+            // Guards that outlive their cycle.
             let (pause, sweep) = (cycle.pause(), cycle.sweep());
             cycle.end();
             spin(Duration::from_millis(1));
-            drop(collector);
             pause.end();
             drop(sweep);
             let stats = mem_stats();
             assert_relations(&stats);
             assert!(stats.num_gc == 1 && stats.pause_total_ns >= 1_000_000);
+            // And the collector, whose place another one has by then.
+            let cycle = collector.begin(Cause::Automatic);
+            let (pause, termination) = (cycle.pause(), cycle.mark_termination());
+            drop((cycle, collector));
+            let other = Collector::register("other").unwrap();
+            let open = other.begin(Cause::Automatic);
+            spin(Duration::from_millis(1));
+            termination.finish(7, 7);
+            pause.end();
+            let of_other = other.stats();
+            assert_eq!((of_other.cycles, of_other.pauses), (0, 0));
+            open.end();
+            assert_relations(&mem_stats());
+            assert_eq!(mem_stats().pause_total_ns, stats.pause_total_ns);
         },
     );
 }
