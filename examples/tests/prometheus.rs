@@ -249,6 +249,36 @@ fn a_server_gets_every_series_with_its_value() {
     }
 }
 
+/// Scripts are collected, and that is seen.
+#[test]
+fn a_server_sees_the_collections_of_scripts() {
+    let Some(program) = program("prometheus") else {
+        return;
+    };
+    let lisp = Running::start("lisp", &[], "go_names=on");
+    let server = Prometheus::start(&program, &lisp.profiles);
+    let cycles = "plimsoll_gc_collector_cycles_gc_cycles_total{collector=\"lisp\"}";
+    let first = server.value_when(cycles, |cycles| cycles > 0.0);
+    server.value_when(cycles, |cycles| cycles > first);
+    server.value_when("plimsoll_gc_heap_live_bytes", |live| live > 0.0);
+    server.value_when("go_memstats_last_gc_time_seconds", |time| time > 1.7e9);
+    let pauses = "rate(go_gc_duration_seconds_sum[5s])";
+    server.value_when(pauses, |rate| rate > 0.0);
+    // All of one moment.
+    for zero in [
+        "plimsoll_gc_cycles_total - go_gc_duration_seconds_count",
+        "plimsoll_gc_heap_goal_bytes - go_memstats_next_gc_bytes",
+        "plimsoll_gc_completed_pauses_seconds_total - go_gc_duration_seconds_sum",
+    ] {
+        let zero = zero.replace(" - ", " - ignoring(__name__) ");
+        assert_eq!(server.value(&zero), 0.0, "{zero}");
+    }
+    if let Some(promtool) = crate::program("promtool") {
+        let complaints = check(&promtool, &page(&lisp));
+        assert!(complaints.is_empty(), "{complaints}");
+    }
+}
+
 #[test]
 fn promtool_has_nothing_to_say_about_the_page() {
     let Some(program) = program("promtool") else {

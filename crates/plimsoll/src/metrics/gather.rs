@@ -7,7 +7,7 @@ use crate::gc::{self, Figures, Pauses};
 use crate::os::cpus;
 use crate::profile::LostEvents;
 use crate::stats::accounts::Accounts;
-use crate::stats::{CpuStats, HeapStats, MemStats, cpu_stats, heap_stats};
+use crate::stats::{Counts, CpuStats, HeapStats, MemStats, cpu_stats, heap_stats};
 use crate::task::{self, States};
 use crate::thread;
 
@@ -26,6 +26,8 @@ pub(crate) struct Gathered {
     tasks: OnceCell<Tasks>,
     threads: OnceCell<(u64, u64)>,
     mem: OnceCell<MemStats>,
+    /// Of collections: it has two names.
+    pause_times: OnceCell<Counts>,
 }
 
 /// What there is of tasks.
@@ -103,6 +105,10 @@ impl Gathered {
             let (all, of_program) = thread::counts();
             (all as u64, of_program as u64)
         })
+    }
+
+    pub(super) fn pause_times(&self) -> &Counts {
+        self.pause_times.get_or_init(|| gc::PAUSE_TIMES.counts())
     }
 
     /// How many processors there are, as it was when [`Gathered::cpu`] was gathered.

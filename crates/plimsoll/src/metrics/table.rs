@@ -258,7 +258,7 @@ pub(super) static METRICS: [Metric; 89] = [
     histogram(
         "/gc/pauses:seconds",
         "The same as /sched/pauses/total/gc:seconds.",
-        |_, histogram| gc::PAUSE_TIMES.read_into(histogram),
+        |gathered, histogram| gathered.pause_times().fill(histogram),
     ),
     value(
         "/gc/scan/globals:bytes",
@@ -582,7 +582,7 @@ pub(super) static METRICS: [Metric; 89] = [
     histogram(
         "/sched/pauses/total/gc:seconds",
         "Pauses for collections, from when stopping began to when the program ran again.",
-        |_, histogram| gc::PAUSE_TIMES.read_into(histogram),
+        |gathered, histogram| gathered.pause_times().fill(histogram),
     ),
     histogram(
         "/sched/pauses/total/other:seconds",

@@ -15,4 +15,4 @@ pub use heap_stats::{ClassCounts, HeapStats, LargeCounts, heap_stats};
 pub use histogram::Histogram;
 pub use lock_stats::{LockStats, lock_stats};
 pub use mem_stats::{BY_SIZE_CLASSES, BySize, MemStats, PAUSES, mem_stats};
-pub(crate) use time_histogram::TimeCounts;
+pub(crate) use time_histogram::{Counts, TimeCounts};

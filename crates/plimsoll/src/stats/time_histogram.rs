@@ -67,14 +67,30 @@ impl<const STRIPES: usize> TimeCounts<STRIPES> {
 
     /// The same in place of what is in a histogram, whose memory is used again.
     pub(crate) fn read_into(&self, histogram: &mut Histogram) {
-        histogram.counts.clear();
-        histogram.counts.resize(COUNTS, 0);
+        self.counts().fill(histogram);
+    }
+
+    /// The same, without a histogram.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = [0; COUNTS];
         let used = |stripe: &&Stripe| stripe.is_used.load(Ordering::Relaxed);
         for stripe in self.stripes.iter().filter(used) {
-            for (sum, count) in histogram.counts.iter_mut().zip(&stripe.counts) {
+            for (sum, count) in counts.iter_mut().zip(&stripe.counts) {
                 *sum += count.load(Ordering::Relaxed);
             }
         }
+        Counts(counts)
+    }
+}
+
+/// What was read of [`TimeCounts`].
+pub(crate) struct Counts([u64; COUNTS]);
+
+impl Counts {
+    /// Puts them in place of what is in a histogram, whose memory is used again.
+    pub(crate) fn fill(&self, histogram: &mut Histogram) {
+        histogram.counts.clear();
+        histogram.counts.extend_from_slice(&self.0);
         histogram.buckets = &BOUNDARIES;
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plimsoll::gc::{Cause, Collector};
 use plimsoll::{gc_stats, mem_stats};
 
+use super::relations::Until;
 use super::{assert_relations, child, collect};
 
 /// Forks, and runs `work` in the child, which must not take longer than 30 seconds.
@@ -42,6 +43,7 @@ fn a_child_of_a_process_that_collects_reads_and_collects_on() {
                     }
                 }
             });
+            let _ended = Until(&stop);
             let mut last = 0;
             for _ in 0..100 {
                 in_a_child(|| {
@@ -60,7 +62,6 @@ fn a_child_of_a_process_that_collects_reads_and_collects_on() {
                 });
                 last = gc_stats().num_gc;
             }
-            stop.store(true, Ordering::Relaxed);
         });
     });
 }

@@ -7,6 +7,7 @@ use plimsoll::profile::{self, Detail, Format};
 
 use super::child;
 use super::pprof::Profile;
+use super::relations::Until;
 
 /// A thing of a heap that is collected. Its size tells it from everything else in the profile.
 type Object<const SIZE: usize> = Box<[u8; SIZE]>;
@@ -287,14 +288,15 @@ fn no_profile_ever_shows_more_frees_than_allocations() {
                     })
                 })
                 .collect();
+            let ended = Until(&stop);
             let mut last = [0; 2];
-            for _ in 0..200 {
+            for _ in 0..100 {
                 let now = shown::<SIZE>();
                 assert!(now[0] >= last[0], "allocations fell");
                 assert!(now[0] - now[1] >= last[0] - last[1], "frees fell");
                 last = now;
             }
-            stop.store(true, Ordering::Relaxed);
+            drop(ended);
             let made = workers.into_iter().map(|worker| worker.join().unwrap());
             made.sum::<i64>()
         });

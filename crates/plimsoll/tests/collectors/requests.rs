@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll::gc::{self, Cause, Collector};
 use plimsoll::{http, mem_stats};
 
+use super::relations::Until;
 use super::{child, collect};
 
 /// Runs `work` beside a thread that collects whenever it is wanted.
@@ -21,8 +22,8 @@ fn beside_a_collector(work: impl FnOnce(&Collector)) {
                 std::thread::yield_now();
             }
         });
+        let _ended = Until(&stop);
         work(&collector);
-        stop.store(true, Ordering::Relaxed);
     });
 }
 
