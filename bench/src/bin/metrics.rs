@@ -130,6 +130,8 @@ fn reads([busy, idle, tasks]: [usize; 3], calls: usize) {
 const BATCH: usize = 100;
 
 fn guards(batches: usize) {
+    // With the thread that makes the heap profile ready between two cycles.
+    let _plimsoll = plimsoll::start();
     let collector = Collector::register("bench").expect("a new name");
     let local = Collector::register_local("bench").expect("a known name");
     let print = |what: &str, target: &str, mut work: Box<dyn FnMut()>| {

@@ -175,7 +175,8 @@ fn pauses_are_processor_time() {
         assert_eq!(cpu.gc_total, cpu.gc_pause);
         let all = cpu.gc_total + cpu.scavenge_total + cpu.user + cpu.idle;
         assert_eq!(all, cpu.total);
-        assert!(cpu.gc_total > Duration::ZERO && cpu.user > Duration::ZERO);
+        // Pauses are times of the wall: the thread may have used less.
+        assert!(cpu.gc_total > Duration::ZERO && cpu.total > cpu.gc_total);
         let stats = arena.collector().stats();
         assert_eq!(stats.pause_total, gc_stats().pause_total);
         let fraction = mem_stats().gc_cpu_fraction;

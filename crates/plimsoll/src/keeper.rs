@@ -5,6 +5,7 @@
 use std::sync::OnceLock;
 
 use crate::os::bell::Bell;
+use crate::primitives::{AtomicBool, Ordering};
 use crate::{own, own_thread, own_time, stack};
 
 static BELL: OnceLock<Bell> = OnceLock::new();
@@ -20,8 +21,21 @@ pub(crate) fn start() {
     }
 }
 
-/// Asks the thread to look. For hooks.
+/// Whether somebody wants the list of modules to be brought up to date.
+static MODULES_WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Asks the thread to look for new modules. For hooks.
 pub(crate) fn call() {
+    MODULES_WANTED.store(true, Ordering::Relaxed);
+    ring();
+}
+
+/// Asks it to make the heap profile ready for the next cycle. For guards of collectors.
+pub(crate) fn call_to_fold() {
+    ring();
+}
+
+fn ring() {
     if let Some(bell) = BELL.get() {
         bell.ring();
     }
@@ -36,7 +50,9 @@ fn keep() {
         bell.wait(None);
         let _time = own_time::measure();
         stack::TABLE.fold_if_pending();
-        look();
+        if MODULES_WANTED.swap(false, Ordering::Relaxed) {
+            look();
+        }
     }
 }
 

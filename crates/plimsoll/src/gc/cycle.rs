@@ -134,7 +134,7 @@ fn finish(attached: &Attached, state: u64, forced: bool) {
     if state % 2 == 0 {
         attached.record.abandoned.fetch_add(1, Ordering::Relaxed);
     } else if TABLE.end_of_cycle(state / 2, forced) {
-        keeper::call();
+        keeper::call_to_fold();
     }
 }
 
@@ -209,7 +209,7 @@ impl MarkTermination {
             return record.misused();
         }
         if TABLE.mark_termination(id) {
-            keeper::call();
+            keeper::call_to_fold();
         }
         let termination = Termination {
             id,
