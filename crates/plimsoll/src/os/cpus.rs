@@ -1,7 +1,5 @@
 //! How many processors the kernel may ever number, and how many the process may use.
 
-use std::sync::OnceLock;
-
 use super::syscall::call3;
 use crate::own;
 use crate::primitives::{AtomicUsize, Ordering};
@@ -9,8 +7,10 @@ use crate::primitives::{AtomicUsize, Ordering};
 /// How many processors the process may use at once, as it was when that was last looked at.
 static AVAILABLE: AtomicUsize = AtomicUsize::new(0);
 
-/// The limit of its control group, as it was in the beginning: reading it takes some files.
-static LIMIT: OnceLock<usize> = OnceLock::new();
+/// The limit of its control group, as it was in the beginning, since reading it takes some files; 0
+/// if that is not known so far. Who comes second does not wait for the first, but looks as well: in
+/// the child of a fork, the first may be gone.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
 /// How many processors the process may use at once; at least 1.
 pub(crate) fn available() -> usize {
@@ -21,18 +21,28 @@ pub(crate) fn available() -> usize {
 /// found out once. Not for hooks.
 pub(crate) fn look() {
     let affinity = by_affinity();
-    let limit = *LIMIT.get_or_init(|| {
-        let _own = own::scope();
-        let found = std::thread::available_parallelism().map_or(1, |found| found.get());
-        // It is the lesser of the two.
-        if affinity.is_some_and(|affinity| affinity <= found) {
-            usize::MAX
-        } else {
-            found
+    let limit = match LIMIT.load(Ordering::Relaxed) {
+        0 => {
+            let limit = limit_beside(affinity);
+            LIMIT.store(limit, Ordering::Relaxed);
+            limit
         }
-    });
+        limit => limit,
+    };
     let available = affinity.map_or(limit, |affinity| affinity.min(limit));
     AVAILABLE.store(available, Ordering::Relaxed);
+}
+
+/// The limit of the control group, if it is below that of the affinity.
+fn limit_beside(affinity: Option<usize>) -> usize {
+    let _own = own::scope();
+    let found = std::thread::available_parallelism().map_or(1, |found| found.get());
+    // It is the lesser of the two.
+    if affinity.is_some_and(|affinity| affinity <= found) {
+        usize::MAX
+    } else {
+        found
+    }
 }
 
 /// The processors that the calling thread may run on; `None` if there may be more than 1024.
