@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll::gc::{self, Cause, Collector, Counter, CpuClass};
 use plimsoll::{heap_stats, mem_stats};
 
+use super::relations::allocates_nothing;
 use super::{Everything, child, collect};
 
 fn tested(name: &str, test: fn()) {
@@ -26,10 +27,14 @@ fn metrics_are_the_fields_of_the_statistics() {
         all.read();
         // What reading it has allocated is allocated by now.
         all.read();
-        let mem = mem_stats();
-        let before = heap_stats();
-        all.read();
-        assert_eq!(heap_stats(), before, "the program did something else");
+        // The test's own threads may allocate meanwhile, once or twice.
+        let mut undisturbed = || {
+            let (before, mem) = (heap_stats(), mem_stats());
+            all.read();
+            (heap_stats() == before).then_some(mem)
+        };
+        let mem = (0..20).find_map(|_| undisturbed());
+        let mem = mem.expect("the program does something else");
 
         for (name, expected) in [
             (
@@ -285,9 +290,7 @@ fn a_second_reading_allocates_nothing() {
     tested("a_second_reading_allocates_nothing", || {
         let mut all = Everything::now();
         for _ in 0..100 {
-            let before = heap_stats().mallocs;
-            all.read();
-            assert_eq!(heap_stats().mallocs, before);
+            assert!(allocates_nothing(|| all.read()));
         }
         assert!(all.seconds("/plimsoll/self:cpu-seconds") > 0.0);
     });

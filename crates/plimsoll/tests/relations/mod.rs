@@ -19,6 +19,16 @@ impl Drop for Until<'_> {
     }
 }
 
+/// Whether `work` can be done without an allocation. The test's own threads may allocate meanwhile,
+/// once or twice, so it is tried again.
+pub fn allocates_nothing(mut work: impl FnMut()) -> bool {
+    (0..20).any(|_| {
+        let before = plimsoll::heap_stats().mallocs;
+        work();
+        plimsoll::heap_stats().mallocs == before
+    })
+}
+
 /// What holds of every reading, in any program: cases 2 to 6 of Go's tests.
 pub fn assert_relations(stats: &MemStats) {
     let parts = stats.heap_sys
