@@ -151,7 +151,7 @@ impl Pause {
     /// Everybody has stopped now who is to stop: what came before is how long stopping took. A
     /// pause of which this is not said took no time to stop.
     pub fn stopped(&self) {
-        self.record.pause_stopped();
+        self.record.pause_stopped(self.id);
     }
 
     /// Ends the pause: the program runs again. The same as to drop it.

@@ -4,7 +4,8 @@
 //! second while they have the first; the lowest bit of a sequence number says which to read. So a
 //! writer that loses its processor in the middle keeps no reader waiting; a reader that was
 //! overtaken by a writer reads again. Writers of one latch take turns, which they hardly ever have
-//! to: they are guards of one collector.
+//! to: they are guards of one collector. They do not wait for long: the other one may be a thread
+//! that the collector has just stopped, and would be waited for for ever.
 
 use std::cell::Cell;
 
@@ -14,6 +15,10 @@ thread_local! {
     /// Whether the thread is in a write, of any latch: a signal handler must not wait for that.
     static WRITING: Cell<bool> = const { Cell::new(false) };
 }
+
+/// How often a writer looks whether the one before him has ended, before he gives up: for some
+/// milliseconds, since he may have lost his processor.
+const MOST_LOOKS: u32 = 20_000;
 
 /// See the module documentation.
 pub(super) struct Latch<const WORDS: usize> {
@@ -51,15 +56,21 @@ impl<const WORDS: usize> Latch<WORDS> {
 
     /// Changes words, all at one instant. `change` is called for each copy, and has to do the same
     /// with both; it does not panic. False, and nothing is changed, in a signal handler that has
-    /// interrupted a write of this thread.
+    /// interrupted a write of this thread, and beside a write that does not come to its end.
     #[must_use]
     pub(super) fn write(&self, change: impl Fn(Words<'_, WORDS>)) -> bool {
         if WRITING.replace(true) {
             return false;
         }
         let mut backoff = Backoff::new();
+        let mut looks = 0;
         // A swap, which is quicker than to compare: nearly always it is free.
         while self.is_written.swap(true, Ordering::Acquire) {
+            looks += 1;
+            if looks > MOST_LOOKS {
+                WRITING.set(false);
+                return false;
+            }
             backoff.wait();
         }
         let sequence = self.sequence.load(Ordering::Relaxed);
@@ -93,10 +104,10 @@ impl<const WORDS: usize> Latch<WORDS> {
         }
     }
 
-    /// Makes all words 0.
-    pub(super) fn clear(&self) {
-        // In a signal handler within a write, which is not where collectors are dropped.
-        let _cleared = self.write(|words| (0..WORDS).for_each(|word| words.set(word, 0)));
+    /// Makes all words 0. False, and nothing is changed, as for [`Latch::write`].
+    #[must_use]
+    pub(super) fn clear(&self) -> bool {
+        self.write(|words| (0..WORDS).for_each(|word| words.set(word, 0)))
     }
 
     /// In the child of a fork, if the writer was another thread: what it was about is undone, or
@@ -128,11 +139,12 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
-                        assert!(latch.write(|words| {
+                        // Given up where the other one is away for long.
+                        let _written = latch.write(|words| {
                             words.add(0, 1);
                             words.add(50, 2);
                             words.add(WORDS - 1, 3);
-                        }));
+                        });
                     }
                 });
             }
@@ -146,6 +158,7 @@ mod tests {
                 last = first;
             }
             stop.store(true, Ordering::Relaxed);
+            assert!(last > 0);
         });
     }
 
@@ -168,6 +181,19 @@ mod tests {
         let mut now = [0; 2];
         latch.read(&mut now);
         assert_eq!(now, [0, 5]);
+    }
+
+    /// As if the thread that writes were stopped: nobody waits for it for ever, and it goes on.
+    #[test]
+    fn a_write_beside_one_that_does_not_end_is_given_up() {
+        let latch = Latch::<1>::new();
+        latch.is_written.store(true, Ordering::Relaxed);
+        assert!(!latch.write(|words| words.add(0, 1)));
+        latch.is_written.store(false, Ordering::Relaxed);
+        assert!(latch.write(|words| words.add(0, 1)));
+        let mut now = [0];
+        latch.read(&mut now);
+        assert_eq!(now, [1]);
     }
 
     /// As after a fork in the middle of a write: on each side of the turn between the copies.

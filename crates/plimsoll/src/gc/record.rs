@@ -69,6 +69,7 @@ pub(super) struct Record {
     pause_stopped: AtomicU64,
     pub(super) abandoned: AtomicU64,
     pub(super) misuses: AtomicU64,
+    lost: AtomicU64,
     pub(super) metadata: AtomicU64,
     pub(super) cpu_ns: [AtomicU64; CpuClass::COUNT],
     pub(super) deferred: [AtomicU64; super::Counter::COUNT],
@@ -104,6 +105,7 @@ impl Record {
             pause_stopped: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
             misuses: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             metadata: AtomicU64::new(0),
             cpu_ns: [const { AtomicU64::new(0) }; CpuClass::COUNT],
             deferred: [const { AtomicU64::new(0) }; super::Counter::COUNT],
@@ -119,19 +121,24 @@ impl Record {
     }
 
     /// It is nobody's any more: what was written is forgotten, and guards that are still there
-    /// write nothing.
-    pub(super) fn end(&self) {
+    /// write nothing. False if one of them is at it and does not come to its end: then it
+    /// cannot be another's.
+    pub(super) fn end(&self) -> bool {
         // No cycle has this number.
         self.begin_cycle(0);
-        self.latch.clear();
+        if !self.latch.clear() {
+            return false;
+        }
         let values = [
             &self.abandoned,
             &self.misuses,
+            &self.lost,
             &self.metadata,
             &self.current,
         ];
         let all = values.into_iter().chain(&self.cpu_ns).chain(&self.deferred);
         all.for_each(|value| value.store(0, Ordering::Relaxed));
+        true
     }
 
     pub(super) fn misused(&self) {
@@ -152,7 +159,7 @@ impl Record {
     /// that one finds its count off by one, which is what [`NO_PAUSES`] has room for.
     fn count_pauses(&self, id: u64, more: i64) -> Option<i64> {
         let open = self.open_pauses.fetch_add(more as u64, Ordering::AcqRel);
-        if open >> ID_SHIFT != id & (u64::MAX >> ID_SHIFT) {
+        if !Self::is_newest(id, open) {
             self.open_pauses.fetch_sub(more as u64, Ordering::AcqRel);
             return None;
         }
@@ -168,10 +175,17 @@ impl Record {
         }
     }
 
-    /// All who are to stop have stopped.
-    pub(super) fn pause_stopped(&self) {
-        self.pause_stopped
-            .store(os::clock::now(), Ordering::Relaxed);
+    /// All who are to stop have stopped, for a pause in the cycle `id`.
+    pub(super) fn pause_stopped(&self, id: u64) {
+        if Self::is_newest(id, self.open_pauses.load(Ordering::Relaxed)) {
+            self.pause_stopped
+                .store(os::clock::now(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether that is the cycle of which so many pauses are open.
+    fn is_newest(id: u64, open: u64) -> bool {
+        open >> ID_SHIFT == id & (u64::MAX >> ID_SHIFT)
     }
 
     /// A pause in the cycle `id` ends; with it, maybe, the marking.
@@ -214,8 +228,7 @@ impl Record {
             }
         });
         if !written {
-            // In a signal handler that interrupts another write of this collector: it is lost.
-            self.misused();
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
         if is_last {
             PAUSE_TIMES.record(i64::try_from(took).unwrap_or(i64::MAX));
@@ -264,6 +277,7 @@ impl Record {
             last_end: words[word::LAST_END],
             abandoned: load(&self.abandoned),
             misuses: load(&self.misuses),
+            lost: load(&self.lost),
             metadata: load(&self.metadata),
             cpu_ns: std::array::from_fn(|class| load(&self.cpu_ns[class])),
             pause_cpu_ns: words[word::PAUSE_CPU_NS],
@@ -342,6 +356,7 @@ pub(crate) struct Figures {
     pub(crate) last_end: u64,
     pub(crate) abandoned: u64,
     pub(crate) misuses: u64,
+    pub(crate) lost: u64,
     pub(crate) metadata: u64,
     pub(crate) cpu_ns: [u64; CpuClass::COUNT],
     pub(crate) pause_cpu_ns: u64,
@@ -364,6 +379,7 @@ impl Figures {
         sum(&mut self.scanned_globals, other.scanned_globals);
         sum(&mut self.abandoned, other.abandoned);
         sum(&mut self.misuses, other.misuses);
+        sum(&mut self.lost, other.lost);
         sum(&mut self.metadata, other.metadata);
         sum(&mut self.pause_cpu_ns, other.pause_cpu_ns);
         sum(&mut self.paused_ns, other.paused_ns);

@@ -111,8 +111,9 @@ impl Drop for Attached {
                 .figures_and_pauses(&mut registry.pauses_of_gone)
                 .without_values();
             named.gone.add(&figures);
-            self.record.end();
-            registry.free.push(self.record);
+            if self.record.end() {
+                registry.free.push(self.record);
+            }
         }
         if registry.names.iter().all(|named| named.attached.is_empty()) {
             TABLE.without_collectors();

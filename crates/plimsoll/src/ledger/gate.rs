@@ -86,6 +86,15 @@ impl Gate {
         }
     }
 
+    /// Whether all who were inside when this was called have left: then everybody else sees what
+    /// the caller has changed before. Looks once and does not wait; false if somebody is inside
+    /// now.
+    pub(crate) fn is_quiet(&self) -> bool {
+        fence(Ordering::SeqCst);
+        let mut inside = self.places.iter().flat_map(|place| &place.inside);
+        inside.all(|inside| inside.load(Ordering::Acquire) == 0)
+    }
+
     /// Forgets everybody: in the child of a fork, where the others no longer exist.
     #[cfg(not(loom))]
     pub(crate) fn reset(&self) {

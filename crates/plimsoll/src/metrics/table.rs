@@ -65,7 +65,7 @@ const fn metric(
 }
 
 /// Sorted by name.
-pub(super) static METRICS: [Metric; 89] = [
+pub(super) static METRICS: [Metric; 90] = [
     seconds(
         "/cpu/classes/gc/mark/assist:cpu-seconds",
         "Processor time that threads of the program spent on marking for collectors. To \
@@ -380,6 +380,12 @@ pub(super) static METRICS: [Metric; 89] = [
         "/plimsoll/gc/abandoned:gc-cycles",
         "Collections that ended without a mark termination.",
         |gathered| gathered.gc().abandoned,
+    ),
+    count(
+        "/plimsoll/gc/lost:events",
+        "Pauses and collections that are in none of the figures, because a thread was stopped in \
+         the middle of noting one.",
+        |gathered| gathered.gc().lost,
     ),
     count(
         "/plimsoll/gc/misuses:events",

@@ -95,6 +95,22 @@ impl Cuts {
         }
     }
 
+    /// The same for who must not wait, because he may have stopped a thread in the middle of
+    /// counting something. Folds nothing where somebody is.
+    pub(super) fn try_to_fold_published(&self, mut fold: impl FnMut(&'static [usize])) {
+        loop {
+            let state = self.heap.state();
+            // Whoever is not inside now sees this state, or a later one.
+            if !state.is_pending() || !self.gate.is_quiet() {
+                return;
+            }
+            fold(state.complete());
+            if self.heap.folded(state) {
+                return;
+            }
+        }
+    }
+
     fn turn(&self, heap: &'static [usize], fold: &mut impl FnMut(Complete)) {
         let frozen = self.current();
         self.generation

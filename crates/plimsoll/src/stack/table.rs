@@ -293,9 +293,12 @@ impl Table {
     }
 
     /// A mark termination in the cycle `id` of a collector, not 0: the profile of the heap goes on
-    /// by one cycle, or returns false if it cannot now. Does not wait.
+    /// by one cycle, or returns false if it cannot now. Waits for nobody, who may be stopped.
     pub(crate) fn mark_termination(&self, id: u64) -> bool {
-        self.fold_if_pending();
+        if let Some(alone) = self.lock_to_fold() {
+            self.cuts
+                .try_to_fold_published(|slots| self.fold_heap(&alone, slots));
+        }
         self.cuts.heap.terminate(id)
     }
 
@@ -319,19 +322,24 @@ impl Table {
         self.cuts.heap.state().is_deferred()
     }
 
-    /// Folds what is ready, unless a reader is at it. Takes some nanoseconds for each bucket; does
-    /// not wait.
+    /// Folds what is ready, unless a reader is at it. Takes some nanoseconds for each bucket.
     pub(crate) fn fold_if_pending(&self) {
-        if self.heads.load(Ordering::Acquire) == 0 || !self.cuts.heap.state().is_pending() {
-            return;
+        if let Some(alone) = self.lock_to_fold() {
+            self.cuts
+                .fold_published(|complete| self.fold(&alone, complete));
         }
-        let alone = match self.reader.try_lock() {
-            Ok(alone) => alone,
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => return,
-        };
-        self.cuts
-            .fold_published(|complete| self.fold(&alone, complete));
+    }
+
+    /// Keeps readers out, if something is ready to be folded and none of them is at it.
+    fn lock_to_fold(&self) -> Option<MutexGuard<'_, ()>> {
+        if self.heads.load(Ordering::Acquire) == 0 || !self.cuts.heap.state().is_pending() {
+            return None;
+        }
+        match self.reader.try_lock() {
+            Ok(alone) => Some(alone),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Folds those slots of all buckets.
@@ -341,6 +349,15 @@ impl Table {
                 complete.heap.iter().for_each(|&slot| entry.fold(slot));
             } else {
                 entry.fold(complete.others);
+            }
+        });
+    }
+
+    /// Folds those slots of the buckets of the heap profile.
+    fn fold_heap(&self, _alone: &MutexGuard<'_, ()>, slots: &[usize]) {
+        self.for_each(|entry, _| {
+            if entry.kind == Kind::Heap as u8 {
+                slots.iter().for_each(|&slot| entry.fold(slot));
             }
         });
     }
