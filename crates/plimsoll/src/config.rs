@@ -13,7 +13,7 @@ use crate::stack::{self, Unwinder};
 use crate::{dump, export, keeper, own, task, thread};
 
 /// The environment variable that all settings come from.
-const VARIABLE: &str = "PLIMSOLL";
+const VARIABLE: &str = settings::VARIABLE;
 
 /// Every word of the grammar, for complaints.
 const WORDS: &str = "block_rate, dump_on, go_names, heap_rate, http, leak_age, ledger, long_poll, mutex_fraction, out, stack_depth, table, task_times, thread_signal, unwinder";
@@ -373,6 +373,13 @@ impl Config {
             out: self.out,
         }
     }
+}
+
+/// Whether the environment asks for the pages.
+#[cfg(feature = "preload")]
+pub(crate) fn wants_pages() -> bool {
+    let text = std::env::var(VARIABLE).unwrap_or_default();
+    config().with_environment(&text).0.http.is_some()
 }
 
 impl Plimsoll {

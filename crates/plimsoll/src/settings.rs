@@ -7,6 +7,14 @@ use crate::ledger::Protocol;
 use crate::sampler;
 use crate::stack::{self, Unwinder};
 
+/// The environment variable that all settings come from. A library that is preloaded has one of its
+/// own: the program may use Plimsoll itself.
+pub(crate) const VARIABLE: &str = if cfg!(feature = "preload") {
+    "PLIMSOLL_RUN"
+} else {
+    "PLIMSOLL"
+};
+
 /// What holds from the first allocation on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Early {
@@ -120,7 +128,7 @@ pub(crate) fn nanoseconds(value: &str) -> Result<u64, &'static str> {
 /// nothing, and what is wrong is left at its default.
 pub(crate) fn early() -> Early {
     let mut early = Early::DEFAULT;
-    let Some(text) = environment(c"PLIMSOLL") else {
+    let Some(text) = environment(VARIABLE) else {
         return early;
     };
     for (word, value) in words(text) {
@@ -135,7 +143,12 @@ pub(crate) fn early() -> Early {
 }
 
 /// A variable of the environment, if it is set and UTF-8.
-fn environment(name: &std::ffi::CStr) -> Option<&'static str> {
+fn environment(name: &str) -> Option<&'static str> {
+    let mut with_null = [0; 16];
+    with_null
+        .get_mut(..name.len())?
+        .copy_from_slice(name.as_bytes());
+    let name = std::ffi::CStr::from_bytes_until_nul(&with_null).ok()?;
     // SAFETY: `getenv` neither allocates nor locks; like every reader of the environment, it must
     // not meet a writer, and at the first allocation there is hardly a second thread. The text
     // stays where it is unless the variable is set anew, and is used up at once.

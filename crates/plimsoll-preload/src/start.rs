@@ -1,0 +1,77 @@
+//! What is done before `main`: what is wanted is read from the environment, which is then as if
+//! nothing had been said, so that the program and its children find it as it was.
+//!
+//! | variable | what it says |
+//! |---|---|
+//! | `PLIMSOLL_RUN` | settings, in the grammar of `PLIMSOLL` |
+//! | `PLIMSOLL_RUN_TO` | the directory for reports |
+//! | `PLIMSOLL_RUN_CHILDREN` | that there are to be reports of children and of what they execute, too: then the environment stays |
+
+use std::ffi::{CStr, OsStr, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use plimsoll::preload;
+
+use crate::{ending, memory, signals};
+
+/// Variables that only this library knows.
+const OURS: [&CStr; 3] = [
+    c"PLIMSOLL_RUN",
+    c"PLIMSOLL_RUN_TO",
+    c"PLIMSOLL_RUN_CHILDREN",
+];
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = at_start;
+
+extern "C" fn at_start() {
+    let variable = |name: &CStr| {
+        // SAFETY: before `main`, nobody changes the environment.
+        let value = unsafe { libc::getenv(name.as_ptr()) };
+        // SAFETY: a string of the environment, used up at once.
+        (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+    };
+    let directory = variable(OURS[1]);
+    let children = variable(OURS[2]).is_some();
+    if let Some(directory) = directory {
+        let directory = PathBuf::from(OsStr::from_bytes(directory.to_bytes()));
+        let door = memory::malloc as *const c_void;
+        preload::begin(directory, door, children);
+        ending::prepare();
+        signals::prepare();
+    }
+    if !children {
+        leave_no_trace();
+    }
+}
+
+/// Takes out of the environment what set this library off.
+fn leave_no_trace() {
+    for name in OURS {
+        // SAFETY: a name; before `main`, nobody else looks at the environment.
+        unsafe { libc::unsetenv(name.as_ptr()) };
+    }
+    // SAFETY: as above; what was there is made shorter in its place.
+    unsafe {
+        let list = libc::getenv(c"LD_PRELOAD".as_ptr());
+        if list.is_null() {
+            return;
+        }
+        // The command puts this library before what was there.
+        let rest = CStr::from_ptr(list)
+            .to_bytes()
+            .iter()
+            .position(|&at| at == b':');
+        match rest {
+            None => {
+                libc::unsetenv(c"LD_PRELOAD".as_ptr());
+            }
+            Some(colon) => {
+                let rest = list.add(colon + 1);
+                std::ptr::copy(rest, list, CStr::from_ptr(rest).to_bytes_with_nul().len());
+            }
+        }
+    }
+}
