@@ -2,6 +2,9 @@
 
 pub mod args;
 mod failure;
+pub mod http;
+pub mod profile;
+mod progress;
 
 use std::process::ExitCode;
 
