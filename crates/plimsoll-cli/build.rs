@@ -1,7 +1,11 @@
+//! Builds the library that `plimsoll run` preloads, which is then part of the program. It is not a
+//! dependency: what it wants of Plimsoll would then be in everything that is built beside it.
+//!
 //! Makes the manual pages and the completions for shells, beside the program: in `man` and
 //! `completions` of the directory that it is built in.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs, io};
 
 use clap::{CommandFactory, ValueEnum};
@@ -17,8 +21,67 @@ fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo says where"));
     // The directory of the program is the third above: <profile>/build/<package>/out.
     let beside = out.ancestors().nth(3).unwrap_or(&out);
+    preload(beside)?;
     man(&beside.join("man"))?;
     completions(&beside.join("completions"))
+}
+
+/// Always as for a release, and in a directory of its own, which all ways to build the command
+/// share.
+fn preload(beside: &Path) -> io::Result<()> {
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo says where"))
+        .join("../plimsoll-preload");
+    for part in ["Cargo.toml", "Cargo.lock", "src"] {
+        println!("cargo::rerun-if-changed={}", package.join(part).display());
+    }
+    for part in ["plimsoll", "plimsoll-interpose"] {
+        let part = package.join("..").join(part);
+        println!(
+            "cargo::rerun-if-changed={}",
+            part.join("Cargo.toml").display()
+        );
+        println!("cargo::rerun-if-changed={}", part.join("src").display());
+    }
+    let target = beside.parent().unwrap_or(beside).join("preload");
+    let cargo = env::var_os("CARGO").expect("cargo says which");
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--release", "--locked", "--quiet"])
+        .arg("--manifest-path")
+        .arg(package.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target);
+    // What is said to the build of the command is not for this one.
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        let of_cargo = text.starts_with("CARGO_") && text != "CARGO_HOME"
+            || text.starts_with("RUSTC")
+            || [
+                "RUSTFLAGS",
+                "RUSTDOCFLAGS",
+                "TARGET",
+                "HOST",
+                "OUT_DIR",
+                "PROFILE",
+            ]
+            .contains(&&*text);
+        let of_networks = text.starts_with("CARGO_NET_")
+            || text.starts_with("CARGO_HTTP_")
+            || text.starts_with("CARGO_REGISTR")
+            || text.starts_with("CARGO_SOURCE_");
+        if of_cargo && !of_networks {
+            command.env_remove(&name);
+        }
+    }
+    let status = command.status()?;
+    if !status.success() {
+        return Err(io::Error::other(
+            "the library that is preloaded was not built",
+        ));
+    }
+    let library = target.join("release/libplimsoll_preload.so");
+    println!("cargo::rustc-env=PLIMSOLL_PRELOAD={}", library.display());
+    Ok(())
 }
 
 fn man(to: &Path) -> io::Result<()> {

@@ -5,6 +5,7 @@ mod failure;
 pub mod http;
 pub mod profile;
 mod progress;
+mod run;
 
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ use args::{Arguments, Command};
 /// Does what the arguments say. Failures are one line on stderr, with what failed and why.
 pub fn carry_out(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
+        Command::Run(arguments) => run::run(&arguments),
         Command::Report(_) | Command::Diff(_) => Err(Failure::new("report", "not there yet")),
         Command::Top(_) => Err(Failure::new("top", "not there yet")),
         Command::Doctor(_) => Err(Failure::new("doctor", "not there yet")),

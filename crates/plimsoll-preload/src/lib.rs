@@ -6,6 +6,7 @@
 //! [`mod@start`].
 
 mod ending;
+mod execution;
 mod memory;
 mod next;
 mod operators;

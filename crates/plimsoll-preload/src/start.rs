@@ -7,13 +7,13 @@
 //! | `PLIMSOLL_RUN_TO` | the directory for reports |
 //! | `PLIMSOLL_RUN_CHILDREN` | that there are to be reports of children and of what they execute, too: then the environment stays |
 
-use std::ffi::{CStr, OsStr, c_void};
+use std::ffi::{CStr, CString, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use plimsoll::preload;
 
-use crate::{ending, memory, signals};
+use crate::{execution, memory, signals};
 
 /// Variables that only this library knows.
 const OURS: [&CStr; 3] = [
@@ -39,11 +39,39 @@ extern "C" fn at_start() {
         let directory = PathBuf::from(OsStr::from_bytes(directory.to_bytes()));
         let door = memory::malloc as *const c_void;
         preload::begin(directory, door, children);
-        ending::prepare();
         signals::prepare();
     }
     if !children {
+        execution::prepare(variables(), library());
         leave_no_trace();
+    }
+}
+
+/// What set this library off, to be handed on.
+fn variables() -> Vec<CString> {
+    let variable = |name: &&CStr| {
+        // SAFETY: before `main`, nobody changes the environment.
+        let value = unsafe { libc::getenv(name.as_ptr()) };
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: a string of the environment.
+        let value = unsafe { CStr::from_ptr(value) };
+        CString::new([name.to_bytes(), b"=", value.to_bytes()].concat()).ok()
+    };
+    OURS.iter().filter_map(variable).collect()
+}
+
+/// The path that this library was loaded by: the first that is preloaded.
+fn library() -> Vec<u8> {
+    // SAFETY: as above.
+    unsafe {
+        let list = libc::getenv(c"LD_PRELOAD".as_ptr());
+        if list.is_null() {
+            return Vec::new();
+        }
+        let mut paths = CStr::from_ptr(list).to_bytes().split(|&at| at == b':');
+        paths.next().unwrap_or_default().to_vec()
     }
 }
 

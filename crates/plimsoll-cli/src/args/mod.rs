@@ -3,12 +3,14 @@
 
 mod doctor;
 mod report;
+mod run;
 mod top;
 
 use clap::{Parser, Subcommand};
 
 pub use doctor::DoctorArguments;
 pub use report::{DiffArguments, ReportArguments};
+pub use run::RunArguments;
 pub use top::TopArguments;
 
 /// Memory, locks and threads of programs as they are: profiles them, and shows profiles
@@ -23,6 +25,8 @@ pub struct Arguments {
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
+    /// Run a program, and say what it did with memory, locks and threads
+    Run(RunArguments),
     /// Show a profile, from a file or from a running program
     Report(ReportArguments),
     /// Show what one profile has more, and less, than another

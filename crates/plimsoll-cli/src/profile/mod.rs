@@ -17,12 +17,14 @@ mod build;
 mod error;
 mod gunzip;
 mod jemalloc;
+mod names;
 mod proto;
 mod prune;
 mod samples;
 mod source;
 mod totals;
 mod varint;
+mod write;
 
 pub use error::Error;
 pub use prune::Pruning;

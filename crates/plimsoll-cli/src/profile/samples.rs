@@ -127,6 +127,13 @@ pub struct Locations<'a> {
     rest: &'a [u8],
 }
 
+impl<'a> Locations<'a> {
+    /// Those that are left, as they are kept.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
 impl Iterator for Locations<'_> {
     type Item = LocationId;
 

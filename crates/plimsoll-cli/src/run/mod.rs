@@ -1,0 +1,189 @@
+//! `plimsoll run`: a program as it is, with a library of Plimsoll's preloaded into it.
+
+mod child;
+mod library;
+mod numbers;
+mod profiles;
+mod summary;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use child::Ended;
+use summary::Process;
+
+use crate::Failure;
+use crate::args::RunArguments;
+
+/// What Plimsoll exits with if it fails itself.
+const FAILED: u8 = 125;
+
+/// Runs the program, and ends as it does; comes back only if it could not be run.
+pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
+    let fail = |failure: Failure| failure.with_code(FAILED);
+    let settings = settings(arguments).map_err(fail)?;
+    if let Some(out) = &arguments.out {
+        std::fs::create_dir_all(out).map_err(|error| fail(Failure::new(out.display(), error)))?;
+    }
+    let reports = Reports::new().map_err(fail)?;
+    let environment = environment(arguments, settings, &reports.directory).map_err(fail)?;
+    let child = child::start(&arguments.command, &environment).map_err(|error| {
+        let program = Path::new(&arguments.command[0]).display();
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => 127,
+            _ => 126,
+        };
+        Failure::new(program, error).with_code(code)
+    })?;
+    let ended = child::wait(&child).map_err(|error| fail(Failure::new("wait", error)))?;
+    tell(arguments, &reports.directory, child.id(), &ended);
+    drop(reports);
+    ended.pass_on()
+}
+
+/// What the library is told by its variable.
+fn settings(arguments: &RunArguments) -> Result<OsString, Failure> {
+    let mut settings = format!(
+        "heap_rate={},block_rate={},mutex_fraction={}",
+        arguments.heap_rate, arguments.block_rate, arguments.mutex_fraction
+    );
+    if let Some(address) = &arguments.http {
+        settings.push_str(&format!(",http={address}"));
+    }
+    for (option, value) in [
+        ("--heap-rate", Some(&arguments.heap_rate)),
+        ("--block-rate", Some(&arguments.block_rate)),
+        ("--http", arguments.http.as_ref()),
+    ] {
+        if value.is_some_and(|value| value.is_empty() || value.contains([',', '='])) {
+            return Err(Failure::new(option, "its value makes no sense"));
+        }
+    }
+    Ok(settings.into())
+}
+
+fn environment(
+    arguments: &RunArguments,
+    settings: OsString,
+    reports: &Path,
+) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let mut preload = library::path()?.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let mut environment = vec![
+        ("LD_PRELOAD", preload),
+        ("PLIMSOLL_RUN", settings),
+        ("PLIMSOLL_RUN_TO", reports.into()),
+    ];
+    if arguments.children {
+        environment.push(("PLIMSOLL_RUN_CHILDREN", "1".into()));
+    }
+    Ok(environment)
+}
+
+/// A directory for the reports of processes, until this is dropped.
+struct Reports {
+    directory: PathBuf,
+}
+
+impl Reports {
+    fn new() -> Result<Self, Failure> {
+        let mut template = std::env::temp_dir()
+            .join("plimsoll-run-XXXXXX")
+            .into_os_string();
+        template.push("\0");
+        let mut bytes = std::os::unix::ffi::OsStringExt::into_vec(template);
+        // SAFETY: a string that ends with a null, to be changed in its place.
+        if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
+            let error = io::Error::last_os_error();
+            return Err(Failure::new("a directory for reports", error));
+        }
+        bytes.pop();
+        let name: OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
+        Ok(Self {
+            directory: name.into(),
+        })
+    }
+}
+
+impl Drop for Reports {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Says what there is to be said, and writes what is to be kept.
+fn tell(arguments: &RunArguments, reports: &Path, program: u32, ended: &Ended) {
+    let all = numbers::read_all(reports);
+    if !all.iter().any(|numbers| numbers.process == program) {
+        say(&format!(
+            "plimsoll: the program {} without a report: {}",
+            ended.how(),
+            why_none(ended)
+        ));
+    }
+    for numbers in all {
+        let process = Process {
+            profiles: profiles::read(reports, numbers.process),
+            numbers,
+        };
+        if let Some(out) = &arguments.out {
+            keep(out, reports, &process, process.numbers.process == program);
+        }
+        if arguments.json {
+            say(&serde_json::to_string(&process.numbers).unwrap_or_default());
+        } else if !arguments.quiet {
+            let ended = (process.numbers.process == program).then_some(ended);
+            say(summary::text(&process, ended, arguments.sites).trim_end());
+        }
+    }
+}
+
+/// Writes the profiles of a process to a directory: under their names for the program, with its
+/// number before them for another process.
+fn keep(out: &Path, reports: &Path, process: &Process, is_program: bool) {
+    let number = process.numbers.process;
+    let name = |file: String| {
+        out.join(if is_program {
+            file
+        } else {
+            format!("{number}.{file}")
+        })
+    };
+    let complain = |path: &Path, error: io::Error| {
+        say(&format!("plimsoll: {}: {error}", path.display()));
+    };
+    for (kind, profile) in &process.profiles {
+        let path = name(format!("{kind}.pb.gz"));
+        if let Err(error) = profiles::write(profile, &path) {
+            complain(&path, error);
+        }
+    }
+    let path = name("numbers.json".to_owned());
+    if let Err(error) = std::fs::copy(reports.join(format!("{number}.json")), &path) {
+        complain(&path, error);
+    }
+}
+
+fn why_none(ended: &Ended) -> &'static str {
+    match ended.signal() {
+        Some(libc::SIGKILL) => "nobody is asked before that signal",
+        Some(_) => "the signal came where none could be written",
+        None => "the library was not loaded, or could not write it",
+    }
+}
+
+/// The last part of a path.
+fn name_of(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+fn say(line: &str) {
+    use std::io::Write;
+    // If nobody reads it, nobody is to be told.
+    let _ = writeln!(io::stderr(), "{line}");
+}
