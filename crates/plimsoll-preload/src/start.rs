@@ -7,7 +7,7 @@
 //! | `PLIMSOLL_RUN_TO` | the directory for reports |
 //! | `PLIMSOLL_RUN_CHILDREN` | that there are to be reports of children and of what they execute, too: then the environment stays |
 
-use std::ffi::{CStr, CString, OsStr, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -16,27 +16,19 @@ use plimsoll::preload;
 use crate::{execution, memory, signals};
 
 /// Variables that only this library knows.
-const OURS: [&CStr; 3] = [
-    c"PLIMSOLL_RUN",
-    c"PLIMSOLL_RUN_TO",
-    c"PLIMSOLL_RUN_CHILDREN",
-];
+const OURS: [&str; 3] = ["PLIMSOLL_RUN", "PLIMSOLL_RUN_TO", "PLIMSOLL_RUN_CHILDREN"];
+
+/// What the loader reads.
+const PRELOAD: &str = "LD_PRELOAD";
 
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
-    let variable = |name: &CStr| {
-        // SAFETY: before `main`, nobody changes the environment.
-        let value = unsafe { libc::getenv(name.as_ptr()) };
-        // SAFETY: a string of the environment, used up at once.
-        (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
-    };
-    let directory = variable(OURS[1]);
     let children = variable(OURS[2]).is_some();
-    if let Some(directory) = directory {
-        let directory = PathBuf::from(OsStr::from_bytes(directory.to_bytes()));
+    if let Some(directory) = variable(OURS[1]) {
+        let directory = PathBuf::from(OsStr::from_bytes(directory));
         let door = memory::malloc as *const c_void;
         preload::begin(directory, door, children);
         signals::prepare();
@@ -47,59 +39,84 @@ extern "C" fn at_start() {
     }
 }
 
+unsafe extern "C" {
+    static mut environ: *mut *mut c_char;
+}
+
+/// The entries of the environment. The C library's functions for that may be the program's own, as
+/// a shell's are.
+fn entries() -> impl Iterator<Item = *mut *mut c_char> {
+    // SAFETY: a list of strings up to a null; before `main`, nobody changes it.
+    let mut at = unsafe { environ };
+    std::iter::from_fn(move || {
+        // SAFETY: as above.
+        unsafe {
+            if at.is_null() || (*at).is_null() {
+                return None;
+            }
+            let entry = at;
+            at = at.add(1);
+            Some(entry)
+        }
+    })
+}
+
+/// What is behind the name and the sign of equality, if this is the entry of that name.
+fn value_in(entry: *mut *mut c_char, name: &str) -> Option<&'static [u8]> {
+    // SAFETY: a string of the environment, which stays.
+    let text = unsafe { CStr::from_ptr(*entry) }.to_bytes();
+    text.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+}
+
+fn variable(name: &str) -> Option<&'static [u8]> {
+    entries().find_map(|entry| value_in(entry, name))
+}
+
 /// What set this library off, to be handed on.
 fn variables() -> Vec<CString> {
-    let variable = |name: &&CStr| {
-        // SAFETY: before `main`, nobody changes the environment.
-        let value = unsafe { libc::getenv(name.as_ptr()) };
-        if value.is_null() {
-            return None;
-        }
-        // SAFETY: a string of the environment.
-        let value = unsafe { CStr::from_ptr(value) };
-        CString::new([name.to_bytes(), b"=", value.to_bytes()].concat()).ok()
+    let variable = |name: &&str| {
+        let value = variable(name)?;
+        CString::new([name.as_bytes(), b"=", value].concat()).ok()
     };
     OURS.iter().filter_map(variable).collect()
 }
 
-/// The path that this library was loaded by: the first that is preloaded.
+/// The path that this library was loaded by: the command puts it before others.
 fn library() -> Vec<u8> {
-    // SAFETY: as above.
-    unsafe {
-        let list = libc::getenv(c"LD_PRELOAD".as_ptr());
-        if list.is_null() {
-            return Vec::new();
-        }
-        let mut paths = CStr::from_ptr(list).to_bytes().split(|&at| at == b':');
-        paths.next().unwrap_or_default().to_vec()
-    }
+    let list = variable(PRELOAD).unwrap_or_default();
+    list.split(|&at| at == b':')
+        .next()
+        .unwrap_or_default()
+        .to_vec()
 }
 
 /// Takes out of the environment what set this library off.
 fn leave_no_trace() {
-    for name in OURS {
-        // SAFETY: a name; before `main`, nobody else looks at the environment.
-        unsafe { libc::unsetenv(name.as_ptr()) };
-    }
-    // SAFETY: as above; what was there is made shorter in its place.
-    unsafe {
-        let list = libc::getenv(c"LD_PRELOAD".as_ptr());
-        if list.is_null() {
-            return;
+    let mut kept = entries();
+    for entry in entries() {
+        if OURS.iter().any(|name| value_in(entry, name).is_some()) {
+            continue;
         }
-        // The command puts this library before what was there.
-        let rest = CStr::from_ptr(list)
-            .to_bytes()
-            .iter()
-            .position(|&at| at == b':');
-        match rest {
-            None => {
-                libc::unsetenv(c"LD_PRELOAD".as_ptr());
+        if let Some(list) = value_in(entry, PRELOAD) {
+            let Some(colon) = list.iter().position(|&at| at == b':') else {
+                continue;
+            };
+            let rest = &list[colon + 1..];
+            // SAFETY: the rest, and the null behind it, are moved to the front of the list, which
+            // nobody looks at meanwhile.
+            unsafe { std::ptr::copy(rest.as_ptr(), list.as_ptr().cast_mut(), rest.len() + 1) };
+        }
+        // SAFETY: an earlier place of the same list, or the same.
+        unsafe {
+            if let Some(place) = kept.next() {
+                *place = *entry;
             }
-            Some(colon) => {
-                let rest = list.add(colon + 1);
-                std::ptr::copy(rest, list, CStr::from_ptr(rest).to_bytes_with_nul().len());
-            }
+        }
+    }
+    // SAFETY: the place behind those that were kept.
+    unsafe {
+        if let Some(place) = kept.next() {
+            *place = std::ptr::null_mut();
         }
     }
 }

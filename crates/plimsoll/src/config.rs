@@ -192,7 +192,7 @@ impl Config {
     /// What it sets off are threads, which a fork's child does not have: a program that forks in
     /// order to go on in the child sets off there.
     pub fn start(self) -> Plimsoll {
-        let text = std::env::var_os(VARIABLE);
+        let text = environment();
         let (config, complaints) = match text.as_deref().map(|text| text.to_str().ok_or(text)) {
             None => (self, Vec::new()),
             Some(Ok(text)) => self.with_environment(text),
@@ -378,8 +378,17 @@ impl Config {
 /// Whether the environment asks for the pages.
 #[cfg(feature = "preload")]
 pub(crate) fn wants_pages() -> bool {
-    let text = std::env::var(VARIABLE).unwrap_or_default();
-    config().with_environment(&text).0.http.is_some()
+    let text = environment().unwrap_or_default();
+    let (config, _) = config().with_environment(&text.to_string_lossy());
+    config.http.is_some()
+}
+
+/// What the environment says; for a library that was preloaded, what it said at the beginning.
+fn environment() -> Option<std::ffi::OsString> {
+    #[cfg(feature = "preload")]
+    return crate::preload::settings();
+    #[cfg(not(feature = "preload"))]
+    std::env::var_os(VARIABLE)
 }
 
 impl Plimsoll {

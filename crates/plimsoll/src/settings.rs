@@ -144,22 +144,25 @@ pub(crate) fn early() -> Early {
 
 /// A variable of the environment, if it is set and UTF-8.
 fn environment(name: &str) -> Option<&'static str> {
-    let mut with_null = [0; 16];
-    with_null
-        .get_mut(..name.len())?
-        .copy_from_slice(name.as_bytes());
-    let name = std::ffi::CStr::from_bytes_until_nul(&with_null).ok()?;
-    // SAFETY: `getenv` neither allocates nor locks; like every reader of the environment, it must
-    // not meet a writer, and at the first allocation there is hardly a second thread. The text
-    // stays where it is unless the variable is set anew, and is used up at once.
+    unsafe extern "C" {
+        static environ: *const *const std::ffi::c_char;
+    }
+    // SAFETY: a list of strings up to a null. Like every reader of the environment, this must not
+    // meet a writer, and at the first allocation there is hardly a second thread. The text stays
+    // where it is unless the variable is set anew, and is used up at once. Not by `getenv`: some
+    // programs have a function of that name, which allocates.
     unsafe {
-        let value = libc::getenv(name.as_ptr());
-        if value.is_null() {
-            None
-        } else {
-            std::ffi::CStr::from_ptr(value).to_str().ok()
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            let entry = std::ffi::CStr::from_ptr(*at).to_bytes();
+            let value = entry.strip_prefix(name.as_bytes());
+            if let Some(value) = value.and_then(|value| value.strip_prefix(b"=")) {
+                return std::str::from_utf8(value).ok();
+            }
+            at = at.add(1);
         }
     }
+    None
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 mod report;
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::ffi::c_void;
+use std::ffi::{OsString, c_void};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ pub use crate::alloc::c::{
 
 use crate::alloc::c;
 use crate::primitives::{AtomicBool, AtomicI32, Ordering};
-use crate::{config, keeper, own};
+use crate::{config, keeper, own, settings};
 
 /// The allocator of the library itself: what it allocates is Plimsoll's own, whoever calls it.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +59,15 @@ static SET_OFF: AtomicBool = AtomicBool::new(false);
 
 /// The address of the function `malloc` that leads here.
 static DOOR: OnceLock<usize> = OnceLock::new();
+
+/// What the environment said at the beginning, before it was made to say nothing.
+static SETTINGS: OnceLock<Option<OsString>> = OnceLock::new();
+
+/// See [`SETTINGS`].
+pub(crate) fn settings() -> Option<OsString> {
+    let settings = SETTINGS.get_or_init(|| std::env::var_os(settings::VARIABLE));
+    settings.clone()
+}
 
 /// Begins, before `main`: from now on there is something to be reported, to files in `directory`.
 /// With `children`, processes that are forked from this one report as well.
