@@ -2,9 +2,11 @@
 
 pub mod args;
 mod failure;
+mod flame;
 pub mod http;
 pub mod profile;
 mod progress;
+pub mod report;
 mod run;
 
 use std::process::ExitCode;
@@ -17,7 +19,8 @@ use args::{Arguments, Command};
 pub fn carry_out(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
-        Command::Report(_) | Command::Diff(_) => Err(Failure::new("report", "not there yet")),
+        Command::Report(arguments) => report::report(&arguments),
+        Command::Diff(arguments) => report::diff(&arguments),
         Command::Top(_) => Err(Failure::new("top", "not there yet")),
         Command::Doctor(_) => Err(Failure::new("doctor", "not there yet")),
     };

@@ -9,7 +9,7 @@ mod top;
 use clap::{Parser, Subcommand};
 
 pub use doctor::DoctorArguments;
-pub use report::{DiffArguments, ReportArguments};
+pub use report::{DiffArguments, ReportArguments, ViewArguments};
 pub use run::RunArguments;
 pub use top::TopArguments;
 

@@ -68,7 +68,8 @@ pub fn sites(profile: &Profile, most: usize, value: impl Fn(&[i64]) -> i64) -> (
             continue;
         }
         total = total.saturating_add(value);
-        let stack = frames.of_sample(&sample, &mut stack);
+        frames.read(&sample, &mut stack);
+        let stack = stack.frames();
         let leaf = leaves.entry(stack.first().copied()).or_default();
         leaf.value = leaf.value.saturating_add(value);
         if value > leaf.largest {
@@ -88,14 +89,4 @@ pub fn sites(profile: &Profile, most: usize, value: impl Fn(&[i64]) -> i64) -> (
     sites.sort_by(|a, b| b.value.cmp(&a.value).then(a.function.cmp(&b.function)));
     sites.truncate(most);
     (total, sites)
-}
-
-/// The sum of a value over all samples.
-pub fn sum(profile: &Profile, sample_type: &str) -> i64 {
-    let Some(at) = profile.sample_type(sample_type) else {
-        return 0;
-    };
-    profile
-        .samples()
-        .fold(0, |sum: i64, sample| sum.saturating_add(sample.value(at)))
 }
