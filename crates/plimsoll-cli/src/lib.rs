@@ -1,7 +1,9 @@
 //! The command `plimsoll`: one module for each of its subcommands, and what they share.
 
 pub mod args;
+mod doctor;
 mod failure;
+pub mod program;
 
 use std::process::ExitCode;
 
@@ -14,7 +16,7 @@ pub fn carry_out(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
         Command::Report(_) | Command::Diff(_) => Err(Failure::new("report", "not there yet")),
         Command::Top(_) => Err(Failure::new("top", "not there yet")),
-        Command::Doctor(_) => Err(Failure::new("doctor", "not there yet")),
+        Command::Doctor(arguments) => doctor::carry_out(&arguments),
     };
     match done {
         Ok(code) => code,
