@@ -3,6 +3,7 @@
 pub mod args;
 mod doctor;
 mod failure;
+mod plain_text;
 pub mod program;
 
 use std::process::ExitCode;

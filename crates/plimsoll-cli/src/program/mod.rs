@@ -275,10 +275,7 @@ impl Language {
             .map(|version| String::from_utf8_lossy(version).into_owned());
         // The places of panics in the standard library.
         let is_rust = version.is_some()
-            || allocator::contains(
-                &elf.contents_of(".rodata").unwrap_or_default(),
-                ("/rus", "tc/"),
-            );
+            || allocator::contains(&elf.contents_of(".rodata").unwrap_or_default(), "/rustc|/");
         match is_rust {
             true => Self::Rust { version },
             false => Self::Other,
@@ -293,8 +290,8 @@ fn has_plimsoll(elf: &Elf<'_>) -> bool {
     }
     let texts = elf.contents_of(".rodata").unwrap_or_default();
     [
-        ("/plimsoll/heap/", "sample-rate:bytes"),
-        ("block_rate, dump_on, ", "go_names"),
+        "/plimsoll/heap/|sample-rate:bytes",
+        "block_rate, |dump_on, go_names",
     ]
     .into_iter()
     .any(|text| allocator::contains(&texts, text))

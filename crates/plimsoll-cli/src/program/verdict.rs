@@ -76,9 +76,9 @@ pub fn preload_verdict(program: &Program) -> Verdict {
 fn linked_otherwise(executable: &Executable) -> Option<Verdict> {
     let (reason, what_to_do) = match &executable.linking {
         _ if executable.has_plimsoll => return Some(Verdict::Inside),
-        Linking::Static { .. } if executable.language == Language::Go => (
-            "it is a Go program, which is statically linked and has profiles of its own",
-            "serve them with net/http/pprof; plimsoll report and top read those, too",
+        _ if executable.language == Language::Go => (
+            "it is a Go program, whose heap, locks and goroutines are its runtime's own",
+            "serve its own profiles with net/http/pprof; plimsoll report reads those, too",
         ),
         Linking::Static { .. } => (
             "it is statically linked, so nothing can be preloaded",
@@ -118,12 +118,6 @@ fn of_dynamic(executable: &Executable) -> Verdict {
                  hands and wants to come first"
             ),
             what_to_do: "build it without the sanitizer".into(),
-        };
-    }
-    if executable.language == Language::Go {
-        return Verdict::HeapNotSeen {
-            allocator: "Go's runtime".into(),
-            what_to_do: "serve its own profiles with net/http/pprof".into(),
         };
     }
     if !executable.has_sections {
@@ -257,10 +251,6 @@ mod tests {
             it.allocator.own = Own::Exported;
         });
         assert!(matches!(of_c, Verdict::HeapNotSeen { .. }));
-        assert!(matches!(
-            of(|it| it.language = Language::Go),
-            Verdict::HeapNotSeen { .. }
-        ));
     }
 
     #[test]
@@ -271,7 +261,9 @@ mod tests {
             it.linking = is_static.clone();
             it.language = Language::Go;
         });
-        assert!(reason(of_go).contains("Go"));
+        assert!(reason(of_go).contains("a Go program"));
+        let with_c = of(|it| it.language = Language::Go);
+        assert!(reason(with_c).contains("a Go program"));
         assert!(reason(of(|it| it.linking = dynamic(CLibrary::Musl))).contains("musl"));
         assert!(reason(of(|it| it.linking = dynamic(CLibrary::Other))).contains("not glibc"));
         let sanitized = of(|it| it.sanitizer = Some("ThreadSanitizer"));
