@@ -25,7 +25,14 @@ fn executed(name: &OsStr, path: &OsStr) -> Result<(), u8> {
     // Without this, the standard library may take `posix_spawn`, which gives nothing to the shell.
     // SAFETY: does nothing.
     unsafe { command.pre_exec(|| Ok(())) };
-    match command.spawn() {
+    let spawned = loop {
+        match command.spawn() {
+            // A child of another test's still has the file open that this one wrote: not for long.
+            Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) => std::thread::yield_now(),
+            spawned => break spawned,
+        }
+    };
+    match spawned {
         Ok(mut child) => {
             let _ = child.kill();
             child.wait().unwrap();

@@ -5,6 +5,7 @@ mod doctor_common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -36,13 +37,17 @@ fn refusal(path: &Path) -> String {
 /// Whether a library that is preloaded into a program is loaded, found out by trying. What it is
 /// given says so and ends the program.
 fn is_preloaded(directory: &Path, program: &Path) -> bool {
+    is_preloaded_by(directory, &mut Command::new(program))
+}
+
+fn is_preloaded_by(directory: &Path, command: &mut Command) -> bool {
     let library = directory.join("preloaded.so");
     if !library.exists() {
         let source = "#include <unistd.h>\n\
             __attribute__((constructor)) static void here(void) { _exit(77); }";
         compile(directory, "preloaded.so", source, &["-shared", "-fPIC"]).unwrap();
     }
-    let status = Command::new(program)
+    let status = command
         .env("LD_PRELOAD", library)
         .stderr(std::process::Stdio::null())
         .status()
@@ -376,6 +381,58 @@ fn a_program_that_gives_rights_is_refused_if_it_gives_any() {
 }
 
 #[test]
+fn rights_are_refused_to_those_who_gain_them() {
+    const NOBODY: u32 = 65534;
+    if !is_root() {
+        eprintln!("skipped: only root can become somebody else");
+        return;
+    }
+    let place = directory("rights");
+    let plain = compile(&place, "plain", PLAIN, &[]).unwrap();
+    let as_nobody = |program: &Path| {
+        let mut command = Command::new(program);
+        command.uid(NOBODY).gid(NOBODY);
+        command
+    };
+    // A copy in the same place, which everybody can get to if anybody can get to the others.
+    let doctor = place.join("plimsoll");
+    fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &doctor).unwrap();
+    if as_nobody(&doctor).arg("--version").output().is_err() {
+        eprintln!("skipped: others have no way to {}", place.display());
+        return;
+    }
+    let copy = |name: &str, mode| {
+        let path = place.join(name);
+        fs::copy(&plain, &path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let programs = [
+        copy("setuid", 0o4755),
+        copy("setgid", 0o2755),
+        copy("neither", 0o755),
+        copy("not-for-reading", 0o4711),
+        copy("capable", 0o755),
+    ];
+    run("setcap", &["cap_net_raw+ep", text(&programs[4])]);
+    for program in &programs {
+        assert!(is_preloaded(&place, program), "root gains nothing");
+        assert_eq!(Program::of_file(program).gains, None);
+        let is_loaded = is_preloaded_by(&place, &mut as_nobody(program));
+        let output = as_nobody(&doctor)
+            .args(["doctor", text(program)])
+            .output()
+            .unwrap();
+        let says = String::from_utf8_lossy(&output.stdout);
+        let line = says
+            .lines()
+            .find(|line| line.contains("plimsoll run"))
+            .unwrap();
+        assert_eq!(line.contains("the loader ignores"), !is_loaded, "{line}");
+    }
+}
+
+#[test]
 fn programs_of_other_machines_and_other_files_are_told() {
     let place = directory("others");
     let program = compile(&place, "program", PLAIN, &[]).unwrap();
@@ -502,4 +559,26 @@ fn a_huge_file_of_nothing_takes_no_time() {
     }
     look_at_all(&huge);
     fs::remove_file(&huge).unwrap();
+}
+
+#[test]
+fn plimsoll_is_told_in_a_stripped_program_by_what_it_takes_over() {
+    let place = directory("plimsoll-stripped");
+    let build = |name: &str, source: &str| {
+        let source = format!("{PLAIN}\n{source}");
+        compile(&place, name, &source, &["-s", "-rdynamic"]).unwrap()
+    };
+    let taken_over = "long syscall(long n) { return n; }";
+    let sequences = "extern const long __rseq_offset __attribute__((weak));\n\
+        const void *volatile offset = &__rseq_offset;";
+    let both = build("both", &format!("{taken_over}\n{sequences}"));
+    assert_eq!(verdict(&both), Verdict::Inside);
+    assert_eq!(verdict(&build("one", taken_over)), Verdict::Covered);
+    assert_eq!(verdict(&build("other", sequences)), Verdict::Covered);
+    let text = [
+        "const char *text = \"/plimsoll/heap/",
+        "sample-rate:bytes\";",
+    ]
+    .concat();
+    assert_eq!(verdict(&build("text", &text)), Verdict::Inside);
 }

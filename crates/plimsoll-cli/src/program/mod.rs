@@ -283,15 +283,24 @@ impl Language {
     }
 }
 
-/// Whether the crate is in it: by its functions, or if there is no table of them, by its texts.
+/// Whether the crate is in it: by its functions, or if there is no table of them, by its texts and
+/// by what it has in common with the C library.
 fn has_plimsoll(elf: &Elf<'_>) -> bool {
     if let Some(mut symbols) = elf.symbols(".symtab") {
         return symbols.any(|symbol| symbol.is_defined && is_of_plimsoll(symbol.name));
+    }
+    let has = |name: &[u8], is_defined| {
+        let mut symbols = elf.symbols(".dynsym").into_iter().flatten();
+        symbols.any(|symbol| symbol.name == name && symbol.is_defined == is_defined)
+    };
+    if has(b"syscall", true) && has(b"__rseq_offset", false) {
+        return true;
     }
     let texts = elf.contents_of(".rodata").unwrap_or_default();
     [
         "/plimsoll/heap/|sample-rate:bytes",
         "block_rate, |dump_on, go_names",
+        "plimsoll: |lost: ",
     ]
     .into_iter()
     .any(|text| allocator::contains(&texts, text))
