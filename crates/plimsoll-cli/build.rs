@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-use clap::{CommandFactory, ValueEnum};
+use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
 
 #[path = "src/args/mod.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports)]
@@ -86,7 +88,69 @@ fn preload(beside: &Path) -> io::Result<()> {
 
 fn man(to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
-    clap_mangen::generate_to(args::Arguments::command(), to)
+    let mut command = args::Arguments::command();
+    command.build();
+    pages(&command, "plimsoll", to)
+}
+
+/// The page of a command, and those of its subcommands, which are named after both.
+fn pages(command: &Command, name: &str, to: &Path) -> io::Result<()> {
+    let subcommands: Vec<&Command> = command
+        .get_subcommands()
+        .filter(|subcommand| subcommand.get_name() != "help" && !subcommand.is_hide_set())
+        .collect();
+    for subcommand in &subcommands {
+        pages(subcommand, &format!("{name}-{}", subcommand.get_name()), to)?;
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let man = Man::new(command.clone())
+        .title(name.to_uppercase())
+        .source(format!("plimsoll {version}"))
+        .manual("Plimsoll");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if !subcommands.is_empty() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    let after = command
+        .get_after_long_help()
+        .or(command.get_after_help())
+        .map(|text| text.to_string());
+    sections(&after.unwrap_or_default()).to_writer(&mut page)?;
+    fs::write(to.join(format!("{name}.1")), page)
+}
+
+/// What stands at the end of a command's help: sections, whose titles are lines that begin at the
+/// margin and end with a colon. What is indented is kept as it is.
+fn sections(text: &str) -> Roff {
+    let mut page = Roff::new();
+    let mut is_kept = false;
+    for line in text.lines() {
+        let indented = line.starts_with(' ');
+        if indented != is_kept && !line.is_empty() {
+            page.control(if indented { "nf" } else { "fi" }, []);
+            is_kept = indented;
+        }
+        match line.strip_suffix(':') {
+            Some(title) if !indented => {
+                page.control("SH", [&*title.to_uppercase()]);
+            }
+            _ if line.is_empty() => {
+                page.control("PP", []);
+            }
+            _ => {
+                page.text([roman(line)]);
+            }
+        }
+    }
+    if is_kept {
+        page.control("fi", []);
+    }
+    page
 }
 
 fn completions(to: &Path) -> io::Result<()> {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::plain_text::plain;
+
 /// A failure: one line for whoever gave the command.
 ///
 /// Every subcommand but `run`, whose exit status is the program's, exits with 1 then, and with 2 if
@@ -15,11 +17,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Of a file, URL, program or option, and the cause in a few words.
+    /// Of a file, URL, program or option, and the cause in a few words. Both are shown on one line,
+    /// without anything that a terminal would obey.
     pub fn new(subject: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self {
-            subject: subject.to_string(),
-            cause: cause.to_string(),
+            subject: plain(&subject.to_string()).into_owned(),
+            cause: plain(&cause.to_string()).into_owned(),
             code: 1,
         }
     }

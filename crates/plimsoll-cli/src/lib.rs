@@ -1,10 +1,13 @@
 //! The command `plimsoll`: one module for each of its subcommands, and what they share.
 
 pub mod args;
+mod doctor;
 mod failure;
 mod flame;
 pub mod http;
+mod plain_text;
 pub mod profile;
+pub mod program;
 mod progress;
 pub mod report;
 mod run;
@@ -22,7 +25,7 @@ pub fn carry_out(arguments: Arguments) -> ExitCode {
         Command::Report(arguments) => report::report(&arguments),
         Command::Diff(arguments) => report::diff(&arguments),
         Command::Top(_) => Err(Failure::new("top", "not there yet")),
-        Command::Doctor(_) => Err(Failure::new("doctor", "not there yet")),
+        Command::Doctor(arguments) => doctor::carry_out(&arguments),
     };
     match done {
         Ok(code) => code,
