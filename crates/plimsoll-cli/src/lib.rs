@@ -5,6 +5,7 @@ mod failure;
 pub mod http;
 pub mod profile;
 mod progress;
+mod top;
 
 use std::process::ExitCode;
 
@@ -16,7 +17,7 @@ use args::{Arguments, Command};
 pub fn carry_out(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
         Command::Report(_) | Command::Diff(_) => Err(Failure::new("report", "not there yet")),
-        Command::Top(_) => Err(Failure::new("top", "not there yet")),
+        Command::Top(arguments) => top::watch(&arguments),
         Command::Doctor(_) => Err(Failure::new("doctor", "not there yet")),
     };
     match done {
