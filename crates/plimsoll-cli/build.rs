@@ -5,7 +5,7 @@
 //! `completions` of the directory that it is built in.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process;
 use std::{env, fs, io};
 
 use clap::{Command, CommandFactory, ValueEnum};
@@ -46,7 +46,7 @@ fn preload(beside: &Path) -> io::Result<()> {
     }
     let target = beside.parent().unwrap_or(beside).join("preload");
     let cargo = env::var_os("CARGO").expect("cargo says which");
-    let mut command = Command::new(cargo);
+    let mut command = process::Command::new(cargo);
     command
         .args(["build", "--release", "--locked", "--quiet"])
         .arg("--manifest-path")

@@ -27,6 +27,11 @@ impl Failure {
         }
     }
 
+    /// The cause alone.
+    pub fn cause(&self) -> &str {
+        &self.cause
+    }
+
     /// The same with another exit code.
     pub fn with_code(self, code: u8) -> Self {
         Self { code, ..self }

@@ -11,6 +11,7 @@ pub mod program;
 mod progress;
 pub mod report;
 mod run;
+mod top;
 
 use std::process::ExitCode;
 
@@ -24,8 +25,8 @@ pub fn carry_out(arguments: Arguments) -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Diff(arguments) => report::diff(&arguments),
-        Command::Top(_) => Err(Failure::new("top", "not there yet")),
         Command::Doctor(arguments) => doctor::carry_out(&arguments),
+        Command::Top(arguments) => top::watch(&arguments),
     };
     match done {
         Ok(code) => code,
