@@ -28,7 +28,7 @@ impl Filter {
             expression
                 .map(|expression| {
                     let expression = regex(expression, option)?;
-                    Ok(locations(&expression, profile, frames))
+                    Ok::<_, Failure>(locations(&expression, profile, frames))
                 })
                 .transpose()
         };

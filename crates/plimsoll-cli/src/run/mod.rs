@@ -6,7 +6,7 @@ mod numbers;
 mod profiles;
 mod summary;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +16,7 @@ use summary::Process;
 
 use crate::Failure;
 use crate::args::RunArguments;
+use crate::program::{self, Verdict, preload_verdict};
 
 /// What Plimsoll exits with if it fails itself.
 const FAILED: u8 = 125;
@@ -24,6 +25,7 @@ const FAILED: u8 = 125;
 pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let fail = |failure: Failure| failure.with_code(FAILED);
     let settings = settings(arguments).map_err(fail)?;
+    let note = examine(&arguments.command[0])?;
     if let Some(out) = &arguments.out {
         std::fs::create_dir_all(out).map_err(|error| fail(Failure::new(out.display(), error)))?;
     }
@@ -38,9 +40,45 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         Failure::new(program, error).with_code(code)
     })?;
     let ended = child::wait(&child).map_err(|error| fail(Failure::new("wait", error)))?;
-    tell(arguments, &reports.directory, child.id(), &ended);
+    tell(
+        arguments,
+        &reports.directory,
+        &Ran {
+            process: child.id(),
+            ended,
+            note,
+        },
+    );
     drop(reports);
     ended.pass_on()
+}
+
+/// Looks at the program's file before it is executed: it is an error if it could not be, or if
+/// nothing would come of it. Otherwise, what will be missing, if anything is.
+fn examine(name: &OsStr) -> Result<Option<String>, Failure> {
+    let program = program::find_in_environment(name).map_err(|error| {
+        let code = error.code;
+        Failure::new(error.name.display(), error.cause).with_code(code)
+    })?;
+    let refuse = |reason: &str, what_to_do: &str| {
+        let separator = if what_to_do.is_empty() { "" } else { "; " };
+        let cause = format!("{reason}{separator}{what_to_do}");
+        Err(Failure::new(program.file.display(), cause).with_code(FAILED))
+    };
+    match preload_verdict(&program) {
+        Verdict::Covered | Verdict::Unknown { .. } => Ok(None),
+        Verdict::HeapNotSeen {
+            allocator,
+            what_to_do,
+        } => Ok(Some(format!(
+            "the heap is not seen, since allocations go to {allocator}; threads and locks are. {what_to_do}"
+        ))),
+        Verdict::Inside => refuse(
+            "it has Plimsoll in it already",
+            "run it with PLIMSOLL=out=DIRECTORY, or PLIMSOLL=http=6060, and nothing else",
+        ),
+        Verdict::Refused { reason, what_to_do } => refuse(&reason, &what_to_do),
+    }
 }
 
 /// What the library is told by its variable.
@@ -116,14 +154,22 @@ impl Drop for Reports {
     }
 }
 
+/// The program, when it has ended.
+struct Ran {
+    process: u32,
+    ended: Ended,
+    /// What is missing in its report.
+    note: Option<String>,
+}
+
 /// Says what there is to be said, and writes what is to be kept.
-fn tell(arguments: &RunArguments, reports: &Path, program: u32, ended: &Ended) {
+fn tell(arguments: &RunArguments, reports: &Path, ran: &Ran) {
     let all = numbers::read_all(reports);
-    if !all.iter().any(|numbers| numbers.process == program) {
+    if !all.iter().any(|numbers| numbers.process == ran.process) {
         say(&format!(
             "plimsoll: the program {} without a report: {}",
-            ended.how(),
-            why_none(ended)
+            ran.ended.how(),
+            why_none(&ran.ended)
         ));
     }
     for numbers in all {
@@ -132,13 +178,18 @@ fn tell(arguments: &RunArguments, reports: &Path, program: u32, ended: &Ended) {
             numbers,
         };
         if let Some(out) = &arguments.out {
-            keep(out, reports, &process, process.numbers.process == program);
+            keep(
+                out,
+                reports,
+                &process,
+                process.numbers.process == ran.process,
+            );
         }
         if arguments.json {
             say(&serde_json::to_string(&process.numbers).unwrap_or_default());
         } else if !arguments.quiet {
-            let ended = (process.numbers.process == program).then_some(ended);
-            say(summary::text(&process, ended, arguments.sites).trim_end());
+            let ran = (process.numbers.process == ran.process).then_some(ran);
+            say(summary::text(&process, ran, arguments.sites).trim_end());
         }
     }
 }

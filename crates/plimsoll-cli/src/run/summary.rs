@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::child::Ended;
+use super::Ran;
 use super::numbers::Numbers;
 use super::profiles::{self, Site};
 use crate::profile::Profile;
@@ -15,16 +15,17 @@ pub struct Process {
 }
 
 /// The summary of a process; with how it ended, if it is the program itself.
-pub fn text(process: &Process, ended: Option<&Ended>, sites: usize) -> String {
+pub fn text(process: &Process, ran: Option<&Ran>, sites: usize) -> String {
     let mut to = String::new();
     // Writing to a string does not fail.
-    let _ = head(&mut to, &process.numbers, ended);
+    let _ = head(&mut to, &process.numbers, ran);
     let _ = lists(&mut to, process, sites);
     let _ = sizes(&mut to, &process.numbers);
     to
 }
 
-fn head(to: &mut String, numbers: &Numbers, ended: Option<&Ended>) -> std::fmt::Result {
+fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
+    let ended = ran.map(|ran| &ran.ended);
     let how = match ended {
         Some(ended) => ended.how(),
         None => format!("ended by {}", numbers.ending),
@@ -39,8 +40,11 @@ fn head(to: &mut String, numbers: &Numbers, ended: Option<&Ended>) -> std::fmt::
     if numbers.ending == "exec" {
         writeln!(
             to,
-            "  note       it executed another program, which is in no figure; --children follows"
+            "  note       it executed another program, which has not reported"
         )?;
+    }
+    if let Some(note) = ran.and_then(|ran| ran.note.as_ref()) {
+        writeln!(to, "  note       {note}")?;
     }
     if numbers.allocator == "program" {
         writeln!(

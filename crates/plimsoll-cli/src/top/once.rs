@@ -32,7 +32,7 @@ pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCod
         let figures = source::figures_now(&target.pages);
         let figures = figures.map_err(|trouble| target.failure(&trouble))?;
         model.learn(News::Figures(at, Ok(figures)));
-        Ok(())
+        Ok::<(), Failure>(())
     };
     read(&mut model)?;
     thread::sleep(arguments.interval);
