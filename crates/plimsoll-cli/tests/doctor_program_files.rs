@@ -607,6 +607,20 @@ fn damaged_files_do_no_harm() {
 }
 
 #[test]
+fn an_index_of_what_is_before_it_all_does_no_harm() {
+    let place = directory("index");
+    let program = compile(&place, "program", PLAIN, &[]).unwrap();
+    let mut bytes = fs::read(&program).unwrap();
+    // The index begins so; then comes where the tables are, relative to here.
+    let start = [1, 0x1b, 0x03, 0x3b];
+    let at = bytes.windows(4).position(|part| part == start).unwrap();
+    for far in [i32::MAX, i32::MIN, -1, 0x1000_0000] {
+        bytes[at + 4..at + 8].copy_from_slice(&far.to_le_bytes());
+        look_at_all(&file(&place, "changed", &bytes, 0o755));
+    }
+}
+
+#[test]
 fn a_huge_file_of_nothing_takes_no_time() {
     let place = directory("huge");
     let program = compile(&place, "program", PLAIN, &["-g"]).unwrap();
