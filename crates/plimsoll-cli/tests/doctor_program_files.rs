@@ -585,7 +585,7 @@ fn damaged_files_do_no_harm() {
         look_at_all(&file(&place, "cut", &whole[..length], 0o755));
     }
     let headers = whole.len() - 64 * 40..whole.len();
-    for round in 0..1500 {
+    for round in 0..800 {
         let mut bytes = whole.clone();
         // Many in few places that matter, and few anywhere.
         for _ in 0..1 + numbers.below(8) {
