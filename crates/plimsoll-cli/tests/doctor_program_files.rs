@@ -380,6 +380,70 @@ fn a_program_that_gives_rights_is_refused_if_it_gives_any() {
     }
 }
 
+/// A Rust program with an allocator that gives from a block of its own, or asks the C library.
+const RUST: &str = r#"
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+struct Bump;
+static mut ROOM: [u8; 1 << 20] = [0; 1 << 20];
+static USED: AtomicUsize = AtomicUsize::new(0);
+unsafe impl GlobalAlloc for Bump {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let at = USED.fetch_add(layout.size() + layout.align(), Ordering::Relaxed);
+        unsafe {
+            let start = (&raw mut ROOM).cast::<u8>().add(at);
+            start.add(start.align_offset(layout.align()))
+        }
+    }
+    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+}
+struct Counted;
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        USED.fetch_add(layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+//GLOBAL
+fn main() { println!("{}", vec![1u8; std::env::args().count()].len()); }
+"#;
+
+#[test]
+fn a_rust_program_s_own_allocator_is_told_by_what_it_does_not_call() {
+    let place = directory("rust-allocators");
+    let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
+    for (name, flags) in [("debug", &[][..]), ("stripped", &["-O", "-Cstrip=symbols"])] {
+        for (global, own) in [
+            ("", Own::No),
+            (
+                "#[global_allocator] static ALLOC: Counted = Counted;",
+                Own::No,
+            ),
+            (
+                "#[global_allocator] static ALLOC: Bump = Bump;",
+                Own::NotTheSystems,
+            ),
+        ] {
+            let source = place.join("program.rs");
+            fs::write(&source, RUST.replace("//GLOBAL", global)).unwrap();
+            let program = place.join("program");
+            let status = Command::new(&rustc)
+                .args(["--edition=2024", "-Adead_code", "-o"])
+                .args([&program, &source])
+                .args(flags)
+                .status()
+                .unwrap();
+            assert!(status.success());
+            assert_eq!(look(&program).allocator.own, own, "{name} {global}");
+            let is_hidden = matches!(verdict(&program), Verdict::HeapNotSeen { .. });
+            assert_eq!(is_hidden, own != Own::No);
+        }
+    }
+}
+
 #[test]
 fn rights_are_refused_to_those_who_gain_them() {
     const NOBODY: u32 = 65534;
@@ -430,6 +494,7 @@ fn rights_are_refused_to_those_who_gain_them() {
             .unwrap();
         assert_eq!(line.contains("the loader ignores"), !is_loaded, "{line}");
     }
+    fs::remove_dir_all(&place).unwrap();
 }
 
 #[test]
@@ -520,7 +585,7 @@ fn damaged_files_do_no_harm() {
         look_at_all(&file(&place, "cut", &whole[..length], 0o755));
     }
     let headers = whole.len() - 64 * 40..whole.len();
-    for round in 0..1500 {
+    for round in 0..800 {
         let mut bytes = whole.clone();
         // Many in few places that matter, and few anywhere.
         for _ in 0..1 + numbers.below(8) {
@@ -538,6 +603,20 @@ fn damaged_files_do_no_harm() {
             };
         }
         look_at_all(&file(&place, "flipped", &bytes, 0o755));
+    }
+}
+
+#[test]
+fn an_index_of_what_is_before_it_all_does_no_harm() {
+    let place = directory("index");
+    let program = compile(&place, "program", PLAIN, &[]).unwrap();
+    let mut bytes = fs::read(&program).unwrap();
+    // The index begins so; then comes where the tables are, relative to here.
+    let start = [1, 0x1b, 0x03, 0x3b];
+    let at = bytes.windows(4).position(|part| part == start).unwrap();
+    for far in [i32::MAX, i32::MIN, -1, 0x1000_0000] {
+        bytes[at + 4..at + 8].copy_from_slice(&far.to_le_bytes());
+        look_at_all(&file(&place, "changed", &bytes, 0o755));
     }
 }
 

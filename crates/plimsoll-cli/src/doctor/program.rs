@@ -71,7 +71,7 @@ pub(super) fn of(executable: &Executable) -> Vec<Finding> {
         return findings;
     }
     findings.extend(sanitizer(executable));
-    findings.extend(allocator(executable));
+    findings.push(allocator(executable));
     findings.push(frame_pointers(executable));
     findings.extend(frame_pointers_of_c_library(executable));
     findings.push(unwind_tables(executable));
@@ -115,42 +115,20 @@ fn sanitizer(executable: &Executable) -> Option<Finding> {
     Some(Finding::note("sanitizer", says))
 }
 
-fn allocator(executable: &Executable) -> Vec<Finding> {
-    const SUBJECT: &str = "allocator";
+fn allocator(executable: &Executable) -> Finding {
     let found = &executable.allocator;
-    let mut findings = Vec::new();
-    findings.push(match (found.own, found.name()) {
-        (Own::No, None) => Finding::ok(SUBJECT, "the C library's"),
-        (Own::No, Some(library)) => {
-            let says = format!("{library}, a library: what is preloaded comes before it");
-            Finding::ok(SUBJECT, says)
+    let name = found.name().unwrap_or("the C library's");
+    let says = match found.own {
+        Own::No if found.library.is_some() => {
+            format!("{name}, a library: what is preloaded comes before it")
         }
-        (Own::Exported, name) => {
-            let name = name.unwrap_or_default();
-            Finding::ok(SUBJECT, format!("{name}, for its libraries as well"))
-        }
-        (Own::Linked, name) => {
-            let name = name.unwrap_or_default();
-            Finding::ok(SUBJECT, format!("{name}, linked in"))
-        }
-        (Own::Texts, name) => {
-            let name = name.unwrap_or_default();
-            Finding::ok(
-                SUBJECT,
-                format!("{name}, by its texts: symbols are stripped"),
-            )
-        }
-    });
-    if found.is_chosen_in_rust == Some(true) && !executable.has_plimsoll {
-        findings.push(
-            Finding::ok(
-                "global allocator",
-                "the program has a #[global_allocator] of its own",
-            )
-            .so("put plimsoll::Alloc::new(..) around it, if the crate is to be in the program"),
-        );
-    }
-    findings
+        Own::No => name.to_owned(),
+        Own::Exported => format!("{name}, for its libraries as well"),
+        Own::Linked => format!("{name}, linked in"),
+        Own::Texts => format!("{name}, by its texts: symbols are stripped"),
+        Own::NotTheSystems => format!("{name}: it does not call the C library's"),
+    };
+    Finding::ok("allocator", says)
 }
 
 fn frame_pointers(executable: &Executable) -> Finding {

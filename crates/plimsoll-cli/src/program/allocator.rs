@@ -16,8 +16,6 @@ pub struct Allocator {
     pub own: Own,
     /// A library that it is loaded with which is an allocator, by its file name.
     pub library: Option<String>,
-    /// Whether a Rust program has a `#[global_allocator]`; `None` if its symbols do not tell.
-    pub is_chosen_in_rust: Option<bool>,
 }
 
 /// Whether a program has an allocator linked in.
@@ -32,6 +30,9 @@ pub enum Own {
     Linked,
     /// It is stripped, and has texts in it that are a known allocator's.
     Texts,
+    /// It is a Rust program that does not call what the standard library's `System` calls, so its
+    /// `#[global_allocator]` is something else, of which the name is not known.
+    NotTheSystems,
 }
 
 /// An allocator that is known by name.
@@ -108,13 +109,14 @@ impl Allocator {
     pub fn name(&self) -> Option<&str> {
         match (self.linked, &self.library) {
             (Some(name), _) => Some(name),
+            (None, _) if self.own == Own::NotTheSystems => Some("a #[global_allocator] of its own"),
             (None, _) if self.own != Own::No => Some("a malloc of its own"),
             (None, Some(library)) => Some(library),
             (None, None) => None,
         }
     }
 
-    pub(super) fn of(elf: &Elf<'_>, needed: &[String]) -> Self {
+    pub(super) fn of(elf: &Elf<'_>, needed: &[String], is_rust: bool) -> Self {
         let exported = elf.symbols(".dynsym").into_iter().flatten();
         let all = elf.symbols(".symtab");
         let is_stripped = all.is_none();
@@ -126,6 +128,19 @@ impl Allocator {
                 found.own = Own::Texts;
             }
         }
+        // Where the standard library is a library of its own, `System` is there.
+        let is_std_apart = needed.iter().any(|name| {
+            let parts = ["libstd-", "librustc_driver-"];
+            parts.iter().any(|start| name.starts_with(start))
+        });
+        if is_rust && !is_std_apart && found.own == Own::No {
+            let calls = elf
+                .symbols(".dynsym")
+                .map(|mut its| its.any(|its| is_called_by_system(&its)));
+            if calls == Some(false) {
+                found.own = Own::NotTheSystems;
+            }
+        }
         found
     }
 
@@ -134,7 +149,6 @@ impl Allocator {
         all: impl Iterator<Item = Symbol<'a>>,
     ) -> Self {
         let mut found = Self::default();
-        let mut default_in_rust = false;
         let symbols = exported
             .map(|symbol| (symbol, true))
             .chain(all.map(|symbol| (symbol, false)));
@@ -148,17 +162,8 @@ impl Allocator {
             match symbol.name {
                 b"malloc" if is_exported => found.own = Own::Exported,
                 b"malloc" if found.own == Own::No => found.own = Own::Linked,
-                // The names that the compiler gives to the one that the program chose, and to the
-                // one that it did not; as they are, or mangled with a hash behind.
-                name if ends_with_word(name, b"__rg_alloc") => {
-                    found.is_chosen_in_rust = Some(true);
-                }
-                name if ends_with_word(name, b"__rdl_alloc") => default_in_rust = true,
                 _ => {}
             }
-        }
-        if default_in_rust && found.is_chosen_in_rust.is_none() {
-            found.is_chosen_in_rust = Some(false);
         }
         found
     }
@@ -181,10 +186,14 @@ fn by_function(name: &[u8]) -> Option<&'static str> {
     KNOWN.iter().find(is_it).map(|known| known.name)
 }
 
-/// Whether a name is `word`, or ends with it as the last part of a mangled path.
-fn ends_with_word(name: &[u8], word: &[u8]) -> bool {
-    name.strip_suffix(word)
-        .is_some_and(|before| before.is_empty() || before.ends_with(b"_"))
+/// Whether a symbol is a function that the standard library's `System` needs of the C library's.
+/// `malloc` is none to go by: other parts of the standard library call it as well.
+fn is_called_by_system(symbol: &Symbol<'_>) -> bool {
+    !symbol.is_defined
+        && matches!(
+            symbol.name,
+            b"calloc" | b"posix_memalign" | b"aligned_alloc" | b"memalign"
+        )
 }
 
 fn in_texts(texts: &[u8]) -> Option<&'static str> {
@@ -269,20 +278,6 @@ mod tests {
             assert_eq!(used, Allocator::default(), "that is a library's");
         }
         assert_eq!(found(&[], &["my_je_malloc", "mi_malloc2"]).own, Own::No);
-    }
-
-    #[test]
-    fn what_a_rust_program_chose_is_in_its_symbols() {
-        let chosen = found(
-            &[],
-            &["_RNvCs5oGfEjMZr7G_7___rustc10___rg_alloc", "__rdl_alloc"],
-        );
-        assert_eq!(chosen.is_chosen_in_rust, Some(true));
-        assert_eq!(found(&[], &["__rg_alloc"]).is_chosen_in_rust, Some(true));
-        let default = found(&[], &["_RNvCs5oGfEjMZr7G_7___rustc11___rdl_alloc"]);
-        assert_eq!(default.is_chosen_in_rust, Some(false));
-        assert_eq!(found(&[], &["main"]).is_chosen_in_rust, None);
-        assert_eq!(found(&[], &["x__rg_alloc"]).is_chosen_in_rust, None);
     }
 
     #[test]

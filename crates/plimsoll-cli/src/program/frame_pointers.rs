@@ -86,14 +86,21 @@ fn by_unwind_tables(elf: &Elf<'_>) -> Option<FramePointers> {
         // A header of 12 bytes, then 8 for each function.
         let functions = header.len().saturating_sub(12) / 8;
         let stride = functions.div_ceil(LOOKED_AT).max(1);
+        let start = parsed
+            .as_ref()
+            .and_then(|header| header.eh_frame_ptr().direct().ok());
         let mut entries = table.iter(&bases);
         for _ in 0..LOOKED_AT {
             let Ok(Some((_, pointer))) = entries.nth(stride - 1) else {
                 break;
             };
-            let described = table.pointer_to_offset(pointer).and_then(|offset| {
-                frames.fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
-            });
+            // The table's own way to an offset takes its word for what is above what.
+            let offset = pointer
+                .direct()
+                .ok()
+                .and_then(|pointer| usize::try_from(pointer.checked_sub(start?)?).ok());
+            let Some(offset) = offset else { continue };
+            let described = frames.fde_from_offset(&bases, offset.into(), EhFrame::cie_from_offset);
             if let Ok(fde) = described {
                 found.count(keeps_frame_pointer(fde.instructions(&frames, &bases)));
             }

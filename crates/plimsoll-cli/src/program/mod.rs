@@ -216,9 +216,11 @@ impl Executable {
         let linking = Linking::of(elf, &dynamic)?;
         let path = path.canonicalize();
         let symbols = Symbols::of(elf, path.as_deref().unwrap_or(Path::new("")));
+        let language = Language::of(elf);
+        let is_rust = matches!(language, Language::Rust { .. });
         Some(Self {
-            language: Language::of(elf),
-            allocator: Allocator::of(elf, &dynamic.needed),
+            allocator: Allocator::of(elf, &dynamic.needed, is_rust),
+            language,
             has_plimsoll: has_plimsoll(elf),
             sanitizer: sanitizer(elf, &dynamic.needed),
             frame_pointers: FramePointers::of(elf),
@@ -387,7 +389,7 @@ mod tests {
         assert_eq!(executable.sanitizer, None);
         assert!(executable.symbols.has_table);
         assert!(executable.unwind_tables.work());
-        assert_eq!(executable.allocator.is_chosen_in_rust, Some(false));
+        assert_eq!(executable.allocator, Allocator::default());
         assert_eq!(preload_verdict(&program), Verdict::Covered);
     }
 

@@ -60,7 +60,7 @@ pub fn preload_verdict(program: &Program) -> Verdict {
     if let Some(gains) = &program.gains {
         return refused(
             format!("{gains}, so the loader ignores what is preloaded"),
-            "run it as that user, or a copy of it that has no such rights",
+            "run it as a user who gains nothing by it, or run a copy that gives nothing",
         );
     }
     match &program.contents {
@@ -133,6 +133,7 @@ fn of_dynamic(executable: &Executable) -> Verdict {
     let how = match allocator.own {
         Own::Exported => "exported",
         Own::Texts => "linked in, by its texts",
+        Own::NotTheSystems => "as it does not call the C library's",
         Own::Linked | Own::No => "linked in",
     };
     let wrapped = match name {
