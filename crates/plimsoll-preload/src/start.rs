@@ -7,13 +7,13 @@
 //! | `PLIMSOLL_RUN_TO` | the directory for reports |
 //! | `PLIMSOLL_RUN_CHILDREN` | that there are to be reports of children and of what they execute, too: then the environment stays |
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use plimsoll::preload;
 
-use crate::{execution, memory, signals};
+use crate::{execution, signals};
 
 /// Variables that only this library knows.
 const OURS: [&str; 3] = ["PLIMSOLL_RUN", "PLIMSOLL_RUN_TO", "PLIMSOLL_RUN_CHILDREN"];
@@ -29,8 +29,7 @@ extern "C" fn at_start() {
     let children = variable(OURS[2]).is_some();
     if let Some(directory) = variable(OURS[1]) {
         let directory = PathBuf::from(OsStr::from_bytes(directory));
-        let door = memory::malloc as *const c_void;
-        preload::begin(directory, door, children);
+        preload::begin(directory, children);
         signals::prepare();
     }
     if !children {

@@ -188,4 +188,4 @@ pub use stats::{
 };
 #[cfg(all(feature = "offline", not(loom)))]
 #[doc(hidden)]
-pub use symbol::offline;
+pub use {settings::grammar, symbol::offline};

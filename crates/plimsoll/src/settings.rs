@@ -86,6 +86,20 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
         })
 }
 
+/// For the command, which checks what it hands on.
+#[cfg(feature = "offline")]
+pub mod grammar {
+    /// A number of bytes, or what is wrong with it.
+    pub fn bytes(value: &str) -> Result<usize, &'static str> {
+        super::bytes(value)
+    }
+
+    /// A length of time in nanoseconds, or what is wrong with it.
+    pub fn nanoseconds(value: &str) -> Result<u64, &'static str> {
+        super::nanoseconds(value)
+    }
+}
+
 /// A number of bytes: digits, then nothing, `k`, `m` or `g` for powers of 1024.
 pub(crate) fn bytes(value: &str) -> Result<usize, &'static str> {
     const WRONG: &str = "is not a number of bytes such as 4096, 512k, 64m or 1g";

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use child::Ended;
+use plimsoll::grammar;
 use summary::Process;
 
 use crate::Failure;
@@ -90,14 +91,19 @@ fn settings(arguments: &RunArguments) -> Result<OsString, Failure> {
     if let Some(address) = &arguments.http {
         settings.push_str(&format!(",http={address}"));
     }
-    for (option, value) in [
-        ("--heap-rate", Some(&arguments.heap_rate)),
-        ("--block-rate", Some(&arguments.block_rate)),
-        ("--http", arguments.http.as_ref()),
-    ] {
-        if value.is_some_and(|value| value.is_empty() || value.contains([',', '='])) {
-            return Err(Failure::new(option, "its value makes no sense"));
-        }
+    let wrong = |option: &str, value: &str, why: &str| {
+        Failure::new(format!("{option} {value}"), format!("the value {why}"))
+    };
+    grammar::bytes(&arguments.heap_rate)
+        .map_err(|why| wrong("--heap-rate", &arguments.heap_rate, why))?;
+    grammar::nanoseconds(&arguments.block_rate)
+        .map_err(|why| wrong("--block-rate", &arguments.block_rate, why))?;
+    if let Some(address) = arguments
+        .http
+        .as_ref()
+        .filter(|text| text.contains([',', '=']))
+    {
+        return Err(wrong("--http", address, "is no address"));
     }
     Ok(settings.into())
 }

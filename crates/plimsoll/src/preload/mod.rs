@@ -7,7 +7,7 @@
 mod report;
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::ffi::{OsString, c_void};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -57,9 +57,6 @@ static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// Whether what the settings say was set off.
 static SET_OFF: AtomicBool = AtomicBool::new(false);
 
-/// The address of the function `malloc` that leads here.
-static DOOR: OnceLock<usize> = OnceLock::new();
-
 /// What the environment said at the beginning, before it was made to say nothing.
 static SETTINGS: OnceLock<Option<OsString>> = OnceLock::new();
 
@@ -71,10 +68,9 @@ pub(crate) fn settings() -> Option<OsString> {
 
 /// Begins, before `main`: from now on there is something to be reported, to files in `directory`.
 /// With `children`, processes that are forked from this one report as well.
-pub fn begin(directory: PathBuf, door: *const c_void, children: bool) {
+pub fn begin(directory: PathBuf, children: bool) {
     let _own = own::scope();
     let _ = DIRECTORY.set(directory);
-    let _ = DOOR.set(door as usize);
     PROCESS.store(own_process(), Ordering::Relaxed);
     report::begin();
     if children {
@@ -123,7 +119,7 @@ pub fn reports() -> bool {
 pub fn report(ending: &str) {
     if let Some(directory) = DIRECTORY.get().filter(|_| reports()) {
         let _own = own::scope();
-        report::write(directory, ending, DOOR.get().copied().unwrap_or(0));
+        report::write(directory, ending);
     }
 }
 

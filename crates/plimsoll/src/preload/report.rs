@@ -27,10 +27,10 @@ pub(super) fn begin() {
 }
 
 /// Writes everything; what cannot be written is not there.
-pub(super) fn write(directory: &Path, ending: &str, door: usize) {
+pub(super) fn write(directory: &Path, ending: &str) {
     let process = std::process::id();
     // Before there are readings, so that those are not in it.
-    let numbers = numbers(ending, door);
+    let numbers = numbers(ending);
     for name in PROFILES {
         if let Some(profile) = profile::lookup(name) {
             let bytes = profile.bytes(Format::Pprof, Detail::Addresses);
@@ -43,7 +43,7 @@ pub(super) fn write(directory: &Path, ending: &str, door: usize) {
         written.and_then(|()| std::fs::rename(&beside, directory.join(format!("{process}.json"))));
 }
 
-fn numbers(ending: &str, door: usize) -> String {
+fn numbers(ending: &str) -> String {
     let cut = HEAP.read();
     let heap = HeapStats::of(&cut);
     let locks = lock_stats();
@@ -51,7 +51,7 @@ fn numbers(ending: &str, door: usize) -> String {
     let own = mem_stats();
     let elapsed =
         Duration::from_nanos(clock::since_boot().saturating_sub(BEGAN.load(Ordering::Relaxed)));
-    let below = match c::below(door as *const _) {
+    let below = match c::below() {
         Below::Libc => "libc",
         Below::Other => "other",
         Below::OfTheProgram => "program",

@@ -3,6 +3,7 @@
 //!
 //! It is looked up by the first call, which comes from the dynamic loader, long before `main`.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 
 use crate::primitives::{AtomicBool, AtomicPtr, Ordering};
@@ -48,11 +49,34 @@ const NAMES: [&CStr; 6] = [
 /// is quicker than to ask.
 static HAS_HEADERS: AtomicBool = AtomicBool::new(false);
 
+thread_local! {
+    /// Whether this thread is in the allocator below, if that is not the C library's: another one
+    /// may call its own functions by the names that are taken over here.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the call that came to the door is the allocator's own, and is to go on to it.
+#[inline(always)]
+pub(super) fn is_inside() -> bool {
+    !HAS_HEADERS.load(Ordering::Relaxed) && INSIDE.get()
+}
+
 macro_rules! call {
     ($position:literal as $kind:ty, $($argument:expr),*) => {
-        std::mem::transmute::<*mut (), $kind>(FUNCTIONS[$position].load(Ordering::Relaxed))(
-            $($argument),*
-        )
+        if HAS_HEADERS.load(Ordering::Relaxed) {
+            function!($position as $kind)($($argument),*)
+        } else {
+            let before = INSIDE.replace(true);
+            let result = function!($position as $kind)($($argument),*);
+            INSIDE.set(before);
+            result
+        }
+    };
+}
+
+macro_rules! function {
+    ($position:literal as $kind:ty) => {
+        std::mem::transmute::<*mut (), $kind>(FUNCTIONS[$position].load(Ordering::Relaxed))
     };
 }
 
@@ -120,12 +144,11 @@ pub(super) fn usable_of(size: usize) -> usize {
     }
 }
 
-/// Who is below, for the program as it is linked. `door` is the address of the function `malloc`
-/// that leads here. Not for hooks.
-pub fn below(door: *const c_void) -> Below {
+/// Who is below, for the program as it is linked. Not for hooks.
+pub fn below() -> Below {
     // SAFETY: looks a function up by name.
     let programs = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
-    if programs.cast_const() != door {
+    if object_of(programs) != object_of(find as *const c_void) {
         Below::OfTheProgram
     } else if is_libcs(find(0)) {
         Below::Libc
@@ -136,6 +159,16 @@ pub fn below(door: *const c_void) -> Below {
 
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut u8;
+}
+
+/// Where the object lies that has that address.
+fn object_of(address: *const c_void) -> usize {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: any address may be asked for; zero is a value of the answer.
+    unsafe {
+        libc::dladdr(address, found.as_mut_ptr());
+        found.assume_init().dli_fbase as usize
+    }
 }
 
 /// The C library has its functions by another name as well.

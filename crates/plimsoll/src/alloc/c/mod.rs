@@ -123,6 +123,9 @@ pub unsafe fn free(block: *mut c_void) {
     // SAFETY: the thread's own storage; the block is the caller's. The area is not null when the
     // limit lets a block pass, and null is below it.
     unsafe {
+        if inner::is_inside() {
+            return inner::free(block);
+        }
         let route = &*thread::route();
         if (block as usize) < route.limit.get() {
             return free_slowly(block);
@@ -148,6 +151,9 @@ pub unsafe fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     let block = block.cast::<u8>();
     // SAFETY: as for `free`.
     unsafe {
+        if inner::is_inside() {
+            return inner::realloc(block, size).cast();
+        }
         let countdown = &*thread::countdown();
         let left = countdown.get().wrapping_sub(size as i64);
         countdown.set(left);
@@ -231,6 +237,9 @@ unsafe fn place(make: Make, size: usize) -> *mut c_void {
     // SAFETY: the thread's own storage. The area is not null when the countdown lets an allocation
     // pass.
     unsafe {
+        if inner::is_inside() {
+            return make.inside(size).cast();
+        }
         let countdown = &*thread::countdown();
         let left = countdown.get().wrapping_sub(size as i64);
         countdown.set(left);
