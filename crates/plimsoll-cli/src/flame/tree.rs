@@ -17,7 +17,7 @@ const DEEPEST: usize = 2000;
 
 /// How many nodes there are on the way at most, of 50 bytes each: a profile may have more, which
 /// are mostly too narrow. Then there are several passes, of some levels each.
-const MOST_ON_THE_WAY: usize = 3_000_000;
+const MOST_ON_THE_WAY: usize = 1_000_000;
 
 /// A function as it is called on one way from the root.
 #[derive(Clone, Copy, Debug)]
