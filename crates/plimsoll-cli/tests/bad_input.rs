@@ -256,7 +256,7 @@ fn what_may_not_be_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let directory = Directory::new("permission");
     let file = directory.file("secret", &small().finish());
-    std::fs::set_permissions(&file, PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o000)).unwrap();
     if std::fs::read(&file).is_ok() {
         eprintln!("this user may read everything: what may not be read is not tried");
         return;
