@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use command::{complained, said};
-use plimsoll_cli::http::{get, profile_url};
+use plimsoll_cli::http::{get, get_telling, profile_url};
 use proto::{Writer, gzip};
 
 /// Answers one request after the other; what was asked for is what the thread ends with.
@@ -173,4 +173,18 @@ fn a_circle_of_answers_and_silence_end() {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let error = get(&url, Duration::from_millis(50)).unwrap_err();
     assert!(error.to_string().contains("there is no answer"), "{error}");
+}
+
+#[test]
+fn who_waits_is_told_how_much_has_come() {
+    let body = vec![b'x'; 3_000_000];
+    let (address, server) = server(vec![answer("200 OK", &body)]);
+    let mut told = Vec::new();
+    let page = get_telling(&format!("http://{address}/"), TIMEOUT, |bytes| {
+        told.push(bytes)
+    });
+    assert_eq!(page.unwrap(), body);
+    server.join().unwrap();
+    assert!(told.is_sorted() && told.len() > 1);
+    assert_eq!(told.last(), Some(&(3_000_000 + 19)));
 }
