@@ -175,3 +175,42 @@ fn numbers_are_those_of_gos_tool() {
     assert!(calls(&theirs).len() > 10, "{theirs}");
     assert_eq!(calls(&ours), calls(&theirs), "{ours}\n{theirs}");
 }
+
+/// The tool knows what is sampled so only in another text: the same samples in both have the same
+/// sum.
+#[test]
+fn dumps_of_jemalloc_are_scaled_as_gos_tool_does() {
+    let Some(go) = go() else { return };
+    let directory = Directory::new("go-jemalloc");
+    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut ours = "heap_v2/524288\n  t*: 1: 1 [0: 0]\n".to_owned();
+    let mut theirs = "heap profile: 1: 1 [0: 0] @ heap_v2/524288\n".to_owned();
+    for sample in 0..50 {
+        let objects = 1 + random.below(20);
+        let magnitude = 3 + random.below(20);
+        let bytes = objects * (1 + random.below(1 << magnitude));
+        let stack = format!("0x{:x} 0x401000", 0x40_2000 + 64 * sample);
+        ours += &format!("@ {stack}\n  t*: {objects}: {bytes} [0: 0]\n");
+        theirs += &format!("{objects}: {bytes} [0: 0] @ {stack}\n");
+    }
+    let libraries =
+        "\nMAPPED_LIBRARIES:\n00400000-00500000 r-xp 00000000 08:01 1 /usr/bin/program\n";
+    let ours = directory.file("ours", (ours + libraries).as_bytes());
+    let theirs = directory.file("theirs", (theirs + libraries).as_bytes());
+    for (unit, sample_type) in [("kb", "inuse_space"), ("count", "inuse_objects")] {
+        let ours = said(&["report", "--unit", unit, "-t", sample_type, &ours]);
+        let unit = format!("-unit={unit}");
+        let sample_type = format!("-sample_index={sample_type}");
+        let theirs = pprof(&go, &["-top", &unit, &sample_type, &theirs]);
+        let total = |text: &str| -> f64 {
+            let line = text.lines().find(|line| line.contains("total"));
+            let line = line.unwrap_or_else(|| panic!("{text}"));
+            let total = line.split_whitespace().nth_back(1).unwrap();
+            total.trim_end_matches("kB").parse().unwrap()
+        };
+        let (ours, theirs) = (total(&ours), total(&theirs));
+        assert!(theirs > 1000.0);
+        // Each sample is rounded once, by one way or the other.
+        assert!((ours - theirs).abs() <= 50.0, "{ours}, {theirs}");
+    }
+}
