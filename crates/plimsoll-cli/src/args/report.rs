@@ -61,7 +61,7 @@ pub struct ViewArguments {
     /// What --top has, as JSON, in the units of the profile
     #[arg(long, group = "view", help_heading = "Views")]
     pub json: bool,
-    /// What the profile says of itself
+    /// What the profile says of itself, which is at the head of other texts
     #[arg(long, group = "view", help_heading = "Views")]
     pub comments: bool,
 
