@@ -75,7 +75,7 @@ impl Tree {
             match builder.pass(shown, done, deepest, levels > 1) {
                 Pass::TooMany => {
                     builder.cut_to(done, 0);
-                    levels = if levels > 64 { 64 } else { levels / 2 };
+                    levels = (levels / 4).clamp(1, 16);
                 }
                 Pass::More => {
                     builder.cut_to(deepest, builder.narrowest());
