@@ -64,12 +64,25 @@ pub fn base_url(name: &str) -> Option<String> {
 /// # Errors
 /// If nobody answers within `timeout` altogether, or with anything but a page.
 pub fn get(url: &str, timeout: Duration) -> Result<Vec<u8>, Failure> {
+    get_telling(url, timeout, |_| {})
+}
+
+/// The same; `tell` is told several times a second how many bytes have come.
+///
+/// # Errors
+/// Those of [`get`].
+pub fn get_telling(
+    url: &str,
+    timeout: Duration,
+    mut tell: impl FnMut(u64),
+) -> Result<Vec<u8>, Failure> {
     let until = Instant::now() + timeout;
     let mut asked = url.to_owned();
     for _ in 0..=MOST_MOVES {
         let fail = |cause: String| Failure::new(&asked, cause);
         let address = Address::new(&asked).map_err(&fail)?;
-        match ask(&address, until).map_err(|error| fail(plainly(&error, &address)))? {
+        let answer = ask(&address, until, &mut tell);
+        match answer.map_err(|error| fail(plainly(&error, &address)))? {
             Answer::Page(page) => return Ok(page),
             Answer::Moved(to) => {
                 asked = match to.strip_prefix('/') {
@@ -157,48 +170,63 @@ fn plainly(error: &io::Error, address: &Address) -> String {
 }
 
 /// A connection all of whose reading and writing ends at one time.
-struct Timed {
+struct Timed<'a> {
     stream: TcpStream,
     until: Instant,
+    read: u64,
+    tell: &'a mut dyn FnMut(u64),
 }
 
-impl Timed {
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        match left.is_zero() {
-            true => Err(io::ErrorKind::TimedOut.into()),
-            false => Ok(left),
+/// How long nobody is told how far it is.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => Ok(left),
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let wait = left(self.until)?.min(TELL_EVERY);
+            self.stream.set_read_timeout(Some(wait))?;
+            match self.stream.read(to) {
+                Ok(read) => {
+                    self.read += read as u64;
+                    (self.tell)(self.read);
+                    return Ok(read);
+                }
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) =>
+                {
+                    (self.tell)(self.read);
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 }
 
-impl Read for Timed {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
-        self.stream.read(to)
-    }
-}
-
-fn connect(address: &Address, until: Instant) -> io::Result<Timed> {
+fn connect(address: &Address, until: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::other(format!("{} has no address", address.host));
     for to in (address.host.as_str(), address.port).to_socket_addrs()? {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        match TcpStream::connect_timeout(&to, left) {
-            Ok(stream) => return Ok(Timed { stream, until }),
+        match TcpStream::connect_timeout(&to, left(until)?) {
+            Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
     Err(last)
 }
 
-fn ask(address: &Address, until: Instant) -> io::Result<Answer> {
-    let connection = connect(address, until)?;
-    connection
-        .stream
-        .set_write_timeout(Some(connection.left()?))?;
+fn ask(address: &Address, until: Instant, tell: &mut dyn FnMut(u64)) -> io::Result<Answer> {
+    let mut stream = connect(address, until)?;
+    stream.set_write_timeout(Some(left(until)?))?;
     let request = format!(
         "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: plimsoll/{}\r\nAccept-Encoding: gzip\r\n\
          Connection: close\r\n\r\n",
@@ -206,7 +234,13 @@ fn ask(address: &Address, until: Instant) -> io::Result<Answer> {
         address.authority,
         env!("CARGO_PKG_VERSION"),
     );
-    (&connection.stream).write_all(request.as_bytes())?;
+    stream.write_all(request.as_bytes())?;
+    let connection = Timed {
+        stream,
+        until,
+        read: 0,
+        tell,
+    };
     let mut from = BufReader::with_capacity(64 << 10, connection);
     let head = Head::read(&mut from)?;
     if (300..400).contains(&head.status)

@@ -3,12 +3,15 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::time::{Duration, Instant};
 
-/// How far something is. The line is removed when this is dropped.
+/// How far something is. What it has written is gone when this is dropped.
 #[derive(Debug)]
 pub struct Progress {
     what: String,
-    /// 0 if nobody knows.
+    /// In bytes; 0 if nobody knows.
     total: u64,
+    /// When to say something; `None` for never.
+    next: Option<Instant>,
+    is_shown: bool,
 }
 
 /// After which time there is a line, and how often it changes.
@@ -16,9 +19,36 @@ const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_millis(200);
 
 impl Progress {
-    /// Of something that takes so many bytes; 0 if nobody knows.
-    pub fn of_bytes(what: String, total: u64) -> Self {
-        Self { what, total }
+    /// Of something that takes so many bytes; 0 if nobody knows. Says nothing if the standard error
+    /// is no terminal.
+    pub fn new(what: String, total: u64) -> Self {
+        Self {
+            what,
+            total,
+            next: io::stderr().is_terminal().then(|| Instant::now() + FIRST),
+            is_shown: false,
+        }
+    }
+
+    /// So many bytes are done. To be called often.
+    pub fn at(&mut self, bytes: u64) {
+        if let Some(next) = self.next
+            && let now = Instant::now()
+            && now >= next
+        {
+            self.next = Some(now + EVERY);
+            self.is_shown = true;
+            let _ = write!(io::stderr(), "\r{}\x1b[K", self.line(bytes));
+        }
+    }
+
+    fn line(&self, bytes: u64) -> String {
+        let what = &self.what;
+        match bytes.saturating_mul(100).checked_div(self.total) {
+            Some(percent) => format!("{what}: {percent} %"),
+            None if bytes < 1 << 20 => format!("{what} ..."),
+            None => format!("{what}: {} MiB", bytes >> 20),
+        }
     }
 
     /// Counts what is read from there.
@@ -26,9 +56,15 @@ impl Progress {
         Counting {
             from,
             read: 0,
-            next: io::stderr().is_terminal().then(|| Instant::now() + FIRST),
-            shown: false,
             progress: self,
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
 }
@@ -37,38 +73,29 @@ impl Progress {
 #[derive(Debug)]
 pub struct Counting<R> {
     from: R,
-    progress: Progress,
     read: u64,
-    /// When to say something; `None` for never.
-    next: Option<Instant>,
-    shown: bool,
+    progress: Progress,
 }
 
 impl<R: Read> Read for Counting<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let read = self.from.read(to)?;
         self.read += read as u64;
-        if let Some(next) = self.next
-            && let now = Instant::now()
-            && now >= next
-        {
-            self.next = Some(now + EVERY);
-            self.shown = true;
-            let (what, mib) = (&self.progress.what, self.read >> 20);
-            let _ = match self.progress.total {
-                0 => write!(io::stderr(), "\r{what}: {mib} MiB"),
-                total => write!(io::stderr(), "\r{what}: {} %", self.read * 100 / total),
-            };
-        }
+        self.progress.at(self.read);
         Ok(read)
     }
 }
 
-impl<R> Drop for Counting<R> {
-    fn drop(&mut self) {
-        if self.shown {
-            // Back, and the line is gone.
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+#[cfg(test)]
+mod tests {
+    use super::Progress;
+
+    #[test]
+    fn a_line_has_a_share_if_the_whole_is_known() {
+        let known = Progress::new("reading heap".to_owned(), 3 << 20);
+        assert_eq!(known.line(1 << 20), "reading heap: 33 %");
+        let unknown = Progress::new("reading heap".to_owned(), 0);
+        assert_eq!(unknown.line(10), "reading heap ...");
+        assert_eq!(unknown.line(5 << 20), "reading heap: 5 MiB");
     }
 }

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Instant;
 
 use proto::Message;
 
@@ -125,16 +126,16 @@ fn check(samples: u64, depth: u64, mib: u64, views: &[&[&str]]) {
     write_profile(&mut to, samples, depth);
     to.finish().unwrap();
     for file in [&plain.0, &compressed.0] {
-        println!(
-            "{}: {} bytes",
-            file.display(),
-            file.metadata().unwrap().len()
-        );
+        let began = Instant::now();
         let output = within(mib, &["--top", "-n", "10"], file);
         assert_eq!(total_of(&output), format!("{sum}bytes"));
+        let bytes = file.metadata().unwrap().len();
+        println!("{samples} samples, {bytes} bytes: {:?}", began.elapsed());
     }
     for view in views {
+        let began = Instant::now();
         let output = within(mib, view, &plain.0);
+        println!("{view:?}: {:?}", began.elapsed());
         let complained = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{view:?}: {complained}");
         assert!(!output.stdout.is_empty());
@@ -144,7 +145,25 @@ fn check(samples: u64, depth: u64, mib: u64, views: &[&[&str]]) {
 #[test]
 fn a_large_profile_takes_little_more_memory_than_its_bytes() {
     // 15 MB; the threads' stacks are part of the address space.
-    check(100_000, 60, 160, &[&["--tree"], &["--html", "-"]]);
+    check(100_000, 60, 200, &[&["--tree"], &["--html", "-"]]);
+}
+
+#[test]
+#[ignore = "takes a while if it is not optimized"]
+fn fifty_megabytes_take_less_than_500() {
+    let views: &[&[&str]] = &[
+        &["--tree"],
+        &["--folded"],
+        &["--html", "-"],
+        &["--focus", "9"],
+    ];
+    check(370_000, 60, 500, views);
+}
+
+#[test]
+#[ignore = "takes a while if it is not optimized"]
+fn fifty_megabytes_that_are_compressed_take_less_than_500() {
+    check(740_000, 60, 500, &[]);
 }
 
 #[test]

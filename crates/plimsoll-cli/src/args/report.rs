@@ -61,7 +61,7 @@ pub struct ViewArguments {
     /// What --top has, as JSON, in the units of the profile
     #[arg(long, group = "view", help_heading = "Views")]
     pub json: bool,
-    /// What the profile says of itself
+    /// What the profile says of itself, which is at the head of other texts
     #[arg(long, group = "view", help_heading = "Views")]
     pub comments: bool,
 
@@ -80,7 +80,7 @@ pub struct ViewArguments {
     /// b, kb, mb, gb, ns, us, ms, s, or the unit of the profile [default: as fits]
     #[arg(long)]
     pub unit: Option<String>,
-    /// Scale the base to the profile's total before it is taken away
+    /// Scale the profile to the base's total before the base is taken away
     #[arg(long)]
     pub normalize: bool,
     /// Where --list looks for sources, besides here

@@ -17,7 +17,7 @@ const DEEPEST: usize = 2000;
 
 /// How many nodes there are on the way at most, of 50 bytes each: a profile may have more, which
 /// are mostly too narrow. Then there are several passes, of some levels each.
-const MOST_ON_THE_WAY: usize = 3_000_000;
+const MOST_ON_THE_WAY: usize = 1_000_000;
 
 /// A function as it is called on one way from the root.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl Tree {
             match builder.pass(shown, done, deepest, levels > 1) {
                 Pass::TooMany => {
                     builder.cut_to(done, 0);
-                    levels = if levels > 64 { 64 } else { levels / 2 };
+                    levels = (levels / 4).clamp(1, 16);
                 }
                 Pass::More => {
                     builder.cut_to(deepest, builder.narrowest());

@@ -11,7 +11,7 @@ pub struct Difference {
     pub own_samples: usize,
 }
 
-/// Takes `base` away from `profile`. With `normalized`, what is taken away is scaled so that both
+/// Takes `base` away from `profile`. With `normalized`, the profile is scaled first, so that both
 /// have the same sum of each sample type.
 ///
 /// # Errors
@@ -44,7 +44,7 @@ pub fn difference(
         .zip(&theirs)
         .map(|(&own, &theirs)| {
             let (own, theirs) = (sum(&profile, own), sum(base, theirs));
-            (normalized && theirs != 0.0).then(|| own / theirs)
+            (normalized && own != 0.0).then(|| theirs / own)
         })
         .collect();
 
@@ -59,8 +59,13 @@ pub fn difference(
     let mut values = Vec::new();
     for sample in samples.iter() {
         values.clear();
-        for &index in &own {
-            varint::put(&mut values, sample.value(index).cast_unsigned());
+        for (&index, scale) in own.iter().zip(&scales) {
+            let value = sample.value(index);
+            let value = match scale {
+                Some(scale) => (value as f64 * scale).round() as i64,
+                None => value,
+            };
+            varint::put(&mut values, value.cast_unsigned());
         }
         merged
             .samples
@@ -81,13 +86,9 @@ pub fn difference(
                 u64::from(location.0) + 1 + u64::from(shift.locations),
             );
         }
-        for (&index, scale) in theirs.iter().zip(&scales) {
-            let value = sample.value(index);
-            let value = match scale {
-                Some(scale) => (value as f64 * scale).round() as i64,
-                None => value,
-            };
-            varint::put(&mut values, value.saturating_neg().cast_unsigned());
+        for &index in &theirs {
+            let value = sample.value(index).saturating_neg();
+            varint::put(&mut values, value.cast_unsigned());
         }
         for label in sample.labels() {
             for part in [

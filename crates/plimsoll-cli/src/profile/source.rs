@@ -117,8 +117,17 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// How long a page may keep the command waiting.
-const TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a page may keep the command waiting: a minute, and what it is asked to take.
+fn timeout(url: &str) -> Duration {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let asked = query
+        .split('&')
+        .find_map(|part| part.strip_prefix("seconds="));
+    let seconds = asked
+        .and_then(|seconds| seconds.parse().ok())
+        .unwrap_or(0_u32);
+    Duration::from_secs(60 + u64::from(seconds))
+}
 
 /// Reads a profile from a file, from the standard input (`-`), or from the page of a running
 /// program. Of a URL without a path, and of a bare `host:port`, it is the heap profile. What takes
@@ -130,7 +139,9 @@ pub fn read_url_or_file(name: &str) -> Result<Profile, Failure> {
     let limits = Limits::default();
     let fail = |error: Error| Failure::new(name, error);
     if let Some(url) = http::profile_url(name) {
-        let bytes = http::get(&url, TIMEOUT)?;
+        let mut progress = Progress::new(format!("asking {url}"), 0);
+        let bytes = http::get_telling(&url, timeout(&url), |bytes| progress.at(bytes))?;
+        drop(progress);
         return parse(&bytes, limits).map_err(|error| Failure::new(&url, error));
     }
     if name == "-" {
@@ -143,7 +154,7 @@ pub fn read_url_or_file(name: &str) -> Result<Profile, Failure> {
     if metadata.is_dir() {
         return Err(Failure::new(name, "it is a directory"));
     }
-    let progress = Progress::of_bytes(format!("reading {name}"), metadata.len());
+    let progress = Progress::new(format!("reading {name}"), metadata.len());
     read(progress.counting(file), limits).map_err(fail)
 }
 

@@ -80,7 +80,11 @@ impl Counted {
         let seen = (0..self.seen.len() as u32).filter(|&frame| self.seen[frame as usize]);
         let count = seen.clone().count();
         let mut frames: Vec<u32> = seen
-            .filter(|&frame| self.cum[frame as usize].unsigned_abs() >= cutoff.unsigned_abs())
+            // In a difference, what a function has itself may be more than what it has in all.
+            .filter(|&frame| {
+                let (flat, cum) = (self.flat[frame as usize], self.cum[frame as usize]);
+                flat.unsigned_abs().max(cum.unsigned_abs()) >= cutoff.unsigned_abs()
+            })
             .collect();
         let dropped = count - frames.len();
         self.sort(shown, arguments.cum, &mut frames);

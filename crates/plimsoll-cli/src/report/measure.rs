@@ -44,8 +44,9 @@ fn family(unit: &str) -> Option<(&'static [Unit], f64)> {
 /// How values of one unit are written.
 #[derive(Clone, Debug)]
 pub(crate) struct Measure {
-    /// What a value is multiplied with.
-    factor: f64,
+    /// What the profile's unit, and the one that is shown, are of the family's smallest.
+    each: f64,
+    shown: f64,
     suffix: String,
     /// Whether what is above zero has a sign, too.
     signed: bool,
@@ -69,7 +70,8 @@ impl Measure {
             chosen = fit(smallest * 100.0);
         }
         Self {
-            factor: each / chosen.1,
+            each,
+            shown: chosen.1,
             suffix: chosen.0.to_owned(),
             signed,
         }
@@ -88,7 +90,8 @@ impl Measure {
         };
         let suffix = units.iter().find(|unit| unit.1 == to);
         Ok(Self {
-            factor: from / to,
+            each: from,
+            shown: to,
             suffix: suffix.map_or("", |unit| unit.0).to_owned(),
             signed,
         })
@@ -100,7 +103,8 @@ impl Measure {
             unit => unit,
         };
         Self {
-            factor: 1.0,
+            each: 1.0,
+            shown: 1.0,
             suffix: suffix.to_owned(),
             signed,
         }
@@ -121,10 +125,10 @@ impl Measure {
         }
         let sign = if self.signed && value > 0 { "+" } else { "" };
         let suffix = &self.suffix;
-        if self.factor == 1.0 {
+        if self.each == self.shown {
             return format!("{sign}{value}{suffix}");
         }
-        let number = format!("{:.2}", value as f64 * self.factor);
+        let number = format!("{:.2}", value as f64 * self.each / self.shown);
         let number = number.strip_suffix(".00").unwrap_or(&number);
         format!("{sign}{number}{suffix}")
     }

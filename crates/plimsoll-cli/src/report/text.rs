@@ -256,6 +256,9 @@ pub(crate) fn write_subject(to: &mut dyn Write, shown: &Shown<'_>) -> io::Result
             writeln!(to, "Build ID: {build_id}")?;
         }
     }
+    for comment in profile.comments() {
+        writeln!(to, "{comment}")?;
+    }
     if let Some(base) = &shown.input.base {
         writeln!(to, "Base: {base}")?;
     }
