@@ -8,7 +8,7 @@ use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 #[path = "src/args/mod.rs"]
-#[allow(dead_code, unreachable_pub)]
+#[allow(dead_code, unreachable_pub, unused_imports)]
 mod args;
 
 fn main() -> io::Result<()> {

@@ -8,7 +8,7 @@ mod top;
 use clap::{Parser, Subcommand};
 
 pub use doctor::DoctorArguments;
-pub use report::{DiffArguments, ReportArguments};
+pub use report::{DiffArguments, ReportArguments, ViewArguments};
 pub use top::TopArguments;
 
 /// Memory, locks and threads of programs as they are: profiles them, and shows profiles

@@ -53,6 +53,13 @@ impl Strings {
         self.ends.len()
     }
 
+    /// Appends all of another's, behind its own.
+    pub(super) fn append(&mut self, other: &Self) {
+        let before = self.text.len() as u32;
+        self.text.push_str(&other.text);
+        self.ends.extend(other.ends.iter().map(|end| before + end));
+    }
+
     /// In bytes.
     fn size(&self) -> usize {
         self.text.len() + 4 * self.ends.len()

@@ -15,8 +15,10 @@
 
 mod build;
 mod error;
+mod frames;
 mod gunzip;
 mod jemalloc;
+mod merge;
 mod proto;
 mod prune;
 mod samples;
@@ -25,10 +27,12 @@ mod totals;
 mod varint;
 
 pub use error::Error;
+pub use frames::{Frames, Inlined, Stack};
+pub use merge::{Difference, difference};
 pub use prune::Pruning;
 pub use samples::{Label, Locations, Sample, Samples};
 pub use source::{Limits, parse, read, read_url_or_file};
-pub use totals::{Frames, FunctionTotals, Stack, Totals, function_totals};
+pub use totals::{FunctionTotals, Totals, function_totals};
 
 use build::Strings;
 
@@ -180,6 +184,11 @@ impl Profile {
     /// Every function, also those that no sample has.
     pub fn functions(&self) -> &[Function] {
         &self.functions
+    }
+
+    /// All functions' ids.
+    pub fn function_ids(&self) -> impl Iterator<Item = FunctionId> + use<> {
+        (0..self.functions.len() as u32).map(FunctionId)
     }
 
     /// A function.
