@@ -66,7 +66,15 @@ fn named(program: &str) -> String {
 fn of_process(pid: &str) -> Result<Target, Failure> {
     let fail = |cause: String| Failure::new(format!("process {pid}"), cause);
     // Too large a number is a process that there is not, too.
-    let sockets = sockets(pid).map_err(|error| fail(reason(&error)))?;
+    let sockets = sockets(pid).map_err(|error| {
+        let is_port = pid.parse::<u16>().is_ok() && error.kind() == io::ErrorKind::NotFound;
+        let advice = if is_port {
+            format!("; a port is :{pid}")
+        } else {
+            String::new()
+        };
+        fail(format!("{}{advice}", reason(&error)))
+    })?;
     let read = |table: &str| fs::read_to_string(format!("/proc/{pid}/net/{table}"));
     let v4 = read("tcp").map_err(|error| fail(reason(&error)))?;
     // Without IPv6 in the kernel, there is no such table.

@@ -1,15 +1,16 @@
 //! Profiles, summed up by the places that they are about.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::clean::clean;
 
 /// The most places that are kept of a profile: those with the most.
-const MOST_SITES: usize = 2000;
+const MOST_SITES: usize = 1000;
 
 /// The most frames that are kept of a stack.
-const MOST_FRAMES: usize = 200;
+const MOST_FRAMES: usize = 100;
 
 /// The profiles that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,7 +99,7 @@ pub(super) struct Site {
     /// How much the values have risen in a second, since the profile before.
     pub(super) rates: Vec<Option<f64>>,
     /// The stack with the largest first value, a line for each function, innermost first.
-    pub(super) stack: Vec<String>,
+    pub(super) stack: Arc<[String]>,
 }
 
 impl Sites {
@@ -304,7 +305,7 @@ mod tests {
             "own::keep  /home/x/src/own.rs:7",
             "own::main  /home/x/src/main.rs:1",
         ];
-        assert_eq!(sites.sites()[0].stack, stack, "that of the larger sample");
+        assert_eq!(*sites.sites()[0].stack, stack, "that of the larger sample");
         assert_eq!(
             sites.sites()[0].label,
             "",

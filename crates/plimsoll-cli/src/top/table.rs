@@ -1,6 +1,7 @@
 //! Rows of figures that can be sorted and filtered, whoever shows them.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// A column's head.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +70,7 @@ pub(super) struct Row {
     /// As many as there are columns.
     pub(super) cells: Vec<Cell>,
     /// What there is to say of this row alone, in lines; may be empty.
-    pub(super) more: Vec<String>,
+    pub(super) more: Arc<[String]>,
 }
 
 impl Row {
@@ -155,7 +156,7 @@ mod tests {
                 Cell::number(number, |number| format!("{number}")),
                 Cell::text(name),
             ],
-            more: Vec::new(),
+            more: Arc::default(),
         };
         Table {
             columns: COLUMNS,

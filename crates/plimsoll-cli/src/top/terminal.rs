@@ -4,13 +4,19 @@
 //! comes first: the end of the view, the hook of panics, or what answers a signal. Signals only set
 //! flags. The thread that draws looks at those and gives back the terminal itself, so that nothing
 //! is drawn behind that; then it dies of the signal, as it would have without a handler, so that
-//! whoever waits for it sees what happened. A second signal of the same kind is not waited for.
+//! whoever waits for it sees what happened. That thread may hang: in a terminal that takes nothing,
+//! or in one that was hung up, whose end of input crossterm reads again and again. So another
+//! thread ends the program if that one does not; and a second signal of the same kind is not waited
+//! for by anybody.
 
-use std::io::{self, IsTerminal, Stdout, Write};
+use std::fs::File;
+use std::io::{self, IsTerminal, Stdout};
+use std::os::fd::AsFd;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -20,6 +26,7 @@ use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::clean::clean;
@@ -32,6 +39,9 @@ static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// The signals that end the program.
 const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
+
+/// How long the thread that draws may take to end the program.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A terminal that is drawn on.
 pub(super) struct Session {
@@ -62,6 +72,7 @@ impl Session {
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
             ending.push((signal, flag));
         }
+        end_if_nobody_does()?;
         let stopping = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGTSTP, Arc::clone(&stopping))?;
         let continued = Arc::new(AtomicBool::new(false));
@@ -138,11 +149,27 @@ fn take() -> io::Result<()> {
 /// As it was before it was taken. What fails here has nobody left to be told.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        let mut stdout = io::stdout();
-        let _ = execute!(stdout, Show, LeaveAlternateScreen);
-        let _ = stdout.flush();
+        // Not by stdout, which whoever hangs in writing has locked.
+        if let Ok(terminal) = io::stdout().as_fd().try_clone_to_owned() {
+            let mut terminal = File::from(terminal);
+            let _ = execute!(terminal, Show, LeaveAlternateScreen);
+        }
         let _ = disable_raw_mode();
     }
+}
+
+/// Ends the program by the signals that do, if the thread that draws does not.
+fn end_if_nobody_does() -> io::Result<()> {
+    let mut signals = Signals::new(ENDING)?;
+    let run = move || {
+        for signal in signals.forever() {
+            thread::sleep(PATIENCE);
+            give_back();
+            let _ = emulate_default_handler(signal);
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(run)?;
+    Ok(())
 }
 
 /// Has a panic of this thread, which draws, be told on the terminal as it was. Those of threads

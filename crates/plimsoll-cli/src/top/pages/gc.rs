@@ -91,6 +91,6 @@ fn row(name: &str, numbers: &HashMap<String, f64>) -> Row {
             Cell::maybe(number("goal_bytes"), bytes),
             Cell::text(name),
         ],
-        more: Vec::new(),
+        more: Default::default(),
     }
 }

@@ -1,5 +1,7 @@
 //! Who waits, and for whom.
 
+use std::sync::Arc;
+
 use super::super::model::Model;
 use super::super::sites::Kind;
 use super::super::table::{Cell, Column, Row, Table};
@@ -61,7 +63,7 @@ pub(super) fn table(model: &Model) -> Table {
                     Cell::number(site.values[1], count),
                     site_cell(site),
                 ],
-                more: site.stack.clone(),
+                more: Arc::clone(&site.stack),
             })
     });
     Table {

@@ -1,5 +1,7 @@
 //! Where memory is allocated.
 
+use std::sync::Arc;
+
 use super::super::metrics::HEAP;
 use super::super::model::Model;
 use super::super::sites::Kind;
@@ -57,7 +59,7 @@ pub(super) fn table(model: &Model) -> Table {
                     Cell::number(allocated, bytes),
                     site_cell(site),
                 ],
-                more: site.stack.clone(),
+                more: Arc::clone(&site.stack),
             }
         });
     Table {

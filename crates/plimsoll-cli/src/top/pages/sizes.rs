@@ -13,7 +13,7 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::number("ALLOCS/S", 9),
     Column::number("FREES/S", 9),
     Column::number("ALLOCS", 8),
-    Column::text("IN USE", 0),
+    Column::text("BAR", 0),
 ];
 
 const ALLOCS: &str = "plimsoll_gc_heap_allocs_by_size_bytes";
@@ -84,7 +84,7 @@ fn rows(model: &Model) -> Option<Vec<Row>> {
                     Cell::number(allocs.buckets()[at].1, count),
                     Cell::text("#".repeat((share * 20.0).round() as usize)),
                 ],
-                more: Vec::new(),
+                more: Default::default(),
             }
         });
     Some(rows.collect())

@@ -1,5 +1,7 @@
 //! Threads and tasks: how many, and where they are.
 
+use std::sync::Arc;
+
 use super::super::model::Model;
 use super::super::sites::Kind;
 use super::super::table::{Cell, Column, Row, Table};
@@ -68,7 +70,7 @@ pub(super) fn table(model: &Model) -> Table {
                 Cell::text(&*site.label),
                 site_cell(site),
             ],
-            more: site.stack.clone(),
+            more: Arc::clone(&site.stack),
         });
     Table {
         columns: COLUMNS,
