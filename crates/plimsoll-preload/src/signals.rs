@@ -145,6 +145,15 @@ fn takes_place(signal: c_int) -> bool {
 unsafe extern "C" fn ends(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     // SAFETY: valid actions, masks and timers; the system passes valid information.
     unsafe {
+        // What the processor reports, because of an instruction, comes again by itself.
+        let by_instruction = matches!(
+            signal,
+            libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP
+        ) && !info.is_null()
+            && (*info).si_code > 0;
+        if preload::reports() && !by_instruction && preload::put_off(signal) {
+            return;
+        }
         let errno = *libc::__errno_location();
         let mut default: libc::sigaction = zeroed();
         default.sa_sigaction = libc::SIG_DFL;
@@ -154,12 +163,6 @@ unsafe extern "C" fn ends(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_v
             on_own_stack(signal as usize);
         }
         *libc::__errno_location() = errno;
-        // What the processor reports, because of an instruction, comes again by itself.
-        let by_instruction = matches!(
-            signal,
-            libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP
-        ) && !info.is_null()
-            && (*info).si_code > 0;
         if !by_instruction {
             // Takes place when this returns, since the signal is blocked until then.
             libc::raise(signal);

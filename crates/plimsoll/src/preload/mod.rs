@@ -4,6 +4,7 @@
 //! There is no thread of Plimsoll's in such a program until it has several of its own, or the pages
 //! are wanted: it may count its threads, and the C library is quicker where there is one.
 
+mod counting;
 mod report;
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -15,6 +16,9 @@ pub use crate::alloc::c::{
     Below, below, calloc, free, malloc, memalign, posix_memalign, realloc, reallocarray,
     usable_size,
 };
+
+pub(crate) use counting::Counting;
+pub use counting::put_off;
 
 use crate::alloc::c;
 use crate::primitives::{AtomicBool, AtomicI32, Ordering};

@@ -238,6 +238,8 @@ impl Table {
         if bucket.0 == 0 {
             return;
         }
+        #[cfg(feature = "preload")]
+        let _counting = crate::preload::Counting::begin();
         self.cuts
             .count(|slot| self.add_to_slot(bucket, slot, amounts));
     }
@@ -252,6 +254,8 @@ impl Table {
         if bucket.0 == 0 {
             return CycleNumber::default();
         }
+        #[cfg(feature = "preload")]
+        let _counting = crate::preload::Counting::begin();
         self.cuts
             .count_heap(stream, |slot| self.add_to_slot(bucket, slot, amounts))
     }
