@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_test_is_a_rust_program_with_names_and_without_plimsoll() {
+    fn this_test_is_a_rust_program_with_names_and_with_plimsoll() {
         let program = Program::of_file(Path::new("/proc/self/exe"));
         let executable = program.executable().unwrap();
         assert!(matches!(&executable.language, Language::Rust { .. }));
@@ -385,12 +385,12 @@ mod tests {
             }
         ));
         assert!(executable.needed.iter().any(|name| name == "libc.so.6"));
-        assert!(!executable.has_plimsoll);
+        assert!(executable.has_plimsoll);
         assert_eq!(executable.sanitizer, None);
         assert!(executable.symbols.has_table);
         assert!(executable.unwind_tables.work());
         assert_eq!(executable.allocator, Allocator::default());
-        assert_eq!(preload_verdict(&program), Verdict::Covered);
+        assert_eq!(preload_verdict(&program), Verdict::Inside);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! A signal that ends the process may come while a thread is counting an event. A report waits for
-//! all who are, so one that was written then would wait for itself: the signal is put off until the
-//! thread has counted.
+//! A signal that ends the process may come while a thread is counting an event, or reading what was
+//! counted. A report waits for all who are, so one that was written then would wait for itself: the
+//! signal is put off until the thread has done that.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ thread_local! {
     static PUT_OFF: Cell<i32> = const { Cell::new(0) };
 }
 
-/// The calling thread counts, until this is dropped.
+/// The calling thread counts or reads, until this is dropped.
 pub(crate) struct Counting(());
 
 impl Counting {

@@ -367,6 +367,7 @@ impl Placed {
 /// What is left to do when an allocation that stands for so many bytes has been counted.
 fn sampled(stands_for: u64) {
     if stands_for != 0 {
+        let _counting = crate::preload::Counting::begin();
         high_water::allocated(stands_for);
         crate::preload::look_if_alone();
     }
