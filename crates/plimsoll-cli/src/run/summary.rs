@@ -264,7 +264,7 @@ pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut apart = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at != 0 && (digits.len() - at) % 3 == 0 {
+        if at != 0 && (digits.len() - at).is_multiple_of(3) {
             apart.push(',');
         }
         apart.push(digit);

@@ -1,5 +1,5 @@
 //! Names for the addresses of a process that is gone, from the files that it had mapped: what
-//! [`super::resolve`] does for this process. For the command.
+//! `symbol::resolve` does for this process. For the command.
 
 use std::path::PathBuf;
 

@@ -218,12 +218,12 @@ unsafe fn headers_are_as_known() -> bool {
 }
 
 macro_rules! first {
-    ($name:ident, $position:literal as $kind:ty, ($($argument:ident: $of:ty),*) -> $result:ty, $none:expr) => {
+    ($name:ident, $position:literal as $kind:ty, ($($argument:ident: $of:ty),*), $($result:ty, $none:expr)?) => {
         /// The first call, which looks the functions up.
-        unsafe extern "C" fn $name($($argument: $of),*) -> $result {
+        unsafe extern "C" fn $name($($argument: $of),*) $(-> $result)? {
             let found = find($position);
             if found.is_null() || found == $name as *mut () {
-                return $none;
+                return $($none)?;
             }
             // SAFETY: the caller's; the function is of that type.
             unsafe { std::mem::transmute::<*mut (), $kind>(found)($($argument),*) }
@@ -231,9 +231,9 @@ macro_rules! first {
     };
 }
 
-first!(first_malloc, 0 as Malloc, (size: usize) -> *mut u8, std::ptr::null_mut());
-first!(first_calloc, 1 as Calloc, (count: usize, each: usize) -> *mut u8, std::ptr::null_mut());
-first!(first_realloc, 2 as Realloc, (block: *mut u8, size: usize) -> *mut u8, std::ptr::null_mut());
-first!(first_memalign, 3 as Memalign, (align: usize, size: usize) -> *mut u8, std::ptr::null_mut());
-first!(first_free, 4 as Free, (block: *mut u8) -> (), ());
-first!(first_usable, 5 as Usable, (block: *mut u8) -> usize, 0);
+first!(first_malloc, 0 as Malloc, (size: usize), *mut u8, std::ptr::null_mut());
+first!(first_calloc, 1 as Calloc, (count: usize, each: usize), *mut u8, std::ptr::null_mut());
+first!(first_realloc, 2 as Realloc, (block: *mut u8, size: usize), *mut u8, std::ptr::null_mut());
+first!(first_memalign, 3 as Memalign, (align: usize, size: usize), *mut u8, std::ptr::null_mut());
+first!(first_free, 4 as Free, (block: *mut u8),);
+first!(first_usable, 5 as Usable, (block: *mut u8), usize, 0);
