@@ -44,6 +44,6 @@ impl Input {
 /// Reads a profile. Addresses get their names before profiles are compared and shown by name.
 fn named(name: &str) -> Result<Profile, Failure> {
     let mut profile = read_url_or_file(name)?;
-    profile.find_names();
+    profile.find_names(true);
     Ok(profile)
 }

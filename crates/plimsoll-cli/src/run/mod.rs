@@ -6,6 +6,7 @@ mod numbers;
 mod profiles;
 mod summary;
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -178,11 +179,15 @@ fn tell(arguments: &RunArguments, reports: &Path, ran: &Ran) {
             why_none(&ran.ended)
         ));
     }
+    // For names there may be much to read.
+    let is_wanted = arguments.out.is_some() || !(arguments.quiet || arguments.json);
     for numbers in all {
-        let process = Process {
-            profiles: profiles::read(reports, numbers.process),
-            numbers,
+        let profiles = if is_wanted {
+            profiles::read(reports, numbers.process, arguments.out.is_some())
+        } else {
+            HashMap::new()
         };
+        let process = Process { profiles, numbers };
         if let Some(out) = &arguments.out {
             keep(
                 out,
@@ -192,12 +197,25 @@ fn tell(arguments: &RunArguments, reports: &Path, ran: &Ran) {
             );
         }
         if arguments.json {
-            say(&serde_json::to_string(&process.numbers).unwrap_or_default());
+            say(&json(&process, ran));
         } else if !arguments.quiet {
             let ran = (process.numbers.process == ran.process).then_some(ran);
             say(summary::text(&process, ran, arguments.sites).trim_end());
         }
     }
+}
+
+/// The numbers of a process in a line; with what the system says of it, if it is the program.
+fn json(process: &Process, ran: &Ran) -> String {
+    let mut numbers = serde_json::json!(process.numbers);
+    if process.numbers.process == ran.process {
+        numbers["how"] = ran.ended.how().into();
+        numbers["user_seconds"] = ran.ended.user.as_secs_f64().into();
+        numbers["system_seconds"] = ran.ended.system.as_secs_f64().into();
+        numbers["resident_bytes"] = ran.ended.resident.into();
+        numbers["note"] = ran.note.clone().into();
+    }
+    numbers.to_string()
 }
 
 /// Writes the profiles of a process to a directory: under their names for the program, with its

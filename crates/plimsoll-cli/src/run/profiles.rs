@@ -13,12 +13,12 @@ pub const NAMES: [&str; 5] = ["heap", "peak", "block", "mutex", "threadcreate"];
 
 /// Those that there are, of that process, in that directory: with names, and without the frames of
 /// the library that took them.
-pub fn read(directory: &Path, process: u32) -> HashMap<&'static str, Profile> {
+pub fn read(directory: &Path, process: u32, with_lines: bool) -> HashMap<&'static str, Profile> {
     let read = |name: &&'static str| {
         let file = File::open(directory.join(format!("{process}.{name}.pb.gz"))).ok()?;
         let mut profile = profile::read(file, Limits::default()).ok()?;
         profile.hide_leaves_in(|file| file.ends_with(library::NAME));
-        profile.find_names();
+        profile.find_names(with_lines);
         Some((*name, profile))
     };
     NAMES.iter().filter_map(read).collect()
