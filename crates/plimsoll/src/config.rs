@@ -13,7 +13,7 @@ use crate::stack::{self, Unwinder};
 use crate::{dump, export, keeper, own, task, thread};
 
 /// The environment variable that all settings come from.
-const VARIABLE: &str = "PLIMSOLL";
+const VARIABLE: &str = settings::VARIABLE;
 
 /// Every word of the grammar, for complaints.
 const WORDS: &str = "block_rate, dump_on, go_names, heap_rate, http, leak_age, ledger, long_poll, mutex_fraction, out, stack_depth, table, task_times, thread_signal, unwinder";
@@ -192,7 +192,7 @@ impl Config {
     /// What it sets off are threads, which a fork's child does not have: a program that forks in
     /// order to go on in the child sets off there.
     pub fn start(self) -> Plimsoll {
-        let text = std::env::var_os(VARIABLE);
+        let text = environment();
         let (config, complaints) = match text.as_deref().map(|text| text.to_str().ok_or(text)) {
             None => (self, Vec::new()),
             Some(Ok(text)) => self.with_environment(text),
@@ -373,6 +373,22 @@ impl Config {
             out: self.out,
         }
     }
+}
+
+/// Whether the environment asks for the pages.
+#[cfg(feature = "preload")]
+pub(crate) fn wants_pages() -> bool {
+    let text = environment().unwrap_or_default();
+    let (config, _) = config().with_environment(&text.to_string_lossy());
+    config.http.is_some()
+}
+
+/// What the environment says; for a library that was preloaded, what it said at the beginning.
+fn environment() -> Option<std::ffi::OsString> {
+    #[cfg(feature = "preload")]
+    return crate::preload::settings();
+    #[cfg(not(feature = "preload"))]
+    std::env::var_os(VARIABLE)
 }
 
 impl Plimsoll {

@@ -30,6 +30,16 @@ pub(crate) fn call() {
     ring();
 }
 
+/// Looks for new modules, if somebody wants that. Not for hooks, but for one that knows that nobody
+/// else has the loader's lock.
+#[cfg(feature = "preload")]
+pub(crate) fn look_if_wanted() {
+    if MODULES_WANTED.swap(false, Ordering::Relaxed) {
+        let _own = own::scope();
+        look();
+    }
+}
+
 /// Asks it to make the heap profile ready for the next cycle. For guards of collectors.
 pub(crate) fn call_to_fold() {
     ring();

@@ -151,6 +151,9 @@ mod own;
 mod own_thread;
 #[cfg(not(loom))]
 mod own_time;
+#[cfg(all(feature = "preload", not(loom)))]
+#[doc(hidden)]
+pub mod preload;
 #[cfg(not(loom))]
 pub mod profile;
 #[cfg(not(loom))]
@@ -183,3 +186,6 @@ pub use stats::{
     CpuStats, GcStats, HeapStats, Histogram, LockStats, MemStats, cpu_stats, gc_stats, heap_stats,
     lock_stats, mem_stats,
 };
+#[cfg(all(feature = "offline", not(loom)))]
+#[doc(hidden)]
+pub use {settings::grammar, symbol::offline};

@@ -10,6 +10,8 @@ pub(crate) use loom::{
     thread::yield_now,
 };
 
+#[cfg(all(feature = "preload", not(loom)))]
+pub(crate) use std::sync::atomic::AtomicPtr;
 #[cfg(not(loom))]
 pub(crate) use std::{
     sync::atomic::{

@@ -7,6 +7,14 @@ use crate::ledger::Protocol;
 use crate::sampler;
 use crate::stack::{self, Unwinder};
 
+/// The environment variable that all settings come from. A library that is preloaded has one of its
+/// own: the program may use Plimsoll itself.
+pub(crate) const VARIABLE: &str = if cfg!(feature = "preload") {
+    "PLIMSOLL_RUN"
+} else {
+    "PLIMSOLL"
+};
+
 /// What holds from the first allocation on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Early {
@@ -78,6 +86,20 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
         })
 }
 
+/// For the command, which checks what it hands on.
+#[cfg(feature = "offline")]
+pub mod grammar {
+    /// A number of bytes, or what is wrong with it.
+    pub fn bytes(value: &str) -> Result<usize, &'static str> {
+        super::bytes(value)
+    }
+
+    /// A length of time in nanoseconds, or what is wrong with it.
+    pub fn nanoseconds(value: &str) -> Result<u64, &'static str> {
+        super::nanoseconds(value)
+    }
+}
+
 /// A number of bytes: digits, then nothing, `k`, `m` or `g` for powers of 1024.
 pub(crate) fn bytes(value: &str) -> Result<usize, &'static str> {
     const WRONG: &str = "is not a number of bytes such as 4096, 512k, 64m or 1g";
@@ -120,7 +142,7 @@ pub(crate) fn nanoseconds(value: &str) -> Result<u64, &'static str> {
 /// nothing, and what is wrong is left at its default.
 pub(crate) fn early() -> Early {
     let mut early = Early::DEFAULT;
-    let Some(text) = environment(c"PLIMSOLL") else {
+    let Some(text) = environment(VARIABLE) else {
         return early;
     };
     for (word, value) in words(text) {
@@ -135,18 +157,26 @@ pub(crate) fn early() -> Early {
 }
 
 /// A variable of the environment, if it is set and UTF-8.
-fn environment(name: &std::ffi::CStr) -> Option<&'static str> {
-    // SAFETY: `getenv` neither allocates nor locks; like every reader of the environment, it must
-    // not meet a writer, and at the first allocation there is hardly a second thread. The text
-    // stays where it is unless the variable is set anew, and is used up at once.
+fn environment(name: &str) -> Option<&'static str> {
+    unsafe extern "C" {
+        static environ: *const *const std::ffi::c_char;
+    }
+    // SAFETY: a list of strings up to a null. Like every reader of the environment, this must not
+    // meet a writer, and at the first allocation there is hardly a second thread. The text stays
+    // where it is unless the variable is set anew, and is used up at once. Not by `getenv`: some
+    // programs have a function of that name, which allocates.
     unsafe {
-        let value = libc::getenv(name.as_ptr());
-        if value.is_null() {
-            None
-        } else {
-            std::ffi::CStr::from_ptr(value).to_str().ok()
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            let entry = std::ffi::CStr::from_ptr(*at).to_bytes();
+            let value = entry.strip_prefix(name.as_bytes());
+            if let Some(value) = value.and_then(|value| value.strip_prefix(b"=")) {
+                return std::str::from_utf8(value).ok();
+            }
+            at = at.add(1);
         }
     }
+    None
 }
 
 #[cfg(test)]

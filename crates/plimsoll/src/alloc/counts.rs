@@ -15,6 +15,8 @@ pub(crate) struct HeapDelta {
     pub(crate) large_frees: u64,
     pub(crate) large_malloc_bytes: u64,
     pub(crate) large_free_bytes: u64,
+    /// Bytes asked for in allocations, where those are counted as what they got: at the door of C.
+    pub(crate) asked_bytes: u64,
 }
 
 // SAFETY: `repr(C)`, u64 words only.
@@ -26,6 +28,7 @@ unsafe impl Delta for HeapDelta {
         large_frees: 0,
         large_malloc_bytes: 0,
         large_free_bytes: 0,
+        asked_bytes: 0,
     };
 }
 
@@ -35,12 +38,15 @@ const LARGE_MALLOCS: usize = 2 * size_class::CLASSES;
 const LARGE_FREES: usize = LARGE_MALLOCS + 1;
 const LARGE_MALLOC_BYTES: usize = LARGE_MALLOCS + 2;
 const LARGE_FREE_BYTES: usize = LARGE_MALLOCS + 3;
+const ASKED_BYTES: usize = LARGE_MALLOCS + 4;
 
 const _: () = assert!(FREES == 164, "the literal in `free_small`");
 const _: () = assert!(std::mem::offset_of!(HeapDelta, mallocs) == 8 * MALLOCS);
 const _: () = assert!(std::mem::offset_of!(HeapDelta, frees) == 8 * FREES);
 const _: () = assert!(std::mem::offset_of!(HeapDelta, large_mallocs) == 8 * LARGE_MALLOCS);
 const _: () = assert!(std::mem::offset_of!(HeapDelta, large_free_bytes) == 8 * LARGE_FREE_BYTES);
+const _: () = assert!(std::mem::offset_of!(HeapDelta, asked_bytes) == 8 * ASKED_BYTES);
+const _: () = assert!(ASKED_BYTES == 332, "the literal in `asked_in`");
 
 /// The ledger of the process: every [`super::Alloc`] counts here.
 pub(crate) static HEAP: Ledger<HeapDelta> = Ledger::new();
@@ -87,6 +93,23 @@ pub(super) unsafe fn free_in(area: *mut Area, class: usize) {
     let _check = crate::ledger::double_check::HEAP.operation(&[(FREES + class, 1)]);
     // SAFETY: the caller's.
     unsafe { crate::ledger::increment!(HEAP, area, 8 * class, 164) }
+}
+
+/// Counts the bytes that an allocation asked for.
+///
+/// # Safety
+/// As for [`malloc_small`].
+#[cfg(feature = "preload")]
+#[inline(always)]
+pub(super) unsafe fn asked_in(area: *mut Area, size: usize) {
+    // SAFETY: the caller's.
+    unsafe { crate::ledger::add!(HEAP, area, 332, size as u64) }
+}
+
+/// The same on the slow path.
+#[cfg(feature = "preload")]
+pub(super) fn asked(writer: Writer, size: usize) {
+    HEAP.record(writer, &[(ASKED_BYTES, size as u64)]);
 }
 
 /// Counts an allocation of any size.

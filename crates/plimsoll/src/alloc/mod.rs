@@ -1,6 +1,8 @@
 //! The allocator door: [`Alloc`], which counts and samples on the way to the program's own
 //! allocator.
 
+#[cfg(feature = "preload")]
+pub(crate) mod c;
 pub(crate) mod counts;
 mod process;
 pub(crate) mod sampled_blocks;

@@ -122,6 +122,12 @@ pub(super) fn note_cycle(block: *mut u8, cycle: CycleNumber) {
         .store(cycle.0, Ordering::Relaxed);
 }
 
+/// The bytes that there are for a block.
+#[cfg(feature = "preload")]
+pub(super) fn usable(block: *mut u8) -> usize {
+    SLOT_SIZES[slot_of(block).1]
+}
+
 /// Makes the slot of a block of `size` bytes free again.
 pub(super) fn give_back(block: *mut u8, size: usize) {
     let (slot, at) = slot_of(block);

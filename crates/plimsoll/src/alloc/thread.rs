@@ -45,11 +45,15 @@ enum Stage {
     Departed,
 }
 
+#[cfg(not(feature = "preload"))]
 thread_local! {
     static COUNTDOWN: Cell<i64> = const { Cell::new(ALWAYS_SLOW) };
     static ROUTE: Route = const {
         Route { limit: Cell::new(usize::MAX), area: Cell::new(std::ptr::null_mut()) }
     };
+}
+
+thread_local! {
     static COLD: Cold = const {
         Cold {
             stage: Cell::new(Stage::New),
@@ -63,6 +67,7 @@ thread_local! {
 
 /// The calling thread's bytes to the next sample point; the operation that takes it below zero
 /// goes the slow way.
+#[cfg(not(feature = "preload"))]
 #[inline(always)]
 pub(super) fn countdown() -> *const Cell<i64> {
     // Nothing kept here has a destructor, so it can be used until the thread is gone.
@@ -71,9 +76,74 @@ pub(super) fn countdown() -> *const Cell<i64> {
 
 /// The calling thread's route. Apart from the countdown, so that the compiler does not keep the
 /// address of both across the call to the inner allocator.
+#[cfg(not(feature = "preload"))]
 #[inline(always)]
 pub(super) fn route() -> *const Route {
     ROUTE.with(std::ptr::from_ref)
+}
+
+#[cfg(feature = "preload")]
+pub(super) use preloaded::{countdown, route};
+
+/// The same for a shared library that the program is loaded with. Of such a library, rustc has the
+/// address of a thread's storage looked up by a function; but one that is there from the start has
+/// a fixed distance from the thread pointer, which the loader writes into a word: the model
+/// `initial-exec`. That is two instructions.
+#[cfg(feature = "preload")]
+mod preloaded {
+    use std::cell::Cell;
+
+    use super::Route;
+
+    std::arch::global_asm!(
+        ".section .tdata.plimsoll_thread, \"awT\", @progbits",
+        ".balign 8",
+        ".hidden plimsoll_thread",
+        ".globl plimsoll_thread",
+        ".type plimsoll_thread, @object",
+        ".size plimsoll_thread, 24",
+        "plimsoll_thread:",
+        ".quad {always_slow}",
+        ".quad -1, 0",
+        ".text",
+        always_slow = const super::ALWAYS_SLOW,
+    );
+
+    #[repr(C)]
+    struct Storage {
+        countdown: Cell<i64>,
+        route: Route,
+    }
+
+    const _: () = assert!(size_of::<Storage>() == 24);
+
+    #[inline(always)]
+    fn storage() -> *const Storage {
+        let storage;
+        // SAFETY: reads a word that the loader has written, and the thread pointer, which the ABI
+        // keeps at %fs:0; both are the same whenever a thread looks.
+        unsafe {
+            std::arch::asm!(
+                "mov {0}, qword ptr [rip + plimsoll_thread@GOTTPOFF]",
+                "add {0}, qword ptr fs:[0]",
+                out(reg) storage,
+                options(pure, nomem, nostack),
+            );
+        }
+        storage
+    }
+
+    #[inline(always)]
+    pub(in super::super) fn countdown() -> *const Cell<i64> {
+        // SAFETY: the storage lasts as long as the thread.
+        unsafe { &raw const (*storage()).countdown }
+    }
+
+    #[inline(always)]
+    pub(in super::super) fn route() -> *const Route {
+        // SAFETY: as above.
+        unsafe { &raw const (*storage()).route }
+    }
 }
 
 /// The calling thread on the slow path.
@@ -241,6 +311,17 @@ pub(crate) fn leave_own_scope() {
     let distance = thread.distance();
     thread.cold.own_scopes.set(thread.cold.own_scopes.get() - 1);
     thread.set_distance(distance);
+}
+
+/// Takes the calling thread out of all own scopes, for it will not leave them: in a signal handler
+/// that ends the process. Returns whether it was in one.
+#[cfg(feature = "preload")]
+pub(crate) fn leave_all_own_scopes() -> bool {
+    let thread = Thread::current();
+    let distance = thread.distance();
+    let was_inside = thread.cold.own_scopes.replace(0) > 0;
+    thread.set_distance(distance);
+    was_inside
 }
 
 /// How the calling thread counts.

@@ -19,6 +19,8 @@ pub(crate) fn are_seen() -> bool {
 
 /// A thread is to be created.
 unsafe extern "C" fn called(creation: &Creation) -> c_int {
+    #[cfg(feature = "preload")]
+    crate::preload::set_off();
     let caller = Registers {
         instruction: creation.return_address as u64,
         stack: creation.stack_pointer as u64,

@@ -27,7 +27,15 @@ pub(crate) const HAS_SEQUENCES: bool = cfg!(all(
 /// Safety: `area` comes from `LEDGER.area()` for the calling thread, which has not retired since;
 /// and `offset` is a multiple of 8 that keeps within the delta.
 macro_rules! increment {
-    ($ledger:path, $area:expr, $offset:expr, $first:literal) => {{
+    ($ledger:path, $area:expr, $offset:expr, $first:literal) => {
+        $crate::ledger::increment!(
+            @ $ledger, $area,
+            concat!("inc qword ptr [{t} + {offset} + 8*", $first, "]"),
+            { offset = in(reg) $offset, },
+            $first + $offset / 8, 1
+        )
+    };
+    (@ $ledger:path, $area:expr, $count:expr, {$($operands:tt)*}, $word:expr, $amount:expr) => {{
         #[cfg(all(target_os = "linux", target_arch = "x86_64", not(any(miri, plimsoll_portable))))]
         std::arch::asm!(
             "771:",
@@ -36,7 +44,7 @@ macro_rules! increment {
             "774:",
             "imul {t:e}, dword ptr [{area}], 8192",
             "add {t}, qword ptr [rip + {ledger}]",
-            concat!("inc qword ptr [{t} + {offset} + 8*", $first, "]"),
+            $count,
             "775:",
             "mov qword ptr [{area} + 8], 0",
             // The descriptor: version, flags, start, length, where to go on after a disturbance.
@@ -55,16 +63,33 @@ macro_rules! increment {
             "jmp 771b",
             ".popsection",
             area = in(reg) $area,
-            offset = in(reg) $offset,
+            $($operands)*
             t = out(reg) _,
             ledger = sym $ledger,
             options(nostack),
         );
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(any(miri, plimsoll_portable)))))]
-        $ledger.increment_portably($area, $first + $offset / 8);
+        $ledger.add_portably($area, $word, $amount);
     }};
 }
 
+/// Adds `amount` to word `WORD` of the delta, a literal, as [`increment`] does 1 to another.
+///
+/// Safety: as there.
+#[cfg(feature = "preload")]
+macro_rules! add {
+    ($ledger:path, $area:expr, $word:literal, $amount:expr) => {
+        $crate::ledger::increment!(
+            @ $ledger, $area,
+            concat!("add qword ptr [{t} + 8*", $word, "], {amount}"),
+            { amount = in(reg) $amount, },
+            $word, $amount
+        )
+    };
+}
+
+#[cfg(feature = "preload")]
+pub(crate) use add;
 pub(crate) use increment;
 
 #[cfg(not(all(
@@ -73,15 +98,20 @@ pub(crate) use increment;
     not(any(miri, plimsoll_portable))
 )))]
 impl<D: super::Delta> super::Ledger<D> {
-    /// What `increment` does, in ordinary Rust: in the shard that owns the area.
+    /// What the macros do, in ordinary Rust: in the shard that owns the area.
     ///
     /// # Safety
     /// As for `increment`.
     #[inline]
-    pub(crate) unsafe fn increment_portably(&self, area: *mut crate::os::rseq::Area, word: usize) {
+    pub(crate) unsafe fn add_portably(
+        &self,
+        area: *mut crate::os::rseq::Area,
+        word: usize,
+        amount: u64,
+    ) {
         // SAFETY: the caller's; areas are only given out for per-thread shards here.
         let shard = unsafe { super::ShardIndex::of_area(area) };
         self.per_thread
-            .record(shard, &[(word, 1)], || self.generation());
+            .record(shard, &[(word, amount)], || self.generation());
     }
 }

@@ -60,6 +60,8 @@ mod tests;
 
 pub(crate) use delta::Delta;
 pub(crate) use gate::Gate;
+#[cfg(all(feature = "preload", not(loom)))]
+pub(crate) use increment::add;
 #[cfg(not(loom))]
 pub(crate) use increment::increment;
 
@@ -362,12 +364,32 @@ impl<D: Delta> Ledger<D> {
         self.cut(|shards, frozen| shards.settle(frozen))
     }
 
+    /// The same, unless another reader is at it: for hooks, if the protocol is
+    /// [`Protocol::PerCpu`], by which nobody is waited for.
+    #[cfg(all(feature = "preload", not(loom)))]
+    pub(crate) fn try_read(&self) -> Option<Cut<D>> {
+        let mut reader = match self.reader.try_lock() {
+            Ok(reader) => reader,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return None,
+        };
+        Some(self.cut_alone(&mut reader, |shards, frozen| shards.settle(frozen)))
+    }
+
     /// [`Ledger::read`] with its second step given: the tests try what happens without it.
     fn cut(&self, settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool) -> Cut<D> {
         let mut reader = self
             .reader
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.cut_alone(&mut reader, settle)
+    }
+
+    fn cut_alone(
+        &self,
+        reader: &mut Reader<D>,
+        settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool,
+    ) -> Cut<D> {
         let frozen = Generation::of(self.current.fetch_xor(GENERATION_BYTES, Ordering::SeqCst));
         fence(Ordering::SeqCst);
         let mut sum = D::ZERO;

@@ -24,6 +24,8 @@ impl Bell {
         }
         // SAFETY: just made, and nobody else's.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        #[cfg(feature = "preload")]
+        let descriptor = out_of_the_way(descriptor);
         Ok(Self { descriptor })
     }
 
@@ -70,12 +72,29 @@ impl Bell {
         // SAFETY: two valid entries, of which a negative descriptor is passed over; no time is for
         // as long as it takes, and no mask leaves the signals as they are.
         unsafe { libc::ppoll(both.as_mut_ptr(), 2, time, ptr::null()) };
-        if both[0].revents != 0 {
+        if both[0].revents & libc::POLLNVAL != 0 {
+            // The program has closed what is not its own. Nobody will ring any more.
+            std::thread::sleep(Duration::from_millis(100));
+        } else if both[0].revents != 0 {
             let mut rung = 0u64;
             // SAFETY: reads 8 bytes, which makes the bell silent again.
             unsafe { call3(libc::SYS_read, bell as usize, &raw mut rung as usize, 8) };
         }
     }
+}
+
+/// The same by a number that the program's own will hardly get to: it may know what the next one
+/// is. If there is no such number, as it was.
+#[cfg(feature = "preload")]
+fn out_of_the_way(descriptor: OwnedFd) -> OwnedFd {
+    const FROM: libc::c_int = 512;
+    // SAFETY: makes a new descriptor.
+    let other = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FROM) };
+    if other < 0 {
+        return descriptor;
+    }
+    // SAFETY: just made, and nobody else's.
+    unsafe { OwnedFd::from_raw_fd(other) }
 }
 
 #[cfg(test)]

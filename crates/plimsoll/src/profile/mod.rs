@@ -23,6 +23,8 @@ mod goroutineleak;
 mod heap;
 mod longpoll;
 mod mutex;
+#[cfg(feature = "preload")]
+mod peak;
 pub(crate) mod reading;
 mod threadcreate;
 mod waiting;
@@ -76,7 +78,7 @@ pub(crate) trait Source: Sync {
 }
 
 /// Sorted by name.
-static BUILT_IN: [&dyn Source; 8] = [
+static BUILT_IN: [&dyn Source; 8 + cfg!(feature = "preload") as usize] = [
     &heap::Allocs,
     &block::Block,
     &goroutine::Goroutine,
@@ -84,6 +86,8 @@ static BUILT_IN: [&dyn Source; 8] = [
     &heap::Heap,
     &longpoll::LongPoll,
     &mutex::Mutex,
+    #[cfg(feature = "preload")]
+    &peak::Peak,
     &threadcreate::ThreadCreate,
 ];
 

@@ -46,6 +46,8 @@ impl Sample {
             (cell::MALLOC_BYTES, bytes),
         ];
         let cycle = TABLE.add_heap(self.bucket, Stream::Program, &amounts);
+        #[cfg(feature = "preload")]
+        TABLE.change_in_use(self.bucket, true, [self.weight.0, bytes]);
         Self { cycle, ..self }
     }
 
@@ -75,6 +77,8 @@ impl Sample {
             (cell::FREE_BYTES, bytes),
         ];
         TABLE.add_heap(self.bucket, stream, &amounts);
+        #[cfg(feature = "preload")]
+        TABLE.change_in_use(self.bucket, false, [self.weight.0, bytes]);
     }
 
     /// Records that the free will not be noticed: the block is left out of what is in use, and

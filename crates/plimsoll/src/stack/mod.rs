@@ -11,6 +11,8 @@ mod heap_cycle;
 mod lost_frame;
 mod memory;
 mod modules;
+#[cfg(feature = "preload")]
+mod peak;
 mod registers;
 mod remembered;
 mod rules;

@@ -105,8 +105,11 @@ struct BucketEntry {
     totals: [AtomicU64; CELLS],
     /// What was not: by generation, or by the cycle of the heap profile.
     slots: [[AtomicU64; CELLS]; SLOTS],
+    #[cfg(feature = "preload")]
+    in_use: super::peak::InUse,
 }
 
+#[cfg(not(feature = "preload"))]
 const _: () = assert!(size_of::<BucketEntry>() == 32 + (1 + SLOTS) * CELLS * 8);
 
 /// One bucket in a reading.
@@ -121,6 +124,9 @@ pub(crate) struct Record {
     pub(crate) cells: [u64; CELLS],
     /// Whether this is where events go that find no room.
     pub(crate) overflow: bool,
+    /// What was in use when most was: objects, in the units of weights, and bytes.
+    #[cfg(feature = "preload")]
+    pub(crate) at_peak: [u64; 2],
 }
 
 impl BucketEntry {
@@ -232,6 +238,8 @@ impl Table {
         if bucket.0 == 0 {
             return;
         }
+        #[cfg(feature = "preload")]
+        let _counting = crate::preload::Counting::begin();
         self.cuts
             .count(|slot| self.add_to_slot(bucket, slot, amounts));
     }
@@ -246,8 +254,26 @@ impl Table {
         if bucket.0 == 0 {
             return CycleNumber::default();
         }
+        #[cfg(feature = "preload")]
+        let _counting = crate::preload::Counting::begin();
         self.cuts
             .count_heap(stream, |slot| self.add_to_slot(bucket, slot, amounts))
+    }
+
+    /// Notes that so many objects (in the units of weights) and bytes of a bucket of [`Kind::Heap`]
+    /// are in use, more or fewer.
+    #[cfg(feature = "preload")]
+    pub(crate) fn change_in_use(&self, bucket: Bucket, grows: bool, by: [u64; 2]) {
+        if bucket.0 == 0 {
+            return;
+        }
+        // SAFETY: a bucket's name comes from `bucket`.
+        let in_use = unsafe { &self.entry::<BucketEntry>(bucket.0).in_use };
+        if grows {
+            in_use.grows(by);
+        } else {
+            in_use.shrinks(by);
+        }
     }
 
     fn add_to_slot(&self, bucket: Bucket, slot: usize, amounts: &[(usize, u64)]) {
@@ -392,6 +418,8 @@ impl Table {
             stack,
             cells,
             overflow,
+            #[cfg(feature = "preload")]
+            at_peak: entry.in_use.at_peak(),
         })
     }
 

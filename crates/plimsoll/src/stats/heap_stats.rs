@@ -84,37 +84,39 @@ pub fn heap_stats() -> HeapStats {
     let cut = crate::ledger::double_check::HEAP.read(&HEAP);
     #[cfg(not(feature = "double-check"))]
     let cut = HEAP.read();
-    from_cut(&cut)
+    HeapStats::of(&cut)
 }
 
-fn from_cut(cut: &Cut<HeapDelta>) -> HeapStats {
-    let delta = &cut.delta;
-    let mut stats = HeapStats {
-        mallocs: delta.large_mallocs,
-        frees: delta.large_frees,
-        malloc_bytes: delta.large_malloc_bytes,
-        free_bytes: delta.large_free_bytes,
-        by_class: [ClassCounts::default(); size_class::CLASSES],
-        large: LargeCounts {
+impl HeapStats {
+    pub(crate) fn of(cut: &Cut<HeapDelta>) -> Self {
+        let delta = &cut.delta;
+        let mut stats = Self {
             mallocs: delta.large_mallocs,
             frees: delta.large_frees,
             malloc_bytes: delta.large_malloc_bytes,
             free_bytes: delta.large_free_bytes,
-        },
-        exact: cut.exact,
-    };
-    for (class, counts) in stats.by_class.iter_mut().enumerate() {
-        let size = size_class::size(class);
-        let (mallocs, frees) = (delta.mallocs[class], delta.frees[class]);
-        *counts = ClassCounts {
-            size,
-            mallocs,
-            frees,
+            by_class: [ClassCounts::default(); size_class::CLASSES],
+            large: LargeCounts {
+                mallocs: delta.large_mallocs,
+                frees: delta.large_frees,
+                malloc_bytes: delta.large_malloc_bytes,
+                free_bytes: delta.large_free_bytes,
+            },
+            exact: cut.exact,
         };
-        stats.mallocs += mallocs;
-        stats.frees += frees;
-        stats.malloc_bytes += mallocs * size as u64;
-        stats.free_bytes += frees * size as u64;
+        for (class, counts) in stats.by_class.iter_mut().enumerate() {
+            let size = size_class::size(class);
+            let (mallocs, frees) = (delta.mallocs[class], delta.frees[class]);
+            *counts = ClassCounts {
+                size,
+                mallocs,
+                frees,
+            };
+            stats.mallocs += mallocs;
+            stats.frees += frees;
+            stats.malloc_bytes += mallocs * size as u64;
+            stats.free_bytes += frees * size as u64;
+        }
+        stats
     }
-    stats
 }

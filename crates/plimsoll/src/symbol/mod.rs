@@ -35,6 +35,8 @@ mod module_paths;
 mod names;
 mod notes;
 mod objects;
+#[cfg(feature = "offline")]
+pub mod offline;
 mod resolve;
 mod source;
 mod symtab;

@@ -11,17 +11,26 @@ pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
     let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
     let mapped = maps::parse(&String::from_utf8_lossy(&maps));
     drop(maps);
-    let objects = objects::loaded();
-    let mut locations = locations(return_addresses, &mapped);
+    resolve_in(&mapped, &objects::loaded(), return_addresses, detail)
+}
+
+/// The same with what is mapped, and the objects that it is, given.
+pub(super) fn resolve_in(
+    mapped: &[Mapped],
+    objects: &[Object],
+    return_addresses: &[usize],
+    detail: Detail,
+) -> Symbols {
+    let mut locations = locations(return_addresses, mapped);
     let mut answers = vec![Answer::default(); locations.len()];
     let mut table = Table::new();
     if detail != Detail::Addresses {
         let mut start = 0;
         while start < locations.len() {
             // The objects' code does not overlap, so the sorted addresses of one are together.
-            let object = object_of(&objects, call_of(&locations[start]));
+            let object = object_of(objects, call_of(&locations[start]));
             let same = |location: &&Location| {
-                object_of(&objects, call_of(location)).map(std::ptr::from_ref)
+                object_of(objects, call_of(location)).map(std::ptr::from_ref)
                     == object.map(std::ptr::from_ref)
             };
             let end = start + locations[start..].iter().take_while(same).count();
@@ -45,10 +54,10 @@ pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
     for (location, answer) in locations.iter_mut().zip(&answers) {
         location.lines = answer.lines.clone();
     }
-    let mappings = mappings(&mapped, &objects, &locations, &answers);
+    let mappings = mappings(mapped, objects, &locations, &answers);
     #[cfg(feature = "symbolize")]
     let advice = (detail == Detail::Full)
-        .then(|| super::advice::what_to_set(&objects, &mapped, &locations, &answers, &table))
+        .then(|| super::advice::what_to_set(objects, mapped, &locations, &answers, &table))
         .flatten();
     #[cfg(not(feature = "symbolize"))]
     let advice = None;

@@ -1,0 +1,356 @@
+//! What does `plimsoll run` cost real programs, and heaptrack beside it?
+//!
+//! `programs PLIMSOLL [ROUNDS] [PER CENT]`: the path of the command, 7 rounds of work of the full
+//! size unless told otherwise. Each program is run by itself, by `plimsoll run` and by heaptrack in
+//! turn; the ratio is that of the medians of wall time, for `plimsoll run` with everything up to
+//! the summary. What a program needs is made first, in a directory of its own; programs that are
+//! not there are left out.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_bench::machine;
+use plimsoll_bench::quantiles::median;
+
+/// A program with its work.
+struct Work {
+    name: &'static str,
+    /// What is run; by a shell, in the directory.
+    command: String,
+    /// Options of `plimsoll run`.
+    options: &'static str,
+    /// If it is a server: the client, whose time is what counts.
+    client: Option<String>,
+}
+
+/// The ways to run a program.
+const WAYS: [&str; 3] = ["alone", "plimsoll run", "heaptrack"];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    if std::env::args().nth(1).as_deref() == Some("--line") {
+        return line(&arguments.nth(1).expect("a line for the shell"));
+    }
+    let plimsoll = arguments.next().expect("the path of plimsoll");
+    let plimsoll = std::fs::canonicalize(plimsoll).expect("plimsoll is there");
+    let mut numbers = arguments.map(|word| word.parse().ok());
+    let rounds = numbers.next().flatten().unwrap_or(7);
+    let per_cent = numbers.next().flatten().unwrap_or(100);
+    println!("{}\n", machine::describe());
+    let directory = std::env::temp_dir().join(format!("plimsoll-programs-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory can be made");
+    println!("| program | alone in s | plimsoll run | heaptrack | memory added by plimsoll run |");
+    println!("|---|---|---|---|---|");
+    let mut ratios: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for work in works(&directory, per_cent) {
+        let mut times = [const { Vec::new() }; WAYS.len()];
+        let mut resident = [Vec::new(), Vec::new()];
+        for _ in 0..rounds {
+            for way in 0..WAYS.len() {
+                if way == 2 && !is_there("heaptrack") {
+                    continue;
+                }
+                let (time, memory) = run(&work, way, &plimsoll, &directory);
+                times[way].push(time.as_secs_f64());
+                if let Some(memory) = memory {
+                    resident[way].push(memory);
+                }
+            }
+        }
+        let alone = median(&mut times[0]);
+        let mut cells = Vec::new();
+        for way in 1..WAYS.len() {
+            if times[way].is_empty() {
+                cells.push("-".to_owned());
+                continue;
+            }
+            let ratio = median(&mut times[way]) / alone;
+            ratios.entry(way).or_default().push(ratio);
+            cells.push(format!("{ratio:.3}"));
+        }
+        let memory = if resident.iter().any(Vec::is_empty) {
+            "-".to_owned()
+        } else {
+            let [before, after] = &mut resident;
+            format!(
+                "{:.1} MiB",
+                (median(after) - median(before)) / f64::from(1 << 20)
+            )
+        };
+        println!(
+            "| {} | {alone:.2} | {} | {memory} |",
+            work.name,
+            cells.join(" | ")
+        );
+    }
+    let mean = |way: usize| {
+        let ratios = ratios.get(&way)?;
+        let logarithms: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+        let worst = ratios.iter().copied().fold(0.0, f64::max);
+        Some(format!(
+            "{:.3}, worst {worst:.3}",
+            (logarithms / ratios.len() as f64).exp()
+        ))
+    };
+    let of = |way| mean(way).unwrap_or_else(|| "-".into());
+    println!("| geometric mean | | {} | {} | |", of(1), of(2));
+    println!("| aim | | 1.03, worst 1.10 | | 8 MiB |");
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+fn is_there(program: &str) -> bool {
+    let found = Command::new("/bin/sh")
+        .args(["-c", &format!("command -v {program} >/dev/null")])
+        .status();
+    found.is_ok_and(|status| status.success())
+}
+
+/// Makes what the programs need.
+fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
+    let of = |full: usize| (full * per_cent / 100).max(1);
+    let write = |name: &str, text: String| {
+        std::fs::write(directory.join(name), text).expect("there is room")
+    };
+    let mut works = Vec::new();
+    let mut add = |name, program: &str, command: String, options, client| {
+        if is_there(program) {
+            works.push(Work {
+                name,
+                command,
+                options,
+                client,
+            });
+        }
+    };
+    write(
+        "allocates.py",
+        format!(
+            "class Node:\n    def __init__(self, key): self.key, self.children = key, {{}}\n\
+             total = 0\n\
+             for i in range({}):\n\
+             \x20   nodes = [Node(str(j) * 8) for j in range(20000)]\n\
+             \x20   for node in nodes: node.children[node.key] = [node.key.upper(), bytearray(len(node.key) * 40)]\n\
+             \x20   total += sum(len(node.children) for node in nodes)\n\
+             print(total)\n",
+            of(60)
+        ),
+    );
+    add(
+        "python3, objects and buffers",
+        "python3",
+        "python3 allocates.py".into(),
+        "",
+        None,
+    );
+    let mut import = String::new();
+    for commit in 0..of(6000) {
+        import.push_str(&format!(
+            "commit refs/heads/main\ncommitter a <a@b> {} +0000\ndata 6\nchange\n",
+            1_600_000_000 + commit
+        ));
+        for file in 0..3 {
+            let text: String = (0..40)
+                .map(|line| {
+                    format!(
+                        "line {line} of {}\n",
+                        (commit * 7 + file + line * line) % 997
+                    )
+                })
+                .collect();
+            let name = (commit * 31 + file * 17) % 500;
+            import.push_str(&format!(
+                "M 644 inline d{}/f{name}\ndata {}\n{text}\n",
+                name % 20,
+                text.len()
+            ));
+        }
+    }
+    write("import", import);
+    if is_there("git") {
+        let made = Command::new("/bin/sh")
+            .current_dir(directory)
+            .args(["-c", "git init -q repository && cd repository && git fast-import --quiet < ../import && git gc -q"])
+            .status();
+        assert!(
+            made.is_ok_and(|status| status.success()),
+            "a repository is made"
+        );
+    }
+    add(
+        "git log --stat",
+        "git",
+        "git --no-pager -C repository log --stat main".into(),
+        "",
+        None,
+    );
+    write(
+        "insert.sql",
+        format!(
+            "PRAGMA synchronous=OFF; PRAGMA journal_mode=MEMORY; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT, c TEXT);\n\
+             CREATE INDEX i ON t(b);\n\
+             INSERT INTO t SELECT value, hex(value * 7919 % 100003), 'row ' || value FROM generate_series(1, {});\n\
+             SELECT count(*), max(b) FROM t;\n",
+            of(1_500_000)
+        ),
+    );
+    add(
+        "sqlite3, bulk insert",
+        "sqlite3",
+        "rm -f db; exec sqlite3 db < insert.sql".into(),
+        "",
+        None,
+    );
+    let mut source = String::new();
+    for function in 0..of(4000) {
+        source.push_str(&format!(
+            "int f{function}(int *a, int n) {{ int s = {function}; for (int i = 0; i < n; i++) {{ if (a[i] % {} == 0) s += a[i] * {function}; else s ^= a[i] << (i & 7); }} return s; }}\n",
+            function % 13 + 2
+        ));
+    }
+    write("large.c", source);
+    add(
+        "gcc -O2, a large file",
+        "gcc",
+        "gcc -O2 -c large.c -o large.o".into(),
+        "--children",
+        None,
+    );
+    let mut random = 88_172_645_463_325_252_u64;
+    let lines: String = (0..of(1 << 24))
+        .map(|_| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            format!("{random:016x} some text to fill a line of sixty-four bytes......\n")
+        })
+        .collect();
+    write("lines", lines);
+    add(
+        "sort, 1 GB",
+        "sort",
+        "LC_ALL=C sort -S 60% lines -o sorted".into(),
+        "",
+        None,
+    );
+    add(
+        "redis-server, redis-benchmark",
+        "redis-server",
+        "exec redis-server --port 7399 --save '' --appendonly no".into(),
+        "",
+        Some(format!(
+            "redis-benchmark -p 7399 -q -n {} -P 16 -r 100000 -t set,get,lpush,hset",
+            of(1_000_000)
+        )),
+    );
+    works
+}
+
+/// The time that a program takes, and the memory that was resident, where that is known.
+fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> (Duration, Option<f64>) {
+    let script = &work.command;
+    let plimsoll = plimsoll.display();
+    // The program itself has to be what is run, not the shell.
+    let (before, program) = match script.rsplit_once("; ") {
+        Some((before, program)) => (format!("{before}; "), program),
+        None => (String::new(), script.as_str()),
+    };
+    let program = program.strip_prefix("exec ").unwrap_or(program);
+    let (assignment, program) = match program.strip_prefix("LC_ALL=C ") {
+        Some(program) => ("LC_ALL=C ", program),
+        None => ("", program),
+    };
+    let line = match WAYS[way] {
+        "alone" => format!("{before}{assignment}exec {program}"),
+        "plimsoll run" => format!(
+            "{before}{assignment}exec {plimsoll} run {} -- {program}",
+            work.options
+        ),
+        _ => format!("{before}{assignment}exec heaptrack -o heaptrack.out {program}"),
+    };
+    let started = Instant::now();
+    // By a process that has hardly any memory itself: what is resident is handed down by a fork.
+    let mut child = Command::new(std::env::current_exe().expect("this program has a path"))
+        .current_dir(directory)
+        .args(["--line", &line])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(directory.join("errors")).expect("there is room"))
+        .spawn()
+        .expect("there is a shell");
+    let time = match &work.client {
+        None => {
+            wait(&mut child, &line);
+            started.elapsed()
+        }
+        Some(client) => {
+            ask(
+                "for i in $(seq 100); do redis-cli -p 7399 ping >/dev/null 2>&1 && exit 0; sleep 0.1; done; exit 1",
+            );
+            let started = Instant::now();
+            ask(client);
+            let time = started.elapsed();
+            ask("redis-cli -p 7399 shutdown nosave; true");
+            wait(&mut child, &line);
+            time
+        }
+    };
+    (time, resident(directory, way))
+}
+
+/// Has a shell do something else meanwhile.
+fn ask(line: &str) {
+    let mut shell = Command::new("/bin/sh");
+    let status = shell.args(["-c", line]).stdout(Stdio::null()).status();
+    assert!(status.is_ok_and(|status| status.success()), "{line}");
+}
+
+fn wait(child: &mut Child, line: &str) {
+    let status = child.wait().expect("it is a child");
+    assert!(status.success(), "{line}: {status}");
+}
+
+/// Has a shell execute a line, and says how much memory was resident at most, in bytes.
+fn line(line: &str) {
+    let status = Command::new("/bin/sh")
+        .args(["-c", line])
+        .status()
+        .expect("there is a shell");
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: a valid place for the answer.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    assert!(status.success(), "{line}: {status}");
+    eprintln!("resident: {}", usage.ru_maxrss * 1024);
+}
+
+/// What was resident at most, in bytes: of the program alone, as the system says; of what
+/// `plimsoll run` ran, as that does.
+fn resident(directory: &Path, way: usize) -> Option<f64> {
+    let text = std::fs::read_to_string(directory.join("errors")).ok()?;
+    match WAYS[way] {
+        "alone" => text
+            .lines()
+            .rev()
+            .find_map(|line| line.strip_prefix("resident: ")?.parse().ok()),
+        "plimsoll run" => {
+            let said = text
+                .lines()
+                .rev()
+                .find_map(|line| line.split("; at most ").nth(1));
+            let mut words = said?.split_whitespace();
+            let number: f64 = words.next()?.parse().ok()?;
+            let unit = match words.next()? {
+                "KiB" => 10,
+                "MiB" => 20,
+                "GiB" => 30,
+                _ => 0,
+            };
+            Some(number * f64::from(1 << unit))
+        }
+        _ => None,
+    }
+}

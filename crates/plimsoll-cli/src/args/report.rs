@@ -1,0 +1,119 @@
+//! `plimsoll report` and `plimsoll diff`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// The arguments of `plimsoll report`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = REPORT_EXAMPLES)]
+pub struct ReportArguments {
+    /// A profile: a file, `-`, or the URL of a page that has one; of a host and port, the heap's
+    #[arg(value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
+    pub profile: String,
+    /// Show what the profile has more, and less, than this one; shares are of this one's total
+    #[arg(long, value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
+    pub base: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub view: ViewArguments,
+}
+
+/// The arguments of `plimsoll diff`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = DIFF_EXAMPLES)]
+pub struct DiffArguments {
+    /// The profile to compare with; shares are of its total
+    #[arg(value_name = "BASE", value_hint = ValueHint::AnyPath)]
+    pub base: String,
+    /// The profile: a file, `-`, or the URL of a page that has one
+    #[arg(value_name = "NEW", value_hint = ValueHint::AnyPath)]
+    pub profile: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub view: ViewArguments,
+}
+
+/// What is shown of a profile, and how.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ViewArguments {
+    /// Functions, the largest first: what they have themselves, and with what they call (default)
+    #[arg(long, group = "view", help_heading = "Views")]
+    pub top: bool,
+    /// Functions with their callers above and their callees below
+    #[arg(long, group = "view", help_heading = "Views")]
+    pub tree: bool,
+    /// The same of the functions that match, with all callers and callees
+    #[arg(long, group = "view", value_name = "REGEX", help_heading = "Views")]
+    pub peek: Option<String>,
+    /// Source lines of the functions that match
+    #[arg(long, group = "view", value_name = "REGEX", help_heading = "Views")]
+    pub list: Option<String>,
+    /// A stack and its value on each line, for other tools: `main;work;leaf 42`
+    #[arg(long, group = "view", help_heading = "Views")]
+    pub folded: bool,
+    /// A flame graph, as a picture that browsers search and zoom; `-` for standard output
+    #[arg(long, group = "view", value_name = "FILE", help_heading = "Views", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
+    /// A flame graph, as a page of its own; `-` for standard output
+    #[arg(long, group = "view", value_name = "FILE", help_heading = "Views", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// What --top has, as JSON, in the units of the profile
+    #[arg(long, group = "view", help_heading = "Views")]
+    pub json: bool,
+    /// What the profile says of itself, which is at the head of other texts
+    #[arg(long, group = "view", help_heading = "Views")]
+    pub comments: bool,
+
+    /// Which values: a name such as inuse_space, or its index
+    #[arg(short = 't', long, value_name = "NAME", visible_alias = "sample-index")]
+    pub sample_type: Option<String>,
+    /// How many functions at most; 0 for all [default: 80 of --tree, else all]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub nodecount: Option<usize>,
+    /// Leave out functions below this part of the total
+    #[arg(long, value_name = "PART", default_value_t = 0.005)]
+    pub nodefraction: f64,
+    /// Sort by what functions have with what they call
+    #[arg(long)]
+    pub cum: bool,
+    /// b, kb, mb, gb, ns, us, ms, s, or the unit of the profile [default: as fits]
+    #[arg(long)]
+    pub unit: Option<String>,
+    /// Scale the profile to the base's total before the base is taken away
+    #[arg(long)]
+    pub normalize: bool,
+    /// Where --list looks for sources, besides here
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub source_path: Vec<PathBuf>,
+
+    /// Only stacks with a function or source file that matches
+    #[arg(long, value_name = "REGEX", help_heading = "Filters")]
+    pub focus: Option<String>,
+    /// No stacks with a function or source file that matches
+    #[arg(long, value_name = "REGEX", help_heading = "Filters")]
+    pub ignore: Option<String>,
+    /// Only samples with this label: KEY=VALUE, KEY=REGEX, KEY=FROM:TO in numbers, or a REGEX for
+    /// `key=value`
+    #[arg(long, value_name = "LABEL", help_heading = "Filters")]
+    pub tag: Vec<String>,
+}
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  plimsoll report heap.pb.gz                          what uses memory, by function
+  plimsoll report localhost:6060                      the same of a running program
+  plimsoll report heap.pb.gz -t alloc_space --cum     what was ever allocated, by who asked for it
+  plimsoll report heap.pb.gz --html heap.html         a flame graph to search and zoom in
+  plimsoll report heap.pb.gz --list 'Index::insert'   by source line
+  plimsoll report heap.pb.gz --tag tenant=acme        of one tenant
+  plimsoll report heap.pb.gz --tag bytes=1k:64k       blocks of 1 to 64 KiB
+  plimsoll report http://localhost:6060/debug/pprof/mutex --tree
+  plimsoll report jeprof.1234.0.f.heap                a dump of jemalloc";
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  plimsoll diff before.pb.gz after.pb.gz              what became more (+) and less (-)
+  plimsoll diff before.pb.gz localhost:6060 --cum     what a running program has more than then
+  plimsoll diff before.pb.gz after.pb.gz --html diff.html
+  plimsoll diff quiet.pb.gz busy.pb.gz --normalize    of runs of different length";

@@ -1,0 +1,539 @@
+//! What is said of the machine: what the kernel and the C library let a program do, as far as
+//! Plimsoll needs it, and what it does not need but people ask for.
+//!
+//! All is tried or read in this process, under this process's filters and limits: it is what a
+//! program would find that is started from here.
+
+use std::ffi::{CStr, c_void};
+use std::fs;
+use std::path::Path;
+
+use super::findings::{Finding, Section};
+use super::process::{self, Status};
+
+/// What there is to say.
+pub(super) fn section() -> Section {
+    let status = Status::of_this_process();
+    let findings = vec![
+        system(),
+        restartable_sequences(),
+        membarrier(membarrier_commands()),
+        clock(&read(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        )),
+        blocked_threads(),
+        process::signal(&status, None),
+        seccomp(&status),
+        memory_of_itself(),
+        memory_of_children(ptrace_scope()),
+        address_space(),
+        overcommit(&read("/proc/sys/vm/overcommit_memory")),
+        memory_limit(memory_limit_of_group()),
+        huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        perf(&read("/proc/sys/kernel/perf_event_paranoid")),
+        kernel_addresses(&read("/proc/sys/kernel/kptr_restrict")),
+        random_addresses(&read("/proc/sys/kernel/randomize_va_space")),
+        core_dumps(&read("/proc/sys/kernel/core_pattern")),
+        locale(),
+    ];
+    Section {
+        title: "this machine".into(),
+        findings,
+    }
+}
+
+/// A small file of the kernel's; empty if it cannot be read.
+fn read(path: &str) -> String {
+    fs::read_to_string(path)
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+fn system() -> Finding {
+    const SUBJECT: &str = "system";
+    // SAFETY: fills a struct for which all zeros is a value, with strings that end with NUL.
+    let (kernel, machine) = unsafe {
+        let mut names: libc::utsname = std::mem::zeroed();
+        libc::uname(&raw mut names);
+        let text = |field: &[libc::c_char]| {
+            CStr::from_ptr(field.as_ptr())
+                .to_string_lossy()
+                .into_owned()
+        };
+        (text(&names.release), text(&names.machine))
+    };
+    let library = c_library();
+    let is_supported = cfg!(all(
+        target_os = "linux",
+        target_arch = "x86_64",
+        target_env = "gnu"
+    ));
+    let says = format!("Linux {kernel} on {machine}, {library}");
+    match is_supported {
+        true => Finding::ok(SUBJECT, says),
+        false => Finding::bad(
+            SUBJECT,
+            format!("{says}: nothing but glibc on x86-64 has all of it"),
+        ),
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn c_library() -> String {
+    // SAFETY: takes nothing and returns a string that stays.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    format!("glibc {}", version.to_string_lossy())
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn c_library() -> String {
+    "not glibc".into()
+}
+
+fn restartable_sequences() -> Finding {
+    // SAFETY: looks a name up; glibc's variable is an `unsigned int`.
+    let size = unsafe {
+        let size: *const u32 = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast();
+        (!size.is_null()).then(|| *size)
+    };
+    of_restartable_sequences(size)
+}
+
+/// With what glibc says of them: their area's size, 0 if they are not registered; nothing before
+/// 2.35.
+fn of_restartable_sequences(size: Option<u32>) -> Finding {
+    const SUBJECT: &str = "rseq";
+    const INSTEAD: &str = "counts are kept per thread, and a snapshot waits for a thread that is in \
+                           the middle of counting";
+    match size {
+        None => Finding::note(
+            SUBJECT,
+            format!("the C library does not register them: {INSTEAD}"),
+        )
+        .so("glibc 2.35 or later"),
+        Some(0) => Finding::note(SUBJECT, format!("not registered: {INSTEAD}")).so(
+            "start without GLIBC_TUNABLES=glibc.pthread.rseq=0, with Linux 4.18 or later, and \
+             allow rseq in filters of system calls",
+        ),
+        Some(_) => Finding::ok(SUBJECT, "registered: counts can be kept per processor"),
+    }
+}
+
+/// The commands that the kernel has, by their bits; `None` if it refuses to say.
+fn membarrier_commands() -> Option<u64> {
+    const QUERY: i32 = 0;
+    // SAFETY: takes no pointers.
+    let commands = unsafe { libc::syscall(libc::SYS_membarrier, QUERY, 0, 0) };
+    u64::try_from(commands).ok()
+}
+
+fn membarrier(commands: Option<u64>) -> Finding {
+    const SUBJECT: &str = "membarrier";
+    const PRIVATE_EXPEDITED: u64 = 1 << 3;
+    const PRIVATE_EXPEDITED_RSEQ: u64 = 1 << 7;
+    let has = |command| commands.is_some_and(|commands| commands & command != 0);
+    if has(PRIVATE_EXPEDITED) && has(PRIVATE_EXPEDITED_RSEQ) {
+        return Finding::ok(
+            SUBJECT,
+            "with PRIVATE_EXPEDITED_RSEQ: snapshots are exact, and wait for nobody",
+        );
+    }
+    if has(PRIVATE_EXPEDITED) {
+        return Finding::note(
+            SUBJECT,
+            "with PRIVATE_EXPEDITED: snapshots are exact, and wait for threads that are counting",
+        )
+        .so("Linux 5.10 or later");
+    }
+    let says = match commands {
+        Some(_) => "without PRIVATE_EXPEDITED",
+        None => "refused",
+    };
+    Finding::bad(
+        SUBJECT,
+        format!("{says}: snapshots may miss operations that are a few nanoseconds old"),
+    )
+    .so(
+        "allow it in filters of system calls (Linux 4.14 or later), or PLIMSOLL=ledger=fenced, \
+         which costs some ns for each allocation",
+    )
+}
+
+fn clock(source: &str) -> Finding {
+    const SUBJECT: &str = "clock";
+    match source {
+        "tsc" => Finding::ok(SUBJECT, "tsc: waits are timed without system calls"),
+        "" => Finding::ok(
+            SUBJECT,
+            "the kernel does not say which; waits are timed by its own",
+        ),
+        other => Finding::note(
+            SUBJECT,
+            format!(
+                "{other}: the kernel does not trust the processor's counter, so timing waits costs more"
+            ),
+        ),
+    }
+}
+
+/// What is read of threads that wait, for the profile `goroutine`.
+fn blocked_threads() -> Finding {
+    const SUBJECT: &str = "threads";
+    // The first thread's number is the process's.
+    let directory = format!("/proc/self/task/{}", std::process::id());
+    let missing: Vec<&str> = ["syscall", "schedstat"]
+        .into_iter()
+        .filter(|file| fs::read(Path::new(&directory).join(file)).is_err())
+        .collect();
+    match missing.is_empty() {
+        true => Finding::ok(
+            SUBJECT,
+            "/proc says where those are that wait: their stacks are read from outside",
+        ),
+        false => Finding::note(
+            SUBJECT,
+            format!(
+                "/proc/self/task/*/{} cannot be read: stacks of threads that wait are not had",
+                missing.join(", ")
+            ),
+        )
+        .so("mount /proc, of a kernel with CONFIG_HAVE_ARCH_TRACEHOOK and CONFIG_SCHEDSTATS"),
+    }
+}
+
+fn seccomp(status: &Status) -> Finding {
+    const SUBJECT: &str = "seccomp";
+    match status.seccomp {
+        0 => Finding::ok(SUBJECT, "system calls are not filtered"),
+        _ => Finding::ok(
+            SUBJECT,
+            "system calls are filtered; those that are needed were tried here",
+        ),
+    }
+}
+
+/// Reads a word of a process's memory.
+fn read_word(process: libc::pid_t, word: &u64) -> bool {
+    let mut copy = 0u64;
+    let here = libc::iovec {
+        iov_base: (&raw mut copy).cast::<c_void>(),
+        iov_len: size_of::<u64>(),
+    };
+    let there = libc::iovec {
+        iov_base: std::ptr::from_ref(word).cast_mut().cast::<c_void>(),
+        iov_len: size_of::<u64>(),
+    };
+    // SAFETY: the kernel writes one word, to `copy`, and checks the other address.
+    let length =
+        unsafe { libc::process_vm_readv(process, &raw const here, 1, &raw const there, 1, 0) };
+    length == size_of::<u64>() as isize && copy == *word
+}
+
+fn memory_of_itself() -> Finding {
+    const SUBJECT: &str = "own memory";
+    let word = 0x706c_696d_736f_6c6c;
+    // SAFETY: takes nothing and cannot fail.
+    let id = unsafe { libc::getpid() };
+    if read_word(id, &word) {
+        return Finding::ok(SUBJECT, "process_vm_readv copies stacks that may vanish");
+    }
+    match fs::File::open("/proc/self/mem") {
+        Ok(_) => Finding::ok(
+            SUBJECT,
+            "process_vm_readv is refused; /proc/self/mem does, more slowly",
+        ),
+        Err(_) => Finding::bad(
+            SUBJECT,
+            "neither process_vm_readv nor /proc/self/mem: no stacks of threads that wait",
+        )
+        .so("allow process_vm_readv in filters of system calls"),
+    }
+}
+
+/// The value of `kernel.yama.ptrace_scope`; empty without Yama.
+fn ptrace_scope() -> String {
+    read("/proc/sys/kernel/yama/ptrace_scope")
+}
+
+fn memory_of_children(scope: String) -> Finding {
+    const SUBJECT: &str = "ptrace";
+    let scope = match &*scope {
+        "" => "no Yama".to_owned(),
+        scope => format!("ptrace_scope {scope}"),
+    };
+    let says = match memory_of_a_child_is_read() {
+        Some(true) => "memory of a child can be read",
+        Some(false) => {
+            "memory of a child cannot be read; Plimsoll reads a process from within, and does \
+             not need it"
+        }
+        None => "there was no child to try with",
+    };
+    Finding::ok(SUBJECT, format!("{scope}: {says}"))
+}
+
+/// `None` if there is no child to be had.
+fn memory_of_a_child_is_read() -> Option<bool> {
+    let word = 0x6c6f_6164_6c69_6e65;
+    // SAFETY: the child does nothing but wait for the signal that ends it, which needs nothing that
+    // another thread may have had in its hands.
+    unsafe {
+        let child = libc::fork();
+        if child < 0 {
+            return None;
+        }
+        if child == 0 {
+            // Also if nobody is left to end it.
+            libc::alarm(10);
+            loop {
+                libc::pause();
+            }
+        }
+        let is_read = read_word(child, &word);
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+        Some(is_read)
+    }
+}
+
+/// A limit of this process's; `None` if there is none.
+fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
+    // SAFETY: fills a struct for which all zeros is a value.
+    let limit = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        (libc::getrlimit(resource, &raw mut limit) == 0).then_some(limit.rlim_cur)
+    };
+    limit.filter(|&limit| limit != libc::RLIM_INFINITY)
+}
+
+/// The address space that Plimsoll reserves, in bytes, if there is that much.
+const RESERVED: u64 = 6 << 30;
+
+fn address_space() -> Finding {
+    const SUBJECT: &str = "address space";
+    match limit(libc::RLIMIT_AS) {
+        Some(limit) if limit < 2 * RESERVED => Finding::note(
+            SUBJECT,
+            format!(
+                "limited to {}: Plimsoll reserves less than its {}, and has less room for sampled \
+                 blocks",
+                bytes(limit),
+                bytes(RESERVED)
+            ),
+        )
+        .so("ulimit -v unlimited, or PLIMSOLL=heap_rate=4m"),
+        Some(limit) => Finding::ok(SUBJECT, format!("limited to {}", bytes(limit))),
+        None => {
+            let reserved = bytes(RESERVED);
+            let says = format!("not limited; Plimsoll reserves {reserved} of it, and uses little");
+            Finding::ok(SUBJECT, says)
+        }
+    }
+}
+
+fn overcommit(mode: &str) -> Finding {
+    const SUBJECT: &str = "overcommit";
+    match mode {
+        "2" => Finding::note(
+            SUBJECT,
+            "2: memory is counted when it is mapped; what is reserved without access is not",
+        ),
+        "" => Finding::ok(SUBJECT, "not known"),
+        mode => Finding::ok(SUBJECT, format!("{mode}: what is reserved takes no memory")),
+    }
+}
+
+/// The lowest limit of the control groups that this process is in, in bytes.
+fn memory_limit_of_group() -> Option<u64> {
+    let groups = read("/proc/self/cgroup");
+    let limits = groups.lines().flat_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (number, controllers, path) = (parts.next(), parts.next(), parts.next());
+        let path = path.unwrap_or("/");
+        let (root, file) = match (number, controllers) {
+            (Some("0"), Some("")) => ("/sys/fs/cgroup", "memory.max"),
+            (_, Some(controllers)) if controllers.split(',').any(|one| one == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => return Vec::new(),
+        };
+        // Each group is limited by those that it is in. In a container, its own may be the root.
+        let within = Path::new(path.trim_start_matches('/'));
+        let directories = within.ancestors().map(|part| Path::new(root).join(part));
+        directories
+            .filter_map(|directory| directory.join(file).to_str().map(read)?.parse().ok())
+            .collect()
+    });
+    // Without a limit, the older ones say a number near the largest.
+    limits.filter(|&limit: &u64| limit < 1 << 60).min()
+}
+
+/// The bound of the table of stacks, in bytes, unless it is set.
+const TABLE: u64 = 64 << 20;
+
+fn memory_limit(limit: Option<u64>) -> Finding {
+    const SUBJECT: &str = "memory limit";
+    match limit {
+        None => Finding::ok(SUBJECT, "none of its control group"),
+        Some(limit) if limit < 8 * TABLE => Finding::note(
+            SUBJECT,
+            format!(
+                "{} for its control group; Plimsoll's table of stacks may take {} of it",
+                bytes(limit),
+                bytes(TABLE)
+            ),
+        )
+        .so("PLIMSOLL=table=16m"),
+        Some(limit) => Finding::ok(SUBJECT, format!("{} for its control group", bytes(limit))),
+    }
+}
+
+fn huge_pages(modes: &str) -> Finding {
+    const SUBJECT: &str = "huge pages";
+    let mode = modes.split(['[', ']']).nth(1).unwrap_or("not known");
+    match mode {
+        "always" => Finding::ok(
+            SUBJECT,
+            "always: what is resident may be more than the heap, in pages of 2 MiB",
+        ),
+        mode => Finding::ok(SUBJECT, mode),
+    }
+}
+
+fn perf(paranoid: &str) -> Finding {
+    const SUBJECT: &str = "perf";
+    let may = match paranoid.parse::<i32>() {
+        Err(_) => return Finding::ok(SUBJECT, "not there, and not needed"),
+        Ok(..=1) => "anybody may record, the kernel included",
+        Ok(2) => "anybody may record programs",
+        Ok(3..) => "only root may record",
+    };
+    Finding::ok(
+        SUBJECT,
+        format!("perf_event_paranoid {paranoid}: {may}; Plimsoll does not need it"),
+    )
+}
+
+fn kernel_addresses(restrict: &str) -> Finding {
+    let restrict = if restrict.is_empty() { "?" } else { restrict };
+    Finding::ok(
+        "kptr_restrict",
+        format!("{restrict}; no profile has addresses of the kernel"),
+    )
+}
+
+fn random_addresses(mode: &str) -> Finding {
+    let mode = match mode {
+        "0" => "off",
+        "1" => "on, but for the heap",
+        "2" => "on",
+        _ => "not known",
+    };
+    Finding::ok(
+        "ASLR",
+        format!("{mode}; profiles say what was loaded where"),
+    )
+}
+
+fn core_dumps(pattern: &str) -> Finding {
+    const SUBJECT: &str = "core dumps";
+    let to = match (pattern.strip_prefix('|'), limit(libc::RLIMIT_CORE)) {
+        (Some(program), _) => format!("go to {}", program.split(' ').next().unwrap_or(program)),
+        (None, Some(0)) => "are not written (ulimit -c)".into(),
+        (None, _) => format!("are written to {pattern}"),
+    };
+    Finding::ok(
+        SUBJECT,
+        format!("{to}; address space that is only reserved is not in them"),
+    )
+}
+
+fn locale() -> Finding {
+    const SUBJECT: &str = "locale";
+    // SAFETY: sets the locale while there are no other threads, and reads a string that stays until
+    // the next such call.
+    let codeset = unsafe {
+        libc::setlocale(libc::LC_CTYPE, c"".as_ptr());
+        CStr::from_ptr(libc::nl_langinfo(libc::CODESET))
+            .to_string_lossy()
+            .into_owned()
+    };
+    match &*codeset {
+        "UTF-8" => Finding::ok(SUBJECT, "UTF-8, as all that Plimsoll writes"),
+        other => Finding::ok(
+            SUBJECT,
+            format!("{other}; Plimsoll writes UTF-8, which names that are not ASCII need"),
+        ),
+    }
+}
+
+/// A size in words, in the largest unit that is less than it.
+fn bytes(size: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.into_iter().find(|&(unit, _)| size >= unit) {
+        Some((unit, name)) if size.is_multiple_of(unit) => format!("{} {name}", size / unit),
+        Some((unit, name)) => format!("{:.1} {name}", size as f64 / unit as f64),
+        None => format!("{size} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::Level;
+    use super::*;
+
+    #[test]
+    fn barriers_decide_whether_snapshots_are_exact() {
+        assert_eq!(membarrier(Some(0x1ff)).level, Level::Ok);
+        assert_eq!(membarrier(Some(0x1f)).level, Level::Note);
+        assert_eq!(membarrier(Some(1)).level, Level::Bad);
+        assert_eq!(membarrier(None).level, Level::Bad);
+        assert_eq!(membarrier(Some(1 << 7)).level, Level::Bad);
+    }
+
+    #[test]
+    fn without_sequences_there_is_a_note() {
+        assert_eq!(of_restartable_sequences(Some(32)).level, Level::Ok);
+        assert_eq!(of_restartable_sequences(Some(0)).level, Level::Note);
+        assert_eq!(of_restartable_sequences(None).level, Level::Note);
+    }
+
+    #[test]
+    fn what_the_kernel_says_is_understood() {
+        assert_eq!(clock("tsc").level, Level::Ok);
+        assert_eq!(clock("hpet").level, Level::Note);
+        assert!(
+            huge_pages("always [madvise] never")
+                .says
+                .starts_with("madvise")
+        );
+        assert!(
+            huge_pages("[always] madvise never")
+                .says
+                .starts_with("always")
+        );
+        assert!(perf("-1").says.contains("kernel included"));
+        assert!(perf("4").says.contains("only root"));
+        assert_eq!(overcommit("2").level, Level::Note);
+        assert_eq!(memory_limit(Some(128 << 20)).level, Level::Note);
+        assert_eq!(memory_limit(Some(8 << 30)).level, Level::Ok);
+        assert_eq!(memory_limit(None).level, Level::Ok);
+    }
+
+    #[test]
+    fn memory_is_read_where_it_is_and_only_there() {
+        let word = 7;
+        // SAFETY: takes nothing and cannot fail.
+        let id = unsafe { libc::getpid() };
+        assert!(read_word(id, &word));
+        assert!(!read_word(-1, &word));
+    }
+
+    #[test]
+    fn sizes_are_said_in_words() {
+        assert_eq!(bytes(6 << 30), "6 GiB");
+        assert_eq!(bytes(1536 << 10), "1.5 MiB");
+        assert_eq!(bytes(10), "10 B");
+    }
+}

@@ -1,0 +1,307 @@
+//! What is said of a program's file.
+
+use std::path::{Path, PathBuf};
+
+use super::findings::{Finding, Section};
+use crate::program::allocator::Own;
+use crate::program::{
+    CLibrary, Compression, DebugInformation, Executable, Language, Linking, Program, ToldBy,
+    Verdict, frame_pointers_of_library, preload_verdict,
+};
+
+/// A program that was not started.
+pub(super) fn section(program: &Program) -> Section {
+    let mut findings = vec![file(program), preloading(&preload_verdict(program))];
+    if let Some(executable) = program.executable() {
+        findings.extend(of(executable));
+    }
+    Section {
+        title: format!("program {}", program.file.display()),
+        findings,
+    }
+}
+
+fn file(program: &Program) -> Finding {
+    let scripts: Vec<String> = program
+        .scripts
+        .iter()
+        .map(|script| script.display().to_string())
+        .collect();
+    let file = program.file.display();
+    match scripts.is_empty() {
+        true => Finding::ok("file", file.to_string()),
+        false => Finding::ok(
+            "file",
+            format!("{file}, the interpreter of {}", scripts.join(", ")),
+        ),
+    }
+}
+
+fn preloading(verdict: &Verdict) -> Finding {
+    const SUBJECT: &str = "plimsoll run";
+    match verdict {
+        Verdict::Covered => Finding::ok(SUBJECT, "sees its heap, locks and threads"),
+        Verdict::Inside => Finding::ok(
+            SUBJECT,
+            "is not needed: the crate plimsoll is in the program",
+        )
+        .so("PLIMSOLL=http=127.0.0.1:6060 in its environment, if it calls plimsoll::start"),
+        Verdict::HeapNotSeen {
+            allocator,
+            what_to_do,
+        } => Finding::bad(
+            SUBJECT,
+            format!(
+                "does not see its heap, which is in {allocator}; it does see threads and locks"
+            ),
+        )
+        .so(what_to_do),
+        Verdict::Refused { reason, what_to_do } => {
+            Finding::bad(SUBJECT, format!("does not work: {reason}")).so(what_to_do)
+        }
+        Verdict::Unknown { reason } => Finding::note(SUBJECT, format!("may work or not: {reason}")),
+    }
+}
+
+/// What is there whether it runs or not.
+pub(super) fn of(executable: &Executable) -> Vec<Finding> {
+    let mut findings = vec![linking(executable), language(executable)];
+    // What follows is nothing to Go's runtime, which has its own ways.
+    if executable.language == Language::Go {
+        return findings;
+    }
+    findings.extend(sanitizer(executable));
+    findings.push(allocator(executable));
+    findings.push(frame_pointers(executable));
+    findings.extend(frame_pointers_of_c_library(executable));
+    findings.push(unwind_tables(executable));
+    findings.push(names(executable));
+    findings.push(lines(executable));
+    findings.push(build_id(executable));
+    findings
+}
+
+fn linking(executable: &Executable) -> Finding {
+    let says = match &executable.linking {
+        Linking::Static { is_pie: true } => "static, at any address".into(),
+        Linking::Static { is_pie: false } => "static, at a fixed address".into(),
+        Linking::Dynamic { loader, c_library } => {
+            let library = match c_library {
+                CLibrary::Glibc => "glibc",
+                CLibrary::Musl => "musl",
+                CLibrary::Other => "a C library that is not known",
+            };
+            format!("dynamic, to {library}, by {}", loader.display())
+        }
+    };
+    Finding::ok("linking", says)
+}
+
+fn language(executable: &Executable) -> Finding {
+    let says = match &executable.language {
+        Language::Rust {
+            version: Some(version),
+        } => format!("Rust, compiled by rustc {version}"),
+        Language::Rust { version: None } => "Rust".into(),
+        Language::Go => "Go".into(),
+        Language::Other => "neither Rust nor Go".into(),
+    };
+    Finding::ok("language", says)
+}
+
+fn sanitizer(executable: &Executable) -> Option<Finding> {
+    let name = executable.sanitizer?;
+    let says = format!("{name} is in it: times and sizes are not those of the program");
+    Some(Finding::note("sanitizer", says))
+}
+
+fn allocator(executable: &Executable) -> Finding {
+    let found = &executable.allocator;
+    let name = found.name().unwrap_or("the C library's");
+    let says = match found.own {
+        Own::No if found.library.is_some() => {
+            format!("{name}, a library: what is preloaded comes before it")
+        }
+        Own::No => name.to_owned(),
+        Own::Exported => format!("{name}, for its libraries as well"),
+        Own::Linked => format!("{name}, linked in"),
+        Own::Texts => format!("{name}, by its texts: symbols are stripped"),
+        Own::NotTheSystems => format!("{name}: it does not call the C library's"),
+    };
+    Finding::ok("allocator", says)
+}
+
+fn frame_pointers(executable: &Executable) -> Finding {
+    const SUBJECT: &str = "frame pointers";
+    let found = &executable.frame_pointers;
+    let how = match found.told_by {
+        ToldBy::Nothing => return Finding::note(SUBJECT, "nothing tells whether there are any"),
+        ToldBy::UnwindTables => "unwind tables",
+        ToldBy::Prologues => "their first instructions",
+    };
+    let (with, all) = (found.with, found.with + found.without);
+    let says = format!("{with} of {all} functions that were looked at keep one, by {how}");
+    if found.are_used() {
+        return Finding::ok(SUBJECT, format!("{says}: stacks are walked by them"));
+    }
+    let flag = match executable.language {
+        Language::Rust { .. } => "-C force-frame-pointers=yes",
+        _ => "-fno-omit-frame-pointer",
+    };
+    if executable.unwind_tables.work() {
+        return Finding::ok(
+            SUBJECT,
+            format!("{says}: stacks are unwound by tables, which is slower"),
+        )
+        .so(format!("compile with {flag} if samples shall cost less"));
+    }
+    Finding::bad(
+        SUBJECT,
+        format!("{says}, and there are no unwind tables: stacks end early"),
+    )
+    .so(format!("compile with {flag}, or with unwind tables"))
+}
+
+fn frame_pointers_of_c_library(executable: &Executable) -> Option<Finding> {
+    let Linking::Dynamic {
+        c_library: CLibrary::Glibc,
+        ..
+    } = executable.linking
+    else {
+        return None;
+    };
+    let library = c_library_of_this_process()?;
+    let found = frame_pointers_of_library(&library);
+    let per_cent = found.per_cent()?;
+    let says = match found.are_used() {
+        true => "calls back from it are in stacks that are walked by frame pointers",
+        false => {
+            "callers of what calls back from it, such as qsort, may be missing in stacks that \
+                  are walked by frame pointers"
+        }
+    };
+    let says = format!("{per_cent} % of its functions keep frame pointers: {says}");
+    Some(Finding::ok("C library", says))
+}
+
+/// The file of the C library that this process uses, which is also what programs of the same
+/// loader get.
+fn c_library_of_this_process() -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let paths = maps
+        .lines()
+        .filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let mut libraries = paths.filter(|path| path.ends_with("/libc.so.6"));
+    libraries.next().map(|path| Path::new(path).to_owned())
+}
+
+fn unwind_tables(executable: &Executable) -> Finding {
+    const SUBJECT: &str = "unwind tables";
+    let tables = executable.unwind_tables;
+    if tables.work() {
+        return Finding::ok(SUBJECT, "there, with their index");
+    }
+    let says = match tables.are_there {
+        true => "their index (.eh_frame_hdr) is missing, so they are not found",
+        false => "none",
+    };
+    if executable.frame_pointers.are_used() {
+        return Finding::note(SUBJECT, format!("{says}; frame pointers do"));
+    }
+    Finding::bad(
+        SUBJECT,
+        format!("{says}, and no frame pointers: stacks end early"),
+    )
+    .so("compile with -fasynchronous-unwind-tables, which is the default of most compilers")
+}
+
+fn names(executable: &Executable) -> Finding {
+    const SUBJECT: &str = "names";
+    let symbols = &executable.symbols;
+    if symbols.has_table {
+        return Finding::ok(SUBJECT, "there is a table of symbols");
+    }
+    if let Some(file) = &symbols.split_off {
+        return Finding::ok(SUBJECT, format!("in {}", file.display()));
+    }
+    let says = match &symbols.link {
+        Some(link) => {
+            format!("stripped, and the file that they are in instead is not found: {link}")
+        }
+        None => "stripped: profiles have addresses in place of names".into(),
+    };
+    let finding = Finding::note(SUBJECT, says);
+    match (&symbols.link, &executable.language) {
+        (Some(_), _) => finding.so("install its debug symbols"),
+        (None, Language::Rust { .. }) => finding.so("strip = false in [profile.release]"),
+        (None, _) => {
+            finding.so("link without -s and do not strip it, or install its debug symbols")
+        }
+    }
+}
+
+fn lines(executable: &Executable) -> Finding {
+    const SUBJECT: &str = "lines";
+    let symbols = &executable.symbols;
+    let set = match executable.language {
+        Language::Rust { .. } => "debug = \"line-tables-only\" in [profile.release]",
+        _ => "compile with -g1",
+    };
+    match symbols.compression {
+        Compression::None | Compression::Zlib => {}
+        Compression::Zstd | Compression::Unknown => {
+            let says = "debug information is compressed in a way that is not read: there are no \
+                        files, lines or inlined calls";
+            return Finding::note(SUBJECT, says)
+                .so("link with --compress-debug-sections=zlib, or none");
+        }
+    }
+    if symbols.is_split {
+        return Finding::note(
+            SUBJECT,
+            "debug information is in .dwo or .dwp files, which are not read",
+        )
+        .so("split-debuginfo = \"off\", or compile without -gsplit-dwarf");
+    }
+    let finding = match symbols.debug {
+        DebugInformation::Full => Finding::ok(SUBJECT, "full debug information"),
+        DebugInformation::Lines => Finding::ok(SUBJECT, "line tables, and inlined calls"),
+        DebugInformation::Unknown => {
+            Finding::note(SUBJECT, "there is debug information, too much to look into").so(set)
+        }
+        DebugInformation::StandardLibrary | DebugInformation::None => match &symbols.split_off {
+            Some(file) => Finding::ok(SUBJECT, format!("in {}", file.display())),
+            None if symbols.debug == DebugInformation::StandardLibrary => {
+                let says = "of the standard library only: no files, lines or inlined calls of the \
+                            program's own code";
+                Finding::note(SUBJECT, says).so(set)
+            }
+            None => {
+                let says = "no debug information: no files, lines or inlined calls";
+                Finding::note(SUBJECT, says).so(set)
+            }
+        },
+    };
+    match symbols.has_shared_part {
+        true => Finding {
+            says: format!(
+                "{}; parts of it are in a file for several programs (dwz), which is not read",
+                finding.says
+            ),
+            ..finding
+        },
+        false => finding,
+    }
+}
+
+fn build_id(executable: &Executable) -> Finding {
+    const SUBJECT: &str = "build id";
+    match &executable.symbols.build_id {
+        Some(id) => Finding::ok(SUBJECT, id),
+        None => Finding::note(
+            SUBJECT,
+            "none: names that are looked up elsewhere, or later, may be another build's",
+        )
+        .so("link with --build-id"),
+    }
+}

@@ -1,0 +1,82 @@
+//! The variable `PLIMSOLL` of a process, as far as it can be judged from outside.
+
+use super::findings::Finding;
+
+/// The variable that settings come from.
+pub(super) const VARIABLE: &str = "PLIMSOLL";
+
+/// Every word that there is.
+const WORDS: [&str; 15] = [
+    "block_rate",
+    "dump_on",
+    "go_names",
+    "heap_rate",
+    "http",
+    "leak_age",
+    "ledger",
+    "long_poll",
+    "mutex_fraction",
+    "out",
+    "stack_depth",
+    "table",
+    "task_times",
+    "thread_signal",
+    "unwinder",
+];
+
+/// The value of a word, the last one that is given.
+pub(super) fn value<'a>(settings: &'a str, word: &str) -> Option<&'a str> {
+    let pairs = settings.rsplit(',').filter_map(|pair| pair.split_once('='));
+    pairs
+        .map(|(its, value)| (its.trim(), value.trim()))
+        .find(|(its, _)| *its == word)
+        .map(|(_, value)| value)
+}
+
+/// What there is to say of the variable's value.
+pub(super) fn finding(settings: &str) -> Finding {
+    let words = settings
+        .split(',')
+        .map(|setting| setting.trim())
+        .filter(|setting| !setting.is_empty())
+        .map(|setting| setting.split('=').next().unwrap_or(setting).trim());
+    let unknown: Vec<&str> = words.filter(|word| !WORDS.contains(word)).collect();
+    if unknown.is_empty() {
+        return Finding::ok(VARIABLE, settings);
+    }
+    let says = format!(
+        "{settings}: there is no setting `{}`, so it changes nothing",
+        unknown.join("`, `")
+    );
+    Finding::note(VARIABLE, says).so(format!("there are {}", WORDS.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::Level;
+    use super::*;
+
+    /// The crate's own list, in the source that it is compiled from.
+    #[test]
+    fn the_words_are_the_crate_s() {
+        let source = include_str!("../../../plimsoll/src/config.rs");
+        let (_, rest) = source.split_once("const WORDS: &str = \"").unwrap();
+        let (words, _) = rest.split_once('"').unwrap();
+        assert_eq!(words, WORDS.join(", "));
+    }
+
+    #[test]
+    fn unknown_words_are_named() {
+        assert_eq!(finding("http=6060,heap_rate=1").level, Level::Ok);
+        assert_eq!(finding("").level, Level::Ok);
+        let unknown = finding("http=6060, heaprate=1,x");
+        assert_eq!(unknown.level, Level::Note);
+        assert!(unknown.says.contains("`heaprate`, `x`"), "{}", unknown.says);
+    }
+
+    #[test]
+    fn the_last_value_counts() {
+        assert_eq!(value("http=1,out=x, http = 2", "http"), Some("2"));
+        assert_eq!(value("httpx=1,http", "http"), None);
+    }
+}

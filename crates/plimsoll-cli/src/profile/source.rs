@@ -1,0 +1,168 @@
+//! Where profiles come from: bytes, files, pages of running programs.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Error, Profile, gunzip, jemalloc, proto};
+use crate::progress::Progress;
+use crate::{Failure, http};
+
+/// How much is read before it is an error.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Uncompressed.
+    pub read_bytes: u64,
+    /// Of the profile in memory. Below 4 GiB, so that there are fewer of everything.
+    pub kept_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            read_bytes: 4 << 30,
+            kept_bytes: 1 << 30,
+        }
+    }
+}
+
+/// Reads a profile from bytes: compressed or not, of pprof's or jemalloc's format.
+///
+/// # Errors
+/// If they are no profile, a broken one, or one beyond the limits.
+pub fn parse(bytes: &[u8], limits: Limits) -> Result<Profile, Error> {
+    read(bytes, limits)
+}
+
+/// The same, from whatever can be read. What is compressed is decompressed by a second thread.
+///
+/// # Errors
+/// If it cannot be read, or is no profile, a broken one, or one beyond the limits.
+pub fn read(from: impl Read + Send, limits: Limits) -> Result<Profile, Error> {
+    let (head, from) = peek(from)?;
+    if !head.starts_with(GZIP) {
+        return read_plain(&head, from, limits);
+    }
+    let from = BufReader::with_capacity(256 << 10, from);
+    gunzip::while_reading(from, |from| {
+        let (head, from) = peek(from)?;
+        read_plain(&head, from, limits)
+    })
+}
+
+/// How what is compressed by gzip begins.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+fn read_plain(head: &[u8], from: impl Read, limits: Limits) -> Result<Profile, Error> {
+    if head.is_empty() {
+        return Err(Error::NotAProfile("it is empty".to_owned()));
+    }
+    let from = Bounded {
+        from,
+        left: limits.read_bytes,
+    };
+    if head.starts_with(jemalloc::BEGINNING) {
+        return jemalloc::read(BufReader::with_capacity(64 << 10, from), limits);
+    }
+    for (beginning, what) in OTHERS {
+        if head.starts_with(beginning) {
+            return Err(Error::NotAProfile((*what).to_owned()));
+        }
+    }
+    proto::read(from, limits)
+}
+
+/// The first bytes, as many as are needed to tell what it is, and all of it.
+fn peek<R: Read>(mut from: R) -> io::Result<(Vec<u8>, impl Read + use<R>)> {
+    let mut head = Vec::new();
+    (&mut from).take(32).read_to_end(&mut head)?;
+    Ok((head.clone(), io::Cursor::new(head).chain(from)))
+}
+
+/// What is often taken for a profile. None can be the beginning of one.
+const OTHERS: &[(&[u8], &str)] = &[
+    (GZIP, "it is compressed twice"),
+    (
+        b"heap profile:",
+        "a profile's text, which is asked for by debug=1; without that, there is a profile",
+    ),
+    (
+        b"goroutine profile:",
+        "a profile's text, which is asked for by debug=1; without that, there is a profile",
+    ),
+    (b"<", "a web page"),
+    (b"\x7fELF", "a program or a library"),
+    (b"PK", "a zip archive"),
+    (
+        b"\x28\xb5\x2f\xfd",
+        "compressed by zstd; decompress it first",
+    ),
+];
+
+/// Fails behind a number of bytes.
+struct Bounded<R> {
+    from: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(to)?;
+        self.left = self
+            .left
+            .checked_sub(read as u64)
+            .ok_or_else(|| io::Error::other("it is too large, uncompressed"))?;
+        Ok(read)
+    }
+}
+
+/// How long a page may keep the command waiting: a minute, and what it is asked to take.
+fn timeout(url: &str) -> Duration {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let asked = query
+        .split('&')
+        .find_map(|part| part.strip_prefix("seconds="));
+    let seconds = asked
+        .and_then(|seconds| seconds.parse().ok())
+        .unwrap_or(0_u32);
+    Duration::from_secs(60 + u64::from(seconds))
+}
+
+/// Reads a profile from a file, from the standard input (`-`), or from the page of a running
+/// program. Of a URL without a path, and of a bare `host:port`, it is the heap profile. What takes
+/// long shows its progress on a terminal.
+///
+/// # Errors
+/// With the name as it was given, and what is wrong with it.
+pub fn read_url_or_file(name: &str) -> Result<Profile, Failure> {
+    let limits = Limits::default();
+    let fail = |error: Error| Failure::new(name, error);
+    if let Some(url) = http::profile_url(name) {
+        let mut progress = Progress::new(format!("asking {url}"), 0);
+        let bytes = http::get_telling(&url, timeout(&url), |bytes| progress.at(bytes))?;
+        drop(progress);
+        return parse(&bytes, limits).map_err(|error| Failure::new(&url, error));
+    }
+    if name == "-" {
+        return read(io::stdin(), limits).map_err(fail);
+    }
+    let file = File::open(Path::new(name)).map_err(|error| Failure::new(name, plainly(&error)))?;
+    let metadata = file
+        .metadata()
+        .map_err(|error| Failure::new(name, plainly(&error)))?;
+    if metadata.is_dir() {
+        return Err(Failure::new(name, "it is a directory"));
+    }
+    let progress = Progress::new(format!("reading {name}"), metadata.len());
+    read(progress.counting(file), limits).map_err(fail)
+}
+
+/// What the system says, without its number.
+fn plainly(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => "it may not be read".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,302 @@
+//! The allocator that a program brings, as far as its file tells.
+//!
+//! A preloaded library sees what goes to `malloc` by way of the dynamic linker. What a program has
+//! linked in is called directly, or, if it is called `malloc` and exported, is what everybody's
+//! calls go to, the preloaded library's definition notwithstanding: a program comes first.
+
+use super::elf::{Elf, Symbol};
+
+/// What a program's file says about its allocator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allocator {
+    /// An allocator that is known by name and linked in.
+    pub linked: Option<&'static str>,
+    /// Whether it defines `malloc`, or the allocation function of a known allocator, itself; and
+    /// what says so.
+    pub own: Own,
+    /// A library that it is loaded with which is an allocator, by its file name.
+    pub library: Option<String>,
+}
+
+/// Whether a program has an allocator linked in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Own {
+    /// There is none to be seen.
+    #[default]
+    No,
+    /// It exports `malloc`: all allocations of the process go there, its libraries' included.
+    Exported,
+    /// It defines `malloc`, or one by another name, for itself; libraries use the C library's.
+    Linked,
+    /// It is stripped, and has texts in it that are a known allocator's.
+    Texts,
+    /// It is a Rust program that does not call what the standard library's `System` calls, so its
+    /// `#[global_allocator]` is something else, of which the name is not known.
+    NotTheSystems,
+}
+
+/// An allocator that is known by name.
+struct Known {
+    name: &'static str,
+    /// Functions that it defines, and nothing else does.
+    functions: &'static [&'static str],
+    /// What its library's file name begins with.
+    libraries: &'static [&'static str],
+    /// A text that it has, for [`contains`].
+    text: &'static str,
+}
+
+const KNOWN: [Known; 6] = [
+    Known {
+        name: "jemalloc",
+        functions: &[
+            "_rjem_malloc",
+            "_rjem_mallocx",
+            "_rjem_mallctl",
+            "je_malloc",
+            "je_mallocx",
+            "je_mallctl",
+            "mallctlnametomib",
+            "jemalloc_constructor",
+            "jemalloc_prefork",
+        ],
+        libraries: &["libjemalloc."],
+        text: "<jemal|loc>: ",
+    },
+    Known {
+        name: "mimalloc",
+        functions: &["mi_malloc", "mi_malloc_aligned", "mi_heap_malloc"],
+        libraries: &["libmimalloc.", "libmimalloc-"],
+        text: "mimal|loc: ",
+    },
+    Known {
+        name: "tcmalloc",
+        functions: &[
+            "tc_malloc",
+            "TCMallocInternalMalloc",
+            "TCMalloc_Internal_TryAlloc",
+        ],
+        libraries: &["libtcmalloc.", "libtcmalloc_"],
+        text: "TCMALLOC_|SAMPLE_PARAMETER",
+    },
+    Known {
+        name: "snmalloc",
+        functions: &["sn_malloc", "sn_rust_alloc", "rust_alloc_snmalloc"],
+        libraries: &["libsnmalloc"],
+        text: "SNMAL|LOC_",
+    },
+    Known {
+        name: "rpmalloc",
+        functions: &["rpmalloc", "rpaligned_alloc", "rpmalloc_initialize"],
+        libraries: &["librpmalloc"],
+        text: "rpmalloc_|finalize",
+    },
+    Known {
+        name: "Scudo",
+        functions: &["scudo_malloc", "__scudo_get_error_info"],
+        libraries: &["libscudo", "libclang_rt.scudo"],
+        text: "Scudo| ERROR",
+    },
+];
+
+impl Allocator {
+    /// Whether a library that is preloaded sees the program's own allocations.
+    pub fn is_seen_from_outside(&self) -> bool {
+        self.own == Own::No
+    }
+
+    /// What the program's allocator is called, if it is not the C library's.
+    pub fn name(&self) -> Option<&str> {
+        match (self.linked, &self.library) {
+            (Some(name), _) => Some(name),
+            (None, _) if self.own == Own::NotTheSystems => Some("a #[global_allocator] of its own"),
+            (None, _) if self.own != Own::No => Some("a malloc of its own"),
+            (None, Some(library)) => Some(library),
+            (None, None) => None,
+        }
+    }
+
+    pub(super) fn of(elf: &Elf<'_>, needed: &[String], is_rust: bool) -> Self {
+        let exported = elf.symbols(".dynsym").into_iter().flatten();
+        let all = elf.symbols(".symtab");
+        let is_stripped = all.is_none();
+        let mut found = Self::in_symbols(exported, all.into_iter().flatten());
+        found.library = needed.iter().find(|name| is_allocator(name)).cloned();
+        if is_stripped && found.linked.is_none() && found.own != Own::Exported {
+            found.linked = in_texts(&elf.contents_of(".rodata").unwrap_or_default());
+            if found.linked.is_some() {
+                found.own = Own::Texts;
+            }
+        }
+        // Where the standard library is a library of its own, `System` is there.
+        let is_std_apart = needed.iter().any(|name| {
+            let parts = ["libstd-", "librustc_driver-"];
+            parts.iter().any(|start| name.starts_with(start))
+        });
+        if is_rust && !is_std_apart && found.own == Own::No {
+            let calls = elf
+                .symbols(".dynsym")
+                .map(|mut its| its.any(|its| is_called_by_system(&its)));
+            if calls == Some(false) {
+                found.own = Own::NotTheSystems;
+            }
+        }
+        found
+    }
+
+    fn in_symbols<'a>(
+        exported: impl Iterator<Item = Symbol<'a>>,
+        all: impl Iterator<Item = Symbol<'a>>,
+    ) -> Self {
+        let mut found = Self::default();
+        let symbols = exported
+            .map(|symbol| (symbol, true))
+            .chain(all.map(|symbol| (symbol, false)));
+        for (symbol, is_exported) in symbols.filter(|(symbol, _)| symbol.is_defined) {
+            if let Some(known) = by_function(symbol.name) {
+                found.linked = found.linked.or(Some(known));
+                if found.own == Own::No {
+                    found.own = Own::Linked;
+                }
+            }
+            match symbol.name {
+                b"malloc" if is_exported => found.own = Own::Exported,
+                b"malloc" if found.own == Own::No => found.own = Own::Linked,
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// The name of the allocator that a library is, by its path or file name.
+pub fn library(path: &str) -> Option<&'static str> {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let is_it = |known: &&Known| known.libraries.iter().any(|start| file.starts_with(start));
+    KNOWN.iter().find(is_it).map(|known| known.name)
+}
+
+/// Also those that are seldom met, and behave as the others do.
+fn is_allocator(name: &str) -> bool {
+    library(name).is_some() || name.starts_with("libhoard") || name.starts_with("libmesh.")
+}
+
+fn by_function(name: &[u8]) -> Option<&'static str> {
+    let is_it = |known: &&Known| known.functions.iter().any(|its| its.as_bytes() == name);
+    KNOWN.iter().find(is_it).map(|known| known.name)
+}
+
+/// Whether a symbol is a function that the standard library's `System` needs of the C library's.
+/// `malloc` is none to go by: other parts of the standard library call it as well.
+fn is_called_by_system(symbol: &Symbol<'_>) -> bool {
+    !symbol.is_defined
+        && matches!(
+            symbol.name,
+            b"calloc" | b"posix_memalign" | b"aligned_alloc" | b"memalign"
+        )
+}
+
+fn in_texts(texts: &[u8]) -> Option<&'static str> {
+    KNOWN
+        .iter()
+        .find(|known| contains(texts, known.text))
+        .map(|known| known.name)
+}
+
+/// Whether there is a text somewhere, which is given with a mark (`|`) in it that is left out: so
+/// the program that has this list does not have the texts.
+pub(super) fn contains(bytes: &[u8], marked: &str) -> bool {
+    let text: Vec<u8> = marked.bytes().filter(|&byte| byte != b'|').collect();
+    position(bytes, &text).is_some()
+}
+
+fn position(bytes: &[u8], text: &[u8]) -> Option<usize> {
+    let (&start, rest) = text.split_first()?;
+    let mut from = 0;
+    loop {
+        from += bytes[from..].iter().position(|&byte| byte == start)? + 1;
+        if bytes[from..].starts_with(rest) {
+            return Some(from - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbols(names: &[&'static str]) -> Vec<Symbol<'static>> {
+        let symbol = |name: &&'static str| Symbol {
+            // What is only used is marked so here.
+            name: name.strip_prefix('?').unwrap_or(name).as_bytes(),
+            is_defined: !name.starts_with('?'),
+            is_function: true,
+            address: 0x1000,
+            size: 16,
+        };
+        names.iter().map(symbol).collect()
+    }
+
+    fn found(exported: &[&'static str], all: &[&'static str]) -> Allocator {
+        Allocator::in_symbols(symbols(exported).into_iter(), symbols(all).into_iter())
+    }
+
+    #[test]
+    fn a_program_that_only_calls_malloc_has_none() {
+        let found = found(
+            &["?malloc", "?free", "main"],
+            &["?malloc@GLIBC_2.2.5", "main"],
+        );
+        assert_eq!(found, Allocator::default());
+        assert!(found.is_seen_from_outside());
+        assert_eq!(found.name(), None);
+    }
+
+    #[test]
+    fn a_program_that_exports_malloc_is_everybody_s_allocator() {
+        let found = found(&["malloc", "free"], &["malloc", "free", "main"]);
+        assert_eq!(found.own, Own::Exported);
+        assert_eq!(found.name(), Some("a malloc of its own"));
+        assert!(!found.is_seen_from_outside());
+    }
+
+    #[test]
+    fn known_allocators_are_told_by_their_functions() {
+        for (function, name) in [
+            ("_rjem_malloc", "jemalloc"),
+            ("je_malloc", "jemalloc"),
+            ("mi_malloc", "mimalloc"),
+            ("tc_malloc", "tcmalloc"),
+            ("sn_rust_alloc", "snmalloc"),
+            ("rpmalloc", "rpmalloc"),
+        ] {
+            let linked = found(&[], &["main", function]);
+            assert_eq!((linked.linked, linked.own), (Some(name), Own::Linked));
+            let exported = found(&["malloc"], &["malloc", function]);
+            assert_eq!((exported.linked, exported.own), (Some(name), Own::Exported));
+            let used = found(&[&*format!("?{function}").leak()], &[]);
+            assert_eq!(used, Allocator::default(), "that is a library's");
+        }
+        assert_eq!(found(&[], &["my_je_malloc", "mi_malloc2"]).own, Own::No);
+    }
+
+    #[test]
+    fn libraries_are_told_by_their_file_names() {
+        assert_eq!(library("/usr/lib/libjemalloc.so.2"), Some("jemalloc"));
+        assert_eq!(library("libmimalloc.so.2.1"), Some("mimalloc"));
+        assert_eq!(library("libmimalloc-secure.so.2"), Some("mimalloc"));
+        assert_eq!(library("libtcmalloc_minimal.so.4"), Some("tcmalloc"));
+        assert_eq!(library("libsnmallocshim.so"), Some("snmalloc"));
+        assert_eq!(library("/opt/libjemalloc.d/libc.so.6"), None);
+        assert_eq!(library("libc.so.6"), None);
+    }
+
+    #[test]
+    fn texts_are_found_wherever_they_are() {
+        let with = |text: &str| in_texts(format!("abc\0<jemalloc<{text}\0").as_bytes());
+        assert_eq!(with(&["<jemal", "loc>: "].concat()), Some("jemalloc"));
+        assert_eq!(with(&["mimal", "loc: "].concat()), Some("mimalloc"));
+        assert_eq!(with(""), None);
+        assert_eq!(in_texts(b""), None);
+    }
+}

@@ -1,0 +1,322 @@
+//! The parts of an ELF file that are looked at, read in parts and without trusting any of it.
+//!
+//! A file that is mapped ends whoever reads it if it is cut short meanwhile; so parts are copied.
+//! Only files of this machine's kind are understood, x86-64. A damaged file has fewer sections, or
+//! none, and nothing worse comes of it.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
+use object::{LittleEndian, ReadCache, ReadRef};
+
+use super::find;
+
+/// What is read of a file is kept here.
+pub(super) type Cache = ReadCache<File>;
+
+const ENDIAN: LittleEndian = LittleEndian;
+
+/// The largest section that is read, in bytes: more is as if it were not there.
+const LARGEST: u64 = 256 << 20;
+
+/// Whether a file that begins so is ELF.
+pub(super) fn is_elf(head: &[u8]) -> bool {
+    head.starts_with(b"\x7fELF")
+}
+
+/// The loader that the kernel starts in order to execute `path`; `None` if it is not dynamically
+/// linked, or not understood.
+pub(super) fn loader_of(path: &Path) -> Option<PathBuf> {
+    let cache = Cache::new(find::open(path).ok()?);
+    Elf::parse(&cache).ok()?.loader()
+}
+
+/// Why a file is not looked into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotRead {
+    /// It is not ELF.
+    NotElf,
+    /// It is, for this kind of machine.
+    OtherMachine(&'static str),
+    /// It is a piece of a program, or what is left of one.
+    NotAProgram(&'static str),
+    /// It says something that cannot be.
+    Damaged(&'static str),
+}
+
+/// A program's file.
+pub(super) struct Elf<'a> {
+    cache: &'a Cache,
+    kind: u16,
+    segments: &'a [ProgramHeader64<LittleEndian>],
+    sections: SectionTable<'a, FileHeader64<LittleEndian>, &'a Cache>,
+}
+
+/// What the dynamic linker is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Dynamic {
+    /// The libraries that are loaded with it.
+    pub(super) needed: Vec<String>,
+    /// Whether it says that it is a program.
+    pub(super) is_pie: bool,
+}
+
+/// A symbol that has a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Symbol<'a> {
+    pub(super) name: &'a [u8],
+    /// Whether it is in this file, and not elsewhere.
+    pub(super) is_defined: bool,
+    pub(super) is_function: bool,
+    pub(super) address: u64,
+    /// In bytes; 0 if it is not known.
+    pub(super) size: u64,
+}
+
+/// How a section is kept in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// As it is.
+    None,
+    /// With zlib, which Plimsoll reads.
+    Zlib,
+    /// With Zstandard, which Plimsoll does not read.
+    Zstd,
+    /// In a way that is not known.
+    Unknown,
+}
+
+impl<'a> Elf<'a> {
+    pub(super) fn parse(cache: &'a Cache) -> Result<Self, NotRead> {
+        if !cache.read_bytes_at(0, 4).is_ok_and(is_elf) {
+            return Err(NotRead::NotElf);
+        }
+        let Ok(ident @ &[.., machine_low, machine_high]) = cache.read_bytes_at(0, 20) else {
+            return Err(NotRead::Damaged("its header is cut short"));
+        };
+        let machine = match ident[5] {
+            elf::ELFDATA2MSB => u16::from_be_bytes([machine_low, machine_high]),
+            _ => u16::from_le_bytes([machine_low, machine_high]),
+        };
+        if ident[4] != elf::ELFCLASS64 || machine != elf::EM_X86_64 {
+            return Err(NotRead::OtherMachine(match machine {
+                elf::EM_386 => "x86, 32 bits",
+                elf::EM_X86_64 => "x86-64 with addresses of 32 bits (x32)",
+                elf::EM_AARCH64 => "aarch64",
+                elf::EM_ARM => "ARM, 32 bits",
+                elf::EM_RISCV => "RISC-V",
+                elf::EM_PPC64 => "PowerPC",
+                elf::EM_S390 => "s390",
+                _ => "another machine",
+            }));
+        }
+        let header = FileHeader64::<LittleEndian>::parse(cache)
+            .map_err(|_| NotRead::Damaged("its header makes no sense"))?;
+        if header.is_big_endian() {
+            return Err(NotRead::Damaged("its byte order is not its machine's"));
+        }
+        let kind = header.e_type(ENDIAN);
+        match kind {
+            elf::ET_EXEC | elf::ET_DYN => {}
+            elf::ET_REL => return Err(NotRead::NotAProgram("an object file")),
+            elf::ET_CORE => return Err(NotRead::NotAProgram("a core dump")),
+            _ => return Err(NotRead::NotAProgram("ELF of no known type")),
+        }
+        let segments = header
+            .program_headers(ENDIAN, cache)
+            .map_err(|_| NotRead::Damaged("its program headers are not in the file"))?;
+        Ok(Self {
+            cache,
+            kind,
+            segments,
+            sections: header.sections(ENDIAN, cache).unwrap_or_default(),
+        })
+    }
+
+    /// Whether it is loaded at an address of its own choice.
+    pub(super) fn is_at_fixed_address(&self) -> bool {
+        self.kind == elf::ET_EXEC
+    }
+
+    pub(super) fn has_sections(&self) -> bool {
+        !self.sections.is_empty()
+    }
+
+    /// The loader that the kernel starts, if it is dynamically linked.
+    pub(super) fn loader(&self) -> Option<PathBuf> {
+        let path = self
+            .segments
+            .iter()
+            .find_map(|segment| segment.interpreter(ENDIAN, self.cache).ok()?)?;
+        Some(OsString::from_vec(path.to_vec()).into())
+    }
+
+    /// What the dynamic linker is told; nothing if it is not asked.
+    pub(super) fn dynamic(&self) -> Dynamic {
+        let mut found = Dynamic::default();
+        let Some(entries) = self
+            .segments
+            .iter()
+            .find_map(|segment| segment.dynamic(ENDIAN, self.cache).ok()?)
+        else {
+            return found;
+        };
+        let entries = || {
+            let entries = entries
+                .iter()
+                .map(|entry| (entry.d_tag(ENDIAN), entry.d_val(ENDIAN)));
+            entries.take_while(|&(tag, _)| tag != u64::from(elf::DT_NULL))
+        };
+        let value = |wanted: u32| entries().find(|&(tag, _)| tag == u64::from(wanted));
+        if let Some((_, flags)) = value(elf::DT_FLAGS_1) {
+            found.is_pie = flags & u64::from(elf::DF_1_PIE) != 0;
+        }
+        if let (Some((_, at)), Some((_, size))) = (value(elf::DT_STRTAB), value(elf::DT_STRSZ)) {
+            let strings = self.at_address(at, size).unwrap_or(&[]);
+            found.needed = entries()
+                .filter(|&(tag, _)| tag == u64::from(elf::DT_NEEDED))
+                .filter_map(|(_, offset)| string_at(strings, offset))
+                .map(|name| String::from_utf8_lossy(name).into_owned())
+                .collect();
+        }
+        found
+    }
+
+    /// Bytes of the file that are loaded at an address.
+    pub(super) fn at_address(&self, address: u64, size: u64) -> Option<&'a [u8]> {
+        let segment = self.segments.iter().find(|segment| {
+            segment.p_type(ENDIAN) == elf::PT_LOAD
+                && address
+                    .checked_sub(segment.p_vaddr(ENDIAN))
+                    .is_some_and(|into| into < segment.p_filesz(ENDIAN))
+        })?;
+        let into = address - segment.p_vaddr(ENDIAN);
+        let offset = segment.p_offset(ENDIAN).checked_add(into)?;
+        let there = segment.p_filesz(ENDIAN) - into;
+        self.bytes_at(offset, size.min(there))
+    }
+
+    fn bytes_at(&self, offset: u64, size: u64) -> Option<&'a [u8]> {
+        if size > LARGEST || offset.checked_add(size)? > self.cache.len().ok()? {
+            return None;
+        }
+        self.cache.read_bytes_at(offset, size).ok()
+    }
+
+    fn section(&self, name: &str) -> Option<&'a SectionHeader64<LittleEndian>> {
+        let (_, section) = self.sections.section_by_name(ENDIAN, name.as_bytes())?;
+        Some(section)
+    }
+
+    /// Whether there is a section with something in the file.
+    pub(super) fn has_section(&self, name: &str) -> bool {
+        self.section(name).is_some_and(|section| {
+            section.sh_type(ENDIAN) != elf::SHT_NOBITS && section.sh_size(ENDIAN) > 0
+        })
+    }
+
+    /// Where a section is loaded; 0 if it is not.
+    pub(super) fn address_of(&self, name: &str) -> u64 {
+        self.section(name)
+            .map_or(0, |section| section.sh_addr(ENDIAN))
+    }
+
+    /// How a section is kept; `None` if there is no such section.
+    pub(super) fn compression_of(&self, name: &str) -> Option<Compression> {
+        let section = self.section(name)?;
+        let compressed = match section.compression(ENDIAN, self.cache) {
+            Ok(None) => return Some(Compression::None),
+            Ok(Some((header, _, _))) => header.ch_type.get(ENDIAN),
+            Err(_) => return Some(Compression::Unknown),
+        };
+        Some(match compressed {
+            elf::ELFCOMPRESS_ZLIB => Compression::Zlib,
+            elf::ELFCOMPRESS_ZSTD => Compression::Zstd,
+            _ => Compression::Unknown,
+        })
+    }
+
+    /// What the file holds of a section, inflated. `None` if there is no such section, if it is too
+    /// large, or compressed in another way than zlib's.
+    pub(super) fn contents_of(&self, name: &str) -> Option<Cow<'a, [u8]>> {
+        let section = self.section(name)?;
+        let Some((header, offset, stored)) = section.compression(ENDIAN, self.cache).ok()? else {
+            return self.bytes_of(section).map(Cow::Borrowed);
+        };
+        let size = header.ch_size.get(ENDIAN);
+        if header.ch_type.get(ENDIAN) != elf::ELFCOMPRESS_ZLIB || size > LARGEST {
+            return None;
+        }
+        let mut inflated = Vec::new();
+        flate2::read::ZlibDecoder::new(self.bytes_at(offset, stored)?)
+            .take(size)
+            .read_to_end(&mut inflated)
+            .ok()?;
+        Some(Cow::Owned(inflated))
+    }
+
+    fn bytes_of(&self, section: &SectionHeader64<LittleEndian>) -> Option<&'a [u8]> {
+        let (offset, size) = section.file_range(ENDIAN)?;
+        self.bytes_at(offset, size)
+    }
+
+    /// The symbols of `.dynsym`, which the dynamic linker uses, or of `.symtab`, which debuggers
+    /// do. `None` if there is no such table.
+    pub(super) fn symbols(
+        &self,
+        table: &str,
+    ) -> Option<impl Iterator<Item = Symbol<'a>> + use<'a>> {
+        let section = self.section(table)?;
+        let bytes = self.bytes_of(section)?;
+        let count = bytes.len() / size_of::<Sym64<LittleEndian>>();
+        let (entries, _) = object::slice_from_bytes::<Sym64<LittleEndian>>(bytes, count).ok()?;
+        let names = self.sections.section(section.link(ENDIAN)).ok()?;
+        let names = self.bytes_of(names)?;
+        Some(entries.iter().filter_map(move |entry| {
+            let name = string_at(names, u64::from(entry.st_name(ENDIAN)))?;
+            Some(Symbol {
+                name,
+                is_defined: entry.st_shndx(ENDIAN) != elf::SHN_UNDEF,
+                is_function: matches!(entry.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC),
+                address: entry.st_value(ENDIAN),
+                size: entry.st_size(ENDIAN),
+            })
+        }))
+    }
+
+    /// The GNU build id; empty if there is none.
+    pub(super) fn build_id(&self) -> &'a [u8] {
+        let in_segments = self.segments.iter().find_map(|segment| {
+            let mut notes = segment.notes(ENDIAN, self.cache).ok()??;
+            std::iter::from_fn(|| notes.next().ok()?)
+                .find(|note| {
+                    note.name() == elf::ELF_NOTE_GNU && note.n_type(ENDIAN) == elf::NT_GNU_BUILD_ID
+                })
+                .map(|note| note.desc())
+        });
+        in_segments.unwrap_or(&[])
+    }
+
+    /// The file with the debug information that was split off: its name, and the CRC-32 of its
+    /// bytes.
+    pub(super) fn debug_link(&self) -> Option<(&'a [u8], u32)> {
+        let bytes = self.bytes_of(self.section(".gnu_debuglink")?)?;
+        let name = string_at(bytes, 0)?;
+        let sum = bytes.get((name.len() + 1).next_multiple_of(4)..)?;
+        Some((name, u32::from_le_bytes(*sum.first_chunk()?)))
+    }
+}
+
+/// The string from `at` to the next NUL, without that.
+pub(super) fn string_at(bytes: &[u8], at: u64) -> Option<&[u8]> {
+    let from = bytes.get(usize::try_from(at).ok()?..)?;
+    from.iter()
+        .position(|&byte| byte == 0)
+        .map(|end| &from[..end])
+}

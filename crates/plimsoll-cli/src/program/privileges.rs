@@ -1,0 +1,200 @@
+//! Whether a program that is executed gets rights that whoever executes it has not.
+//!
+//! The loader of such a program ignores `LD_PRELOAD` (the kernel says so, by `AT_SECURE`), or else
+//! anybody could run code with those rights. It is not the bit of the file that counts but the
+//! difference: a program that changes to the user who runs it anyway is as any other.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Who executes programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) user: u32,
+    pub(super) effective_user: u32,
+    pub(super) group: u32,
+    pub(super) effective_group: u32,
+    /// Whether execution gives no rights to this process (`no_new_privs`).
+    pub(super) gets_no_rights: bool,
+}
+
+/// What a file gives to who executes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rights {
+    /// Its user and group.
+    pub(super) owner: (u32, u32),
+    pub(super) mode: u32,
+    /// Whether it has capabilities, in the attribute `security.capability`.
+    pub(super) has_capabilities: bool,
+    /// Whether its file system gives no rights.
+    pub(super) is_on_nosuid: bool,
+}
+
+impl Identity {
+    pub(super) fn of_this_process() -> Self {
+        // SAFETY: these take no pointers and cannot fail.
+        unsafe {
+            Self {
+                user: libc::getuid(),
+                effective_user: libc::geteuid(),
+                group: libc::getgid(),
+                effective_group: libc::getegid(),
+                gets_no_rights: libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1,
+            }
+        }
+    }
+}
+
+impl Rights {
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+        // SAFETY: a path that ends with NUL; nothing is written but to the struct, for which all
+        // zeros is a value.
+        let (capabilities, is_on_nosuid) = unsafe {
+            let capabilities = libc::getxattr(
+                path.as_ptr(),
+                c"security.capability".as_ptr(),
+                std::ptr::null_mut(),
+                0,
+            );
+            let mut system: libc::statvfs = std::mem::zeroed();
+            let known = libc::statvfs(path.as_ptr(), &raw mut system) == 0;
+            (capabilities, known && system.f_flag & libc::ST_NOSUID != 0)
+        };
+        Some(Self {
+            owner: (metadata.uid(), metadata.gid()),
+            mode: metadata.mode(),
+            has_capabilities: capabilities > 0,
+            is_on_nosuid,
+        })
+    }
+
+    /// Why the loader would ignore `LD_PRELOAD` if `who` executes it; `None` if it would not.
+    pub(super) fn gained_by(&self, who: Identity) -> Option<String> {
+        let set_id = !self.is_on_nosuid && !who.gets_no_rights;
+        let sets_user = set_id && self.mode & libc::S_ISUID != 0;
+        // Without permission for the group, the bit once meant something else.
+        let both = libc::S_ISGID | libc::S_IXGRP;
+        let sets_group = set_id && self.mode & both == both;
+        let (owner, group) = self.owner;
+        let user_then = if sets_user { owner } else { who.effective_user };
+        let group_then = if sets_group {
+            group
+        } else {
+            who.effective_group
+        };
+        if user_then != who.user {
+            return Some(match sets_user {
+                true => format!("it is setuid: it runs as user {owner}"),
+                false => "plimsoll itself runs with another user's rights".into(),
+            });
+        }
+        if group_then != who.group {
+            return Some(match sets_group {
+                true => format!("it is setgid: it runs as group {group}"),
+                false => "plimsoll itself runs with another group's rights".into(),
+            });
+        }
+        let capable = self.has_capabilities && !self.is_on_nosuid && who.user != 0;
+        capable.then(|| "it has capabilities (getcap shows them)".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USER: Identity = Identity {
+        user: 1000,
+        effective_user: 1000,
+        group: 100,
+        effective_group: 100,
+        gets_no_rights: false,
+    };
+    const ROOT: Identity = Identity {
+        user: 0,
+        effective_user: 0,
+        group: 0,
+        effective_group: 0,
+        gets_no_rights: false,
+    };
+    const PLAIN: Rights = Rights {
+        owner: (0, 0),
+        mode: 0o755,
+        has_capabilities: false,
+        is_on_nosuid: false,
+    };
+
+    fn with_mode(mode: u32) -> Rights {
+        Rights { mode, ..PLAIN }
+    }
+
+    #[test]
+    fn it_is_the_difference_that_counts() {
+        assert_eq!(PLAIN.gained_by(USER), None);
+        assert!(
+            with_mode(0o4755)
+                .gained_by(USER)
+                .unwrap()
+                .contains("setuid")
+        );
+        assert_eq!(with_mode(0o4755).gained_by(ROOT), None);
+        assert!(
+            with_mode(0o2755)
+                .gained_by(USER)
+                .unwrap()
+                .contains("setgid")
+        );
+        assert_eq!(with_mode(0o2755).gained_by(ROOT), None);
+        assert_eq!(with_mode(0o2745).gained_by(USER), None, "no S_IXGRP");
+        let own = Rights {
+            owner: (1000, 100),
+            ..with_mode(0o6755)
+        };
+        assert_eq!(own.gained_by(USER), None);
+        assert!(own.gained_by(ROOT).is_some());
+    }
+
+    #[test]
+    fn capabilities_are_rights_but_not_to_root() {
+        let capable = Rights {
+            has_capabilities: true,
+            ..PLAIN
+        };
+        assert!(capable.gained_by(USER).unwrap().contains("capabilities"));
+        assert_eq!(capable.gained_by(ROOT), None);
+    }
+
+    #[test]
+    fn where_no_rights_are_given_nobody_gets_any() {
+        let there = Rights {
+            is_on_nosuid: true,
+            has_capabilities: true,
+            ..with_mode(0o6755)
+        };
+        assert_eq!(there.gained_by(USER), None);
+        let who = Identity {
+            gets_no_rights: true,
+            ..USER
+        };
+        assert_eq!(with_mode(0o6755).gained_by(who), None);
+    }
+
+    #[test]
+    fn one_who_runs_as_another_has_rights_to_lose() {
+        let who = Identity {
+            effective_user: 0,
+            ..USER
+        };
+        assert!(PLAIN.gained_by(who).is_some());
+        let who = Identity {
+            effective_group: 0,
+            ..USER
+        };
+        assert!(PLAIN.gained_by(who).is_some());
+    }
+}

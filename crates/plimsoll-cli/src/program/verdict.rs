@@ -1,0 +1,299 @@
+//! What comes of preloading a library into a program.
+
+use super::allocator::Own;
+use super::{CLibrary, Contents, Executable, Language, Linking, Program};
+
+/// What comes of preloading Plimsoll's library into a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything is seen: heap, locks, threads.
+    Covered,
+    /// Threads and locks are seen; the heap is not, since allocations do not go to `malloc` by way
+    /// of the dynamic linker.
+    HeapNotSeen {
+        /// Where they go.
+        allocator: String,
+        /// What to do in order to see it, as a sentence without its end.
+        what_to_do: String,
+    },
+    /// The crate is in the program. Nothing is to be preloaded; the variable `PLIMSOLL` is all that
+    /// it needs.
+    Inside,
+    /// The library would not be loaded, or the program would not work with it.
+    Refused {
+        /// Why, as a sentence without its end.
+        reason: String,
+        /// What to do instead; empty if there is nothing.
+        what_to_do: String,
+    },
+    /// It may be executed, but nothing is known of it.
+    Unknown {
+        /// Why nothing is.
+        reason: String,
+    },
+}
+
+const USE_THE_CRATE: &str =
+    "if it is written in Rust, make plimsoll::Alloc its #[global_allocator]";
+
+/// What comes of preloading Plimsoll's library into `program`.
+pub fn preload_verdict(program: &Program) -> Verdict {
+    let refused = |reason: String, what_to_do: &str| Verdict::Refused {
+        reason,
+        what_to_do: what_to_do.into(),
+    };
+    match &program.contents {
+        Contents::OtherMachine(which) => {
+            return refused(
+                format!("it is a program for {which}"),
+                "build it for x86-64",
+            );
+        }
+        Contents::NotAProgram(what) => return refused(format!("it is no program: {what}"), ""),
+        Contents::Executable(executable) => {
+            if let Some(verdict) = linked_otherwise(executable) {
+                return verdict;
+            }
+        }
+        Contents::Unreadable(_) => {}
+    }
+    if let Some(gains) = &program.gains {
+        return refused(
+            format!("{gains}, so the loader ignores what is preloaded"),
+            "run it as a user who gains nothing by it, or run a copy that gives nothing",
+        );
+    }
+    match &program.contents {
+        Contents::Executable(executable) => of_dynamic(executable),
+        Contents::Unreadable(why) => Verdict::Unknown {
+            reason: format!("its file cannot be read: {why}"),
+        },
+        Contents::OtherMachine(_) | Contents::NotAProgram(_) => unreachable!("returned above"),
+    }
+}
+
+/// `None` if glibc's loader loads it.
+fn linked_otherwise(executable: &Executable) -> Option<Verdict> {
+    let (reason, what_to_do) = match &executable.linking {
+        _ if executable.has_plimsoll => return Some(Verdict::Inside),
+        _ if executable.language == Language::Go => (
+            "it is a Go program, whose heap, locks and goroutines are its runtime's own",
+            "serve its own profiles with net/http/pprof; plimsoll report reads those, too",
+        ),
+        Linking::Static { .. } => (
+            "it is statically linked, so nothing can be preloaded",
+            "link it dynamically (Rust: -C target-feature=-crt-static, or a -gnu target), or \
+             put the crate plimsoll in",
+        ),
+        Linking::Dynamic {
+            c_library: CLibrary::Musl,
+            ..
+        } => (
+            "it is linked to musl, whose loader cannot load what is made for glibc",
+            "build it for a -gnu target, or put the crate plimsoll in",
+        ),
+        Linking::Dynamic {
+            c_library: CLibrary::Other,
+            ..
+        } => (
+            "it is linked to a C library that is not glibc",
+            "build it for a -gnu target, or put the crate plimsoll in",
+        ),
+        Linking::Dynamic {
+            c_library: CLibrary::Glibc,
+            ..
+        } => return None,
+    };
+    Some(Verdict::Refused {
+        reason: reason.into(),
+        what_to_do: what_to_do.into(),
+    })
+}
+
+fn of_dynamic(executable: &Executable) -> Verdict {
+    if let Some(sanitizer) = executable.sanitizer {
+        return Verdict::Refused {
+            reason: format!(
+                "it was compiled with {sanitizer}, which has allocations and locks in its own \
+                 hands and wants to come first"
+            ),
+            what_to_do: "build it without the sanitizer".into(),
+        };
+    }
+    if !executable.has_sections {
+        return Verdict::Unknown {
+            reason: "its file has no section headers, so its allocator is not known".into(),
+        };
+    }
+    let allocator = &executable.allocator;
+    if allocator.is_seen_from_outside() {
+        return Verdict::Covered;
+    }
+    let name = allocator.name().unwrap_or("an allocator");
+    let how = match allocator.own {
+        Own::Exported => "exported",
+        Own::Texts => "linked in, by its texts",
+        Own::NotTheSystems => "as it does not call the C library's",
+        Own::Linked | Own::No => "linked in",
+    };
+    let wrapped = match name {
+        "jemalloc" => "Alloc::new(tikv_jemallocator::Jemalloc)",
+        "mimalloc" => "Alloc::new(mimalloc::MiMalloc)",
+        _ => "Alloc::new(..)",
+    };
+    Verdict::HeapNotSeen {
+        allocator: format!("{name} ({how})"),
+        what_to_do: match &executable.language {
+            Language::Rust { .. } => format!(
+                "make plimsoll::{wrapped} its #[global_allocator], or build it with the system's"
+            ),
+            _ => {
+                format!("link it to the allocator as a shared library, or without; {USE_THE_CRATE}")
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::program::allocator::Allocator;
+    use crate::program::{Compression, DebugInformation, FramePointers, Symbols, UnwindTables};
+
+    fn dynamic(c_library: CLibrary) -> Linking {
+        Linking::Dynamic {
+            loader: PathBuf::from("/lib64/ld-linux-x86-64.so.2"),
+            c_library,
+        }
+    }
+
+    fn plain() -> Executable {
+        Executable {
+            linking: dynamic(CLibrary::Glibc),
+            needed: vec!["libc.so.6".into()],
+            language: Language::Rust { version: None },
+            allocator: Allocator::default(),
+            has_plimsoll: false,
+            sanitizer: None,
+            frame_pointers: FramePointers::default(),
+            unwind_tables: UnwindTables {
+                are_there: true,
+                have_index: true,
+            },
+            symbols: Symbols {
+                has_table: true,
+                debug: DebugInformation::None,
+                compression: Compression::None,
+                is_split: false,
+                has_shared_part: false,
+                link: None,
+                split_off: None,
+                build_id: None,
+            },
+            has_sections: true,
+        }
+    }
+
+    fn of(change: impl FnOnce(&mut Executable)) -> Verdict {
+        let mut executable = plain();
+        change(&mut executable);
+        preload_verdict(&program(Contents::Executable(Box::new(executable))))
+    }
+
+    fn program(contents: Contents) -> Program {
+        Program {
+            file: PathBuf::from("/bin/program"),
+            scripts: Vec::new(),
+            gains: None,
+            contents,
+        }
+    }
+
+    fn reason(verdict: Verdict) -> String {
+        match verdict {
+            Verdict::Refused { reason, .. } | Verdict::Unknown { reason } => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_calls_malloc_by_the_dynamic_linker_is_covered() {
+        assert_eq!(of(|_| {}), Verdict::Covered);
+        // It comes after what is preloaded.
+        let library = Some("libjemalloc.so.2".to_owned());
+        assert_eq!(of(|it| it.allocator.library = library), Verdict::Covered);
+    }
+
+    #[test]
+    fn an_allocator_that_is_linked_in_hides_the_heap() {
+        for (own, how) in [
+            (Own::Exported, "exported"),
+            (Own::Linked, "linked in"),
+            (Own::Texts, "by its texts"),
+        ] {
+            let verdict = of(|it| {
+                it.allocator.linked = Some("mimalloc");
+                it.allocator.own = own;
+            });
+            let Verdict::HeapNotSeen {
+                allocator,
+                what_to_do,
+            } = verdict
+            else {
+                panic!("{verdict:?}")
+            };
+            assert!(allocator.contains("mimalloc") && allocator.contains(how));
+            assert!(what_to_do.contains("mimalloc::MiMalloc"), "{what_to_do}");
+        }
+        let of_c = of(|it| {
+            it.language = Language::Other;
+            it.allocator.own = Own::Exported;
+        });
+        assert!(matches!(of_c, Verdict::HeapNotSeen { .. }));
+    }
+
+    #[test]
+    fn what_cannot_be_preloaded_is_refused_with_the_reason() {
+        let is_static = Linking::Static { is_pie: true };
+        assert!(reason(of(|it| it.linking = is_static.clone())).contains("statically"));
+        let of_go = of(|it| {
+            it.linking = is_static.clone();
+            it.language = Language::Go;
+        });
+        assert!(reason(of_go).contains("a Go program"));
+        let with_c = of(|it| it.language = Language::Go);
+        assert!(reason(with_c).contains("a Go program"));
+        assert!(reason(of(|it| it.linking = dynamic(CLibrary::Musl))).contains("musl"));
+        assert!(reason(of(|it| it.linking = dynamic(CLibrary::Other))).contains("not glibc"));
+        let sanitized = of(|it| it.sanitizer = Some("ThreadSanitizer"));
+        assert!(reason(sanitized).contains("ThreadSanitizer"));
+        let arm = program(Contents::OtherMachine("aarch64"));
+        assert!(reason(preload_verdict(&arm)).contains("aarch64"));
+        let library = program(Contents::NotAProgram("a shared library"));
+        assert!(reason(preload_verdict(&library)).contains("a shared library"));
+        let setuid = Program {
+            gains: Some("it is setuid".into()),
+            ..program(Contents::Unreadable("Permission denied".into()))
+        };
+        assert!(reason(preload_verdict(&setuid)).contains("setuid"));
+    }
+
+    #[test]
+    fn what_has_plimsoll_in_it_needs_no_library() {
+        assert_eq!(of(|it| it.has_plimsoll = true), Verdict::Inside);
+        let is_static = of(|it| {
+            it.has_plimsoll = true;
+            it.linking = Linking::Static { is_pie: false };
+        });
+        assert_eq!(is_static, Verdict::Inside);
+    }
+
+    #[test]
+    fn what_cannot_be_looked_into_is_not_known() {
+        let unreadable = program(Contents::Unreadable("Permission denied".into()));
+        assert!(reason(preload_verdict(&unreadable)).contains("Permission denied"));
+        assert!(reason(of(|it| it.has_sections = false)).contains("section headers"));
+    }
+}

@@ -1,0 +1,209 @@
+//! Which samples are shown: `--focus`, `--ignore`, `--tag`.
+
+use regex::Regex;
+
+use super::measure;
+use crate::Failure;
+use crate::args::ViewArguments;
+use crate::profile::{Frames, Label, LocationId, Profile, Sample, Stack};
+
+/// Which samples of a profile are shown.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    /// For each location, whether it is one that is looked for, or not wanted. Empty if all are.
+    focused: Option<Vec<bool>>,
+    ignored: Option<Vec<bool>>,
+    tags: Vec<Tag>,
+}
+
+impl Filter {
+    /// Of the arguments, for that profile.
+    pub(crate) fn new(
+        arguments: &ViewArguments,
+        profile: &Profile,
+        frames: &Frames<'_>,
+    ) -> Result<Self, Failure> {
+        let matching = |expression: &Option<String>, option: &str| {
+            let expression = expression.as_deref();
+            expression
+                .map(|expression| {
+                    let expression = regex(expression, option)?;
+                    Ok::<_, Failure>(locations(&expression, profile, frames))
+                })
+                .transpose()
+        };
+        Ok(Self {
+            focused: matching(&arguments.focus, "--focus")?,
+            ignored: matching(&arguments.ignore, "--ignore")?,
+            tags: arguments
+                .tag
+                .iter()
+                .map(|tag| Tag::new(tag))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether a sample is shown; the stack is its own.
+    #[inline]
+    pub(crate) fn shows(&self, profile: &Profile, sample: &Sample<'_>, stack: &Stack) -> bool {
+        let any = |of: &[bool]| {
+            let mut stack = stack.locations().iter();
+            stack.any(|location| of[location.index()])
+        };
+        self.focused.as_deref().is_none_or(any)
+            && !self.ignored.as_deref().is_some_and(any)
+            && self.tags.iter().all(|tag| {
+                let mut labels = sample.labels();
+                labels.any(|label| tag.is(profile, &label))
+            })
+    }
+}
+
+/// A regular expression that somebody gave with an option.
+pub(crate) fn regex(expression: &str, option: &str) -> Result<Regex, Failure> {
+    Regex::new(expression).map_err(|error| {
+        let error = error.to_string();
+        // The last line says what is wrong, those before where.
+        let cause = error.lines().last().unwrap_or_default();
+        let cause = cause.trim_start_matches("error: ");
+        Failure::new(format_args!("{option} {expression}"), cause).with_code(2)
+    })
+}
+
+/// For each location, whether a function of it, or the file of one, matches.
+fn locations(expression: &Regex, profile: &Profile, frames: &Frames<'_>) -> Vec<bool> {
+    let functions: Vec<bool> = profile
+        .functions()
+        .iter()
+        .map(|function| {
+            [function.name, function.system_name, function.file]
+                .into_iter()
+                .any(|text| {
+                    let text = profile.string(text);
+                    !text.is_empty() && expression.is_match(text)
+                })
+        })
+        .collect();
+    let has = |location: LocationId| {
+        let lines = frames.lines(location);
+        let mut named = lines.iter().filter_map(|line| line.function).peekable();
+        match named.peek() {
+            Some(_) => named.any(|function| functions[function.index()]),
+            None => frames
+                .frames_of(location)
+                .iter()
+                .any(|&frame| expression.is_match(frames.name(frame))),
+        }
+    };
+    profile.location_ids().map(has).collect()
+}
+
+/// What is wanted of a label.
+#[derive(Debug)]
+enum Tag {
+    /// `key=value` matches.
+    Anywhere(Regex),
+    Of {
+        key: String,
+        /// As it was given.
+        value: String,
+        /// Of the whole value; `None` if it is no regular expression.
+        expression: Option<Regex>,
+        /// In the smallest unit.
+        range: Option<Range>,
+    },
+}
+
+#[derive(Debug)]
+struct Range {
+    from: f64,
+    to: f64,
+    dimension: measure::Dimension,
+}
+
+impl Tag {
+    fn new(tag: &str) -> Result<Self, Failure> {
+        let Some((key, value)) = tag.split_once('=') else {
+            return regex(tag, "--tag").map(Self::Anywhere);
+        };
+        let range = Range::new(value);
+        let expression = match range {
+            // It need not be one.
+            Some(_) => Regex::new(&format!("^(?:{value})$")).ok(),
+            None => {
+                regex(value, "--tag")?;
+                Some(regex(&format!("^(?:{value})$"), "--tag")?)
+            }
+        };
+        Ok(Self::Of {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            expression,
+            range,
+        })
+    }
+
+    fn is(&self, profile: &Profile, label: &Label) -> bool {
+        let label_key = profile.string(label.key);
+        let text = profile.string(label.text);
+        match self {
+            Self::Anywhere(expression) => {
+                let value = match text {
+                    "" => label.number.to_string(),
+                    text => text.to_owned(),
+                };
+                expression.is_match(&format!("{label_key}={value}"))
+            }
+            Self::Of { key, .. } if key != label_key => false,
+            Self::Of {
+                value, expression, ..
+            } if !text.is_empty() => {
+                let matches = |expression: &Regex| expression.is_match(text);
+                value == text || expression.as_ref().is_some_and(matches)
+            }
+            Self::Of { range, .. } => {
+                let unit = profile.string(label.unit);
+                range
+                    .as_ref()
+                    .is_some_and(|range| range.has(label.number, label_key, unit))
+            }
+        }
+    }
+}
+
+impl Range {
+    /// `from:to`, `from:`, `:to`, or one number; `None` if it is none of them.
+    fn new(text: &str) -> Option<Self> {
+        let end = |text: &str, open: f64| match text {
+            "" => Some((open, measure::Dimension::Any)),
+            text => measure::number(text),
+        };
+        let (from, to) = match text.split_once(':') {
+            Some((from, to)) if text.len() > 1 => {
+                (end(from, f64::NEG_INFINITY)?, end(to, f64::INFINITY)?)
+            }
+            Some(_) => return None,
+            None => (measure::number(text)?, measure::number(text)?),
+        };
+        let dimension = match (from.1, to.1) {
+            (measure::Dimension::Any, other) => other,
+            (one, _) => one,
+        };
+        Some(Self {
+            from: from.0,
+            to: to.0,
+            dimension,
+        })
+    }
+
+    /// Whether a label's number is in it. Without units, it is the number as it is.
+    fn has(&self, number: i64, key: &str, unit: &str) -> bool {
+        // Labels such as `bytes` say by their key what they are of.
+        let unit = if unit.is_empty() { key } else { unit };
+        let number = match self.dimension {
+            measure::Dimension::Any => number as f64,
+            _ => measure::in_smallest(number, unit),
+        };
+        (self.from..=self.to).contains(&number)
+    }
+}

@@ -1,0 +1,47 @@
+//! `--json`: what `--top` has, for programs.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use super::Stop;
+use super::counted::Counted;
+use super::shown::Shown;
+use crate::args::ViewArguments;
+
+/// Writes one object. Values are in the profile's unit; in a difference, those above zero are what
+/// there is more of.
+pub(crate) fn json(
+    to: &mut dyn Write,
+    shown: &Shown<'_>,
+    arguments: &ViewArguments,
+) -> Result<(), Stop> {
+    let counted = Counted::new(shown);
+    let chosen = counted.choose(shown, arguments, 0);
+    let profile = &shown.input.profile;
+    let functions: Vec<_> = chosen
+        .frames
+        .iter()
+        .map(|&frame| {
+            json!({
+                "name": shown.frames.name(frame),
+                "file": shown.frames.file(frame),
+                "flat": counted.flat[frame as usize],
+                "cum": counted.cum[frame as usize],
+            })
+        })
+        .collect();
+    let report = json!({
+        "profile": shown.input.name,
+        "base": shown.input.base,
+        "sample_type": profile.sample_types()[shown.sample_type].name,
+        "unit": shown.unit(),
+        "total": counted.total,
+        "time_ns": profile.time_ns(),
+        "duration_ns": profile.duration_ns(),
+        "dropped_functions": chosen.dropped,
+        "functions": functions,
+    });
+    writeln!(to, "{report:#}")?;
+    Ok(())
+}

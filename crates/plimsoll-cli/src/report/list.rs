@@ -1,0 +1,300 @@
+//! `--list`: functions by source line.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::Stop;
+use super::filter;
+use super::measure::{Measure, share};
+use super::shown::Shown;
+use super::text::write_subject;
+use crate::Failure;
+use crate::args::ViewArguments;
+use crate::profile::{FunctionId, StringId};
+
+/// How many lines around those with values are shown.
+const AROUND: u32 = 5;
+
+/// The longest part of a function that is shown. Longer gaps without values are left out.
+const LONGEST_GAP: u32 = 40;
+
+/// The largest source file that is looked into, in bytes.
+const LARGEST_SOURCE: u64 = 64 << 20;
+
+/// Functions of one name in one file.
+type Routine = (String, StringId);
+
+/// What a line has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Values {
+    flat: i64,
+    cum: i64,
+}
+
+#[derive(Debug, Default)]
+struct Listing {
+    lines: BTreeMap<u32, Values>,
+    whole: Values,
+    /// Where the function begins, if the profile says so.
+    start_line: u32,
+}
+
+/// Writes the lines of the functions that match, those with the most first.
+pub(crate) fn list(
+    to: &mut dyn Write,
+    shown: &Shown<'_>,
+    arguments: &ViewArguments,
+    expression: &str,
+) -> Result<(), Stop> {
+    let expression = filter::regex(expression, "--list")?;
+    let profile = &shown.input.profile;
+    let matching: Vec<bool> = profile
+        .function_ids()
+        .map(|id| expression.is_match(profile.function_name(id)))
+        .collect();
+    let listings = listings(shown, &matching);
+    if listings.is_empty() {
+        let cause = format!("no function with source lines matches {expression}");
+        return Err(Failure::new(&shown.input.name, cause).into());
+    }
+    let mut listings: Vec<(Routine, Listing)> = listings.into_iter().collect();
+    listings.sort_by(|(a_routine, a), (b_routine, b)| {
+        let by_value = b.whole.cum.unsigned_abs().cmp(&a.whole.cum.unsigned_abs());
+        by_value.then_with(|| a_routine.0.cmp(&b_routine.0))
+    });
+    let total = shown.total();
+    let smallest = listings
+        .iter()
+        .flat_map(|(_, listing)| listing.lines.values())
+        .flat_map(|values| [values.flat, values.cum])
+        .filter(|&value| value != 0)
+        .min_by_key(|value| value.unsigned_abs());
+    let signed = shown.is_difference();
+    let measure = match &arguments.unit {
+        Some(unit) => Measure::wanted(shown.unit(), unit, signed)
+            .map_err(|cause| Failure::new("--unit", cause).with_code(2))?,
+        None => Measure::fitting(shown.unit(), smallest.unwrap_or(0), total, signed),
+    };
+    let write = |to: &mut dyn Write| -> io::Result<()> {
+        write_subject(to, shown)?;
+        writeln!(to, "Total: {}", measure.unsigned().show(total))?;
+        for ((name, file), listing) in &listings {
+            let file = profile.string(*file);
+            let shown_file = if file.is_empty() {
+                "an unknown file"
+            } else {
+                file
+            };
+            writeln!(
+                to,
+                "ROUTINE ======================== {name} in {shown_file}"
+            )?;
+            let (flat, cum) = (listing.whole.flat, listing.whole.cum);
+            writeln!(
+                to,
+                "{:>10} {:>10} (flat, cum) {} of Total",
+                measure.show(flat),
+                measure.show(cum),
+                share(cum, total, signed).trim_start()
+            )?;
+            match source(file, &arguments.source_path) {
+                Some(source) => write_lines(to, listing, &measure, source)?,
+                None => {
+                    writeln!(to, "{:>10} {:>10}      (the source is not here)", "", "")?;
+                    for (line, values) in &listing.lines {
+                        write_line(to, *line, Some(values), &measure, "")?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    };
+    Ok(write(to)?)
+}
+
+/// The lines of the functions that match. A sample counts once for a line, and once for a function.
+fn listings(shown: &Shown<'_>, matching: &[bool]) -> HashMap<Routine, Listing> {
+    let profile = &shown.input.profile;
+    let mut routines: HashMap<Routine, Listing> = HashMap::new();
+    let mut here: Vec<(FunctionId, u32, bool)> = Vec::new();
+    let mut lines: HashMap<(FunctionId, u32), Values> = HashMap::new();
+    let mut wholes: HashMap<FunctionId, Values> = HashMap::new();
+    shown.each(|stack, value| {
+        here.clear();
+        let mut is_leaf = true;
+        for &location in stack.locations() {
+            for line in shown.frames.lines(location) {
+                if let Some(function) = line.function
+                    && matching[function.index()]
+                {
+                    here.push((function, line.line, is_leaf));
+                }
+                is_leaf = false;
+            }
+        }
+        for (index, &(function, line, is_leaf)) in here.iter().enumerate() {
+            let values = lines.entry((function, line)).or_default();
+            let whole = wholes.entry(function).or_default();
+            if is_leaf {
+                values.flat = values.flat.saturating_add(value);
+                whole.flat = whole.flat.saturating_add(value);
+            }
+            let before = &here[..index];
+            if !before
+                .iter()
+                .any(|other| (other.0, other.1) == (function, line))
+            {
+                values.cum = values.cum.saturating_add(value);
+            }
+            if !before.iter().any(|other| other.0 == function) {
+                whole.cum = whole.cum.saturating_add(value);
+            }
+        }
+    });
+    let add = |to: &mut Values, values: Values| {
+        to.flat = to.flat.saturating_add(values.flat);
+        to.cum = to.cum.saturating_add(values.cum);
+    };
+    for (function, whole) in wholes {
+        let file = profile.function(function).file;
+        let routine = (profile.function_name(function).to_owned(), file);
+        let listing = routines.entry(routine).or_default();
+        listing.start_line = profile.function(function).start_line;
+        add(&mut listing.whole, whole);
+    }
+    for ((function, line), values) in lines {
+        let file = profile.function(function).file;
+        let routine = (profile.function_name(function).to_owned(), file);
+        let listing = routines.entry(routine).or_default();
+        add(listing.lines.entry(line).or_default(), values);
+    }
+    routines
+}
+
+/// The source file: as it is called, or below one of the directories, with fewer and fewer of its
+/// own directories.
+fn source(file: &str, below: &[PathBuf]) -> Option<BufReader<io::Take<File>>> {
+    if file.is_empty() {
+        return None;
+    }
+    let open = |path: &Path| {
+        // What the profile names may be anything: only a regular file is opened.
+        if !path.metadata().ok()?.is_file() {
+            return None;
+        }
+        let file = File::open(path).ok()?;
+        Some(BufReader::new(file.take(LARGEST_SOURCE)))
+    };
+    if let Some(found) = open(Path::new(file)) {
+        return Some(found);
+    }
+    let parts: Vec<&str> = file
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != "..")
+        .collect();
+    let here = [PathBuf::from(".")];
+    below.iter().chain(&here).find_map(|directory| {
+        (0..parts.len()).find_map(|from| {
+            let path = directory.join(parts[from..].iter().collect::<PathBuf>());
+            open(&path)
+        })
+    })
+}
+
+fn write_lines(
+    to: &mut dyn Write,
+    listing: &Listing,
+    measure: &Measure,
+    source: impl BufRead,
+) -> io::Result<()> {
+    let with_values: Vec<u32> = listing.lines.keys().copied().collect();
+    let (Some(&first), Some(&last)) = (with_values.first(), with_values.last()) else {
+        return Ok(());
+    };
+    let start = match listing.start_line {
+        0 => first.saturating_sub(AROUND),
+        start => start.min(first),
+    };
+    let is_near = |line: u32| {
+        let next = with_values.partition_point(|&other| other < line);
+        let after = with_values
+            .get(next)
+            .map_or(u32::MAX, |&other| other - line);
+        let before = match next.checked_sub(1) {
+            Some(previous) => line - with_values[previous],
+            None => line - start.min(line),
+        };
+        after <= AROUND || before <= AROUND || after.saturating_add(before) <= LONGEST_GAP
+    };
+    if let Some(values) = listing.lines.get(&0) {
+        write_line(to, 0, Some(values), measure, "(no line)")?;
+    }
+    let mut source = source;
+    let mut text = Vec::new();
+    let mut number = 0_u32;
+    let mut left_out = false;
+    loop {
+        text.clear();
+        number += 1;
+        if number > last.saturating_add(AROUND) {
+            return Ok(());
+        }
+        if source
+            .by_ref()
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut text)?
+            == 0
+        {
+            break;
+        }
+        if number < start.max(1) {
+            continue;
+        }
+        if !is_near(number) {
+            left_out = true;
+            continue;
+        }
+        if std::mem::take(&mut left_out) {
+            writeln!(to, "{:>10} {:>10}      ...", "", "")?;
+        }
+        let text = String::from_utf8_lossy(&text);
+        let text: String = text
+            .trim_end()
+            .chars()
+            .map(|letter| match letter {
+                '\t' => letter,
+                letter if letter.is_control() => char::REPLACEMENT_CHARACTER,
+                letter => letter,
+            })
+            .collect();
+        write_line(to, number, listing.lines.get(&number), measure, &text)?;
+    }
+    // Another version of the file, it seems.
+    for (line, values) in listing.lines.range(number.max(1)..) {
+        write_line(to, *line, Some(values), measure, "(not in the file)")?;
+    }
+    Ok(())
+}
+
+/// The longest line that is shown; what is behind counts as the next one.
+const LONGEST_LINE: u64 = 64 << 10;
+
+fn write_line(
+    to: &mut dyn Write,
+    number: u32,
+    values: Option<&Values>,
+    measure: &Measure,
+    text: &str,
+) -> io::Result<()> {
+    let show = |value: i64| match value {
+        0 => ".".to_owned(),
+        value => measure.show(value),
+    };
+    let (flat, cum) = values.map_or((".".to_owned(), ".".to_owned()), |values| {
+        (show(values.flat), show(values.cum))
+    });
+    let separator = if text.is_empty() { "" } else { " " };
+    writeln!(to, "{flat:>10} {cum:>10} {number:>6}:{separator}{text}")
+}

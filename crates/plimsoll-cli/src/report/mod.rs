@@ -1,0 +1,142 @@
+//! `plimsoll report` and `plimsoll diff`: what a profile has, in several forms.
+
+mod counted;
+mod filter;
+mod folded;
+mod input;
+mod json;
+mod list;
+mod measure;
+mod shown;
+mod text;
+mod time;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::Failure;
+use crate::args::{DiffArguments, ReportArguments, ViewArguments};
+use crate::flame;
+pub(crate) use counted::Spread;
+use input::Input;
+pub(crate) use measure::{alone, share};
+pub(crate) use shown::Shown;
+
+/// Shows a profile.
+///
+/// # Errors
+/// If it cannot be read or shown as it is wanted.
+pub fn report(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
+    show(
+        &arguments.profile,
+        arguments.base.as_deref(),
+        &arguments.view,
+    )
+}
+
+/// Shows the difference of two profiles.
+///
+/// # Errors
+/// If one cannot be read, or they cannot be shown as it is wanted.
+pub fn diff(arguments: &DiffArguments) -> Result<ExitCode, Failure> {
+    show(&arguments.profile, Some(&arguments.base), &arguments.view)
+}
+
+fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode, Failure> {
+    if !(0.0..=1.0).contains(&view.nodefraction) {
+        let cause = format!("{} is not from 0 to 1", view.nodefraction);
+        return Err(Failure::new("--nodefraction", cause).with_code(2));
+    }
+    let input = Input::read(name, base, view.normalize)?;
+    let shown = Shown::new(&input, view)?;
+    let shown = &shown;
+    let to = match view.svg.as_deref().or(view.html.as_deref()) {
+        Some(path) if path != Path::new("-") => Some(path),
+        _ => None,
+    };
+    let done = write(to, |to| {
+        if let Some(expression) = &view.peek {
+            text::peek(to, shown, view, expression)
+        } else if let Some(expression) = &view.list {
+            list::list(to, shown, view, expression)
+        } else if view.tree {
+            text::tree(to, shown, view)
+        } else if view.folded {
+            folded::folded(to, shown)
+        } else if view.json {
+            json::json(to, shown, view)
+        } else if view.comments {
+            comments(to, shown)
+        } else if view.svg.is_some() {
+            flame::svg(to, shown)
+        } else if view.html.is_some() {
+            flame::html(to, shown)
+        } else {
+            text::top(to, shown, view)
+        }
+    });
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+fn comments(to: &mut dyn Write, shown: &Shown<'_>) -> Result<(), Stop> {
+    for comment in shown.input.profile.comments() {
+        writeln!(to, "{comment}")?;
+    }
+    Ok(())
+}
+
+/// Why a report is not written to its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It makes no sense.
+    Failure(Failure),
+    /// It could not be written.
+    Output(io::Error),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Has a report written to a file, or to standard output. Whoever has read enough of that, as
+/// `head` has, ends it quietly.
+fn write(
+    to: Option<&Path>,
+    report: impl FnOnce(&mut dyn Write) -> Result<(), Stop>,
+) -> Result<(), Failure> {
+    let fail = |error| match to {
+        Some(path) => Failure::new(path.display(), error),
+        None => Failure::new("standard output", error),
+    };
+    let done = match to {
+        Some(path) => {
+            let mut file = BufWriter::new(File::create(path).map_err(fail)?);
+            report(&mut file).and_then(|()| Ok(file.flush()?))
+        }
+        None => {
+            let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+            let done = report(&mut out).and_then(|()| Ok(out.flush()?));
+            if done.is_err() {
+                // What is left would be written once more.
+                let _ = out.into_parts();
+            }
+            done
+        }
+    };
+    match done {
+        Err(Stop::Failure(failure)) => Err(failure),
+        Err(Stop::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(Stop::Output(error)) => Err(fail(error)),
+        Ok(()) => Ok(()),
+    }
+}

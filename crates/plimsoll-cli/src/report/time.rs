@@ -1,0 +1,50 @@
+//! Points in time as people read them.
+
+/// Such as `2026-01-31 23:59:59 UTC`, of nanoseconds since 1970.
+pub(crate) fn utc(since_1970_ns: i64) -> String {
+    let seconds = since_1970_ns.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Year, month and day of the Gregorian calendar.
+fn date(mut days_since_1970: i64) -> (i64, i64, i64) {
+    let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let mut year = 1970;
+    loop {
+        let length = if is_leap(year) { 366 } else { 365 };
+        if days_since_1970 < length {
+            break;
+        }
+        days_since_1970 -= length;
+        year += 1;
+    }
+    let february = if is_leap(year) { 29 } else { 28 };
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days_since_1970 < length {
+            break;
+        }
+        days_since_1970 -= length;
+        month += 1;
+    }
+    (year, month, days_since_1970 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::utc;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let second = 1_000_000_000;
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_399 * second), "2000-02-28 23:59:59 UTC");
+        assert_eq!(utc(951_782_400 * second), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_709_251_199 * second), "2024-02-29 23:59:59 UTC");
+        assert_eq!(utc(4_107_542_400 * second), "2100-03-01 00:00:00 UTC");
+        assert_eq!(utc(i64::MAX), "2262-04-11 23:47:16 UTC");
+    }
+}

@@ -1,0 +1,181 @@
+//! The program as a child of this one: what it is sent and how it ends goes through.
+
+use std::ffi::OsString;
+use std::io;
+use std::mem::{MaybeUninit, zeroed};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How the program ended, and what the system says that it took.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// As `waitpid` has it.
+    status: i32,
+    /// Processor time in the program, and in the system for it.
+    pub user: Duration,
+    pub system: Duration,
+    /// The most memory that was resident, in bytes.
+    pub resident: u64,
+}
+
+/// Signals that are handed on.
+const HANDED_ON: [i32; 7] = [
+    libc::SIGHUP,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGCONT,
+    libc::SIGWINCH,
+];
+
+/// Signals of the terminal's: it sends them to the program as well.
+const LEFT_TO_THE_PROGRAM: [i32; 2] = [libc::SIGINT, libc::SIGQUIT];
+
+static CHILD: AtomicI32 = AtomicI32::new(0);
+
+/// What was in force for `SIGPIPE` when this program began; Rust ignores it from then on.
+static PIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = note_at_start;
+
+extern "C" fn note_at_start() {
+    // SAFETY: a valid place for the action.
+    unsafe {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        if libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) == 0 {
+            PIPE_AT_START.store(action.assume_init().sa_sigaction, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Starts the program.
+pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Child> {
+    let mut child = Command::new(&command[0]);
+    child.args(&command[1..]);
+    for (name, value) in environment {
+        child.env(name, value);
+    }
+    let mask = mask();
+    // SAFETY: the closure makes two system calls.
+    unsafe {
+        child.pre_exec(move || {
+            libc::signal(libc::SIGPIPE, PIPE_AT_START.load(Ordering::Relaxed));
+            libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    child.spawn()
+}
+
+fn mask() -> libc::sigset_t {
+    // SAFETY: a valid place for the mask.
+    unsafe {
+        let mut mask = zeroed();
+        libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask);
+        mask
+    }
+}
+
+/// Hands signals on to the program, until it has ended.
+pub fn wait(child: &Child) -> io::Result<Ended> {
+    let process = child.id() as i32;
+    CHILD.store(process, Ordering::Relaxed);
+    for signal in HANDED_ON {
+        act(signal, hand_on as *const () as usize);
+    }
+    for signal in LEFT_TO_THE_PROGRAM {
+        act(signal, libc::SIG_IGN);
+    }
+    let mut status = 0;
+    // SAFETY: valid places for the answers.
+    let usage = unsafe {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        while libc::wait4(process, &raw mut status, 0, usage.as_mut_ptr()) < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        usage.assume_init()
+    };
+    CHILD.store(0, Ordering::Relaxed);
+    let time = |time: libc::timeval| {
+        Duration::new(
+            time.tv_sec.unsigned_abs(),
+            1000 * time.tv_usec.unsigned_abs() as u32,
+        )
+    };
+    Ok(Ended {
+        status,
+        user: time(usage.ru_utime),
+        system: time(usage.ru_stime),
+        resident: usage.ru_maxrss.unsigned_abs() * 1024,
+    })
+}
+
+fn act(signal: i32, handler: usize) {
+    // SAFETY: a valid action; the handler does what handlers may.
+    unsafe {
+        let mut action: libc::sigaction = zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(signal, &action, std::ptr::null_mut());
+    }
+}
+
+extern "C" fn hand_on(signal: i32) {
+    let child = CHILD.load(Ordering::Relaxed);
+    if child != 0 {
+        // SAFETY: sends a signal to the child, which is not waited for yet.
+        unsafe { libc::kill(child, signal) };
+    }
+}
+
+impl Ended {
+    /// In words.
+    pub fn how(&self) -> String {
+        let status = self.status;
+        if libc::WIFSIGNALED(status) {
+            let signal = libc::WTERMSIG(status);
+            // SAFETY: the C library's own string.
+            let name = unsafe {
+                let name = libc::strsignal(signal);
+                std::ffi::CStr::from_ptr(name)
+                    .to_string_lossy()
+                    .into_owned()
+            };
+            format!("was ended by signal {signal} ({name})")
+        } else {
+            format!("ended with status {}", libc::WEXITSTATUS(status))
+        }
+    }
+
+    /// The number of the signal that ended it, if one did.
+    pub fn signal(&self) -> Option<i32> {
+        libc::WIFSIGNALED(self.status).then(|| libc::WTERMSIG(self.status))
+    }
+
+    /// Ends this program in the same way.
+    pub fn pass_on(&self) -> ! {
+        if let Some(signal) = self.signal() {
+            act(signal, libc::SIG_DFL);
+            // SAFETY: valid arguments. One core dump is enough.
+            unsafe {
+                let none: libc::rlimit = zeroed();
+                libc::setrlimit(libc::RLIMIT_CORE, &none);
+                let mut mask = zeroed();
+                libc::sigemptyset(&raw mut mask);
+                libc::sigaddset(&raw mut mask, signal);
+                libc::sigprocmask(libc::SIG_UNBLOCK, &mask, std::ptr::null_mut());
+                libc::raise(signal);
+            }
+            std::process::exit(128 + signal);
+        }
+        std::process::exit(libc::WEXITSTATUS(self.status));
+    }
+}

@@ -1,0 +1,264 @@
+//! `plimsoll run`: a program as it is, with a library of Plimsoll's preloaded into it.
+
+mod child;
+mod library;
+mod numbers;
+mod profiles;
+mod summary;
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use child::Ended;
+use plimsoll::grammar;
+use summary::Process;
+
+use crate::Failure;
+use crate::args::RunArguments;
+use crate::program::{self, Verdict, preload_verdict};
+
+/// What Plimsoll exits with if it fails itself.
+const FAILED: u8 = 125;
+
+/// Runs the program, and ends as it does; comes back only if it could not be run.
+pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
+    let fail = |failure: Failure| failure.with_code(FAILED);
+    let settings = settings(arguments).map_err(fail)?;
+    let note = examine(&arguments.command[0])?;
+    if let Some(out) = &arguments.out {
+        std::fs::create_dir_all(out).map_err(|error| fail(Failure::new(out.display(), error)))?;
+    }
+    let reports = Reports::new().map_err(fail)?;
+    let environment = environment(arguments, settings, &reports.directory).map_err(fail)?;
+    let child = child::start(&arguments.command, &environment).map_err(|error| {
+        let program = Path::new(&arguments.command[0]).display();
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => 127,
+            _ => 126,
+        };
+        Failure::new(program, error).with_code(code)
+    })?;
+    let ended = child::wait(&child).map_err(|error| fail(Failure::new("wait", error)))?;
+    tell(
+        arguments,
+        &reports.directory,
+        &Ran {
+            process: child.id(),
+            ended,
+            note,
+        },
+    );
+    drop(reports);
+    ended.pass_on()
+}
+
+/// Looks at the program's file before it is executed: it is an error if it could not be, or if
+/// nothing would come of it. Otherwise, what will be missing, if anything is.
+fn examine(name: &OsStr) -> Result<Option<String>, Failure> {
+    let program = program::find_in_environment(name).map_err(|error| {
+        let code = error.code;
+        Failure::new(error.name.display(), error.cause).with_code(code)
+    })?;
+    let refuse = |reason: &str, what_to_do: &str| {
+        let separator = if what_to_do.is_empty() { "" } else { "; " };
+        let cause = format!("{reason}{separator}{what_to_do}");
+        Err(Failure::new(program.file.display(), cause).with_code(FAILED))
+    };
+    match preload_verdict(&program) {
+        Verdict::Covered | Verdict::Unknown { .. } => Ok(None),
+        Verdict::HeapNotSeen {
+            allocator,
+            what_to_do,
+        } => Ok(Some(format!(
+            "the heap is not seen, since allocations go to {allocator}; threads and locks are. {what_to_do}"
+        ))),
+        Verdict::Inside => refuse(
+            "it has Plimsoll in it already",
+            "run it with PLIMSOLL=out=DIRECTORY, or PLIMSOLL=http=6060, and nothing else",
+        ),
+        Verdict::Refused { reason, what_to_do } => refuse(&reason, &what_to_do),
+    }
+}
+
+/// What the library is told by its variable.
+fn settings(arguments: &RunArguments) -> Result<OsString, Failure> {
+    let mut settings = format!(
+        "heap_rate={},block_rate={},mutex_fraction={}",
+        arguments.heap_rate, arguments.block_rate, arguments.mutex_fraction
+    );
+    if let Some(address) = &arguments.http {
+        settings.push_str(&format!(",http={address}"));
+    }
+    let wrong = |option: &str, value: &str, why: &str| {
+        Failure::new(format!("{option} {value}"), format!("the value {why}"))
+    };
+    grammar::bytes(&arguments.heap_rate)
+        .map_err(|why| wrong("--heap-rate", &arguments.heap_rate, why))?;
+    grammar::nanoseconds(&arguments.block_rate)
+        .map_err(|why| wrong("--block-rate", &arguments.block_rate, why))?;
+    if let Some(address) = arguments
+        .http
+        .as_ref()
+        .filter(|text| text.contains([',', '=']))
+    {
+        return Err(wrong("--http", address, "is no address"));
+    }
+    Ok(settings.into())
+}
+
+fn environment(
+    arguments: &RunArguments,
+    settings: OsString,
+    reports: &Path,
+) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let mut preload = library::path()?.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let mut environment = vec![
+        ("LD_PRELOAD", preload),
+        ("PLIMSOLL_RUN", settings),
+        ("PLIMSOLL_RUN_TO", reports.into()),
+    ];
+    if arguments.children {
+        environment.push(("PLIMSOLL_RUN_CHILDREN", "1".into()));
+    }
+    Ok(environment)
+}
+
+/// A directory for the reports of processes, until this is dropped.
+struct Reports {
+    directory: PathBuf,
+}
+
+impl Reports {
+    fn new() -> Result<Self, Failure> {
+        let mut template = std::env::temp_dir()
+            .join("plimsoll-run-XXXXXX")
+            .into_os_string();
+        template.push("\0");
+        let mut bytes = std::os::unix::ffi::OsStringExt::into_vec(template);
+        // SAFETY: a string that ends with a null, to be changed in its place.
+        if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
+            let error = io::Error::last_os_error();
+            return Err(Failure::new("a directory for reports", error));
+        }
+        bytes.pop();
+        let name: OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
+        Ok(Self {
+            directory: name.into(),
+        })
+    }
+}
+
+impl Drop for Reports {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// The program, when it has ended.
+struct Ran {
+    process: u32,
+    ended: Ended,
+    /// What is missing in its report.
+    note: Option<String>,
+}
+
+/// Says what there is to be said, and writes what is to be kept.
+fn tell(arguments: &RunArguments, reports: &Path, ran: &Ran) {
+    let all = numbers::read_all(reports);
+    if !all.iter().any(|numbers| numbers.process == ran.process) {
+        say(&format!(
+            "plimsoll: the program {} without a report: {}",
+            ran.ended.how(),
+            why_none(&ran.ended)
+        ));
+    }
+    // For names there may be much to read.
+    let is_wanted = arguments.out.is_some() || !(arguments.quiet || arguments.json);
+    for numbers in all {
+        let profiles = if is_wanted {
+            profiles::read(reports, numbers.process, arguments.out.is_some())
+        } else {
+            HashMap::new()
+        };
+        let process = Process { profiles, numbers };
+        if let Some(out) = &arguments.out {
+            keep(
+                out,
+                reports,
+                &process,
+                process.numbers.process == ran.process,
+            );
+        }
+        if arguments.json {
+            say(&json(&process, ran));
+        } else if !arguments.quiet {
+            let ran = (process.numbers.process == ran.process).then_some(ran);
+            say(summary::text(&process, ran, arguments.sites).trim_end());
+        }
+    }
+}
+
+/// The numbers of a process in a line; with what the system says of it, if it is the program.
+fn json(process: &Process, ran: &Ran) -> String {
+    let mut numbers = serde_json::json!(process.numbers);
+    if process.numbers.process == ran.process {
+        numbers["how"] = ran.ended.how().into();
+        numbers["user_seconds"] = ran.ended.user.as_secs_f64().into();
+        numbers["system_seconds"] = ran.ended.system.as_secs_f64().into();
+        numbers["resident_bytes"] = ran.ended.resident.into();
+        numbers["note"] = ran.note.clone().into();
+    }
+    numbers.to_string()
+}
+
+/// Writes the profiles of a process to a directory: under their names for the program, with its
+/// number before them for another process.
+fn keep(out: &Path, reports: &Path, process: &Process, is_program: bool) {
+    let number = process.numbers.process;
+    let name = |file: String| {
+        out.join(if is_program {
+            file
+        } else {
+            format!("{number}.{file}")
+        })
+    };
+    let complain = |path: &Path, error: io::Error| {
+        say(&format!("plimsoll: {}: {error}", path.display()));
+    };
+    for (kind, profile) in &process.profiles {
+        let path = name(format!("{kind}.pb.gz"));
+        if let Err(error) = profiles::write(profile, &path) {
+            complain(&path, error);
+        }
+    }
+    let path = name("numbers.json".to_owned());
+    if let Err(error) = std::fs::copy(reports.join(format!("{number}.json")), &path) {
+        complain(&path, error);
+    }
+}
+
+fn why_none(ended: &Ended) -> &'static str {
+    match ended.signal() {
+        Some(libc::SIGKILL) => "nobody is asked before that signal",
+        Some(_) => "the signal came where none could be written",
+        None => "the library was not loaded, or could not write it",
+    }
+}
+
+/// The last part of a path.
+fn name_of(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+fn say(line: &str) {
+    use std::io::Write;
+    // If nobody reads it, nobody is to be told.
+    let _ = writeln!(io::stderr(), "{line}");
+}

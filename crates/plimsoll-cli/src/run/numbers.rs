@@ -1,0 +1,80 @@
+//! What a process said of itself in numbers.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// The numbers of a process.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Numbers {
+    pub process: u32,
+    /// The path of what it executed.
+    pub program: String,
+    /// How it came to its end: `exit`, `_exit`, `exec`, `SIGTERM`.
+    pub ending: String,
+    pub seconds: f64,
+    /// Whose `malloc` it is: `libc`, `other`, or `program` if it is one that is not seen.
+    pub allocator: String,
+    pub heap_rate: u64,
+    pub block_rate: u64,
+    pub mutex_fraction: u64,
+    pub mallocs: u64,
+    pub frees: u64,
+    pub malloc_bytes: u64,
+    pub free_bytes: u64,
+    pub asked_bytes: u64,
+    pub peak_bytes: u64,
+    pub exact: bool,
+    /// Size, allocations, frees.
+    pub classes: Vec<[u64; 3]>,
+    /// Allocations, frees, bytes allocated, bytes freed.
+    pub large: [u64; 4],
+    pub threads: u64,
+    pub waits: u64,
+    pub waited_ns: u64,
+    pub lock_waits: u64,
+    pub lock_waited_ns: u64,
+    pub contended_releases: u64,
+    pub blamed_ns: u64,
+    pub without_stack: u64,
+    pub table_full: u64,
+    pub untracked: u64,
+    pub lost_waits: u64,
+    pub own_bytes: u64,
+}
+
+impl Numbers {
+    /// Bytes in use at the end.
+    pub fn live_bytes(&self) -> u64 {
+        self.malloc_bytes.saturating_sub(self.free_bytes)
+    }
+
+    /// Blocks in use at the end.
+    pub fn live_objects(&self) -> u64 {
+        self.mallocs.saturating_sub(self.frees)
+    }
+
+    /// Events that are not recorded in full.
+    pub fn lost(&self) -> u64 {
+        self.without_stack + self.table_full + self.untracked + self.lost_waits
+    }
+}
+
+/// The numbers of all processes that reported to a directory: in the order of their processes.
+pub fn read_all(directory: &Path) -> Vec<Numbers> {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let mut all: Vec<Numbers> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let is_numbers = path
+                .extension()
+                .is_some_and(|extension| extension == "json");
+            let text = is_numbers.then(|| std::fs::read(path).ok())??;
+            serde_json::from_slice(&text).ok()
+        })
+        .collect();
+    all.sort_by_key(|numbers| numbers.process);
+    all
+}

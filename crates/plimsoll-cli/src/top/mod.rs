@@ -1,0 +1,170 @@
+//! `plimsoll top`: a running program, watched.
+//!
+//! ```text
+//! source (two threads) --news--> model <--keys-- app --> view --> terminal
+//!                                  pages: what is said of it, for view and once
+//! ```
+//!
+//! Everything but the terminal, the keyboard and those who fetch is plain values: what is shown
+//! depends on [`App`], [`Look`] and the time alone.
+
+mod app;
+mod clean;
+mod find;
+mod keys;
+mod metrics;
+mod model;
+mod once;
+mod pages;
+mod profiles;
+mod readings;
+mod sites;
+mod source;
+mod table;
+mod terminal;
+#[cfg(test)]
+mod testing;
+mod units;
+mod view;
+
+use std::fmt;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event};
+
+use self::app::App;
+use self::find::Target;
+use self::keys::Wish;
+use self::model::News;
+use self::source::Source;
+use self::terminal::Session;
+use self::view::Look;
+use crate::Failure;
+use crate::args::TopArguments;
+
+/// How long a key, a signal or news may wait, at most.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// How old what is drawn may be: the ages on the screen are of seconds.
+const DRAW_AGAIN: Duration = Duration::from_millis(500);
+
+/// Watches a program, until somebody wants it to end.
+///
+/// # Errors
+/// If the program cannot be found or read at the beginning, or the terminal cannot be drawn on.
+pub(crate) fn watch(arguments: &TopArguments) -> Result<ExitCode, Failure> {
+    let unusable = if arguments.once {
+        None
+    } else {
+        terminal::unusable()
+    };
+    if let Some(why) = unusable {
+        return Err(Failure::new("top", why).with_code(2));
+    }
+    let target = Target::find(&arguments.program)?;
+    if arguments.once {
+        return once::print(arguments, &target);
+    }
+    terminal::give_back_on_panic();
+    let began = Instant::now();
+    let first = source::figures_now(&target.pages).map_err(|trouble| target.failure(&trouble))?;
+    let mut app = App::new(
+        target.name.clone(),
+        arguments.interval,
+        clean::clean(&arguments.filter),
+    );
+    app.learn(News::Figures(Duration::ZERO, Ok(first)));
+    let source = Source::begin(
+        &target.pages,
+        began,
+        arguments.interval,
+        arguments.profile_interval,
+    )
+    .map_err(|error| Failure::new("top", error))?;
+    let look = Look::of_environment();
+    let mut session = Session::begin().map_err(of_terminal)?;
+    let ended = run(&mut session, &mut app, &source, look, began);
+    drop(session);
+    ended
+}
+
+fn of_terminal(error: impl fmt::Display) -> Failure {
+    Failure::new("the terminal", error)
+}
+
+fn run(
+    session: &mut Session,
+    app: &mut App,
+    source: &Source,
+    look: Look,
+    began: Instant,
+) -> Result<ExitCode, Failure> {
+    let mut drawn: Option<Instant> = None;
+    let mut wanted = None;
+    let mut changed = true;
+    loop {
+        changed |= session.heed_signals().map_err(of_terminal)?;
+        loop {
+            match source.news() {
+                Ok(Some(news)) => app.learn(news),
+                Ok(None) => break,
+                Err(_) => return Err(who_fetches_has_died()),
+            }
+            changed = true;
+        }
+        if let Some(panic) = terminal::panic_elsewhere() {
+            return Err(Failure::new("top", panic));
+        }
+        if wanted != Some(app.wanted()) {
+            wanted = Some(app.wanted());
+            source.set_wanted(app.wanted());
+        }
+        if changed || drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_AGAIN) {
+            panic_on_request("view");
+            let now = began.elapsed();
+            session
+                .draw(|frame| view::draw(frame, app, look, now))
+                .map_err(of_terminal)?;
+            drawn = Some(Instant::now());
+            changed = false;
+        }
+        if !event::poll(LOOK_AGAIN).map_err(of_terminal)? {
+            continue;
+        }
+        // Whatever it is, the screen may be another one.
+        changed = true;
+        let Event::Key(key) = event::read().map_err(of_terminal)? else {
+            continue;
+        };
+        let interval = app.interval;
+        match keys::pressed(key, app, began.elapsed()) {
+            Wish::Nothing => {}
+            Wish::Quit => return Ok(ExitCode::SUCCESS),
+            Wish::Suspend => session.suspend().map_err(of_terminal)?,
+            Wish::Fetch => source.fetch(),
+        }
+        if app.interval != interval {
+            source.set_interval(app.interval);
+        }
+    }
+}
+
+fn who_fetches_has_died() -> Failure {
+    let why = terminal::panic_elsewhere();
+    Failure::new(
+        "top",
+        why.unwrap_or_else(|| "the threads that fetch have ended".into()),
+    )
+}
+
+/// Panics where the environment says so, for tests of what a panic leaves behind.
+#[cfg(debug_assertions)]
+fn panic_on_request(place: &str) {
+    if std::env::var_os("PLIMSOLL_TOP_PANICS_IN").is_some_and(|wanted| wanted == place) {
+        panic!("a panic in the {place} was asked for");
+    }
+}
+
+#[cfg(not(debug_assertions))]
+fn panic_on_request(_: &str) {}

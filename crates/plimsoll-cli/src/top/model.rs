@@ -1,0 +1,173 @@
+//! What is known of the watched program.
+
+use std::time::Duration;
+
+use super::clean::clean;
+use super::metrics::Metrics;
+use super::readings::Readings;
+use super::sites::{Kind, Sites};
+
+/// All that the views are drawn from.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Model {
+    pub(super) readings: Readings,
+    /// The command line of the program, if it has said one.
+    pub(super) program: String,
+    /// Since when figures cannot be read, and why.
+    pub(super) trouble: Option<(Duration, Trouble)>,
+    profiles: Vec<(Kind, Profile)>,
+}
+
+/// The newest of a kind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Profile {
+    pub(super) sites: Option<Sites>,
+    /// Why there is no newer one.
+    pub(super) trouble: Option<Trouble>,
+}
+
+/// Why something could not be fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// Whether there is nobody who answers.
+    pub(super) gone: bool,
+    /// In a few words.
+    pub(super) why: String,
+}
+
+impl Trouble {
+    /// Of something that was answered.
+    pub(super) fn with_answer(why: &str) -> Self {
+        Self {
+            gone: false,
+            why: clean(why),
+        }
+    }
+}
+
+/// What comes from those who fetch. Times are since watching began.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The figures, and when they were asked for.
+    Figures(Duration, Result<Metrics, Trouble>),
+    /// A profile, with the time it was fetched at.
+    Profile(Kind, Result<Sites, Trouble>),
+    /// The command line, its arguments separated by zero bytes.
+    CommandLine(String),
+}
+
+impl Model {
+    /// Takes what is new.
+    pub(super) fn learn(&mut self, news: News) {
+        match news {
+            News::Figures(at, Ok(metrics)) => {
+                let restarts = self.readings.restarts();
+                self.readings.add(at, metrics);
+                self.trouble = None;
+                if self.readings.restarts() != restarts {
+                    self.profiles.clear();
+                }
+            }
+            News::Figures(at, Err(trouble)) => {
+                let since = self.trouble.take().map_or(at, |(since, _)| since);
+                self.trouble = Some((since, trouble));
+            }
+            News::Profile(kind, Ok(mut sites)) => {
+                let profile = self.profile_mut(kind);
+                if let Some(before) = &profile.sites {
+                    sites.compare(before);
+                }
+                profile.sites = Some(sites);
+                profile.trouble = None;
+            }
+            News::Profile(kind, Err(trouble)) => self.profile_mut(kind).trouble = Some(trouble),
+            News::CommandLine(line) => {
+                let line = line.trim_end_matches('\0');
+                let (program, arguments) = line.split_once('\0').unwrap_or((line, ""));
+                let program = program.rsplit('/').next().unwrap_or(program);
+                self.program = clean(&format!("{program} {}", arguments.replace('\0', " ")));
+                self.program.truncate(self.program.trim_end().len());
+            }
+        }
+    }
+
+    /// The newest profile of a kind, if one was asked for.
+    pub(super) fn profile(&self, kind: Kind) -> Option<&Profile> {
+        let mut profiles = self.profiles.iter();
+        profiles
+            .find(|(of, _)| *of == kind)
+            .map(|(_, profile)| profile)
+    }
+
+    fn profile_mut(&mut self, kind: Kind) -> &mut Profile {
+        let at = self.profiles.iter().position(|(of, _)| *of == kind);
+        let at = at.unwrap_or_else(|| {
+            self.profiles.push((kind, Profile::default()));
+            self.profiles.len() - 1
+        });
+        &mut self.profiles[at].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(allocated: u32) -> Metrics {
+        let text = format!(
+            "plimsoll_memory_classes_heap_objects_bytes 5\nplimsoll_gc_heap_allocs_bytes_total {allocated}\n"
+        );
+        Metrics::parse(&text).expect("a page")
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn trouble_is_since_it_began_and_until_figures_come() {
+        let refused = |why: &str| Trouble {
+            gone: true,
+            why: why.into(),
+        };
+        let mut model = Model::default();
+        model.learn(News::Figures(at(1), Ok(figures(1))));
+        model.learn(News::Figures(at(2), Err(refused("one"))));
+        model.learn(News::Figures(at(3), Err(refused("two"))));
+        assert_eq!(model.trouble, Some((at(2), refused("two"))));
+        assert!(model.readings.at().is_some(), "what was known stays");
+        model.learn(News::Figures(at(4), Ok(figures(2))));
+        assert_eq!(model.trouble, None);
+    }
+
+    #[test]
+    fn profiles_of_a_program_are_not_those_of_the_next() {
+        let mut model = Model::default();
+        model.learn(News::Figures(at(1), Ok(figures(100))));
+        model.learn(News::Profile(Kind::Heap, Ok(Sites::default())));
+        model.learn(News::Profile(
+            Kind::Heap,
+            Err(Trouble::with_answer("a\u{1b}b")),
+        ));
+        let profile = model.profile(Kind::Heap).expect("there is one");
+        assert!(profile.sites.is_some());
+        assert_eq!(
+            profile.trouble.as_ref().map(|trouble| &*trouble.why),
+            Some("a?b")
+        );
+        assert!(model.profile(Kind::Mutex).is_none());
+        model.learn(News::Figures(at(2), Ok(figures(1))));
+        assert!(model.profile(Kind::Heap).is_none());
+    }
+
+    #[test]
+    fn command_lines_are_shown_without_the_directory() {
+        let mut model = Model::default();
+        model.learn(News::CommandLine(
+            "/usr/bin/search\0--a\0b\u{1b}[2J\0".into(),
+        ));
+        assert_eq!(model.program, "search --a b?[2J");
+        model.learn(News::CommandLine("search".into()));
+        assert_eq!(model.program, "search");
+    }
+}

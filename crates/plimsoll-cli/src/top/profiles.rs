@@ -1,0 +1,68 @@
+//! Profiles as they come, by places.
+
+use super::sites::{Frame, Kind, Sample, Sites};
+use crate::profile::{self, Limits, LocationId, Profile};
+
+/// What is read of a profile at most. Those of programs are some MiB.
+const LIMITS: Limits = Limits {
+    read_bytes: 512 << 20,
+    kept_bytes: 256 << 20,
+};
+
+/// The places of a profile. The error says in a few words what is wrong with it.
+pub(super) fn sites(kind: Kind, bytes: &[u8]) -> Result<Sites, String> {
+    let profile = profile::parse(bytes, LIMITS).map_err(|error| error.to_string())?;
+    let values = kind
+        .values()
+        .iter()
+        .map(|&name| match name {
+            "" => Ok(0),
+            name => {
+                let at = profile
+                    .sample_types()
+                    .iter()
+                    .position(|kind| kind.name == name);
+                at.ok_or_else(|| format!("the profile has no {name}"))
+            }
+        })
+        .collect::<Result<Vec<usize>, _>>()?;
+    let samples = profile.samples().map(|sample| {
+        let all: Vec<i64> = sample.values().collect();
+        let labels = sample.labels();
+        Sample {
+            stack: sample
+                .locations()
+                .flat_map(|location| frames(&profile, location))
+                .collect(),
+            labels: labels
+                .map(|label| (profile.string(label.key), profile.string(label.text)))
+                .collect(),
+            values: values.iter().map(|&at| all[at]).collect(),
+        }
+    });
+    Ok(Sites::new(kind, samples))
+}
+
+/// The functions at a location, innermost first.
+fn frames(profile: &Profile, location: LocationId) -> Vec<Frame<'_>> {
+    let location = profile.location(location);
+    if location.lines.is_empty() {
+        return vec![Frame {
+            function: "(no symbols)",
+            file: "",
+            line: 0,
+        }];
+    }
+    let lines = location.lines.iter();
+    lines
+        .map(|line| Frame {
+            function: line
+                .function
+                .map_or("(no symbols)", |id| profile.function_name(id)),
+            file: line
+                .function
+                .map_or("", |id| profile.string(profile.function(id).file)),
+            line: line.line.into(),
+        })
+        .collect()
+}

@@ -1,0 +1,372 @@
+//! Profiles, summed up by the places that they are about.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clean::clean;
+
+/// The most places that are kept of a profile: those with the most.
+const MOST_SITES: usize = 1000;
+
+/// The most frames that are kept of a stack.
+const MOST_FRAMES: usize = 100;
+
+/// The profiles that are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// Where memory was allocated.
+    Heap,
+    /// Where locks were released that others waited for.
+    Mutex,
+    /// Where threads and tasks waited.
+    Block,
+    /// Where threads and tasks are.
+    Goroutine,
+}
+
+impl Kind {
+    /// The name of its page, below `/debug/pprof/`.
+    pub(super) fn page(self) -> &'static str {
+        match self {
+            Self::Heap => "heap",
+            Self::Mutex => "mutex",
+            Self::Block => "block",
+            Self::Goroutine => "goroutine",
+        }
+    }
+
+    /// The values that are kept, the one that matters first. An empty name is the only value there
+    /// is, whatever it is called.
+    pub(super) fn values(self) -> &'static [&'static str] {
+        match self {
+            Self::Heap => &[
+                "inuse_space",
+                "inuse_objects",
+                "alloc_space",
+                "alloc_objects",
+            ],
+            Self::Mutex | Self::Block => &["delay", "contentions"],
+            Self::Goroutine => &[""],
+        }
+    }
+
+    /// The label that places are told apart by as well.
+    fn label(self) -> Option<&'static str> {
+        match self {
+            Self::Goroutine => Some("state"),
+            _ => None,
+        }
+    }
+}
+
+/// A function in a stack. `file` and `line` may be unknown: empty, and 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame<'a> {
+    pub(super) function: &'a str,
+    pub(super) file: &'a str,
+    pub(super) line: i64,
+}
+
+/// A sample of a profile: its stack, innermost function first, its labels, and the values of
+/// [`Kind::values`].
+pub(super) struct Sample<'a> {
+    pub(super) stack: Vec<Frame<'a>>,
+    pub(super) labels: Vec<(&'a str, &'a str)>,
+    pub(super) values: Vec<i64>,
+}
+
+/// A profile by places.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sites {
+    sites: Vec<Site>,
+    /// When it was fetched, since watching began, and how long that took.
+    pub(super) at: Duration,
+    pub(super) took: Duration,
+}
+
+/// A place: the innermost function that is more than a tool, since what is of interest is who
+/// pushes to a vector or takes a lock, not the vector or the lock.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Site {
+    pub(super) function: String,
+    /// `file.rs:12`, or empty.
+    pub(super) place: String,
+    /// What [`Kind::label`] is in the samples, or empty.
+    pub(super) label: String,
+    /// As in [`Kind::values`].
+    pub(super) values: Vec<f64>,
+    /// How much the values have risen in a second, since the profile before.
+    pub(super) rates: Vec<Option<f64>>,
+    /// The stack with the largest first value, a line for each function, innermost first.
+    pub(super) stack: Arc<[String]>,
+}
+
+impl Sites {
+    pub(super) fn new<'a>(kind: Kind, samples: impl Iterator<Item = Sample<'a>>) -> Self {
+        struct Sum<'a> {
+            values: Vec<f64>,
+            largest: i64,
+            stack: Vec<Frame<'a>>,
+        }
+        let mut sums: HashMap<(&str, &str, i64, &str), Sum<'a>> = HashMap::new();
+        for sample in samples {
+            let unknown = Frame {
+                function: "(unknown)",
+                file: "",
+                line: 0,
+            };
+            let own = sample.stack.iter().find(|frame| !is_a_tool(frame));
+            let frame = own.or(sample.stack.first()).unwrap_or(&unknown).clone();
+            let label = kind.label().and_then(|wanted| {
+                let mut labels = sample.labels.iter();
+                labels.find(|(key, _)| *key == wanted)
+            });
+            let label = label.map_or("", |(_, text)| text);
+            let sum = sums
+                .entry((frame.function, frame.file, frame.line, label))
+                .or_insert_with(|| Sum {
+                    values: vec![0.0; kind.values().len()],
+                    largest: i64::MIN,
+                    stack: Vec::new(),
+                });
+            for (sum, &value) in sum.values.iter_mut().zip(&sample.values) {
+                *sum += value as f64;
+            }
+            let first = sample.values.first().copied().unwrap_or(0);
+            if first > sum.largest {
+                sum.largest = first;
+                sum.stack = sample.stack;
+            }
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by(|(one_key, one), (other_key, other)| {
+            let by_value = other.values[0].total_cmp(&one.values[0]);
+            by_value.then_with(|| one_key.cmp(other_key))
+        });
+        sums.truncate(MOST_SITES);
+        let sites = sums
+            .into_iter()
+            .map(|((function, file, line, label), sum)| Site {
+                function: clean(function),
+                place: clean(&place(file, line)),
+                label: clean(label),
+                rates: vec![None; sum.values.len()],
+                values: sum.values,
+                stack: sum.stack.iter().take(MOST_FRAMES).map(line_of).collect(),
+            });
+        Self {
+            sites: sites.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Those with the largest first value first.
+    pub(super) fn sites(&self) -> &[Site] {
+        &self.sites
+    }
+
+    /// Computes how much has come since the profile before. A place that was not there then had
+    /// nothing; where something has fallen, no rate is known.
+    pub(super) fn compare(&mut self, before: &Self) {
+        let seconds = self.at.saturating_sub(before.at).as_secs_f64();
+        if seconds <= 0.0 {
+            return;
+        }
+        let earlier: HashMap<_, _> = before.sites.iter().map(|site| (site.key(), site)).collect();
+        for site in &mut self.sites {
+            let earlier = earlier.get(&site.key());
+            for at in 0..site.values.len() {
+                let risen = site.values[at] - earlier.map_or(0.0, |site| site.values[at]);
+                site.rates[at] = (risen >= 0.0).then(|| risen / seconds);
+            }
+        }
+    }
+}
+
+impl Site {
+    fn key(&self) -> (String, String, String) {
+        (
+            self.function.clone(),
+            self.place.clone(),
+            self.label.clone(),
+        )
+    }
+}
+
+/// Whether a function is only what others do something by: one of the standard library, of C, or of
+/// those who make locks.
+fn is_a_tool(frame: &Frame<'_>) -> bool {
+    const TOOLS: [&str; 8] = [
+        "__rustc::",
+        "core::",
+        "alloc::",
+        "std::",
+        "lock_api::",
+        "parking_lot::",
+        "parking_lot_core::",
+        "plimsoll::",
+    ];
+    // The sources of the standard library are named after the compiler's version.
+    let of_std = frame.file.starts_with("/rustc/") || frame.file.contains("/rustlib/src/");
+    let of_c = [".c", ".S", ".h"]
+        .iter()
+        .any(|end| frame.file.ends_with(end));
+    let name = frame.function.trim_start_matches(['<', '&']);
+    of_std || of_c || TOOLS.iter().any(|tool| name.starts_with(tool))
+}
+
+fn place(file: &str, line: i64) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    match (name, line) {
+        ("", _) => String::new(),
+        (_, ..=0) => name.into(),
+        _ => format!("{name}:{line}"),
+    }
+}
+
+fn line_of(frame: &Frame<'_>) -> String {
+    let place = match (frame.file, frame.line) {
+        ("", _) => String::new(),
+        (file, ..=0) => format!("  {file}"),
+        (file, line) => format!("  {file}:{line}"),
+    };
+    clean(&format!("{}{place}", frame.function))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame<'a>(function: &'a str, file: &'a str, line: i64) -> Frame<'a> {
+        Frame {
+            function,
+            file,
+            line,
+        }
+    }
+
+    fn sample<'a>(stack: &[Frame<'a>], values: &[i64]) -> Sample<'a> {
+        Sample {
+            stack: stack.to_vec(),
+            labels: vec![("state", "running"), ("thread", "\u{1b}")],
+            values: values.to_vec(),
+        }
+    }
+
+    #[test]
+    fn places_are_the_innermost_functions_that_are_no_tools() {
+        let push = frame(
+            "alloc::vec::Vec<T>::push",
+            "/rustc/abc/library/alloc/src/vec.rs",
+            5,
+        );
+        let own = frame("own::keep", "/home/x/src/own.rs", 7);
+        let main = frame("own::main", "/home/x/src/main.rs", 1);
+        let samples = [
+            sample(&[push.clone(), own.clone(), main.clone()], &[10, 1, 20, 2]),
+            sample(&[own.clone(), main.clone()], &[30, 1, 40, 2]),
+            sample(std::slice::from_ref(&push), &[5, 1, 5, 1]),
+            sample(&[], &[1, 1, 1, 1]),
+            sample(
+                &[
+                    frame(
+                        "<lock_api::mutex::MutexGuard<R,T> as Drop>::drop",
+                        "m.rs",
+                        2,
+                    ),
+                    frame("read", "/x/read.c", 1),
+                    own.clone(),
+                ],
+                &[3, 0, 0, 0],
+            ),
+            sample(
+                &[frame("<std::thread::Thread>::new", "", 0), main],
+                &[2, 1, 1, 1],
+            ),
+        ];
+        let sites = Sites::new(Kind::Heap, samples.into_iter());
+        let shown: Vec<_> = sites
+            .sites()
+            .iter()
+            .map(|site| (&*site.function, &*site.place, site.values[0]))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("own::keep", "own.rs:7", 43.0),
+                ("alloc::vec::Vec<T>::push", "vec.rs:5", 5.0),
+                ("own::main", "main.rs:1", 2.0),
+                ("(unknown)", "", 1.0),
+            ]
+        );
+        assert_eq!(sites.sites()[0].values, [43.0, 2.0, 60.0, 4.0]);
+        let stack = [
+            "own::keep  /home/x/src/own.rs:7",
+            "own::main  /home/x/src/main.rs:1",
+        ];
+        assert_eq!(*sites.sites()[0].stack, stack, "that of the larger sample");
+        assert_eq!(
+            sites.sites()[0].label,
+            "",
+            "states are of threads and tasks"
+        );
+    }
+
+    #[test]
+    fn threads_are_told_apart_by_what_they_do() {
+        let own = frame("own::work", "own.rs", 7);
+        let mut waiting = sample(std::slice::from_ref(&own), &[1]);
+        waiting.labels = vec![("state", "wai\u{7}ting")];
+        let samples = [sample(&[own], &[2]), waiting];
+        let sites = Sites::new(Kind::Goroutine, samples.into_iter());
+        let shown: Vec<_> = sites
+            .sites()
+            .iter()
+            .map(|site| (&*site.label, site.values[0]))
+            .collect();
+        assert_eq!(shown, [("running", 2.0), ("wai?ting", 1.0)]);
+    }
+
+    #[test]
+    fn rates_are_since_the_profile_before() {
+        let profile = |at: u64, values: &[(&'static str, i64)]| {
+            let samples = values
+                .iter()
+                .map(|&(name, value)| sample(&[frame(name, "", 0)], &[value, 1]));
+            let mut sites = Sites::new(Kind::Mutex, samples);
+            sites.at = Duration::from_secs(at);
+            sites
+        };
+        let before = profile(10, &[("a", 100), ("b", 100)]);
+        let mut after = profile(15, &[("a", 200), ("b", 50), ("c", 10)]);
+        after.compare(&before);
+        let rates: HashMap<_, _> = after
+            .sites()
+            .iter()
+            .map(|site| (&*site.function, site.rates[0]))
+            .collect();
+        assert_eq!(rates["a"], Some(20.0));
+        assert_eq!(rates["b"], None);
+        assert_eq!(rates["c"], Some(2.0));
+        let mut at_once = profile(10, &[("a", 200)]);
+        at_once.compare(&before);
+        assert_eq!(at_once.sites()[0].rates[0], None);
+    }
+
+    #[test]
+    fn profiles_of_any_size_are_cut_to_what_can_be_shown() {
+        let names: Vec<String> = (0..MOST_SITES + 5)
+            .map(|number| format!("f{number}"))
+            .collect();
+        let deep = vec![frame("deep", "", 0); 10 * MOST_FRAMES];
+        let samples = names
+            .iter()
+            .map(|name| sample(&[frame(name, "", 0)], &[1]))
+            .chain([sample(&deep, &[i64::MAX]), sample(&deep, &[i64::MAX])]);
+        let sites = Sites::new(Kind::Mutex, samples);
+        assert_eq!(sites.sites().len(), MOST_SITES);
+        assert_eq!(sites.sites()[0].function, "deep");
+        assert_eq!(sites.sites()[0].stack.len(), MOST_FRAMES);
+    }
+}

@@ -1,0 +1,322 @@
+//! Fetches what is shown, in threads of its own: the view never waits for the watched program.
+//!
+//! One thread reads the figures, another one fetches profiles, which may take a second and must not
+//! delay the figures. Both end when nobody takes what they bring.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::clean::clean;
+use super::metrics::Metrics;
+use super::model::{News, Trouble};
+use super::profiles;
+use super::sites::{Kind, Sites};
+use crate::http;
+
+/// How long a program may take to answer with figures, and with a profile.
+const FIGURES_TIMEOUT: Duration = Duration::from_secs(5);
+const PROFILE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest page of figures, in bytes. Plimsoll's has some ten thousand.
+const LONGEST_FIGURES: usize = 16 << 20;
+
+/// How long it takes at most to see that nobody is there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The least time between the end of a request and the next one, whatever the interval: a program
+/// that is slow is not asked all the time.
+const REST: Duration = Duration::from_millis(50);
+
+/// The pages of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pages {
+    /// What comes before `/metrics` and `/debug/pprof/`: `http://host:port`, perhaps with more.
+    base: String,
+}
+
+impl Pages {
+    /// Of the URL of any of the pages, or of what they are below; also without `http://`. `None` if
+    /// it is no URL.
+    pub(super) fn of_url(url: &str) -> Option<Self> {
+        let url = http::base_url(url)?;
+        let url = url.split(['?', '#']).next().unwrap_or(&url);
+        let below = ["/debug/pprof", "/debug/vars", "/metrics"];
+        let end = below.iter().filter_map(|page| url.find(page)).min();
+        let base = url[..end.unwrap_or(url.len())].trim_end_matches('/');
+        Some(Self { base: base.into() })
+    }
+
+    pub(super) fn of_address(address: SocketAddr) -> Self {
+        Self {
+            base: format!("http://{address}"),
+        }
+    }
+
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Reads the figures.
+    pub(super) fn figures(&self, timeout: Duration) -> Result<Metrics, Trouble> {
+        let page = self.get("/metrics", timeout)?;
+        if page.len() > LONGEST_FIGURES {
+            return Err(Trouble::with_answer("the page of figures is too long"));
+        }
+        let text = String::from_utf8_lossy(&page);
+        Metrics::parse(&text).map_err(Trouble::with_answer)
+    }
+
+    /// Fetches a profile; its times are left to whoever knows what they are since.
+    pub(super) fn profile(&self, kind: Kind) -> Result<Sites, Trouble> {
+        let page = self.get(&format!("/debug/pprof/{}", kind.page()), PROFILE_TIMEOUT)?;
+        profiles::sites(kind, &page).map_err(|why| Trouble::with_answer(&why))
+    }
+
+    /// The command line, its arguments separated by zero bytes.
+    pub(super) fn command_line(&self) -> Result<String, Trouble> {
+        let page = self.get("/debug/pprof/cmdline", FIGURES_TIMEOUT)?;
+        Ok(String::from_utf8_lossy(&page).into_owned())
+    }
+
+    fn get(&self, page: &str, timeout: Duration) -> Result<Vec<u8>, Trouble> {
+        let url = format!("{}{page}", self.base);
+        http::get(&url, timeout).map_err(|failure| Trouble {
+            gone: self.is_gone(),
+            why: clean(failure.cause()),
+        })
+    }
+
+    /// Whether nobody listens there.
+    fn is_gone(&self) -> bool {
+        let authority = self.base.trim_start_matches("http://");
+        let authority = authority.split('/').next().unwrap_or_default();
+        let addresses = authority.to_socket_addrs();
+        addresses.into_iter().flatten().all(|address| {
+            let error = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).err();
+            error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        })
+    }
+}
+
+/// What the view wants of those who fetch.
+enum Order {
+    Every(Duration),
+    /// These profiles and no others.
+    Profiles(&'static [Kind]),
+    AtOnce,
+}
+
+/// Those who fetch.
+pub(super) struct Source {
+    figures: Sender<Order>,
+    profiles: Sender<Order>,
+    news: Receiver<News>,
+}
+
+impl Source {
+    /// Begins to read figures, at these intervals; profiles only when they are asked for. `began`
+    /// is when watching began.
+    pub(super) fn begin(
+        pages: &Pages,
+        began: Instant,
+        interval: Duration,
+        profile_interval: Duration,
+    ) -> io::Result<Self> {
+        let (tell, news) = mpsc::channel();
+        let (figures, orders) = mpsc::channel();
+        let reader = Figures {
+            pages: pages.clone(),
+            began,
+            interval,
+            tell: tell.clone(),
+        };
+        spawn("figures", move || reader.run(&orders))?;
+        let (profiles, orders) = mpsc::channel();
+        let reader = Profiles {
+            pages: pages.clone(),
+            began,
+            interval: profile_interval,
+            tell,
+            wanted: &[],
+            fetched: Vec::new(),
+        };
+        spawn("profiles", move || reader.run(&orders))?;
+        Ok(Self {
+            figures,
+            profiles,
+            news,
+        })
+    }
+
+    /// What has come since this was called last. An error if those who fetch have died.
+    pub(super) fn news(&self) -> Result<Option<News>, mpsc::RecvError> {
+        match self.news.try_recv() {
+            Ok(news) => Ok(Some(news)),
+            Err(mpsc::TryRecvError::Empty) => Ok(None),
+            Err(mpsc::TryRecvError::Disconnected) => Err(mpsc::RecvError),
+        }
+    }
+
+    /// Has the figures be read at another interval.
+    pub(super) fn set_interval(&self, interval: Duration) {
+        // Nobody to take it: that is seen by who asks for news.
+        let _ = self.figures.send(Order::Every(interval));
+    }
+
+    /// Has these profiles be fetched, and no others.
+    pub(super) fn set_wanted(&self, wanted: &'static [Kind]) {
+        let _ = self.profiles.send(Order::Profiles(wanted));
+    }
+
+    /// Has everything be fetched at once.
+    pub(super) fn fetch(&self) {
+        let _ = self.figures.send(Order::AtOnce);
+        let _ = self.profiles.send(Order::AtOnce);
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.into()).spawn(run)?;
+    Ok(())
+}
+
+struct Figures {
+    pages: Pages,
+    began: Instant,
+    interval: Duration,
+    tell: Sender<News>,
+}
+
+impl Figures {
+    fn run(mut self, orders: &Receiver<Order>) {
+        let mut knows_program = false;
+        loop {
+            super::panic_on_request("source");
+            let asked = Instant::now();
+            let read = self.pages.figures(FIGURES_TIMEOUT);
+            let is_there = read.is_ok();
+            let at = asked.duration_since(self.began);
+            if self.tell.send(News::Figures(at, read)).is_err() {
+                return;
+            }
+            // Who answers again may be another program.
+            if is_there
+                && !knows_program
+                && let Ok(line) = self.pages.command_line()
+                && self.tell.send(News::CommandLine(line)).is_err()
+            {
+                return;
+            }
+            knows_program = is_there;
+            let rested = Instant::now() + REST;
+            loop {
+                let due = (asked + self.interval).max(rested);
+                match orders.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                    Ok(Order::Every(interval)) => self.interval = interval,
+                    Ok(Order::AtOnce) => break,
+                    Ok(Order::Profiles(_)) => {}
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        }
+    }
+}
+
+struct Profiles {
+    pages: Pages,
+    began: Instant,
+    interval: Duration,
+    tell: Sender<News>,
+    wanted: &'static [Kind],
+    /// When those that were fetched were asked for last.
+    fetched: Vec<(Kind, Instant)>,
+}
+
+impl Profiles {
+    fn run(mut self, orders: &Receiver<Order>) {
+        loop {
+            let due = self
+                .wanted
+                .iter()
+                .map(|&kind| (self.due(kind), kind))
+                .min_by_key(|due| due.0);
+            let order = match due {
+                None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some((due, _)) => {
+                    orders.recv_timeout(due.saturating_duration_since(Instant::now()))
+                }
+            };
+            match (order, due) {
+                (Ok(Order::Profiles(wanted)), _) => self.wanted = wanted,
+                (Ok(Order::AtOnce), _) => self.fetched.clear(),
+                (Ok(Order::Every(interval)), _) => self.interval = interval,
+                (Err(RecvTimeoutError::Timeout), Some((_, kind))) => {
+                    let news = self.fetch(kind);
+                    if self.tell.send(news).is_err() {
+                        return;
+                    }
+                }
+                (Err(RecvTimeoutError::Timeout), None) => {}
+                (Err(RecvTimeoutError::Disconnected), _) => return,
+            }
+        }
+    }
+
+    /// When a profile is to be fetched next: at once if it never was.
+    fn due(&self, kind: Kind) -> Instant {
+        let mut fetched = self.fetched.iter();
+        let last = fetched.find(|(of, _)| *of == kind);
+        last.map_or(self.began, |(_, last)| *last + self.interval)
+    }
+
+    fn fetch(&mut self, kind: Kind) -> News {
+        let asked = Instant::now();
+        let mut sites = self.pages.profile(kind);
+        if let Ok(sites) = &mut sites {
+            sites.at = asked.duration_since(self.began);
+            sites.took = asked.elapsed();
+        }
+        // From its end: a program that needs long for it is not asked all the time.
+        self.fetched.retain(|(of, _)| *of != kind);
+        self.fetched.push((kind, Instant::now()));
+        News::Profile(kind, sites)
+    }
+}
+
+/// Reads the figures once, while somebody waits.
+pub(super) fn figures_now(pages: &Pages) -> Result<Metrics, Trouble> {
+    pages.figures(FIGURES_TIMEOUT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_page_says_where_the_others_are() {
+        for (url, base) in [
+            ("http://a:1", Some("http://a:1")),
+            ("http://a:1/", Some("http://a:1")),
+            ("a:1", Some("http://a:1")),
+            (":6060", Some("http://127.0.0.1:6060")),
+            ("[::1]:80", Some("http://[::1]:80")),
+            ("http://a:1/debug/pprof/", Some("http://a:1")),
+            ("http://a:1/debug/pprof", Some("http://a:1")),
+            (
+                "http://a:1/x/debug/pprof/heap?debug=1",
+                Some("http://a:1/x"),
+            ),
+            ("http://a:1/x/metrics#y", Some("http://a:1/x")),
+            ("http://a:1/debug/vars", Some("http://a:1")),
+            ("somewhere", None),
+            ("", None),
+        ] {
+            let pages = Pages::of_url(url);
+            assert_eq!(pages.as_ref().map(Pages::base), base, "{url}");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! What is no profile, or a broken one, is refused in one line that says which and why.
+
+mod command;
+mod proto;
+
+use command::{Directory, complained, plimsoll};
+use plimsoll_cli::profile::{Limits, parse};
+use proto::{Message, Writer, gzip};
+
+fn small() -> Writer {
+    let mut writer = Writer::new(&[("inuse_space", "bytes")]);
+    writer.sample(&["leaf", "main"], &[7]);
+    writer
+}
+
+/// Each of these bytes is refused with that in its line.
+fn refused(test: &str, cases: &[(&str, Vec<u8>, &str)]) {
+    let directory = Directory::new(test);
+    for (name, bytes, why) in cases {
+        let file = directory.file(name, bytes);
+        let (line, code) = complained(&["report", &file]);
+        assert_eq!(code, 1, "{line}");
+        assert!(line.starts_with(&format!("plimsoll: {file}: ")), "{line}");
+        assert!(line.contains(why), "{line}");
+        // The same as a base.
+        let good = directory.file("good", &small().finish());
+        let (line, code) = complained(&["diff", &file, &good]);
+        assert!(code == 1 && line.contains(why), "{line}");
+    }
+}
+
+#[test]
+fn what_is_no_profile_is_refused() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_plimsoll")).unwrap();
+    refused(
+        "no-profile",
+        &[
+            ("empty", Vec::new(), "not a profile: it is empty"),
+            ("empty.gz", gzip(b""), "not a profile: it is empty"),
+            ("text", b"hello, world\n".to_vec(), "not a profile"),
+            (
+                "zeros",
+                vec![0; 1 << 20],
+                "not a profile: there is no field at byte 0",
+            ),
+            ("ones", vec![0xff; 1 << 20], "not a profile"),
+            ("page", b"<html>".to_vec(), "not a profile: a web page"),
+            ("program", program, "not a profile: a program"),
+            (
+                "debug",
+                b"heap profile: 1: 2 [3: 4] @ heap/1".to_vec(),
+                "debug=1",
+            ),
+            (
+                "twice.gz",
+                gzip(&gzip(&small().finish())),
+                "compressed twice",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_is_cut_off_is_refused() {
+    let whole = small().finish();
+    let compressed = gzip(&whole);
+    let mut broken = compressed.clone();
+    // Of the checksum.
+    broken[compressed.len() - 8] ^= 0x55;
+    refused(
+        "cut-off",
+        &[
+            (
+                "plain",
+                whole[..whole.len() - 3].to_vec(),
+                "ends in the middle",
+            ),
+            (
+                "short.gz",
+                compressed[..compressed.len() / 2].to_vec(),
+                "cut off",
+            ),
+            (
+                "no-sum.gz",
+                compressed[..compressed.len() - 4].to_vec(),
+                "cut off",
+            ),
+            ("head.gz", compressed[..5].to_vec(), "cut off"),
+            ("broken.gz", broken, "gzip, and broken"),
+        ],
+    );
+}
+
+#[test]
+fn what_refers_to_what_there_is_not_is_refused() {
+    // Appended, it is one part more.
+    let with = |part: Message| [small().finish(), part.0].concat();
+    let sample = |id| Message::default().packed(1, [id]).packed(2, [1]);
+    let part = |field, message: &Message| with(Message::default().message(field, message));
+    let number = Message::default;
+    refused(
+        "dangling",
+        &[
+            (
+                "location",
+                part(2, &sample(99)),
+                "a sample has location 99, which there is not",
+            ),
+            (
+                "location-0",
+                part(2, &sample(0)),
+                "a sample has a location of id 0",
+            ),
+            (
+                "location-huge",
+                part(2, &sample(-1)),
+                "a sample has location 18446744073709551615, which there is not",
+            ),
+            (
+                "function",
+                part(
+                    4,
+                    &number().number(1, 3).message(4, &number().number(1, 77)),
+                ),
+                "a line is of function 77, which there is not",
+            ),
+            (
+                "mapping",
+                part(4, &number().number(1, 3).number(2, 5)),
+                "a location is in mapping 5, which there is not",
+            ),
+            (
+                "string",
+                part(5, &number().number(1, 3).number(2, 1000)),
+                "string 1000 is used, and there are",
+            ),
+            (
+                "string-below-zero",
+                part(5, &number().number(1, 3).number(2, -1)),
+                "string 18446744073709551615 is used",
+            ),
+            ("drop", with(number().number(7, 500)), "string 500 is used"),
+            (
+                "comment",
+                with(number().packed(13, [1, 600])),
+                "string 600 is used",
+            ),
+            (
+                "default",
+                with(number().number(14, 700)),
+                "string 700 is used",
+            ),
+            (
+                "label",
+                part(
+                    2,
+                    &sample(1).message(3, &number().number(1, 800).number(2, 1)),
+                ),
+                "string 800 is used",
+            ),
+            (
+                "two-functions",
+                part(5, &number().number(1, 1)),
+                "two functions of id 1",
+            ),
+            (
+                "two-locations",
+                part(4, &number().number(1, 1)),
+                "two locations of id 1",
+            ),
+            (
+                "two-mappings",
+                part(3, &number().number(1, 1)),
+                "two mappings of id 1",
+            ),
+            (
+                "values",
+                part(2, &number().packed(1, [1]).packed(2, [1, 2, 3])),
+                "a sample has 3 values, and there are 1 sample types",
+            ),
+            (
+                "no-values",
+                part(2, &number().packed(1, [1])),
+                "a sample has 0 values",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let no_types = Message::default()
+        .message(2, &Message::default().packed(1, [1]))
+        .bytes(6, b"");
+    // A length that is longer than anything, of what is known and of what is not.
+    let absurd = |field: u64| {
+        let mut message = Message(small().finish());
+        message.varint(field << 3 | 2);
+        message.varint(u64::MAX >> 1);
+        message.0
+    };
+    let mut endless = small().finish();
+    endless.extend([0xff; 64]);
+    refused(
+        "no-sense",
+        &[
+            ("no-types", no_types.0, "it has no sample types"),
+            ("absurd", absurd(6), "9223372036854775807 bytes of field 6"),
+            ("absurd-unknown", absurd(1000), "ends in the middle"),
+            ("endless", endless, "ends in the middle"),
+            (
+                "type-3",
+                [small().finish(), vec![0x13]].concat(),
+                "a field of type 3",
+            ),
+            (
+                "rate",
+                b"heap_v2/often\n".to_vec(),
+                "its sampling rate is no number",
+            ),
+            (
+                "address",
+                b"heap_v2/1\n@ 0x1 nowhere\n".to_vec(),
+                "line 2: nowhere is no address",
+            ),
+            (
+                "count",
+                b"heap_v2/1\n@ 0x1\n t*: -5: 7 [0: 0]\n".to_vec(),
+                "line 3: -5 is no count",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    let directory = Directory::new("no-file");
+    let here = directory.path("");
+    let missing = directory.path("missing");
+    for (name, why) in [
+        (&*here, "it is a directory"),
+        (&*missing, "there is no such file"),
+        ("https://localhost/", "https is not spoken here"),
+        ("http://", "it names no host"),
+        ("http://a b/", "blanks"),
+        ("http://localhost:99999/", "99999 is no port"),
+    ] {
+        let (line, code) = complained(&["report", name]);
+        assert!(code == 1 && line.contains(why), "{line}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_may_not_be_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = Directory::new("permission");
+    let file = directory.file("secret", &small().finish());
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o000)).unwrap();
+    if std::fs::read(&file).is_ok() {
+        eprintln!("this user may read everything: what may not be read is not tried");
+        return;
+    }
+    let (line, code) = complained(&["report", &file]);
+    assert!(code == 1 && line.contains("it may not be read"), "{line}");
+}
+
+#[test]
+fn what_a_profile_wants_dropped_has_to_be_a_regular_expression() {
+    let directory = Directory::new("dropped");
+    let mut writer = small();
+    writer.text(7, "(unclosed");
+    let file = directory.file("drop", &writer.finish());
+    let (line, code) = complained(&["report", &file]);
+    assert!(
+        code == 1 && line.contains("no regular expression: (unclosed"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_bomb_is_refused_where_the_limit_is() {
+    let limits = Limits {
+        read_bytes: 8 << 20,
+        kept_bytes: 1 << 20,
+    };
+    let number = Message::default;
+    let sample = number().packed(1, [1; 100]).packed(2, [1]);
+    let mib = 1 << 20;
+    // Each is a profile's beginning, and then the same on and on.
+    for (part, why) in [
+        (vec![0; 16], "there is no field"),
+        (
+            number().bytes(6, &[b'x'; 1000]).0,
+            "more than 1 MiB of memory",
+        ),
+        (number().bytes(6, b"").0, "more than 1 MiB of memory"),
+        (number().message(2, &sample).0, "more than 1 MiB of memory"),
+        (
+            number().packed(13, [1; 1000]).0,
+            "more than 1 MiB of memory",
+        ),
+        (
+            number().bytes(99, &[b'x'; 1000]).0,
+            "too large, uncompressed",
+        ),
+    ] {
+        let bytes = [small().finish(), part.repeat(10 * mib / part.len())].concat();
+        for bytes in [gzip(&bytes), bytes] {
+            let error = parse(&bytes, limits).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+    let line = b"@ 0x1 0x2 0x3\n t*: 1: 2 [3: 4]\n".repeat(1 << 17);
+    let error = parse(&[&b"heap_v2/1\n"[..], &line].concat(), limits).unwrap_err();
+    assert!(error.to_string().contains("it is too large"), "{error}");
+    let endless = [&b"heap_v2/1\n@"[..], &vec![b' '; 2 * mib]].concat();
+    let error = parse(&endless, limits).unwrap_err();
+    assert!(error.to_string().contains("line 2 is too long"), "{error}");
+}
+
+#[test]
+fn what_is_odd_but_a_profile_is_shown() {
+    let directory = Directory::new("odd");
+    // No samples; no stack; values at the ends of what there is; fields nobody knows.
+    let none = Writer::new(&[("inuse_space", "bytes")]).finish();
+    let mut ends = Writer::new(&[("inuse_space", "bytes")]);
+    ends.sample(&["low", "main"], &[i64::MIN]);
+    ends.sample(&["high", "main"], &[i64::MAX]);
+    ends.sample(&[], &[1]);
+    let unknown = Message(small().finish())
+        .number(99, 5)
+        .bytes(1234, b"more")
+        .0;
+    let deep: Vec<String> = (0..20_000).map(|frame| format!("f{}", frame % 3)).collect();
+    let deep: Vec<&str> = deep.iter().map(|frame| &**frame).collect();
+    let mut recursive = Writer::new(&[("inuse_space", "bytes")]);
+    recursive.sample(&deep, &[5]);
+    for (name, bytes) in [
+        ("none", none),
+        ("ends", ends.finish()),
+        ("unknown", unknown),
+        ("recursive", recursive.finish()),
+    ] {
+        let file = directory.file(name, &bytes);
+        for view in [
+            &["--top"][..],
+            &["--tree"],
+            &["--folded"],
+            &["--json"],
+            &["--svg", "-"],
+            &["--html", "-"],
+            &["--comments"],
+            &["--base", &file],
+            &["--base", &file, "--normalize", "--tree"],
+            &["--base", &file, "--html", "-"],
+        ] {
+            let output = plimsoll(&[&["report", &*file], view].concat());
+            let complained = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{name} {view:?}: {complained}");
+            assert_eq!(complained, "");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Runs the command.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A directory that is gone with the test.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new(test: &str) -> Self {
+        let name = format!("plimsoll-{test}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        Self(directory)
+    }
+
+    /// Writes a file, and says where it is.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn plimsoll(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// What it prints if it succeeds.
+pub fn said(arguments: &[&str]) -> String {
+    let output = plimsoll(arguments);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {complained}");
+    assert_eq!(complained, "", "{arguments:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What it complains of, and its exit code, if it fails: one line, and nothing else.
+pub fn complained(arguments: &[&str]) -> (String, i32) {
+    let output = plimsoll(arguments);
+    assert!(!output.status.success(), "{arguments:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
+    let complained = String::from_utf8(output.stderr).unwrap();
+    let line = complained.strip_suffix('\n').unwrap_or_default();
+    assert!(!line.is_empty() && !line.contains('\n'), "{complained}");
+    (line.to_owned(), output.status.code().unwrap())
+}
+
+/// The last part of a path.
+pub fn name(path: &str) -> &str {
+    Path::new(path).file_name().unwrap().to_str().unwrap()
+}

@@ -1,0 +1,80 @@
+//! What the tests of `doctor` share: small programs, made by the C compiler, and a place for them.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A directory of a test's own, empty at first.
+pub fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// A program with a few functions that have frames.
+pub const PLAIN: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((noinline)) int first(char *p, int n) {
+    char room[64]; int s = snprintf(room, sizeof room, "%s %d", p, n); return s + room[0];
+}
+__attribute__((noinline)) int second(int n) {
+    int a = first("a", n), b = first("b", a), c = first("c", b); return a + b * c + first("d", c);
+}
+__attribute__((noinline)) int third(int n) {
+    volatile char *p = malloc(n + 1); p[n] = 1; int r = second(n) + p[n]; free((void *)p); return r;
+}
+int main(int count, char **words) { return third(count) + second(count) == 12345; }
+"#;
+
+/// Compiles a program of C; `None`, with a word on why, if this compiler cannot do so.
+pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    let text = directory.join(format!("{name}.c"));
+    fs::write(&text, source).unwrap();
+    let program = directory.join(name);
+    let output = Command::new("cc")
+        .arg("-o")
+        .args([&program, &text])
+        .args(flags)
+        .output()
+        .expect("there is a C compiler");
+    if !output.status.success() {
+        eprintln!(
+            "skipped: cc {flags:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return None;
+    }
+    Some(program)
+}
+
+/// A file with these contents and this mode.
+pub fn file(directory: &Path, name: &str, contents: &[u8], mode: u32) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, contents).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+/// Whether this process is root, to whom permissions are given that others have not.
+pub fn is_root() -> bool {
+    // SAFETY: takes no pointers.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// A sequence of numbers that looks random and is the same each time.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    /// The next one, below `limit`.
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
+    }
+}

@@ -1,0 +1,663 @@
+//! What is told of programs by their files: small programs of all kinds, made by the C compiler,
+//! and damaged ones.
+
+mod doctor_common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use doctor_common::{Numbers, PLAIN, compile, directory, file, is_root};
+use plimsoll_cli::program::allocator::Own;
+use plimsoll_cli::program::{
+    CLibrary, Compression, Contents, DebugInformation, Executable, Language, Linking, Program,
+    ToldBy, Verdict, preload_verdict,
+};
+
+fn look(path: &Path) -> Executable {
+    match Program::of_file(path).contents {
+        Contents::Executable(executable) => *executable,
+        other => panic!("{}: {other:?}", path.display()),
+    }
+}
+
+fn verdict(path: &Path) -> Verdict {
+    preload_verdict(&Program::of_file(path))
+}
+
+fn refusal(path: &Path) -> String {
+    match verdict(path) {
+        Verdict::Refused { reason, .. } => reason,
+        other => panic!("{}: {other:?}", path.display()),
+    }
+}
+
+/// Whether a library that is preloaded into a program is loaded, found out by trying. What it is
+/// given says so and ends the program.
+fn is_preloaded(directory: &Path, program: &Path) -> bool {
+    is_preloaded_by(directory, &mut Command::new(program))
+}
+
+fn is_preloaded_by(directory: &Path, command: &mut Command) -> bool {
+    let library = directory.join("preloaded.so");
+    if !library.exists() {
+        let source = "#include <unistd.h>\n\
+            __attribute__((constructor)) static void here(void) { _exit(77); }";
+        compile(directory, "preloaded.so", source, &["-shared", "-fPIC"]).unwrap();
+    }
+    let status = command
+        .env("LD_PRELOAD", library)
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    status.code() == Some(77)
+}
+
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program).args(arguments).output();
+    match output {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            let says = String::from_utf8_lossy(&output.stderr);
+            eprintln!("skipped: {program} {arguments:?}: {says}");
+            false
+        }
+        Err(error) => {
+            eprintln!("skipped: {program}: {error}");
+            false
+        }
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn an_ordinary_program_is_covered() {
+    let place = directory("ordinary");
+    let program = compile(&place, "program", PLAIN, &["-O1"]).unwrap();
+    let executable = look(&program);
+    let Linking::Dynamic { loader, c_library } = &executable.linking else {
+        panic!("{executable:?}");
+    };
+    assert!(loader.exists());
+    assert_eq!(*c_library, CLibrary::Glibc);
+    assert_eq!(executable.needed, ["libc.so.6"]);
+    assert_eq!(executable.language, Language::Other);
+    assert!(executable.unwind_tables.work());
+    assert!(executable.symbols.has_table);
+    assert_eq!(executable.symbols.debug, DebugInformation::None);
+    assert_eq!(verdict(&program), Verdict::Covered);
+    assert!(is_preloaded(&place, &program), "and really is");
+}
+
+#[test]
+fn static_programs_are_refused_and_really_are_not_preloaded() {
+    let place = directory("static");
+    for (name, flags, is_pie) in [
+        ("static", &["-static"][..], false),
+        ("static-pie", &["-static-pie", "-fPIE"][..], true),
+    ] {
+        let Some(program) = compile(&place, name, PLAIN, flags) else {
+            continue;
+        };
+        assert_eq!(look(&program).linking, Linking::Static { is_pie });
+        assert!(refusal(&program).contains("statically linked"));
+        assert!(!is_preloaded(&place, &program));
+    }
+}
+
+#[test]
+fn frame_pointers_are_told_by_unwind_tables_or_by_code() {
+    let place = directory("frame-pointers");
+    let own = [
+        // Start-up code has no frame pointers, and few functions.
+        "-nostartfiles",
+        "-Wl,-e,main",
+    ];
+    let tables = ["-fasynchronous-unwind-tables"];
+    let none = [
+        "-fno-asynchronous-unwind-tables",
+        "-fno-unwind-tables",
+        // The linker makes some for its own stubs.
+        "-Wl,--no-ld-generated-unwind-info",
+    ];
+    let mut source = PLAIN.to_owned();
+    // So many that the linker's own do not matter.
+    for number in 0..40 {
+        source += &format!(
+            "__attribute__((noinline, used)) int number{number}(int n) {{ \
+                return first(\"{number}\", n) + second(n + {number}); }}\n"
+        );
+    }
+    for (unwinding, told_by) in [
+        (&tables[..], ToldBy::UnwindTables),
+        (&none, ToldBy::Prologues),
+    ] {
+        for (flag, are_kept) in [
+            ("-fno-omit-frame-pointer", true),
+            ("-fomit-frame-pointer", false),
+        ] {
+            let name = format!("{told_by:?}{flag}");
+            let flags = [&["-O2", flag][..], unwinding, &own].concat();
+            let program = compile(&place, &name, &source, &flags).unwrap();
+            let found = look(&program).frame_pointers;
+            assert_eq!(
+                (found.told_by, found.are_used()),
+                (told_by, are_kept),
+                "{found:?}"
+            );
+            assert!(found.with + found.without >= 43, "{found:?}");
+            assert_eq!(found.per_cent() >= Some(92), are_kept, "{found:?}");
+            assert_eq!(found.per_cent() <= Some(8), !are_kept, "{found:?}");
+            // Without symbols there is only what the tables say.
+            if !run("strip", &[text(&program)]) {
+                continue;
+            }
+            let stripped = look(&program).frame_pointers;
+            match told_by {
+                ToldBy::UnwindTables => assert_eq!(stripped, found),
+                _ => assert_eq!(stripped.told_by, ToldBy::Nothing),
+            }
+        }
+    }
+}
+
+#[test]
+fn symbols_and_debug_information_are_told() {
+    let place = directory("symbols");
+    let build = |name: &str, flags: &[&str]| compile(&place, name, PLAIN, flags);
+    let full = build("full", &["-g"]).unwrap();
+    assert_eq!(look(&full).symbols.debug, DebugInformation::Full);
+    let lines = build("lines", &["-g1"]).unwrap();
+    assert_eq!(look(&lines).symbols.debug, DebugInformation::Lines);
+    if let Some(zlib) = build("zlib", &["-g", "-gz=zlib"]) {
+        let symbols = look(&zlib).symbols;
+        assert_eq!(symbols.debug, DebugInformation::Full);
+        assert_eq!(symbols.compression, Compression::Zlib);
+    }
+    if let Some(zstd) = build("zstd", &["-g", "-gz=zstd"]) {
+        let symbols = look(&zstd).symbols;
+        assert_eq!(symbols.debug, DebugInformation::Unknown);
+        assert_eq!(symbols.compression, Compression::Zstd);
+    }
+    if let Some(split) = build("split", &["-g", "-gsplit-dwarf"]) {
+        assert!(look(&split).symbols.is_split);
+    }
+    assert!(!look(&full).symbols.is_split);
+
+    let id = build("id", &["-g", "-Wl,--build-id=0xabcdef0123456789"]).unwrap();
+    assert_eq!(
+        look(&id).symbols.build_id.as_deref(),
+        Some("abcdef0123456789")
+    );
+    let without = build("without", &["-g", "-Wl,--build-id=none"]).unwrap();
+    assert_eq!(look(&without).symbols.build_id, None);
+
+    // Split off, beside the program: found only if it is the program's.
+    for program in [id, without] {
+        let debug = format!("{}.debug", text(&program));
+        if !run("objcopy", &["--only-keep-debug", text(&program), &debug])
+            || !run("strip", &[text(&program)])
+            || !run("objcopy", &["--add-gnu-debuglink", &debug, text(&program)])
+        {
+            continue;
+        }
+        let symbols = look(&program).symbols;
+        assert!(!symbols.has_table);
+        assert_eq!(symbols.debug, DebugInformation::None);
+        assert_eq!(
+            symbols.link.as_deref(),
+            Path::new(&debug).file_name().unwrap().to_str()
+        );
+        assert_eq!(symbols.split_off, Some(PathBuf::from(&debug)));
+        assert!(symbols.has_names());
+        fs::copy(&full, &debug).unwrap();
+        let symbols = look(&program).symbols;
+        assert_eq!(symbols.split_off, None, "that is another program's");
+        assert!(!symbols.has_names());
+    }
+}
+
+/// An allocator of three functions, and a program.
+const OWN_MALLOC: &str = r#"
+#include <stddef.h>
+#include <stdio.h>
+static char room[1 << 20]; static size_t used;
+void *ALLOCATE(size_t size) { void *p = room + used; used += (size + 15) & ~(size_t)15; return p; }
+void RELEASE(void *p) { (void)p; }
+int main(void) { char *p = ALLOCATE(10); sprintf(p, "%d", 1); RELEASE(p); return p[0] != '1'; }
+"#;
+
+#[test]
+fn a_malloc_of_its_own_hides_the_heap() {
+    let place = directory("allocators");
+    let build = |name: &str, allocate: &str, release: &str, flags: &[&str]| {
+        let names = [
+            &*format!("-DALLOCATE={allocate}"),
+            &*format!("-DRELEASE={release}"),
+        ];
+        let flags = [&names, flags].concat();
+        let program = compile(&place, name, OWN_MALLOC, &flags).unwrap();
+        let verdict = verdict(&program);
+        let Verdict::HeapNotSeen { allocator, .. } = verdict else {
+            panic!("{name}: {verdict:?}");
+        };
+        (look(&program).allocator, allocator)
+    };
+    // The linker exports it by itself, because the C library has one, too.
+    let (found, says) = build("exported", "malloc", "free", &["-fno-builtin"]);
+    assert_eq!((found.own, found.linked), (Own::Exported, None));
+    assert_eq!(says, "a malloc of its own (exported)");
+    let hidden = "-fvisibility=hidden";
+    let (found, _) = build("hidden", "malloc", "free", &["-fno-builtin", hidden]);
+    assert_eq!(found.own, Own::Linked);
+    let (found, says) = build("mimalloc", "mi_malloc", "mi_free", &[]);
+    assert_eq!((found.own, found.linked), (Own::Linked, Some("mimalloc")));
+    assert_eq!(says, "mimalloc (linked in)");
+    let (found, _) = build("jemalloc", "_rjem_malloc", "_rjem_free", &[]);
+    assert_eq!((found.own, found.linked), (Own::Linked, Some("jemalloc")));
+}
+
+#[test]
+fn a_stripped_allocator_is_told_by_its_texts() {
+    let place = directory("allocators-stripped");
+    let source = PLAIN.replace("%s %d", &["<jemal", "loc>: %s %d"].concat());
+    let program = compile(&place, "program", &source, &["-s"]).unwrap();
+    let found = look(&program).allocator;
+    assert_eq!((found.own, found.linked), (Own::Texts, Some("jemalloc")));
+    // With symbols, those are believed.
+    let program = compile(&place, "with-symbols", &source, &[]).unwrap();
+    assert_eq!(look(&program).allocator.own, Own::No);
+}
+
+#[test]
+fn an_allocator_that_is_a_library_is_told_and_is_no_obstacle() {
+    let place = directory("allocators-library");
+    let source = "void *malloc(unsigned long n) { return 0; } void free(void *p) {}";
+    let library = "libjemalloc.so.2";
+    let flags = [
+        "-shared",
+        "-fPIC",
+        "-fno-builtin",
+        "-Wl,-soname,libjemalloc.so.2",
+    ];
+    let library = compile(&place, library, source, &flags).unwrap();
+    let flags = ["-Wl,--no-as-needed", text(&library)];
+    let program = compile(&place, "program", PLAIN, &flags).unwrap();
+    let executable = look(&program);
+    assert_eq!(
+        executable.allocator.library.as_deref(),
+        Some("libjemalloc.so.2")
+    );
+    assert_eq!(executable.allocator.own, Own::No);
+    assert_eq!(verdict(&program), Verdict::Covered);
+}
+
+#[test]
+fn sanitizers_are_told() {
+    let place = directory("sanitizers");
+    for (flags, name) in [
+        (&["-fsanitize=address"][..], "AddressSanitizer"),
+        (
+            &["-fsanitize=address", "-static-libasan"],
+            "AddressSanitizer",
+        ),
+        (&["-fsanitize=thread"], "ThreadSanitizer"),
+    ] {
+        let file = flags.join("").replace('=', "-");
+        if let Some(program) = compile(&place, &file[1..], PLAIN, flags) {
+            assert_eq!(look(&program).sanitizer, Some(name));
+            assert!(refusal(&program).contains(name));
+        }
+    }
+}
+
+#[test]
+fn rust_programs_say_their_compiler() {
+    let program = Program::of_file(Path::new(env!("CARGO_BIN_EXE_plimsoll")));
+    let executable = program.executable().unwrap();
+    let Language::Rust {
+        version: Some(version),
+    } = &executable.language
+    else {
+        panic!("{:?}", executable.language);
+    };
+    let output = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()))
+        .arg("--version")
+        .output()
+        .unwrap();
+    let says = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        says.starts_with(&format!("rustc {version} ")),
+        "{says} {version}"
+    );
+    assert!(executable.has_plimsoll, "the command has names from it");
+
+    // Stripped, its texts tell.
+    let place = directory("rust");
+    let stripped = place.join("stripped");
+    fs::copy(&program.file, &stripped).unwrap();
+    if run("strip", &["-R", ".comment", text(&stripped)]) {
+        let executable = look(&stripped);
+        assert_eq!(executable.language, Language::Rust { version: None });
+        assert!(executable.has_plimsoll);
+        assert_eq!(executable.allocator.own, Own::No);
+    }
+}
+
+#[test]
+fn a_program_that_gives_rights_is_refused_if_it_gives_any() {
+    let place = directory("setuid");
+    let program = compile(&place, "program", PLAIN, &[]).unwrap();
+    let mode = |bits| fs::set_permissions(&program, fs::Permissions::from_mode(bits)).unwrap();
+    // To oneself: nothing is gained.
+    mode(0o6755);
+    assert_eq!(Program::of_file(&program).gains, None);
+    assert!(is_preloaded(&place, &program));
+    if !is_root() {
+        eprintln!("skipped: only root can give a file to somebody else");
+        return;
+    }
+    for (owner, bits, word) in [
+        ((Some(65534), None), 0o4755, "setuid"),
+        ((None, Some(65534)), 0o2755, "setgid"),
+    ] {
+        std::os::unix::fs::chown(&program, owner.0.or(Some(0)), owner.1.or(Some(0))).unwrap();
+        mode(0o755);
+        assert_eq!(verdict(&program), Verdict::Covered);
+        mode(bits);
+        // The file system may be one that gives no rights; then nothing is gained, either.
+        let gains = Program::of_file(&program).gains;
+        let ignored = !is_preloaded(&place, &program);
+        assert_eq!(gains.is_some(), ignored, "{gains:?}");
+        if ignored {
+            assert!(refusal(&program).contains(word), "{}", refusal(&program));
+        }
+    }
+}
+
+/// A Rust program with an allocator that gives from a block of its own, or asks the C library.
+const RUST: &str = r#"
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+struct Bump;
+static mut ROOM: [u8; 1 << 20] = [0; 1 << 20];
+static USED: AtomicUsize = AtomicUsize::new(0);
+unsafe impl GlobalAlloc for Bump {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let at = USED.fetch_add(layout.size() + layout.align(), Ordering::Relaxed);
+        unsafe {
+            let start = (&raw mut ROOM).cast::<u8>().add(at);
+            start.add(start.align_offset(layout.align()))
+        }
+    }
+    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+}
+struct Counted;
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        USED.fetch_add(layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+//GLOBAL
+fn main() { println!("{}", vec![1u8; std::env::args().count()].len()); }
+"#;
+
+#[test]
+fn a_rust_program_s_own_allocator_is_told_by_what_it_does_not_call() {
+    let place = directory("rust-allocators");
+    let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
+    for (name, flags) in [("debug", &[][..]), ("stripped", &["-O", "-Cstrip=symbols"])] {
+        for (global, own) in [
+            ("", Own::No),
+            (
+                "#[global_allocator] static ALLOC: Counted = Counted;",
+                Own::No,
+            ),
+            (
+                "#[global_allocator] static ALLOC: Bump = Bump;",
+                Own::NotTheSystems,
+            ),
+        ] {
+            let source = place.join("program.rs");
+            fs::write(&source, RUST.replace("//GLOBAL", global)).unwrap();
+            let program = place.join("program");
+            let status = Command::new(&rustc)
+                .args(["--edition=2024", "-Adead_code", "-o"])
+                .args([&program, &source])
+                .args(flags)
+                .status()
+                .unwrap();
+            assert!(status.success());
+            assert_eq!(look(&program).allocator.own, own, "{name} {global}");
+            let is_hidden = matches!(verdict(&program), Verdict::HeapNotSeen { .. });
+            assert_eq!(is_hidden, own != Own::No);
+        }
+    }
+}
+
+#[test]
+fn rights_are_refused_to_those_who_gain_them() {
+    const NOBODY: u32 = 65534;
+    if !is_root() {
+        eprintln!("skipped: only root can become somebody else");
+        return;
+    }
+    let place = directory("rights");
+    let plain = compile(&place, "plain", PLAIN, &[]).unwrap();
+    let as_nobody = |program: &Path| {
+        let mut command = Command::new(program);
+        command.uid(NOBODY).gid(NOBODY);
+        command
+    };
+    // A copy in the same place, which everybody can get to if anybody can get to the others.
+    let doctor = place.join("plimsoll");
+    fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &doctor).unwrap();
+    if as_nobody(&doctor).arg("--version").output().is_err() {
+        eprintln!("skipped: others have no way to {}", place.display());
+        return;
+    }
+    let copy = |name: &str, mode| {
+        let path = place.join(name);
+        fs::copy(&plain, &path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let programs = [
+        copy("setuid", 0o4755),
+        copy("setgid", 0o2755),
+        copy("neither", 0o755),
+        copy("not-for-reading", 0o4711),
+        copy("capable", 0o755),
+    ];
+    run("setcap", &["cap_net_raw+ep", text(&programs[4])]);
+    for program in &programs {
+        assert!(is_preloaded(&place, program), "root gains nothing");
+        assert_eq!(Program::of_file(program).gains, None);
+        let is_loaded = is_preloaded_by(&place, &mut as_nobody(program));
+        let output = as_nobody(&doctor)
+            .args(["doctor", text(program)])
+            .output()
+            .unwrap();
+        let says = String::from_utf8_lossy(&output.stdout);
+        let line = says
+            .lines()
+            .find(|line| line.contains("plimsoll run"))
+            .unwrap();
+        assert_eq!(line.contains("the loader ignores"), !is_loaded, "{line}");
+    }
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn programs_of_other_machines_and_other_files_are_told() {
+    let place = directory("others");
+    let program = compile(&place, "program", PLAIN, &[]).unwrap();
+    let bytes = fs::read(&program).unwrap();
+    let changed = |name: &str, changes: &[(usize, u8)]| {
+        let mut bytes = bytes.clone();
+        for &(at, byte) in changes {
+            bytes[at] = byte;
+        }
+        Program::of_file(&file(&place, name, &bytes, 0o755)).contents
+    };
+    let machine = |which| Contents::OtherMachine(which);
+    assert_eq!(changed("x86", &[(4, 1), (18, 3)]), machine("x86, 32 bits"));
+    assert_eq!(changed("aarch64", &[(18, 183)]), machine("aarch64"));
+    assert_eq!(changed("riscv", &[(18, 243)]), machine("RISC-V"));
+    assert_eq!(
+        changed("s390", &[(5, 2), (18, 0), (19, 22)]),
+        machine("s390")
+    );
+    assert!(matches!(
+        changed("order", &[(5, 2)]),
+        Contents::OtherMachine(_)
+    ));
+    let is_not = |what| Contents::NotAProgram(what);
+    assert_eq!(changed("core", &[(16, 4)]), is_not("a core dump"));
+    assert_eq!(changed("object", &[(16, 1)]), is_not("an object file"));
+
+    let flags = ["-shared", "-fPIC"];
+    let library = compile(&place, "library.so", "int here;", &flags).unwrap();
+    assert_eq!(
+        Program::of_file(&library).contents,
+        is_not("a shared library")
+    );
+    let of = |name: &str, contents: &[u8]| {
+        Program::of_file(&file(&place, name, contents, 0o755)).contents
+    };
+    assert_eq!(of("zeros", &[0; 4096]), is_not("not ELF"));
+    assert_eq!(of("empty", b""), is_not("not ELF"));
+    assert_eq!(of("magic", b"\x7fELF"), is_not("its header is cut short"));
+    assert!(matches!(
+        Program::of_file(&place).contents,
+        Contents::NotAProgram(_)
+    ));
+    let nothing = Program::of_file(&place.join("no-such-file"));
+    assert!(matches!(nothing.contents, Contents::Unreadable(_)));
+}
+
+#[test]
+fn a_program_without_section_headers_is_not_guessed_at() {
+    let place = directory("no-sections");
+    let program = compile(&place, "program", PLAIN, &[]).unwrap();
+    let mut bytes = fs::read(&program).unwrap();
+    bytes[40..48].fill(0);
+    bytes[58..64].fill(0);
+    let program = file(&place, "without", &bytes, 0o755);
+    let executable = look(&program);
+    assert!(!executable.has_sections);
+    assert_eq!(
+        executable.needed,
+        ["libc.so.6"],
+        "the loader's list is there"
+    );
+    assert!(matches!(verdict(&program), Verdict::Unknown { .. }));
+}
+
+/// Everything that is said of a file, which must not panic, hang or take much memory.
+fn look_at_all(path: &Path) {
+    let program = Program::of_file(path);
+    let _ = format!("{:?} {program:?}", preload_verdict(&program));
+    let _ = Program::find(path.as_os_str(), None);
+}
+
+#[test]
+fn damaged_files_do_no_harm() {
+    let place = directory("damaged");
+    let flags = ["-g", "-gz=zlib", "-O2"];
+    let program = compile(&place, "program", PLAIN, &flags)
+        .or_else(|| compile(&place, "program", PLAIN, &["-g"]))
+        .unwrap();
+    let whole = fs::read(&program).unwrap();
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+
+    for _ in 0..200 {
+        let length = numbers.below(whole.len());
+        look_at_all(&file(&place, "cut", &whole[..length], 0o755));
+    }
+    let headers = whole.len() - 64 * 40..whole.len();
+    for round in 0..800 {
+        let mut bytes = whole.clone();
+        // Many in few places that matter, and few anywhere.
+        for _ in 0..1 + numbers.below(8) {
+            let at = match round % 4 {
+                0 => numbers.below(64),
+                1 => numbers.below(64 + 56 * 13),
+                2 => headers.start + numbers.below(headers.len()),
+                _ => numbers.below(bytes.len()),
+            };
+            bytes[at] = match numbers.below(4) {
+                0 => 0,
+                1 => 0xff,
+                2 => bytes[at] ^ (1 << numbers.below(8)),
+                _ => numbers.below(256) as u8,
+            };
+        }
+        look_at_all(&file(&place, "flipped", &bytes, 0o755));
+    }
+}
+
+#[test]
+fn an_index_of_what_is_before_it_all_does_no_harm() {
+    let place = directory("index");
+    let program = compile(&place, "program", PLAIN, &[]).unwrap();
+    let mut bytes = fs::read(&program).unwrap();
+    // The index begins so; then comes where the tables are, relative to here.
+    let start = [1, 0x1b, 0x03, 0x3b];
+    let at = bytes.windows(4).position(|part| part == start).unwrap();
+    for far in [i32::MAX, i32::MIN, -1, 0x1000_0000] {
+        bytes[at + 4..at + 8].copy_from_slice(&far.to_le_bytes());
+        look_at_all(&file(&place, "changed", &bytes, 0o755));
+    }
+}
+
+#[test]
+fn a_huge_file_of_nothing_takes_no_time() {
+    let place = directory("huge");
+    let program = compile(&place, "program", PLAIN, &["-g"]).unwrap();
+    let mut bytes = fs::read(&program).unwrap();
+    // Each section is as large as the file, which is a terabyte that is not there.
+    let start = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+    for section in bytes[start..].chunks_exact_mut(64) {
+        section[32..40].copy_from_slice(&((1u64 << 40) - (1 << 30)).to_le_bytes());
+    }
+    let huge = file(&place, "huge", &bytes, 0o755);
+    let opened = fs::OpenOptions::new().write(true).open(&huge).unwrap();
+    if let Err(error) = opened.set_len(1 << 40) {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    look_at_all(&huge);
+    fs::remove_file(&huge).unwrap();
+}
+
+#[test]
+fn plimsoll_is_told_in_a_stripped_program_by_what_it_takes_over() {
+    let place = directory("plimsoll-stripped");
+    let build = |name: &str, source: &str| {
+        let source = format!("{PLAIN}\n{source}");
+        compile(&place, name, &source, &["-s", "-rdynamic"]).unwrap()
+    };
+    let taken_over = "long syscall(long n) { return n; }";
+    let sequences = "extern const long __rseq_offset __attribute__((weak));\n\
+        const void *volatile offset = &__rseq_offset;";
+    let both = build("both", &format!("{taken_over}\n{sequences}"));
+    assert_eq!(verdict(&both), Verdict::Inside);
+    assert_eq!(verdict(&build("one", taken_over)), Verdict::Covered);
+    assert_eq!(verdict(&build("other", sequences)), Verdict::Covered);
+    let text = [
+        "const char *text = \"/plimsoll/heap/",
+        "sample-rate:bytes\";",
+    ]
+    .concat();
+    assert_eq!(verdict(&build("text", &text)), Verdict::Inside);
+}

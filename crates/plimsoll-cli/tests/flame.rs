@@ -1,0 +1,265 @@
+//! Flame graphs are one file, and what they promise to do, they do in a browser. Chromium is the
+//! program that `PLIMSOLL_CHROMIUM` names; without that variable, the browser is not tried.
+
+mod command;
+mod proto;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use command::{Directory, said};
+use proto::Writer;
+
+fn profile() -> Vec<u8> {
+    let mut writer = Writer::new(&[("inuse_space", "bytes")]);
+    writer.sample(&["leaf", "work<T>", "main"], &[600]);
+    writer.sample(&["alloc & \"free\"", "work<T>", "main"], &[200]);
+    writer.sample(&["leaf", "other", "main"], &[100]);
+    writer.sample(&["idle"], &[100]);
+    writer.finish()
+}
+
+/// Nothing is loaded from elsewhere: the only address is the name of SVG itself.
+fn check_self_contained(text: &str) {
+    let text = text.replace("http://www.w3.org/2000/svg", "");
+    for outside in [
+        "http:",
+        "https:",
+        "//cdn",
+        "@import",
+        "url(",
+        "src=",
+        "<link rel=\"style",
+    ] {
+        assert!(!text.contains(outside), "{outside}");
+    }
+}
+
+/// What a frame has in its title.
+fn titles(text: &str) -> Vec<&str> {
+    text.split("<title>")
+        .skip(1)
+        .filter_map(|rest| rest.split("</title>").next())
+        .filter(|title| title.contains('\n'))
+        .collect()
+}
+
+#[test]
+fn a_flame_graph_is_one_file() {
+    let directory = Directory::new("flame-file");
+    let file = directory.file("heap", &profile());
+    for view in ["--svg", "--html"] {
+        let text = said(&["report", view, "-", &file]);
+        check_self_contained(&text);
+        assert_eq!(
+            titles(&text),
+            [
+                "all\n1000B, 100%",
+                "idle\n100B, 10.00%",
+                "main\n900B, 90.00%",
+                "other\n100B, 10.00%",
+                "leaf\n100B, 10.00%",
+                "work&lt;T&gt;\n800B, 80.00%",
+                "alloc &amp; &quot;free&quot;\n200B, 20.00%",
+                "leaf\n600B, 60.00%",
+            ]
+        );
+        assert!(
+            text.contains(r#"data-x="20" data-w="80" data-d="2"><title>work"#),
+            "{text}"
+        );
+        // The same in a file.
+        let path = directory.path("flame");
+        assert_eq!(said(&["report", view, &path, &file]), "");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_difference_shows_what_is_gone_as_well() {
+    let directory = Directory::new("flame-diff");
+    let mut base = Writer::new(&[("inuse_space", "bytes")]);
+    base.sample(&["gone", "main"], &[300]);
+    base.sample(&["same", "main"], &[100]);
+    let mut new = Writer::new(&[("inuse_space", "bytes")]);
+    new.sample(&["new", "main"], &[50]);
+    new.sample(&["same", "main"], &[100]);
+    let (base, new) = (
+        directory.file("base", &base.finish()),
+        directory.file("new", &new.finish()),
+    );
+    let text = said(&["diff", "--svg=-", &base, &new]);
+    check_self_contained(&text);
+    assert_eq!(
+        titles(&text),
+        [
+            "all\n-250B: 150B, was 400B",
+            "main\n-250B: 150B, was 400B",
+            "gone\n-300B: 0, was 300B",
+            "new\n+50B: 50B, was 0",
+            "same\n0: 100B, was 100B",
+        ]
+    );
+    let fill = |name: &str| {
+        let rest = text.split(&format!("<title>{name}\n")).nth(1).unwrap();
+        rest.split("fill=\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(fill("gone"), "rgb(85,85,245)");
+    assert_eq!(fill("new"), "rgb(245,85,85)");
+    assert_eq!(fill("same"), "rgb(245,235,235)");
+}
+
+#[test]
+fn what_is_too_narrow_is_left_out_and_the_rest_stays_right() {
+    let directory = Directory::new("flame-wide");
+    let mut writer = Writer::new(&[("inuse_space", "bytes")]);
+    writer.sample(&["wide", "main"], &[1_000_000_000]);
+    for number in 0..2000 {
+        let name = format!("narrow{number}");
+        writer.sample(&[&name, "many", "main"], &[10]);
+    }
+    let file = directory.file("heap", &writer.finish());
+    let text = said(&["report", "--svg=-", &file]);
+    assert!(text.contains("<title>wide\n"));
+    assert!(!text.contains("narrow1"));
+    assert!(text.len() < 20_000);
+}
+
+/// The browser; `None` if none was promised.
+fn chromium() -> Option<PathBuf> {
+    let promised = std::env::var_os("PLIMSOLL_CHROMIUM").map(PathBuf::from);
+    if promised.is_none() {
+        eprintln!("PLIMSOLL_CHROMIUM is not set: no browser is tried");
+    }
+    promised
+}
+
+/// What is done with a flame graph as a user does it, and what is seen of it then. The last line of
+/// the page's title is what came of it.
+const DRIVER: &str = r#"
+(() => {
+  const said = [];
+  const say = (what, is) => said.push((is ? "yes " : "NO ") + what);
+  addEventListener("error", (event) => said.push("NO error: " + event.message));
+  const complain = console.error;
+  console.error = (...all) => { said.push("NO error: " + all.join(" ")); complain(...all); };
+  const frames = Array.from(document.querySelectorAll("g.f"));
+  const find = (name) => frames.filter((f) => f.firstElementChild.textContent.startsWith(name + "\n"));
+  const rect = (f) => f.querySelector("rect").getBoundingClientRect();
+  const visible = (f) => f.style.display !== "none";
+  const click = (e) => e.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  const search = (text) => {
+    const field = document.getElementById("search");
+    if (field instanceof HTMLInputElement) {
+      field.value = text;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    } else {
+      window.prompt = () => text;
+      click(field);
+    }
+  };
+  const matched = () => document.getElementById("matched").textContent;
+  const matches = () => frames.filter((f) => f.classList.contains("match")).length;
+  const near = (a, b) => Math.abs(a - b) < 1.5;
+  const [all] = find("all"), [main] = find("main"), [work] = find("work<T>");
+  const [other] = find("other"), [idle] = find("idle");
+  const whole = rect(all).width;
+  const reset = document.getElementById("reset");
+  say("all of the window is used", whole > 0.9 * innerWidth);
+  say("widths are shares", near(rect(main).width, whole * 0.9) && near(rect(work).width, whole * 0.8));
+  say("places are behind one another", near(rect(main).left - rect(all).left, whole * 0.1));
+  say("callees are below", rect(work).top > rect(main).top);
+  say("no reset before a zoom", reset.classList.contains("hidden"));
+  const leaf = find("leaf");
+  say("names are on what is wide", work.querySelector("text").textContent === "work<T>");
+
+  click(work.querySelector("rect"));
+  say("zoom: it is as wide as all", near(rect(work).width, whole));
+  say("zoom: its callees grow", leaf.some((f) => visible(f) && near(rect(f).width, whole * 0.75)));
+  say("zoom: its callers are there", visible(main) && near(rect(main).width, whole) && main.classList.contains("above"));
+  say("zoom: others are gone", !visible(other) && !visible(idle));
+  say("zoom: there is a reset", !reset.classList.contains("hidden"));
+  click(main.querySelector("rect"));
+  say("zoom out: to the caller", near(rect(main).width, whole) && near(rect(work).width, whole * 8 / 9) && visible(other));
+  click(reset);
+  say("reset: as before", frames.every(visible) && near(rect(main).width, whole * 0.9));
+  say("reset: none of above", !frames.some((f) => f.classList.contains("above")));
+  click(work.querySelector("rect"));
+  dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
+  say("escape: as before", frames.every(visible));
+
+  search("leaf");
+  say("search: what matches", matches() === 2 && matched() === "Matched: 70.00%");
+  search("^work|leaf");
+  say("search: nothing twice", matches() === 3 && matched() === "Matched: 90.00%");
+  search("(");
+  say("search: what is wrong", matches() === 0 && matched().includes("nvalid regular expression"));
+  search("no such");
+  say("search: nothing", matches() === 0 && matched() === "Matched: 0.00%");
+  search("");
+  say("search: ended", matches() === 0 && matched() === "");
+
+  work.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+  say("details", document.getElementById("details").textContent.includes("work<T>  800B, 80.00%"));
+  const report = document.createElementNS("http://www.w3.org/2000/svg", "desc");
+  report.setAttribute("id", "report");
+  report.textContent = said.join("\n");
+  document.getElementById("flame").append(report);
+})();
+"#;
+
+#[test]
+fn zoom_search_and_reset_work_in_a_browser() {
+    let Some(chromium) = chromium() else { return };
+    let directory = Directory::new("flame-browser");
+    let file = directory.file("heap", &profile());
+    for (view, name, end) in [
+        ("--svg", "flame.svg", "</svg>"),
+        ("--html", "flame.html", "</body>"),
+    ] {
+        let text = said(&["report", view, "-", &file]);
+        let (before, after) = text.rsplit_once(end).unwrap();
+        let driven = format!("{before}<script>//<![CDATA[\n{DRIVER}//]]></script>{end}{after}");
+        let page = directory.file(name, driven.as_bytes());
+        let output = Command::new(&chromium)
+            .args([
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-first-run",
+            ])
+            .args([
+                "--disable-dev-shm-usage",
+                "--enable-logging=stderr",
+                "--v=0",
+            ])
+            .args([
+                "--window-size=1000,700",
+                "--virtual-time-budget=10000",
+                "--dump-dom",
+            ])
+            .arg(format!("--user-data-dir={}", directory.path("browser")))
+            .arg(format!("file://{page}"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let dom = String::from_utf8_lossy(&output.stdout);
+        let complained = String::from_utf8_lossy(&output.stderr);
+        let report = dom.split("<desc id=\"report\">").nth(1);
+        let report = report.and_then(|rest| rest.split("</desc>").next());
+        let report = report.unwrap_or_else(|| panic!("{view}: {complained}\n{dom}"));
+        assert!(!report.contains("NO "), "{view}: {report}");
+        assert_eq!(report.lines().count(), 21, "{view}: {report}");
+        let console: Vec<&str> = complained
+            .lines()
+            .filter(|line| line.contains("CONSOLE"))
+            .collect();
+        assert!(console.is_empty(), "{view}: {console:?}");
+    }
+}

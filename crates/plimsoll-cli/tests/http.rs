@@ -1,0 +1,190 @@
+//! Profiles come from pages of running programs.
+
+mod command;
+mod proto;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use command::{complained, said};
+use plimsoll_cli::http::{get, get_telling, profile_url};
+use proto::{Writer, gzip};
+
+/// Answers one request after the other; what was asked for is what the thread ends with.
+fn server(answers: Vec<Vec<u8>>) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let thread = thread::spawn(move || {
+        let mut asked = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            asked.push(lines.next().unwrap().unwrap());
+            while !lines.next().unwrap().unwrap().is_empty() {}
+            // Who has heard enough may be gone.
+            let _ = stream.write_all(&answer);
+        }
+        asked
+    });
+    (address, thread)
+}
+
+fn profile() -> Vec<u8> {
+    let mut writer = Writer::new(&[("inuse_space", "bytes")]);
+    writer.sample(&["leaf", "main"], &[777]);
+    gzip(&writer.finish())
+}
+
+fn answer(head: &str, body: &[u8]) -> Vec<u8> {
+    [format!("HTTP/1.1 {head}\r\n\r\n").as_bytes(), body].concat()
+}
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_host_and_port_mean_its_heap_profile() {
+    let body = profile();
+    let whole = answer(&format!("200 OK\r\nContent-Length: {}", body.len()), &body);
+    let (address, server) = server(vec![whole.clone(), whole.clone(), whole.clone(), whole]);
+    for name in [
+        address.clone(),
+        format!("http://{address}"),
+        format!("http://{address}/"),
+        format!("http://{address}/debug/pprof/mutex?seconds=1"),
+    ] {
+        assert!(said(&["report", &name]).contains("777B total"));
+    }
+    let heap = "GET /debug/pprof/heap HTTP/1.1";
+    let mutex = "GET /debug/pprof/mutex?seconds=1 HTTP/1.1";
+    assert_eq!(server.join().unwrap(), [heap, heap, heap, mutex]);
+}
+
+#[test]
+fn names_of_files_are_no_hosts() {
+    for name in [
+        "heap.pb.gz",
+        "/tmp/heap:1234x",
+        "./a:80",
+        "a b:80",
+        "C:\\heap",
+        "x:99999",
+        "-",
+    ] {
+        assert_eq!(profile_url(name), None, "{name}");
+    }
+    let heap = |host: &str| Some(format!("http://{host}/debug/pprof/heap"));
+    assert_eq!(profile_url(":6060"), heap("127.0.0.1:6060"));
+    assert_eq!(profile_url("[::1]:6060"), heap("[::1]:6060"));
+    assert_eq!(
+        profile_url("host:80/x?y"),
+        Some("http://host:80/x?y".to_owned())
+    );
+}
+
+#[test]
+fn answers_come_in_chunks_compressed_and_from_elsewhere() {
+    let chunked = b"5\r\nhello\r\n7;x=y\r\n, world\r\n0\r\n\r\n";
+    let (address, server) = server(vec![
+        answer("200 OK\r\nTransfer-Encoding: chunked", chunked),
+        answer("200 OK\r\nContent-Encoding: gzip", &gzip(b"hello, world")),
+        answer("302 Found\r\nLocation: /there", b""),
+        answer("200 OK", b"hello, world"),
+    ]);
+    for _ in 0..3 {
+        let page = get(&format!("http://{address}/here"), TIMEOUT).unwrap();
+        assert_eq!(String::from_utf8(page).unwrap(), "hello, world");
+    }
+    assert_eq!(server.join().unwrap()[3], "GET /there HTTP/1.1");
+}
+
+#[test]
+fn what_is_no_answer_is_refused_in_one_line() {
+    let long = [&b"HTTP/1.1 200 OK\r\nX: "[..], &vec![b'x'; 100_000]].concat();
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(1000));
+    let cases = [
+        (
+            answer("404 Not Found", b"unknown profile\nx"),
+            "the answer is status 404: unknown profile",
+        ),
+        (answer("500 Oh", b"<html>"), "the answer is status 500"),
+        (
+            answer("200 OK\r\nContent-Length: 100", b"short"),
+            "the answer is cut off",
+        ),
+        (
+            answer("200 OK\r\nContent-Length: -1", b""),
+            "the answer's length is no number",
+        ),
+        (
+            answer("200 OK\r\nContent-Length: 99999999999", b""),
+            "longer than 1024 MiB",
+        ),
+        (
+            answer("200 OK\r\nTransfer-Encoding: chunked", b"zz\r\n"),
+            "broken chunks",
+        ),
+        (
+            answer("200 OK\r\nTransfer-Encoding: chunked", b"5\r\nhe"),
+            "the answer is cut off",
+        ),
+        (
+            answer(
+                "200 OK\r\nTransfer-Encoding: chunked",
+                b"ffffffffffffffff\r\n",
+            ),
+            "longer than 1024 MiB",
+        ),
+        (b"SSH-2.0-OpenSSH_9\r\n".to_vec(), "the answer is not HTTP"),
+        (Vec::new(), "the answer is cut off"),
+        (long, "the answer's head is too long"),
+        (many.into_bytes(), "the answer's head is too long"),
+        (
+            answer("302 Found\r\nLocation: https://x/", b""),
+            "https is not spoken here",
+        ),
+        (
+            answer(
+                "200 OK\r\nContent-Encoding: gzip",
+                b"this is not compressed by gzip",
+            ),
+            "invalid gzip header",
+        ),
+        (answer("200 OK", b"hello"), "not a profile"),
+    ];
+    for (bytes, why) in cases {
+        let (address, server) = server(vec![bytes]);
+        let (line, code) = complained(&["report", &address]);
+        assert!(code == 1 && line.contains(why), "{why}: {line}");
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn a_circle_of_answers_and_silence_end() {
+    let moved = answer("301 Moved\r\nLocation: /again", b"");
+    let (address, server) = server(vec![moved; 6]);
+    let error = get(&format!("http://{address}/"), TIMEOUT).unwrap_err();
+    assert!(error.to_string().contains("moved too often"), "{error}");
+    server.join().unwrap();
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let error = get(&url, Duration::from_millis(50)).unwrap_err();
+    assert!(error.to_string().contains("there is no answer"), "{error}");
+}
+
+#[test]
+fn who_waits_is_told_how_much_has_come() {
+    let body = vec![b'x'; 3_000_000];
+    let (address, server) = server(vec![answer("200 OK", &body)]);
+    let mut told = Vec::new();
+    let page = get_telling(&format!("http://{address}/"), TIMEOUT, |bytes| {
+        told.push(bytes)
+    });
+    assert_eq!(page.unwrap(), body);
+    server.join().unwrap();
+    assert!(told.is_sorted() && told.len() > 1);
+    assert_eq!(told.last(), Some(&(3_000_000 + 19)));
+}

@@ -1,0 +1,193 @@
+//! The build makes manual pages and completions beside the program: they are there, name every
+//! subcommand and option, and work.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::CommandFactory;
+use plimsoll_cli::args::Arguments;
+
+fn beside(directory: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
+    program.parent().unwrap().join(directory)
+}
+
+/// All commands that there are: their names, as the pages have them, and what they are.
+fn commands() -> Vec<(String, clap::Command)> {
+    let mut root = Arguments::command();
+    root.build();
+    let subcommands = root
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help")
+        .map(|command| (format!("plimsoll-{}", command.get_name()), command.clone()));
+    let mut all: Vec<_> = subcommands.collect();
+    all.push(("plimsoll".into(), root));
+    all
+}
+
+/// Long options of a command.
+fn options(command: &clap::Command) -> Vec<String> {
+    let shown = command
+        .get_arguments()
+        .filter(|argument| !argument.is_hide_set());
+    shown
+        .filter_map(|argument| argument.get_long().map(|long| format!("--{long}")))
+        .collect()
+}
+
+fn page(name: &str) -> String {
+    let path = beside("man").join(format!("{name}.1"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Whether there is a program, found by asking it for something harmless.
+fn there_is(program: &str) -> bool {
+    let is_there = Command::new(program).arg("--version").output().is_ok();
+    if !is_there {
+        eprintln!("skipped: there is no {program}");
+    }
+    is_there
+}
+
+#[test]
+fn each_command_has_a_page_that_names_its_options() {
+    let commands = commands();
+    assert!(commands.len() >= 4);
+    for (name, command) in &commands {
+        // Hyphens that are to be typed are written so.
+        let page = page(name).replace("\\-", "-");
+        assert!(
+            page.contains(&format!(".TH {}", name.to_uppercase())),
+            "{name}"
+        );
+        for option in options(command) {
+            assert!(page.contains(&option), "{name} {option}");
+        }
+    }
+    let root = page("plimsoll").replace("\\-", "-");
+    for (name, _) in &commands {
+        assert!(root.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn exit_codes_and_variables_are_in_the_pages() {
+    for name in ["plimsoll", "plimsoll-doctor"] {
+        let page = page(name);
+        for title in [".SH \"EXIT STATUS\"", ".SH ENVIRONMENT"] {
+            assert!(page.contains(title), "{name}: {title}");
+        }
+        for word in ["126", "127", "NO_COLOR"] {
+            assert!(page.contains(word), "{name}: {word}");
+        }
+    }
+}
+
+#[test]
+fn pages_are_shown_without_warnings() {
+    if !there_is("groff") {
+        return;
+    }
+    for (name, _) in commands() {
+        let path = beside("man").join(format!("{name}.1"));
+        let output = Command::new("groff")
+            .args(["-man", "-ww", "-Tascii"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{name}");
+        assert!(output.stdout.len() > 500, "{name}");
+    }
+}
+
+#[test]
+fn completions_are_there_for_all_shells_and_name_every_option() {
+    for file in [
+        "plimsoll.bash",
+        "_plimsoll",
+        "plimsoll.fish",
+        "plimsoll.elv",
+        "_plimsoll.ps1",
+    ] {
+        let path = beside("completions").join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        for (name, command) in commands() {
+            let subcommand = name.trim_start_matches("plimsoll-");
+            assert!(text.contains(subcommand), "{file}: {subcommand}");
+            for option in options(&command) {
+                // fish has the names without hyphens.
+                assert!(
+                    text.contains(option.trim_start_matches('-')),
+                    "{file}: {option}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn shells_understand_the_completions() {
+    for (shell, file) in [
+        ("bash", "plimsoll.bash"),
+        ("zsh", "_plimsoll"),
+        ("fish", "plimsoll.fish"),
+    ] {
+        if !there_is(shell) {
+            continue;
+        }
+        let path = beside("completions").join(file);
+        let output = Command::new(shell).arg("-n").arg(&path).output().unwrap();
+        let says = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && says.is_empty(),
+            "{shell}: {says}"
+        );
+    }
+}
+
+/// What bash completes the last of some words to, as it does when somebody presses the key.
+fn completed(words: &[&str]) -> Vec<String> {
+    let script = r#"
+        source "$1"; shift
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+        read -r _ _ function _ < <(complete -p plimsoll | grep -o -- '-F .*' | sed 's/^/x /')
+        "$function" plimsoll "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let output = Command::new("bash")
+        .args(["--norc", "-c", script, "bash"])
+        .arg(beside("completions").join("plimsoll.bash"))
+        .args(words)
+        .output()
+        .unwrap();
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert!(says.is_empty(), "{says}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn bash_completes_subcommands_and_options() {
+    if !there_is("bash") {
+        return;
+    }
+    assert_eq!(completed(&["plimsoll", "doc"]), ["doctor"]);
+    assert!(completed(&["plimsoll", "no-such"]).is_empty());
+    let all = completed(&["plimsoll", ""]);
+    for (name, command) in commands() {
+        let Some(subcommand) = name.strip_prefix("plimsoll-") else {
+            continue;
+        };
+        assert!(all.iter().any(|word| word == subcommand), "{subcommand}");
+        let its = completed(&["plimsoll", subcommand, "--"]);
+        for option in options(&command) {
+            assert!(its.contains(&option), "{subcommand} {option}: {its:?}");
+        }
+    }
+    assert_eq!(completed(&["plimsoll", "doctor", "--js"]), ["--json"]);
+}

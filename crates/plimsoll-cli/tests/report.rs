@@ -1,0 +1,387 @@
+//! What `plimsoll report` and `plimsoll diff` print.
+
+mod command;
+mod proto;
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use command::{Directory, complained, plimsoll, said};
+use proto::{Writer, gzip};
+
+const KB: i64 = 1024;
+
+fn heap() -> Writer {
+    let mut writer = Writer::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+    writer.labelled(
+        &["leaf@3", "inlined@7|outer@9", "main@1"],
+        &[2, 600 * KB],
+        &[("tenant", "acme")],
+        &[("bytes", 300 * KB, "bytes")],
+    );
+    writer.labelled(
+        &["outer@9", "main@2"],
+        &[1, 300 * KB],
+        &[("tenant", "acme; b")],
+        &[("bytes", 100, "")],
+    );
+    writer.labelled(
+        &["leaf@4", "other=src/other.rs@5", "main@2"],
+        &[1, 100 * KB],
+        &[],
+        &[("wait", 3_000_000, "nanoseconds")],
+    );
+    writer
+}
+
+/// The rows of `--top`: name, flat and cumulative value.
+fn rows(text: &str) -> Vec<(String, String, String)> {
+    text.lines()
+        .skip_while(|line| !line.contains("flat%"))
+        .skip(1)
+        .map(|line| {
+            let parts: Vec<&str> = line.split_whitespace().collect();
+            let name = parts[5..].join(" ").replace(" (inline)", "");
+            (name, parts[0].to_owned(), parts[3].to_owned())
+        })
+        .collect()
+}
+
+fn names(text: &str) -> Vec<String> {
+    rows(text).into_iter().map(|(name, ..)| name).collect()
+}
+
+#[test]
+fn top_has_the_columns_of_gos_tool() {
+    let directory = Directory::new("top");
+    let file = directory.file("heap", &gzip(&heap().finish()));
+    let text = said(&["report", &file]);
+    assert_eq!(
+        text,
+        "File: program\nBuild ID: abcdef\nType: inuse_space\n\
+         Showing nodes accounting for 1000kB, 100% of 1000kB total\n\
+         \x20     flat  flat%   sum%        cum   cum%\n\
+         \x20    700kB 70.00% 70.00%      700kB 70.00%  leaf\n\
+         \x20    300kB 30.00%   100%      900kB 90.00%  outer\n\
+         \x20        0     0%   100%     1000kB   100%  main\n\
+         \x20        0     0%   100%      600kB 60.00%  inlined (inline)\n\
+         \x20        0     0%   100%      100kB 10.00%  other\n"
+    );
+    assert_eq!(
+        names(&said(&["report", "--cum", &file])),
+        ["main", "outer", "leaf", "inlined", "other"]
+    );
+    let text = said(&["report", "-n", "2", "-t", "inuse_objects", &file]);
+    assert!(text.contains("Type: inuse_objects\n"), "{text}");
+    assert!(text.contains("Showing top 2 nodes out of 5\n"), "{text}");
+    assert_eq!(names(&text), ["leaf", "outer"]);
+    let text = said(&["report", "--sample-index=0", "--nodefraction", "0.5", &file]);
+    assert!(text.contains("Dropped 1 nodes (cum <= 2)\n"), "{text}");
+    let text = said(&["report", "--unit", "mb", &file]);
+    assert_eq!(rows(&text)[0].1, "0.68MB");
+}
+
+#[test]
+fn a_tree_has_callers_above_and_callees_below() {
+    let directory = Directory::new("tree");
+    let file = directory.file("heap", &heap().finish());
+    for arguments in [
+        &["report", "--tree", &file][..],
+        &["report", "--peek", "^outer$", &file],
+    ] {
+        let text = said(arguments);
+        let parts: Vec<&str> = text.split("+-------------\n").collect();
+        let outer: Vec<String> = parts
+            .iter()
+            .find(|part| part.contains("90.00%                  | outer"))
+            .unwrap_or_else(|| panic!("{text}"))
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .filter(|line| line.contains('|'))
+            .collect();
+        assert_eq!(
+            outer,
+            [
+                "900kB 100% | main",
+                "300kB 30.00% 30.00% 900kB 90.00% | outer"
+                    .replace("30.00% 30.00%", outer_sum(arguments))
+                    .as_str(),
+                "600kB 66.67% | inlined (inline)",
+            ],
+            "{text}"
+        );
+    }
+    // Between what is shown, what is not is passed over.
+    let text = said(&[
+        "report", "--tree", "-n", "2", "--cum", "--ignore", "other", &file,
+    ]);
+    let text = said(&["report", "--tree", "-n", "3", "--cum", &file]) + &text;
+    assert!(text.contains("leaf ..."), "{text}");
+    let (line, code) = complained(&["report", "--peek", "nothing", &file]);
+    assert!(
+        code == 1 && line.ends_with("no function matches nothing"),
+        "{line}"
+    );
+}
+
+/// The share of `outer`, and of all down to it.
+fn outer_sum(arguments: &[&str]) -> &'static str {
+    match arguments[1] {
+        "--tree" => "30.00% 100%",
+        _ => "30.00% 30.00%",
+    }
+}
+
+#[test]
+fn a_list_has_the_source() {
+    let directory = Directory::new("list");
+    std::fs::create_dir_all(directory.path("below/src")).unwrap();
+    let source: String = (1..=60)
+        .map(|line| format!("    line {line}();\n"))
+        .collect();
+    directory.file("below/src/program.rs", source.as_bytes());
+    let file = directory.file("heap", &heap().finish());
+    let below = directory.path("below");
+    let text = said(&[
+        "report",
+        "--list",
+        "^leaf$|other",
+        "--source-path",
+        &below,
+        &file,
+    ]);
+    assert!(
+        text.contains("ROUTINE ======================== leaf in src/program.rs\n     700kB      700kB (flat, cum) 70.00% of Total\n"),
+        "{text}"
+    );
+    for line in [
+        "         .          .      2:     line 2();",
+        "     600kB      600kB      3:     line 3();",
+        "     100kB      100kB      4:     line 4();",
+        "         .          .      9:     line 9();",
+        "         .      100kB      5:",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("line 10();"), "{text}");
+    assert!(text.contains("(the source is not here)"), "{text}");
+}
+
+#[test]
+fn folded_stacks_are_lines_with_a_value() {
+    let directory = Directory::new("folded");
+    let mut writer = heap();
+    writer.sample(&["<[u8; 4]>::f"], &[1, 5]);
+    writer.sample(&["leaf@4", "outer@9", "main@7"], &[1, 1]);
+    writer.sample(&["leaf@4", "outer@9", "main@8"], &[1, 2]);
+    let file = directory.file("heap", &writer.finish());
+    let mut lines: Vec<String> = said(&["report", "--folded", &file])
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "<[u8: 4]>::f 5",
+            "main;other;leaf 102400",
+            "main;outer 307200",
+            "main;outer;inlined;leaf 614400",
+            "main;outer;leaf 3",
+        ]
+    );
+}
+
+#[test]
+fn filters_choose_samples_and_shares_stay_of_all() {
+    let directory = Directory::new("filters");
+    let file = directory.file("heap", &heap().finish());
+    let leaf = |arguments: &[&str]| {
+        let text = said(&[&["report", "--unit", "kb", &file], arguments].concat());
+        let row = rows(&text).into_iter().find(|row| row.0 == "main");
+        row.map(|row| row.2)
+    };
+    let all = Some("1000kB".to_owned());
+    let value = |value: &str| Some(value.to_owned());
+    assert_eq!(leaf(&[]), all);
+    assert_eq!(leaf(&["--focus", "^outer$"]), value("900kB"));
+    assert_eq!(leaf(&["--focus", "other.rs"]), value("100kB"));
+    assert_eq!(leaf(&["--ignore", "inlined|other"]), value("300kB"));
+    assert_eq!(
+        leaf(&["--focus", "outer", "--ignore", "inlined"]),
+        value("300kB")
+    );
+    assert_eq!(leaf(&["--tag", "tenant=acme"]), value("600kB"));
+    assert_eq!(leaf(&["--tag", "tenant=acme.*"]), value("900kB"));
+    assert_eq!(leaf(&["--tag", "tenant=acme; b"]), value("300kB"));
+    assert_eq!(leaf(&["--tag", "nant.ac"]), value("900kB"));
+    assert_eq!(leaf(&["--tag", "bytes=1k:"]), value("600kB"));
+    assert_eq!(leaf(&["--tag", "bytes=:1kb"]), value("300kB"));
+    assert_eq!(leaf(&["--tag", "bytes=100"]), value("300kB"));
+    assert_eq!(leaf(&["--tag", "bytes=100:400k"]), value("900kB"));
+    assert_eq!(leaf(&["--tag", "wait=2ms:4ms"]), value("100kB"));
+    assert_eq!(leaf(&["--tag", "wait=4ms:"]), None);
+    assert_eq!(leaf(&["--tag", "tenant=acme", "--tag", "bytes=100"]), None);
+    let text = said(&["report", "--focus", "other", &file]);
+    assert!(
+        text.contains("accounting for 100kB, 10.00% of 1000kB total"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_difference_has_signs_and_shares_of_the_base() {
+    let directory = Directory::new("difference");
+    let types = [("inuse_space", "bytes"), ("only_here", "count")];
+    let mut base = Writer::new(&[("inuse_space", "bytes")]);
+    base.sample(&["gone", "main"], &[100]);
+    base.sample(&["same", "main"], &[50]);
+    base.sample(&["less", "main"], &[50]);
+    // Other ids and another order than in the base.
+    let mut new = Writer::new(&types);
+    new.ids = (1000, 7);
+    new.sample(&["more", "main"], &[60, 1]);
+    new.sample(&["less", "main"], &[20, 1]);
+    new.sample(&["same", "main"], &[50, 1]);
+    let (base, new) = (
+        directory.file("base", &base.finish()),
+        directory.file("new", &gzip(&new.finish())),
+    );
+    let text = said(&["diff", "--nodefraction", "0", &base, &new]);
+    assert_eq!(
+        text,
+        said(&["report", "--nodefraction=0", "--base", &base, &new])
+    );
+    assert!(
+        text.contains("Showing nodes accounting for -70B, -35.00% of the base's 200B\n"),
+        "{text}"
+    );
+    let row =
+        |name: &str, flat: &str, cum: &str| (name.to_owned(), flat.to_owned(), cum.to_owned());
+    assert_eq!(
+        rows(&text),
+        [
+            row("gone", "-100B", "-100B"),
+            row("more", "+60B", "+60B"),
+            row("less", "-30B", "-30B"),
+            row("main", "0", "-70B"),
+        ]
+    );
+    assert!(text.contains("  +60B +30.00% -20.00%"), "{text}");
+    // As if the profile had 200 as well.
+    let text = said(&["diff", "--normalize", "--nodefraction=0", &base, &new]);
+    assert_eq!(rows(&text)[1], row("more", "+92B", "+92B"));
+    let folded = said(&["diff", "--folded", &base, &new]);
+    let mut folded: Vec<&str> = folded.lines().collect();
+    folded.sort_unstable();
+    assert_eq!(folded, ["main;gone -100", "main;less -30", "main;more 60"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&said(&["diff", "--json", &base, &new])).unwrap();
+    assert_eq!(json["functions"][0]["name"], "gone");
+    assert_eq!(json["functions"][0]["flat"], -100);
+    assert_eq!(json["total"], 200);
+
+    let mut other = Writer::new(&[("delay", "nanoseconds")]);
+    other.sample(&["main"], &[1]);
+    let other = directory.file("other", &other.finish());
+    let (line, _) = complained(&["diff", &base, &other]);
+    assert!(
+        line.contains("no sample type in common with the base: delay, and inuse_space"),
+        "{line}"
+    );
+}
+
+#[test]
+fn what_makes_no_sense_to_ask_for_is_2() {
+    let directory = Directory::new("arguments");
+    let file = directory.file("heap", &heap().finish());
+    for (arguments, why) in [
+        (&["--focus", "("][..], "--focus (: unclosed group"),
+        (&["--tag", "a=("], "--tag"),
+        (&["--peek", "["], "--peek ["),
+        (
+            &["-t", "nothing"],
+            "it has no nothing; it has inuse_objects, inuse_space",
+        ),
+        (&["-t", "2"], "it has no 2"),
+        (&["--unit", "ms"], "bytes cannot be shown in ms"),
+        (&["--nodefraction", "2"], "2 is not from 0 to 1"),
+    ] {
+        let (line, code) = complained(&[&["report", &file], arguments].concat());
+        assert!(code == 2 && line.contains(why), "{line}");
+    }
+    for arguments in [
+        &["report", &file, "--top", "--tree"][..],
+        &["report"],
+        &["diff", &file],
+    ] {
+        assert_eq!(plimsoll(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    let missing = directory.path("missing/flame.svg");
+    let (line, code) = complained(&["report", "--svg", &missing, &file]);
+    assert!(code == 1 && line.contains(&missing), "{line}");
+}
+
+#[test]
+fn whoever_stops_reading_ends_it_quietly() {
+    let directory = Directory::new("pipe");
+    let mut writer = Writer::new(&[("inuse_space", "bytes")]);
+    for number in 0..20_000 {
+        writer.sample(&[&format!("function{}", number % 500), "main"], &[number]);
+    }
+    let file = directory.file("heap", &writer.finish());
+    // More than a pipe takes.
+    for view in ["--svg=-", "--tree", "--folded"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(["report", view, "-n", "0", "--nodefraction", "0", &file])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = [0; 10];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{view}");
+        assert!(output.status.success(), "{view}");
+    }
+}
+
+#[test]
+fn a_profile_comes_from_standard_input() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["report", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // In pieces, the first of which does not tell what it is.
+    let bytes = gzip(&heap().finish());
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&bytes[..1]).unwrap();
+    stdin.flush().unwrap();
+    stdin.write_all(&bytes[1..]).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1000kB total"));
+}
+
+#[test]
+fn what_a_profile_says_of_itself_is_shown() {
+    let directory = Directory::new("comments");
+    let mut writer = heap();
+    let comment = writer.string("estimated \u{1b}[31m");
+    writer.number(13, comment);
+    writer.number(9, 1_700_000_000_000_000_000);
+    writer.number(10, 2_500_000_000);
+    let file = directory.file("heap", &writer.finish());
+    // Nothing that a terminal would obey.
+    assert_eq!(
+        said(&["report", "--comments", &file]),
+        "estimated \u{fffd}[31m\n"
+    );
+    let text = said(&["report", &file]);
+    assert!(
+        text.contains("Time: 2023-11-14 22:13:20 UTC\nDuration: 2.50s\n"),
+        "{text}"
+    );
+}

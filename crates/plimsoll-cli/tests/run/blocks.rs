@@ -1,0 +1,199 @@
+//! Blocks are what C says, sampled or not.
+
+use crate::scene::{Scene, run};
+
+const CHECKS: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <malloc.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define CHECK(that) do { if (!(that)) { printf("line %d: %s\n", __LINE__, #that); return 1; } } while (0)
+static int is_filled(unsigned char *block, size_t size, unsigned char with) {
+    for (size_t i = 0; i < size; i++) if (block[i] != with) return 0;
+    return 1;
+}
+int main() {
+    for (int round = 0; round < 300; round++) {
+        for (size_t size = 0; size < 70000; size = size * 5 / 4 + 1) {
+            unsigned char *block = malloc(size);
+            CHECK(block && (uintptr_t)block % 16 == 0);
+            size_t usable = malloc_usable_size(block);
+            CHECK(usable >= size);
+            memset(block, 0xa5, usable);
+            CHECK(malloc_usable_size(block) == usable);
+            unsigned char *more = realloc(block, size + size / 3 + 1);
+            CHECK(more && is_filled(more, size, 0xa5));
+            unsigned char *less = realloc(more, size / 2 + 1);
+            CHECK(less && is_filled(less, size / 2 < size ? size / 2 : 0, 0xa5));
+            free(less);
+            unsigned char *zero = calloc(3, size);
+            CHECK(zero && is_filled(zero, 3 * size, 0));
+            memset(zero, 1, malloc_usable_size(zero));
+            free(zero);
+            for (size_t align = 8; align <= 65536; align *= 4) {
+                void *aligned;
+                CHECK(posix_memalign(&aligned, align, size) == 0 && (uintptr_t)aligned % align == 0);
+                memset(aligned, 2, size);
+                free(aligned);
+                aligned = aligned_alloc(align, size);
+                CHECK(aligned && (uintptr_t)aligned % align == 0);
+                aligned = realloc(aligned, size + 100);
+                CHECK(aligned);
+                free(aligned);
+                aligned = memalign(align, size);
+                CHECK(aligned && (uintptr_t)aligned % align == 0);
+                free(aligned);
+            }
+        }
+    }
+    void *untouched = (void *)1;
+    errno = 0;
+    CHECK(posix_memalign(&untouched, 24, 8) == EINVAL && posix_memalign(&untouched, 4, 8) == EINVAL);
+    CHECK(posix_memalign(&untouched, 16, SIZE_MAX / 2) == ENOMEM && untouched == (void *)1 && errno == 0);
+    CHECK(!malloc(SIZE_MAX) && errno == ENOMEM); errno = 0;
+    CHECK(!malloc((size_t)1 << 62) && errno == ENOMEM); errno = 0;
+    CHECK(!calloc(SIZE_MAX / 2, 3) && errno == ENOMEM); errno = 0;
+    CHECK(!calloc(SIZE_MAX, 1) && errno == ENOMEM); errno = 0;
+    char *kept = strdup("kept");
+    CHECK(!realloc(kept, SIZE_MAX / 2) && errno == ENOMEM && !strcmp(kept, "kept")); errno = 0;
+    CHECK(!reallocarray(kept, SIZE_MAX / 2, 3) && errno == ENOMEM && !strcmp(kept, "kept")); errno = 0;
+    CHECK(!pvalloc(SIZE_MAX) && errno == ENOMEM); errno = 0;
+    CHECK(!aligned_alloc(16, SIZE_MAX) && errno == ENOMEM); errno = 0;
+    kept = reallocarray(kept, 10, 10);
+    CHECK(kept && !strcmp(kept, "kept"));
+    CHECK(!realloc(kept, 0));
+    CHECK(realloc(0, 10) && malloc_usable_size(0) == 0);
+    CHECK((uintptr_t)valloc(10) % 4096 == 0 && (uintptr_t)pvalloc(10) % 4096 == 0);
+    free(0);
+    errno = 7;
+    for (int i = 0; i < 100000; i++) free(malloc(i));
+    CHECK(errno == 7);
+    puts("all well");
+    return 0;
+}
+"#;
+
+/// At rates at which all blocks are sampled, many, and hardly any.
+#[test]
+fn they_are_aligned_filled_and_refused_as_c_says() {
+    let scene = Scene::new("blocks");
+    let program = scene.c("blocks", CHECKS);
+    for rate in ["1", "700", "100k", "0"] {
+        let output = run(&["--quiet", "--heap-rate", rate], &program, &[])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(text, "all well\n", "{rate}");
+        assert!(output.status.success(), "{rate}: {:?}", output.status);
+    }
+}
+
+const OPERATORS: &str = r#"
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <new>
+#include <string>
+#include <vector>
+struct alignas(128) Wide { char room[256]; };
+int main() {
+    std::map<int, std::string> map;
+    for (int i = 0; i < 20000; i++) map[i] = std::string(i % 300, 'x');
+    size_t sum = 0;
+    for (auto &entry : map) sum += entry.second.size();
+    std::vector<Wide *> wide;
+    for (int i = 0; i < 1000; i++) {
+        wide.push_back(new Wide);
+        if ((uintptr_t)wide.back() % 128) return 1;
+    }
+    for (auto *one : wide) delete one;
+    delete[] new int[100];
+    if (new (std::nothrow) char[(size_t)1 << 62]) return 2;
+    try { volatile size_t size = (size_t)1 << 62; new char[size]; return 3; } catch (std::bad_alloc &) { sum++; }
+    static int asked = 0;
+    std::set_new_handler([] { if (++asked == 3) throw 5; });
+    try { volatile size_t size = (size_t)1 << 62; ::operator new(size); return 4; } catch (int five) { sum += five; }
+    std::printf("%zu %d\n", sum, asked);
+}
+"#;
+
+#[test]
+fn the_operators_of_cpp_keep_to_their_contract() {
+    let scene = Scene::new("operators");
+    let program = scene.compile("c++", "operators", OPERATORS, &["-std=c++17"]);
+    for rate in ["1", "512k"] {
+        let output = run(&["--quiet", "--heap-rate", rate], &program, &[])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{rate}: {:?}", output.status);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "2980006 3\n",
+            "{rate}"
+        );
+    }
+}
+
+/// Many threads that hand blocks to one another, forks in the midst of it, and a low rate.
+#[test]
+fn threads_and_forks_find_their_blocks_whole() {
+    let scene = Scene::new("threads");
+    let program = scene.c(
+        "threads",
+        r#"
+        #include <pthread.h>
+        #include <stdint.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        #define SLOTS 512
+        static void *slots[SLOTS];
+        static int bad;
+        static void check(unsigned char *block) {
+            if (!block) return;
+            size_t size; memcpy(&size, block, sizeof size);
+            for (size_t i = sizeof size; i < size; i++) if (block[i] != (unsigned char)size) { bad = 1; return; }
+            free(block);
+        }
+        static void work(unsigned seed, int rounds) {
+            for (int i = 0; i < rounds; i++) {
+                size_t size = 16 + rand_r(&seed) % (rand_r(&seed) % 50 ? 500 : 60000);
+                unsigned char *block = malloc(size / 2 + 8);
+                block = realloc(block, size);
+                memset(block, (unsigned char)size, size);
+                memcpy(block, &size, sizeof size);
+                check(__atomic_exchange_n(&slots[rand_r(&seed) % SLOTS], block, __ATOMIC_ACQ_REL));
+            }
+        }
+        static void *thread(void *seed) { work((uintptr_t)seed, 100000); return 0; }
+        int main() {
+            pthread_t threads[4];
+            for (uintptr_t i = 0; i < 4; i++) pthread_create(threads + i, 0, thread, (void *)i);
+            for (int i = 0; i < 20; i++) {
+                if (!fork()) { alarm(30); work(i, 1000); _exit(bad); }
+                int status; wait(&status);
+                if (status) { printf("child: %d\n", status); bad = 1; }
+            }
+            for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+            puts(bad ? "bad" : "all well");
+            return bad;
+        }"#,
+    );
+    for rate in ["1k", "512k"] {
+        for options in [&["--quiet"][..], &["--quiet", "--children"]] {
+            let options = [options, &["--heap-rate", rate]].concat();
+            let output = run(&options, &program, &[]).output().unwrap();
+            assert_eq!(
+                String::from_utf8_lossy(&output.stdout),
+                "all well\n",
+                "{options:?}"
+            );
+            assert!(output.status.success(), "{options:?}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Each way to end, and each way to become another program: with a report, and as without it.
+
+use crate::scene::{Scene, number, only, same, same_with};
+
+const ENDINGS: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void later(void) { free(malloc(77)); puts("at exit"); }
+static void *ends(void *how) { _exit(11); }
+static void deeper(int depth) { volatile char room[4096]; room[0] = depth; deeper(depth + 1); room[1] = 1; }
+int main(int count, char **arguments) {
+    char *environment[] = {"A=1", "B=2", 0};
+    char *env[] = {"env", 0}, *echo[] = {"echo", "x", "y", 0};
+    const char *how = arguments[1];
+    for (int i = 0; i < 100; i++) malloc(1000);
+    fflush(stdout);
+    int result = 0;
+#define IS(word) (!strcmp(how, word))
+    if (IS("return")) return 3;
+    if (IS("exit")) { atexit(later); exit(4); }
+    if (IS("_exit")) _exit(5);
+    if (IS("_Exit")) _Exit(6);
+    if (IS("quick_exit")) { at_quick_exit(later); quick_exit(7); }
+    if (IS("abort")) abort();
+    if (IS("raise")) raise(atoi(arguments[2]));
+    if (IS("kill")) { kill(getpid(), atoi(arguments[2])); pause(); }
+    if (IS("segv")) *(volatile int *)0 = 1;
+    if (IS("overflow")) deeper(0);
+    if (IS("thread")) { pthread_t t; pthread_create(&t, 0, ends, 0); pause(); }
+    if (IS("pthread_exit")) pthread_exit(0);
+    if (IS("inside")) { /* a signal while a block is made */
+        signal(SIGALRM, SIG_DFL); ualarm(20000, 0);
+        for (;;) free(malloc(1 + rand() % 100000));
+    }
+    if (IS("execl")) result = execl("/bin/echo", "echo", "1", "2", "3", "4", "5", "6", "7", "8", NULL);
+    if (IS("execlp")) result = execlp("echo", "echo", "1", "2", "3", "4", "5", "6", "7", "8", NULL);
+    if (IS("execle")) result = execle("/usr/bin/env", "env", NULL, environment);
+    if (IS("execle-long")) result = execle("/bin/sh", "sh", "-c", "echo $1 $2 $3 $4 $A", "sh", "1", "2", "3", "4", "5", NULL, environment);
+    if (IS("execv")) result = execv("/bin/echo", echo);
+    if (IS("execvp")) result = execvp("echo", echo);
+    if (IS("execve")) result = execve("/usr/bin/env", env, environment);
+    if (IS("execvpe")) result = execvpe("env", env, environment);
+    if (IS("fexecve")) result = fexecve(open("/usr/bin/env", O_RDONLY), env, environment);
+    if (IS("execveat")) result = execveat(open("/usr/bin", O_PATH), "env", env, environment, 0);
+    if (IS("fails")) { result = execl("/none", "1", "2", "3", "4", "5", "6", "7", "8", NULL); malloc(5000); }
+    if (IS("fails-too")) { result = execvp("/", echo); malloc(5000); }
+    if (IS("fork")) { if (!fork()) { free(malloc(10)); _exit(1); } wait(0); return 12; }
+    if (IS("fork-exit")) { if (!fork()) exit(1); wait(0); return 12; }
+    if (IS("fork-exec")) { if (!fork()) { execl("/bin/echo", "echo", "child", NULL); } wait(0); return 12; }
+    if (IS("vfork")) { if (!vfork()) { execl("/bin/echo", "echo", "child", NULL); _exit(1); } wait(0); return 12; }
+    if (IS("vfork-exit")) { if (!vfork()) _exit(1); wait(0); return 12; }
+    if (IS("system")) { system("echo child; exit 3"); return 12; }
+    if (IS("fork-kill")) { int s; if (!fork()) raise(SIGTERM); wait(&s); printf("%d\n", s); return 12; }
+    printf("%d %s\n", result, strerror(errno));
+    return 13;
+}
+"#;
+
+#[test]
+fn every_ending_is_as_without_and_reported() {
+    let scene = Scene::new("endings");
+    let program = scene.c("endings", ENDINGS);
+    for (how, ending) in [
+        ("return", "exit"),
+        ("exit", "exit"),
+        ("_exit", "_exit"),
+        ("_Exit", "_Exit"),
+        ("quick_exit", "quick_exit"),
+        ("abort", "SIGABRT"),
+        ("segv", "SIGSEGV"),
+        ("thread", "_exit"),
+        ("pthread_exit", "exit"),
+        ("inside", "signal"),
+    ] {
+        let report = only(same(&program, &[how]));
+        assert_eq!(report["ending"], ending, "{how}");
+        assert!(number(&report, "mallocs") >= 100, "{how}");
+        assert!(number(&report, "asked_bytes") >= 100_000, "{how}");
+    }
+}
+
+#[test]
+fn what_is_done_at_exit_is_in_the_figures() {
+    let scene = Scene::new("at-exit");
+    let program = scene.c("endings", ENDINGS);
+    let mallocs = |how: &str| number(&only(same(&program, &[how])), "mallocs");
+    // The block, and the buffer of standard output.
+    assert_eq!(mallocs("exit"), mallocs("return") + 2);
+}
+
+#[test]
+fn every_fatal_signal_ends_it_as_without() {
+    let scene = Scene::new("fatal");
+    let program = scene.c("endings", ENDINGS);
+    for signal in [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 24] {
+        for how in ["raise", "kill"] {
+            let report = only(same(&program, &[how, &signal.to_string()]));
+            assert_eq!(
+                number(&report, "mallocs") % 100,
+                0,
+                "{how} {signal}: {report}"
+            );
+        }
+    }
+}
+
+/// Nothing can be asked of a stack that is full; how it ends stays.
+#[test]
+fn a_stack_that_overflows_ends_it_as_without() {
+    let scene = Scene::new("overflow");
+    let program = scene.c("endings", ENDINGS);
+    let alone = std::process::Command::new(&program)
+        .arg("overflow")
+        .output()
+        .unwrap();
+    let run = crate::scene::run(&["--quiet"], &program, &["overflow"])
+        .output()
+        .unwrap();
+    assert_eq!(run.status, alone.status);
+}
+
+#[test]
+fn what_it_executes_in_its_own_place_reports() {
+    let scene = Scene::new("execute");
+    let program = scene.c("endings", ENDINGS);
+    for how in [
+        "execl",
+        "execlp",
+        "execle",
+        "execle-long",
+        "execv",
+        "execvp",
+        "execve",
+        "execvpe",
+        "fexecve",
+        "execveat",
+    ] {
+        let report = only(same(&program, &[how]));
+        let executed = report["program"].as_str().unwrap();
+        assert!(!executed.ends_with("endings"), "{how}: {executed}");
+    }
+}
+
+#[test]
+fn what_cannot_be_executed_leaves_it_as_it_was() {
+    let scene = Scene::new("fails");
+    let program = scene.c("endings", ENDINGS);
+    for how in ["fails", "fails-too"] {
+        let report = only(same(&program, &[how]));
+        assert!(report["program"].as_str().unwrap().ends_with("endings"));
+        assert_eq!(report["ending"], "exit");
+        // What came after the failure, too.
+        assert!(number(&report, "asked_bytes") >= 105_000, "{report}");
+    }
+}
+
+#[test]
+fn children_are_left_alone_unless_they_are_asked_for() {
+    let scene = Scene::new("children");
+    let program = scene.c("endings", ENDINGS);
+    for (how, children) in [
+        ("fork", 1),
+        ("fork-exit", 1),
+        ("fork-exec", 1),
+        ("vfork", 1),
+        ("vfork-exit", 0),
+        ("system", 1),
+        ("fork-kill", 1),
+    ] {
+        let report = only(same(&program, &[how]));
+        assert_eq!(report["ending"], "exit", "{how}");
+        let reports = same_with(&["--children"], &program, &[how]);
+        assert_eq!(reports.len(), 1 + children, "{how}: {reports:?}");
+    }
+}

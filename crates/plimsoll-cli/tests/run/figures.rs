@@ -1,0 +1,150 @@
+//! What is counted is what was done, exactly.
+
+use std::process::Command;
+
+use crate::scene::{Scene, number, only, run, same};
+
+/// Does the same whenever it is run: every function, sizes of all classes, large ones, refused
+/// ones.
+const DETERMINISTIC: &str = r#"
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static uint64_t state = 88172645463325252ull;
+static uint64_t next(void) { state ^= state << 13; state ^= state >> 7; state ^= state << 17; return state; }
+static void *blocks[1000];
+int main(int count, char **arguments) {
+    setvbuf(stdout, 0, _IONBF, 0);
+    for (int i = 0; i < 200000; i++) {
+        void **at = blocks + next() % 1000;
+        size_t size = 1 + (next() % 100 ? next() % 600 : next() % 300000);
+        switch (next() % 10) {
+        case 0: free(*at); *at = calloc(1 + next() % 3, size); break;
+        case 1: case 2: case 3: *at = realloc(*at, size + 1); break;
+        case 4: free(*at); *at = memalign(64, size); break;
+        case 5: free(*at); if (posix_memalign(at, 4096, size)) *at = 0; break;
+        case 6: free(*at); *at = 0; break;
+        default: free(*at); *at = malloc(size);
+        }
+        if (*at) memset(*at, i, malloc_usable_size(*at) < size ? 0 : size);
+    }
+    for (int i = 0; i < 1000; i += 2) { free(blocks[i]); blocks[i] = 0; }
+    puts("done");
+    return 0;
+}
+"#;
+
+/// Against valgrind, which counts calls and bytes as well.
+#[test]
+fn calls_and_bytes_are_what_valgrind_counts() {
+    let Ok(version) = Command::new("valgrind").arg("--version").output() else {
+        eprintln!("skipped: there is no valgrind");
+        return;
+    };
+    assert!(version.status.success());
+    let scene = Scene::new("valgrind");
+    let program = scene.c("deterministic", DETERMINISTIC);
+    let report = only(same(&program, &[]));
+    let valgrind = Command::new("valgrind")
+        .args(["--run-libc-freeres=no", "--run-cxx-freeres=no"])
+        .arg(&program)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&valgrind.stderr);
+    let line = text
+        .lines()
+        .find(|line| line.contains("total heap usage:"))
+        .expect("its summary");
+    let numbers: Vec<u64> = line
+        .split("total heap usage:")
+        .nth(1)
+        .unwrap()
+        .replace(',', "")
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let ours = ["mallocs", "frees", "asked_bytes"].map(|name| number(&report, name));
+    assert_eq!(ours.to_vec(), numbers, "{line}");
+}
+
+/// With every allocation sampled, and with none, the exact figures are the same.
+#[test]
+fn sampling_changes_no_exact_figure() {
+    let scene = Scene::new("sampling");
+    let program = scene.c("deterministic", DETERMINISTIC);
+    let figures = |rate: &str| {
+        let output = run(&["--json", "--heap-rate", rate], &program, &[])
+            .output()
+            .unwrap();
+        let report = only(crate::scene::reports(&output).1);
+        assert_eq!(number(&report, "untracked"), 0, "{rate}");
+        ["mallocs", "frees", "asked_bytes"].map(|name| number(&report, name))
+    };
+    let expected = figures("0");
+    for rate in ["1", "1000", "512k"] {
+        assert_eq!(figures(rate), expected, "{rate}");
+    }
+}
+
+/// With every allocation sampled, the profile is exact: what is in use in it is what is.
+#[test]
+fn a_profile_of_everything_agrees_with_the_figures() {
+    let scene = Scene::new("everything");
+    let program = scene.c("deterministic", DETERMINISTIC);
+    let out = scene.path("out");
+    let output = run(
+        &["--json", "--heap-rate", "1", "--out", out.to_str().unwrap()],
+        &program,
+        &[],
+    )
+    .output()
+    .unwrap();
+    let report = only(crate::scene::reports(&output).1);
+    let file = std::fs::File::open(out.join("heap.pb.gz")).unwrap();
+    let profile = plimsoll_cli::profile::read(file, Default::default()).unwrap();
+    let sum = |name: &str| -> i64 {
+        let at = profile.sample_type(name).unwrap();
+        profile.samples().map(|sample| sample.value(at)).sum()
+    };
+    // The first block of a thread is not sampled: it sets the thread up.
+    let about = |sampled: i64, exact: u64, slack: u64| {
+        let sampled = sampled.unsigned_abs();
+        assert!(exact.abs_diff(sampled) <= slack, "{sampled} for {exact}");
+    };
+    about(sum("alloc_objects"), number(&report, "mallocs"), 1);
+    about(
+        sum("inuse_objects"),
+        number(&report, "mallocs") - number(&report, "frees"),
+        1,
+    );
+    let live = number(&report, "malloc_bytes") - number(&report, "free_bytes");
+    // In the profile, a block counts as the size that the allocator would have given it, from
+    // which it may differ where it was made from a larger rest.
+    about(sum("inuse_space"), live, live / 50);
+}
+
+#[test]
+fn the_peak_is_what_most_was() {
+    let scene = Scene::new("peak");
+    let program = scene.c(
+        "peak",
+        r#"
+        #include <stdlib.h>
+        static void *blocks[64];
+        int main() {
+            for (int i = 0; i < 64; i++) blocks[i] = malloc(1 << 20);
+            for (int i = 0; i < 64; i++) free(blocks[i]);
+            for (int i = 0; i < 32; i++) blocks[i] = malloc(1 << 20);
+            return 0;
+        }"#,
+    );
+    let report = only(same(&program, &[]));
+    let peak = number(&report, "peak_bytes");
+    // A MiB and a bit may be missing, and a page for each is added.
+    assert!((63 << 20..=65 << 20).contains(&peak), "{peak}");
+    let live = number(&report, "malloc_bytes") - number(&report, "free_bytes");
+    assert!((32 << 20..=33 << 20).contains(&live), "{live}");
+}

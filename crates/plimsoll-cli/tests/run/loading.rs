@@ -1,0 +1,121 @@
+//! Libraries: those that come and go while the program runs, and other allocators.
+
+use crate::scene::{Scene, number, only, reports, run, same};
+
+#[test]
+fn what_is_loaded_later_has_names() {
+    let scene = Scene::new("loading");
+    let library = scene.compile(
+        "cc",
+        "later.so",
+        r#"
+        #include <stdlib.h>
+        __attribute__((noinline)) char *from_later(void) { char *block = malloc(50000); return block + 1 - 1; }
+        "#,
+        &["-shared", "-fPIC"],
+    );
+    let program = scene.c(
+        "loading",
+        r#"
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(int count, char **arguments) {
+            for (int round = 0; round < 20; round++) {
+                void *library = dlopen(arguments[1], RTLD_NOW);
+                if (!library) { puts(dlerror()); return 1; }
+                char *(*allocate)(void) = dlsym(library, "from_later");
+                for (int i = 0; i < 50; i++) if (round < 19 || i % 2) free(allocate()); else allocate();
+                if (round < 19) dlclose(library);
+            }
+            dlopen("/none.so", RTLD_NOW);
+            puts(dlerror());
+            return 0;
+        }"#,
+    );
+    let arguments = [library.to_str().unwrap()];
+    only(same(&program, &arguments));
+    let output = run(&["--heap-rate", "1"], &program, &arguments)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let list = text.split("in use at the end:").nth(1).unwrap();
+    assert!(
+        list.lines().nth(1).unwrap().contains("from_later < main"),
+        "{text}"
+    );
+}
+
+/// Its blocks are its own before and after; and it is asked how large they are.
+#[test]
+fn an_allocator_that_the_program_is_linked_with_stays_in_use() {
+    let scene = Scene::new("other");
+    let library = scene.compile(
+        "cc",
+        "libother.so",
+        r#"
+        #include <stddef.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        /* Blocks are never used again; their sizes stand before them. */
+        static char *at, *end;
+        unsigned long other_calls;
+        size_t malloc_usable_size(void *block) { return block ? ((size_t *)block)[-2] : 0; }
+        void *memalign(size_t align, size_t size) {
+            if (size > 1 << 28) return 0;
+            __atomic_fetch_add(&other_calls, 1, __ATOMIC_RELAXED);
+            if (align < 16) align = 16;
+            size = (size + 15) / 16 * 16 + 16;
+            if (!at || at + size + 2 * align + 16 > end) {
+                size_t length = (size + 2 * align + (1 << 24)) / 4096 * 4096;
+                at = mmap(0, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                end = at + length;
+            }
+            char *block = (char *)(((size_t)at + 16 + align - 1) / align * align);
+            at = block + size;
+            ((size_t *)block)[-2] = size - 16;
+            return block;
+        }
+        void *malloc(size_t size) { return memalign(16, size); }
+        void *aligned_alloc(size_t align, size_t size) { return memalign(align, size); }
+        void *calloc(size_t count, size_t each) { void *block = malloc(count * each); if (block) memset(block, 0, count * each); return block; }
+        void free(void *block) { if (block) __atomic_fetch_add(&other_calls, 1 << 20, __ATOMIC_RELAXED); }
+        void *realloc(void *block, size_t size) {
+            void *moved = malloc(size); size_t old = malloc_usable_size(block);
+            if (moved && block) memcpy(moved, block, old < size ? old : size);
+            return moved;
+        }
+        "#,
+        &["-shared", "-fPIC"],
+    );
+    let directory = scene.directory.to_str().unwrap().to_owned();
+    let program = scene.compile(
+        "cc",
+        "other",
+        r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        extern unsigned long other_calls;
+        int main() {
+            unsigned long before = other_calls;
+            for (int i = 0; i < 1000; i++) { void *block = malloc(1000); block = realloc(block, 3000); free(block); }
+            unsigned long calls = other_calls - before;
+            fprintf(stderr, "%lu made, %lu freed\n", calls & 0xfffff, calls >> 20);
+            return 0;
+        }"#,
+        &[library.to_str().unwrap(), &format!("-Wl,-rpath,{directory}")],
+    );
+    // Without samples, which are in a place of their own: every call is passed on.
+    let output = run(&["--json", "--heap-rate", "0"], &program, &[])
+        .output()
+        .unwrap();
+    let (errors, reports) = reports(&output);
+    assert_eq!(errors, "2000 made, 1000 freed\n");
+    let report = only(reports);
+    assert_eq!(report["allocator"], "other");
+    assert!(number(&report, "mallocs") >= 2000);
+    let output = run(&["--quiet", "--heap-rate", "1k"], &program, &[])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+}

@@ -1,0 +1,13 @@
+//! `plimsoll run`: programs that know nothing of it are as they are without it, and what is said of
+//! them is true.
+
+mod blocks;
+mod endings;
+mod environment;
+mod figures;
+mod loading;
+mod refused;
+mod scene;
+mod signals;
+mod sites;
+mod threads;

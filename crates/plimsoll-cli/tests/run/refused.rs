@@ -1,0 +1,94 @@
+//! Programs that cannot be run, or of which nothing would be seen.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::scene::{Scene, run};
+
+/// Exit status and the one line that is said.
+fn refused(options: &[&str], program: impl AsRef<Path>) -> (Option<i32>, String) {
+    let output = run(options, program, &[]).output().unwrap();
+    assert!(output.stdout.is_empty());
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.starts_with("plimsoll: "), "{text}");
+    (output.status.code(), text)
+}
+
+#[test]
+fn what_is_not_there_or_no_program_is_as_for_a_shell() {
+    let scene = Scene::new("no-program");
+    let (code, text) = refused(&[], "no-such-program-anywhere");
+    assert_eq!(code, Some(127), "{text}");
+    assert!(text.contains("no-such-program-anywhere"));
+    let file = scene.path("file");
+    std::fs::write(&file, "text").unwrap();
+    let (code, text) = refused(&[], &file);
+    assert_eq!(code, Some(126), "{text}");
+    assert_eq!(refused(&[], &scene.directory).0, Some(126));
+}
+
+#[test]
+fn a_static_program_is_explained() {
+    let scene = Scene::new("static");
+    let program = scene.compile("cc", "static", "int main() { return 0; }", &["-static"]);
+    let (code, text) = refused(&[], program);
+    assert_eq!(code, Some(125));
+    assert!(text.contains("statically linked"), "{text}");
+}
+
+#[test]
+fn a_program_with_other_rights_is_refused() {
+    let scene = Scene::new("setuid");
+    let program = scene.c("setuid", "int main() { return 0; }");
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can give it to somebody else");
+        return;
+    }
+    std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
+    let (code, text) = refused(&[], program);
+    assert_eq!(code, Some(125));
+    assert!(text.contains("preloaded"), "{text}");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_named_before_anything_is_run() {
+    for (option, value) in [
+        ("--heap-rate", "often"),
+        ("--block-rate", "1"),
+        ("--http", "a,b"),
+    ] {
+        let (code, text) = refused(&[option, value], "/bin/true");
+        assert_eq!(code, Some(125), "{text}");
+        assert!(text.contains(option), "{text}");
+    }
+    let (code, text) = refused(&["--out", "/dev/null/x"], "/bin/true");
+    assert_eq!(code, Some(125), "{text}");
+}
+
+/// An allocator that is in the program cannot be got in front of.
+#[test]
+fn an_allocator_inside_is_said() {
+    let scene = Scene::new("inside");
+    let program = scene.compile(
+        "cc",
+        "inside",
+        r#"
+        #include <stddef.h>
+        static char room[1 << 20]; static size_t used;
+        void *malloc(size_t size) { void *block = room + used; used += (size + 15) / 16 * 16; return block; }
+        void free(void *block) {}
+        void *calloc(size_t count, size_t each) { return malloc(count * each); }
+        void *realloc(void *block, size_t size) { return malloc(size); }
+        int main() { for (int i = 0; i < 100; i++) free(malloc(100)); return 0; }
+        "#,
+        &["-rdynamic"],
+    );
+    let output = run(&[], program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success());
+    assert!(text.contains("heap is not seen"), "{text}");
+    assert!(!text.contains("blocks at the end"), "{text}");
+}

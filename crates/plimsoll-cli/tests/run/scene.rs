@@ -1,0 +1,119 @@
+//! Programs, compiled for a test, and their runs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// The command.
+pub const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
+
+/// A directory of a test's own, which goes when this does.
+pub struct Scene {
+    pub directory: PathBuf,
+}
+
+impl Scene {
+    pub fn new(name: &str) -> Self {
+        let name = format!("plimsoll-run-test-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        Self { directory }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Compiles a program of C, or of C++ if `compiler` is `c++`.
+    pub fn compile(&self, compiler: &str, name: &str, source: &str, options: &[&str]) -> PathBuf {
+        let extension = if compiler == "c++" { "cc" } else { "c" };
+        let file = self.path(&format!("{name}.{extension}"));
+        std::fs::write(&file, source).unwrap();
+        let program = self.path(name);
+        let status = Command::new(compiler)
+            .args(["-g", "-O1", "-fno-builtin", "-w", "-o"])
+            .args([&program, &file])
+            .args(options)
+            .status()
+            .expect("there is a C compiler");
+        assert!(status.success(), "{name} is not compiled");
+        program
+    }
+
+    /// A program of C.
+    pub fn c(&self, name: &str, source: &str) -> PathBuf {
+        self.compile("cc", name, source, &["-pthread"])
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// `plimsoll run` with options, of a program with arguments.
+pub fn run(options: &[&str], program: impl AsRef<Path>, arguments: &[&str]) -> Command {
+    let mut command = Command::new(PLIMSOLL);
+    command.arg("run").args(options).arg("--");
+    command.arg(program.as_ref()).args(arguments);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a program by itself, and by `plimsoll run --json`; what it writes and how it ends has to be
+/// the same. Returns what is said of each process.
+pub fn same(program: impl AsRef<Path>, arguments: &[&str]) -> Vec<Value> {
+    same_with(&[], program, arguments)
+}
+
+/// The same with options.
+pub fn same_with(options: &[&str], program: impl AsRef<Path>, arguments: &[&str]) -> Vec<Value> {
+    let alone = Command::new(program.as_ref())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let options = [options, &["--json"]].concat();
+    let run = run(&options, &program, arguments).output().unwrap();
+    let (errors, reports) = reports(&run);
+    assert_eq!(run.status, alone.status, "{arguments:?}: {errors}");
+    assert_eq!(run.stdout, alone.stdout, "{arguments:?}: {errors}");
+    assert_eq!(
+        errors,
+        String::from_utf8_lossy(&alone.stderr),
+        "{arguments:?}"
+    );
+    reports
+}
+
+/// What the program has written to standard error, and what is said of processes there.
+pub fn reports(output: &Output) -> (String, Vec<Value>) {
+    let mut errors = String::new();
+    let mut reports = Vec::new();
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        match serde_json::from_str(line) {
+            Ok(report @ Value::Object(_)) => reports.push(report),
+            _ => {
+                errors.push_str(line);
+                errors.push('\n');
+            }
+        }
+    }
+    (errors, reports)
+}
+
+/// A number of a report.
+pub fn number(report: &Value, name: &str) -> u64 {
+    report[name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{name} in {report}"))
+}
+
+/// The one report that there is.
+pub fn only(reports: Vec<Value>) -> Value {
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    reports.into_iter().next().unwrap()
+}

@@ -1,0 +1,66 @@
+//! Threads and locks of programs that know nothing of it.
+
+use crate::scene::{Scene, number, only, run, same};
+
+const CONTENDED: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+__attribute__((noinline)) void keeps_others_waiting(void) {
+    pthread_mutex_lock(&lock); usleep(5000); pthread_mutex_unlock(&lock);
+}
+static void *thread(void *_) { for (int i = 0; i < 20; i++) { keeps_others_waiting(); usleep(100); } return 0; }
+int main() {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) pthread_create(threads + i, 0, thread, 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    puts("done");
+    return 0;
+}
+"#;
+
+#[test]
+fn who_holds_a_lock_that_others_wait_for_is_named() {
+    let scene = Scene::new("contended");
+    let program = scene.c("contended", CONTENDED);
+    let report = only(same(&program, &[]));
+    assert_eq!(number(&report, "threads"), 5);
+    assert!(number(&report, "lock_waits") >= 40, "{report}");
+    // Three wait while one sleeps.
+    assert!(number(&report, "lock_waited_ns") >= 300_000_000, "{report}");
+    let output = run(&["--mutex-fraction", "1"], &program, &[])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let list = text.split("kept others waiting for a lock:").nth(1);
+    let first = list
+        .and_then(|list| list.lines().nth(1))
+        .unwrap_or_default();
+    assert!(first.contains("keeps_others_waiting"), "{text}");
+}
+
+/// Before `main`, in destructors, from several threads at once, with libraries that come and go.
+#[test]
+fn threads_are_counted_whoever_creates_them() {
+    let scene = Scene::new("created");
+    let program = scene.compile(
+        "c++",
+        "created",
+        r#"
+        #include <cstdio>
+        #include <thread>
+        #include <vector>
+        static void work() { delete[] new char[1000]; }
+        struct Early { Early() { std::thread(work).join(); } ~Early() { std::thread(work).join(); } } early;
+        int main() {
+            std::vector<std::thread> threads;
+            for (int i = 0; i < 10; i++) threads.emplace_back([] { for (int j = 0; j < 10; j++) std::thread(work).join(); });
+            for (auto &thread : threads) thread.join();
+            std::puts("done");
+        }"#,
+        &["-pthread", "-std=c++17"],
+    );
+    let report = only(same(&program, &[]));
+    assert_eq!(number(&report, "threads"), 1 + 2 + 10 + 100);
+}

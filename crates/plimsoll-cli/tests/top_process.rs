@@ -1,0 +1,56 @@
+//! `plimsoll top PID`: the pages of a process are found among what it listens on.
+
+mod top_fake;
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use top_fake::{Answer, Fake};
+
+#[test]
+fn a_process_is_watched_by_its_id() {
+    // This process: with sockets that say nothing, noise, and pages of others, and one that is
+    // meant.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let others = [
+        Answer::Noise,
+        Answer::Status(500),
+        Answer::Body(b"go_x 1\n".to_vec()),
+    ];
+    let others = others.map(|answer| {
+        let other = Fake::start();
+        other.answer("/metrics", answer);
+        other
+    });
+    let has_v6 = TcpListener::bind("[::1]:0").is_ok();
+    let (all, asked) = if has_v6 {
+        ("[::]:0", "[::1]")
+    } else {
+        ("0.0.0.0:0", "127.0.0.1")
+    };
+    let meant = Fake::start_at(all.parse().expect("an address"));
+    let once = |process: u32| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["top", &process.to_string(), "--once", "--interval", "0.1"]);
+        command.output().expect("it can be run")
+    };
+    let own = std::process::id();
+    let output = once(own);
+    let said = String::from_utf8(output.stdout).expect("text");
+    let complained = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{complained}");
+    let pages = format!(
+        "pages    process {own}, http://{asked}:{}\n",
+        meant.address().port()
+    );
+    assert!(said.contains(&pages), "{said}");
+    // Without it, there is none left.
+    drop(meant);
+    let output = once(own);
+    let complained = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{complained}");
+    let why = format!("plimsoll: process {own}: Plimsoll answers on none of its ports (");
+    assert!(complained.starts_with(&why), "{complained}");
+    assert_eq!(complained.lines().count(), 1, "{complained}");
+    drop((silent, others));
+}

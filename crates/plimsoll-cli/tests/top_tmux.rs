@@ -1,0 +1,434 @@
+//! `plimsoll top` on a terminal: keys are pressed, and what is on the screen is compared.
+
+mod top_fake;
+mod top_pane;
+
+use std::time::{Duration, Instant};
+
+use top_fake::{Answer, Fake, TOO_LONG};
+use top_pane::Pane;
+
+/// The places on the screen, from the top.
+fn places(screen: &str) -> Vec<&str> {
+    let lines = screen.lines();
+    let places = lines.filter_map(|line| line.find("own::").map(|at| &line[at..]));
+    places.collect()
+}
+
+/// Notes how the terminal is, then watches, then notes it again, with the exit code before.
+fn watch(pane: &Pane, environment: &str, arguments: &str) {
+    let (before, after) = (pane.file("before"), pane.file("after"));
+    let top = pane.top(arguments);
+    pane.command("clear; echo what was there before");
+    pane.wait_for("\nREADY>");
+    pane.command(&format!(
+        "stty -a > {before}; {environment} {top}; echo code $?; stty -a > {after}"
+    ));
+}
+
+/// That the terminal is as it was before it was watched on, and what it was left with.
+fn assert_given_back(pane: &Pane, code: u32) -> String {
+    let screen = pane.wait_for(&format!("code {code}\n"));
+    let first = screen.lines().next();
+    assert_eq!(first, Some("what was there before"), "{screen}");
+    assert_eq!(pane.read_file("after"), pane.read_file("before"));
+    assert_eq!(pane.property("alternate_on"), "0");
+    assert_eq!(pane.property("cursor_flag"), "1");
+    screen
+}
+
+#[test]
+fn keys_change_what_is_seen() {
+    let fake = Fake::start();
+    let Some(pane) = Pane::open(80, 24) else {
+        return;
+    };
+    watch(
+        &pane,
+        "",
+        &format!("{} --interval 0.2 --profile-interval 0.2", fake.url()),
+    );
+    let overview = pane.wait("a table", |screen| places(screen).len() == 3);
+    assert!(overview.contains("heap       12.0 MiB"), "{overview}");
+    assert_eq!(pane.property("alternate_on"), "1");
+    let by_size = [
+        "own::large own.rs:1",
+        "own::many own.rs:2",
+        "own::rare own.rs:3",
+    ];
+    assert_eq!(places(&overview), by_size);
+    // Sorted.
+    pane.type_letters("2");
+    pane.wait_for("in the profile 12.0 MiB");
+    pane.type_letters("s");
+    let by_objects = pane.wait_for("OBJECTS▼");
+    let expected = [
+        "own::many own.rs:2",
+        "own::large own.rs:1",
+        "own::rare own.rs:3",
+    ];
+    assert_eq!(places(&by_objects), expected);
+    pane.type_letters("r");
+    let reversed = pane.wait_for("OBJECTS▲");
+    let expected = [
+        "own::rare own.rs:3",
+        "own::large own.rs:1",
+        "own::many own.rs:2",
+    ];
+    assert_eq!(places(&reversed), expected);
+    // Filtered.
+    pane.type_letters("/larg");
+    let filtered = pane.wait_for("filter: larg_");
+    assert_eq!(places(&filtered), ["own::large own.rs:1"]);
+    pane.press("Enter");
+    pane.wait_for("reading  filter: larg  ");
+    pane.press("Escape");
+    let all = pane.wait("all rows", |screen| places(screen).len() == 3);
+    assert!(!all.contains("filter:"), "{all}");
+    // Looked into.
+    pane.press("End");
+    pane.press("Enter");
+    pane.wait("a stack", |screen| {
+        screen.contains("  own::many  /x/own.rs:2") && places(screen).len() == 2
+    });
+    pane.press("Escape");
+    pane.wait("a table", |screen| places(screen).len() == 3);
+    // Helped.
+    pane.type_letters("?");
+    pane.wait_for("Any key goes back.");
+    pane.press("Space");
+    pane.wait("the page", |screen| screen.contains("OBJECTS▲"));
+    // Read at another pace.
+    pane.type_letters("+");
+    pane.wait_for("every 400 ms");
+    pane.type_letters("--");
+    pane.wait_for("every 100 ms");
+    for (key, text) in [
+        ("3", "300  23.1 %"),
+        ("4", "waiter   3.00 s"),
+        ("5", "own::run own.rs:7"),
+        ("6", "No collector is attached"),
+    ] {
+        pane.type_letters(key);
+        pane.wait_for(text);
+    }
+    pane.press("Tab");
+    pane.wait_for("peak seen");
+    pane.type_letters("q");
+    assert_given_back(&pane, 0);
+}
+
+#[test]
+fn a_view_that_stands_still_does_not_change() {
+    let fake = Fake::start();
+    let Some(pane) = Pane::open(80, 24) else {
+        return;
+    };
+    watch(
+        &pane,
+        "",
+        &format!("{} --interval 0.1 --profile-interval 0.1", fake.url()),
+    );
+    pane.wait("a table", |screen| places(screen).len() == 3);
+    // What moves moves before.
+    fake.change(|figures| figures.heap_mib = 13);
+    pane.wait_for("heap       13.0 MiB");
+    pane.type_letters("p");
+    pane.wait_for("PAUSED");
+    let figures = |screen: &str| {
+        let lines: Vec<_> = screen.lines().collect();
+        lines[..lines.len() - 1].join("\n")
+    };
+    let stopped = figures(&pane.screen());
+    fake.change(|figures| figures.heap_mib = 77);
+    fake.wait_for_requests("/metrics", 5);
+    let profiles = fake.asked("/debug/pprof/heap");
+    // That the view has drawn since is seen in its last line.
+    pane.wait("time goes by", |screen| screen.contains("PAUSED 1 s"));
+    assert_eq!(figures(&pane.screen()), stopped);
+    fake.wait_for_requests("/metrics", 5);
+    assert_eq!(
+        fake.asked("/debug/pprof/heap"),
+        profiles,
+        "nobody looks at them"
+    );
+    pane.press("Space");
+    pane.wait_for("heap       77.0 MiB");
+    pane.wait("going on", |screen| !screen.contains("PAUSED"));
+    pane.press("C-c");
+    assert_given_back(&pane, 0);
+}
+
+#[test]
+fn signals_leave_the_terminal_as_it_was() {
+    let fake = Fake::start();
+    for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129), ("QUIT", 131)] {
+        let Some(pane) = Pane::open(80, 24) else {
+            return;
+        };
+        // Nobody wants the core of what is asked to leave one.
+        pane.command("ulimit -c 0");
+        // A shell that is interrupted itself forgets the rest of the line.
+        watch(&pane, "trap : INT;", &fake.url());
+        pane.wait("a table", |screen| places(screen).len() == 3);
+        pane.signal(signal);
+        assert_given_back(&pane, code);
+    }
+}
+
+#[test]
+fn a_terminal_that_is_hung_up_is_the_end() {
+    let fake = Fake::start();
+    let Some(pane) = Pane::open(80, 24) else {
+        return;
+    };
+    watch(&pane, "", &fake.url());
+    pane.wait("a table", |screen| places(screen).len() == 3);
+    let process = format!("/proc/{}/stat", pane.read_file("pid").trim());
+    pane.hang_up();
+    let start = Instant::now();
+    // Whoever is its parent then may leave it as a zombie.
+    while std::fs::read_to_string(&process).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(start.elapsed() < TOO_LONG, "it goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn panics_leave_the_terminal_as_it_was() {
+    let fake = Fake::start();
+    for (place, code) in [("view", 101), ("source", 1)] {
+        let Some(pane) = Pane::open(200, 24) else {
+            return;
+        };
+        let environment = format!("RUST_BACKTRACE=0 PLIMSOLL_TOP_PANICS_IN={place}");
+        watch(&pane, &environment, &fake.url());
+        let screen = assert_given_back(&pane, code);
+        let said = format!("a panic in the {place} was asked for");
+        assert!(screen.contains(&said), "{screen}");
+    }
+}
+
+#[test]
+fn whoever_stops_it_has_the_terminal_meanwhile() {
+    let fake = Fake::start();
+    let Some(pane) = Pane::open(80, 24) else {
+        return;
+    };
+    pane.command("clear; set -m; echo what was there before");
+    pane.wait_for("\nREADY>");
+    let (before, stopped, after) = (
+        pane.file("before"),
+        pane.file("stopped"),
+        pane.file("after"),
+    );
+    pane.command(&format!("stty -a > {before}; {}", pane.top(&fake.url())));
+    pane.wait("a table", |screen| places(screen).len() == 3);
+    // By its key, by the signal of that, and by the one that it cannot see.
+    for how in ["key", "TSTP", "STOP"] {
+        match how {
+            "key" => pane.press("C-z"),
+            signal => pane.signal(signal),
+        }
+        if how == "STOP" {
+            // It could not give anything back, so the shell is drawn over what it left.
+            pane.wait(how, |screen| screen.contains("READY>"));
+        } else {
+            let screen = pane.wait(how, |screen| {
+                screen.contains("what was there before") && screen.trim_end().ends_with("READY>")
+            });
+            assert!(!screen.contains("peak seen"), "{screen}");
+            let _ = std::fs::remove_file(&stopped);
+            pane.command(&format!("stty -a > {stopped}"));
+            assert_eq!(pane.read_file("stopped"), pane.read_file("before"));
+        }
+        // With the modes that it left, a line ends with a line feed.
+        pane.type_letters("fg");
+        pane.press("C-j");
+        let again = |screen: &str| places(screen).len() == 3 && !screen.contains("READY");
+        pane.wait("a table again", again);
+        // Keys reach it at once, one by one.
+        pane.type_letters("3");
+        pane.wait_for("300  23.1 %");
+        pane.type_letters("1");
+        pane.wait("a table again", again);
+    }
+    pane.type_letters("q");
+    pane.wait("an end", |screen| screen.trim_end().ends_with("READY>"));
+    pane.command(&format!("stty -a > {after}"));
+    assert_eq!(pane.read_file("after"), pane.read_file("before"));
+}
+
+/// The parameters of all escape sequences that set how letters look.
+fn looks(screen: &str) -> Vec<u32> {
+    let sequences = screen.split("\u{1b}[").skip(1);
+    let sequences = sequences.filter_map(|text| text.split_once('m').map(|(numbers, _)| numbers));
+    let numbers = sequences.flat_map(|numbers| numbers.split([';', ':']));
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
+#[test]
+fn without_colour_and_unicode_there_is_none() {
+    let fake = Fake::start();
+    let is_colour = |number: &u32| matches!(number, 30..=38 | 40..=48 | 90..=107);
+    for (environment, coloured, unicode) in [
+        ("LC_ALL=C.UTF-8", true, true),
+        ("NO_COLOR=1", false, true),
+        ("LC_ALL=C", true, false),
+        ("NO_COLOR=1 LC_ALL=C", false, false),
+    ] {
+        let Some(pane) = Pane::open(80, 24) else {
+            return;
+        };
+        watch(
+            &pane,
+            environment,
+            &format!("{} --interval 0.1", fake.url()),
+        );
+        // With a graph.
+        pane.wait("a table", |screen| {
+            places(screen).len() == 3 && screen.contains("heap  ")
+        });
+        fake.wait_for_requests("/metrics", 3);
+        for (page, text) in [("1", "peak seen"), ("2", "in the profile"), ("4", "waiter")] {
+            pane.type_letters(page);
+            pane.wait_for(text);
+            let looks = looks(&pane.coloured_screen());
+            assert_eq!(
+                looks.iter().any(is_colour),
+                coloured,
+                "{environment} {looks:?}"
+            );
+            let screen = pane.screen();
+            assert_eq!(!screen.is_ascii(), unicode, "{environment} {screen}");
+        }
+        pane.type_letters("q");
+        assert_given_back(&pane, 0);
+    }
+}
+
+#[test]
+fn terminals_may_change_their_size() {
+    let fake = Fake::start();
+    let Some(pane) = Pane::open(120, 40) else {
+        return;
+    };
+    watch(&pane, "", &fake.url());
+    let columns = |screen: &str| screen.lines().nth(2).map(|line| line.contains("trend"));
+    pane.wait("three columns", |screen| columns(screen) == Some(true));
+    pane.resize(80, 24);
+    let screen = pane.wait("two columns", |screen| columns(screen) == Some(false));
+    assert!(screen.contains("?: help  q: quit"), "{screen}");
+    pane.resize(30, 8);
+    pane.wait("a status on the last line", |screen| {
+        screen.lines().count() == 8
+            && screen
+                .lines()
+                .last()
+                .is_some_and(|line| line.contains("reading"))
+    });
+    pane.resize(1, 1);
+    // Keys still reach it.
+    pane.type_letters("2");
+    pane.resize(200, 60);
+    pane.wait_for("in the profile 12.0 MiB");
+    pane.type_letters("q");
+    pane.wait_for("code 0");
+    // But for its size, the terminal is as it was.
+    let modes = |name| {
+        pane.read_file(name)
+            .split_once('\n')
+            .map(|(_, modes)| modes.to_owned())
+    };
+    assert_eq!(modes("after"), modes("before"));
+}
+
+#[test]
+fn a_program_that_goes_is_said_to_be_gone_until_it_is_back() {
+    let fake = Fake::start();
+    let Some(pane) = Pane::open(80, 24) else {
+        return;
+    };
+    watch(&pane, "", &format!("{} --interval 0.1", fake.url()));
+    pane.wait("a table", |screen| places(screen).len() == 3);
+    fake.answer("/metrics", Answer::Status(500));
+    let screen = pane.wait_for("NO FIGURES 0 s, trying on: ");
+    assert!(
+        screen.contains("heap       12.0 MiB"),
+        "what was known stays: {screen}"
+    );
+    fake.answer("/metrics", Answer::Fine);
+    pane.wait_for(" reading  ");
+    let address = fake.address();
+    drop(fake);
+    // At first, some may still have been answered half.
+    let screen = pane.wait_for("trying on: nobody listens");
+    assert!(screen.contains(" GONE "), "{screen}");
+    // The next one there has done less.
+    let fake = Fake::start_at(address);
+    fake.change(|figures| (figures.heap_mib, figures.allocated_mib) = (3, 5));
+    let screen = pane.wait_for("restarted 1x");
+    assert!(screen.contains("heap       3.00 MiB"), "{screen}");
+    pane.type_letters("q");
+    assert_given_back(&pane, 0);
+}
+
+#[test]
+fn a_program_that_does_not_answer_keeps_nobody_waiting() {
+    let fake = Fake::start();
+    for page in ["/debug/pprof/heap", "/debug/pprof/cmdline"] {
+        fake.answer(page, Answer::Silence);
+    }
+    let Some(pane) = Pane::open(80, 24) else {
+        return;
+    };
+    watch(&pane, "", &format!("{} --interval 0.1", fake.url()));
+    pane.wait_for("Waiting for the profile.");
+    fake.answer("/metrics", Answer::Drip);
+    fake.wait_for_requests("/metrics", 1);
+    pane.type_letters("?");
+    pane.wait_for("Any key goes back.");
+    pane.type_letters(" 3");
+    pane.wait_for("300  23.1 %");
+    pane.type_letters("q");
+    assert_given_back(&pane, 0);
+}
+
+#[test]
+fn hostile_names_do_not_steer_the_terminal() {
+    let fake = Fake::start();
+    let hostile = "own::\u{1b}]2;PWNED\u{7}\u{1b}[2J\u{1b}[5;5H\u{9b}31mx\u{202e}検索\r\nend";
+    fake.change(|figures| {
+        let stack = vec![(hostile.to_owned(), "own.rs".to_owned(), 1); 3];
+        figures.heap = vec![(stack, [1 << 20, 1, 1, 1])];
+    });
+    let mut line = b"fake\0".to_vec();
+    line.extend(hostile.as_bytes());
+    fake.answer("/debug/pprof/cmdline", Answer::Body(line));
+    let Some(pane) = Pane::open(120, 24) else {
+        return;
+    };
+    watch(&pane, "", &fake.url());
+    let named = pane.property("pane_title");
+    // Whoever reads profiles has a sign of his own for what is left out.
+    let row = "own::?]2;PWNED??[2J?[5;5H?31mx検索??end".replace('?', "\u{fffd}");
+    let title = "own::?]2;PWNED??[2J?[5;5H?31mx検索  end";
+    let screen = pane.wait("the row", |screen| {
+        screen
+            .lines()
+            .any(|line| line.starts_with(" 1.00 MiB") && line.contains(&row))
+    });
+    assert!(
+        screen
+            .lines()
+            .next()
+            .is_some_and(|line| line.contains(title)),
+        "{screen}"
+    );
+    pane.press("Enter");
+    pane.wait("its stack", |screen| screen.matches(&row).count() == 4);
+    assert_eq!(pane.property("pane_title"), named);
+    pane.type_letters("q");
+    assert_given_back(&pane, 0);
+}

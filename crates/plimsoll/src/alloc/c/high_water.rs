@@ -1,0 +1,51 @@
+//! The most that was in use.
+//!
+//! The counts are not summed up until somebody reads them, so it is not seen when they are highest.
+//! They are read now and then by whoever makes a sampled allocation: after each MiB that was
+//! allocated, or 1/64 of what was in use, whichever is more. So the figure may be too small by as
+//! much as each thread allocated at the peak between two readings, and is never too large.
+
+use crate::alloc::counts::HEAP;
+use crate::ledger::Protocol;
+use crate::primitives::{AtomicU64, Ordering};
+use crate::stats::HeapStats;
+
+/// The least that is allocated between two readings, in bytes.
+const LEAST: u64 = 1 << 20;
+
+/// What was allocated since the last reading, as the samples estimate it.
+static SINCE: AtomicU64 = AtomicU64::new(0);
+/// How much has to be, for the next.
+static NEXT: AtomicU64 = AtomicU64::new(LEAST);
+
+static MOST_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// A sampled allocation, which stands for so many bytes, was counted. For hooks: does not wait, and
+/// leaves it if somebody else is reading.
+pub(super) fn allocated(bytes: u64) {
+    let since = SINCE.fetch_add(bytes, Ordering::Relaxed);
+    if since.saturating_add(bytes) < NEXT.load(Ordering::Relaxed) {
+        return;
+    }
+    // By the other protocols, readers wait for whoever is counting.
+    if HEAP.protocol() != Some(Protocol::PerCpu) {
+        return;
+    }
+    SINCE.store(0, Ordering::Relaxed);
+    if let Some(cut) = HEAP.try_read() {
+        note(&HeapStats::of(&cut));
+    }
+}
+
+/// Takes notice of a reading.
+fn note(stats: &HeapStats) {
+    let live = stats.live_bytes();
+    MOST_BYTES.fetch_max(live, Ordering::Relaxed);
+    NEXT.store(LEAST.max(live / 64), Ordering::Relaxed);
+}
+
+/// The most bytes that were in use, as of this reading.
+pub(crate) fn most_bytes(now: &HeapStats) -> u64 {
+    note(now);
+    MOST_BYTES.load(Ordering::Relaxed)
+}

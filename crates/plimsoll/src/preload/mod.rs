@@ -1,0 +1,133 @@
+//! What a library needs that is preloaded into programs which know nothing of Plimsoll. Not for
+//! programs.
+//!
+//! There is no thread of Plimsoll's in such a program until it has several of its own, or the pages
+//! are wanted: it may count its threads, and the C library is quicker where there is one.
+
+mod counting;
+mod report;
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+pub use crate::alloc::c::{
+    Below, below, calloc, free, malloc, memalign, posix_memalign, realloc, reallocarray,
+    usable_size,
+};
+
+pub(crate) use counting::Counting;
+pub use counting::put_off;
+
+use crate::alloc::c;
+use crate::primitives::{AtomicBool, AtomicI32, Ordering};
+use crate::{config, keeper, own, settings};
+
+/// The allocator of the library itself: what it allocates is Plimsoll's own, whoever calls it.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnHeap;
+
+// SAFETY: blocks come from one of two heaps that keep to the contract, and are given back to the
+// one that has their address.
+unsafe impl GlobalAlloc for OwnHeap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let block = own::alloc(layout, false);
+        if block.is_null() {
+            // SAFETY: the caller's.
+            return unsafe { c::allocate_uncounted(layout) };
+        }
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's.
+        unsafe {
+            if own::contains(block as usize) {
+                own::free(block, layout);
+            } else {
+                c::free_uncounted(block);
+            }
+        }
+    }
+}
+
+/// The directory that reports are written to.
+static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+
+/// The process that is reported on; a process that is forked from it is another.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// Whether what the settings say was set off.
+static SET_OFF: AtomicBool = AtomicBool::new(false);
+
+/// What the environment said at the beginning, before it was made to say nothing.
+static SETTINGS: OnceLock<Option<OsString>> = OnceLock::new();
+
+/// See [`SETTINGS`].
+pub(crate) fn settings() -> Option<OsString> {
+    let settings = SETTINGS.get_or_init(|| std::env::var_os(settings::VARIABLE));
+    settings.clone()
+}
+
+/// Begins, before `main`: from now on there is something to be reported, to files in `directory`.
+/// With `children`, processes that are forked from this one report as well.
+pub fn begin(directory: PathBuf, children: bool) {
+    let _own = own::scope();
+    let _ = DIRECTORY.set(directory);
+    PROCESS.store(own_process(), Ordering::Relaxed);
+    report::begin();
+    if children {
+        // SAFETY: a function of the right type.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    }
+    if config::wants_pages() {
+        set_off();
+    }
+}
+
+extern "C" fn forked() {
+    PROCESS.store(own_process(), Ordering::Relaxed);
+}
+
+fn own_process() -> i32 {
+    // SAFETY: no arguments. Not the C library's function, which may know no better.
+    unsafe { libc::syscall(libc::SYS_getpid) as i32 }
+}
+
+/// Does what the settings say, once. It is put off until there are several threads, unless the
+/// pages are wanted.
+pub(crate) fn set_off() {
+    if PROCESS.load(Ordering::Relaxed) != 0 && !SET_OFF.swap(true, Ordering::Relaxed) {
+        let _own = own::scope();
+        // For as long as the process lives.
+        std::mem::forget(config::start());
+    }
+}
+
+/// A capture may have met code that is not known. While there is one thread, nobody else can have
+/// the loader's lock, so it can be looked for at once; later, there is a thread for that.
+pub(crate) fn look_if_alone() {
+    if PROCESS.load(Ordering::Relaxed) != 0 && !SET_OFF.load(Ordering::Relaxed) {
+        keeper::look_if_wanted();
+    }
+}
+
+/// Whether this process is one that reports.
+pub fn reports() -> bool {
+    PROCESS.load(Ordering::Relaxed) == own_process()
+}
+
+/// Writes the report, in place of one that is there: what ends the process is said in a word, such
+/// as `exit` or `signal 15`. Does nothing in a process that does not report.
+pub fn report(ending: &str) {
+    if let Some(directory) = DIRECTORY.get().filter(|_| reports()) {
+        let _own = own::scope();
+        report::write(directory, ending);
+    }
+}
+
+/// In a signal handler that ends the process: what the thread was about is left as it is.
+pub fn abandon_what_is_under_way() {
+    crate::alloc::thread::leave_all_own_scopes();
+}

@@ -1,0 +1,132 @@
+//! What a process says of itself at its end: the profiles with addresses, to be given names by
+//! whoever reads them, and numbers.
+//!
+//! The numbers are written last, and at one stroke: where they are, everything is.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::alloc::c::{self, Below};
+use crate::alloc::counts::HEAP;
+use crate::os::clock;
+use crate::primitives::{AtomicU64, Ordering};
+use crate::profile::{self, Format};
+use crate::stats::HeapStats;
+use crate::symbol::Detail;
+use crate::{lock_stats, mem_stats, sampler, thread};
+
+/// When the process began, as far as this library knows; of [`clock::since_boot`].
+static BEGAN: AtomicU64 = AtomicU64::new(0);
+
+/// The profiles of a report.
+const PROFILES: [&str; 5] = ["heap", "peak", "block", "mutex", "threadcreate"];
+
+pub(super) fn begin() {
+    BEGAN.store(clock::since_boot(), Ordering::Relaxed);
+}
+
+/// Writes everything; what cannot be written is not there.
+pub(super) fn write(directory: &Path, ending: &str) {
+    let process = std::process::id();
+    // Before there are readings, so that those are not in it.
+    let numbers = numbers(ending);
+    for name in PROFILES {
+        if let Some(profile) = profile::lookup(name) {
+            let bytes = profile.bytes(Format::Pprof, Detail::Addresses);
+            let _ = std::fs::write(directory.join(format!("{process}.{name}.pb.gz")), bytes);
+        }
+    }
+    let beside = directory.join(format!("{process}.part"));
+    let written = std::fs::write(&beside, numbers);
+    let _ =
+        written.and_then(|()| std::fs::rename(&beside, directory.join(format!("{process}.json"))));
+}
+
+fn numbers(ending: &str) -> String {
+    let cut = HEAP.read();
+    let heap = HeapStats::of(&cut);
+    let locks = lock_stats();
+    let lost = profile::lost_events();
+    let own = mem_stats();
+    let elapsed =
+        Duration::from_nanos(clock::since_boot().saturating_sub(BEGAN.load(Ordering::Relaxed)));
+    let below = match c::below() {
+        Below::Libc => "libc",
+        Below::Other => "other",
+        Below::OfTheProgram => "program",
+    };
+    let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let mut to = String::new();
+    let classes = heap.by_class.iter().filter(|class| class.mallocs != 0);
+    let classes: Vec<String> = classes
+        .map(|class| format!("[{},{},{}]", class.size, class.mallocs, class.frees))
+        .collect();
+    // Writing to a string does not fail.
+    let _ = write!(
+        to,
+        concat!(
+            "{{\"version\":1,\"process\":{process},\"program\":{program},\"ending\":{ending},",
+            "\"seconds\":{seconds},\"allocator\":\"{below}\",\"heap_rate\":{rate},",
+            "\"block_rate\":{block_rate},\"mutex_fraction\":{mutex_fraction},",
+            "\"mallocs\":{mallocs},\"frees\":{frees},\"malloc_bytes\":{malloc_bytes},",
+            "\"free_bytes\":{free_bytes},\"asked_bytes\":{asked},\"peak_bytes\":{peak},",
+            "\"exact\":{exact},\"classes\":[{classes}],",
+            "\"large\":[{large_mallocs},{large_frees},{large_malloc_bytes},{large_free_bytes}],",
+            "\"threads\":{threads},\"waits\":{waits},\"waited_ns\":{waited},",
+            "\"lock_waits\":{lock_waits},\"lock_waited_ns\":{lock_waited},",
+            "\"contended_releases\":{releases},\"blamed_ns\":{blamed},",
+            "\"without_stack\":{without_stack},\"table_full\":{table_full},",
+            "\"untracked\":{untracked},\"lost_waits\":{lost_waits},\"own_bytes\":{own_bytes}}}\n",
+        ),
+        process = std::process::id(),
+        program = json_string(&program.to_string_lossy()),
+        ending = json_string(ending),
+        seconds = elapsed.as_secs_f64(),
+        below = below,
+        rate = sampler::rate(),
+        block_rate = profile::block_rate(),
+        mutex_fraction = profile::mutex_fraction(),
+        mallocs = heap.mallocs,
+        frees = heap.frees,
+        malloc_bytes = heap.malloc_bytes,
+        free_bytes = heap.free_bytes,
+        asked = cut.delta.asked_bytes,
+        peak = c::most_bytes(&heap),
+        exact = heap.exact,
+        classes = classes.join(","),
+        large_mallocs = heap.large.mallocs,
+        large_frees = heap.large.frees,
+        large_malloc_bytes = heap.large.malloc_bytes,
+        large_free_bytes = heap.large.free_bytes,
+        threads = thread::births::created(),
+        waits = locks.waits,
+        waited = locks.waited_ns,
+        lock_waits = locks.lock_waits,
+        lock_waited = locks.mutex_wait_total_ns(),
+        releases = locks.contended_releases,
+        blamed = locks.blamed_ns,
+        without_stack = lost.without_stack,
+        table_full = lost.table_full,
+        untracked = lost.untracked,
+        lost_waits = lost.waits,
+        own_bytes = own.mcache_sys + own.buck_hash_sys + own.other_sys,
+    );
+    to
+}
+
+fn json_string(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(control));
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,88 @@
+//! `peak`: what was in use where, when most was.
+
+use super::reading::{
+    MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+};
+use super::{Source, allocating};
+use crate::sampler::{self, WEIGHT_BITS};
+use crate::stack::{Kind, TABLE};
+
+pub(super) struct Peak;
+
+const SAMPLE_TYPES: [ValueType; 2] = [
+    ValueType {
+        name: "peak_objects",
+        unit: "count",
+    },
+    ValueType {
+        name: "peak_space",
+        unit: "bytes",
+    },
+];
+
+impl Source for Peak {
+    fn name(&self) -> &'static str {
+        "peak"
+    }
+
+    fn description(&self) -> &'static str {
+        "A sampling of the memory that was in use when most was, by where it was allocated."
+    }
+
+    fn count(&self) -> usize {
+        samples().len()
+    }
+
+    fn read(&self) -> Reading {
+        Reading {
+            sample_types: &SAMPLE_TYPES,
+            default_type: "",
+            period_type: ValueType {
+                name: "space",
+                unit: "bytes",
+            },
+            period: sampler::rate() as i64,
+            time_nanos: now_nanos(),
+            duration_nanos: 0,
+            samples: samples(),
+            leaf: allocating::leaf,
+            comments: Vec::new(),
+        }
+    }
+
+    fn read_text(&self) -> TextReading {
+        let rows = samples().into_iter().map(|sample| Row {
+            values: format!("{}: {}", sample.values[0], sample.values[1]),
+            stack: sample.stack,
+            tag: sample.tag,
+        });
+        TextReading {
+            head: "peak profile:\n".into(),
+            rows: rows.collect(),
+            leaf: allocating::leaf,
+            tail: String::new(),
+        }
+    }
+}
+
+fn samples() -> Vec<Sample> {
+    let mut samples = Vec::new();
+    TABLE.read(Kind::Heap, |record| {
+        let [weight, bytes] = record.at_peak;
+        if bytes == 0 && weight == 0 {
+            return;
+        }
+        let mut values = [0; MOST_VALUES];
+        values[0] = (weight >> WEIGHT_BITS) as i64;
+        values[1] = bytes as i64;
+        samples.push(Sample {
+            stack: Stack::of(&record),
+            values,
+            tag: match record.size {
+                0 => Tag::Labels(record.labels),
+                size => Tag::Bytes(size as i64, record.labels),
+            },
+        });
+    });
+    samples
+}
