@@ -61,12 +61,12 @@ fn main() {
         }
         let alone = median(&mut times[0]);
         let mut cells = Vec::new();
-        for way in 1..WAYS.len() {
-            if times[way].is_empty() {
+        for (way, times) in times.iter_mut().enumerate().skip(1) {
+            if times.is_empty() {
                 cells.push("-".to_owned());
                 continue;
             }
-            let ratio = median(&mut times[way]) / alone;
+            let ratio = median(times) / alone;
             ratios.entry(way).or_default().push(ratio);
             cells.push(format!("{ratio:.3}"));
         }
