@@ -49,6 +49,7 @@ fn watched_once(program: &str) -> String {
 }
 
 #[test]
+#[ignore = "builds an example, which takes a minute"]
 fn a_real_program_is_watched() {
     let mut search = Command::new(example("search"));
     search.args([

@@ -10,7 +10,7 @@ use crate::pprof::Profile;
 use crate::scene::{Recording, has, kind};
 
 const THREADS: u64 = 4;
-const TURNS: usize = 3000;
+const TURNS: usize = 1000;
 
 /// A row of numbers, the same for the same seed (xorshift).
 struct Random(u64);

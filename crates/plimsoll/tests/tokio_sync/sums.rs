@@ -14,7 +14,7 @@ use crate::scene::{Recording, kind};
 use crate::tasks::runtimes;
 
 const TASKS: u64 = 8;
-const TURNS: usize = 1000;
+const TURNS: usize = 300;
 
 /// A row of numbers, the same for the same seed (xorshift).
 struct Random(u64);
