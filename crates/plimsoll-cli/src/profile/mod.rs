@@ -15,6 +15,7 @@
 
 mod build;
 mod error;
+mod field;
 mod frames;
 mod gunzip;
 mod jemalloc;

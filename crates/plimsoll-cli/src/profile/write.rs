@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Profile, ValueType, varint};
+use super::{Profile, ValueType, field, varint};
 
 impl Profile {
     /// Writes it in pprof's format, compressed.
@@ -35,72 +35,96 @@ impl Profile {
         let mut all = Message::default();
         let mut extra = Extra::after(self.strings.len());
         for kind in &self.sample_types {
-            all.message(1, extra.value_type(kind));
+            all.message(field::profile::SAMPLE_TYPE, extra.value_type(kind));
         }
         for sample in self.samples() {
             let mut message = Message::default();
-            message.bytes(1, sample.locations().bytes());
-            message.bytes(2, sample.values);
+            message.bytes(field::sample::LOCATION_ID, sample.locations().bytes());
+            message.bytes(field::sample::VALUE, sample.values);
             for label in sample.labels() {
                 let mut of = Message::default();
-                of.number(1, u64::from(label.key.0));
-                of.number(2, u64::from(label.text.0));
-                of.number(3, label.number.cast_unsigned());
-                of.number(4, u64::from(label.unit.0));
-                message.message(3, of);
+                of.number(field::label::KEY, u64::from(label.key.0));
+                of.number(field::label::TEXT, u64::from(label.text.0));
+                of.number(field::label::NUMBER, label.number.cast_unsigned());
+                of.number(field::label::UNIT, u64::from(label.unit.0));
+                message.message(field::sample::LABEL, of);
             }
-            all.message(2, message);
+            all.message(field::profile::SAMPLE, message);
         }
         let named = self.named_mappings();
         for (index, mapping) in self.mappings.iter().enumerate() {
             let mut message = Message::default();
-            message.number(1, index as u64 + 1);
-            message.number(2, mapping.start);
-            message.number(3, mapping.limit);
-            message.number(4, mapping.offset);
-            message.number(5, u64::from(mapping.file.0));
-            message.number(6, u64::from(mapping.build_id.0));
-            message.number(7, u64::from(named[index] == (true, true)));
-            all.message(3, message);
+            message.number(field::mapping::ID, index as u64 + 1);
+            message.number(field::mapping::MEMORY_START, mapping.start);
+            message.number(field::mapping::MEMORY_LIMIT, mapping.limit);
+            message.number(field::mapping::FILE_OFFSET, mapping.offset);
+            message.number(field::mapping::FILENAME, u64::from(mapping.file.0));
+            message.number(field::mapping::BUILD_ID, u64::from(mapping.build_id.0));
+            message.number(
+                field::mapping::HAS_FUNCTIONS,
+                u64::from(named[index] == (true, true)),
+            );
+            all.message(field::profile::MAPPING, message);
         }
         for id in self.location_ids() {
             let location = self.location(id);
             let mut message = Message::default();
-            message.number(1, id.index() as u64 + 1);
-            message.number(2, location.mapping.map_or(0, |at| at.index() as u64 + 1));
-            message.number(3, location.address);
+            message.number(field::location::ID, id.index() as u64 + 1);
+            message.number(
+                field::location::MAPPING_ID,
+                location.mapping.map_or(0, |at| at.index() as u64 + 1),
+            );
+            message.number(field::location::ADDRESS, location.address);
             for line in location.lines {
                 let mut of = Message::default();
-                of.number(1, line.function.map_or(0, |at| at.index() as u64 + 1));
-                of.number(2, u64::from(line.line));
-                message.message(4, of);
+                of.number(
+                    field::line::FUNCTION_ID,
+                    line.function.map_or(0, |at| at.index() as u64 + 1),
+                );
+                of.number(field::line::LINE, u64::from(line.line));
+                message.message(field::location::LINE, of);
             }
-            all.message(4, message);
+            all.message(field::profile::LOCATION, message);
         }
         for (index, function) in self.functions.iter().enumerate() {
             let mut message = Message::default();
-            message.number(1, index as u64 + 1);
-            message.number(2, u64::from(function.name.0));
-            message.number(3, u64::from(function.system_name.0));
-            message.number(4, u64::from(function.file.0));
-            message.number(5, u64::from(function.start_line));
-            all.message(5, message);
+            message.number(field::function::ID, index as u64 + 1);
+            message.number(field::function::NAME, u64::from(function.name.0));
+            message.number(
+                field::function::SYSTEM_NAME,
+                u64::from(function.system_name.0),
+            );
+            message.number(field::function::FILENAME, u64::from(function.file.0));
+            message.number(field::function::START_LINE, u64::from(function.start_line));
+            all.message(field::profile::FUNCTION, message);
         }
-        all.number(7, u64::from(self.drop_frames.0));
-        all.number(8, u64::from(self.keep_frames.0));
-        all.number(9, self.time_ns.cast_unsigned());
-        all.number(10, self.duration_ns.cast_unsigned());
-        all.message(11, extra.value_type(&self.period_type));
-        all.number(12, self.period.cast_unsigned());
+        all.number(field::profile::DROP_FRAMES, u64::from(self.drop_frames.0));
+        all.number(field::profile::KEEP_FRAMES, u64::from(self.keep_frames.0));
+        all.number(field::profile::TIME_NANOS, self.time_ns.cast_unsigned());
+        all.number(
+            field::profile::DURATION_NANOS,
+            self.duration_ns.cast_unsigned(),
+        );
+        all.message(
+            field::profile::PERIOD_TYPE,
+            extra.value_type(&self.period_type),
+        );
+        all.number(field::profile::PERIOD, self.period.cast_unsigned());
         for comment in &self.comments {
-            all.repeated(13, u64::from(comment.0));
+            all.repeated(field::profile::COMMENT, u64::from(comment.0));
         }
-        all.number(14, u64::from(self.default_sample_type.0));
+        all.number(
+            field::profile::DEFAULT_SAMPLE_TYPE,
+            u64::from(self.default_sample_type.0),
+        );
         for index in 0..self.strings.len() {
-            all.bytes(6, self.strings.get(index as u32).as_bytes());
+            all.bytes(
+                field::profile::STRING_TABLE,
+                self.strings.get(index as u32).as_bytes(),
+            );
         }
         for text in &extra.strings {
-            all.bytes(6, text.as_bytes());
+            all.bytes(field::profile::STRING_TABLE, text.as_bytes());
         }
         all.0
     }
@@ -127,8 +151,8 @@ impl Extra {
 
     fn value_type(&mut self, kind: &ValueType) -> Message {
         let mut message = Message::default();
-        message.number(1, self.string(&kind.name));
-        message.number(2, self.string(&kind.unit));
+        message.number(field::value_type::NAME, self.string(&kind.name));
+        message.number(field::value_type::UNIT, self.string(&kind.unit));
         message
     }
 }

@@ -53,14 +53,22 @@ extern "C" fn note_at_start() {
     }
 }
 
-/// Starts the program.
-pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Child> {
+/// The program while it runs.
+pub struct Running {
+    child: Child,
+    /// What was in force for the signals, which is so again when it has ended.
+    before: Vec<(i32, libc::sigaction)>,
+}
+
+/// Starts the program. From the first instant on, signals are handed on to it.
+pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Running> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
     for (name, value) in environment {
         child.env(name, value);
     }
-    let mask = mask();
+    let held = Held::hold();
+    let mask = held.before;
     // SAFETY: the closure makes two system calls.
     unsafe {
         child.pre_exec(move || {
@@ -69,62 +77,107 @@ pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Resu
             Ok(())
         });
     }
-    child.spawn()
-}
-
-fn mask() -> libc::sigset_t {
-    // SAFETY: a valid place for the mask.
-    unsafe {
-        let mut mask = zeroed();
-        libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask);
-        mask
-    }
-}
-
-/// Hands signals on to the program, until it has ended.
-pub fn wait(child: &Child) -> io::Result<Ended> {
-    let process = child.id() as i32;
-    CHILD.store(process, Ordering::Relaxed);
-    for signal in HANDED_ON {
-        act(signal, hand_on as *const () as usize);
-    }
-    for signal in LEFT_TO_THE_PROGRAM {
-        act(signal, libc::SIG_IGN);
-    }
-    let mut status = 0;
-    // SAFETY: valid places for the answers.
-    let usage = unsafe {
-        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-        while libc::wait4(process, &raw mut status, 0, usage.as_mut_ptr()) < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
-        usage.assume_init()
-    };
-    CHILD.store(0, Ordering::Relaxed);
-    let time = |time: libc::timeval| {
-        Duration::new(
-            time.tv_sec.unsigned_abs(),
-            1000 * time.tv_usec.unsigned_abs() as u32,
-        )
-    };
-    Ok(Ended {
-        status,
-        user: time(usage.ru_utime),
-        system: time(usage.ru_stime),
-        resident: usage.ru_maxrss.unsigned_abs() * 1024,
+    let child = child.spawn()?;
+    CHILD.store(child.id() as i32, Ordering::Relaxed);
+    let handed_on = HANDED_ON.map(|signal| (signal, hand_on as *const () as usize));
+    let left = LEFT_TO_THE_PROGRAM.map(|signal| (signal, libc::SIG_IGN));
+    let before = handed_on.into_iter().chain(left);
+    let before = before.map(|(signal, handler)| (signal, act(signal, handler)));
+    Ok(Running {
+        child,
+        before: before.collect(),
     })
 }
 
-fn act(signal: i32, handler: usize) {
+/// Signals are held back until this is dropped.
+struct Held {
+    before: libc::sigset_t,
+}
+
+impl Held {
+    fn hold() -> Self {
+        // SAFETY: valid places for the masks.
+        unsafe {
+            let (mut held, mut before) = (zeroed(), zeroed());
+            libc::sigemptyset(&raw mut held);
+            for signal in HANDED_ON.into_iter().chain(LEFT_TO_THE_PROGRAM) {
+                libc::sigaddset(&raw mut held, signal);
+            }
+            libc::sigprocmask(libc::SIG_BLOCK, &held, &raw mut before);
+            Self { before }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: a valid mask.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+impl Running {
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end.
+    pub fn wait(self) -> io::Result<Ended> {
+        let process = self.child.id();
+        // Its number is its own until the second of these.
+        retried(|| {
+            let mut told = MaybeUninit::<libc::siginfo_t>::zeroed();
+            let what = libc::WEXITED | libc::WNOWAIT;
+            // SAFETY: a valid place for the answer.
+            unsafe { libc::waitid(libc::P_PID, process, told.as_mut_ptr(), what) }
+        })?;
+        CHILD.store(0, Ordering::Relaxed);
+        for (signal, before) in &self.before {
+            // SAFETY: an action that was in force.
+            unsafe { libc::sigaction(*signal, before, std::ptr::null_mut()) };
+        }
+        let mut status = 0;
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: valid places for the answers.
+        retried(|| unsafe { libc::wait4(process as i32, &raw mut status, 0, usage.as_mut_ptr()) })?;
+        // SAFETY: zero is a value of it.
+        let usage = unsafe { usage.assume_init() };
+        let time = |time: libc::timeval| {
+            Duration::new(
+                time.tv_sec.unsigned_abs(),
+                1000 * time.tv_usec.unsigned_abs() as u32,
+            )
+        };
+        Ok(Ended {
+            status,
+            user: time(usage.ru_utime),
+            system: time(usage.ru_stime),
+            resident: usage.ru_maxrss.unsigned_abs() * 1024,
+        })
+    }
+}
+
+/// A call of the system's, again for as long as signals interrupt it.
+fn retried(mut call: impl FnMut() -> i32) -> io::Result<()> {
+    while call() < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Sets what a signal does; returns what it did.
+fn act(signal: i32, handler: usize) -> libc::sigaction {
     // SAFETY: a valid action; the handler does what handlers may.
     unsafe {
-        let mut action: libc::sigaction = zeroed();
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) = (zeroed(), zeroed());
         action.sa_sigaction = handler;
         action.sa_flags = libc::SA_RESTART;
-        libc::sigaction(signal, &action, std::ptr::null_mut());
+        libc::sigaction(signal, &action, &raw mut before);
+        before
     }
 }
 

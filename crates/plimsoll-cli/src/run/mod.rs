@@ -33,7 +33,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     }
     let reports = Reports::new().map_err(fail)?;
     let environment = environment(arguments, settings, &reports.directory).map_err(fail)?;
-    let child = child::start(&arguments.command, &environment).map_err(|error| {
+    let running = child::start(&arguments.command, &environment).map_err(|error| {
         let program = Path::new(&arguments.command[0]).display();
         let code = match error.kind() {
             io::ErrorKind::NotFound => 127,
@@ -41,12 +41,15 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         };
         Failure::new(program, error).with_code(code)
     })?;
-    let ended = child::wait(&child).map_err(|error| fail(Failure::new("wait", error)))?;
+    let process = running.process();
+    let ended = running
+        .wait()
+        .map_err(|error| fail(Failure::new("wait", error)))?;
     tell(
         arguments,
         &reports.directory,
         &Ran {
-            process: child.id(),
+            process,
             ended,
             note,
         },

@@ -13,7 +13,7 @@ pub struct Numbers {
     /// How it came to its end: `exit`, `_exit`, `exec`, `SIGTERM`.
     pub ending: String,
     pub seconds: f64,
-    /// Whose `malloc` it is: `libc`, `other`, or `program` if it is one that is not seen.
+    /// Whose `malloc` it is: `libc`, `other`, or one that is not seen: `unmeasured`, `program`.
     pub allocator: String,
     pub heap_rate: u64,
     pub block_rate: u64,
@@ -24,6 +24,8 @@ pub struct Numbers {
     pub free_bytes: u64,
     pub asked_bytes: u64,
     pub peak_bytes: u64,
+    /// Whether that is what the samples say, and not a count.
+    pub peak_estimated: bool,
     pub exact: bool,
     /// Size, allocations, frees.
     pub classes: Vec<[u64; 3]>,

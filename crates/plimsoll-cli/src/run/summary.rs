@@ -46,20 +46,21 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
     if let Some(note) = ran.and_then(|ran| ran.note.as_ref()) {
         writeln!(to, "  note       {note}")?;
     }
-    if numbers.allocator == "program" {
-        writeln!(
-            to,
-            "  heap       not seen: the program has an allocator of its own in it. Threads and locks are. \
-             A Rust program can use plimsoll::Alloc over that allocator"
-        )?;
+    if let Some(why) = why_unseen(numbers) {
+        writeln!(to, "  heap       not seen: {why}")?;
     } else {
         let seconds = numbers.seconds.max(1e-9);
         writeln!(
             to,
-            "  heap       {} in {} blocks at the end, at most {}{}",
+            "  heap       {} in {} blocks at the end, at most {}{}{}",
             bytes(numbers.live_bytes()),
             count(numbers.live_objects()),
             bytes(numbers.peak_bytes),
+            if numbers.peak_estimated {
+                " by the samples"
+            } else {
+                ""
+            },
             if numbers.exact { "" } else { " (not exact)" }
         )?;
         let freed = 100.0 * numbers.free_bytes as f64 / numbers.malloc_bytes.max(1) as f64;
@@ -100,6 +101,21 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
         )?;
     }
     Ok(())
+}
+
+/// Why nothing is known of the heap, if so.
+fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
+    match numbers.allocator.as_str() {
+        "program" => Some(
+            "the program has an allocator of its own in it. Threads and locks are. \
+             A Rust program can use plimsoll::Alloc over that allocator",
+        ),
+        "unmeasured" => Some(
+            "the allocator that the program is linked with, or that is preloaded, lacks malloc_usable_size or \
+             memalign. Threads and locks are",
+        ),
+        _ => None,
+    }
 }
 
 /// The lists of sites: a title, the profile, what is added up, and in what.

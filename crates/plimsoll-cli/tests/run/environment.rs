@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::scene::{PLIMSOLL, Scene, only, reports, run, same};
+use crate::scene::{PLIMSOLL, Scene, number, only, reports, run, same};
 
 /// The variables of the environment but those that a shell sets by itself.
 const ENV: [&str; 2] = ["-c", "env | grep -v -e ^_= -e ^SHLVL | sort"];
@@ -116,4 +116,84 @@ fn whoever_reads_no_further_ends_it_as_without() {
         ["SIGPIPE", "exit"].contains(&report["ending"].as_str().unwrap()),
         "{report}"
     );
+}
+
+/// What is reserved shrinks with the limit, down to nothing.
+#[test]
+fn a_limit_on_address_space_leaves_the_program_its_share() {
+    let scene = Scene::new("limits");
+    let program = scene.c(
+        "limits",
+        r#"
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <string.h>
+        static void *work(void *unused) {
+            for (int i = 0; i < 20000; i++) { void *block = malloc(i % 5000); free(0); free(realloc(block, i % 9000 + 1)); }
+            return 0;
+        }
+        int main(int count, char **arguments) {
+            pthread_t thread;
+            char *block = malloc(atol(arguments[1]));
+            if (!block) return 3;
+            memset(block, 1, atol(arguments[1]));
+            work(0);
+            if (pthread_create(&thread, 0, work, 0)) return 4;
+            pthread_join(thread, 0);
+            free(block);
+            return 0;
+        }"#,
+    );
+    for mebibytes in [128_u64, 192, 256, 400, 600, 1024, 8192] {
+        // Half of it is the program's.
+        let limit = format!("ulimit -v {} && exec \"$@\"", mebibytes * 1024);
+        let work = (mebibytes << 19).min(1 << 28).to_string();
+        for rate in ["1k", "512k"] {
+            let options = ["run", "--json", "--heap-rate", rate, "--"];
+            let output = Command::new("/bin/sh")
+                .args(["-c", &limit, "sh", PLIMSOLL])
+                .args(options)
+                .args([program.to_str().unwrap(), &work])
+                .output()
+                .unwrap();
+            let (errors, reports) = reports(&output);
+            assert_eq!(
+                output.status.code(),
+                Some(0),
+                "{mebibytes} {rate}: {errors}"
+            );
+            let report = only(reports);
+            assert!(number(&report, "mallocs") > 80_000, "{mebibytes}: {report}");
+        }
+    }
+}
+
+/// Then there are no counts that can be read at any time.
+#[test]
+fn the_peak_is_the_samples_where_the_kernel_lacks_restartable_sequences() {
+    let scene = Scene::new("no-rseq");
+    let program = scene.c(
+        "peak",
+        r#"
+        #include <stdlib.h>
+        int main() {
+            static void *blocks[1000];
+            for (int round = 0; round < 3; round++) {
+                for (int i = 0; i < 1000; i++) blocks[i] = malloc(20000);
+                for (int i = 0; i < 1000; i++) free(blocks[i]);
+            }
+            return 0;
+        }"#,
+    );
+    for (tunables, estimated) in [("", false), ("glibc.pthread.rseq=0", true)] {
+        let output = run(&["--json"], &program, &[])
+            .env("GLIBC_TUNABLES", tunables)
+            .output()
+            .unwrap();
+        let report = only(reports(&output).1);
+        assert_eq!(report["peak_estimated"], estimated, "{report}");
+        let peak = number(&report, "peak_bytes");
+        let margin = if estimated { 8_000_000 } else { 1 << 20 };
+        assert!(peak.abs_diff(20_000_000) <= margin, "{report}");
+    }
 }

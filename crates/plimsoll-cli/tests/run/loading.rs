@@ -1,6 +1,6 @@
 //! Libraries: those that come and go while the program runs, and other allocators.
 
-use crate::scene::{Scene, number, only, reports, run, same};
+use crate::scene::{Scene, number, only, reports, run, same, same_with};
 
 #[test]
 fn what_is_loaded_later_has_names() {
@@ -118,4 +118,101 @@ fn an_allocator_that_the_program_is_linked_with_stays_in_use() {
         .output()
         .unwrap();
     assert!(output.status.success());
+}
+
+/// A bare allocator: a size before each block, which `free` looks at for a mark.
+const BARE: &str = r#"
+#include <stddef.h>
+#include <string.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#define MARK 0x6172656b6f636b61
+static char *at, *end;
+static void *place(size_t align, size_t size) {
+    if (align < 16) align = 16;
+    size = (size + 15) / 16 * 16;
+    if (!at || at + size + align + 16 > end) {
+        size_t length = (size + align + (1 << 24)) / 4096 * 4096;
+        at = mmap(0, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        end = at + length;
+    }
+    char *block = (char *)(((size_t)at + 16 + align - 1) / align * align);
+    at = block + size;
+    ((size_t *)block)[-2] = size;
+    ((size_t *)block)[-1] = MARK;
+    return block;
+}
+void *malloc(size_t size) { return place(16, size); }
+void *calloc(size_t count, size_t each) { void *block = malloc(count * each); memset(block, 0, count * each); return block; }
+void free(void *block) { if (block && ((size_t *)block)[-1] != MARK) __builtin_trap(); }
+void *realloc(void *block, size_t size) {
+    if (!block) return malloc(size);
+    if (((size_t *)block)[-1] != MARK) __builtin_trap();
+    void *moved = malloc(size); size_t old = ((size_t *)block)[-2];
+    memcpy(moved, block, old < size ? old : size);
+    return moved;
+}
+#ifdef SIZES
+size_t malloc_usable_size(void *block) {
+    if (block && ((size_t *)block)[-1] != MARK) __builtin_trap();
+    return block ? ((size_t *)block)[-2] : 0;
+}
+#endif
+#ifdef POSIX
+int posix_memalign(void **to, size_t align, size_t size) { *to = place(align, size); return 0; }
+#endif
+#ifdef ALIGNED
+void *aligned_alloc(size_t align, size_t size) { return place(align, size); }
+#endif
+"#;
+
+/// What the allocator below lacks is the C library's, which knows nothing of its blocks.
+#[test]
+fn functions_of_two_allocators_are_not_mixed() {
+    let user = r#"
+        #include <stdint.h>
+        #include <stdlib.h>
+        #include <string.h>
+        int main() {
+            for (int i = 0; i < 20000; i++) {
+                size_t size = i % 3000, align = 16 << (i % 9);
+                char *block = malloc(size), *other;
+                memset(block, 1, size);
+                block = realloc(block, size / 2 + 1);
+                free(block);
+                if (ALIGNS) {
+                    if (posix_memalign((void **)&other, align, size) || (uintptr_t)other % align) return 1;
+                    memset(other, 1, size);
+                    free(other);
+                }
+                free(calloc(size, 1));
+            }
+            return 0;
+        }"#;
+    for (name, has, sees) in [
+        ("everything", &["-DSIZES", "-DPOSIX", "-DALIGNED"][..], true),
+        ("posix", &["-DSIZES", "-DPOSIX"], true),
+        ("aligned", &["-DSIZES", "-DALIGNED"], true),
+        ("no-alignment", &["-DSIZES"], false),
+        ("no-sizes", &["-DPOSIX", "-DALIGNED"], false),
+        ("least", &[], false),
+    ] {
+        let scene = Scene::new(&format!("mixed-{name}"));
+        let options = [&["-shared", "-fPIC"], has].concat();
+        let library = scene.compile("cc", &format!("lib{name}.so"), BARE, &options);
+        // Where it lacks the function, what it gets is nothing that it could free.
+        let aligns = format!("-DALIGNS={}", i32::from(has.contains(&"-DPOSIX")));
+        let path = format!("-Wl,-rpath,{}", scene.directory.to_str().unwrap());
+        let options = [library.to_str().unwrap(), &path, &aligns];
+        let program = scene.compile("cc", name, user, &options);
+        for rate in ["100", "512k"] {
+            let report = only(same_with(&["--heap-rate", rate], &program, &[]));
+            let allocator = if sees { "other" } else { "unmeasured" };
+            assert_eq!(report["allocator"], allocator, "{name}");
+            assert_eq!(number(&report, "mallocs") >= 60_000, sees, "{name}");
+        }
+        let output = run(&[], &program, &[]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(text.contains("heap       not seen"), !sees, "{text}");
+    }
 }

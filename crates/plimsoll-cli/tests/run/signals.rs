@@ -101,6 +101,34 @@ fn signals_to_the_command_are_for_the_program() {
     assert_eq!(only(reports(&output).1)["ending"], "SIGTERM");
 }
 
+/// The command may be sent a signal as soon as there is a program.
+#[test]
+fn a_signal_that_comes_early_is_for_the_program() {
+    for microseconds in (0..8000).step_by(250) {
+        let mut child = run(&["--json"], "/bin/sleep", &["60"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        // SAFETY: sends a signal to a child that is not waited for.
+        let send = |process| assert_eq!(unsafe { libc::kill(process, libc::SIGTERM) }, 0);
+        let program = loop {
+            let children = std::fs::read_to_string(&children).unwrap();
+            match children.trim().parse() {
+                Ok(program) => break program,
+                Err(_) => assert!(child.try_wait().unwrap().is_none()),
+            }
+        };
+        std::thread::sleep(std::time::Duration::from_micros(microseconds));
+        send(child.id() as i32);
+        use std::os::unix::process::ExitStatusExt;
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGTERM));
+        // SAFETY: sends nothing: whether there is such a process.
+        assert_eq!(unsafe { libc::kill(program, 0) }, -1, "it is left alone");
+    }
+}
+
 #[test]
 fn there_is_no_report_of_what_is_killed_and_that_is_said() {
     let output = run(&[], "/bin/sh", &["-c", "kill -9 $$"]).output().unwrap();
@@ -108,4 +136,50 @@ fn there_is_no_report_of_what_is_killed_and_that_is_said() {
     assert_eq!(output.status.signal(), Some(libc::SIGKILL));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("without a report"), "{text}");
+}
+
+/// A signal may end the process while the thread is at something of Plimsoll's: sampling, setting
+/// off what the first thread does, writing the report. Nothing waits for itself then, which would
+/// last for the ten seconds after which it is given up.
+#[test]
+fn a_fatal_signal_at_any_instant_is_no_deadlock() {
+    let scene = Scene::new("instants");
+    let program = scene.c(
+        "instants",
+        r#"
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <sys/time.h>
+        static void *work(void *unused) { return malloc(10); }
+        /* As many stacks as take a while to be read. */
+        static int deeper(int depth) {
+            for (int i = 0; i < 20; i++) free(malloc(i * 100));
+            return depth ? deeper(depth - 1) + 1 : 0;
+        }
+        int main(int count, char **arguments) {
+            struct itimerval timer = {{0, 0}, {0, atoi(arguments[1])}};
+            pthread_t thread;
+            setitimer(ITIMER_REAL, &timer, 0);
+            deeper(100);
+            if (count > 2) { pthread_create(&thread, 0, work, 0); pthread_join(thread, 0); }
+            return 0;
+        }"#,
+    );
+    for microseconds in (250..20_000).step_by(250) {
+        let microseconds = microseconds.to_string();
+        for arguments in [&[&*microseconds][..], &[&microseconds, "thread"]] {
+            let began = std::time::Instant::now();
+            let output = run(&["--json", "--heap-rate", "1"], &program, arguments)
+                .output()
+                .unwrap();
+            assert!(began.elapsed().as_secs() < 9, "{arguments:?}: {output:?}");
+            use std::os::unix::process::ExitStatusExt;
+            let status = output.status;
+            assert!(
+                status.success() || status.signal() == Some(libc::SIGALRM),
+                "{arguments:?}: {output:?}"
+            );
+            only(reports(&output).1);
+        }
+    }
 }

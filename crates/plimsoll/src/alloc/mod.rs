@@ -4,7 +4,7 @@
 #[cfg(feature = "preload")]
 pub(crate) mod c;
 pub(crate) mod counts;
-mod process;
+pub(crate) mod process;
 pub(crate) mod sampled_blocks;
 mod sampled_large;
 pub mod size_class;

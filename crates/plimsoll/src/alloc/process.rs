@@ -37,7 +37,7 @@ static EXIT_KEY: AtomicU32 = AtomicU32::new(0);
 /// Sets the process up if nobody has. False while another thread is at it. Called from hooks: it
 /// allocates nothing and takes no lock.
 #[inline]
-pub(super) fn open() -> bool {
+pub(crate) fn open() -> bool {
     STATE.load(Ordering::Acquire) == OPEN || set_up()
 }
 
@@ -72,9 +72,9 @@ fn set_up() -> bool {
     true
 }
 
-/// The first address after the range of blocks that are not the inner allocator's.
+/// The first address after the range of blocks that are not the inner allocator's, and after null.
 pub(super) fn own_range_end() -> usize {
-    RANGE.base() + RANGE.length()
+    (RANGE.base() + RANGE.length()).max(1)
 }
 
 /// Has [`thread_ends`] called when the calling thread ends.

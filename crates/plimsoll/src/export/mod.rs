@@ -2,6 +2,7 @@
 //! `expvar`.
 
 mod dump;
+pub(crate) mod json;
 mod labels;
 mod pprof;
 pub(crate) mod prometheus;

@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Write};
 
+use super::json::put_string;
 use crate::stats::MemStats;
 
 /// Go's `/debug/vars`.
@@ -91,27 +92,5 @@ fn put_list<T>(
         put(out, item)?;
     }
     out.push(']');
-    Ok(())
-}
-
-/// Also harmless where it is taken for a page.
-fn put_string(out: &mut String, text: &str) -> fmt::Result {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => {
-                out.push('\\');
-                out.push(character);
-            }
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\0'..'\x20' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                write!(out, "\\u{:04x}", u32::from(character))?;
-            }
-            other => out.push(other),
-        }
-    }
-    out.push('"');
     Ok(())
 }

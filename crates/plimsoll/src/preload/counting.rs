@@ -18,6 +18,11 @@ impl Counting {
         COUNTING.set(COUNTING.get() + 1);
         Self(())
     }
+
+    /// Whether the thread was at none before this one.
+    pub(crate) fn is_outermost(&self) -> bool {
+        COUNTING.get() == 1
+    }
 }
 
 impl Drop for Counting {

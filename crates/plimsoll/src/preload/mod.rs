@@ -20,7 +20,7 @@ pub use crate::alloc::c::{
 pub(crate) use counting::Counting;
 pub use counting::put_off;
 
-use crate::alloc::c;
+use crate::alloc::{c, process};
 use crate::primitives::{AtomicBool, AtomicI32, Ordering};
 use crate::{config, keeper, own, settings};
 
@@ -73,6 +73,8 @@ pub(crate) fn settings() -> Option<OsString> {
 /// Begins, before `main`: from now on there is something to be reported, to files in `directory`.
 /// With `children`, processes that are forked from this one report as well.
 pub fn begin(directory: PathBuf, children: bool) {
+    // That may not have been done where allocations are not counted.
+    process::open();
     let _own = own::scope();
     let _ = DIRECTORY.set(directory);
     PROCESS.store(own_process(), Ordering::Relaxed);
@@ -99,6 +101,7 @@ fn own_process() -> i32 {
 /// pages are wanted.
 pub(crate) fn set_off() {
     if PROCESS.load(Ordering::Relaxed) != 0 && !SET_OFF.swap(true, Ordering::Relaxed) {
+        let _counting = Counting::begin();
         let _own = own::scope();
         // For as long as the process lives.
         std::mem::forget(config::start());
@@ -106,9 +109,13 @@ pub(crate) fn set_off() {
 }
 
 /// A capture may have met code that is not known. While there is one thread, nobody else can have
-/// the loader's lock, so it can be looked for at once; later, there is a thread for that.
-pub(crate) fn look_if_alone() {
-    if PROCESS.load(Ordering::Relaxed) != 0 && !SET_OFF.load(Ordering::Relaxed) {
+/// the loader's lock, so it can be looked for at once; later, there is a thread for that. A signal
+/// handler that came while this thread is at something of Plimsoll's leaves it.
+pub(crate) fn look_if_alone(counting: &Counting) {
+    if counting.is_outermost()
+        && PROCESS.load(Ordering::Relaxed) != 0
+        && !SET_OFF.load(Ordering::Relaxed)
+    {
         keeper::look_if_wanted();
     }
 }
@@ -122,6 +129,7 @@ pub fn reports() -> bool {
 /// as `exit` or `signal 15`. Does nothing in a process that does not report.
 pub fn report(ending: &str) {
     if let Some(directory) = DIRECTORY.get().filter(|_| reports()) {
+        let _counting = Counting::begin();
         let _own = own::scope();
         report::write(directory, ending);
     }

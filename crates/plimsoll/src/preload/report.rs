@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::alloc::c::{self, Below};
 use crate::alloc::counts::HEAP;
+use crate::export::json;
 use crate::os::clock;
 use crate::primitives::{AtomicU64, Ordering};
 use crate::profile::{self, Format};
@@ -54,9 +55,11 @@ fn numbers(ending: &str) -> String {
     let below = match c::below() {
         Below::Libc => "libc",
         Below::Other => "other",
+        Below::Unmeasured => "unmeasured",
         Below::OfTheProgram => "program",
     };
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let most = c::most(&heap);
     let mut to = String::new();
     let classes = heap.by_class.iter().filter(|class| class.mallocs != 0);
     let classes: Vec<String> = classes
@@ -70,7 +73,7 @@ fn numbers(ending: &str) -> String {
             "\"seconds\":{seconds},\"allocator\":\"{below}\",\"heap_rate\":{rate},",
             "\"block_rate\":{block_rate},\"mutex_fraction\":{mutex_fraction},",
             "\"mallocs\":{mallocs},\"frees\":{frees},\"malloc_bytes\":{malloc_bytes},",
-            "\"free_bytes\":{free_bytes},\"asked_bytes\":{asked},\"peak_bytes\":{peak},",
+            "\"free_bytes\":{free_bytes},\"asked_bytes\":{asked},\"peak_bytes\":{peak},\"peak_estimated\":{peak_estimated},",
             "\"exact\":{exact},\"classes\":[{classes}],",
             "\"large\":[{large_mallocs},{large_frees},{large_malloc_bytes},{large_free_bytes}],",
             "\"threads\":{threads},\"waits\":{waits},\"waited_ns\":{waited},",
@@ -80,8 +83,8 @@ fn numbers(ending: &str) -> String {
             "\"untracked\":{untracked},\"lost_waits\":{lost_waits},\"own_bytes\":{own_bytes}}}\n",
         ),
         process = std::process::id(),
-        program = json_string(&program.to_string_lossy()),
-        ending = json_string(ending),
+        program = quoted(&program.to_string_lossy()),
+        ending = quoted(ending),
         seconds = elapsed.as_secs_f64(),
         below = below,
         rate = sampler::rate(),
@@ -92,7 +95,8 @@ fn numbers(ending: &str) -> String {
         malloc_bytes = heap.malloc_bytes,
         free_bytes = heap.free_bytes,
         asked = cut.delta.asked_bytes,
-        peak = c::most_bytes(&heap),
+        peak = most.bytes,
+        peak_estimated = most.is_estimated,
         exact = heap.exact,
         classes = classes.join(","),
         large_mallocs = heap.large.mallocs,
@@ -115,18 +119,9 @@ fn numbers(ending: &str) -> String {
     to
 }
 
-fn json_string(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            control if control.is_control() => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(control));
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
+fn quoted(text: &str) -> String {
+    let mut quoted = String::new();
+    // Writing to a string does not fail.
+    let _ = json::put_string(&mut quoted, text);
     quoted
 }

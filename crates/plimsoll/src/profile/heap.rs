@@ -243,8 +243,14 @@ fn comments(exact: &HeapStats, sites: &[Site]) -> Vec<String> {
             "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked",
             lost.without_stack, lost.table_full, lost.untracked
         ),
-        "plimsoll: objects count as the size of their class: rounded up to 8 bytes up to 1 KiB, to Go's classes up to 32 KiB"
-            .into(),
+        format!(
+            "plimsoll: objects count as {}: rounded up to 8 bytes up to 1 KiB, to Go's classes up to 32 KiB",
+            if cfg!(feature = "preload") {
+                "the size of the class of what they got"
+            } else {
+                "the size of their class"
+            }
+        ),
     ];
     if TABLE.is_of_mark_termination() {
         comments.push(

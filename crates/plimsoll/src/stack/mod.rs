@@ -25,6 +25,8 @@ pub(crate) use capture::{
 };
 pub(crate) use foreign::StackReader;
 pub(crate) use heap_cycle::{CycleNumber, Stream};
+#[cfg(feature = "preload")]
+pub(crate) use peak::most_in_use;
 pub(crate) use registers::{Registers, Start};
 pub(crate) use table::{
     Bucket, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, Record,

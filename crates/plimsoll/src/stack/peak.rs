@@ -29,6 +29,11 @@ static MOST: AtomicU64 = AtomicU64::new(0);
 /// The number of the last peak.
 static PEAK: AtomicU64 = AtomicU64::new(0);
 
+/// The most that was in use in all buckets, in bytes.
+pub(crate) fn most_in_use() -> u64 {
+    MOST.load(Ordering::Relaxed)
+}
+
 impl InUse {
     pub(super) fn grows(&self, by: Amount) {
         self.note();

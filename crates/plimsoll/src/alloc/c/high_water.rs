@@ -3,11 +3,13 @@
 //! The counts are not summed up until somebody reads them, so it is not seen when they are highest.
 //! They are read now and then by whoever makes a sampled allocation: after each MiB that was
 //! allocated, or 1/64 of what was in use, whichever is more. So the figure may be too small by as
-//! much as each thread allocated at the peak between two readings, and is never too large.
+//! much as each thread allocated at the peak between two readings, and is never too large. Where
+//! readers would wait for whoever is counting, it is taken from the samples.
 
 use crate::alloc::counts::HEAP;
 use crate::ledger::Protocol;
 use crate::primitives::{AtomicU64, Ordering};
+use crate::stack;
 use crate::stats::HeapStats;
 
 /// The least that is allocated between two readings, in bytes.
@@ -44,8 +46,26 @@ fn note(stats: &HeapStats) {
     NEXT.store(LEAST.max(live / 64), Ordering::Relaxed);
 }
 
-/// The most bytes that were in use, as of this reading.
-pub(crate) fn most_bytes(now: &HeapStats) -> u64 {
+/// The most bytes that were in use.
+pub(crate) struct Most {
+    pub(crate) bytes: u64,
+    /// Whether that is what the samples say, since nothing was read in between.
+    pub(crate) is_estimated: bool,
+}
+
+/// The most that was in use, as of this reading.
+pub(crate) fn most(now: &HeapStats) -> Most {
     note(now);
-    MOST_BYTES.load(Ordering::Relaxed)
+    let read = MOST_BYTES.load(Ordering::Relaxed);
+    if HEAP.protocol() == Some(Protocol::PerCpu) {
+        return Most {
+            bytes: read,
+            is_estimated: false,
+        };
+    }
+    let estimated = stack::most_in_use();
+    Most {
+        bytes: read.max(estimated),
+        is_estimated: estimated > read,
+    }
 }

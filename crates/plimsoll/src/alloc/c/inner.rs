@@ -6,12 +6,13 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 
-use crate::primitives::{AtomicBool, AtomicPtr, Ordering};
+use crate::primitives::{AtomicPtr, AtomicU8, Ordering};
 
 type Malloc = unsafe extern "C" fn(usize) -> *mut u8;
 type Calloc = unsafe extern "C" fn(usize, usize) -> *mut u8;
 type Realloc = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
 type Memalign = unsafe extern "C" fn(usize, usize) -> *mut u8;
+type PosixMemalign = unsafe extern "C" fn(*mut *mut u8, usize, usize) -> i32;
 type Free = unsafe extern "C" fn(*mut u8);
 type Usable = unsafe extern "C" fn(*mut u8) -> usize;
 
@@ -22,6 +23,10 @@ pub enum Below {
     Libc,
     /// Another one.
     Other,
+    /// Another one, which does not say how large its blocks are, or has none with an alignment:
+    /// such functions are another allocator's, which knows nothing of its blocks. It is left
+    /// alone.
+    Unmeasured,
     /// The program calls neither: it has an allocator of its own in it, which is not seen.
     OfTheProgram,
 }
@@ -45,9 +50,21 @@ const NAMES: [&CStr; 6] = [
     c"malloc_usable_size",
 ];
 
-/// Whether blocks have the C library's header before them, in which their size stands: reading that
-/// is quicker than to ask.
-static HAS_HEADERS: AtomicBool = AtomicBool::new(false);
+/// What is known of the allocator: one of the following.
+static KIND: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+/// Blocks have the C library's header before them, in which their size stands: reading that is
+/// quicker than to ask.
+const HEADERS: u8 = 1;
+/// It is asked how large its blocks are.
+const ASKED: u8 = 2;
+/// See [`Below::Unmeasured`].
+const UNMEASURED: u8 = 3;
+
+#[inline(always)]
+fn has_headers() -> bool {
+    KIND.load(Ordering::Relaxed) == HEADERS
+}
 
 thread_local! {
     /// Whether this thread is in the allocator below, if that is not the C library's: another one
@@ -55,15 +72,25 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the call that came to the door is the allocator's own, and is to go on to it.
+/// Whether the call that came to the door is the allocator's own, or one that is not counted, and
+/// is to go on to it.
 #[inline(always)]
 pub(super) fn is_inside() -> bool {
-    !HAS_HEADERS.load(Ordering::Relaxed) && INSIDE.get()
+    !has_headers() && is_inside_of_another()
+}
+
+#[inline(never)]
+fn is_inside_of_another() -> bool {
+    match KIND.load(Ordering::Relaxed) {
+        ASKED => INSIDE.get(),
+        UNMEASURED => true,
+        _ => !look_up() || is_inside(),
+    }
 }
 
 macro_rules! call {
     ($position:literal as $kind:ty, $($argument:expr),*) => {
-        if HAS_HEADERS.load(Ordering::Relaxed) {
+        if has_headers() {
             function!($position as $kind)($($argument),*)
         } else {
             let before = INSIDE.replace(true);
@@ -115,7 +142,7 @@ pub(super) unsafe fn free(block: *mut u8) {
 /// The bytes that there are in a block, which is what it counts as.
 #[inline(always)]
 pub(super) unsafe fn usable(block: *mut u8) -> usize {
-    if HAS_HEADERS.load(Ordering::Relaxed) {
+    if has_headers() {
         // SAFETY: the caller's: it is a block.
         unsafe { in_header(block) }
     } else {
@@ -137,7 +164,7 @@ unsafe fn in_header(block: *mut u8) -> usize {
 
 /// What a small block of `size` bytes would get.
 pub(super) fn usable_of(size: usize) -> usize {
-    if HAS_HEADERS.load(Ordering::Relaxed) {
+    if has_headers() {
         (size + 8).next_multiple_of(16).max(32) - 8
     } else {
         size.next_multiple_of(16).max(16)
@@ -148,9 +175,13 @@ pub(super) fn usable_of(size: usize) -> usize {
 pub fn below() -> Below {
     // SAFETY: looks a function up by name.
     let programs = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
-    if object_of(programs) != object_of(find as *const c_void) {
-        Below::OfTheProgram
-    } else if is_libcs(find(0)) {
+    if object_of(programs) != object_of(look_up as *const c_void) {
+        return Below::OfTheProgram;
+    }
+    look_up();
+    if KIND.load(Ordering::Relaxed) == UNMEASURED {
+        Below::Unmeasured
+    } else if is_libcs(FUNCTIONS[0].load(Ordering::Relaxed)) {
         Below::Libc
     } else {
         Below::Other
@@ -161,7 +192,7 @@ unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut u8;
 }
 
-/// Where the object lies that has that address.
+/// Where the object lies that has that address; 0 for none.
 fn object_of(address: *const c_void) -> usize {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: any address may be asked for; zero is a value of the answer.
@@ -176,30 +207,90 @@ fn is_libcs(malloc: *mut ()) -> bool {
     malloc == __libc_malloc as *mut ()
 }
 
-/// A function, looked up if that was not done yet; null if this thread is at it already.
-fn find(position: usize) -> *mut () {
+/// Looks the functions up, if that was not done yet; whether they are known now. They are not if
+/// this thread is at it already.
+fn look_up() -> bool {
     static LOOKING: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+    if KIND.load(Ordering::Relaxed) != UNKNOWN {
+        return true;
+    }
     let me = crate::os::thread_pointer() as *mut ();
     if LOOKING.load(Ordering::Relaxed) == me {
-        // The loader allocates for its message if a function is not found. It does without.
-        return std::ptr::null_mut();
+        return false;
     }
     // Two threads at once find the same.
     LOOKING.store(me, Ordering::Relaxed);
     for (name, function) in NAMES.iter().zip(&FUNCTIONS) {
-        // SAFETY: looks a function up by name.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        if !found.is_null() {
-            function.store(found.cast(), Ordering::Relaxed);
+        if let Some(found) = next(name) {
+            function.store(found, Ordering::Relaxed);
         }
     }
+    let kind = kind();
     LOOKING.store(std::ptr::null_mut(), Ordering::Relaxed);
+    KIND.store(kind, Ordering::Relaxed);
+    true
+}
+
+/// The function of that name that comes next after this library's.
+fn next(name: &CStr) -> Option<*mut ()> {
+    // SAFETY: looks a function up by name.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    (!found.is_null()).then_some(found.cast())
+}
+
+/// What kind of allocator it is whose functions were found.
+fn kind() -> u8 {
     let malloc = FUNCTIONS[0].load(Ordering::Relaxed);
-    if is_libcs(malloc) && !HAS_HEADERS.load(Ordering::Relaxed) {
+    if is_libcs(malloc) {
         // SAFETY: blocks of the C library's own.
-        HAS_HEADERS.store(unsafe { headers_are_as_known() }, Ordering::Relaxed);
+        return if unsafe { headers_are_as_known() } {
+            HEADERS
+        } else {
+            ASKED
+        };
     }
-    FUNCTIONS[position].load(Ordering::Relaxed)
+    let its_own = object_of(malloc.cast());
+    let is_its_own = |function: &*mut ()| object_of(function.cast()) == its_own;
+    let [_, _, _, memalign, _, usable] = &FUNCTIONS;
+    let aligns = is_its_own(&memalign.load(Ordering::Relaxed))
+        // The older function is one that allocators have done without.
+        || if let Some(found) = next(c"posix_memalign").filter(is_its_own) {
+            POSIX_MEMALIGN.store(found, Ordering::Relaxed);
+            memalign.store(memalign_by_posix as *mut (), Ordering::Relaxed);
+            true
+        } else if let Some(found) = next(c"aligned_alloc").filter(is_its_own) {
+            memalign.store(found, Ordering::Relaxed);
+            true
+        } else {
+            false
+        };
+    if aligns && is_its_own(&usable.load(Ordering::Relaxed)) {
+        ASKED
+    } else {
+        UNMEASURED
+    }
+}
+
+static POSIX_MEMALIGN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// `memalign` for an allocator that has only the newer function.
+unsafe extern "C" fn memalign_by_posix(align: usize, size: usize) -> *mut u8 {
+    let mut block = std::ptr::null_mut();
+    // SAFETY: of that type, and found before this is called; the rest is the caller's.
+    let error = unsafe {
+        let function = POSIX_MEMALIGN.load(Ordering::Relaxed);
+        std::mem::transmute::<*mut (), PosixMemalign>(function)(
+            &mut block,
+            align.max(size_of::<usize>()),
+            size,
+        )
+    };
+    if error != 0 {
+        // SAFETY: the thread's own.
+        unsafe { *libc::__errno_location() = error };
+        return std::ptr::null_mut();
+    }
+    block
 }
 
 /// Tries on a block whether the C library's headers are what they have been for decades.
@@ -221,7 +312,12 @@ macro_rules! first {
     ($name:ident, $position:literal as $kind:ty, ($($argument:ident: $of:ty),*), $($result:ty, $none:expr)?) => {
         /// The first call, which looks the functions up.
         unsafe extern "C" fn $name($($argument: $of),*) $(-> $result)? {
-            let found = find($position);
+            let found = if look_up() {
+                FUNCTIONS[$position].load(Ordering::Relaxed)
+            } else {
+                std::ptr::null_mut()
+            };
+            // The loader, which allocates for its message if a function is not found, does without.
             if found.is_null() || found == $name as *mut () {
                 return $($none)?;
             }

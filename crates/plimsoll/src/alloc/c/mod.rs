@@ -16,7 +16,7 @@ use super::sampled_large::SAMPLED_LARGE;
 use super::thread::{self, Thread};
 use super::{counts, large_sample, record_small, sampled_blocks, size_class};
 use crate::sampler::{Sample, Weight};
-pub(crate) use high_water::most_bytes;
+pub(crate) use high_water::most;
 pub use inner::{Below, below};
 
 /// The alignment of every block.
@@ -211,8 +211,14 @@ pub unsafe fn usable_size(block: *mut c_void) -> usize {
 /// # Safety
 /// As for `GlobalAlloc::alloc`; it is given back to [`free_uncounted`].
 pub(crate) unsafe fn allocate_uncounted(layout: Layout) -> *mut u8 {
-    // SAFETY: the caller's.
-    unsafe { inner::memalign(layout.align().max(ALIGN), layout.size()) }
+    // SAFETY: the caller's. A block of `memalign` may be another allocator's than `free` is.
+    unsafe {
+        if layout.align() <= ALIGN {
+            inner::malloc(layout.size())
+        } else {
+            inner::memalign(layout.align(), layout.size())
+        }
+    }
 }
 
 /// # Safety
@@ -367,9 +373,9 @@ impl Placed {
 /// What is left to do when an allocation that stands for so many bytes has been counted.
 fn sampled(stands_for: u64) {
     if stands_for != 0 {
-        let _counting = crate::preload::Counting::begin();
+        let counting = crate::preload::Counting::begin();
         high_water::allocated(stands_for);
-        crate::preload::look_if_alone();
+        crate::preload::look_if_alone(&counting);
     }
 }
 
