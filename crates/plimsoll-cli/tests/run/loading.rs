@@ -216,3 +216,24 @@ fn functions_of_two_allocators_are_not_mixed() {
         assert_eq!(text.contains("heap       not seen"), !sees, "{text}");
     }
 }
+
+/// There, a pointer to `malloc` is one into the program.
+#[test]
+fn a_program_at_a_fixed_address_has_no_allocator_of_its_own() {
+    let scene = Scene::new("fixed");
+    let program = scene.compile(
+        "cc",
+        "fixed",
+        r#"
+        #include <stdlib.h>
+        int main() {
+            void *(*volatile allocate)(size_t) = malloc;
+            for (int i = 0; i < 100; i++) free(allocate(100));
+            return 0;
+        }"#,
+        &["-fno-pie", "-no-pie"],
+    );
+    let report = only(same(&program, &[]));
+    assert_eq!(report["allocator"], "libc");
+    assert_eq!(number(&report, "mallocs"), 100);
+}

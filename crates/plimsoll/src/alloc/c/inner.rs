@@ -175,7 +175,7 @@ pub(super) fn usable_of(size: usize) -> usize {
 pub fn below() -> Below {
     // SAFETY: looks a function up by name.
     let programs = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
-    if object_of(programs) != object_of(look_up as *const c_void) {
+    if object_of(programs) != object_of(look_up as *const c_void) && is_defined_there(programs) {
         return Below::OfTheProgram;
     }
     look_up();
@@ -199,6 +199,27 @@ fn object_of(address: *const c_void) -> usize {
     unsafe {
         libc::dladdr(address, found.as_mut_ptr());
         found.assume_init().dli_fbase as usize
+    }
+}
+
+/// Whether a function is in the object in which it was found. In a program that lies at a fixed
+/// address, what was found may be its own jump to another object's, by which it compares pointers.
+fn is_defined_there(function: *const c_void) -> bool {
+    /// The symbol as well.
+    const RTLD_DL_SYMENT: libc::c_int = 1;
+    const SHN_UNDEF: u16 = 0;
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let mut symbol = std::ptr::null_mut();
+    // SAFETY: any address may be asked for; the symbol is one of a loaded object.
+    unsafe {
+        libc::dladdr1(
+            function,
+            found.as_mut_ptr(),
+            &raw mut symbol,
+            RTLD_DL_SYMENT,
+        );
+        let symbol: *const libc::Elf64_Sym = symbol.cast_const().cast();
+        symbol.is_null() || (*symbol).st_shndx != SHN_UNDEF
     }
 }
 
