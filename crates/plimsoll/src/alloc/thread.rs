@@ -83,7 +83,7 @@ pub(super) fn route() -> *const Route {
 }
 
 #[cfg(feature = "preload")]
-pub(super) use preloaded::{countdown, route};
+pub(super) use preloaded::{countdown, inside, route};
 
 /// The same for a shared library that the program is loaded with. Of such a library, rustc has the
 /// address of a thread's storage looked up by a function; but one that is there from the start has
@@ -101,10 +101,10 @@ mod preloaded {
         ".hidden plimsoll_thread",
         ".globl plimsoll_thread",
         ".type plimsoll_thread, @object",
-        ".size plimsoll_thread, 24",
+        ".size plimsoll_thread, 32",
         "plimsoll_thread:",
         ".quad {always_slow}",
-        ".quad -1, 0",
+        ".quad -1, 0, 0",
         ".text",
         always_slow = const super::ALWAYS_SLOW,
     );
@@ -113,9 +113,10 @@ mod preloaded {
     struct Storage {
         countdown: Cell<i64>,
         route: Route,
+        inside: Cell<usize>,
     }
 
-    const _: () = assert!(size_of::<Storage>() == 24);
+    const _: () = assert!(size_of::<Storage>() == 32);
 
     #[inline(always)]
     fn storage() -> *const Storage {
@@ -143,6 +144,14 @@ mod preloaded {
     pub(in super::super) fn route() -> *const Route {
         // SAFETY: as above.
         unsafe { &raw const (*storage()).route }
+    }
+
+    /// Whether the thread is in the allocator below, for one that calls its own functions by their
+    /// names: 1 or 0.
+    #[inline(always)]
+    pub(in super::super) fn inside() -> *const Cell<usize> {
+        // SAFETY: as above.
+        unsafe { &raw const (*storage()).inside }
     }
 }
 

@@ -3,9 +3,9 @@
 //!
 //! It is looked up by the first call, which comes from the dynamic loader, long before `main`.
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 
+use crate::alloc::thread;
 use crate::primitives::{AtomicPtr, AtomicU8, Ordering};
 
 type Malloc = unsafe extern "C" fn(usize) -> *mut u8;
@@ -61,44 +61,67 @@ const ASKED: u8 = 2;
 /// See [`Below::Unmeasured`].
 const UNMEASURED: u8 = 3;
 
+/// Whether this is the common case, in which functions may be called [`WITH_HEADERS`].
 #[inline(always)]
-fn has_headers() -> bool {
+pub(super) fn has_headers() -> bool {
     KIND.load(Ordering::Relaxed) == HEADERS
 }
 
-thread_local! {
-    /// Whether this thread is in the allocator below, if that is not the C library's: another one
-    /// may call its own functions by the names that are taken over here.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the call that came to the door is the allocator's own, or one that is not counted, and
-/// is to go on to it.
+/// Whether the call that came to the door is the allocator's own, which calls itself by the names
+/// that are taken over here, or one that is not counted: it is to go on to the allocator. Not asked
+/// if [`has_headers`].
 #[inline(always)]
 pub(super) fn is_inside() -> bool {
-    !has_headers() && is_inside_of_another()
-}
-
-#[inline(never)]
-fn is_inside_of_another() -> bool {
-    match KIND.load(Ordering::Relaxed) {
-        ASKED => INSIDE.get(),
-        UNMEASURED => true,
-        _ => !look_up() || is_inside(),
+    if KIND.load(Ordering::Relaxed) == ASKED {
+        // SAFETY: the thread's own storage.
+        unsafe { (*thread::inside()).get() != 0 }
+    } else {
+        is_not_to_be_counted()
     }
 }
 
-macro_rules! call {
-    ($position:literal as $kind:ty, $($argument:expr),*) => {
-        if has_headers() {
-            function!($position as $kind)($($argument),*)
-        } else {
-            let before = INSIDE.replace(true);
-            let result = function!($position as $kind)($($argument),*);
-            INSIDE.set(before);
-            result
+#[cold]
+#[inline(never)]
+fn is_not_to_be_counted() -> bool {
+    match KIND.load(Ordering::Relaxed) {
+        HEADERS => false,
+        UNMEASURED => true,
+        // The loader allocates for its message if a function is not found.
+        UNKNOWN if !look_up() => true,
+        _ => is_inside(),
+    }
+}
+
+/// How a function of the allocator's is called. In any case:
+pub(super) const ANYHOW: u8 = 0;
+/// If [`has_headers`].
+pub(super) const WITH_HEADERS: u8 = 1;
+/// While there is an [`Entered`].
+pub(super) const ENTERED: u8 = 2;
+
+/// The thread is in the allocator until this is dropped: for several calls in a row. Does nothing
+/// unless it is for [`ENTERED`].
+pub(super) struct Entered<const HOW: u8>(());
+
+impl<const HOW: u8> Entered<HOW> {
+    #[inline(always)]
+    pub(super) fn begin() -> Self {
+        if HOW == ENTERED {
+            // SAFETY: the thread's own storage.
+            unsafe { (*thread::inside()).set(1) };
         }
-    };
+        Self(())
+    }
+}
+
+impl<const HOW: u8> Drop for Entered<HOW> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if HOW == ENTERED {
+            // SAFETY: the thread's own storage.
+            unsafe { (*thread::inside()).set(0) };
+        }
+    }
 }
 
 macro_rules! function {
@@ -107,47 +130,61 @@ macro_rules! function {
     };
 }
 
+macro_rules! call {
+    ($how:expr, $position:literal as $kind:ty, $($argument:expr),*) => {
+        if $how != ANYHOW || has_headers() {
+            function!($position as $kind)($($argument),*)
+        } else {
+            let inside = &*thread::inside();
+            let before = inside.replace(1);
+            let result = function!($position as $kind)($($argument),*);
+            inside.set(before);
+            result
+        }
+    };
+}
+
 /// # Safety
-/// As the function of that name, as for all of these.
+/// As the function of that name, as for all of these; and it is called as `HOW` says.
 #[inline(always)]
-pub(super) unsafe fn malloc(size: usize) -> *mut u8 {
+pub(super) unsafe fn malloc<const HOW: u8>(size: usize) -> *mut u8 {
     // SAFETY: the caller's; the function is of that type.
-    unsafe { call!(0 as Malloc, size) }
+    unsafe { call!(HOW, 0 as Malloc, size) }
 }
 
 #[inline(always)]
-pub(super) unsafe fn calloc(size: usize) -> *mut u8 {
+pub(super) unsafe fn calloc<const HOW: u8>(size: usize) -> *mut u8 {
     // SAFETY: as above.
-    unsafe { call!(1 as Calloc, size, 1) }
+    unsafe { call!(HOW, 1 as Calloc, size, 1) }
 }
 
 #[inline(always)]
-pub(super) unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
+pub(super) unsafe fn realloc<const HOW: u8>(block: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: as above.
-    unsafe { call!(2 as Realloc, block, size) }
+    unsafe { call!(HOW, 2 as Realloc, block, size) }
 }
 
 #[inline(always)]
-pub(super) unsafe fn memalign(align: usize, size: usize) -> *mut u8 {
+pub(super) unsafe fn memalign<const HOW: u8>(align: usize, size: usize) -> *mut u8 {
     // SAFETY: as above.
-    unsafe { call!(3 as Memalign, align, size) }
+    unsafe { call!(HOW, 3 as Memalign, align, size) }
 }
 
 #[inline(always)]
-pub(super) unsafe fn free(block: *mut u8) {
+pub(super) unsafe fn free<const HOW: u8>(block: *mut u8) {
     // SAFETY: as above.
-    unsafe { call!(4 as Free, block) }
+    unsafe { call!(HOW, 4 as Free, block) }
 }
 
 /// The bytes that there are in a block, which is what it counts as.
 #[inline(always)]
-pub(super) unsafe fn usable(block: *mut u8) -> usize {
-    if has_headers() {
+pub(super) unsafe fn usable<const HOW: u8>(block: *mut u8) -> usize {
+    if HOW == WITH_HEADERS || HOW == ANYHOW && has_headers() {
         // SAFETY: the caller's: it is a block.
         unsafe { in_header(block) }
     } else {
         // SAFETY: as above.
-        unsafe { call!(5 as Usable, block) }
+        unsafe { call!(HOW, 5 as Usable, block) }
     }
 }
 
@@ -318,13 +355,13 @@ unsafe extern "C" fn memalign_by_posix(align: usize, size: usize) -> *mut u8 {
 unsafe fn headers_are_as_known() -> bool {
     // SAFETY: a block, used between being made and freed.
     unsafe {
-        let block = malloc(100);
+        let block = malloc::<ANYHOW>(100);
         if block.is_null() {
             return false;
         }
-        let same = in_header(block) == call!(5 as Usable, block)
+        let same = in_header(block) == call!(ANYHOW, 5 as Usable, block)
             && in_header(block) == (100 + 8usize).next_multiple_of(16) - 8;
-        free(block);
+        free::<ANYHOW>(block);
         same
     }
 }

@@ -17,6 +17,7 @@ use super::thread::{self, Thread};
 use super::{counts, large_sample, record_small, sampled_blocks, size_class};
 use crate::sampler::{Sample, Weight};
 pub(crate) use high_water::most;
+use inner::{ANYHOW, ENTERED, Entered, WITH_HEADERS};
 pub use inner::{Below, below};
 
 /// The alignment of every block.
@@ -45,13 +46,13 @@ impl Make {
     /// # Safety
     /// None to keep: it is the allocator's to refuse what makes no sense.
     #[inline(always)]
-    unsafe fn inside(self, size: usize) -> *mut u8 {
+    unsafe fn inside<const HOW: u8>(self, size: usize) -> *mut u8 {
         // SAFETY: the allocator's own functions.
         unsafe {
             match self {
-                Self::Plain => inner::malloc(size),
-                Self::Zeroed => inner::calloc(size),
-                Self::Aligned(align) => inner::memalign(align, size),
+                Self::Plain => inner::malloc::<HOW>(size),
+                Self::Zeroed => inner::calloc::<HOW>(size),
+                Self::Aligned(align) => inner::memalign::<HOW>(align, size),
             }
         }
     }
@@ -120,22 +121,45 @@ pub unsafe fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) ->
 #[inline(always)]
 pub unsafe fn free(block: *mut c_void) {
     let block = block.cast::<u8>();
+    // SAFETY: the caller's.
+    unsafe {
+        if inner::has_headers() {
+            free_counted::<WITH_HEADERS>(block);
+        } else {
+            free_to_another(block);
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn free_to_another(block: *mut u8) {
+    // SAFETY: the caller's.
+    unsafe {
+        if inner::is_inside() {
+            inner::free::<ANYHOW>(block);
+        } else {
+            free_counted::<ENTERED>(block);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn free_counted<const HOW: u8>(block: *mut u8) {
     // SAFETY: the thread's own storage; the block is the caller's. The area is not null when the
     // limit lets a block pass, and null is below it.
     unsafe {
-        if inner::is_inside() {
-            return inner::free(block);
-        }
         let route = &*thread::route();
         if (block as usize) < route.limit.get() {
             return free_slowly(block);
         }
-        let size = inner::usable(block);
+        let entered = Entered::<HOW>::begin();
+        let size = inner::usable::<HOW>(block);
         if size > size_class::LARGEST_STEP {
+            drop(entered);
             return free_larger(block, size);
         }
         counts::free_small(route.area.get(), size);
-        inner::free(block);
+        inner::free::<HOW>(block);
     }
 }
 
@@ -149,27 +173,52 @@ pub unsafe fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
         return unsafe { malloc(size) };
     }
     let block = block.cast::<u8>();
-    // SAFETY: as for `free`.
+    // SAFETY: the caller's.
+    unsafe {
+        if inner::has_headers() {
+            realloc_counted::<WITH_HEADERS>(block, size)
+        } else {
+            realloc_by_another(block, size)
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn realloc_by_another(block: *mut u8, size: usize) -> *mut c_void {
+    // SAFETY: the caller's.
     unsafe {
         if inner::is_inside() {
-            return inner::realloc(block, size).cast();
+            inner::realloc::<ANYHOW>(block, size).cast()
+        } else {
+            realloc_counted::<ENTERED>(block, size)
         }
+    }
+}
+
+#[inline(always)]
+unsafe fn realloc_counted<const HOW: u8>(block: *mut u8, size: usize) -> *mut c_void {
+    // SAFETY: as for `free_counted`.
+    unsafe {
         let countdown = &*thread::countdown();
         let left = countdown.get().wrapping_sub(size as i64);
         countdown.set(left);
         if left < 0 || (block as usize) < (*thread::route()).limit.get() || size == 0 {
             return realloc_slowly(block, size);
         }
-        let old_size = inner::usable(block);
+        let entered = Entered::<HOW>::begin();
+        let old_size = inner::usable::<HOW>(block);
         if old_size > size_class::LARGEST {
+            drop(entered);
             return realloc_slowly(block, size);
         }
-        let moved = inner::realloc(block, size);
+        let moved = inner::realloc::<HOW>(block, size);
         if moved.is_null() {
             countdown.set(countdown.get().wrapping_add(size as i64));
             return moved.cast();
         }
-        count_realloc(old_size, inner::usable(moved), size);
+        let new_size = inner::usable::<HOW>(moved);
+        drop(entered);
+        count_realloc(old_size, new_size, size);
         moved.cast()
     }
 }
@@ -202,7 +251,7 @@ pub unsafe fn usable_size(block: *mut c_void) -> usize {
         unsafe { own_size(block) }
     } else {
         // SAFETY: as above.
-        unsafe { inner::usable(block) }
+        unsafe { inner::usable::<ANYHOW>(block) }
     }
 }
 
@@ -214,9 +263,9 @@ pub(crate) unsafe fn allocate_uncounted(layout: Layout) -> *mut u8 {
     // SAFETY: the caller's. A block of `memalign` may be another allocator's than `free` is.
     unsafe {
         if layout.align() <= ALIGN {
-            inner::malloc(layout.size())
+            inner::malloc::<ANYHOW>(layout.size())
         } else {
-            inner::memalign(layout.align(), layout.size())
+            inner::memalign::<ANYHOW>(layout.align(), layout.size())
         }
     }
 }
@@ -225,7 +274,7 @@ pub(crate) unsafe fn allocate_uncounted(layout: Layout) -> *mut u8 {
 /// The block is one of [`allocate_uncounted`].
 pub(crate) unsafe fn free_uncounted(block: *mut u8) {
     // SAFETY: the caller's.
-    unsafe { inner::free(block) }
+    unsafe { inner::free::<ANYHOW>(block) }
 }
 
 fn out_of_memory() -> *mut c_void {
@@ -240,24 +289,47 @@ fn refuse(error: c_int) -> *mut c_void {
 
 #[inline(always)]
 unsafe fn place(make: Make, size: usize) -> *mut c_void {
+    // SAFETY: the caller's.
+    unsafe {
+        if inner::has_headers() {
+            place_counted::<WITH_HEADERS>(make, size)
+        } else {
+            place_by_another(make, size)
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn place_by_another(make: Make, size: usize) -> *mut c_void {
+    // SAFETY: the caller's.
+    unsafe {
+        if inner::is_inside() {
+            make.inside::<ANYHOW>(size).cast()
+        } else {
+            place_counted::<ENTERED>(make, size)
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn place_counted<const HOW: u8>(make: Make, size: usize) -> *mut c_void {
     // SAFETY: the thread's own storage. The area is not null when the countdown lets an allocation
     // pass.
     unsafe {
-        if inner::is_inside() {
-            return make.inside(size).cast();
-        }
         let countdown = &*thread::countdown();
         let left = countdown.get().wrapping_sub(size as i64);
         countdown.set(left);
         if left < 0 {
             return place_slowly(make, size);
         }
-        let block = make.inside(size);
+        let entered = Entered::<HOW>::begin();
+        let block = make.inside::<HOW>(size);
         if block.is_null() {
             countdown.set(countdown.get().wrapping_add(size as i64));
             return block.cast();
         }
-        let got = inner::usable(block);
+        let got = inner::usable::<HOW>(block);
+        drop(entered);
         if got > size_class::LARGEST_STEP {
             return placed_larger(block, got, size);
         }
@@ -271,7 +343,15 @@ unsafe fn place(make: Make, size: usize) -> *mut c_void {
 /// Counts an allocation above [`size_class::LARGEST_STEP`] on the common path, and returns it.
 #[inline(never)]
 fn placed_larger(block: *mut u8, got: usize, asked: usize) -> *mut c_void {
-    count_malloc(Thread::current(), got, asked);
+    match size_class::of(got) {
+        // SAFETY: the common path is only taken with the thread's area.
+        Some(class) => unsafe {
+            let area = (*thread::route()).area.get();
+            counts::malloc_in(area, class);
+            counts::asked_in(area, asked);
+        },
+        None => count_malloc(Thread::current(), got, asked),
+    }
     block.cast()
 }
 
@@ -290,10 +370,16 @@ fn count_realloc(old_size: usize, new_size: usize, asked: usize) {
 /// A free above [`size_class::LARGEST_STEP`], on the common path.
 #[inline(never)]
 unsafe fn free_larger(block: *mut u8, size: usize) {
-    forget_large(block, size);
-    counts::free(Thread::current().writer(), size);
+    match size_class::of(size) {
+        // SAFETY: the common path is only taken with the thread's area.
+        Some(class) => unsafe { counts::free_in((*thread::route()).area.get(), class) },
+        None => {
+            forget_large(block, size);
+            counts::free(Thread::current().writer(), size);
+        }
+    }
     // SAFETY: the caller's.
-    unsafe { inner::free(block) }
+    unsafe { inner::free::<ANYHOW>(block) }
 }
 
 /// A free of nothing, or of a block that may not be the allocator's, or by a thread that is not set
@@ -316,10 +402,10 @@ unsafe fn free_slowly(block: *mut u8) {
             counts::free(thread.writer(), size);
             return sampled_blocks::give_back(block, size + NOTE);
         }
-        let size = inner::usable(block);
+        let size = inner::usable::<ANYHOW>(block);
         forget_large(block, size);
         counts::free(thread.writer(), size);
-        inner::free(block);
+        inner::free::<ANYHOW>(block);
     }
 }
 
@@ -384,7 +470,7 @@ fn sampled(stands_for: u64) {
 unsafe fn place_charged(thread: Thread, make: Make, size: usize) -> Placed {
     let Some(weight) = thread.charge(size) else {
         // SAFETY: the caller's.
-        return Placed::unsampled(unsafe { make.inside(size) });
+        return Placed::unsampled(unsafe { make.inside::<ANYHOW>(size) });
     };
     if size <= size_class::LARGEST {
         let got = inner::usable_of(size);
@@ -404,7 +490,7 @@ unsafe fn place_charged(thread: Thread, make: Make, size: usize) -> Placed {
         }
     }
     // SAFETY: the caller's.
-    let block = unsafe { make.inside(size) };
+    let block = unsafe { make.inside::<ANYHOW>(size) };
     if block.is_null() {
         return Placed::unsampled(block);
     }
@@ -418,7 +504,7 @@ unsafe fn place_charged(thread: Thread, make: Make, size: usize) -> Placed {
 /// The block is the allocator's.
 unsafe fn note_large(block: *mut u8, weight: Weight) -> Placed {
     // SAFETY: the caller's.
-    let got = unsafe { inner::usable(block) };
+    let got = unsafe { inner::usable::<ANYHOW>(block) };
     let counted = size_class::counted_size(got);
     let sample = Sample::take(counted, weight).record_malloc(counted);
     if got <= size_class::LARGEST || !SAMPLED_LARGE.note(block as usize, sample) {
@@ -492,21 +578,21 @@ unsafe fn realloc_to_nothing(block: *mut u8) -> *mut c_void {
     // SAFETY: the caller's: it is a block.
     unsafe {
         if sampled_blocks::contains(block as usize) {
-            let nothing = inner::realloc(inner::malloc(0), 0);
+            let nothing = inner::realloc::<ANYHOW>(inner::malloc::<ANYHOW>(0), 0);
             free_slowly(block);
             if !nothing.is_null() {
-                count_malloc(Thread::current(), inner::usable(nothing), 0);
+                count_malloc(Thread::current(), inner::usable::<ANYHOW>(nothing), 0);
             }
             return nothing.cast();
         }
-        let old_size = inner::usable(block);
+        let old_size = inner::usable::<ANYHOW>(block);
         forget_large(block, old_size);
-        let moved = inner::realloc(block, 0);
+        let moved = inner::realloc::<ANYHOW>(block, 0);
         let writer = Thread::current().writer();
         if moved.is_null() {
             counts::free(writer, old_size);
         } else {
-            counts::realloc(writer, old_size, inner::usable(moved));
+            counts::realloc(writer, old_size, inner::usable::<ANYHOW>(moved));
         }
         moved.cast()
     }
@@ -548,7 +634,7 @@ unsafe fn realloc_inside(thread: Thread, block: *mut u8, old_size: usize, size: 
             // caller's.
             unsafe {
                 moved.copy_from_nonoverlapping(block, old_size.min(size));
-                inner::free(block);
+                inner::free::<ANYHOW>(block);
             }
             return Placed {
                 block: moved,
@@ -557,7 +643,7 @@ unsafe fn realloc_inside(thread: Thread, block: *mut u8, old_size: usize, size: 
         }
     }
     // SAFETY: the caller's.
-    let moved = unsafe { inner::realloc(block, size) };
+    let moved = unsafe { inner::realloc::<ANYHOW>(block, size) };
     if moved.is_null() {
         if let Some(old_sample) =
             old_sample.filter(|&sample| !SAMPLED_LARGE.note(block as usize, sample))
