@@ -4,6 +4,7 @@
 //! Makes the manual pages and the completions for shells, beside the program: in `man` and
 //! `completions` of the directory that it is built in.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::{env, fs, io};
@@ -83,6 +84,12 @@ fn preload(beside: &Path) -> io::Result<()> {
     }
     let library = target.join("release/libplimsoll_preload.so");
     println!("cargo::rustc-env=PLIMSOLL_PRELOAD={}", library.display());
+    let mut hasher = DefaultHasher::new();
+    fs::read(&library)?.hash(&mut hasher);
+    println!(
+        "cargo::rustc-env=PLIMSOLL_PRELOAD_HASH={:016x}",
+        hasher.finish()
+    );
     Ok(())
 }
 

@@ -2,11 +2,17 @@
 //!
 //! `programs PLIMSOLL [ROUNDS] [PER CENT]`: the path of the command, 7 rounds of work of the full
 //! size unless told otherwise. Each program is run by itself, by `plimsoll run` and by heaptrack in
-//! turn; the ratio is that of the medians of wall time, for `plimsoll run` with everything up to
-//! the summary. What a program needs is made first, in a directory of its own; programs that are
-//! not there are left out.
+//! turn, and in the opposite order in every other round. A ratio is the median of those of the
+//! rounds, and behind it that of the quickest runs; of wall time, for `plimsoll run` with
+//! everything up to the summary. heaptrack takes part in three rounds.
+//!
+//! By itself and by `plimsoll run`, a program has to write the same, bit by bit, and to end with
+//! success. What it needs is made first, in a directory of its own; programs that are not there are
+//! left out.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::BufRead;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,12 +27,19 @@ struct Work {
     command: String,
     /// Options of `plimsoll run`.
     options: &'static str,
+    /// The file that it makes, if any.
+    makes: Option<&'static str>,
     /// If it is a server: the client, whose time is what counts.
     client: Option<String>,
 }
 
+/// What is asked of the server after that; the answers are what is compared.
+const QUESTIONS: &str = "for i in 1 2 3 4 5 6 7 8 9; do redis-cli -p 7399 rpush numbers $((i * 7919 % 101)); done; \
+     redis-cli -p 7399 sort numbers; redis-cli -p 7399 eval 'return redis.sha1hex(string.rep(\"a\", 100000))' 0; \
+     redis-cli -p 7399 lrange numbers 0 -1; redis-cli -p 7399 nothing; true";
+
 /// The ways to run a program.
-const WAYS: [&str; 3] = ["alone", "plimsoll run", "heaptrack"];
+const WAYS: [&str; 4] = ["alone", "plimsoll run", "heaptrack", "plimsoll run --json"];
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -45,31 +58,49 @@ fn main() {
     println!("|---|---|---|---|---|");
     let mut ratios: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for work in works(&directory, per_cent) {
-        let mut times = [const { Vec::new() }; WAYS.len()];
+        let mut times = [const { Vec::new() }; 3];
         let mut resident = [Vec::new(), Vec::new()];
-        for _ in 0..rounds {
-            for way in 0..WAYS.len() {
-                if way == 2 && !is_there("heaptrack") {
+        let mut wrote = None;
+        for round in 0..rounds {
+            let mut ways = [0, 1, 2];
+            if round % 2 == 1 {
+                ways.reverse();
+            }
+            for way in ways {
+                if way == 2 && (round >= 3 || !is_there("heaptrack")) {
                     continue;
                 }
-                let (time, memory) = run(&work, way, &plimsoll, &directory);
-                times[way].push(time.as_secs_f64());
-                if let Some(memory) = memory {
-                    resident[way].push(memory);
+                let ran = run(&work, way, &plimsoll, &directory);
+                times[way].push(ran.time.as_secs_f64());
+                if way == 0 {
+                    resident[0].extend(ran.resident);
+                }
+                // heaptrack says something on standard output as well.
+                if way < 2 {
+                    let first = *wrote.get_or_insert(ran.wrote);
+                    assert_eq!(ran.wrote, first, "{}: what it writes differs", work.name);
                 }
             }
         }
-        let alone = median(&mut times[0]);
+        // To the byte, which the summary does not say, and not timed.
+        for _ in 0..rounds.min(3) {
+            resident[1].extend(run(&work, 3, &plimsoll, &directory).resident);
+        }
+        let quickest = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
         let mut cells = Vec::new();
-        for (way, times) in times.iter_mut().enumerate().skip(1) {
-            if times.is_empty() {
+        for (way, others) in times.iter().enumerate().skip(1) {
+            if others.is_empty() {
                 cells.push("-".to_owned());
                 continue;
             }
-            let ratio = median(times) / alone;
+            let mut of_rounds: Vec<f64> =
+                others.iter().zip(&times[0]).map(|(a, b)| a / b).collect();
+            let ratio = median(&mut of_rounds);
             ratios.entry(way).or_default().push(ratio);
-            cells.push(format!("{ratio:.3}"));
+            let of_quickest = quickest(others) / quickest(&times[0][..others.len()]);
+            cells.push(format!("{ratio:.3} ({of_quickest:.3})"));
         }
+        let alone = median(&mut times[0]);
         let memory = if resident.iter().any(Vec::is_empty) {
             "-".to_owned()
         } else {
@@ -114,12 +145,13 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         std::fs::write(directory.join(name), text).expect("there is room")
     };
     let mut works = Vec::new();
-    let mut add = |name, program: &str, command: String, options, client| {
+    let mut add = |name, program: &str, command: String, options, makes, client| {
         if is_there(program) {
             works.push(Work {
                 name,
                 command,
                 options,
+                makes,
                 client,
             });
         }
@@ -143,9 +175,10 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         "python3 allocates.py".into(),
         "",
         None,
+        None,
     );
     let mut import = String::new();
-    for commit in 0..of(6000) {
+    for commit in 0..of(40_000) {
         import.push_str(&format!(
             "commit refs/heads/main\ncommitter a <a@b> {} +0000\ndata 6\nchange\n",
             1_600_000_000 + commit
@@ -184,6 +217,7 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         "git --no-pager -C repository log --stat main".into(),
         "",
         None,
+        None,
     );
     write(
         "insert.sql",
@@ -200,10 +234,11 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         "sqlite3",
         "rm -f db; exec sqlite3 db < insert.sql".into(),
         "",
+        Some("db"),
         None,
     );
     let mut source = String::new();
-    for function in 0..of(4000) {
+    for function in 0..of(1000) {
         source.push_str(&format!(
             "int f{function}(int *a, int n) {{ int s = {function}; for (int i = 0; i < n; i++) {{ if (a[i] % {} == 0) s += a[i] * {function}; else s ^= a[i] << (i & 7); }} return s; }}\n",
             function % 13 + 2
@@ -215,6 +250,7 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         "gcc",
         "gcc -O2 -c large.c -o large.o".into(),
         "--children",
+        Some("large.o"),
         None,
     );
     let mut random = 88_172_645_463_325_252_u64;
@@ -232,6 +268,7 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         "sort",
         "LC_ALL=C sort -S 60% lines -o sorted".into(),
         "",
+        Some("sorted"),
         None,
     );
     add(
@@ -239,6 +276,7 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         "redis-server",
         "exec redis-server --port 7399 --save '' --appendonly no".into(),
         "",
+        None,
         Some(format!(
             "redis-benchmark -p 7399 -q -n {} -P 16 -r 100000 -t set,get,lpush,hset",
             of(1_000_000)
@@ -247,8 +285,16 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
     works
 }
 
-/// The time that a program takes, and the memory that was resident, where that is known.
-fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> (Duration, Option<f64>) {
+/// A run of a program.
+struct Ran {
+    time: Duration,
+    /// The memory that was resident at most, where that is known, in bytes.
+    resident: Option<f64>,
+    /// Tells what it wrote, to standard output and to its file.
+    wrote: u64,
+}
+
+fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> Ran {
     let script = &work.command;
     let plimsoll = plimsoll.display();
     // The program itself has to be what is run, not the shell.
@@ -267,6 +313,10 @@ fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> (Duration,
             "{before}{assignment}exec {plimsoll} run {} -- {program}",
             work.options
         ),
+        "plimsoll run --json" => format!(
+            "{before}{assignment}exec {plimsoll} run --json {} -- {program}",
+            work.options
+        ),
         _ => format!("{before}{assignment}exec heaptrack -o heaptrack.out {program}"),
     };
     let started = Instant::now();
@@ -275,7 +325,7 @@ fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> (Duration,
         .current_dir(directory)
         .args(["--line", &line])
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(std::fs::File::create(directory.join("output")).expect("there is room"))
         .stderr(std::fs::File::create(directory.join("errors")).expect("there is room"))
         .spawn()
         .expect("there is a shell");
@@ -291,12 +341,36 @@ fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> (Duration,
             let started = Instant::now();
             ask(client);
             let time = started.elapsed();
+            ask(&format!("({QUESTIONS}) > {}/answers", directory.display()));
             ask("redis-cli -p 7399 shutdown nosave; true");
             wait(&mut child, &line);
             time
         }
     };
-    (time, resident(directory, way))
+    let written = match (&work.client, work.makes) {
+        (Some(_), _) => vec!["answers"],
+        (None, Some(made)) => vec!["output", made],
+        (None, None) => vec!["output"],
+    };
+    let mut hasher = DefaultHasher::new();
+    for name in written {
+        let file = std::fs::File::open(directory.join(name)).expect("it is there");
+        let mut file = std::io::BufReader::with_capacity(1 << 20, file);
+        loop {
+            let part = file.fill_buf().expect("it can be read");
+            let length = part.len();
+            hasher.write(part);
+            file.consume(length);
+            if length == 0 {
+                break;
+            }
+        }
+    }
+    Ran {
+        time,
+        resident: resident(directory, way),
+        wrote: hasher.finish(),
+    }
 }
 
 /// Has a shell do something else meanwhile.
@@ -328,7 +402,7 @@ fn line(line: &str) {
 }
 
 /// What was resident at most, in bytes: of the program alone, as the system says; of what
-/// `plimsoll run` ran, as that does.
+/// `plimsoll run --json` ran, as that does.
 fn resident(directory: &Path, way: usize) -> Option<f64> {
     let text = std::fs::read_to_string(directory.join("errors")).ok()?;
     match WAYS[way] {
@@ -336,21 +410,11 @@ fn resident(directory: &Path, way: usize) -> Option<f64> {
             .lines()
             .rev()
             .find_map(|line| line.strip_prefix("resident: ")?.parse().ok()),
-        "plimsoll run" => {
-            let said = text
-                .lines()
-                .rev()
-                .find_map(|line| line.split("; at most ").nth(1));
-            let mut words = said?.split_whitespace();
-            let number: f64 = words.next()?.parse().ok()?;
-            let unit = match words.next()? {
-                "KiB" => 10,
-                "MiB" => 20,
-                "GiB" => 30,
-                _ => 0,
-            };
-            Some(number * f64::from(1 << unit))
-        }
+        "plimsoll run --json" => text.lines().rev().find_map(|line| {
+            let after = line.split("\"resident_bytes\":").nth(1)?;
+            let end = after.find(|digit: char| !digit.is_ascii_digit())?;
+            after[..end].parse().ok()
+        }),
         _ => None,
     }
 }

@@ -1,5 +1,5 @@
 //! What is almost a profile is read or refused, and nothing else happens. The same for ever longer,
-//! and with more imagination, does the fuzz target in `fuzz`.
+//! and with more imagination, does the fuzz target in `plimsoll-pprof`'s `fuzz`.
 
 mod proto;
 

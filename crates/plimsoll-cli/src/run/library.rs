@@ -2,15 +2,21 @@
 //! it.
 
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use crate::Failure;
 
 static LIBRARY: &[u8] = include_bytes!(env!("PLIMSOLL_PRELOAD"));
+
+/// Tells one version of it from another.
+const HASH: &str = env!("PLIMSOLL_PRELOAD_HASH");
+
+/// Other versions that nobody has used for so long are removed.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The name of its file, which tells its frames from the program's.
 pub const NAME: &str = "libplimsoll_preload.so";
@@ -67,14 +73,14 @@ fn in_directory(directory: &Path) -> io::Result<PathBuf> {
     if !found.is_dir() || found.uid() != unsafe { libc::geteuid() } || found.mode() & 0o022 != 0 {
         return Err(io::Error::other("others may write to it"));
     }
-    let mut hasher = DefaultHasher::new();
-    LIBRARY.hash(&mut hasher);
-    let own = directory.join(format!("{:016x}", hasher.finish()));
+    let own = directory.join(HASH);
     DirBuilder::new().recursive(true).mode(0o700).create(&own)?;
     let path = own.join(NAME);
     if fs::read(&path).is_ok_and(|there| there == LIBRARY) {
+        let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         return Ok(path);
     }
+    remove_what_is_old(directory);
     let beside = own.join(format!("{NAME}.{}", std::process::id()));
     let written = File::create(&beside).and_then(|mut file| {
         file.write_all(LIBRARY)?;
@@ -85,4 +91,56 @@ fn in_directory(directory: &Path) -> io::Result<PathBuf> {
         let _ = fs::remove_file(&beside);
     }
     written.map(|()| path)
+}
+
+/// What cannot be removed stays.
+fn remove_what_is_old(directory: &Path) {
+    let Ok(versions) = fs::read_dir(directory) else {
+        return;
+    };
+    for version in versions.flatten().map(|version| version.path()) {
+        let library = version.join(NAME);
+        let used = fs::symlink_metadata(&library).and_then(|library| library.modified());
+        let age = used.map(|used| used.elapsed().unwrap_or_default());
+        if age.is_ok_and(|age| age > KEPT) {
+            let _ = fs::remove_file(library).and_then(|()| fs::remove_dir(version));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_versions_are_removed_when_there_is_a_new_one() {
+        let directory = std::env::temp_dir().join(format!("plimsoll-old-{}", std::process::id()));
+        let put = |version: &str, age: Duration| {
+            let version = directory.join(version);
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&version)
+                .unwrap();
+            let library = File::create(version.join(NAME)).unwrap();
+            library.set_modified(SystemTime::now() - age).unwrap();
+            version
+        };
+        let (old, young) = (put("old", 2 * KEPT), put("young", KEPT / 2));
+        let other = directory.join("other");
+        fs::create_dir(&other).unwrap();
+        fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
+        let library = in_directory(&directory).unwrap();
+        assert_eq!(fs::read(&library).unwrap(), LIBRARY);
+        assert!(!old.exists() && young.exists() && other.exists());
+        // It is used, and stays as it is.
+        File::open(&library)
+            .unwrap()
+            .set_modified(SystemTime::now() - 2 * KEPT)
+            .unwrap();
+        assert_eq!(in_directory(&directory).unwrap(), library);
+        let used = fs::metadata(&library).unwrap().modified().unwrap();
+        assert!(used.elapsed().unwrap_or_default() < KEPT);
+        fs::remove_dir_all(directory).unwrap();
+    }
 }

@@ -1,3 +1,5 @@
+//! Profiles, read and written: what the command `plimsoll` shows and keeps.
+//!
 //! A profile in memory, whoever wrote it: pprof's `profile.proto`, compressed or not, or a heap
 //! dump of jemalloc.
 //!
@@ -20,6 +22,7 @@ mod frames;
 mod gunzip;
 mod jemalloc;
 mod merge;
+#[cfg(feature = "names")]
 mod names;
 mod proto;
 mod prune;
@@ -34,7 +37,7 @@ pub use frames::{Frames, Inlined, Stack};
 pub use merge::{Difference, difference};
 pub use prune::Pruning;
 pub use samples::{Label, Locations, Sample, Samples};
-pub use source::{Limits, parse, read, read_url_or_file};
+pub use source::{Limits, parse, read};
 pub use totals::{FunctionTotals, Totals, function_totals};
 
 use build::Strings;

@@ -2,13 +2,13 @@
 //! profiles promise.
 //!
 //! `cargo test -p plimsoll-cli --test mutate seeds` with `PLIMSOLL_SEEDS` set to
-//! `crates/plimsoll-cli/fuzz/corpus/profile` writes what to begin with; then, in
-//! `crates/plimsoll-cli`: `cargo +nightly fuzz run profile -- -max_total_time=60`.
+//! `crates/plimsoll-pprof/fuzz/corpus/profile` writes what to begin with; then, in
+//! `crates/plimsoll-pprof`: `cargo +nightly fuzz run profile -- -max_total_time=60`.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use plimsoll_cli::profile::{Frames, Limits, Stack, function_totals, parse};
+use plimsoll_pprof::{Frames, Limits, Stack, function_totals, parse};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits {

@@ -1,0 +1,199 @@
+//! The test suites of programs that everybody knows: they end as they do without Plimsoll.
+//!
+//! All of CPython's take minutes: `cargo test -p plimsoll-cli --test suites -- --ignored`. For
+//! those of redis, `PLIMSOLL_REDIS` names the directory of its source, of the version that is
+//! installed (`apt-get source redis`), and there is `tclsh`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
+
+/// Runs tests of CPython's by their names, and writes how each ended that did not simply pass.
+const PYTHON: &str = r"
+import sys, unittest
+result = unittest.TestResult()
+unittest.defaultTestLoader.loadTestsFromNames(sys.argv[2:]).run(result)
+with open(sys.argv[1], 'w') as to:
+    print(result.testsRun, 'tests', file=to)
+    for what in ('failures', 'errors', 'skipped', 'expectedFailures'):
+        for name in sorted(test.id() for test, _ in getattr(result, what)):
+            print(what, name, file=to)
+";
+
+/// A python that has its own tests, if there is one.
+fn python() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let pythons = std::env::split_paths(&path).map(|directory| directory.join("python3"));
+    pythons.into_iter().find_map(|python| {
+        // What stands there may be a script that finds another.
+        let script = "import sys, test.test_threading, test.test_subprocess; print(sys.executable)";
+        let output = Command::new(python).args(["-c", script]).output().ok()?;
+        let found = String::from_utf8(output.stdout).ok()?;
+        (output.status.success()).then(|| found.trim().into())
+    })
+}
+
+/// What the tests say, alone or by `plimsoll run` with options.
+fn python_says(python: &Path, run: Option<&[&str]>, names: &[&str]) -> String {
+    let to = std::env::temp_dir().join(format!(
+        "plimsoll-suites-{}-{}",
+        std::process::id(),
+        run.map_or(0, |options| 1 + options.len())
+    ));
+    let mut command = match run {
+        None => Command::new(python),
+        Some(options) => {
+            let mut command = Command::new(PLIMSOLL);
+            command
+                .args(["run", "--quiet"])
+                .args(options)
+                .arg("--")
+                .arg(python);
+            command
+        }
+    };
+    let status = command
+        .args(["-c", PYTHON])
+        .arg(&to)
+        .args(names)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+    let said = std::fs::read_to_string(&to).unwrap();
+    let _ = std::fs::remove_file(&to);
+    said
+}
+
+fn python_is_the_same(names: &[&str], ways: &[&[&str]]) {
+    let Some(python) = python() else {
+        eprintln!("not tested: there is no python3 with its own tests");
+        return;
+    };
+    let alone = python_says(&python, None, names);
+    let tests: usize = alone.split(' ').next().unwrap().parse().unwrap();
+    assert!(tests > 10, "{alone}");
+    for &options in ways {
+        let run = python_says(&python, Some(options), names);
+        assert_eq!(run, alone, "{options:?}");
+    }
+}
+
+#[test]
+fn some_of_cpython_s_tests_end_as_without() {
+    python_is_the_same(
+        &[
+            "test.test_threading.LockTests",
+            "test.test_threading.ConditionTests",
+        ],
+        &[&[]],
+    );
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn cpython_s_tests_of_threads_and_processes_end_as_without() {
+    python_is_the_same(
+        &["test.test_threading", "test.test_subprocess"],
+        &[&[], &["--children"]],
+    );
+}
+
+/// Those that need no more than a processor and this machine's own network.
+const OF_REDIS: [&str; 34] = [
+    "unit/printver",
+    "unit/dump",
+    "unit/auth",
+    "unit/protocol",
+    "unit/keyspace",
+    "unit/scan",
+    "unit/info",
+    "unit/info-command",
+    "unit/type/string",
+    "unit/type/incr",
+    "unit/type/list",
+    "unit/type/list-2",
+    "unit/type/set",
+    "unit/type/zset",
+    "unit/type/hash",
+    "unit/type/stream",
+    "unit/type/stream-cgroups",
+    "unit/sort",
+    "unit/expire",
+    "unit/multi",
+    "unit/quit",
+    "unit/aofrw",
+    "unit/acl",
+    "unit/latency-monitor",
+    "unit/slowlog",
+    "unit/scripting",
+    "unit/functions",
+    "unit/introspection-2",
+    "unit/bitops",
+    "unit/bitfield",
+    "unit/geo",
+    "unit/hyperloglog",
+    "unit/lazyfree",
+    "integration/rdb",
+];
+
+#[test]
+#[ignore = "takes minutes, and the source of redis"]
+fn redis_s_tests_end_as_without() {
+    let Some(source) = std::env::var_os("PLIMSOLL_REDIS") else {
+        panic!("PLIMSOLL_REDIS names the directory of the source of redis");
+    };
+    let source = Path::new(&source);
+    // The programs are those that are installed.
+    for name in [
+        "redis-server",
+        "redis-cli",
+        "redis-benchmark",
+        "redis-check-aof",
+        "redis-check-rdb",
+        "redis-sentinel",
+    ] {
+        let link = source.join("src").join(name);
+        let _ = std::os::unix::fs::symlink(Path::new("/usr/bin").join(name), &link);
+        assert!(link.exists(), "{} is not installed", link.display());
+    }
+    let mut tests = vec![OsStr::new("tests/test_helper.tcl")];
+    tests.extend(["--clients", "2", "--skipunit", "none"].map(OsStr::new));
+    for unit in OF_REDIS {
+        tests.extend([OsStr::new("--single"), OsStr::new(unit)]);
+    }
+    let outcomes = |command: &mut Command| {
+        let output = command
+            .args(&tests)
+            .current_dir(source)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
+        for line in text.lines() {
+            // Without colours, and how long it took.
+            let line = line.replace(['\u{1b}'], "");
+            if let Some(at) = line.find("[ok").or_else(|| line.find("[err")) {
+                let line = line[at..].split(" (").next().unwrap().to_owned();
+                *outcomes.entry(line).or_default() += 1;
+            }
+        }
+        (outcomes, text)
+    };
+    let (alone, text) = outcomes(&mut Command::new("tclsh"));
+    assert!(alone.len() > 500, "{text}");
+    let mut run = Command::new(PLIMSOLL);
+    run.args(["run", "--quiet", "--children", "--", "tclsh"]);
+    let (run, text) = outcomes(&mut run);
+    let differing = alone
+        .iter()
+        .filter(|(name, times)| run.get(*name) != Some(times));
+    assert_eq!(run, alone, "{differing:?}\n{text}");
+    println!("{} tests of redis end as without", alone.len());
+}
