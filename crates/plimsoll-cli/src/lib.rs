@@ -13,6 +13,7 @@ pub mod report;
 mod run;
 mod top;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 pub use failure::Failure;
@@ -31,7 +32,8 @@ pub fn carry_out(arguments: Arguments) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("plimsoll: {failure}");
+            // If nobody reads it, nobody is to be told.
+            let _ = writeln!(std::io::stderr(), "plimsoll: {failure}");
             failure.exit_code()
         }
     }

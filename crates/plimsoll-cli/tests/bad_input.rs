@@ -362,3 +362,20 @@ fn what_is_odd_but_a_profile_is_shown() {
         }
     }
 }
+
+#[test]
+fn a_failure_that_nobody_reads_is_one_all_the_same() {
+    for (arguments, code) in [
+        (&["report", "/nonexistent"][..], 1),
+        (&["run", "--", "/nonexistent"], 127),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(arguments)
+            .stderr(writer)
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}

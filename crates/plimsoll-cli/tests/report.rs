@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use command::{Directory, complained, plimsoll, said};
-use proto::{Writer, gzip};
+use proto::{Message, Writer, gzip};
 
 const KB: i64 = 1024;
 
@@ -165,6 +165,46 @@ fn a_list_has_the_source() {
     }
     assert!(!text.contains("line 10();"), "{text}");
     assert!(text.contains("(the source is not here)"), "{text}");
+}
+
+/// Functions that are one but for their types have one name, and may be several times in a stack.
+#[test]
+fn a_list_counts_a_sample_once_for_all_functions_of_a_name() {
+    let directory = Directory::new("list-once");
+    let message = Message::default;
+    let mut profile = message().message(1, &message().number(1, 1).number(2, 2));
+    let sample = message().packed(1, [1, 2, 3]).packed(2, [100]);
+    profile = profile.message(2, &sample);
+    for (id, (name, system_name, line)) in [(3, 3, 1), (4, 5, 250), (4, 6, 250)]
+        .into_iter()
+        .enumerate()
+    {
+        let id = id as i64 + 1;
+        let line = message().number(1, id).number(2, line);
+        let location = message().number(1, id).message(4, &line);
+        let function = message()
+            .number(1, id)
+            .number(2, name)
+            .number(3, system_name);
+        profile = profile
+            .message(4, &location)
+            .message(5, &function.number(5, 260 - id));
+    }
+    for text in ["", "space", "bytes", "leaf", "call_once", "h1", "h2"] {
+        profile = profile.bytes(6, text.as_bytes());
+    }
+    let file = directory.file("profile", &profile.0);
+    let text = said(&["report", "--list", "call_once", &file]);
+    let line = text
+        .lines()
+        .find(|line| line.contains("(flat, cum)"))
+        .unwrap();
+    assert!(line.contains("100B (flat, cum) 100%"), "{text}");
+    let line = text.lines().find(|line| line.contains(" 250")).unwrap();
+    assert!(line.contains("100B"), "{text}");
+    // What is not shown is not what a filter is about.
+    assert!(names(&said(&["report", "--focus", "^h1$", &file])).is_empty());
+    assert!(!names(&said(&["report", "--focus", "^call_once$", &file])).is_empty());
 }
 
 #[test]

@@ -76,12 +76,15 @@ fn locations(expression: &Regex, profile: &Profile, frames: &Frames<'_>) -> Vec<
         .functions()
         .iter()
         .map(|function| {
-            [function.name, function.system_name, function.file]
-                .into_iter()
-                .any(|text| {
-                    let text = profile.string(text);
-                    !text.is_empty() && expression.is_match(text)
-                })
+            // The name of the symbol table, if there is no other.
+            let name = match profile.string(function.name) {
+                "" => function.system_name,
+                _ => function.name,
+            };
+            [name, function.file].into_iter().any(|text| {
+                let text = profile.string(text);
+                !text.is_empty() && expression.is_match(text)
+            })
         })
         .collect();
     let has = |location: LocationId| {

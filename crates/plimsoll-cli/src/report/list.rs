@@ -12,7 +12,7 @@ use super::shown::Shown;
 use super::text::write_subject;
 use crate::Failure;
 use crate::args::ViewArguments;
-use crate::profile::{FunctionId, StringId};
+use crate::profile::StringId;
 
 /// How many lines around those with values are shown.
 const AROUND: u32 = 5;
@@ -114,63 +114,89 @@ pub(crate) fn list(
     Ok(write(to)?)
 }
 
-/// The lines of the functions that match. A sample counts once for a line, and once for a function.
+/// The lines of the functions that match. A sample counts once for a line, and once for a function,
+/// however many of that name there are.
 fn listings(shown: &Shown<'_>, matching: &[bool]) -> HashMap<Routine, Listing> {
     let profile = &shown.input.profile;
-    let mut routines: HashMap<Routine, Listing> = HashMap::new();
-    let mut here: Vec<(FunctionId, u32, bool)> = Vec::new();
-    let mut lines: HashMap<(FunctionId, u32), Values> = HashMap::new();
-    let mut wholes: HashMap<FunctionId, Values> = HashMap::new();
+    let mut indices: HashMap<Routine, usize> = HashMap::new();
+    let mut start_lines: Vec<u32> = Vec::new();
+    let routines: Vec<Option<usize>> = profile
+        .function_ids()
+        .map(|id| {
+            if !matching[id.index()] {
+                return None;
+            }
+            let function = profile.function(id);
+            let routine = (profile.function_name(id).to_owned(), function.file);
+            let index = *indices.entry(routine).or_insert(start_lines.len());
+            match start_lines.get_mut(index) {
+                None => start_lines.push(function.start_line),
+                Some(start_line) if *start_line == 0 => *start_line = function.start_line,
+                Some(start_line) if function.start_line != 0 => {
+                    *start_line = (*start_line).min(function.start_line);
+                }
+                Some(_) => {}
+            }
+            Some(index)
+        })
+        .collect();
+    let mut wholes = vec![Counted::default(); start_lines.len()];
+    let mut lines: HashMap<(usize, u32), Counted> = HashMap::new();
+    let mut sample = 0_u64;
     shown.each(|stack, value| {
-        here.clear();
+        sample += 1;
         let mut is_leaf = true;
         for &location in stack.locations() {
             for line in shown.frames.lines(location) {
-                if let Some(function) = line.function
-                    && matching[function.index()]
-                {
-                    here.push((function, line.line, is_leaf));
+                let routine = line
+                    .function
+                    .and_then(|function| routines[function.index()]);
+                if let Some(routine) = routine {
+                    wholes[routine].count(sample, value, is_leaf);
+                    let here = lines.entry((routine, line.line)).or_default();
+                    here.count(sample, value, is_leaf);
                 }
                 is_leaf = false;
             }
         }
-        for (index, &(function, line, is_leaf)) in here.iter().enumerate() {
-            let values = lines.entry((function, line)).or_default();
-            let whole = wholes.entry(function).or_default();
-            if is_leaf {
-                values.flat = values.flat.saturating_add(value);
-                whole.flat = whole.flat.saturating_add(value);
-            }
-            let before = &here[..index];
-            if !before
-                .iter()
-                .any(|other| (other.0, other.1) == (function, line))
-            {
-                values.cum = values.cum.saturating_add(value);
-            }
-            if !before.iter().any(|other| other.0 == function) {
-                whole.cum = whole.cum.saturating_add(value);
-            }
-        }
     });
-    let add = |to: &mut Values, values: Values| {
-        to.flat = to.flat.saturating_add(values.flat);
-        to.cum = to.cum.saturating_add(values.cum);
-    };
-    for (function, whole) in wholes {
-        let file = profile.function(function).file;
-        let routine = (profile.function_name(function).to_owned(), file);
-        let listing = routines.entry(routine).or_default();
-        listing.start_line = profile.function(function).start_line;
-        add(&mut listing.whole, whole);
+    let mut listings: Vec<Listing> = wholes
+        .iter()
+        .zip(start_lines)
+        .map(|(whole, start_line)| Listing {
+            lines: BTreeMap::new(),
+            whole: whole.values,
+            start_line,
+        })
+        .collect();
+    for ((routine, line), counted) in lines {
+        listings[routine].lines.insert(line, counted.values);
     }
-    for ((function, line), values) in lines {
-        let file = profile.function(function).file;
-        let routine = (profile.function_name(function).to_owned(), file);
-        let listing = routines.entry(routine).or_default();
-        add(listing.lines.entry(line).or_default(), values);
+    indices
+        .into_iter()
+        .filter(|&(_, index)| wholes[index].sample != 0)
+        .map(|(routine, index)| (routine, std::mem::take(&mut listings[index])))
+        .collect()
+}
+
+/// What samples have, each counted once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    values: Values,
+    /// The number of the sample that was counted last; 0 for none.
+    sample: u64,
+}
+
+impl Counted {
+    fn count(&mut self, sample: u64, value: i64, is_leaf: bool) {
+        if is_leaf {
+            self.values.flat = self.values.flat.saturating_add(value);
+        }
+        if self.sample != sample {
+            self.sample = sample;
+            self.values.cum = self.values.cum.saturating_add(value);
+        }
     }
-    routines
 }
 
 /// The source file: as it is called, or below one of the directories, with fewer and fewer of its

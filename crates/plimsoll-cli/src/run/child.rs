@@ -20,19 +20,26 @@ pub struct Ended {
     pub resident: u64,
 }
 
-/// Signals that are handed on.
-const HANDED_ON: [i32; 7] = [
-    libc::SIGHUP,
-    libc::SIGTERM,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGALRM,
-    libc::SIGCONT,
-    libc::SIGWINCH,
-];
-
-/// Signals of the terminal's: it sends them to the program as well.
-const LEFT_TO_THE_PROGRAM: [i32; 2] = [libc::SIGINT, libc::SIGQUIT];
+/// Signals that are handed on, but those that the kernel sends: from a terminal, the program has
+/// them as well.
+fn handed_on() -> impl Iterator<Item = i32> {
+    let named = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGCONT,
+        libc::SIGWINCH,
+        libc::SIGIO,
+        libc::SIGPWR,
+    ];
+    named.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+}
 
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
@@ -56,8 +63,6 @@ extern "C" fn note_at_start() {
 /// The program while it runs.
 pub struct Running {
     child: Child,
-    /// What was in force for the signals, which is so again when it has ended.
-    before: Vec<(i32, libc::sigaction)>,
 }
 
 /// Starts the program. From the first instant on, signals are handed on to it.
@@ -69,24 +74,23 @@ pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Resu
     }
     let held = Held::hold();
     let mask = held.before;
-    // SAFETY: the closure makes two system calls.
+    // Whoever ignores it is not told how its children end.
+    let of_children = act(libc::SIGCHLD, libc::SIG_DFL);
+    // SAFETY: the closure makes some system calls.
     unsafe {
         child.pre_exec(move || {
             libc::signal(libc::SIGPIPE, PIPE_AT_START.load(Ordering::Relaxed));
+            libc::sigaction(libc::SIGCHLD, &of_children, std::ptr::null_mut());
             libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
             Ok(())
         });
     }
     let child = child.spawn()?;
     CHILD.store(child.id() as i32, Ordering::Relaxed);
-    let handed_on = HANDED_ON.map(|signal| (signal, hand_on as *const () as usize));
-    let left = LEFT_TO_THE_PROGRAM.map(|signal| (signal, libc::SIG_IGN));
-    let before = handed_on.into_iter().chain(left);
-    let before = before.map(|(signal, handler)| (signal, act(signal, handler)));
-    Ok(Running {
-        child,
-        before: before.collect(),
-    })
+    for signal in handed_on() {
+        act(signal, hand_on as *const () as usize);
+    }
+    Ok(Running { child })
 }
 
 /// Signals are held back until this is dropped.
@@ -100,7 +104,7 @@ impl Held {
         unsafe {
             let (mut held, mut before) = (zeroed(), zeroed());
             libc::sigemptyset(&raw mut held);
-            for signal in HANDED_ON.into_iter().chain(LEFT_TO_THE_PROGRAM) {
+            for signal in handed_on() {
                 libc::sigaddset(&raw mut held, signal);
             }
             libc::sigprocmask(libc::SIG_BLOCK, &held, &raw mut before);
@@ -125,18 +129,13 @@ impl Running {
     /// Waits for its end.
     pub fn wait(self) -> io::Result<Ended> {
         let process = self.child.id();
-        // Its number is its own until the second of these.
-        retried(|| {
-            let mut told = MaybeUninit::<libc::siginfo_t>::zeroed();
-            let what = libc::WEXITED | libc::WNOWAIT;
-            // SAFETY: a valid place for the answer.
-            unsafe { libc::waitid(libc::P_PID, process, told.as_mut_ptr(), what) }
-        })?;
-        CHILD.store(0, Ordering::Relaxed);
-        for (signal, before) in &self.before {
-            // SAFETY: an action that was in force.
-            unsafe { libc::sigaction(*signal, before, std::ptr::null_mut()) };
+        // Its number is its own until it is waited for once more, below.
+        while let Event::Stops = event(process)? {
+            // So that whoever waits for this program sees that. What lets it go on is handed on.
+            // SAFETY: sends a signal to this process.
+            unsafe { libc::raise(libc::SIGSTOP) };
         }
+        CHILD.store(0, Ordering::Relaxed);
         let mut status = 0;
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: valid places for the answers.
@@ -158,6 +157,28 @@ impl Running {
     }
 }
 
+enum Event {
+    Stops,
+    Ends,
+}
+
+/// Waits until the program stops, or ends, which is left to be waited for.
+fn event(process: u32) -> io::Result<Event> {
+    let wait = |what| {
+        let mut told = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: a valid place for the answer, of which zero is a value.
+        retried(|| unsafe { libc::waitid(libc::P_PID, process, told.as_mut_ptr(), what) })
+            .map(|()| unsafe { told.assume_init() })
+    };
+    let told = wait(libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
+    if told.si_code != libc::CLD_STOPPED {
+        return Ok(Event::Ends);
+    }
+    // It may go on already.
+    wait(libc::WSTOPPED | libc::WNOHANG)?;
+    Ok(Event::Stops)
+}
+
 /// A call of the system's, again for as long as signals interrupt it.
 fn retried(mut call: impl FnMut() -> i32) -> io::Result<()> {
     while call() < 0 {
@@ -175,17 +196,22 @@ fn act(signal: i32, handler: usize) -> libc::sigaction {
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = (zeroed(), zeroed());
         action.sa_sigaction = handler;
-        action.sa_flags = libc::SA_RESTART;
+        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
         libc::sigaction(signal, &action, &raw mut before);
         before
     }
 }
 
-extern "C" fn hand_on(signal: i32) {
+/// The first one after the program's end lets the summary be written; the next one ends it.
+unsafe extern "C" fn hand_on(signal: i32, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     let child = CHILD.load(Ordering::Relaxed);
-    if child != 0 {
-        // SAFETY: sends a signal to the child, which is not waited for yet.
-        unsafe { libc::kill(child, signal) };
+    // SAFETY: the system passes valid information. The child is not waited for yet.
+    unsafe {
+        if child == 0 {
+            libc::signal(signal, libc::SIG_DFL);
+        } else if (*info).si_code != libc::SI_KERNEL || signal == libc::SIGALRM {
+            libc::kill(child, signal);
+        }
     }
 }
 

@@ -140,7 +140,9 @@ struct Reports {
 
 impl Reports {
     fn new() -> Result<Self, Failure> {
-        let mut template = std::env::temp_dir()
+        // The program may go elsewhere.
+        let mut template = std::path::absolute(std::env::temp_dir())
+            .map_err(|error| Failure::new("a directory for reports", error))?
             .join("plimsoll-run-XXXXXX")
             .into_os_string();
         template.push("\0");

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::Ran;
 use super::numbers::Numbers;
 use super::profiles::{self, Site};
+use crate::plain_text::plain;
 use crate::profile::Profile;
 
 /// A process that reported.
@@ -30,7 +31,7 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
         Some(ended) => ended.how(),
         None => format!("ended by {}", numbers.ending),
     };
-    let program = crate::run::name_of(&numbers.program);
+    let program = plain(crate::run::name_of(&numbers.program));
     writeln!(
         to,
         "plimsoll: {program} (process {}) {how} after {}",

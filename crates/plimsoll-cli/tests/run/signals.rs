@@ -129,6 +129,89 @@ fn a_signal_that_comes_early_is_for_the_program() {
     }
 }
 
+/// A terminal sends them to the program itself; anybody else sends them to the command.
+#[test]
+fn whatever_can_be_handled_is_handed_on() {
+    let scene = Scene::new("handed-on");
+    let program = scene.c(
+        "handed-on",
+        r#"
+        #include <signal.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static void handler(int signal) { char text[8]; write(1, text, sprintf(text, "%d\n", signal)); }
+        int main() {
+            struct sigaction action = {0};
+            action.sa_handler = handler;
+            sigfillset(&action.sa_mask);
+            for (int signal = 1; signal <= SIGRTMAX; signal++) sigaction(signal, &action, 0);
+            puts("ready"); fflush(stdout);
+            for (;;) pause();
+        }"#,
+    );
+    let mut child = run(&["--quiet"], &program, &[])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert_eq!(next(), "ready");
+    let signals = [1, 2, 3, 10, 12, 14, 15, 26, 27, 28, 29, 30];
+    for signal in signals
+        .into_iter()
+        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+    {
+        // SAFETY: sends a signal to a child that is not waited for.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+        assert_eq!(next(), signal.to_string());
+    }
+    let program = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id()));
+    let program: i32 = program.unwrap().trim().parse().unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(program, libc::SIGKILL) }, 0);
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_program_that_stops_itself_stops_the_command() {
+    let mut child = run(&["--quiet"], "/bin/sh", &["-c", "kill -STOP $$; exit 7"])
+        .spawn()
+        .unwrap();
+    let mut status = 0;
+    // SAFETY: a valid place for the answer; a signal to a child that is not waited for.
+    unsafe {
+        let id = child.id() as i32;
+        assert_eq!(libc::waitpid(id, &raw mut status, libc::WUNTRACED), id);
+        assert!(libc::WIFSTOPPED(status), "{status}");
+        assert_eq!(libc::kill(id, libc::SIGCONT), 0);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
+#[test]
+fn whoever_ignores_how_children_end_is_told_all_the_same() {
+    let scene = Scene::new("ignores-children");
+    let ignores = scene.c(
+        "ignores",
+        r#"
+        #include <signal.h>
+        #include <unistd.h>
+        int main(int count, char **arguments) { signal(SIGCHLD, SIG_IGN); return execv(arguments[1], arguments + 1); }
+        "#,
+    );
+    let output = |command: &[&str]| {
+        let mut ignores = std::process::Command::new(&ignores);
+        ignores.args(command).output().unwrap()
+    };
+    let run = [crate::scene::PLIMSOLL, "run", "--json", "--"];
+    let ended = output(&[&run[..], &["/bin/sh", "-c", "exit 3"]].concat());
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+    only(reports(&ended).1);
+    let asked = ["/bin/grep", "SigIgn", "/proc/self/status"];
+    let told = output(&[&run[..], &asked].concat());
+    assert_eq!(told.stdout, output(&asked).stdout);
+}
+
 #[test]
 fn there_is_no_report_of_what_is_killed_and_that_is_said() {
     let output = run(&[], "/bin/sh", &["-c", "kill -9 $$"]).output().unwrap();
