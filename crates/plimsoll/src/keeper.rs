@@ -57,6 +57,12 @@ fn keep() {
     #[cfg(feature = "interpose")]
     crate::hook::start();
     loop {
+        #[cfg(feature = "preload")]
+        {
+            bell.wait_at_most(crate::preload::LAST_THREAD_AFTER);
+            crate::preload::end_if_no_thread_is_left();
+        }
+        #[cfg(not(feature = "preload"))]
         bell.wait(None);
         let _time = own_time::measure();
         stack::TABLE.fold_if_pending();

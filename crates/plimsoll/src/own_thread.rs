@@ -64,6 +64,17 @@ impl Drop for Place {
 
 type Work = Box<dyn FnOnce() + Send>;
 
+/// Signals that an instruction of the thread's own brings about.
+const OF_INSTRUCTIONS: [i32; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
+
 /// The size of their stacks, in bytes: what threads of the standard library have.
 const STACK: usize = 2 << 20;
 
@@ -91,7 +102,8 @@ pub(crate) fn spawn(
     thread
 }
 
-/// Creates a thread that calls [`run`] with an argument.
+/// Creates a thread that calls [`run`] with an argument. It takes no signal of the program's, which
+/// may wait for one in a thread of its choice; those of its own instructions it takes.
 fn create(argument: *mut c_void) -> io::Result<OwnThread> {
     let check = |status| match status {
         0 => Ok(()),
@@ -104,7 +116,14 @@ fn create(argument: *mut c_void) -> io::Result<OwnThread> {
         check(libc::pthread_attr_init(attributes.as_mut_ptr()))?;
         // If the system wants another size, it has its own.
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
+        let (mut programs, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut programs);
+        for own in OF_INSTRUCTIONS {
+            libc::sigdelset(&raw mut programs, own);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &programs, &raw mut before);
         let status = libc::pthread_create(&raw mut thread, attributes.as_ptr(), run, argument);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         check(status)?;
     }

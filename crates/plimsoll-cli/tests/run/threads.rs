@@ -64,3 +64,53 @@ fn threads_are_counted_whoever_creates_them() {
     let report = only(same(&program, &[]));
     assert_eq!(number(&report, "threads"), 1 + 2 + 10 + 100);
 }
+
+#[test]
+fn a_program_ends_with_its_last_thread() {
+    let scene = Scene::new("last-thread");
+    let program = scene.c(
+        "last-thread",
+        r#"
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static void at_end(void) { write(1, "at end\n", 7); }
+        static void *work(void *argument) { usleep(300000); write(1, "worked\n", 7); return argument; }
+        int main() {
+            pthread_t thread;
+            atexit(at_end);
+            pthread_create(&thread, 0, work, 0);
+            pthread_detach(thread);
+            pthread_exit(0);
+        }"#,
+    );
+    let report = only(same(&program, &[]));
+    assert_eq!(report["ending"], "exit");
+}
+
+/// Plimsoll's thread has the mask of whoever creates the first.
+#[test]
+fn signals_are_for_the_thread_that_waits_for_them() {
+    let scene = Scene::new("sigwait");
+    let program = scene.c(
+        "sigwait",
+        r#"
+        #include <pthread.h>
+        #include <signal.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static sigset_t all;
+        static void *work(void *argument) { pthread_sigmask(SIG_BLOCK, &all, 0); sleep(1); kill(getpid(), SIGTERM); return argument; }
+        int main() {
+            pthread_t thread;
+            int signal = 0;
+            sigfillset(&all);
+            pthread_create(&thread, 0, work, 0);
+            pthread_sigmask(SIG_BLOCK, &all, 0);
+            sigwait(&all, &signal);
+            printf("%d\n", signal);
+            return 0;
+        }"#,
+    );
+    only(same(&program, &[]));
+}

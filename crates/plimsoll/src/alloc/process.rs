@@ -57,9 +57,12 @@ fn set_up() -> bool {
         .iter()
         .any(|&(address, length)| RANGE.reserve_at(address, length));
     if placed || RANGE.reserve(RANGE_BYTES, 1 << 24) {
-        let sampled = RANGE.length() / 5 * 4 / sampled_blocks::SPAN * sampled_blocks::SPAN;
-        sampled_blocks::open(RANGE.base(), sampled);
-        own::REGION.adopt(RANGE.base() + sampled, RANGE.length() - sampled);
+        // Blocks are aligned as far as spans are.
+        let base = RANGE.base().next_multiple_of(sampled_blocks::SPAN);
+        let length = RANGE.base() + RANGE.length() - base;
+        let sampled = length / 5 * 4 / sampled_blocks::SPAN * sampled_blocks::SPAN;
+        sampled_blocks::open(base, sampled);
+        own::REGION.adopt(base + sampled, length - sampled);
     }
     SAMPLED_LARGE.open();
     stack::TABLE.open(early.table_bytes);

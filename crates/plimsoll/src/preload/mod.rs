@@ -9,8 +9,9 @@ mod report;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 pub use crate::alloc::c::{
     Below, below, calloc, free, malloc, memalign, posix_memalign, realloc, reallocarray,
@@ -22,7 +23,7 @@ pub use counting::put_off;
 
 use crate::alloc::{c, process};
 use crate::primitives::{AtomicBool, AtomicI32, Ordering};
-use crate::{config, keeper, own, settings};
+use crate::{config, keeper, own, own_thread, settings};
 
 /// The allocator of the library itself: what it allocates is Plimsoll's own, whoever calls it.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +101,7 @@ fn own_process() -> i32 {
 /// Does what the settings say, once. It is put off until there are several threads, unless the
 /// pages are wanted.
 pub(crate) fn set_off() {
-    if PROCESS.load(Ordering::Relaxed) != 0 && !SET_OFF.swap(true, Ordering::Relaxed) {
+    if reports() && !SET_OFF.swap(true, Ordering::Relaxed) {
         let _counting = Counting::begin();
         let _own = own::scope();
         // For as long as the process lives.
@@ -118,6 +119,41 @@ pub(crate) fn look_if_alone(counting: &Counting) {
     {
         keeper::look_if_wanted();
     }
+}
+
+/// How long it takes at most until it is seen that the program has no thread any more.
+pub(crate) const LAST_THREAD_AFTER: Duration = Duration::from_millis(200);
+
+/// A program whose `main` has ended by `pthread_exit` ends with its last thread, which the C
+/// library takes Plimsoll's for. What it would do then is done here. For the keeper.
+pub(crate) fn end_if_no_thread_is_left() {
+    if !has_ended(Path::new("/proc/self")) {
+        return;
+    }
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
+        return;
+    };
+    let is_left = |thread: &std::fs::DirEntry| {
+        let number = thread.file_name();
+        let number = number.to_str().and_then(|number| number.parse().ok());
+        !number.is_some_and(own_thread::is_own) && !has_ended(&thread.path())
+    };
+    if !threads.flatten().any(|thread| is_left(&thread)) {
+        abandon_what_is_under_way();
+        // SAFETY: what is done at the end may do whatever it does in any thread.
+        unsafe { libc::exit(0) };
+    }
+}
+
+/// Whether a thread has ended; or is gone.
+fn has_ended(thread: &Path) -> bool {
+    let Ok(stat) = std::fs::read(thread.join("stat")) else {
+        return true;
+    };
+    // Its name is in brackets, and may have some in it.
+    let name_ends = stat.iter().rposition(|&byte| byte == b')');
+    let state = name_ends.and_then(|at| stat.get(at + 2));
+    matches!(state, Some(b'Z' | b'X'))
 }
 
 /// Whether this process is one that reports.

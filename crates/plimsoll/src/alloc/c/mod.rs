@@ -457,12 +457,20 @@ impl Placed {
 }
 
 /// What is left to do when an allocation that stands for so many bytes has been counted.
+#[inline(always)]
 fn sampled(stands_for: u64) {
     if stands_for != 0 {
-        let counting = crate::preload::Counting::begin();
-        high_water::allocated(stands_for);
-        crate::preload::look_if_alone(&counting);
+        was_sampled(stands_for);
     }
+}
+
+/// Apart, because it takes some KiB of stack, and few allocations come here.
+#[cold]
+#[inline(never)]
+fn was_sampled(stands_for: u64) {
+    let counting = crate::preload::Counting::begin();
+    high_water::allocated(stands_for);
+    crate::preload::look_if_alone(&counting);
 }
 
 /// Charges an allocation to the thread, takes the sample if that comes of it, and places the block.
