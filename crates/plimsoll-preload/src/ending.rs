@@ -6,16 +6,29 @@
 //! passes through untouched.
 
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 
 use plimsoll::preload;
 
 use crate::next::Next;
 
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static AT_END: extern "C" fn() = at_end;
+unsafe extern "C" {
+    fn __cxa_atexit(
+        function: extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+        object: *mut c_void,
+    ) -> c_int;
+}
 
-extern "C" fn at_end() {
+/// What is registered first is done last. Before `main`, that is before the destructors of the
+/// program and its libraries, which the C library registers as one; if it is of no object, not with
+/// this library's either.
+pub(crate) fn prepare() {
+    // SAFETY: a function of the right type, which stays.
+    unsafe { __cxa_atexit(at_end, null_mut(), null_mut()) };
+}
+
+extern "C" fn at_end(_: *mut c_void) {
     preload::report("exit");
 }
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use plimsoll::preload;
 
-use crate::{execution, signals};
+use crate::{ending, execution, signals};
 
 /// Variables that only this library knows.
 const OURS: [&str; 3] = ["PLIMSOLL_RUN", "PLIMSOLL_RUN_TO", "PLIMSOLL_RUN_CHILDREN"];
@@ -31,6 +31,7 @@ extern "C" fn at_start() {
         let directory = PathBuf::from(OsStr::from_bytes(directory));
         preload::begin(directory, children);
         signals::prepare();
+        ending::prepare();
     }
     if !children {
         execution::prepare(variables(), library());

@@ -97,6 +97,35 @@ fn what_is_done_at_exit_is_in_the_figures() {
     assert_eq!(mallocs("exit"), mallocs("return") + 2);
 }
 
+/// Those of libraries come after the program's own, and after what it has registered.
+#[test]
+fn what_destructors_do_is_in_the_figures() {
+    let scene = Scene::new("destructors");
+    let source = r#"
+        #include <stdlib.h>
+        #include <unistd.h>
+        void *kept_by_library;
+        __attribute__((destructor)) static void last(void) { kept_by_library = malloc(1000000); write(1, "last\n", 5); }
+    "#;
+    let library = scene.compile("cc", "liblast.so", source, &["-shared", "-fPIC"]);
+    let source = r#"
+        #include <stdlib.h>
+        #include <unistd.h>
+        extern void *kept_by_library;
+        static void *kept;
+        static void at_end(void) { kept = malloc(100000); write(1, "at end\n", 7); }
+        __attribute__((destructor)) static void late(void) { kept = malloc(10000); write(1, "late\n", 5); }
+        int main() { atexit(at_end); return kept_by_library != 0; }
+    "#;
+    for options in [&["-no-pie", "-fno-pie"][..], &[]] {
+        let options = [options, &[library.to_str().unwrap()]].concat();
+        let program = scene.compile("cc", "destructors", source, &options);
+        let report = only(same(&program, &[]));
+        assert_eq!(report["ending"], "exit");
+        assert_eq!(number(&report, "asked_bytes"), 1_110_000, "{report}");
+    }
+}
+
 #[test]
 fn every_fatal_signal_ends_it_as_without() {
     let scene = Scene::new("fatal");
