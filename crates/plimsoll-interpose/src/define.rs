@@ -48,6 +48,7 @@ macro_rules! define {
 
         unsafe extern "C" {
             #[cfg(not(feature = "export"))]
+            #[allow(dead_code)]
             fn $name();
             $(fn $own();)?
         }

@@ -65,6 +65,68 @@ fn threads_are_counted_whoever_creates_them() {
     assert_eq!(number(&report, "threads"), 1 + 2 + 10 + 100);
 }
 
+/// The C library creates those without calling its other function by its name.
+#[test]
+fn threads_of_c11_are_threads() {
+    let scene = Scene::new("c11");
+    let program = scene.c(
+        "c11",
+        r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/resource.h>
+        #include <threads.h>
+        #include <unistd.h>
+        static int work(void *number) { for (int i = 0; i < 1000; i++) free(malloc(i)); return -*(int *)number; }
+        static int stays(void *_) { for (;;) pause(); }
+        static int ends(void *number) { free(malloc(1)); thrd_exit(*(int *)number); }
+        static int creates(int number, int (*how)(void *)) {
+            thrd_t thread;
+            int result = 0;
+            if (thrd_create(&thread, how, &number) != thrd_success || thrd_join(thread, &result) != thrd_success) return 99;
+            return result;
+        }
+        int main() {
+            thrd_t staying;
+            thrd_create(&staying, stays, 0);
+            for (int i = 0; i < 5; i++) printf("%d %d\n", creates(i, work), creates(i, ends));
+            struct rlimit none = {0, 0};
+            setrlimit(RLIMIT_AS, &none);
+            thrd_t threads[20];
+            for (int i = 0; i < 20; i++) printf("%d\n", thrd_create(&threads[i], work, "   "));
+            fflush(stdout);
+            quick_exit(0);
+        }"#,
+    );
+    let output = run(&["--json", "--heap-rate", "1"], &program, &[])
+        .output()
+        .unwrap();
+    let alone = std::process::Command::new(&program).output().unwrap();
+    // How many have a stack that is left over from another differs.
+    let said = |output: &std::process::Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.dedup();
+        lines
+    };
+    assert_eq!(said(&output), said(&alone));
+    assert!(said(&alone).contains(&"2".into()), "{alone:?}");
+    let (_, reports) = crate::scene::reports(&output);
+    assert!(number(&only(reports), "threads") >= 12);
+    let out = scene.path("out");
+    let status = run(&["--quiet", "--out", out.to_str().unwrap()], &program, &[])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let created = std::process::Command::new(crate::scene::PLIMSOLL)
+        .args(["report", "--top"])
+        .arg(out.join("threadcreate.pb.gz"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&created.stdout);
+    assert!(text.contains("main"), "{text}");
+}
+
 #[test]
 fn a_program_ends_with_its_last_thread() {
     let scene = Scene::new("last-thread");

@@ -1,5 +1,5 @@
-//! Takes over the C library's `pthread_create`, by which every thread of a program is created: the
-//! standard library's, and those of C and C++ code.
+//! Takes over the C library's `pthread_create` and `thrd_create`, by which every thread of a
+//! program is created: the standard library's, and those of C and C++ code.
 //!
 //! Without a [`Hook`], a call goes on to the C library's function by one jump. With one, that makes
 //! the call itself, and may have the thread say when it begins. No frame of this crate is on the
@@ -22,7 +22,7 @@ use core::ffi::{c_int, c_void};
 /// What a thread executes.
 pub type Routine = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// A call of `pthread_create`.
+/// A call of `pthread_create`, or one of `thrd_create` as if it were that.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Creation {

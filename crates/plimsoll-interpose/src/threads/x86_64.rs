@@ -58,10 +58,11 @@ fn sanitizers() -> *mut c_void {
     found
 }
 
+/// `RTLD_NEXT`: what comes after the object that calls.
+const NEXT: *mut c_void = usize::MAX as *mut c_void;
+
 /// The C library's function, or what stands for it.
 fn real() -> Create {
-    /// `RTLD_NEXT`: what comes after the object that calls.
-    const NEXT: *mut c_void = usize::MAX as *mut c_void;
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     extern "C" fn none(_: *mut c_void, _: *const c_void, _: Routine, _: *mut c_void) -> c_int {
         const EAGAIN: c_int = 11;
@@ -96,11 +97,46 @@ unsafe extern "C" fn go_on(
     unsafe { real()(thread, attributes, routine, argument) }
 }
 
-// The first is in assembly for the reasons that `syscall` is; the second so that a thread has no
+/// The same for C11's function, which calls the other one inside the C library.
+unsafe extern "C" fn go_on_c11(
+    thread: *mut c_void,
+    routine: Routine,
+    argument: *mut c_void,
+) -> c_int {
+    type Create = unsafe extern "C" fn(*mut c_void, Routine, *mut c_void) -> c_int;
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    let mut found = REAL.load(Ordering::Acquire);
+    if found.is_null() {
+        // SAFETY: looks a function up by name. Two at once find the same.
+        found = unsafe { dlsym(NEXT, c"thrd_create".as_ptr()) };
+        REAL.store(found, Ordering::Release);
+    }
+    if found.is_null() {
+        return c11_says(-1);
+    }
+    // SAFETY: the C library's function of that name; the rest is the caller's.
+    unsafe { core::mem::transmute::<*mut c_void, Create>(found)(thread, routine, argument) }
+}
+
+/// How C11 says what `pthread_create` returned.
+extern "C" fn c11_says(error: c_int) -> c_int {
+    const ENOMEM: c_int = 12;
+    const SUCCESS: c_int = 0;
+    const ERROR: c_int = 2;
+    const NO_MEMORY: c_int = 3;
+    match error {
+        0 => SUCCESS,
+        ENOMEM => NO_MEMORY,
+        _ => ERROR,
+    }
+}
+
+// The first two are in assembly for the reasons that `syscall` is; the last so that a thread has no
 // frame of it: it ends in a jump.
 macro_rules! body {
-    () => {
-        r#"
+    ($attributes:literal, $routine:literal, $argument:literal, $end:literal) => {
+        concat!(
+            r#"
     .cfi_startproc
     cmp qword ptr [rip + plimsoll_interpose_create_hook], 0
     je {go_on}
@@ -112,9 +148,15 @@ macro_rules! body {
     sub rsp, 64
     .cfi_adjust_cfa_offset 64
     mov [rsp], rdi
-    mov [rsp + 8], rsi
-    mov [rsp + 16], rdx
-    mov [rsp + 24], rcx
+    mov qword ptr [rsp + 8], "#,
+            $attributes,
+            r#"
+    mov [rsp + 16], "#,
+            $routine,
+            r#"
+    mov [rsp + 24], "#,
+            $argument,
+            r#"
     mov rax, [rbp]
     mov [rsp + 32], rax
     lea rax, [rbp + 16]
@@ -126,9 +168,12 @@ macro_rules! body {
     leave
     .cfi_def_cfa rsp, 8
     .cfi_restore rbp
-    ret
+    "#,
+            $end,
+            r#"
     .cfi_endproc
     "#
+        )
     };
 }
 
@@ -172,8 +217,16 @@ plimsoll_interpose_thread:
 
 define! {
     pthread_create as plimsoll_interpose_pthread_create in ".text.plimsoll_interpose_threads" =>
-    body!();
+    body!("rsi", "rdx", "rcx", "ret");
     go_on = sym go_on,
+}
+
+// A thread's function returns an `int` here; whoever joins takes no more than that of the result.
+define! {
+    thrd_create in ".text.plimsoll_interpose_threads" =>
+    body!("0", "rsi", "rdx", "mov edi, eax\njmp {c11_says}");
+    go_on = sym go_on_c11,
+    c11_says = sym c11_says,
 }
 
 const _: () = assert!(size_of::<Creation>() == 56);

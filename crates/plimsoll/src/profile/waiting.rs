@@ -73,11 +73,12 @@ pub(crate) fn leaf_of_thread(function: &str, file: &str) -> Leaf {
 
 /// Tells what a function of this name is at the leaf of the stack of the creation of a thread.
 pub(crate) fn leaf_of_creation(function: &str, file: &str) -> Leaf {
-    const HOW: [&str; 5] = [
+    const HOW: [&str; 6] = [
         "std::sys::",
         "std::thread::",
         "plimsoll::thread::",
         "pthread_create",
+        "thrd_create",
         "plimsoll_interpose",
     ];
     let name = symbol::without_types(function);
