@@ -1,6 +1,6 @@
 //! Blocks are what C says, sampled or not.
 
-use crate::scene::{Scene, run};
+use crate::scene::{Scene, number, only, run, same_with};
 
 const CHECKS: &str = r#"
 #define _GNU_SOURCE
@@ -134,6 +134,110 @@ fn the_operators_of_cpp_keep_to_their_contract() {
             "2980006 3\n",
             "{rate}"
         );
+    }
+}
+
+#[test]
+fn little_stack_is_enough() {
+    let scene = Scene::new("coroutines");
+    let program = scene.c(
+        "coroutines",
+        r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <ucontext.h>
+        #include <unistd.h>
+        #define STACK 8192
+        static ucontext_t here, there;
+        static char *volatile block;
+        static void works(void) {
+            for (int i = 0; i < 20; i++) {
+                block = malloc(100 + 1000 * i);
+                block = realloc(block, 300000);
+                memset(block, 1, 300000);
+                free(block);
+                free(calloc(i, 70000));
+            }
+        }
+        int main() {
+            for (int i = 0; i < 100; i++) {
+                char *stack = mmap(0, STACK + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                mprotect(stack + 4096, STACK, PROT_READ | PROT_WRITE);
+                getcontext(&there);
+                there.uc_stack.ss_sp = stack + 4096;
+                there.uc_stack.ss_size = STACK;
+                there.uc_link = &here;
+                makecontext(&there, works, 0);
+                swapcontext(&here, &there);
+                munmap(stack, STACK + 4096);
+            }
+            puts("done");
+            return 0;
+        }"#,
+    );
+    for rate in ["1", "100k", "512k"] {
+        only(same_with(&["--heap-rate", rate], &program, &[]));
+    }
+}
+
+/// Blocks of a pool of its own, which nobody else knows of.
+const POOL: &str = r#"
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+static char pool[1 << 22];
+static size_t used, freed;
+void *operator new(size_t size) {
+    if (used + size + 32 > sizeof pool) abort();
+    void *block = pool + used;
+    used += (size + 31) / 16 * 16;
+    return block;
+}
+void operator delete(void *block) noexcept {
+    if (!block) return;
+    if ((char *)block < pool || (char *)block >= pool + sizeof pool) abort();
+    freed++;
+}
+void operator delete(void *block, size_t) noexcept { operator delete(block); }
+extern "C" int *made_inside(int i) { return new int(i); }
+extern "C" void freed_inside(int *number) { delete number; }
+extern "C" void says(void) { printf("%zu %zu\n", used, freed); }
+"#;
+
+const OF_POOL: &str = r#"
+#include <cstdio>
+#include <string>
+#include <vector>
+extern "C" int *made_inside(int);
+extern "C" void freed_inside(int *);
+extern "C" void says(void);
+int main() {
+    std::vector<std::string> names;
+    for (int i = 0; i < 1000; i++) names.push_back(std::string(i % 100, 'x'));
+    for (int i = 0; i < 1000; i++) {
+        delete made_inside(i);
+        freed_inside(new int(i));
+        delete[] new char[i];
+    }
+    names.clear();
+    says();
+}
+"#;
+
+#[test]
+fn operators_that_a_library_has_in_their_place_stay_in_force() {
+    let scene = Scene::new("pool");
+    for options in [&[][..], &["-Wl,-Bsymbolic-functions"]] {
+        let library = ["-shared", "-fPIC"];
+        let library = scene.compile("c++", "libpool.so", POOL, &[&library, options].concat());
+        let program = scene.compile("c++", "of-pool", OF_POOL, &[library.to_str().unwrap()]);
+        for rate in ["1", "512k"] {
+            let report = only(same_with(&["--heap-rate", rate], &program, &[]));
+            // What the pool has is not the allocator's.
+            assert!(number(&report, "mallocs") < 200, "{report}");
+        }
     }
 }
 

@@ -32,6 +32,22 @@ unsafe impl Delta for HeapDelta {
     };
 }
 
+#[cfg(feature = "preload")]
+impl HeapDelta {
+    /// Bytes in use. Modulo 2^64, so that those of several add up to those of their sum.
+    pub(super) fn live_bytes(&self) -> u64 {
+        let live = |mallocs: u64, frees: u64| mallocs.wrapping_sub(frees);
+        let classes = self.mallocs.iter().zip(&self.frees).enumerate();
+        classes.fold(
+            live(self.large_malloc_bytes, self.large_free_bytes),
+            |sum, (class, (&mallocs, &frees))| {
+                let each = size_class::size(class) as u64;
+                sum.wrapping_add(each.wrapping_mul(live(mallocs, frees)))
+            },
+        )
+    }
+}
+
 const MALLOCS: usize = 0;
 const FREES: usize = size_class::CLASSES;
 const LARGE_MALLOCS: usize = 2 * size_class::CLASSES;

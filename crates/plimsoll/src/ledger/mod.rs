@@ -364,16 +364,19 @@ impl<D: Delta> Ledger<D> {
         self.cut(|shards, frozen| shards.settle(frozen))
     }
 
-    /// The same, unless another reader is at it: for hooks, if the protocol is
-    /// [`Protocol::PerCpu`], by which nobody is waited for.
+    /// What `sum` makes of a cut, where it adds up words; `None` if another reader is at it. For
+    /// hooks, which may have little stack, if the protocol is [`Protocol::PerCpu`], by which nobody
+    /// is waited for.
     #[cfg(all(feature = "preload", not(loom)))]
-    pub(crate) fn try_read(&self) -> Option<Cut<D>> {
+    pub(crate) fn try_sum(&self, sum: impl Fn(&D) -> u64) -> Option<u64> {
         let mut reader = match self.reader.try_lock() {
             Ok(reader) => reader,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return None,
         };
-        Some(self.cut_alone(&mut reader, |shards, frozen| shards.settle(frozen)))
+        self.turn(&mut reader, |shards, frozen| shards.settle(frozen));
+        let [one, other] = &reader.saved;
+        Some(sum(one).wrapping_add(sum(other)))
     }
 
     /// [`Ledger::read`] with its second step given: the tests try what happens without it.
@@ -382,31 +385,31 @@ impl<D: Delta> Ledger<D> {
             .reader
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.cut_alone(&mut reader, settle)
+        let exact = self.turn(&mut reader, settle);
+        let [mut delta, other] = reader.saved;
+        delta.add(&other);
+        Cut { delta, exact }
     }
 
-    fn cut_alone(
+    /// Turns the generation and sums up the one that is frozen by that: what the reader remembers
+    /// then adds up to a cut. Returns whether that is exact.
+    fn turn(
         &self,
         reader: &mut Reader<D>,
         settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool,
-    ) -> Cut<D> {
+    ) -> bool {
         let frozen = Generation::of(self.current.fetch_xor(GENERATION_BYTES, Ordering::SeqCst));
         fence(Ordering::SeqCst);
-        let mut sum = D::ZERO;
+        let sum = &mut reader.saved[frozen.index()];
+        *sum = D::ZERO;
         self.shared.settle(frozen);
-        self.shared.add_up(frozen, &mut sum);
+        self.shared.add_up(frozen, sum);
         let mut exact = true;
         if let Some(shards) = self.shards() {
             exact = settle(shards, frozen);
-            shards.add_up(frozen, &mut sum);
+            shards.add_up(frozen, sum);
         }
-        let mut delta = sum;
-        delta.add(&reader.saved[frozen.other().index()]);
-        reader.saved[frozen.index()] = sum;
-        Cut {
-            delta,
-            exact: self.exactness(exact),
-        }
+        self.exactness(exact)
     }
 }
 

@@ -14,15 +14,15 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use crate::alloc::c::{
-    Below, below, calloc, free, malloc, memalign, posix_memalign, realloc, reallocarray,
-    usable_size,
+    Below, below, calloc, free, is_allocators, malloc, memalign, posix_memalign, realloc,
+    reallocarray, usable_size,
 };
 
 pub(crate) use counting::Counting;
 pub use counting::put_off;
 
 use crate::alloc::{c, process};
-use crate::primitives::{AtomicBool, AtomicI32, Ordering};
+use crate::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use crate::{config, keeper, own, own_thread, settings};
 
 /// The allocator of the library itself: what it allocates is Plimsoll's own, whoever calls it.
@@ -80,6 +80,9 @@ pub fn begin(directory: PathBuf, children: bool) {
     let _ = DIRECTORY.set(directory);
     PROCESS.store(own_process(), Ordering::Relaxed);
     report::begin();
+    // SAFETY: looks a variable up by name.
+    let said = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    SINGLE_THREADED.store(said.cast(), Ordering::Relaxed);
     if children {
         // SAFETY: a function of the right type.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
@@ -116,9 +119,20 @@ pub(crate) fn look_if_alone(counting: &Counting) {
     if counting.is_outermost()
         && PROCESS.load(Ordering::Relaxed) != 0
         && !SET_OFF.load(Ordering::Relaxed)
+        && is_single_threaded()
     {
         keeper::look_if_wanted();
     }
+}
+
+/// Where the C library says whether there is one thread; null if it does not.
+static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Whether no thread was created by the C library, as far as that says.
+fn is_single_threaded() -> bool {
+    let said = SINGLE_THREADED.load(Ordering::Relaxed);
+    // SAFETY: a variable of the C library's, which others set while this thread is creating one.
+    said.is_null() || unsafe { said.read_volatile() } != 0
 }
 
 /// How long it takes at most until it is seen that the program has no thread any more.

@@ -4,7 +4,7 @@
 use super::reading::Leaf;
 
 /// Beginnings of function names, without a leading `<` or `dyn `.
-const PREFIXES: [&str; 17] = [
+const PREFIXES: [&str; 20] = [
     "plimsoll::alloc::",
     "plimsoll::sampler::",
     "plimsoll::stack::",
@@ -22,6 +22,9 @@ const PREFIXES: [&str; 17] = [
     "__rdl_",
     "__rustc::__r",
     "__rustc[",
+    "operator new",
+    "_Znwm",
+    "_Znam",
 ];
 
 /// Parts of the names of methods that belong to an allocation whatever type they are of:
@@ -82,6 +85,8 @@ mod tests {
             "plimsoll::stack::capture::with_stack",
             "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
             "<u8 as <[_]>::to_vec_in::ConvertVec>::to_vec",
+            "operator new[](unsigned long)",
+            "_ZnwmSt11align_val_t",
         ] {
             assert_eq!(leaf(name, ""), Leaf::Hidden, "{name}");
         }

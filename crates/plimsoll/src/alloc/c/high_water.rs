@@ -6,7 +6,7 @@
 //! much as each thread allocated at the peak between two readings, and is never too large. Where
 //! readers would wait for whoever is counting, it is taken from the samples.
 
-use crate::alloc::counts::HEAP;
+use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::ledger::Protocol;
 use crate::primitives::{AtomicU64, Ordering};
 use crate::stack;
@@ -34,14 +34,13 @@ pub(super) fn allocated(bytes: u64) {
         return;
     }
     SINCE.store(0, Ordering::Relaxed);
-    if let Some(cut) = HEAP.try_read() {
-        note(&HeapStats::of(&cut));
+    if let Some(live) = HEAP.try_sum(HeapDelta::live_bytes) {
+        note(live);
     }
 }
 
-/// Takes notice of a reading.
-fn note(stats: &HeapStats) {
-    let live = stats.live_bytes();
+/// Takes notice of what a reading found in use.
+fn note(live: u64) {
     MOST_BYTES.fetch_max(live, Ordering::Relaxed);
     NEXT.store(LEAST.max(live / 64), Ordering::Relaxed);
 }
@@ -55,7 +54,7 @@ pub(crate) struct Most {
 
 /// The most that was in use, as of this reading.
 pub(crate) fn most(now: &HeapStats) -> Most {
-    note(now);
+    note(now.live_bytes());
     let read = MOST_BYTES.load(Ordering::Relaxed);
     if HEAP.protocol() == Some(Protocol::PerCpu) {
         return Most {

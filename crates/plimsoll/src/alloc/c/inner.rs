@@ -225,6 +225,13 @@ pub fn below() -> Below {
     }
 }
 
+/// Whether a function lies in the same object as the allocator's, if that is not left alone.
+pub fn is_allocators(function: *const c_void) -> bool {
+    look_up()
+        && KIND.load(Ordering::Relaxed) != UNMEASURED
+        && object_of(function) == object_of(FUNCTIONS[0].load(Ordering::Relaxed).cast())
+}
+
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut u8;
 }

@@ -18,7 +18,7 @@ use super::{counts, large_sample, record_small, sampled_blocks, size_class};
 use crate::sampler::{Sample, Weight};
 pub(crate) use high_water::most;
 use inner::{ANYHOW, ENTERED, Entered, WITH_HEADERS};
-pub use inner::{Below, below};
+pub use inner::{Below, below, is_allocators};
 
 /// The alignment of every block.
 const ALIGN: usize = 16;
