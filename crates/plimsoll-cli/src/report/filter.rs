@@ -61,13 +61,56 @@ impl Filter {
 
 /// A regular expression that somebody gave with an option.
 pub(crate) fn regex(expression: &str, option: &str) -> Result<Regex, Failure> {
-    Regex::new(expression).map_err(|error| {
+    Regex::new(&braces_as_text(expression)).map_err(|error| {
         let error = error.to_string();
         // The last line says what is wrong, those before where.
         let cause = error.lines().last().unwrap_or_default();
         let cause = cause.trim_start_matches("error: ");
         Failure::new(format_args!("{option} {expression}"), cause).with_code(2)
     })
+}
+
+/// The same expression where braces that are no repetition stand for themselves, as in Go's
+/// expressions: names of closures are full of them.
+fn braces_as_text(expression: &str) -> String {
+    /// The length of what begins with a brace and repeats what is before.
+    fn repetition(text: &str) -> Option<usize> {
+        let inside = text.strip_prefix('{')?.split_once('}')?.0;
+        let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        (!least.is_empty() && is_number(least) && is_number(most)).then_some(inside.len() + 2)
+    }
+    let mut text = String::with_capacity(expression.len() + 8);
+    let mut rest = expression;
+    let mut in_class = false;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            // A class by its name, or a character by its number, has braces of its own.
+            '\\' if rest[1..].starts_with(['p', 'P', 'x', 'u', 'U'])
+                && rest[2..].starts_with('{') =>
+            {
+                rest.find('}').map_or(rest.len(), |end| end + 1)
+            }
+            '\\' => rest.chars().take(2).map(char::len_utf8).sum(),
+            '{' if !in_class && !text.is_empty() => repetition(rest).unwrap_or(0),
+            '{' | '}' if !in_class => 0,
+            _ => first.len_utf8(),
+        };
+        match first {
+            '[' => in_class = true,
+            ']' => in_class = false,
+            _ => {}
+        }
+        if length == 0 {
+            text.push('\\');
+            text.push(first);
+            rest = &rest[first.len_utf8()..];
+        } else {
+            text.push_str(&rest[..length]);
+            rest = &rest[length..];
+        }
+    }
+    text
 }
 
 /// For each location, whether a function of it, or the file of one, matches.
@@ -132,7 +175,7 @@ impl Tag {
         let range = Range::new(value);
         let expression = match range {
             // It need not be one.
-            Some(_) => Regex::new(&format!("^(?:{value})$")).ok(),
+            Some(_) => regex(&format!("^(?:{value})$"), "--tag").ok(),
             None => {
                 regex(value, "--tag")?;
                 Some(regex(&format!("^(?:{value})$"), "--tag")?)
@@ -208,5 +251,38 @@ impl Range {
             _ => measure::in_smallest(number, unit),
         };
         (self.from..=self.to).contains(&number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_that_repeat_nothing_are_text() {
+        for (expression, text, matches) in [
+            ("x::{{closure}}", "x::{{closure}}::y", true),
+            ("x::{{closure}}$", "x::{{closure}}::y", false),
+            ("{{closure}}", "x::{{closure}}", true),
+            ("{2}", "a{2}", true),
+            ("{closure#0}", "x::{closure#0}", true),
+            ("ab{2}c", "abbc", true),
+            ("ab{2}c", "ab{2}c", false),
+            ("ab{2,}c", "abbbc", true),
+            ("ab{1,2}c", "abbbc", false),
+            ("ab{,2}c", "ab{,2}c", true),
+            (r"a\{b", "a{b", true),
+            (r"\p{Greek}", "α", true),
+            (r"\x{41}", "A", true),
+            ("[{}]", "}", true),
+            ("a}", "a}", true),
+            ("ä{ü}", "ä{ü}", true),
+        ] {
+            let regex = regex(expression, "--focus").unwrap();
+            assert_eq!(regex.is_match(text), matches, "{expression} {text}");
+        }
+        for wrong in ["(", "[", "\\", r"\p{", "*"] {
+            assert!(regex(wrong, "--focus").is_err(), "{wrong}");
+        }
     }
 }

@@ -34,6 +34,7 @@ fn handed_on() -> impl Iterator<Item = i32> {
         libc::SIGVTALRM,
         libc::SIGPROF,
         libc::SIGCONT,
+        libc::SIGTSTP,
         libc::SIGWINCH,
         libc::SIGIO,
         libc::SIGPWR,

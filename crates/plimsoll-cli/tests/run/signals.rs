@@ -188,6 +188,38 @@ fn a_program_that_stops_itself_stops_the_command() {
     assert_eq!(child.wait().unwrap().code(), Some(7));
 }
 
+/// It stops the program, and with that the command; whoever ignores it goes on.
+#[test]
+fn what_asks_to_stop_is_handed_on() {
+    let asked = |script: &str| {
+        let mut child = run(&["--quiet"], "/bin/sh", &["-c", script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut begun = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begun).unwrap();
+        // SAFETY: a signal to a child that is not waited for.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTSTP) }, 0);
+        child
+    };
+    let mut child = asked("echo begun; sleep 0.5; exit 7");
+    let mut status = 0;
+    // SAFETY: a valid place for the answer; signals to a child that is not waited for.
+    unsafe {
+        let id = child.id() as i32;
+        assert_eq!(libc::waitpid(id, &raw mut status, libc::WUNTRACED), id);
+        assert!(libc::WIFSTOPPED(status), "{status}");
+        assert_eq!(libc::kill(id, libc::SIGCONT), 0);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    let mut child = asked("trap '' TSTP; echo begun; sleep 0.5; exit 8");
+    // SAFETY: as above.
+    unsafe { libc::waitpid(child.id() as i32, &raw mut status, libc::WUNTRACED) };
+    assert!(libc::WIFEXITED(status), "{status}");
+    assert_eq!(libc::WEXITSTATUS(status), 8);
+    let _ = child.wait();
+}
+
 #[test]
 fn whoever_ignores_how_children_end_is_told_all_the_same() {
     let scene = Scene::new("ignores-children");
