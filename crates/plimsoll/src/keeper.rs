@@ -45,6 +45,12 @@ pub(crate) fn call_to_fold() {
     ring();
 }
 
+/// Asks it to see to the end of the program. For destructors of threads.
+#[cfg(feature = "preload")]
+pub(crate) fn call_to_end() {
+    ring();
+}
+
 fn ring() {
     if let Some(bell) = BELL.get() {
         bell.ring();
@@ -58,9 +64,12 @@ fn keep() {
     crate::hook::start();
     loop {
         #[cfg(feature = "preload")]
-        {
-            bell.wait_at_most(crate::preload::LAST_THREAD_AFTER);
-            crate::preload::end_if_no_thread_is_left();
+        match crate::preload::last_thread_after() {
+            Some(time) => {
+                bell.wait_at_most(time);
+                crate::preload::end_if_no_thread_is_left();
+            }
+            None => bell.wait(None),
         }
         #[cfg(not(feature = "preload"))]
         bell.wait(None);

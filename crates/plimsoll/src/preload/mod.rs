@@ -8,7 +8,7 @@ mod counting;
 mod report;
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::ffi::OsString;
+use std::ffi::{OsString, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -80,6 +80,7 @@ pub fn begin(directory: PathBuf, children: bool) {
     let _ = DIRECTORY.set(directory);
     PROCESS.store(own_process(), Ordering::Relaxed);
     report::begin();
+    notice_end_of_first();
     // SAFETY: looks a variable up by name.
     let said = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
     SINGLE_THREADED.store(said.cast(), Ordering::Relaxed);
@@ -135,8 +136,31 @@ fn is_single_threaded() -> bool {
     said.is_null() || unsafe { said.read_volatile() } != 0
 }
 
-/// How long it takes at most until it is seen that the program has no thread any more.
-pub(crate) const LAST_THREAD_AFTER: Duration = Duration::from_millis(200);
+/// Whether the first thread has ended, as by `pthread_exit`, and the program has not.
+static FIRST_HAS_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Has it noticed when the calling thread ends, which is the first.
+fn notice_end_of_first() {
+    let mut key = 0;
+    // SAFETY: makes a key with a destructor of the right type, which gets what is set here.
+    unsafe {
+        if libc::pthread_key_create(&raw mut key, Some(first_ends)) == 0 {
+            libc::pthread_setspecific(key, (&raw const FIRST_HAS_ENDED).cast());
+        }
+    }
+}
+
+extern "C" fn first_ends(_: *mut c_void) {
+    FIRST_HAS_ENDED.store(true, Ordering::Relaxed);
+    keeper::call_to_end();
+}
+
+/// How long it takes at most until it is seen that the program has no thread any more, once the
+/// first has ended.
+pub(crate) fn last_thread_after() -> Option<Duration> {
+    let ended = FIRST_HAS_ENDED.load(Ordering::Relaxed);
+    ended.then_some(Duration::from_millis(200))
+}
 
 /// A program whose `main` has ended by `pthread_exit` ends with its last thread, which the C
 /// library takes Plimsoll's for. What it would do then is done here. For the keeper.
