@@ -208,6 +208,7 @@ fn wrong_names_are_errors_that_name_them() {
         "goroutine",
         "goroutineleak",
         "heap",
+        "lifetimes",
         "longpoll",
         "mutex",
         "threadcreate",

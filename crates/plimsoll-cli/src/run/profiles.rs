@@ -9,7 +9,14 @@ use super::library;
 use crate::profile::{self, Frames, Limits, Profile, Stack};
 
 /// The profiles of a report, in the order in which they are shown.
-pub const NAMES: [&str; 5] = ["heap", "peak", "block", "mutex", "threadcreate"];
+pub const NAMES: [&str; 6] = [
+    "heap",
+    "peak",
+    "lifetimes",
+    "block",
+    "mutex",
+    "threadcreate",
+];
 
 /// Those that there are, of that process, in that directory: with names, and without the frames of
 /// the library that took them.
@@ -39,6 +46,8 @@ pub struct Site {
     pub value: i64,
     pub function: String,
     pub callers: Vec<String>,
+    /// What most of it has lived for at least, in nanoseconds: of a decade.
+    pub lifetime: Option<i64>,
 }
 
 /// How many callers are shown.
@@ -52,6 +61,7 @@ pub fn sites(profile: &Profile, most: usize, value: impl Fn(&[i64]) -> i64) -> (
         value: i64,
         largest: i64,
         stack: Vec<u32>,
+        lifetimes: Vec<(i64, i64)>,
     }
     let Ok(frames) = Frames::new(profile) else {
         return (0, Vec::new());
@@ -76,6 +86,14 @@ pub fn sites(profile: &Profile, most: usize, value: impl Fn(&[i64]) -> i64) -> (
             leaf.largest = value;
             leaf.stack = stack.iter().skip(1).take(CALLERS).copied().collect();
         }
+        let mut labels = sample.labels();
+        if let Some(label) = labels.find(|label| profile.string(label.key) == "lifetime") {
+            let lifetimes = &mut leaf.lifetimes;
+            match lifetimes.iter_mut().find(|(from, _)| *from == label.number) {
+                Some((_, sum)) => *sum = sum.saturating_add(value),
+                None => lifetimes.push((label.number, value)),
+            }
+        }
     }
     let name = |frame: u32| frames.name(frame).to_owned();
     let mut sites: Vec<Site> = leaves
@@ -84,6 +102,7 @@ pub fn sites(profile: &Profile, most: usize, value: impl Fn(&[i64]) -> i64) -> (
             value: leaf.value,
             function: function.map_or_else(|| "(no stack)".to_owned(), name),
             callers: leaf.stack.into_iter().map(name).collect(),
+            lifetime: (leaf.lifetimes.iter().max_by_key(|(_, sum)| sum)).map(|&(from, _)| from),
         })
         .collect();
     sites.sort_by(|a, b| b.value.cmp(&a.value).then(a.function.cmp(&b.function)));

@@ -143,8 +143,8 @@ const LISTS: [List; 6] = [
     ("allocated", "heap", |values| value(values, 1), bytes),
     (
         "churn: allocated and freed again",
-        "heap",
-        |values| value(values, 1) - value(values, 3),
+        "lifetimes",
+        |values| value(values, 1),
         bytes,
     ),
     (
@@ -194,7 +194,25 @@ fn path(site: &Site) -> String {
         path.push_str(" < ");
         path.push_str(&shortened(caller));
     }
-    path
+    match site.lifetime {
+        None => path,
+        Some(0) => path + ", mostly within 1 us",
+        Some(from) => {
+            let to = decade(from.unsigned_abs().saturating_mul(10));
+            format!("{path}, mostly within {to}")
+        }
+    }
+}
+
+/// A power of ten of nanoseconds.
+fn decade(nanoseconds: u64) -> String {
+    let seconds = nanoseconds / 1_000_000_000;
+    let milliseconds = nanoseconds / 1_000_000;
+    match (seconds, milliseconds) {
+        (1.., _) => format!("{seconds} s"),
+        (_, 1..) => format!("{milliseconds} ms"),
+        _ => format!("{} us", nanoseconds / 1000),
+    }
 }
 
 /// Names of C++ and Rust can be very long.

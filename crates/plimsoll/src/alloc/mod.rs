@@ -372,7 +372,7 @@ impl<A: GlobalAlloc> Alloc<A> {
 
 /// Records the allocation of a sampled block that has a slot.
 fn record_small(sample: Sample, counted: usize, block: *mut u8) {
-    sampled_blocks::note_cycle(block, sample.record_malloc(counted).cycle);
+    sampled_blocks::note_recorded(block, sample.record_malloc(counted));
 }
 
 /// Counts an allocation above [`size_class::LARGEST_STEP`] on the common path, and returns it.

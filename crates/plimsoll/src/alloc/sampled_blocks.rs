@@ -13,7 +13,7 @@
 use super::size_class;
 use crate::os::region::Region;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::sampler::{Sample, Weight};
+use crate::sampler::{Born, Sample, Weight};
 use crate::stack::{Bucket, CycleNumber};
 
 /// Bytes of a span.
@@ -37,6 +37,7 @@ struct NoteEntry {
     /// profile that it was counted in.
     next_or_cycle: AtomicU32,
     weight: AtomicU64,
+    born: AtomicU64,
 }
 
 struct Size {
@@ -112,14 +113,15 @@ pub(super) fn sample(block: *mut u8) -> Sample {
         bucket: Bucket(entry.bucket.load(Ordering::Relaxed)),
         weight: Weight(entry.weight.load(Ordering::Relaxed)),
         cycle: CycleNumber(entry.next_or_cycle.load(Ordering::Relaxed)),
+        born: Born(entry.born.load(Ordering::Relaxed)),
     }
 }
 
-/// Notes in which cycle the allocation of a block was counted: before anybody else can free it.
-pub(super) fn note_cycle(block: *mut u8, cycle: CycleNumber) {
-    entry(slot_of(block).0)
-        .next_or_cycle
-        .store(cycle.0, Ordering::Relaxed);
+/// Notes when the allocation of a block was recorded: before anybody else can free it.
+pub(super) fn note_recorded(block: *mut u8, sample: Sample) {
+    let entry = entry(slot_of(block).0);
+    entry.next_or_cycle.store(sample.cycle.0, Ordering::Relaxed);
+    entry.born.store(sample.born.0, Ordering::Relaxed);
 }
 
 /// The bytes that there are for a block.

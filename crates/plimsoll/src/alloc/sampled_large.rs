@@ -8,7 +8,7 @@
 
 use crate::os::region::Region;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::sampler::{Sample, Weight};
+use crate::sampler::{Born, Sample, Weight};
 use crate::stack::{Bucket, CycleNumber};
 
 #[cfg(doc)]
@@ -29,6 +29,7 @@ struct NoteEntry {
     bucket: AtomicU32,
     cycle: AtomicU32,
     weight: AtomicU64,
+    born: AtomicU64,
 }
 
 /// The table: lines, then a note for each place.
@@ -77,6 +78,7 @@ impl SampledLarge {
                     entry.bucket.store(sample.bucket.0, Ordering::Relaxed);
                     entry.cycle.store(sample.cycle.0, Ordering::Relaxed);
                     entry.weight.store(sample.weight.0, Ordering::Relaxed);
+                    entry.born.store(sample.born.0, Ordering::Relaxed);
                     self.blocks.fetch_add(1, Ordering::Relaxed);
                     return true;
                 }
@@ -105,6 +107,7 @@ impl SampledLarge {
                         bucket: Bucket(entry.bucket.load(Ordering::Relaxed)),
                         cycle: CycleNumber(entry.cycle.load(Ordering::Relaxed)),
                         weight: Weight(entry.weight.load(Ordering::Relaxed)),
+                        born: Born(entry.born.load(Ordering::Relaxed)),
                     };
                     place.store(0, Ordering::Release);
                     self.blocks.fetch_sub(1, Ordering::Relaxed);
@@ -141,6 +144,7 @@ mod tests {
         Sample {
             bucket: Bucket(number as u32),
             cycle: CycleNumber(number as u32 / 2),
+            born: Born(number + 7),
             weight: Weight(number + 7),
         }
     }

@@ -12,6 +12,8 @@ pub(super) enum Labels<'a> {
     Own(label::Labels),
     /// The size of each object, and the program's own.
     Bytes(i64, label::Labels),
+    /// The nanoseconds that each object lived for at least, and the program's own.
+    Lifetime(i64, label::Labels),
     Wait(Described, label::Labels),
     /// Keys and values, sorted by key.
     Texts(Vec<(&'a str, &'a str)>),
@@ -22,6 +24,7 @@ pub(super) fn labels<'a>(tag: &'a Tag, frames: &[usize], symbols: &Symbols) -> L
     match tag {
         Tag::Labels(own) => Labels::Own(*own),
         Tag::Bytes(bytes, own) => Labels::Bytes(*bytes, *own),
+        Tag::Lifetime(from, own) => Labels::Lifetime(*from, *own),
         Tag::Wait(kind, own) => Labels::Wait(describe(*kind, symbols.names(frames)), *own),
         Tag::Task(task, own) => {
             let task = (!task.is_empty()).then_some(("task", *task));
@@ -37,7 +40,9 @@ impl<'a> Labels<'a> {
     /// Those that are texts and are shown in text as well, sorted by key.
     pub(super) fn texts(&self) -> Vec<(&'a str, &'a str)> {
         match self {
-            Self::Own(own) | Self::Bytes(_, own) | Self::Wait(_, own) => own.iter().collect(),
+            Self::Own(own) | Self::Bytes(_, own) | Self::Lifetime(_, own) | Self::Wait(_, own) => {
+                own.iter().collect()
+            }
             Self::Texts(texts) => texts.clone(),
         }
     }

@@ -38,6 +38,7 @@ mod field {
         pub(in super::super) const KEY: u64 = 1;
         pub(in super::super) const STR: u64 = 2;
         pub(in super::super) const NUM: u64 = 3;
+        pub(in super::super) const NUM_UNIT: u64 = 4;
     }
     pub(super) mod mapping {
         pub(in super::super) const ID: u64 = 1;
@@ -189,7 +190,10 @@ impl<'a> Encoder<'a> {
         }
         match &what.labels {
             Labels::Own(_) | Labels::Texts(_) => {}
-            Labels::Bytes(bytes, _) => self.number_label(&mut message, "bytes", *bytes),
+            Labels::Bytes(bytes, _) => self.number_label(&mut message, "bytes", *bytes, ""),
+            Labels::Lifetime(from, _) => {
+                self.number_label(&mut message, "lifetime", *from, "nanoseconds");
+            }
             Labels::Wait(described, _) => {
                 self.text_label(&mut message, "kind", described.kind);
                 if described.idle {
@@ -200,10 +204,18 @@ impl<'a> Encoder<'a> {
         self.profile.message(field::profile::SAMPLE, &message);
     }
 
-    fn number_label(&mut self, sample: &mut Message, key: &'static str, number: i64) {
+    /// Without a unit, that is what the key says.
+    fn number_label(
+        &mut self,
+        sample: &mut Message,
+        key: &'static str,
+        number: i64,
+        unit: &'static str,
+    ) {
         let mut label = Message::new();
         label.int64(field::label::KEY, self.strings.index(key));
         label.int64(field::label::NUM, number);
+        label.int64(field::label::NUM_UNIT, self.strings.index(unit));
         sample.message(field::sample::LABEL, &label);
     }
 

@@ -21,7 +21,14 @@ use crate::{lock_stats, mem_stats, sampler, thread};
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// The profiles of a report.
-const PROFILES: [&str; 5] = ["heap", "peak", "block", "mutex", "threadcreate"];
+const PROFILES: [&str; 6] = [
+    "heap",
+    "peak",
+    "lifetimes",
+    "block",
+    "mutex",
+    "threadcreate",
+];
 
 pub(super) fn begin() {
     BEGAN.store(clock::since_boot(), Ordering::Relaxed);

@@ -21,6 +21,7 @@ mod delta;
 mod goroutine;
 mod goroutineleak;
 mod heap;
+mod lifetimes;
 mod longpoll;
 mod mutex;
 #[cfg(feature = "preload")]
@@ -78,12 +79,13 @@ pub(crate) trait Source: Sync {
 }
 
 /// Sorted by name.
-static BUILT_IN: [&dyn Source; 8 + cfg!(feature = "preload") as usize] = [
+static BUILT_IN: [&dyn Source; 9 + cfg!(feature = "preload") as usize] = [
     &heap::Allocs,
     &block::Block,
     &goroutine::Goroutine,
     &goroutineleak::GoroutineLeak,
     &heap::Heap,
+    &lifetimes::Lifetimes,
     &longpoll::LongPoll,
     &mutex::Mutex,
     #[cfg(feature = "preload")]
@@ -115,8 +117,8 @@ pub enum Format {
 }
 
 /// The profile of that name; `None` if there is none. Built in are `allocs`, `block`,
-/// `goroutine`, `goroutineleak`, `heap`, `longpoll`, `mutex` and `threadcreate`; others are there
-/// from [`Profile::new`] on.
+/// `goroutine`, `goroutineleak`, `heap`, `lifetimes`, `longpoll`, `mutex` and `threadcreate`;
+/// others are there from [`Profile::new`] on.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()

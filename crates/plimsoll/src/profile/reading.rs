@@ -88,6 +88,8 @@ pub(crate) enum Tag {
     Labels(Labels),
     /// Objects of so many bytes.
     Bytes(i64, Labels),
+    /// Objects that lived for so many nanoseconds or more, of a decade.
+    Lifetime(i64, Labels),
     /// Waits of a kind.
     Wait(WaitKind, Labels),
     /// Polls of tasks of that name.

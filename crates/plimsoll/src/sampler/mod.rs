@@ -8,11 +8,13 @@
 //! estimate stays unbiased. That is how a change of rate reaches a thread, and why nothing is
 //! sampled *because* of it.
 
+pub(crate) mod lifetime;
 mod sample;
 pub(crate) mod sweep;
 
 use std::cell::Cell;
 
+pub(crate) use lifetime::Born;
 pub(crate) use sample::{Sample, cell, lost_track};
 
 use crate::primitives::{AtomicUsize, Ordering};

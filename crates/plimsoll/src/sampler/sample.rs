@@ -1,6 +1,6 @@
 //! One sampled allocation, and its record in the bucket table.
 
-use super::{Weight, sweep};
+use super::{Born, Weight, lifetime, sweep};
 use crate::primitives::{AtomicU64, Ordering};
 use crate::stack::{self, Bucket, CycleNumber, Kind, Stream, TABLE};
 
@@ -11,6 +11,7 @@ pub(crate) struct Sample {
     pub(crate) weight: Weight,
     /// The cycle of the heap profile that the allocation was counted in.
     pub(crate) cycle: CycleNumber,
+    pub(crate) born: Born,
 }
 
 /// What each cell of a bucket of [`Kind::Heap`] counts. Weights are in units of 2^-16; bytes are
@@ -34,6 +35,7 @@ impl Sample {
             bucket: stack::site(Kind::Heap, size as u64),
             weight,
             cycle: CycleNumber::default(),
+            born: Born::default(),
         }
     }
 
@@ -48,7 +50,12 @@ impl Sample {
         let cycle = TABLE.add_heap(self.bucket, Stream::Program, &amounts);
         #[cfg(feature = "preload")]
         TABLE.change_in_use(self.bucket, true, [self.weight.0, bytes]);
-        Self { cycle, ..self }
+        let born = Born::now();
+        Self {
+            cycle,
+            born,
+            ..self
+        }
     }
 
     /// Records the free. `size` is that of the allocation.
@@ -60,16 +67,19 @@ impl Sample {
         } else {
             Stream::Program
         };
-        self.record_free_of(stream, size);
+        self.leave(stream, size);
+        lifetime::ended(self, self.weight.times(size));
     }
 
     /// Records that another block has taken the place of this one: not a free in a sweep even
     /// within one, for what was in it lives on.
     pub(crate) fn record_replaced(self, size: usize) {
-        self.record_free_of(Stream::Program, size);
+        self.leave(Stream::Program, size);
+        lifetime::ended(self, self.weight.times(size));
     }
 
-    fn record_free_of(self, stream: Stream, size: usize) {
+    /// It is no longer in use.
+    fn leave(self, stream: Stream, size: usize) {
         let bytes = self.weight.times(size);
         let amounts = [
             (cell::FREES, 1),
@@ -84,7 +94,7 @@ impl Sample {
     /// Records that the free will not be noticed: the block is left out of what is in use, and
     /// counted as lost.
     pub(crate) fn lose_track(self, size: usize) {
-        self.record_replaced(size);
+        self.leave(Stream::Program, size);
         LOST_TRACK.fetch_add(1, Ordering::Relaxed);
     }
 }

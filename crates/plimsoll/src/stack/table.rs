@@ -39,9 +39,11 @@ pub(crate) enum Kind {
     Custom = 4,
     /// A long poll of a task. The size says of which kind.
     LongPoll = 5,
+    /// The end of a sampled block. The size says how long it lived.
+    Lifetime = 6,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// Counts of a bucket; what each means is the kind's affair.
 pub(crate) const CELLS: usize = 6;
@@ -210,6 +212,28 @@ impl Table {
         let stack = self.intern(heads, frames)?;
         self.find_bucket(heads, kind, size, labels, stack)
             .map(Bucket)
+    }
+
+    /// The bucket of another kind and size with the labels and the stack of one that there is.
+    pub(crate) fn bucket_beside(&self, bucket: Bucket, kind: Kind, size: u64) -> Bucket {
+        let heads = self.heads.load(Ordering::Acquire);
+        if bucket.0 == 0 || heads == 0 {
+            return Bucket(0);
+        }
+        // SAFETY: a bucket's name comes from `bucket`.
+        let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
+        // What found no room is known of no better than that.
+        let is_overflow =
+            bucket.0 == self.overflow[usize::from(entry.kind)].load(Ordering::Relaxed);
+        let found = if is_overflow {
+            None
+        } else {
+            self.find_bucket(heads, kind, size, entry.labels, entry.stack)
+        };
+        Bucket(found.unwrap_or_else(|| {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+            self.overflow[kind as usize].load(Ordering::Relaxed)
+        }))
     }
 
     /// The name of a stack, for good; `None` if it is empty or there is no room.

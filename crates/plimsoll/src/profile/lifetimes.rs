@@ -1,0 +1,112 @@
+//! `lifetimes`: how long memory that was freed had been in use, by where it was allocated.
+
+use super::reading::{
+    MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+};
+use super::{Source, allocating};
+use crate::sampler;
+use crate::sampler::lifetime::{self, cell};
+use crate::stack::{Kind, Record, TABLE};
+
+pub(super) struct Lifetimes;
+
+const SAMPLE_TYPES: [ValueType; 2] = [
+    ValueType {
+        name: "freed_objects",
+        unit: "count",
+    },
+    ValueType {
+        name: "freed_space",
+        unit: "bytes",
+    },
+];
+
+impl Source for Lifetimes {
+    fn name(&self) -> &'static str {
+        "lifetimes"
+    }
+
+    fn description(&self) -> &'static str {
+        "A sampling of all memory that was freed, by where it was allocated and how long it lived."
+    }
+
+    fn count(&self) -> usize {
+        records().len()
+    }
+
+    fn read(&self) -> Reading {
+        Reading {
+            sample_types: &SAMPLE_TYPES,
+            default_type: "",
+            period_type: ValueType {
+                name: "space",
+                unit: "bytes",
+            },
+            period: sampler::rate() as i64,
+            time_nanos: now_nanos(),
+            duration_nanos: 0,
+            samples: records().iter().map(sample).collect(),
+            leaf: allocating::leaf,
+            comments: vec![
+                "plimsoll: lifetime is the least of a decade, in nanoseconds; blocks that are in \
+                 use are not in here"
+                    .into(),
+            ],
+        }
+    }
+
+    fn read_text(&self) -> TextReading {
+        let mut records = records();
+        records.sort_by_key(|record| std::cmp::Reverse(record.cells[cell::BYTES]));
+        let rows = records.iter().map(|record| {
+            let Sample { stack, values, tag } = sample(record);
+            let lived = match lifetime::range(record.size) {
+                Some((from, Some(to))) => format!(" [lived {} to {}]", time(from), time(to)),
+                Some((from, None)) => format!(" [lived {} or more]", time(from)),
+                None => String::new(),
+            };
+            Row {
+                values: format!("{}: {}{lived}", values[0], values[1]),
+                stack,
+                tag,
+            }
+        });
+        TextReading {
+            head: format!("lifetimes profile: @ heap/{}\n", sampler::rate()),
+            rows: rows.collect(),
+            leaf: allocating::leaf,
+            tail: String::new(),
+        }
+    }
+}
+
+fn records() -> Vec<Record> {
+    let mut records = Vec::new();
+    TABLE.read(Kind::Lifetime, |record| records.push(record));
+    records
+}
+
+fn sample(record: &Record) -> Sample {
+    let mut values = [0; MOST_VALUES];
+    values[0] = lifetime::blocks(record.cells[cell::WEIGHT]);
+    values[1] = record.cells[cell::BYTES] as i64;
+    Sample {
+        stack: Stack::of(record),
+        values,
+        tag: match lifetime::range(record.size) {
+            Some((from, _)) => Tag::Lifetime(from as i64, record.labels),
+            None => Tag::Labels(record.labels),
+        },
+    }
+}
+
+/// A power of ten of nanoseconds.
+fn time(nanoseconds: u64) -> String {
+    match nanoseconds {
+        0 => "0".into(),
+        1_000..1_000_000 => format!("{}us", nanoseconds / 1_000),
+        1_000_000..1_000_000_000 => format!("{}ms", nanoseconds / 1_000_000),
+        1_000_000_000.. => format!("{}s", nanoseconds / 1_000_000_000),
+        _ => format!("{nanoseconds}ns"),
+    }
+}
