@@ -23,6 +23,8 @@
 //!   all on.
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts: some microseconds, all of one instant,
 //!   exact to the last operation.
+//! * [`stats::Backend`] asks the allocator for the pages around the blocks; [`free_os_memory()`]
+//!   has it give free ones back.
 //! * [`lock_stats()`] has how long threads waited for locks, and for one another.
 //! * [`metrics`] has everything that there is a number for, by Go's names, read at once.
 //! * [`gc`] is for garbage collectors inside of the program: they become part of the statistics, of
@@ -183,8 +185,8 @@ pub use config::{Config, Plimsoll, config, start};
 pub use dump::dump;
 #[cfg(not(loom))]
 pub use stats::{
-    CpuStats, GcStats, HeapStats, Histogram, LockStats, MemStats, cpu_stats, gc_stats, heap_stats,
-    lock_stats, mem_stats,
+    CpuStats, GcStats, HeapStats, Histogram, LockStats, MemStats, cpu_stats, free_os_memory,
+    gc_stats, heap_stats, lock_stats, mem_stats,
 };
 #[cfg(all(feature = "offline", not(loom)))]
 #[doc(hidden)]

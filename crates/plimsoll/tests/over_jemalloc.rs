@@ -5,3 +5,14 @@ static ALLOC: plimsoll::Alloc<tikv_jemallocator::Jemalloc> =
     plimsoll::Alloc::new(tikv_jemallocator::Jemalloc);
 
 mod suite;
+
+/// An allocator that nobody asks: the heap is its blocks.
+#[test]
+fn without_a_backend_the_heap_is_its_blocks() {
+    plimsoll::free_os_memory();
+    let stats = plimsoll::mem_stats();
+    assert!(plimsoll::stats::backend().is_none());
+    assert_eq!(stats.pages, plimsoll::stats::Pages::ABSENT);
+    assert_eq!(stats.heap_sys, stats.heap_alloc);
+    assert_eq!((stats.heap_idle, stats.heap_released), (0, 0));
+}

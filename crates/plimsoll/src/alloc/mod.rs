@@ -11,8 +11,10 @@ pub mod size_class;
 pub(crate) mod thread;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt;
 
 use crate::sampler::Sample;
+use crate::stats::{Backend, backend};
 use sampled_large::SAMPLED_LARGE;
 use thread::Thread;
 
@@ -29,6 +31,9 @@ use thread::Thread;
 /// or, over another one, `static ALLOC: plimsoll::Alloc<MiMalloc> =
 /// plimsoll::Alloc::new(MiMalloc);`.
 ///
+/// What memory the allocator holds around its blocks is asked of a
+/// [`Backend`], if the `Alloc` was made with one.
+///
 /// Counting costs some 18 to 33 instructions for an allocation and its free together, none of them
 /// locked or fenced, and writes to no memory that another thread writes to. All `Alloc`s of a
 /// process count together.
@@ -40,27 +45,51 @@ use thread::Thread;
 ///
 /// A null pointer from the inner allocator is passed on and not counted; a `realloc` that fails
 /// changes nothing.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Alloc<A = System> {
     inner: A,
+    backend: Option<&'static dyn Backend>,
 }
 
 impl Alloc<System> {
-    /// Over the system's allocator.
+    /// Over the system's allocator, with the backend [`System`](backend::System::PLAIN).
     pub const fn system() -> Self {
-        Self::new(System)
+        Self::with_backend(System, &backend::System::PLAIN)
     }
 }
 
 impl<A> Alloc<A> {
-    /// Over `inner`.
+    /// Over `inner`, whose pages are not asked for.
     pub const fn new(inner: A) -> Self {
-        Self { inner }
+        Self {
+            inner,
+            backend: None,
+        }
+    }
+
+    /// Over `inner`, whose pages are asked of `backend`. If there are several `Alloc`s with
+    /// backends of different names, the one that is first allocated through has its way: see
+    /// [`stats::backend()`](crate::stats::backend()).
+    pub const fn with_backend(inner: A, backend: &'static dyn Backend) -> Self {
+        Self {
+            inner,
+            backend: Some(backend),
+        }
     }
 
     /// The allocator underneath.
     pub const fn inner(&self) -> &A {
         &self.inner
+    }
+}
+
+impl<A: fmt::Debug> fmt::Debug for Alloc<A> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Alloc")
+            .field("inner", &self.inner)
+            .field("backend", &self.backend.map(Backend::name))
+            .finish()
     }
 }
 
@@ -155,11 +184,20 @@ impl<A: GlobalAlloc> Alloc<A> {
         }
     }
 
+    /// The calling thread on the slow path, which it has to take before any other.
+    fn thread(&self) -> Thread {
+        let thread = Thread::current();
+        if let Some(backend) = self.backend {
+            thread.notice(backend);
+        }
+        thread
+    }
+
     /// An allocation that is sampled, or Plimsoll's own, or by a thread that is not set up.
     #[cold]
     #[inline(never)]
     unsafe fn place_slowly(&self, layout: Layout, zeroed: bool) -> *mut u8 {
-        let thread = Thread::current();
+        let thread = self.thread();
         if thread.in_own_scope() {
             thread.uncharge(layout.size());
             let block = crate::own::alloc(layout, zeroed);
@@ -230,7 +268,7 @@ impl<A: GlobalAlloc> Alloc<A> {
             // SAFETY: the caller's; the block came from there.
             return unsafe { crate::own::free(block, layout) };
         }
-        let thread = Thread::current();
+        let thread = self.thread();
         let size = layout.size();
         if sampled_blocks::contains(block as usize) {
             sampled_blocks::sample(block).record_free(size_class::counted_size(size));
@@ -271,7 +309,7 @@ impl<A: GlobalAlloc> Alloc<A> {
     #[cold]
     #[inline(never)]
     unsafe fn realloc_slowly(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        let thread = Thread::current();
+        let thread = self.thread();
         // SAFETY: the caller vouches that `new_size`, rounded up to the alignment, does not
         // overflow.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };

@@ -12,6 +12,7 @@ use super::{counts::HEAP, process};
 use crate::ledger::Writer;
 use crate::os::{self, rseq::Area};
 use crate::sampler::{self, Sampler, Weight};
+use crate::stats::{Backend, backend};
 
 /// Always below zero once anything is subtracted from it.
 const ALWAYS_SLOW: i64 = i64::MIN / 2;
@@ -33,6 +34,8 @@ struct Cold {
     /// The real countdown, while the one of the common path is [`ALWAYS_SLOW`].
     countdown: Cell<i64>,
     own_scopes: Cell<u32>,
+    /// Whether the backend of the process knows of the thread.
+    noticed: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,6 +64,7 @@ thread_local! {
             sampler: Sampler::new(),
             countdown: Cell::new(0),
             own_scopes: Cell::new(0),
+            noticed: Cell::new(false),
         }
     };
 }
@@ -213,6 +217,14 @@ impl Thread {
         self.route.limit.set(usize::MAX);
         self.set_distance(distance);
         HEAP.retire(writer);
+    }
+
+    /// Tells the process of the backend that the thread is about to allocate with, and the backend
+    /// of the thread.
+    pub(super) fn notice(self, backend: &'static dyn Backend) {
+        if !self.cold.noticed.get() && backend::notice(backend) {
+            self.cold.noticed.set(true);
+        }
     }
 
     /// How this thread counts.

@@ -7,6 +7,7 @@ use crate::gc::{self, Figures, Pauses};
 use crate::os::cpus;
 use crate::profile::LostEvents;
 use crate::stats::accounts::Accounts;
+use crate::stats::heap_pages;
 use crate::stats::{Counts, CpuStats, HeapStats, MemStats, cpu_stats, heap_stats};
 use crate::task::{self, States};
 use crate::thread;
@@ -122,7 +123,8 @@ impl Gathered {
         self.mem.get_or_init(|| {
             let (figures, pauses) = self.collectors();
             let accounts = *self.accounts();
-            MemStats::new(self.heap(), accounts, (figures, pauses), self.cpu())
+            let (heap, pages) = heap_pages::around(|| self.heap());
+            MemStats::new(heap, &pages, accounts, (figures, pauses), self.cpu())
         })
     }
 }

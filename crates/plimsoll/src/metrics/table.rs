@@ -65,7 +65,7 @@ const fn metric(
 }
 
 /// Sorted by name.
-pub(super) static METRICS: [Metric; 90] = [
+pub(super) static METRICS: [Metric; 91] = [
     seconds(
         "/cpu/classes/gc/mark/assist:cpu-seconds",
         "Processor time that threads of the program spent on marking for collectors. To \
@@ -292,7 +292,7 @@ pub(super) static METRICS: [Metric; 90] = [
     value(
         "/memory/classes/heap/free:bytes",
         "Bytes that the allocator holds without a block in them, and has not given back. \
-         Not known: 0.",
+         Told by the allocator's backend, or 0.",
         |gathered| {
             let mem = gathered.mem();
             mem.heap_idle - mem.heap_released
@@ -305,8 +305,8 @@ pub(super) static METRICS: [Metric; 90] = [
     ),
     value(
         "/memory/classes/heap/released:bytes",
-        "Bytes that the allocator holds without a block in them, and has given back. Not \
-         known: 0.",
+        "Bytes that the allocator holds without memory behind them. Told by the allocator's backend, \
+         or 0.",
         |gathered| gathered.mem().heap_released,
     ),
     value(
@@ -316,7 +316,8 @@ pub(super) static METRICS: [Metric; 90] = [
     ),
     value(
         "/memory/classes/heap/unused:bytes",
-        "Bytes of memory with blocks in it that none of them uses. Not known: 0.",
+        "Bytes of memory with blocks in it that none of them uses. Told by the allocator's \
+         backend, or 0.",
         |gathered| {
             let mem = gathered.mem();
             mem.heap_inuse - mem.heap_alloc
@@ -337,7 +338,7 @@ pub(super) static METRICS: [Metric; 90] = [
     ),
     value(
         "/memory/classes/metadata/mspan/free:bytes",
-        "Bytes of the allocator's own bookkeeping that are not in use. Not known: 0.",
+        "Bytes of the allocator's own bookkeeping that are not in use: 0.",
         |gathered| {
             let mem = gathered.mem();
             mem.mspan_sys - mem.mspan_inuse
@@ -345,7 +346,7 @@ pub(super) static METRICS: [Metric; 90] = [
     ),
     value(
         "/memory/classes/metadata/mspan/inuse:bytes",
-        "Bytes of the allocator's own bookkeeping in use. Not known: 0.",
+        "Bytes of the allocator's own bookkeeping in use. Told by its backend, or 0.",
         |gathered| gathered.mem().mspan_inuse,
     ),
     value(
@@ -402,6 +403,12 @@ pub(super) static METRICS: [Metric; 90] = [
         "The mean number of bytes between samples of the heap profile; 0 if none are \
          taken.",
         |_| sampler::rate() as u64,
+    ),
+    value(
+        "/plimsoll/heap/slack:bytes",
+        "Bytes by which the heap's /memory/classes had to be above what the allocator's backend \
+         told, so that they fit the blocks in use.",
+        |gathered| gathered.mem().heap_slack,
     ),
     count(
         "/plimsoll/lost/labels:events",

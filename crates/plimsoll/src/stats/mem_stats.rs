@@ -1,7 +1,9 @@
 //! Go's `runtime.MemStats`, field for field.
 
 use super::accounts::Accounts;
+use super::backend::Pages;
 use super::cpu_stats::CpuStats;
+use super::heap_pages::{self, HeapPages};
 use super::{HeapStats, heap_stats};
 use crate::alloc::size_class::go;
 use crate::gc::{self, Figures, Pauses};
@@ -18,10 +20,21 @@ pub const PAUSES: usize = 256;
 /// Sizes are bytes. All object counts and byte sums belong to one instant (see [`HeapStats`]).
 /// These relations hold in every reading: `sys` is the sum of `heap_sys`, `stack_sys`, `mspan_sys`,
 /// `mcache_sys`, `buck_hash_sys`, `gc_sys` and `other_sys`; `heap_idle + heap_inuse = heap_sys`;
-/// `heap_alloc = alloc`; `heap_objects = mallocs - frees`.
+/// `heap_alloc <= heap_inuse`; `heap_released <= heap_idle`; `heap_alloc = alloc`;
+/// `heap_objects = mallocs - frees`.
 ///
 /// "The allocator" is the one under [`Alloc`](crate::Alloc). What it holds beyond the blocks that
-/// are in use is not known here, so the page-level fields are derived and say so.
+/// are in use is told by its [`Backend`](super::Backend): `pages` has the figures as they were
+/// told, each with what it is worth. They are read before the ledger and after it, and the larger
+/// counts. [`heap_slack`](Self::heap_slack) says by how much fields had to be more than that.
+///
+/// | allocator | `heap_sys` | `heap_released` | `heap_inuse` | `mspan_*` |
+/// |---|---|---|---|---|
+/// | the system's, [detailed](super::backend::System::DETAILED) | racy: `mallinfo2` | absent | racy: `mallinfo2` | absent |
+/// | the system's, others | absent | absent | absent | absent |
+///
+/// What is absent is as if the allocator held nothing but the blocks in use, and is 0 as far as it
+/// is something else.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemStats {
     /// Bytes of blocks in use, in class sizes. Exact. From the ledger.
@@ -39,15 +52,30 @@ pub struct MemStats {
 
     /// The same as `alloc`.
     pub heap_alloc: u64,
-    /// `heap_inuse + heap_idle`. A lower bound of what the allocator has from the system.
+    /// Bytes of address space that the allocator has for blocks, `heap_inuse + heap_idle`: the
+    /// backend's [`reserved`](Pages::reserved), and Plimsoll's memory for the sampled blocks in
+    /// use. The same as `heap_inuse` if absent.
     pub heap_sys: u64,
-    /// Bytes the allocator holds without a block in them. Not known: 0.
+    /// Bytes of that without a block in them, whether there is memory behind them or not:
+    /// `heap_sys - heap_inuse`.
     pub heap_idle: u64,
-    /// Bytes of memory with at least one block in it. What the allocator loses to fragmentation is
-    /// not known: the same as `heap_alloc`.
+    /// Bytes of memory with at least one block in it: the backend's [`active`](Pages::active), and
+    /// sampled blocks. The same as `heap_alloc` if absent. What it is more than `heap_alloc` is
+    /// lost to fragmentation, and to rounding of sizes.
     pub heap_inuse: u64,
-    /// Idle bytes that were given back to the system. Not known: 0.
+    /// Idle bytes that have no memory behind them, as far as the allocator decides it: they were
+    /// given back to the system, or never used. The backend's [`reserved`](Pages::reserved) less
+    /// its [`committed`](Pages::committed); 0 if one is absent.
     pub heap_released: u64,
+    /// Bytes by which `heap_inuse` or `heap_sys`, whichever is more, had to be above what the
+    /// backend told, so that the relations hold; in Go there is no such field. There are two
+    /// reasons. One is a figure that was behind: rare, and gone at the next reading. The other is
+    /// the size as which blocks count: between 1 and 32 KiB, sizes are rounded up to Go's
+    /// classes, and an allocator may round less (for a block of 7168 bytes, which counts as 8192,
+    /// jemalloc takes 7168). It shows if a heap of such blocks has no room left.
+    pub heap_slack: u64,
+    /// What the backend told: the figures before they were made into fields.
+    pub pages: Pages,
     /// Blocks in use: `mallocs - frees`. A count. Exact. From the ledger.
     pub heap_objects: u64,
 
@@ -55,9 +83,10 @@ pub struct MemStats {
     pub stack_inuse: u64,
     /// Bytes of stacks. Threads are not counted yet: 0.
     pub stack_sys: u64,
-    /// Bytes of the allocator's own bookkeeping in use. Not known: 0.
+    /// The same as `mspan_sys`.
     pub mspan_inuse: u64,
-    /// Bytes of the allocator's own bookkeeping. Not known: 0.
+    /// Bytes of the allocator's own bookkeeping: the backend's [`metadata`](Pages::metadata). 0 if
+    /// absent.
     pub mspan_sys: u64,
     /// Bytes of the ledger's shards that threads or processors write to. Exact.
     pub mcache_inuse: u64,
@@ -117,27 +146,30 @@ pub struct BySize {
     pub frees: u64,
 }
 
-/// Reads [`MemStats`]: some microseconds more than [`heap_stats()`], and like that without stopping
-/// anyone.
+/// Reads [`MemStats`]: some microseconds and what the backend takes more than [`heap_stats()`], and
+/// like that without stopping anyone.
 ///
 /// Not for signal handlers.
 pub fn mem_stats() -> MemStats {
     let mut pauses = Pauses::new();
     let gc = gc::lock().sums(Some(&mut pauses));
     let cpu = super::cpu_stats::of(&gc);
-    MemStats::new(&heap_stats(), Accounts::read(), (&gc, &pauses), &cpu)
+    let (heap, pages) = heap_pages::around(heap_stats);
+    MemStats::new(&heap, &pages, Accounts::read(), (&gc, &pauses), &cpu)
 }
 
 impl MemStats {
     pub(crate) fn new(
         heap: &HeapStats,
+        pages: &Pages,
         own: Accounts,
         (gc, pauses): (&Figures, &Pauses),
         cpu: &CpuStats,
     ) -> Self {
         let (pause_ns, pause_end) = rings(gc.cycles, pauses);
         let alloc = heap.live_bytes();
-        let (heap_inuse, heap_idle) = (alloc, 0);
+        let of_heap = HeapPages::new(alloc, own.program_blocks.min(alloc), pages);
+        let metadata = pages.metadata.bytes;
         let (stack_inuse, stack_sys) = (0, 0);
         let mut stats = Self {
             alloc,
@@ -147,15 +179,17 @@ impl MemStats {
             mallocs: heap.mallocs,
             frees: heap.frees,
             heap_alloc: alloc,
-            heap_sys: heap_inuse + heap_idle,
-            heap_idle,
-            heap_inuse,
-            heap_released: 0,
+            heap_sys: of_heap.sys,
+            heap_idle: of_heap.sys - of_heap.inuse,
+            heap_inuse: of_heap.inuse,
+            heap_released: of_heap.released,
+            heap_slack: of_heap.slack,
+            pages: *pages,
             heap_objects: heap.live_objects(),
             stack_inuse,
             stack_sys,
-            mspan_inuse: 0,
-            mspan_sys: 0,
+            mspan_inuse: metadata,
+            mspan_sys: metadata,
             mcache_inuse: own.shards_in_use,
             mcache_sys: own.shards,
             buck_hash_sys: own.table,
@@ -212,6 +246,7 @@ fn by_size(heap: &HeapStats) -> [BySize; BY_SIZE_CLASSES] {
 mod tests {
     use super::*;
     use crate::alloc::size_class;
+    use crate::stats::backend::Figure;
     use crate::stats::{ClassCounts, LargeCounts};
 
     fn heap() -> HeapStats {
@@ -266,6 +301,13 @@ mod tests {
             shards: 11,
             table: 13,
             other: 17,
+            program_blocks: 10,
+        };
+        let pages = Pages {
+            reserved: Figure::exact(40 << 30),
+            committed: Figure::exact(30 << 30),
+            active: Figure::racy(20 << 30),
+            metadata: Figure::racy(29),
         };
         let MemStats {
             alloc,
@@ -279,6 +321,8 @@ mod tests {
             heap_idle,
             heap_inuse,
             heap_released,
+            heap_slack,
+            pages: pages_told,
             heap_objects,
             stack_inuse,
             stack_sys,
@@ -300,7 +344,13 @@ mod tests {
             enable_gc,
             debug_gc,
             by_size,
-        } = MemStats::new(&heap, own, (&gc, &Pauses::new()), &CpuStats::default());
+        } = MemStats::new(
+            &heap,
+            &pages,
+            own,
+            (&gc, &Pauses::new()),
+            &CpuStats::default(),
+        );
         assert_eq!(alloc, heap.live_bytes());
         assert_eq!(total_alloc, heap.malloc_bytes);
         assert_eq!(
@@ -310,9 +360,11 @@ mod tests {
         assert_eq!((mallocs, frees), (heap.mallocs, heap.frees));
         assert_eq!(heap_alloc, alloc);
         assert_eq!(heap_idle + heap_inuse, heap_sys);
+        assert_eq!((heap_sys, heap_inuse), ((40 << 30) + 10, (20 << 30) + 10));
+        assert_eq!((heap_released, heap_slack), (10 << 30, 0));
+        assert_eq!((pages_told, mspan_inuse, mspan_sys), (pages, 29, 29));
         assert!(heap_released <= heap_idle && heap_alloc <= heap_inuse && stack_inuse <= stack_sys);
         assert_eq!(heap_objects, mallocs - frees);
-        assert!(mspan_inuse <= mspan_sys);
         assert_eq!(
             (mcache_inuse, mcache_sys, buck_hash_sys, other_sys),
             (7, 11, 13, 17)

@@ -1,15 +1,20 @@
 //! Numbers about memory: exact, of one instant, and read without stopping anyone.
 
 pub(crate) mod accounts;
+pub mod backend;
 pub(crate) mod cpu_stats;
+mod free_os_memory;
 mod gc_stats;
+pub(crate) mod heap_pages;
 mod heap_stats;
 mod histogram;
 mod lock_stats;
 mod mem_stats;
 mod time_histogram;
 
+pub use backend::{Backend, Exactness, Figure, Pages, backend};
 pub use cpu_stats::{CpuStats, cpu_stats};
+pub use free_os_memory::free_os_memory;
 pub use gc_stats::{GcStats, gc_stats};
 pub use heap_stats::{ClassCounts, HeapStats, LargeCounts, heap_stats};
 pub use histogram::Histogram;

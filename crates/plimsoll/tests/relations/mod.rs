@@ -40,6 +40,8 @@ pub fn assert_relations(stats: &MemStats) {
         + stats.other_sys;
     assert_eq!(stats.sys, parts);
     assert_eq!(stats.heap_idle + stats.heap_inuse, stats.heap_sys);
+    assert!(stats.heap_alloc <= stats.heap_inuse && stats.heap_released <= stats.heap_idle);
+    assert!(stats.mspan_inuse <= stats.mspan_sys);
     let newest = (stats.num_gc as usize + 255) % 256;
     assert_eq!(stats.last_gc, stats.pause_end[newest]);
     let of_ring: u64 = stats.pause_ns.iter().sum();

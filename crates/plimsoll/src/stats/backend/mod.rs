@@ -1,0 +1,38 @@
+//! What an allocator can tell of its pages.
+//!
+//! The ledger knows blocks: every one of them, exactly. What memory an allocator holds around them
+//! is known to it alone. A [`Backend`] asks one allocator for that. [`Alloc`](crate::Alloc) names
+//! its backend; the process notices it at the first allocation that goes the slow way, so that the
+//! common path has nothing to do with it.
+
+mod noticed;
+mod pages;
+mod system;
+
+pub use noticed::backend;
+pub(crate) use noticed::{notice, pages};
+pub use pages::{Exactness, Figure, Pages};
+pub use system::System;
+
+/// What an allocator can tell of its pages, and how it is asked to give them back.
+///
+/// An implementation is named by [`Alloc::with_backend`](crate::Alloc::with_backend).
+/// [`mem_stats()`](crate::mem_stats) and [`free_os_memory()`](crate::free_os_memory) ask the one
+/// that the process has noticed: see [`backend()`].
+pub trait Backend: Sync {
+    /// The allocator's name. Backends of one name are the same.
+    fn name(&self) -> &'static str;
+
+    /// What the allocator has from the system. Asked twice for each reading of the statistics; not
+    /// by any allocation. It must not allocate through the program's allocator, and should not
+    /// take locks that allocations take.
+    fn pages(&self) -> Pages;
+
+    /// Gives pages without a block in them back to the system.
+    fn purge(&self);
+
+    /// Called once by each thread before its first allocation through an
+    /// [`Alloc`](crate::Alloc) of this backend, from inside that: it must not allocate through the
+    /// program's allocator, must not panic, and must not wait for other threads.
+    fn enlist(&self) {}
+}

@@ -1,0 +1,125 @@
+//! How the ledger's bytes and a backend's pages become Go's fields.
+//!
+//! The ledger is read in one cut, a backend's figures are read one after another. So figures can
+//! contradict each other, for a moment, by what was done between two readings. Each is therefore
+//! read before the cut and after it, and the larger counts, which leaves only what came and went in
+//! between. What remains is not hidden: the fields are raised to where Go's relations hold, and
+//! [`slack`](HeapPages::slack) says by how much.
+
+use super::backend::{self, Pages};
+
+/// Go's page-level fields of the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HeapPages {
+    pub(super) sys: u64,
+    pub(super) inuse: u64,
+    pub(super) released: u64,
+    pub(super) slack: u64,
+}
+
+/// Does `read`, and returns beside its result what the backend tells around it.
+pub(crate) fn around<T>(read: impl FnOnce() -> T) -> (T, Pages) {
+    let before = backend::pages();
+    let result = read();
+    (result, before.max(backend::pages()))
+}
+
+impl HeapPages {
+    /// `alloc` bytes are in blocks, `sampled` of them outside of the backend's memory.
+    pub(super) fn new(alloc: u64, sampled: u64, pages: &Pages) -> Self {
+        let [reserved, committed, active] = [pages.reserved, pages.committed, pages.active]
+            .map(|figure| figure.known().map(|bytes| bytes + sampled));
+        let inuse = active.map_or(alloc, |active| active.max(alloc));
+        let raised_inuse = inuse - active.unwrap_or(inuse);
+        let Some(reserved) = reserved else {
+            return Self {
+                sys: inuse,
+                inuse,
+                released: 0,
+                slack: raised_inuse,
+            };
+        };
+        let committed = committed.unwrap_or(reserved);
+        let released = reserved.saturating_sub(committed);
+        // What is in use is neither idle nor released.
+        let sys = reserved.max(released + inuse);
+        Self {
+            sys,
+            inuse,
+            released,
+            slack: raised_inuse.max(sys - reserved),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::backend::Figure;
+
+    fn figures(reserved: u64, committed: u64, active: u64) -> Pages {
+        Pages {
+            reserved: Figure::exact(reserved),
+            committed: Figure::exact(committed),
+            active: Figure::racy(active),
+            metadata: Figure::ABSENT,
+        }
+    }
+
+    #[test]
+    fn figures_that_agree_are_shown_as_they_are() {
+        let pages = HeapPages::new(50, 5, &figures(200, 120, 60));
+        let expected = HeapPages {
+            sys: 205,
+            inuse: 65,
+            released: 80,
+            slack: 0,
+        };
+        assert_eq!(pages, expected);
+    }
+
+    #[test]
+    fn without_a_backend_the_heap_is_its_blocks() {
+        let pages = HeapPages::new(50, 5, &Pages::ABSENT);
+        let expected = HeapPages {
+            sys: 50,
+            inuse: 50,
+            released: 0,
+            slack: 0,
+        };
+        assert_eq!(pages, expected);
+    }
+
+    /// All that figures can contradict: the relations hold, nothing is below what was told, and
+    /// what was raised is said.
+    #[test]
+    fn the_relations_hold_whatever_the_figures_are() {
+        let sizes = [0, 1, 7, 8, 100];
+        let optional = || sizes.map(Figure::racy).into_iter().chain([Figure::ABSENT]);
+        for alloc in sizes {
+            for sampled in sizes.into_iter().filter(|&sampled| sampled <= alloc) {
+                for (reserved, committed) in
+                    optional().flat_map(|reserved| optional().map(move |other| (reserved, other)))
+                {
+                    for active in optional() {
+                        let told = Pages {
+                            reserved,
+                            committed,
+                            active,
+                            metadata: Figure::ABSENT,
+                        };
+                        let pages = HeapPages::new(alloc, sampled, &told);
+                        assert!(alloc <= pages.inuse && pages.inuse <= pages.sys);
+                        assert!(pages.released <= pages.sys - pages.inuse);
+                        let raised = |field: u64, figure: Figure| {
+                            let told = figure.known().map(|bytes| bytes + sampled);
+                            told.map(|told| field.checked_sub(told).expect("told is the least"))
+                        };
+                        let raised = raised(pages.inuse, active).max(raised(pages.sys, reserved));
+                        assert_eq!(pages.slack, raised.unwrap_or(0), "{told:?}");
+                    }
+                }
+            }
+        }
+    }
+}

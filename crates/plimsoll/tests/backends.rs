@@ -1,0 +1,98 @@
+//! Backends of the program's own, and several of them.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use plimsoll::stats::backend;
+use plimsoll::stats::{self, Backend, Figure, Pages};
+use plimsoll::{Alloc, free_os_memory, mem_stats};
+
+/// Tells what the test has thought up.
+struct Told;
+
+static ENLISTED: AtomicU32 = AtomicU32::new(0);
+static PURGED: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static ENLISTED_HERE: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Backend for Told {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+
+    fn pages(&self) -> Pages {
+        Pages {
+            reserved: Figure::exact(4 << 30),
+            committed: Figure::exact(3 << 30),
+            active: Figure::racy(2 << 30),
+            metadata: Figure::racy(1 << 30),
+        }
+    }
+
+    fn purge(&self) {
+        PURGED.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enlist(&self) {
+        ENLISTED.fetch_add(1, Ordering::Relaxed);
+        ENLISTED_HERE.set(ENLISTED_HERE.get() + 1);
+    }
+}
+
+#[global_allocator]
+static ALLOC: Alloc = Alloc::with_backend(std::alloc::System, &Told);
+
+/// One that is not first.
+static OTHER: Alloc = Alloc::with_backend(std::alloc::System, &backend::System::DETAILED);
+
+#[test]
+fn fields_are_what_the_first_backend_tells() {
+    let layout = Layout::from_size_align(1000, 8).unwrap();
+    // SAFETY: a valid layout; the block is not used after it is freed.
+    unsafe { OTHER.dealloc(OTHER.alloc(layout), layout) };
+    std::thread::spawn(move || {
+        // SAFETY: as above. The thread's first allocation through the other one is not its first.
+        unsafe { OTHER.dealloc(OTHER.alloc(layout), layout) };
+    })
+    .join()
+    .unwrap();
+    let noticed = stats::backend().expect("there is one");
+    assert_eq!(noticed.name(), "told");
+    let stats = mem_stats();
+    assert_eq!(stats.pages, Told.pages());
+    let sampled = stats.heap_sys - (4 << 30);
+    assert!(sampled <= stats.heap_alloc);
+    assert_eq!(stats.heap_inuse, (2 << 30) + sampled);
+    assert_eq!(stats.heap_idle, 2 << 30);
+    assert_eq!(stats.heap_released, 1 << 30);
+    assert_eq!((stats.mspan_inuse, stats.mspan_sys), (1 << 30, 1 << 30));
+    assert_eq!(stats.heap_slack, 0);
+}
+
+#[test]
+fn each_thread_is_enlisted_once_before_it_allocates() {
+    assert_eq!(ENLISTED_HERE.get(), 1);
+    let others: Vec<_> = (0..10)
+        .map(|_| {
+            std::thread::spawn(|| {
+                let blocks: Vec<_> = (0..1000).map(|size| vec![1_u8; size]).collect();
+                drop(blocks);
+                ENLISTED_HERE.get()
+            })
+        })
+        .collect();
+    for other in others {
+        assert_eq!(other.join().unwrap(), 1);
+    }
+    assert!(ENLISTED.load(Ordering::Relaxed) >= 11);
+}
+
+#[test]
+fn memory_is_given_back_by_the_backend() {
+    let before = PURGED.load(Ordering::Relaxed);
+    free_os_memory();
+    assert_eq!(PURGED.load(Ordering::Relaxed), before + 1);
+}

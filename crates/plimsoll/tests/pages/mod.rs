@@ -1,0 +1,87 @@
+//! What holds of the pages of every allocator.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll::{MemStats, mem_stats};
+
+use super::relations::{Until, assert_relations};
+
+pub const MIB: u64 = 1 << 20;
+
+/// So many bytes, all of them written to.
+pub fn touched(size: usize) -> Vec<u8> {
+    black_box(vec![0x5a; size])
+}
+
+/// Bytes of the process that are in memory, as the system sees it.
+pub fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("the system tells");
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .expect("the second is what is resident");
+    pages.parse::<u64>().expect("a number") * 4096
+}
+
+/// Allocates and frees blocks of all sizes until told to stop; returns the number of rounds.
+fn churn(seed: u64, stop: &AtomicBool) -> u64 {
+    let (mut random, mut rounds) = (seed + 1, 0);
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        // As many of each magnitude, up to 4 MiB.
+        let size = (1 << ((random >> 40) % 23)) + (random >> 20) as usize % 64;
+        kept.push(Vec::with_capacity(size));
+        if kept.len() > 40 || size > 1 << 20 {
+            kept.swap_remove((random >> 30) as usize % kept.len());
+        }
+        if random >> 56 == 0 {
+            kept.clear();
+        }
+        rounds += 1;
+    }
+    rounds
+}
+
+/// Reads the statistics while four threads allocate, and hands each reading to `look`, after what
+/// holds of all of them was checked. Returns how many readings there were, and how many with slack.
+pub fn read_under_load(readings: usize, mut look: impl FnMut(&MemStats)) -> (usize, usize) {
+    let stop = AtomicBool::new(false);
+    let mut with_slack = 0;
+    std::thread::scope(|scope| {
+        let _stop = Until(&stop);
+        for seed in 0..4 {
+            let stop = &stop;
+            scope.spawn(move || churn(seed, stop));
+        }
+        for _ in 0..readings {
+            let stats = mem_stats();
+            assert_relations(&stats);
+            look(&stats);
+            with_slack += usize::from(stats.heap_slack > 0);
+        }
+    });
+    (readings, with_slack)
+}
+
+/// Go's case 10: what is dropped is given back when asked for. Returns the readings before and
+/// after.
+pub fn free_os_memory_gives_back() -> (MemStats, MemStats) {
+    let blocks: Vec<_> = (0..512).map(|_| touched(64 << 10)).collect();
+    let (before, resident_before) = (mem_stats(), resident());
+    drop(blocks);
+    plimsoll::free_os_memory();
+    let (after, resident_after) = (mem_stats(), resident());
+    let given_back = resident_before.saturating_sub(resident_after);
+    assert!(
+        given_back >= 16 * MIB,
+        "of 32 MiB, {given_back} bytes were given back"
+    );
+    (before, after)
+}
