@@ -12,6 +12,7 @@ static AT_START: extern "C" fn() = prepare;
 extern "C" fn prepare() {
     fork::register();
     stack::prepare(settings::early().unwinder);
+    thread::stacks::prepare();
     thread::births::prepare();
     label::prepare();
     #[cfg(feature = "interpose")]

@@ -13,6 +13,7 @@ use crate::ledger::Writer;
 use crate::os::{self, rseq::Area};
 use crate::sampler::{self, Sampler, Weight};
 use crate::stats::{Backend, backend};
+use crate::thread::stacks;
 
 /// Always below zero once anything is subtracted from it.
 const ALWAYS_SLOW: i64 = i64::MIN / 2;
@@ -203,6 +204,7 @@ impl Thread {
         if matches!(writer, Writer::Shard(_) | Writer::FencedShard(_)) {
             process::at_thread_exit();
         }
+        stacks::enter();
     }
 
     /// Gives the thread's shard back; from here on it counts in the shared one.

@@ -6,6 +6,7 @@ use plimsoll_interpose::threads::{self, Creation, Start};
 
 use crate::stack::{self, Registers};
 use crate::thread::births::{self, Birth};
+use crate::thread::stacks;
 
 /// Has threads that are created from now on remembered, with who created them.
 pub(crate) fn start() {
@@ -46,6 +47,7 @@ unsafe extern "C" fn begins(birth: *mut c_void) -> *const Start {
     // SAFETY: what `called` passed, which is static.
     let birth: &'static Birth = unsafe { &*birth.cast() };
     birth.begin();
+    stacks::enter();
     // Two words, a function and its argument.
     birth.start().cast()
 }

@@ -311,7 +311,7 @@ pub(super) static METRICS: [Metric; 91] = [
     ),
     value(
         "/memory/classes/heap/stacks:bytes",
-        "Bytes of stacks in use. Threads are not counted yet: 0.",
+        "Bytes of address space of the stacks of threads.",
         |gathered| gathered.mem().stack_inuse,
     ),
     value(
@@ -356,7 +356,7 @@ pub(super) static METRICS: [Metric; 91] = [
     ),
     value(
         "/memory/classes/os-stacks:bytes",
-        "Bytes of stacks that the system has made. Threads are not counted yet: 0.",
+        "Bytes of stacks that no thread has. The C library keeps those for itself: 0.",
         |gathered| {
             let mem = gathered.mem();
             mem.stack_sys - mem.stack_inuse

@@ -15,6 +15,7 @@ pub(crate) mod region;
 pub(crate) mod rseq;
 pub(crate) mod syscall;
 pub(crate) mod task_file;
+pub(crate) mod thread_stack;
 
 use std::cell::Cell;
 

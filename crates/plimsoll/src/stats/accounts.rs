@@ -1,12 +1,16 @@
-//! Where the bytes are that Plimsoll uses itself.
+//! Where the bytes are that no allocator of the program's has: stacks, and what Plimsoll uses
+//! itself.
 
 use crate::alloc::counts::HEAP;
 use crate::stack::TABLE;
+use crate::thread::stacks;
 use crate::{alloc, own, task};
 
-/// Plimsoll's own memory, in bytes.
+/// Stacks, and Plimsoll's own memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Accounts {
+    /// The stacks of threads, as much of each as is reserved for it.
+    pub(crate) stacks: u64,
     /// The ledger's shards that writers may use.
     pub(crate) shards_in_use: u64,
     /// What is mapped for the ledger's shards.
@@ -25,6 +29,7 @@ impl Accounts {
         let (shards_in_use, shards) = HEAP.shard_bytes();
         let (door, program_blocks) = alloc::self_bytes();
         Self {
+            stacks: stacks::bytes() as u64,
             shards_in_use: shards_in_use as u64,
             shards: shards as u64,
             table: TABLE.bytes() as u64,

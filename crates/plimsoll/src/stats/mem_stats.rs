@@ -79,9 +79,18 @@ pub struct MemStats {
     /// Blocks in use: `mallocs - frees`. A count. Exact. From the ledger.
     pub heap_objects: u64,
 
-    /// Bytes of stacks in use. Threads are not counted yet: 0.
+    /// Bytes of the stacks of the threads that there are: all the address space of each, without
+    /// its guard, whether it was used or not; of the main thread's, what the system has made of it
+    /// so far. How much of that is in memory takes a system call for each to find out, so it is
+    /// not said here. Racy: each thread's as of the moment it was looked
+    /// at.
+    ///
+    /// A thread counts from its beginning, or, where the creation of threads is not seen, from its
+    /// first allocation. One that was seen by neither does not count. The stack that the program
+    /// gave to a thread itself counts as well, wherever the program has it from.
     pub stack_inuse: u64,
-    /// Bytes of stacks. Threads are not counted yet: 0.
+    /// The same as `stack_inuse`: nothing is kept for threads that are to come but what the C
+    /// library keeps.
     pub stack_sys: u64,
     /// The same as `mspan_sys`.
     pub mspan_inuse: u64,
@@ -170,7 +179,7 @@ impl MemStats {
         let alloc = heap.live_bytes();
         let of_heap = HeapPages::new(alloc, own.program_blocks.min(alloc), pages);
         let metadata = pages.metadata.bytes;
-        let (stack_inuse, stack_sys) = (0, 0);
+        let (stack_inuse, stack_sys) = (own.stacks, own.stacks);
         let mut stats = Self {
             alloc,
             total_alloc: heap.malloc_bytes,
@@ -297,6 +306,7 @@ mod tests {
             ..Figures::default()
         };
         let own = Accounts {
+            stacks: 29,
             shards_in_use: 7,
             shards: 11,
             table: 13,
@@ -365,6 +375,7 @@ mod tests {
         assert_eq!((pages_told, mspan_inuse, mspan_sys), (pages, 29, 29));
         assert!(heap_released <= heap_idle && heap_alloc <= heap_inuse && stack_inuse <= stack_sys);
         assert_eq!(heap_objects, mallocs - frees);
+        assert_eq!((stack_inuse, stack_sys), (29, 29));
         assert_eq!(
             (mcache_inuse, mcache_sys, buck_hash_sys, other_sys),
             (7, 11, 13, 17)

@@ -27,6 +27,11 @@ pub struct TaskMetrics {
     /// Whether the states are of one instant. It is false if there was no memory to note those
     /// that change meanwhile: then each task was counted at a moment of its own.
     pub exact: bool,
+    /// Bytes that the tracked futures take that there are: the size of each, which is part of the
+    /// heap if the executor has it there, and of a stack if not. What a future has on the heap
+    /// itself is not in it. Exact, but not of the same instant as the states; futures that there
+    /// was no memory to note count as well.
+    pub future_bytes: u64,
     /// From the first wake of a task to the poll that came of it; if it was woken in the middle of
     /// a poll, from the end of that. Of each poll that began while [times](super::set_times) were
     /// recorded, but for first polls, and for those without a wake.
@@ -62,6 +67,7 @@ pub fn metrics() -> TaskMetrics {
         waiting: states.waiting,
         dropping: states.dropping,
         exact,
+        future_bytes: super::future_bytes(),
         wake_to_poll: times::WAKE_TO_POLL.read(),
         poll_duration: times::POLL_DURATION.read(),
     }

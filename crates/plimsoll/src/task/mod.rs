@@ -107,6 +107,9 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
+/// The sizes of all tracked futures that there are.
+static FUTURE_BYTES: AtomicU64 = AtomicU64::new(0);
+
 /// How many tasks were ever made.
 pub(crate) fn created() -> u64 {
     NEXT.load(Ordering::Relaxed) - FIRST
@@ -186,6 +189,11 @@ pub(crate) fn long_poll() -> u64 {
 /// How many tasks are in no profile, because there was no memory to note them.
 pub(crate) fn lost() -> u64 {
     slab::SLAB.lost()
+}
+
+/// Bytes that tracked futures take where they are.
+pub(crate) fn future_bytes() -> u64 {
+    FUTURE_BYTES.load(Ordering::Relaxed)
 }
 
 /// Bytes of memory that tasks are noted in.

@@ -16,6 +16,7 @@ use super::times::{self, Timed};
 use super::{TaskId, next_id};
 use crate::label::{self, Labels};
 use crate::os;
+use crate::primitives::Ordering;
 
 /// A future that is in the task profile from when it is made until it is dropped. Made by
 /// [`track`] or [`TrackExt::tracked`].
@@ -48,6 +49,7 @@ pub(super) fn track_at<F: Future>(future: F, location: &'static Location<'static
             labels: label::current().number(),
         });
     }
+    super::FUTURE_BYTES.fetch_add(size_of::<F>() as u64, Ordering::Relaxed);
     Tracked {
         slot,
         future: ManuallyDrop::new(future),
@@ -194,9 +196,10 @@ impl Drop for InPoll {
 impl<F> Drop for Tracked<F> {
     fn drop(&mut self) {
         /// The task is over when its future is gone, also if that panics.
-        struct Ends(Option<&'static Slot>);
+        struct Ends(Option<&'static Slot>, usize);
         impl Drop for Ends {
             fn drop(&mut self) {
+                super::FUTURE_BYTES.fetch_sub(self.1 as u64, Ordering::Relaxed);
                 if let Some(slot) = self.0 {
                     slot.end();
                 }
@@ -206,7 +209,7 @@ impl<F> Drop for Tracked<F> {
             slot.about_to_change();
             slot.flag(DROPPING);
         }
-        let _ends = Ends(self.slot);
+        let _ends = Ends(self.slot, size_of::<F>());
         // SAFETY: this is the last that is done with it.
         unsafe { ManuallyDrop::drop(&mut self.future) };
     }

@@ -20,6 +20,7 @@ pub(crate) mod joins;
 mod requests;
 mod signal;
 mod spawn;
+pub(crate) mod stacks;
 mod times;
 
 use std::collections::HashMap;
@@ -43,6 +44,7 @@ pub use spawn::{Builder, spawn};
 pub(crate) fn after_fork_in_child() {
     requests::after_fork_in_child();
     births::after_fork_in_child();
+    stacks::after_fork_in_child();
     label::after_fork_in_child();
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::thread::JoinHandle;
 
 use super::births::{self, Birth};
+use super::stacks;
 use crate::label;
 use crate::stack::{Registers, Start};
 
@@ -67,6 +68,7 @@ impl Builder {
         let labels = label::current();
         self.0.spawn(move || {
             unborn.begin();
+            stacks::enter();
             label::set(labels);
             work()
         })
