@@ -353,9 +353,9 @@ mod tests {
         assert_eq!(waiters.leave(first), 150);
         assert_eq!(stamp(&waiters, 0x1000, 160), [10]);
         // A clock is not set back.
-        assert_eq!(stamp(&waiters, 0x1000, 155), []);
+        assert_eq!(stamp(&waiters, 0x1000, 155), [0; 0]);
         assert_eq!(waiters.leave(second), 160);
-        assert_eq!(stamp(&waiters, 0x1000, 200), []);
+        assert_eq!(stamp(&waiters, 0x1000, 200), [0; 0]);
         assert_eq!(waiters.leave(other), 140);
         assert_eq!(waiters.occupied(), 0);
         assert!(
@@ -371,11 +371,11 @@ mod tests {
         let waiters = Box::new(Waiters::new());
         let lock = waiters.enter(0x5000, WaitKind::Mutex, 1).unwrap();
         let alias = waiters.enter_alias(0x7f00_0000_2000, 0x5000).unwrap();
-        assert_eq!(stamp(&waiters, 0x7f00_0000_2004, 5), []);
+        assert_eq!(stamp(&waiters, 0x7f00_0000_2004, 5), [0; 0]);
         assert_eq!(stamp(&waiters, 0x7f00_0000_2000, 9), [8]);
         waiters.leave(alias);
         waiters.leave(lock);
-        assert_eq!(stamp(&waiters, 0x7f00_0000_2000, 12), []);
+        assert_eq!(stamp(&waiters, 0x7f00_0000_2000, 12), [0; 0]);
     }
 
     #[test]
@@ -481,7 +481,7 @@ mod tests {
         let waiters = Box::new(Waiters::new());
         let place = waiters.enter(0x1000, WaitKind::Mutex, 1).unwrap();
         waiters.after_fork_in_child();
-        assert_eq!(stamp(&waiters, 0x1000, 9), []);
+        assert_eq!(stamp(&waiters, 0x1000, 9), [0; 0]);
         waiters.leave(place);
         assert_eq!(waiters.occupied(), 0);
         let place = waiters.enter(0x1000, WaitKind::Mutex, 1).unwrap();

@@ -137,7 +137,7 @@ mod tests {
             [8, 144, 78]
         );
         assert_eq!(written(|message| message.int64s(1, &[0, 1])), [8, 0, 8, 1]);
-        assert_eq!(written(|message| message.int64s(1, &[])), []);
+        assert_eq!(written(|message| message.int64s(1, &[])), *b"");
     }
 
     #[test]
@@ -171,8 +171,8 @@ mod tests {
 
     #[test]
     fn zeros_are_left_out_where_they_are_the_default() {
-        assert_eq!(written(|message| message.uint64(1, 0)), []);
-        assert_eq!(written(|message| message.bool(1, false)), []);
+        assert_eq!(written(|message| message.uint64(1, 0)), *b"");
+        assert_eq!(written(|message| message.bool(1, false)), *b"");
         assert_eq!(written(|message| message.bool(1, true)), [8, 1]);
         assert_eq!(written(|message| message.one_int64(13, 0)), [0x68, 0]);
         assert_eq!(written(|message| message.one_string(6, "")), [0x32, 0]);

@@ -155,7 +155,7 @@ fn holds(
     // Nothing was lost on the way: shards changed hands and processors.
     let end = ledger.read();
     assert!(end.exact);
-    assert!(end.delta.together[0] * 8 == end.delta.given.iter().sum());
+    assert!(end.delta.together[0] * 8 == end.delta.given.iter().sum::<u64>());
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn inlined_calls_come_innermost_first_with_the_lines_of_their_calls() {
     assert_eq!(calls.len(), expected.len(), "{calls:?}");
     for (call, (name, start, line)) in calls.iter().zip(expected) {
         assert!(
-            starts_at(call, start) && call.line == line.into(),
+            starts_at(call, start) && call.line == u64::from(line),
             "{call:?}"
         );
         assert!(call.file.starts_with('/') && call.file.ends_with("symbol/tests/program.rs"));
