@@ -10,13 +10,11 @@ pub(crate) use loom::{
     thread::yield_now,
 };
 
-#[cfg(all(feature = "preload", not(loom)))]
-pub(crate) use std::sync::atomic::AtomicPtr;
 #[cfg(not(loom))]
 pub(crate) use std::{
     sync::atomic::{
-        AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-        fence,
+        AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+        Ordering, fence,
     },
     sync::{Mutex, MutexGuard},
     thread::yield_now,

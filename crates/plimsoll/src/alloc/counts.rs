@@ -17,6 +17,25 @@ pub(crate) struct HeapDelta {
     pub(crate) large_free_bytes: u64,
     /// Bytes asked for in allocations, where those are counted as what they got: at the door of C.
     pub(crate) asked_bytes: u64,
+    /// What accounts of the program's count, by row and [`Of`].
+    pub(crate) accounts: [[u64; Of::COUNT]; MOST_ACCOUNTS],
+}
+
+/// How many rows there are for accounts of the program's.
+pub(crate) const MOST_ACCOUNTS: usize = 16;
+
+/// The words of an account: bytes ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Of {
+    Reserved,
+    Unreserved,
+    Committed,
+    Released,
+}
+
+impl Of {
+    pub(crate) const COUNT: usize = 4;
 }
 
 // SAFETY: `repr(C)`, u64 words only.
@@ -29,6 +48,7 @@ unsafe impl Delta for HeapDelta {
         large_malloc_bytes: 0,
         large_free_bytes: 0,
         asked_bytes: 0,
+        accounts: [[0; Of::COUNT]; MOST_ACCOUNTS],
     };
 }
 
@@ -55,6 +75,7 @@ const LARGE_FREES: usize = LARGE_MALLOCS + 1;
 const LARGE_MALLOC_BYTES: usize = LARGE_MALLOCS + 2;
 const LARGE_FREE_BYTES: usize = LARGE_MALLOCS + 3;
 const ASKED_BYTES: usize = LARGE_MALLOCS + 4;
+const ACCOUNTS: usize = LARGE_MALLOCS + 5;
 
 const _: () = assert!(FREES == 164, "the literal in `free_small`");
 const _: () = assert!(std::mem::offset_of!(HeapDelta, mallocs) == 8 * MALLOCS);
@@ -62,6 +83,7 @@ const _: () = assert!(std::mem::offset_of!(HeapDelta, frees) == 8 * FREES);
 const _: () = assert!(std::mem::offset_of!(HeapDelta, large_mallocs) == 8 * LARGE_MALLOCS);
 const _: () = assert!(std::mem::offset_of!(HeapDelta, large_free_bytes) == 8 * LARGE_FREE_BYTES);
 const _: () = assert!(std::mem::offset_of!(HeapDelta, asked_bytes) == 8 * ASKED_BYTES);
+const _: () = assert!(std::mem::offset_of!(HeapDelta, accounts) == 8 * ACCOUNTS);
 const _: () = assert!(ASKED_BYTES == 332, "the literal in `asked_in`");
 
 /// The ledger of the process: every [`super::Alloc`] counts here.
@@ -141,6 +163,15 @@ pub(super) fn free(writer: Writer, size: usize) {
 /// Counts a free and an allocation, both in the same cut.
 pub(super) fn realloc(writer: Writer, old_size: usize, new_size: usize) {
     record(writer, &Entries::new().free(old_size).malloc(new_size));
+}
+
+/// Counts so many bytes of an account. For hooks.
+pub(crate) fn account(row: usize, of: Of, bytes: usize) {
+    let word = ACCOUNTS + Of::COUNT * row + of as usize;
+    record(
+        super::thread::writer(),
+        &Entries::new().and(word, bytes as u64),
+    );
 }
 
 fn record(writer: Writer, entries: &Entries) {

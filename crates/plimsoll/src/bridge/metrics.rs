@@ -15,7 +15,7 @@ use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recor
 
 use super::gather;
 use crate::export::prometheus::exposition::{Number, put_number};
-use crate::export::prometheus::series::{Kind, LABEL, Metric, Point, Reading};
+use crate::export::prometheus::series::{Kind, Metric, Point, Reading};
 
 /// One at a time: else a gauge could go back to what it was before.
 static RECORDING: Mutex<()> = Mutex::new(());
@@ -97,8 +97,8 @@ fn tell(recorder: &dyn Recorder, key: Key, value: Told) {
 fn each(metric: &Metric, point: &Point, mut tell: impl FnMut(String, Vec<Label>, Told)) {
     let family = &metric.name.family;
     let labels: Vec<Label> = point
-        .collector
-        .map(|collector| Label::new(LABEL, collector))
+        .label
+        .map(|(name, value)| Label::new(name, value))
         .into_iter()
         .collect();
     match &point.value {

@@ -14,7 +14,7 @@ use ::opentelemetry::metrics::{AsyncInstrument, AsyncInstrumentBuilder, Meter};
 
 use super::gather;
 use crate::export::prometheus::exposition::{Number, put_number};
-use crate::export::prometheus::series::{Kind, LABEL, Metric, Point, Reading};
+use crate::export::prometheus::series::{Kind, Metric, Point, Reading};
 
 /// Makes instruments of all metrics. They are asked for as long as the provider of the meter is
 /// there; so once for each meter is enough.
@@ -149,7 +149,7 @@ impl View {
         for point in self.latest.points(self.metric, &self.seen) {
             match (&point.value, self.part) {
                 (Reading::Number(number), _) => {
-                    let label = point.collector.map(|name| KeyValue::new(LABEL, name));
+                    let label = point.label.map(|(name, value)| KeyValue::new(name, value));
                     observer.observe((*number).into(), label.as_slice());
                 }
                 (Reading::Buckets { buckets, .. }, Part::Buckets) => {

@@ -13,7 +13,7 @@ use prometheus_client::registry::Unit;
 
 use super::gather;
 use crate::export::prometheus::exposition::Number;
-use crate::export::prometheus::series::{Kind, LABEL, Metric, Reading};
+use crate::export::prometheus::series::{Kind, Metric, Reading};
 
 /// Has all metrics in whatever registry it is in, as they are when that is encoded.
 ///
@@ -59,10 +59,9 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, metric: &Metric) -> fmt::Result {
     };
     let mut encoder = encoder.encode_descriptor(name, &metric.help, unit.as_ref(), kind)?;
     for point in &metric.points {
-        match point.collector {
-            Some(collector) => {
-                let labels = [(LABEL, collector)];
-                encode_value(encoder.encode_family(&labels)?, kind, &point.value)?;
+        match point.label {
+            Some(label) => {
+                encode_value(encoder.encode_family(&[label])?, kind, &point.value)?;
             }
             // One without labels is the only one.
             None => return encode_value(encoder, kind, &point.value),

@@ -1,19 +1,24 @@
 //! What Go's `expvar` publishes of every program by itself, as JSON: the arguments, and
-//! `runtime.MemStats` under Go's names.
+//! `runtime.MemStats` under Go's names; and the program's accounts of memory, if it has some.
 
 use std::fmt::{self, Write};
 
 use super::json::put_string;
-use crate::stats::MemStats;
+use crate::stats::{AccountStats, MemStats};
 
 /// Go's `/debug/vars`.
-pub(crate) fn write(arguments: &[String], memory: &MemStats) -> String {
+pub(crate) fn write(arguments: &[String], memory: &MemStats, accounts: &[AccountStats]) -> String {
     let mut out = String::with_capacity(8 << 10);
-    put(&mut out, arguments, memory).expect("writing to a string cannot fail");
+    put(&mut out, arguments, memory, accounts).expect("writing to a string cannot fail");
     out
 }
 
-fn put(out: &mut String, arguments: &[String], memory: &MemStats) -> fmt::Result {
+fn put(
+    out: &mut String,
+    arguments: &[String],
+    memory: &MemStats,
+    accounts: &[AccountStats],
+) -> fmt::Result {
     out.push_str("{\n\"cmdline\": ");
     put_list(out, arguments, |out, argument| put_string(out, argument))?;
     out.push_str(",\n\"memstats\": {");
@@ -75,7 +80,20 @@ fn put(out: &mut String, arguments: &[String], memory: &MemStats) -> fmt::Result
             class.size, class.mallocs, class.frees
         )
     })?;
-    out.push_str("}\n}\n");
+    out.push('}');
+    if !accounts.is_empty() {
+        out.push_str(",\n\"plimsoll_accounts\": ");
+        put_list(out, accounts, |out, account| {
+            out.push_str("{\"Name\":");
+            put_string(out, account.name)?;
+            write!(
+                out,
+                ",\"Reserved\":{},\"Committed\":{},\"Excess\":{}}}",
+                account.reserved, account.committed, account.excess
+            )
+        })?;
+    }
+    out.push_str("\n}\n");
     Ok(())
 }
 

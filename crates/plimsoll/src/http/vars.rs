@@ -13,6 +13,6 @@ pub(super) fn answer() -> Response {
     let arguments: Vec<String> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    let text = vars::write(&arguments, &stats::mem_stats());
+    let text = vars::write(&arguments, &stats::mem_stats(), &stats::accounts());
     Response::new(200, JSON, text.into_bytes())
 }

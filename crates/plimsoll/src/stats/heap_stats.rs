@@ -80,11 +80,14 @@ impl HeapStats {
 ///
 /// Not for signal handlers.
 pub fn heap_stats() -> HeapStats {
+    HeapStats::of(&cut())
+}
+
+pub(super) fn cut() -> Cut<HeapDelta> {
     #[cfg(feature = "double-check")]
-    let cut = crate::ledger::double_check::HEAP.read(&HEAP);
+    return crate::ledger::double_check::HEAP.read(&HEAP);
     #[cfg(not(feature = "double-check"))]
-    let cut = HEAP.read();
-    HeapStats::of(&cut)
+    HEAP.read()
 }
 
 impl HeapStats {

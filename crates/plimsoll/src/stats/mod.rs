@@ -1,5 +1,6 @@
 //! Numbers about memory: exact, of one instant, and read without stopping anyone.
 
+mod account;
 pub(crate) mod accounts;
 pub mod backend;
 pub(crate) mod cpu_stats;
@@ -12,6 +13,7 @@ mod lock_stats;
 mod mem_stats;
 mod time_histogram;
 
+pub use account::{Account, AccountStats, accounts, heap_stats_with_accounts};
 pub use backend::{Backend, Exactness, Figure, Pages, backend};
 pub use cpu_stats::{CpuStats, cpu_stats};
 pub use free_os_memory::free_os_memory;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use self::exposition::Format;
 use self::exposition::{Family, Kind, Page, put_number};
-use self::series::{LABEL, Metric, Reading};
+use self::series::{Metric, Reading};
 use crate::metrics::Gathered;
 
 /// Whether there are the names of Go's client as well, and those that all clients have.
@@ -58,9 +58,8 @@ fn write(page: &mut Page, metric: &Metric) {
         unit: &metric.name.unit,
     });
     for point in &metric.points {
-        let collector = point.collector.map(|collector| (LABEL, collector));
         match &point.value {
-            Reading::Number(number) => page.sample(&name, collector.as_slice(), *number),
+            Reading::Number(number) => page.sample(&name, point.label.as_slice(), *number),
             Reading::Buckets { buckets, sum } => {
                 let bucket = format!("{name}_bucket");
                 let mut last = String::new();

@@ -8,6 +8,7 @@ use super::exposition::Number;
 use super::names::{self, Name};
 use crate::gc::{self, CollectorStats};
 use crate::metrics::{self, Description, Gathered, Value};
+use crate::stats::{self, AccountStats};
 
 /// A metric. If it has no points, there is nothing to say of it now.
 pub(crate) struct Metric {
@@ -36,15 +37,13 @@ impl Kind {
     }
 }
 
-/// A value. Those of a metric differ in the collector that they are of, if it has several.
+/// A value. Those of a metric differ in what they are of, if it has several.
 #[derive(Clone)]
 pub(crate) struct Point {
-    /// The value of the label [`LABEL`].
-    pub(crate) collector: Option<&'static str>,
+    /// What it is of: the name and the value of a label.
+    pub(crate) label: Option<(&'static str, &'static str)>,
     pub(crate) value: Reading,
 }
-
-pub(crate) const LABEL: &str = "collector";
 
 #[derive(Clone)]
 pub(crate) enum Reading {
@@ -66,11 +65,14 @@ const SUMS: &[(&str, &str)] = &[
 const ESTIMATED: &str = " The sum is estimated from finer buckets, to an eighth.";
 
 /// All, of one moment, and always the same ones in the same order: those of the table in its
-/// order, and then those of each collector.
+/// order, then those of each collector, and of each account.
 pub(crate) fn all(gathered: &Gathered) -> Vec<Metric> {
     let table = metrics::all().enumerate();
     let of_table = table.map(|(at, description)| of_table(at, description, gathered));
-    of_table.chain(of_collectors(&gc::collectors())).collect()
+    of_table
+        .chain(of_collectors(&gc::collectors()))
+        .chain(of_accounts(&stats::accounts()))
+        .collect()
 }
 
 fn of_table(at: usize, description: &Description, gathered: &Gathered) -> Metric {
@@ -101,10 +103,7 @@ fn of_table(at: usize, description: &Description, gathered: &Gathered) -> Metric
         }
         Value::Bad => None,
     };
-    let points = value.map(|value| Point {
-        collector: None,
-        value,
-    });
+    let points = value.map(|value| Point { label: None, value });
     Metric {
         name,
         help,
@@ -189,7 +188,59 @@ fn of_collectors(collectors: &[CollectorStats]) -> impl Iterator<Item = Metric> 
         .iter()
         .map(|&OfCollector(name, kind, help, value)| {
             let points = collectors.iter().map(|stats| Point {
-                collector: Some(stats.name),
+                label: Some(("collector", stats.name)),
+                value: Reading::Number(value(stats)),
+            });
+            Metric {
+                name: names::of(name, kind.is_counter()),
+                help: help.into(),
+                kind,
+                points: points.collect(),
+            }
+        })
+}
+
+/// What there is to say of each account by itself.
+struct OfAccount(
+    &'static str,
+    Kind,
+    &'static str,
+    fn(&AccountStats) -> Number,
+);
+
+const OF_ACCOUNTS: &[OfAccount] = &[
+    OfAccount(
+        "/memory/account/reserved:bytes",
+        Kind::WholeGauge,
+        "Bytes of addresses that the account has. Exact.",
+        |stats| stats.reserved.into(),
+    ),
+    OfAccount(
+        "/memory/account/committed:bytes",
+        Kind::WholeGauge,
+        "Bytes of the account that may be in memory. Exact.",
+        |stats| stats.committed.into(),
+    ),
+    OfAccount(
+        "/memory/account/commits:bytes",
+        Kind::WholeCounter,
+        "Bytes that the account has ever committed. Exact.",
+        |stats| stats.total_committed.into(),
+    ),
+    OfAccount(
+        "/memory/account/excess:bytes",
+        Kind::WholeGauge,
+        "By how much the account does not add up.",
+        |stats| stats.excess.into(),
+    ),
+];
+
+fn of_accounts(accounts: &[AccountStats]) -> impl Iterator<Item = Metric> {
+    OF_ACCOUNTS
+        .iter()
+        .map(|&OfAccount(name, kind, help, value)| {
+            let points = accounts.iter().map(|stats| Point {
+                label: Some(("account", stats.name)),
                 value: Reading::Number(value(stats)),
             });
             Metric {
