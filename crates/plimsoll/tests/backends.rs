@@ -78,9 +78,12 @@ fn each_thread_is_enlisted_once_before_it_allocates() {
     let others: Vec<_> = (0..10)
         .map(|_| {
             std::thread::spawn(|| {
-                let blocks: Vec<_> = (0..1000).map(|size| vec![1_u8; size]).collect();
+                drop(std::hint::black_box(vec![1_u8]));
+                let after_the_first = ENLISTED_HERE.get();
+                let blocks: Vec<_> = (0..10_000).map(|size| vec![1_u8; size]).collect();
                 drop(blocks);
-                ENLISTED_HERE.get()
+                assert_eq!(ENLISTED_HERE.get(), after_the_first);
+                after_the_first
             })
         })
         .collect();

@@ -169,21 +169,27 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// Sets the thread up if this is the first that is seen of it.
+    /// For an operation of the program's: sets the thread up if this is its first.
     pub(super) fn current() -> Self {
+        let thread = Self::as_it_is();
+        if thread.cold.stage.get() == Stage::New {
+            thread.enlist();
+        }
+        thread
+    }
+
+    /// For what is no operation. A thread is not set up by that: its first operation has to go the
+    /// slow way, where the allocator's backend gets to know of it.
+    fn as_it_is() -> Self {
         // SAFETY: thread-local storage without destructors lasts as long as the thread, and a
         // `Thread` stays on it: it is not `Send`.
         let (countdown, route, cold) =
             unsafe { (&*countdown(), &*route(), &*COLD.with(std::ptr::from_ref)) };
-        let thread = Self {
+        Self {
             countdown,
             route,
             cold,
-        };
-        if cold.stage.get() == Stage::New {
-            thread.enlist();
         }
-        thread
     }
 
     fn enlist(self) {
@@ -309,7 +315,7 @@ impl Thread {
 
 /// Makes this thread take up a new rate at once. Not for hooks.
 pub(crate) fn take_up_rate() {
-    let thread = Thread::current();
+    let thread = Thread::as_it_is();
     if thread.cold.stage.get() != Stage::New {
         thread.redraw();
     }
@@ -317,12 +323,12 @@ pub(crate) fn take_up_rate() {
 
 /// Whether the calling thread is in a scope whose memory is Plimsoll's own.
 pub(crate) fn in_own_scope() -> bool {
-    Thread::current().in_own_scope()
+    Thread::as_it_is().in_own_scope()
 }
 
 /// See [`crate::own::scope`].
 pub(crate) fn enter_own_scope() {
-    let thread = Thread::current();
+    let thread = Thread::as_it_is();
     let distance = thread.distance();
     thread.cold.own_scopes.set(thread.cold.own_scopes.get() + 1);
     thread.set_distance(distance);
@@ -330,7 +336,7 @@ pub(crate) fn enter_own_scope() {
 
 /// See [`crate::own::scope`].
 pub(crate) fn leave_own_scope() {
-    let thread = Thread::current();
+    let thread = Thread::as_it_is();
     let distance = thread.distance();
     thread.cold.own_scopes.set(thread.cold.own_scopes.get() - 1);
     thread.set_distance(distance);
@@ -340,7 +346,7 @@ pub(crate) fn leave_own_scope() {
 /// that ends the process. Returns whether it was in one.
 #[cfg(feature = "preload")]
 pub(crate) fn leave_all_own_scopes() -> bool {
-    let thread = Thread::current();
+    let thread = Thread::as_it_is();
     let distance = thread.distance();
     let was_inside = thread.cold.own_scopes.replace(0) > 0;
     thread.set_distance(distance);
@@ -349,5 +355,5 @@ pub(crate) fn leave_all_own_scopes() -> bool {
 
 /// How the calling thread counts.
 pub(crate) fn writer() -> Writer {
-    Thread::current().writer()
+    Thread::as_it_is().writer()
 }

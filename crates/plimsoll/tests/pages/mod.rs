@@ -55,16 +55,20 @@ pub fn read_under_load(readings: usize, mut look: impl FnMut(&MemStats)) -> (usi
     let stop = AtomicBool::new(false);
     let mut with_slack = 0;
     std::thread::scope(|scope| {
-        let _stop = Until(&stop);
-        for seed in 0..4 {
+        let until = Until(&stop);
+        let threads = [0, 1, 2, 3].map(|seed| {
             let stop = &stop;
-            scope.spawn(move || churn(seed, stop));
-        }
+            scope.spawn(move || churn(seed, stop))
+        });
         for _ in 0..readings {
             let stats = mem_stats();
             assert_relations(&stats);
             look(&stats);
             with_slack += usize::from(stats.heap_slack > 0);
+        }
+        drop(until);
+        for thread in threads {
+            assert!(thread.join().unwrap() > 0);
         }
     });
     (readings, with_slack)

@@ -5,10 +5,14 @@
 //! its backend; the process notices it at the first allocation that goes the slow way, so that the
 //! common path has nothing to do with it.
 
+#[cfg(feature = "jemalloc")]
+mod jemalloc;
 mod noticed;
 mod pages;
 mod system;
 
+#[cfg(feature = "jemalloc")]
+pub use jemalloc::Jemalloc;
 pub use noticed::backend;
 pub(crate) use noticed::{notice, pages};
 pub use pages::{Exactness, Figure, Pages};
