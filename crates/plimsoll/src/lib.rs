@@ -188,7 +188,7 @@ pub use dump::dump;
 #[cfg(not(loom))]
 pub use stats::{
     CpuStats, GcStats, HeapStats, Histogram, LockStats, MemStats, cpu_stats, free_os_memory,
-    gc_stats, heap_stats, lock_stats, mem_stats,
+    gc_stats, heap_stats, lock_stats, mem_stats, reconcile,
 };
 #[cfg(all(feature = "offline", not(loom)))]
 #[doc(hidden)]

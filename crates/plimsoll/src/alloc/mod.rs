@@ -13,6 +13,7 @@ pub(crate) mod thread;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt;
 
+use crate::primitives::{AtomicBool, Ordering};
 use crate::sampler::Sample;
 use crate::stats::{Backend, backend};
 use sampled_large::SAMPLED_LARGE;
@@ -451,6 +452,36 @@ fn forget_large(block: *mut u8, size: usize) {
 pub(crate) fn self_bytes() -> (usize, usize) {
     let (blocks, in_use) = sampled_blocks::bytes();
     (blocks + SAMPLED_LARGE.bytes(), in_use)
+}
+
+/// Whether the allocator below was found to be the C library's.
+static IS_OVER_C: AtomicBool = AtomicBool::new(false);
+
+/// Whether the allocator below is the C library's, given where that has its blocks. Until that was
+/// found so, a block is allocated each time, to see where it is, and freed.
+pub(crate) fn is_over_c(is_of_c: impl Fn(usize) -> bool) -> bool {
+    #[cfg(feature = "preload")]
+    if matches!(c::below(), c::Below::Libc) {
+        return true;
+    }
+    if !IS_OVER_C.load(Ordering::Relaxed) {
+        let layout = Layout::new::<[usize; 6]>();
+        // SAFETY: a block of a valid layout, freed with that.
+        let block = thread::outside_own_scopes(|| unsafe {
+            let block = std::alloc::alloc(layout);
+            if !block.is_null() {
+                std::alloc::dealloc(block, layout);
+            }
+            block as usize
+        });
+        IS_OVER_C.store(is_of_c(block), Ordering::Relaxed);
+    }
+    IS_OVER_C.load(Ordering::Relaxed)
+}
+
+/// Where blocks of the program's are that were sampled, apart from the allocator's.
+pub(crate) fn sampled_range() -> std::ops::Range<usize> {
+    sampled_blocks::range()
 }
 
 #[cfg(test)]

@@ -89,6 +89,11 @@ pub(crate) fn bytes() -> (usize, usize) {
     )
 }
 
+/// Where the blocks are.
+pub(super) fn range() -> std::ops::Range<usize> {
+    BLOCKS.base()..BLOCKS.base() + BLOCKS.length()
+}
+
 /// Takes a slot for a block of `size` bytes, at most [`size_class::LARGEST`], and notes what it
 /// stands for. Null if there is no room, or for alignments above a span's. What is in it is left
 /// over from before.

@@ -342,6 +342,21 @@ pub(crate) fn leave_own_scope() {
     thread.set_distance(distance);
 }
 
+/// Does what is not Plimsoll's own, out of all own scopes.
+pub(crate) fn outside_own_scopes<R>(work: impl FnOnce() -> R) -> R {
+    let thread = Thread::current();
+    let set = |scopes| {
+        let distance = thread.distance();
+        let before = thread.cold.own_scopes.replace(scopes);
+        thread.set_distance(distance);
+        before
+    };
+    let scopes = set(0);
+    let result = work();
+    set(scopes);
+    result
+}
+
 /// Takes the calling thread out of all own scopes, for it will not leave them: in a signal handler
 /// that ends the process. Returns whether it was in one.
 #[cfg(feature = "preload")]

@@ -21,12 +21,17 @@
 //! and those that all clients have (`process_*`, without the network's, which the system does not
 //! count for a process).
 //!
+//! # `/debug/plimsoll/memory`
+//! Where the resident memory went: [`crate::reconcile()`], as a table, or with `format=json` as
+//! JSON.
+//!
 //! The pages show the inside of the program and are not for the public: keep them on the loopback
 //! address or behind something that asks for a password.
 
 mod accept;
 #[cfg(feature = "axum")]
 mod axum;
+mod memory;
 mod metrics;
 mod pages;
 mod pprof;

@@ -1,6 +1,6 @@
 //! Which page is where.
 
-use super::{Request, Response, metrics, pprof, query, vars};
+use super::{Request, Response, memory, metrics, pprof, query, vars};
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -14,7 +14,7 @@ pub(super) fn answer(request: &Request<'_>) -> Response {
         return response;
     }
     let profiles = path.strip_prefix(pprof::ROOT);
-    if profiles.is_none() && !matches!(&*path, metrics::PATH | vars::PATH) {
+    if profiles.is_none() && !matches!(&*path, memory::PATH | metrics::PATH | vars::PATH) {
         return Response::new(404, TEXT, b"404 page not found\n".into());
     }
     if !matches!(request.method, "GET" | "HEAD") {
@@ -24,6 +24,7 @@ pub(super) fn answer(request: &Request<'_>) -> Response {
     }
     match (profiles, &*path) {
         (Some(name), _) => pprof::answer(name, request),
+        (None, memory::PATH) => memory::answer(request),
         (None, metrics::PATH) => metrics::answer(request),
         (None, _) => vars::answer(),
     }
@@ -47,7 +48,12 @@ impl Response {
 mod tests {
     use super::*;
 
-    const ALL: [&str; 3] = ["/debug/pprof/heap", "/debug/vars", "/metrics"];
+    const ALL: [&str; 4] = [
+        "/debug/pprof/heap",
+        "/debug/plimsoll/memory",
+        "/debug/vars",
+        "/metrics",
+    ];
 
     fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
         let mut headers = response.headers.iter();

@@ -7,7 +7,7 @@ use crate::stats;
 /// Where it is.
 pub(super) const PATH: &str = "/debug/vars";
 
-const JSON: &str = "application/json; charset=utf-8";
+pub(super) const JSON: &str = "application/json; charset=utf-8";
 
 pub(super) fn answer() -> Response {
     let arguments: Vec<String> = std::env::args_os()

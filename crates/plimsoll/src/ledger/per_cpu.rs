@@ -60,6 +60,7 @@ impl<D: Delta> PerCpu<D> {
         let cpus = cpus::possible().unwrap_or(MOST_CPUS).min(MOST_CPUS);
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let mapped = region::map((2 * cpus + 1) * SHARD_BYTES, 0, access)?;
+        region::note(mapped, (2 * cpus + 1) * SHARD_BYTES);
         let base = mapped.next_multiple_of(SHARD_BYTES);
         self.cpus.store(cpus, Ordering::Relaxed);
         self.base.store(base, Ordering::Release);

@@ -4,6 +4,7 @@
 //! call allocates, takes a lock, or touches `errno` (the system calls are made directly).
 
 pub(crate) mod bell;
+pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod copied_memory;
 pub(crate) mod cpus;
@@ -12,7 +13,9 @@ pub(crate) mod membarrier;
 pub(crate) mod probe;
 pub(crate) mod random;
 pub(crate) mod region;
+pub(crate) mod residency;
 pub(crate) mod rseq;
+pub(crate) mod smaps;
 pub(crate) mod syscall;
 pub(crate) mod task_file;
 pub(crate) mod thread_stack;

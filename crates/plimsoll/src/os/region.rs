@@ -4,6 +4,8 @@
 //! overcommit, and `mlockall` does not fill it. Committing is a system call for each
 //! [`COMMIT_STEP`]; it only ever grows, and threads that do it at once do no harm.
 
+use std::ops::Range;
+
 use super::syscall::{call, call3};
 use crate::primitives::{AtomicUsize, Ordering};
 
@@ -65,6 +67,7 @@ impl Region {
     pub(crate) fn adopt(&self, base: usize, length: usize) {
         self.length.store(length, Ordering::Relaxed);
         self.base.store(base, Ordering::Release);
+        note(base, length);
     }
 
     /// The first address; 0 while nothing is reserved.
@@ -110,6 +113,30 @@ impl Region {
         self.committed.fetch_max(after, Ordering::AcqRel);
         true
     }
+}
+
+/// Where Plimsoll has memory that stays: base and length, in the order in which it was had.
+static NOTED: [(AtomicUsize, AtomicUsize); 32] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 32];
+
+/// Notes that this is Plimsoll's own, for good. What finds no room is taken for the program's.
+pub(crate) fn note(base: usize, length: usize) {
+    for (noted, its_length) in &NOTED {
+        let taken = noted.compare_exchange(0, base, Ordering::Relaxed, Ordering::Relaxed);
+        if taken.is_ok() {
+            its_length.store(length, Ordering::Release);
+            return;
+        }
+    }
+}
+
+/// What was noted. Ranges may lie within others.
+pub(crate) fn noted() -> impl Iterator<Item = Range<usize>> {
+    NOTED.iter().filter_map(|(base, length)| {
+        let length = length.load(Ordering::Acquire);
+        let base = base.load(Ordering::Relaxed);
+        (length > 0).then_some(base..base + length)
+    })
 }
 
 /// Maps fresh private pages, zero-filled and not reserved against overcommit; at `hint` if nothing

@@ -82,9 +82,9 @@ pub struct MemStats {
 
     /// Bytes of the stacks of the threads that there are: all the address space of each, without
     /// its guard, whether it was used or not; of the main thread's, what the system has made of it
-    /// so far. How much of that is in memory takes a system call for each to find out, so it is
-    /// not said here. Racy: each thread's as of the moment it was looked
-    /// at.
+    /// so far. How much of that is in memory takes a system call for each to find out, so it is in
+    /// [`reconcile()`](crate::reconcile()) only. Racy: each thread's as of the moment it was
+    /// looked at.
     ///
     /// A thread counts from its beginning, or, where the creation of threads is not seen, from its
     /// first allocation. One that was seen by neither does not count. The stack that the program

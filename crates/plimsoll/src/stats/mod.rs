@@ -11,6 +11,7 @@ mod heap_stats;
 mod histogram;
 mod lock_stats;
 mod mem_stats;
+mod reconcile;
 mod time_histogram;
 
 pub use account::{Account, AccountStats, accounts, heap_stats_with_accounts};
@@ -22,4 +23,5 @@ pub use heap_stats::{ClassCounts, HeapStats, LargeCounts, heap_stats};
 pub use histogram::Histogram;
 pub use lock_stats::{LockStats, lock_stats};
 pub use mem_stats::{BY_SIZE_CLASSES, BySize, MemStats, PAUSES, mem_stats};
+pub use reconcile::{Basis, CgroupMemory, KernelMemory, Reconciliation, Row, reconcile};
 pub(crate) use time_histogram::{Counts, TimeCounts};

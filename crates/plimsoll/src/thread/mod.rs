@@ -254,7 +254,7 @@ fn read(tasks: &TaskDirectory, ids: Vec<i32>, depth: usize, found: &mut Vec<Thre
 }
 
 /// The numbers of all threads; `None` if the system does not say.
-fn list() -> Option<Vec<i32>> {
+pub(crate) fn list() -> Option<Vec<i32>> {
     let entries = fs::read_dir("/proc/self/task").ok()?;
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     Some(ids.collect())

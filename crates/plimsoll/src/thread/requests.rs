@@ -82,6 +82,8 @@ fn make_stacks() -> bool {
     if made.is_err() {
         // SAFETY: nobody else knows of it.
         unsafe { call3(libc::SYS_munmap, stacks, BATCH * STACK, 0) };
+    } else {
+        region::note(stacks, BATCH * STACK);
     }
     true
 }

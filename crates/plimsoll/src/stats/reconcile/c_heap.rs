@@ -1,0 +1,147 @@
+//! Which mappings are the C library's heap, found out by what that has written there: the headers
+//! of arenas beside the first, and of blocks that have mappings of their own. The first arena's
+//! mapping has a name.
+
+use std::ops::Range;
+
+use crate::os::copied_memory::{self, PAGE_WORDS};
+use crate::os::region::PAGE;
+use crate::os::smaps::Mapping;
+
+/// Parts of arenas lie on multiples of this, and are at most as long.
+const ARENA_PART: usize = 64 << 20;
+
+/// The mark of a block with a mapping of its own, in the lowest three bits of its size.
+const MAPPED_BLOCK: usize = 2;
+
+/// So many pages of a mapping are looked at in all that belong to no block.
+const MOST_PAGES: usize = 2048;
+
+/// The parts of a nameless mapping that are heap, in order. What cannot be told from a heap's
+/// header by four words that fit together is taken for one.
+pub(super) fn parts(mapping: &Mapping) -> Vec<Range<usize>> {
+    let mut page = [0; PAGE_WORDS];
+    parts_by(mapping, |at| {
+        let copied = copied_memory::copy(at, &mut page);
+        (copied > 0).then(|| [page[0], page[1], page[2], page[3]])
+    })
+}
+
+fn parts_by(
+    mapping: &Mapping,
+    mut words: impl FnMut(usize) -> Option<[usize; 4]>,
+) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let (mut at, mut strange) = (mapping.range.start, 0);
+    while at < mapping.range.end && strange < MOST_PAGES {
+        let left = mapping.range.end - at;
+        let Some(head) = words(at) else { break };
+        let length = arena_part(at, head).or_else(|| mapped_block(head));
+        match length.filter(|&length| length <= left) {
+            Some(length) => {
+                parts.push(at..at + length);
+                at += length;
+            }
+            None => {
+                strange += 1;
+                at += PAGE;
+            }
+        }
+    }
+    parts
+}
+
+/// The length of the part of an arena that begins here: where the arena is, where its part before
+/// this is, and how much of this one is in use and accessible.
+fn arena_part(at: usize, [arena, before, used, accessible]: [usize; 4]) -> Option<usize> {
+    // The arena itself is in the first part, behind such a head.
+    let near = arena % ARENA_PART < 256 && arena >= ARENA_PART;
+    let first = (before == 0) == (arena / ARENA_PART == at / ARENA_PART);
+    let fits = used > 0 && used <= accessible && accessible <= ARENA_PART;
+    let is_part = at % ARENA_PART == 0 && near && first && before % ARENA_PART == 0 && fits;
+    (is_part && accessible % PAGE == 0).then_some(accessible)
+}
+
+/// The length of the block that begins here.
+fn mapped_block([before, size, ..]: [usize; 4]) -> Option<usize> {
+    let length = size & !7;
+    let is_block = before == 0 && size & 7 == MAPPED_BLOCK && length > 0 && length % PAGE == 0;
+    is_block.then_some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(range: Range<usize>) -> Mapping {
+        Mapping {
+            range,
+            accessible: true,
+            writable: true,
+            shared: false,
+            of_file: false,
+            name: String::new(),
+            resident: 0,
+            anonymous: 0,
+        }
+    }
+
+    #[test]
+    fn blocks_are_found_behind_one_another_and_behind_what_is_none() {
+        let start = 0x7f12_3450_0000;
+        let found = parts_by(&mapping(start..start + 10 * PAGE), |at| {
+            Some(match (at - start) / PAGE {
+                1 => [0, 3 * PAGE | 2, 7, 7],
+                4 => [0, 2 * PAGE | 2, 0, 0],
+                6 => [1, PAGE | 2, 0, 0],
+                7 => [0, PAGE | 1, 0, 0],
+                // Longer than the mapping.
+                9 => [0, 2 * PAGE | 2, 0, 0],
+                _ => [0; 4],
+            })
+        });
+        assert_eq!(
+            found,
+            [
+                start + PAGE..start + 4 * PAGE,
+                start + 4 * PAGE..start + 6 * PAGE
+            ]
+        );
+    }
+
+    #[test]
+    fn arenas_are_found_where_they_must_lie() {
+        let start = 0x7f12_3400_0000;
+        let head = [start + 48, 0, 0x20000, 0x21000];
+        assert_eq!(arena_part(start, head), Some(0x21000));
+        assert_eq!(arena_part(start + PAGE, head), None);
+        let second = [start + 48, start, 0x1000, 0x1000];
+        assert_eq!(arena_part(start + ARENA_PART, second), Some(0x1000));
+        assert_eq!(arena_part(start, second), None);
+        assert_eq!(arena_part(start, [start + 48, 0, 0x22000, 0x21000]), None);
+        assert_eq!(arena_part(start, [0; 4]), None);
+    }
+
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    #[test]
+    fn the_c_librarys_blocks_are_found_in_this_process() {
+        let size = 3 << 20;
+        // SAFETY: the block is used as long as it is.
+        let block = unsafe { libc::malloc(size) } as usize;
+        let small = std::thread::spawn(|| {
+            // Of another arena, if there is one.
+            // SAFETY: as above; it is left to the process.
+            unsafe { libc::malloc(100) as usize }
+        });
+        let small = small.join().unwrap();
+        let mappings = crate::os::smaps::mappings().unwrap();
+        let is_found = |address: usize| {
+            let mapping = mappings.iter().find(|found| found.range.contains(&address));
+            let mapping = mapping.unwrap();
+            mapping.name == "[heap]" || parts(mapping).iter().any(|part| part.contains(&address))
+        };
+        assert!(is_found(block) && is_found(small));
+        // SAFETY: from `malloc`.
+        unsafe { libc::free(block as *mut _) };
+    }
+}

@@ -1,0 +1,289 @@
+//! Where the resident memory went: what has an owner, beside what the kernel says, and the rest.
+//!
+//! The kernel says of each mapping how much of it is in memory (`/proc/self/smaps`). A mapping is
+//! somebody's because of where it is (Plimsoll's own, stacks), of its name or its file, or of what
+//! the C library's allocator has written at its beginning. What remains is what no account knows
+//! of: a program that maps memory by itself has it there, until it counts it in an
+//! [`Account`](super::Account).
+
+mod c_heap;
+mod sorting;
+mod table;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::accounts::Accounts;
+use super::{AccountStats, HeapStats, heap_stats_with_accounts};
+use crate::os::smaps::{self, Mapping, Rollup};
+use crate::os::task_file::TaskDirectory;
+use crate::os::{cgroup, region, thread_stack};
+use crate::thread::stacks;
+use crate::{alloc, gc, own, task, thread};
+use sorting::{Known, Owner, Sorted};
+
+/// Where the resident memory went. Made by [`reconcile()`]; its `Display` is a table.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Reconciliation {
+    /// Who has how much. The rows do not overlap.
+    pub rows: Vec<Row>,
+    /// What the kernel says; `None` if there is no `/proc`.
+    pub kernel: Option<KernelMemory>,
+    /// What the control group of the process says; `None` if it counts no memory.
+    pub cgroup: Option<CgroupMemory>,
+    /// Parts of the rows above that are worth knowing: their names, and bytes.
+    pub of_which: Vec<(&'static str, u64)>,
+}
+
+/// One owner of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Row {
+    /// Who it is.
+    pub name: Cow<'static, str>,
+    /// Bytes of addresses that it has; `None` where that says nothing.
+    pub sys: Option<u64>,
+    /// Bytes of it that are in memory.
+    pub resident: u64,
+    /// Where `resident` is from.
+    pub basis: Basis,
+}
+
+/// Where a figure is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The kernel says so of the mappings that the owner has.
+    Measured,
+    /// The owner says so: an [`Account`](super::Account), or the ledger for blocks of an allocator
+    /// whose mappings are not known.
+    Said,
+}
+
+/// What the kernel says of the process, in bytes: the sums over its mappings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelMemory {
+    /// In memory: `Rss`.
+    pub resident: u64,
+    /// The same, but what is shared between processes only in part: `Pss`.
+    pub proportional: u64,
+    /// What of it belongs to no file: `Anonymous`.
+    pub anonymous: u64,
+    /// What of it the system may take back without asking: `LazyFree`.
+    pub lazily_freed: u64,
+    /// Swapped out: `Swap`.
+    pub swapped: u64,
+}
+
+/// What the control group says, in bytes. It is of all processes in it, and has files in it that
+/// they have read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CgroupMemory {
+    /// In use.
+    pub current: u64,
+    /// The least limit of the group and those it is in, if there is one.
+    pub limit: Option<u64>,
+}
+
+impl Reconciliation {
+    /// Bytes in memory that the rows come to.
+    pub fn explained(&self) -> u64 {
+        let rows = self.rows.iter();
+        rows.fold(0, |sum, row| sum.saturating_add(row.resident))
+    }
+
+    /// Bytes in memory that no row has; negative if rows say that they have more than there is:
+    /// what an account has committed and not touched, say. `None` if there is no `/proc`.
+    pub fn unexplained(&self) -> Option<i64> {
+        let resident = self.kernel?.resident;
+        Some((resident as i64).saturating_sub_unsigned(self.explained()))
+    }
+
+    /// The same as a share of what is resident.
+    pub fn unexplained_share(&self) -> Option<f64> {
+        let resident = self.kernel?.resident.max(1);
+        Some(self.unexplained()? as f64 / resident as f64)
+    }
+}
+
+/// Finds out where the resident memory went. Some microseconds for each mapping of the process, and
+/// for each 2 MiB of a stack; while the kernel looks at a mapping, nobody can map or unmap. Figures
+/// are of moments some milliseconds apart, so what the program does meanwhile is in the rest.
+///
+/// * *heap: blocks in use* and *heap: held or fragmented* are what the C library's allocator has in
+///   memory: that much of it as there are blocks in use, and the rest. If the program's allocator
+///   is another, its blocks in use are a row as the ledger has them, and what that allocator holds
+///   beside them is unexplained.
+/// * *stacks* is what has been touched of threads' stacks.
+/// * Plimsoll's own memory is a row, and the program's blocks that were sampled are another.
+/// * Each [`Account`](super::Account) that was used is a row with what it has committed.
+/// * Files are two rows: what is as in the file, and what was written, with variables that are in
+///   no file. What is shared between processes is a row, and so is each name that the program gave
+///   memory by `prctl(PR_SET_VMA_ANON_NAME)`.
+///
+/// Not for signal handlers, and not for hooks.
+pub fn reconcile() -> Reconciliation {
+    let _own = own::scope();
+    let known = known();
+    let mappings = smaps::mappings();
+    let rollup = smaps::rollup();
+    let (heap, accounts) = heap_stats_with_accounts();
+    let sorted = sorting::sort(mappings.as_deref().unwrap_or_default(), &known);
+    let mut rows = Vec::new();
+    heap_rows(&mut rows, &heap, &sorted);
+    other_rows(&mut rows, &sorted);
+    rows.extend(named(mappings.as_deref().unwrap_or_default()));
+    rows.extend(accounts.iter().map(of_account));
+    Reconciliation {
+        rows,
+        kernel: rollup.map(Into::into),
+        cgroup: cgroup::memory().and_then(|memory| {
+            Some(CgroupMemory {
+                current: memory.current?,
+                limit: memory.limit,
+            })
+        }),
+        of_which: vec![
+            (
+                "tracked futures, in the heap or on stacks",
+                task::future_bytes(),
+            ),
+            (
+                "collectors' metadata, as they say",
+                gc::lock().sums(None).metadata,
+            ),
+        ],
+    }
+}
+
+impl From<Rollup> for KernelMemory {
+    fn from(rollup: Rollup) -> Self {
+        Self {
+            resident: rollup.resident,
+            proportional: rollup.proportional,
+            anonymous: rollup.anonymous,
+            lazily_freed: rollup.lazily_freed,
+            swapped: rollup.swapped,
+        }
+    }
+}
+
+/// What is known of addresses.
+fn known() -> Known {
+    let sampled = alloc::sampled_range();
+    let known: Vec<_> = stacks::all().collect();
+    let seen: HashSet<i32> = known.iter().map(|stack| stack.thread).collect();
+    let mut stacks: Vec<_> = known.into_iter().map(|stack| stack.range).collect();
+    stacks.push(thread_stack::main());
+    Known {
+        plimsoll: sorting::without(sorting::disjoint(region::noted().collect()), &sampled),
+        sampled,
+        stacks: sorting::disjoint(stacks),
+        stack_pointers: stack_pointers(&seen),
+    }
+}
+
+/// Where the stack pointers of the other threads are, of those that wait in the system.
+fn stack_pointers(seen: &HashSet<i32>) -> Vec<usize> {
+    let (Some(threads), Ok(tasks)) = (thread::list(), TaskDirectory::open()) else {
+        return Vec::new();
+    };
+    let others = threads.into_iter().filter(|thread| !seen.contains(thread));
+    let pointer = |thread| {
+        let mut buffer = [0; 256];
+        let file = tasks.file(thread, "syscall").ok()?;
+        let text = std::str::from_utf8(file.read(&mut buffer).ok()?).ok()?;
+        // The last but one, before the address of the instruction.
+        let word = text.split_whitespace().rev().nth(1)?;
+        usize::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+    };
+    others.filter_map(pointer).collect()
+}
+
+fn measured(name: &'static str, sys: Option<u64>, resident: u64) -> Row {
+    Row {
+        name: name.into(),
+        sys,
+        resident,
+        basis: Basis::Measured,
+    }
+}
+
+fn heap_rows(rows: &mut Vec<Row>, heap: &HeapStats, sorted: &Sorted) {
+    let live = heap.live_bytes();
+    let c_heap = sorted.resident(Owner::CHeap);
+    let contains = |address| sorted.c_heap.iter().any(|part| part.contains(&address));
+    let sampled = sorted.resident(Owner::SampledBlocks);
+    if alloc::is_over_c(contains) {
+        let in_use = live.saturating_sub(sampled).min(c_heap);
+        rows.push(measured("heap: blocks in use", Some(live), in_use));
+        rows.push(measured(
+            "heap: held or fragmented",
+            Some(sorted.mapped(Owner::CHeap).saturating_sub(live)),
+            c_heap - in_use,
+        ));
+    } else {
+        rows.push(Row {
+            name: "heap: blocks in use".into(),
+            sys: Some(live),
+            resident: live.saturating_sub(sampled),
+            basis: Basis::Said,
+        });
+        let sys = Some(sorted.mapped(Owner::CHeap));
+        rows.push(measured("the C library's heap", sys, c_heap));
+    }
+    let sys = Some(sorted.mapped(Owner::SampledBlocks));
+    rows.push(measured("heap: sampled blocks", sys, sampled));
+}
+
+fn other_rows(rows: &mut Vec<Row>, sorted: &Sorted) {
+    let own = Accounts::read();
+    let mut put = |name, owner, sys| rows.push(measured(name, sys, sorted.resident(owner)));
+    put("stacks", Owner::Stacks, Some(own.stacks));
+    let plimsoll = own.shards + own.table + own.other;
+    put("plimsoll", Owner::Plimsoll, Some(plimsoll));
+    let mapped = |owner| Some(sorted.mapped(owner));
+    put(
+        "files: code and constants",
+        Owner::Files,
+        mapped(Owner::Files),
+    );
+    put("files: variables", Owner::Variables, None);
+    put("shared memory", Owner::Shared, mapped(Owner::Shared));
+}
+
+/// A row for each name that the program gave memory.
+fn named(mappings: &[Mapping]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for mapping in mappings {
+        let name = mapping.name.strip_prefix("[anon:");
+        let Some(name) = name.and_then(|name| name.strip_suffix(']')) else {
+            continue;
+        };
+        let length = mapping.range.len() as u64;
+        match rows.iter_mut().find(|row| row.name == name) {
+            Some(row) => {
+                row.sys = row.sys.map(|sys| sys + length);
+                row.resident += mapping.resident;
+            }
+            None => rows.push(Row {
+                name: name.to_owned().into(),
+                sys: Some(length),
+                resident: mapping.resident,
+                basis: Basis::Measured,
+            }),
+        }
+    }
+    rows
+}
+
+fn of_account(stats: &AccountStats) -> Row {
+    Row {
+        name: stats.name.into(),
+        sys: Some(stats.address_space()),
+        resident: stats.committed,
+        basis: Basis::Said,
+    }
+}

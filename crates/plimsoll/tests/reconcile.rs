@@ -1,0 +1,219 @@
+//! Where the resident memory went: rows that are measured, and a rest that is what no row has.
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+mod child;
+
+use std::hint::black_box;
+use std::sync::Barrier;
+
+use plimsoll::http;
+use plimsoll::stats::{Account, Basis, Reconciliation, reconcile};
+
+const MIB: i64 = 1 << 20;
+
+/// A mapping of the program's own, touched.
+struct Mapped {
+    memory: *mut libc::c_void,
+    bytes: usize,
+}
+
+impl Mapped {
+    fn new(bytes: usize) -> Self {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, which is written to within its length.
+        let memory = unsafe {
+            let memory = libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0);
+            assert_ne!(memory, libc::MAP_FAILED);
+            memory.cast::<u8>().write_bytes(7, bytes);
+            memory
+        };
+        Self { memory, bytes }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, and nobody else's.
+        unsafe { libc::munmap(self.memory, self.bytes) };
+    }
+}
+
+fn resident(reconciliation: &Reconciliation, name: &str) -> i64 {
+    let mut rows = reconciliation.rows.iter();
+    let row = rows.find(|row| row.name == name);
+    row.map_or(0, |row| row.resident as i64)
+}
+
+fn unexplained(reconciliation: &Reconciliation) -> i64 {
+    reconciliation.unexplained().expect("there is /proc")
+}
+
+#[track_caller]
+fn assert_near(found: i64, expected: i64) {
+    assert!(
+        (found - expected).abs() < MIB / 2,
+        "{found} is not near {expected}"
+    );
+}
+
+static ARENA: Account = Account::new("arena");
+
+fn what_nobody_knows_of() {
+    let before = reconcile();
+    // Of a small process, at most this much is the loader's and the like.
+    assert_near(unexplained(&before), 0);
+    let mapped = Mapped::new(30 << 20);
+    let unknown = reconcile();
+    assert_near(unexplained(&unknown) - unexplained(&before), 30 * MIB);
+    assert!(unknown.unexplained_share().unwrap() > 0.5);
+    // With an account for it, there is one who has it.
+    ARENA.reserve(40 << 20);
+    ARENA.commit(30 << 20);
+    let known = reconcile();
+    assert_near(unexplained(&known), unexplained(&before));
+    let row = known.rows.iter().find(|row| row.name == "arena").unwrap();
+    assert_eq!(
+        (row.sys, row.resident, row.basis),
+        (Some(40 << 20), 30 << 20, Basis::Said)
+    );
+    // It is gone, and the account does not say so: there is less than rows say.
+    drop(mapped);
+    let wrong = reconcile();
+    assert_near(unexplained(&wrong) - unexplained(&before), -30 * MIB);
+    ARENA.release(30 << 20);
+    assert_near(unexplained(&reconcile()), unexplained(&before));
+}
+
+#[test]
+fn a_mapping_is_unexplained_until_it_has_an_account() {
+    child::run(
+        "a_mapping_is_unexplained_until_it_has_an_account",
+        "",
+        what_nobody_knows_of,
+    );
+}
+
+fn the_heap() {
+    let before = reconcile();
+    // Some of arenas, some with mappings of their own.
+    let mut blocks: Vec<Vec<u8>> = (0..20_000).map(|_| vec![1; 1000]).collect();
+    let large: Vec<Vec<u8>> = (0..10).map(|_| vec![1; 2 << 20]).collect();
+    let elsewhere = std::thread::spawn(|| {
+        let blocks: Vec<Vec<u8>> = (0..10_000).map(|_| vec![1; 1000]).collect();
+        blocks
+    });
+    let elsewhere = elsewhere.join().unwrap();
+    let full = reconcile();
+    let held = "heap: held or fragmented";
+    let in_use = |reconciliation: &Reconciliation| {
+        resident(reconciliation, "heap: blocks in use")
+            + resident(reconciliation, "heap: sampled blocks")
+    };
+    let grown = in_use(&full) - in_use(&before);
+    let vectors = 30_000 * size_of::<Vec<u8>>() as i64;
+    assert_near(grown, 30_000_000 + 20 * MIB + vectors);
+    assert_near(unexplained(&full), unexplained(&before));
+    // Every other one: what is between them is held by the allocator.
+    let mut number = 0;
+    blocks.retain(|_| {
+        number += 1;
+        number % 2 == 0
+    });
+    let cheese = reconcile();
+    assert_near(in_use(&full) - in_use(&cheese), 10_000_000);
+    let more = resident(&cheese, held) - resident(&full, held);
+    assert!(more > 9_000_000, "{cheese}");
+    assert_near(unexplained(&cheese), unexplained(&before));
+    black_box((blocks, large, elsewhere));
+}
+
+#[test]
+fn the_heap_is_what_the_allocator_has_in_use_and_what_it_holds() {
+    child::run(
+        "the_heap_is_what_the_allocator_has_in_use_and_what_it_holds",
+        "",
+        the_heap,
+    );
+}
+
+#[inline(never)]
+fn deep(kib: usize) -> usize {
+    let mut room = [0u8; 1024];
+    black_box(&mut room)[0] = kib as u8;
+    let below = if kib > 1 { deep(kib - 1) } else { 0 };
+    below + usize::from(black_box(&room)[0])
+}
+
+fn touched_stacks() {
+    let before = reconcile();
+    let barrier = Barrier::new(9);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                deep(1000);
+                barrier.wait();
+                barrier.wait();
+            });
+        }
+        barrier.wait();
+        let during = reconcile();
+        barrier.wait();
+        let grown = resident(&during, "stacks") - resident(&before, "stacks");
+        // A frame takes some more than a KiB.
+        assert!((8 * MIB..14 * MIB).contains(&grown), "{grown}");
+        let sys = |reconciliation: &Reconciliation| {
+            let mut rows = reconciliation.rows.iter();
+            rows.find(|row| row.name == "stacks").unwrap().sys.unwrap()
+        };
+        assert!(sys(&during) >= sys(&before) + 8 * (2 << 20));
+        assert_near(unexplained(&during), unexplained(&before));
+    });
+}
+
+#[test]
+fn of_stacks_it_is_what_was_touched() {
+    child::run("of_stacks_it_is_what_was_touched", "", touched_stacks);
+}
+
+fn pages() {
+    let _mapped = Mapped::new(8 << 20);
+    let text = http::handle("GET", "/debug/plimsoll/memory", "");
+    assert_eq!(text.status, 200);
+    let text = String::from_utf8(text.body).unwrap();
+    let lines = [
+        "heap: blocks in use",
+        "stacks",
+        "plimsoll",
+        "unexplained",
+        "kernel: resident",
+    ];
+    for name in lines {
+        let mut lines = text.lines();
+        assert!(lines.any(|line| line.starts_with(name)), "{name}\n{text}");
+    }
+    let json = http::handle("GET", "/debug/plimsoll/memory", "format=json");
+    let json: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
+
+    let rows = json["rows"].as_array().unwrap();
+    let sum: u64 = rows
+        .iter()
+        .map(|row| row["resident"].as_u64().unwrap())
+        .sum();
+    assert_eq!(json["explained"], sum);
+    let rest = json["unexplained"].as_i64().unwrap();
+    assert_eq!(json["kernel"]["resident"].as_i64(), Some(sum as i64 + rest));
+    assert!(rest >= 8 * MIB, "{rest}");
+    // Answering is Plimsoll's own work; the allocator is recognised all the same.
+    assert!(
+        rows.iter()
+            .any(|row| row["name"] == "heap: held or fragmented")
+    );
+}
+
+#[test]
+fn the_page_is_a_table_or_json() {
+    child::run("the_page_is_a_table_or_json", "", pages);
+}
