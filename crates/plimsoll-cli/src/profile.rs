@@ -2,9 +2,12 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use plimsoll::postmortem;
+use plimsoll::profile::Detail;
 pub use plimsoll_pprof::*;
 
 use crate::progress::Progress;
@@ -22,9 +25,9 @@ fn timeout(url: &str) -> Duration {
     Duration::from_secs(60 + u64::from(seconds))
 }
 
-/// Reads a profile from a file, from the standard input (`-`), or from the page of a running
-/// program. Of a URL without a path, and of a bare `host:port`, it is the heap profile. What takes
-/// long shows its progress on a terminal.
+/// Reads a profile from a file (also a post-mortem, of which it is the heap profile), from the
+/// standard input (`-`), or from the page of a running program. Of a URL without a path, and of a
+/// bare `host:port`, it is the heap profile. What takes long shows its progress on a terminal.
 ///
 /// # Errors
 /// With the name as it was given, and what is wrong with it.
@@ -47,8 +50,24 @@ pub fn read_url_or_file(name: &str) -> Result<Profile, Failure> {
     if metadata.is_dir() {
         return Err(Failure::new(name, "it is a directory"));
     }
+    if metadata.is_file() && is_post_mortem(&file) {
+        return read_post_mortem(&file).map_err(|cause| Failure::new(name, cause));
+    }
     let progress = Progress::new(format!("reading {name}"), metadata.len());
     read(progress.counting(file), limits).map_err(fail)
+}
+
+/// Whether it is what is left of a process that ran with `PLIMSOLL=postmortem=FILE`.
+fn is_post_mortem(file: &File) -> bool {
+    let mut beginning = [0; 8];
+    let read = file.read_at(&mut beginning, 0).unwrap_or(0);
+    postmortem::is_one(&beginning[..read])
+}
+
+/// The heap profile that was left.
+fn read_post_mortem(file: &File) -> Result<Profile, String> {
+    let post_mortem = postmortem::read(file).map_err(|error| error.to_string())?;
+    parse(&post_mortem.to_pprof(Detail::Full), Limits::default()).map_err(|error| error.to_string())
 }
 
 /// What the system says, without its number.

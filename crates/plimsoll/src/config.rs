@@ -10,13 +10,13 @@ use crate::http;
 use crate::profile::{self, Format};
 use crate::settings::{self, Early};
 use crate::stack::{self, Unwinder};
-use crate::{dump, export, keeper, own, task, thread};
+use crate::{dump, export, keeper, own, postmortem, task, thread};
 
 /// The environment variable that all settings come from.
 const VARIABLE: &str = settings::VARIABLE;
 
 /// Every word of the grammar, for complaints.
-const WORDS: &str = "block_rate, dump_on, go_names, heap_rate, http, leak_age, ledger, long_poll, mutex_fraction, out, stack_depth, table, task_times, thread_signal, unwinder";
+const WORDS: &str = "block_rate, dump_on, go_names, heap_rate, http, leak_age, ledger, long_poll, mutex_fraction, out, postmortem, stack_depth, table, task_times, thread_signal, unwinder";
 
 /// Sets Plimsoll off with the settings of the environment variable `PLIMSOLL`. The same as
 /// `config().start()`.
@@ -52,6 +52,7 @@ pub fn start() -> Plimsoll {
 /// | `stack_depth` | frames kept of a stack, 0 to 1024 | `128` |
 /// | `thread_signal` | the real-time signal that running threads are interrupted by, or `auto` for one that nobody uses | `auto` |
 /// | `unwinder` | `auto`, `frame-pointers`, `tables` | `auto` |
+/// | `postmortem` | a file that has counts and heap profile also if the process is killed, for `plimsoll report`; `%p` is the number of the process; only from the environment | none |
 /// | `table` | the bound on the table of stacks, in bytes; only from the environment | `64m` |
 /// | `ledger` | `auto`, `per-cpu`, `per-thread`, `fenced`; only from the environment | `auto` |
 ///
@@ -256,6 +257,11 @@ impl Config {
                     true
                 }),
                 "dump_on" => self.set_dump_on(value),
+                postmortem::WORD if value.is_empty() => Err("names no file"),
+                postmortem::WORD if postmortem::was_asked_for() => Ok(true),
+                postmortem::WORD => {
+                    Err("comes too late: it has to be there when the process is started")
+                }
                 "thread_signal" if value == "auto" => {
                     self.thread_signal = None;
                     Ok(true)
@@ -315,7 +321,7 @@ impl Config {
             profile::set_heap_rate(rate);
         }
         if let Some(depth) = self.stack_depth {
-            stack::set_depth(depth);
+            profile::set_stack_depth(depth);
         }
         match self.thread_signal {
             Some(number) if thread::signals().contains(&number) => thread::set_signal(number),
@@ -433,7 +439,7 @@ fn on_or_off(value: &str) -> Result<bool, &'static str> {
 }
 
 /// Says something on standard error, in a line. If that cannot be written to, nobody is told.
-fn warn(what: impl Display) {
+pub(crate) fn warn(what: impl Display) {
     let _own = own::scope();
     let line = format!("plimsoll: {}\n", printable(&what.to_string()));
     // In one piece, so that other programs cannot write into it.

@@ -19,7 +19,7 @@ use crate::os::{self, loader};
 use crate::profile::{self, Earlier};
 use crate::stack::{self, RetiredList, TABLE};
 use crate::stats::cpu_stats::{self, Meter};
-use crate::{own, own_thread, task, thread};
+use crate::{own, own_thread, postmortem, task, thread};
 
 #[cfg(feature = "interpose")]
 type HookGuard = MutexGuard<'static, hook::Progress>;
@@ -67,7 +67,11 @@ extern "C" fn before() {
         (),
         stack::lock_lists(),
         TABLE.lock_readers(),
-        HEAP.lock_readers(),
+        {
+            let mut readers = HEAP.lock_readers();
+            postmortem::before_fork(&mut readers);
+            readers
+        },
         gc::lock(),
         cpu_stats::lock(),
         label::lock(),
@@ -81,11 +85,16 @@ extern "C" fn before() {
 
 extern "C" fn after_in_parent() {
     own::unlock();
+    postmortem::after_fork_in_parent();
     // SAFETY: the locks are held, by this thread.
     drop(unsafe { (*HELD.0.get()).take() });
 }
 
 extern "C" fn after_in_child() {
+    // SAFETY: the locks are held, by the one thread there is.
+    if let Some((.., readers, _, _, _, _, _)) = unsafe { &mut *HELD.0.get() } {
+        postmortem::after_fork_in_child(readers);
+    }
     os::forget_thread_id();
     HEAP.after_fork_in_child(alloc_thread::writer());
     TABLE.after_fork_in_child();

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::os::bell::Bell;
 use crate::primitives::{AtomicBool, Ordering};
-use crate::{own, own_thread, own_time, stack};
+use crate::{own, own_thread, own_time, postmortem, stack};
 
 static BELL: OnceLock<Bell> = OnceLock::new();
 
@@ -84,6 +84,7 @@ fn keep() {
 /// Takes notice of what the loader has loaded or unloaded. Not for hooks.
 pub(crate) fn look() {
     if stack::refresh_modules() {
+        postmortem::note_modules();
         #[cfg(feature = "interpose")]
         crate::hook::refresh();
     }

@@ -155,6 +155,11 @@ mod own;
 mod own_thread;
 #[cfg(not(loom))]
 mod own_time;
+#[cfg(all(feature = "offline", not(loom)))]
+#[doc(hidden)]
+pub mod postmortem;
+#[cfg(all(not(feature = "offline"), not(loom)))]
+mod postmortem;
 #[cfg(all(feature = "preload", not(loom)))]
 #[doc(hidden)]
 pub mod preload;

@@ -14,7 +14,7 @@ pub(crate) use loom::{
 pub(crate) use std::{
     sync::atomic::{
         AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-        Ordering, fence,
+        Ordering, compiler_fence, fence,
     },
     sync::{Mutex, MutexGuard},
     thread::yield_now,

@@ -75,6 +75,14 @@ impl Early {
     }
 }
 
+/// The value of a word, the last if there are several, as the environment has it. Called from a
+/// hook: allocates nothing. The text stays until the variable is set anew: it is to be used up at
+/// once.
+pub(crate) fn early_word(wanted: &str) -> Option<&'static str> {
+    let values = words(environment(VARIABLE)?).filter(|&(word, _)| word == wanted);
+    values.filter_map(|(_, value)| value).last()
+}
+
 /// The words of a setting, in order: each with its value, or without if there is no `=`.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     text.split(',')

@@ -1,7 +1,7 @@
 //! What is done once, before `main`: the parts that must not be left to a hook, because they
 //! allocate or take the loader's locks.
 
-use crate::{fork, label, settings, stack, thread};
+use crate::{fork, label, postmortem, settings, stack, thread};
 
 /// The loader calls this before `main`, when the program's libraries are there and nobody is
 /// running yet.
@@ -15,6 +15,7 @@ extern "C" fn prepare() {
     thread::stacks::prepare();
     thread::births::prepare();
     label::prepare();
+    postmortem::prepare();
     #[cfg(feature = "interpose")]
     crate::hook::threads::start();
 }

@@ -1,7 +1,7 @@
 //! What is counted of allocations, and the ledger that counts it.
 
 use super::size_class;
-use crate::ledger::{Delta, Ledger, Writer};
+use crate::ledger::{Delta, Ledger, Protocol, Reader, Writer};
 use crate::os::rseq::Area;
 
 /// The sums over all allocations and frees since the process began.
@@ -88,6 +88,23 @@ const _: () = assert!(ASKED_BYTES == 332, "the literal in `asked_in`");
 
 /// The ledger of the process: every [`super::Alloc`] counts here.
 pub(crate) static HEAP: Ledger<HeapDelta> = Ledger::new();
+
+/// Everything up to now, for who has locked the readers and is to fork: waits for no thread, which
+/// may be this one, interrupted by a signal.
+pub(crate) fn counted_so_far(reader: &mut Reader<HeapDelta>) -> HeapDelta {
+    if HEAP.protocol() == Some(Protocol::PerCpu) {
+        return HEAP.read_locked(reader).delta;
+    }
+    // First the frees, so that there are no more of them than of allocations.
+    let earlier = HEAP.sum_as_it_is();
+    let later = HEAP.sum_as_it_is();
+    HeapDelta {
+        frees: earlier.frees,
+        large_frees: earlier.large_frees,
+        large_free_bytes: earlier.large_free_bytes,
+        ..later
+    }
+}
 
 /// Counts an allocation of a size up to [`size_class::LARGEST_STEP`].
 ///

@@ -6,7 +6,7 @@ use super::{counts::HEAP, sampled_blocks, sampled_large::SAMPLED_LARGE, thread};
 use crate::os::region::Region;
 use crate::primitives::{AtomicU32, Ordering};
 use crate::settings;
-use crate::{own, stack};
+use crate::{own, postmortem, stack};
 
 const CLOSED: u32 = 0;
 const OPENING: u32 = 1;
@@ -50,7 +50,9 @@ fn set_up() -> bool {
     let early = settings::early();
     crate::sampler::set_rate(early.heap_rate);
     stack::set_depth(early.stack_depth);
-    HEAP.open(early.protocol);
+    let file = postmortem::open(early.table_bytes);
+    let protocol = HEAP.open(early.protocol, file.as_ref().map(|parts| &parts.shards));
+    postmortem::ledger_is_open(protocol);
     // If it has to lie among the program's own mappings, frees of what is below it go the slow way:
     // right, but not as fast.
     let placed = RANGE_PLACES
@@ -65,7 +67,7 @@ fn set_up() -> bool {
         own::REGION.adopt(base + sampled, length - sampled);
     }
     SAMPLED_LARGE.open();
-    stack::TABLE.open(early.table_bytes);
+    stack::TABLE.open(early.table_bytes, file.map(|parts| parts.table));
     let mut key = 0;
     // SAFETY: the destructor is a function of the right type that lives as long as the program.
     if unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ends)) } == 0 {

@@ -40,6 +40,12 @@ pub(crate) fn pprof(reading: &Reading, extent: Extent) -> Vec<u8> {
     gzip(&pprof::encode(reading, extent.idle, &symbols))
 }
 
+/// The binary format, not compressed, of a reading of another process with its names.
+#[cfg(feature = "offline")]
+pub(crate) fn pprof_of_other(reading: &Reading, symbols: &symbol::Symbols) -> Vec<u8> {
+    pprof::encode(reading, true, symbols)
+}
+
 /// The text format.
 pub(crate) fn text(reading: &TextReading, extent: Extent) -> Vec<u8> {
     let stacks = reading.rows.iter().map(|row| row.stack.frames());

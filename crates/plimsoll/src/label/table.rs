@@ -5,8 +5,8 @@ use std::ptr;
 use std::sync::MutexGuard;
 use std::sync::atomic::AtomicPtr;
 
-use crate::own;
 use crate::primitives::{AtomicU64, Mutex, Ordering};
+use crate::{own, postmortem};
 
 /// How many sets there can be.
 pub(super) const MOST: usize = 1 << 16;
@@ -91,6 +91,7 @@ pub(super) fn number_of(labels: &[(&str, &str)]) -> Option<u32> {
     let block = unsafe { &*block.load(Ordering::Relaxed) };
     block[number % BLOCK].store(Box::into_raw(Box::new(set)), Ordering::Release);
     numbers.insert(set, number as u32);
+    postmortem::note_labels(number as u32, set);
     Some(number as u32)
 }
 

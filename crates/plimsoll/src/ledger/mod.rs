@@ -54,6 +54,8 @@ mod loom_models;
 #[cfg(not(loom))]
 mod per_cpu;
 mod per_thread;
+#[cfg(all(feature = "offline", not(loom)))]
+pub(crate) mod remains;
 mod shared;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -180,6 +182,16 @@ pub(crate) struct Ledger<D: Delta> {
     reader: Mutex<Reader<D>>,
 }
 
+/// Memory that shards are to be in: parts of a file.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) per_cpu: crate::os::region::Part,
+    pub(crate) per_thread: crate::os::region::Part,
+    /// Two times [`GENERATION_BYTES`], zero and accessible.
+    pub(crate) shared: usize,
+}
+
 /// What the reader remembers between cuts.
 pub(crate) struct Reader<D> {
     /// What each generation came to when it was last frozen.
@@ -201,10 +213,10 @@ impl<D: Delta> Ledger<D> {
         }
     }
 
-    /// Sets up the shards, with `forced` or else the best protocol the system has. Done by the
-    /// first caller; whoever comes while it is under way gets `None`, and uses
-    /// [`Writer::Shared`].
-    pub(crate) fn open(&self, forced: Option<Protocol>) -> Option<Protocol> {
+    /// Sets up the shards, with `forced` or else the best protocol the system has, in `room` if
+    /// there is any. Done by the first caller; whoever comes while it is under way gets `None`,
+    /// and uses [`Writer::Shared`].
+    pub(crate) fn open(&self, forced: Option<Protocol>, room: Option<&Room>) -> Option<Protocol> {
         use crate::os::{membarrier, rseq};
         match self
             .state
@@ -213,6 +225,9 @@ impl<D: Delta> Ledger<D> {
             Ok(_) => {}
             Err(OPENING) => return None,
             Err(_) => return self.protocol(),
+        }
+        if let Some(room) = room {
+            self.shared.place_at(room.shared);
         }
         let support = membarrier::register();
         let best = match support {
@@ -229,11 +244,17 @@ impl<D: Delta> Ledger<D> {
             Some(other) => other,
         };
         let (protocol, base) = match wanted {
-            Protocol::PerCpu => match self.per_cpu.open() {
+            Protocol::PerCpu => match self.per_cpu.open(room.map(|room| room.per_cpu)) {
                 Some(base) => (Protocol::PerCpu, base),
-                None => (Protocol::PerThread, self.per_thread.open()),
+                None => (
+                    Protocol::PerThread,
+                    self.per_thread.open(room.map(|room| room.per_thread)),
+                ),
             },
-            other => (other, self.per_thread.open()),
+            other => (
+                other,
+                self.per_thread.open(room.map(|room| room.per_thread)),
+            ),
         };
         // The generation bit may be turned by a reader at this moment; the base is added beside it.
         self.current.fetch_add(base, Ordering::SeqCst);
@@ -260,6 +281,22 @@ impl<D: Delta> Ledger<D> {
             Some(Protocol::Skewed) => false,
             Some(Protocol::PerCpu | Protocol::PerThread) | None => fenced,
         }
+    }
+
+    /// Where the first shard begins, and how many there are room for.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        let first = self.current.load(Ordering::SeqCst) & !(SHARD_BYTES - 1);
+        let shards = match self.protocol() {
+            Some(Protocol::PerCpu) => self.per_cpu.cpus(),
+            Some(_) => self.per_thread.capacity(),
+            None => 0,
+        };
+        (first, shards)
+    }
+
+    /// What was counted before there was a place for it, as words: nobody adds to that any more.
+    pub(crate) fn counted_early(&self) -> D {
+        self.shared.counted_early()
     }
 
     fn shards(&self) -> Option<&dyn Shards<D>> {
@@ -312,6 +349,41 @@ impl<D: Delta> Ledger<D> {
         self.reader
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Everything that is counted, while it is being changed: of no instant.
+    pub(crate) fn sum_as_it_is(&self) -> D {
+        fence(Ordering::SeqCst);
+        let mut sum = D::ZERO;
+        for generation in [0, 1].map(Generation::of_index) {
+            self.shared.add_up(generation, &mut sum);
+            if let Some(shards) = self.shards() {
+                shards.add_up(generation, &mut sum);
+            }
+        }
+        sum
+    }
+
+    /// Bytes that shards for all processors take.
+    pub(crate) fn bytes_per_cpu(&self) -> usize {
+        PerCpu::<D>::needs()
+    }
+
+    /// Bytes of per-thread shards that are accessible.
+    pub(crate) fn shard_bytes_committed(&self) -> usize {
+        self.per_thread.committed()
+    }
+
+    /// A cut, for who has locked the readers.
+    pub(crate) fn read_locked(&self, reader: &mut Reader<D>) -> Cut<D> {
+        self.cut_alone(reader, |shards, frozen| shards.settle(frozen))
+    }
+
+    /// In the child of a fork, whose shards are fresh memory: everything up to now is `counted`.
+    pub(crate) fn begin_anew(&self, reader: &mut Reader<D>, counted: &D) {
+        reader.saved = [D::ZERO; 2];
+        self.shared.begin_anew(self.generation(), counted);
+        self.per_thread.begin_anew();
     }
 
     /// In the child of a fork: forgets the threads that are not there any more. `survivor` is how
@@ -385,7 +457,15 @@ impl<D: Delta> Ledger<D> {
             .reader
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
-        let exact = self.turn(&mut reader, settle);
+        self.cut_alone(&mut reader, settle)
+    }
+
+    fn cut_alone(
+        &self,
+        reader: &mut Reader<D>,
+        settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool,
+    ) -> Cut<D> {
+        let exact = self.turn(reader, settle);
         let [mut delta, other] = reader.saved;
         delta.add(&other);
         Cut { delta, exact }

@@ -17,17 +17,22 @@
 use std::marker::PhantomData;
 
 use super::{Delta, GENERATION_BYTES, Generation, MAX_ENTRIES, SHARD_BYTES, Shards, TRAILER_BYTES};
-use crate::os::{cpus, membarrier, region, rseq::Area};
+use crate::os::region::{self, Part, Region};
+use crate::os::{cpus, membarrier, rseq::Area};
 use crate::primitives::{AtomicU64, AtomicUsize, Ordering};
 
 /// If the kernel does not say how many processors there can be: the most it can be built for.
 const MOST_CPUS: usize = 8192;
 
+fn most_cpus() -> usize {
+    cpus::possible().unwrap_or(MOST_CPUS).min(MOST_CPUS)
+}
+
 /// A word that no delta uses: what an operation of fewer than [`MAX_ENTRIES`] words changes, by 0.
 const SCRATCH_WORD: u16 = (LOG / 8 - 1) as u16;
 
 /// Where the log lies in a generation.
-const LOG: usize = GENERATION_BYTES - TRAILER_BYTES;
+pub(super) const LOG: usize = GENERATION_BYTES - TRAILER_BYTES;
 
 /// The redo log: positions of words, packed 16 bits each, 0 when empty; then the values.
 #[repr(C)]
@@ -54,17 +59,40 @@ impl<D: Delta> PerCpu<D> {
         }
     }
 
-    /// Maps the shards, of which only those of processors in use will take memory. Returns where
-    /// the first begins, or `None` if the system refuses.
-    pub(crate) fn open(&self) -> Option<usize> {
-        let cpus = cpus::possible().unwrap_or(MOST_CPUS).min(MOST_CPUS);
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let mapped = region::map((2 * cpus + 1) * SHARD_BYTES, 0, access)?;
-        region::note(mapped, (2 * cpus + 1) * SHARD_BYTES);
+    /// The bytes that the shards take.
+    pub(crate) fn needs() -> usize {
+        (2 * most_cpus() + 1) * SHARD_BYTES
+    }
+
+    /// Maps the shards, of which only those of processors in use will take memory; or takes `room`.
+    /// Returns where the first begins, or `None` if the system refuses.
+    pub(crate) fn open(&self, room: Option<Part>) -> Option<usize> {
+        let cpus = most_cpus();
+        let mapped = match room {
+            None => {
+                let access = libc::PROT_READ | libc::PROT_WRITE;
+                let mapped = region::map(Self::needs(), 0, access)?;
+                region::note(mapped, Self::needs());
+                mapped
+            }
+            Some(room) => {
+                let region = Region::new();
+                region.adopt_in_file(room);
+                if !region.commit(Self::needs()) {
+                    return None;
+                }
+                room.base
+            }
+        };
         let base = mapped.next_multiple_of(SHARD_BYTES);
         self.cpus.store(cpus, Ordering::Relaxed);
         self.base.store(base, Ordering::Release);
         Some(base)
+    }
+
+    /// How many processors there are shards for.
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpus.load(Ordering::Relaxed)
     }
 
     /// The distance from a shard to the shard of the same processor in the second row.

@@ -187,7 +187,8 @@ fn tagged(old: u64, low: u32) -> u64 {
 mod storage {
     use super::*;
     use crate::ledger::{GENERATION_BYTES, SHARD_BYTES, TRAILER_BYTES};
-    use crate::os::{region::Region, rseq::Area};
+    use crate::os::region::{Part, Region};
+    use crate::os::rseq::Area;
 
     /// The most shards: a gibibyte of address space. Threads beyond that share one.
     pub(super) const CAPACITY: usize = 1 << 17;
@@ -195,11 +196,11 @@ mod storage {
     /// What stands in the trailer of a shard's generation 0. It begins as the kernel's area for
     /// restartable sequences does, so that [`mod@crate::ledger::increment`] works on either.
     #[repr(C)]
-    struct Trailer {
+    pub(crate) struct Trailer {
         /// The shard's own position, where the kernel keeps the processor's.
-        index: AtomicU32,
+        pub(crate) index: AtomicU32,
         _cpu_id: u32,
-        active: AtomicUsize,
+        pub(crate) active: AtomicUsize,
         next_free: AtomicU32,
     }
 
@@ -220,13 +221,15 @@ mod storage {
             }
         }
 
-        /// Reserves room for the shards; returns where the first begins, 0 if there is no room.
-        pub(super) fn open(&self) -> usize {
-            if self.region.reserve(CAPACITY * SHARD_BYTES, 1 << 20) {
-                self.first()
-            } else {
-                0
+        /// Reserves room for the shards, or takes `room`; returns where the first begins, 0 if
+        /// there is no room.
+        pub(super) fn open(&self, room: Option<Part>) -> usize {
+            match room {
+                Some(room) => self.region.adopt_in_file(room),
+                None if self.region.reserve(CAPACITY * SHARD_BYTES, 1 << 20) => {}
+                None => return 0,
             }
+            self.first()
         }
 
         fn first(&self) -> usize {
@@ -240,6 +243,14 @@ mod storage {
 
         pub(super) fn mapped(&self) -> usize {
             self.region.committed()
+        }
+
+        /// Makes what was usable so again, which is fresh memory.
+        pub(super) fn begin_anew(&self, shards: u32) {
+            self.region.leave_file();
+            for shard in 0..shards {
+                self.trailer(shard).index.store(shard, Ordering::Relaxed);
+            }
         }
 
         /// Makes a shard's memory usable. More than one thread may do so at once.
@@ -291,10 +302,26 @@ mod storage {
             }
         }
 
-        /// Reserves address space; returns where shard 0 begins. If there is none, every thread
-        /// gets `None` from [`PerThread::acquire`].
-        pub(crate) fn open(&self) -> usize {
-            self.storage.open()
+        /// Reserves address space, or takes `room`; returns where shard 0 begins. If there is none,
+        /// every thread gets `None` from [`PerThread::acquire`].
+        pub(crate) fn open(&self, room: Option<Part>) -> usize {
+            self.storage.open(room)
+        }
+
+        /// How many shards there are room for.
+        pub(crate) fn capacity(&self) -> usize {
+            self.storage.capacity()
+        }
+
+        /// Bytes that are accessible.
+        pub(crate) fn committed(&self) -> usize {
+            self.storage.mapped()
+        }
+
+        /// In the child of a fork, whose shards are fresh memory.
+        pub(crate) fn begin_anew(&self) {
+            self.storage
+                .begin_anew(self.given_out.load(Ordering::Relaxed));
         }
 
         pub(crate) fn area(&self, shard: ShardIndex) -> *mut Area {
@@ -378,4 +405,6 @@ mod storage {
     }
 }
 
+#[cfg(all(feature = "offline", not(loom)))]
+pub(super) use storage::Trailer;
 use storage::{CAPACITY, Storage};

@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 
 use super::{Delta, Gate, Generation};
+#[cfg(not(loom))]
+use crate::primitives::AtomicUsize;
 use crate::primitives::{AtomicU64, Ordering};
 
 #[cfg(not(loom))]
@@ -14,6 +16,10 @@ type Words<D> = (Vec<AtomicU64>, PhantomData<D>);
 pub(crate) struct SharedShard<D> {
     gate: Gate,
     words: [Words<D>; 2],
+    /// Where words are added to in place of those: the address of two generations, one behind the
+    /// other; 0 for nowhere.
+    #[cfg(not(loom))]
+    place: AtomicUsize,
     _delta: PhantomData<D>,
 }
 
@@ -27,6 +33,7 @@ impl<D: Delta> SharedShard<D> {
         Self {
             gate: Gate::new(),
             words: [Words::new(D::ZERO), Words::new(D::ZERO)],
+            place: AtomicUsize::new(0),
             _delta: PhantomData,
         }
     }
@@ -57,9 +64,56 @@ impl<D: Delta> SharedShard<D> {
         &self.words[generation.index()].0
     }
 
+    /// The words at the place that is given, if one is.
+    #[cfg(not(loom))]
+    fn placed_words(&self, generation: Generation) -> Option<&[AtomicU64]> {
+        let place = self.place.load(Ordering::Acquire);
+        let address = place + generation.index() * super::GENERATION_BYTES;
+        // SAFETY: `place_at` was told of memory that stays, for two generations.
+        (place != 0)
+            .then(|| unsafe { std::slice::from_raw_parts(address as *const AtomicU64, D::WORDS) })
+    }
+
+    #[cfg(loom)]
+    fn placed_words(&self, _: Generation) -> Option<&[AtomicU64]> {
+        None
+    }
+
+    /// From now on, words are added to at that address: of two generations, accessible for good.
+    #[cfg(not(loom))]
+    pub(crate) fn place_at(&self, address: usize) {
+        self.place.store(address, Ordering::Release);
+    }
+
+    /// What was counted before [`SharedShard::place_at`].
+    #[cfg(not(loom))]
+    pub(crate) fn counted_early(&self) -> D {
+        let mut counted = D::ZERO;
+        for generation in [0, 1].map(Generation::of_index) {
+            add_words(self.words(generation), &mut counted);
+        }
+        counted
+    }
+
+    /// In the child of a fork: what there is are those counts, in that generation.
+    #[cfg(not(loom))]
+    pub(crate) fn begin_anew(&self, generation: Generation, counted: &D) {
+        for generation in [0, 1].map(Generation::of_index) {
+            let placed = self.placed_words(generation).unwrap_or_default();
+            for word in self.words(generation).iter().chain(placed) {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+        for (word, &count) in self.words(generation).iter().zip(counted.words()) {
+            word.store(count, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn record(&self, entries: &[(usize, u64)], current: impl Fn() -> Generation) {
         let generation = self.gate.enter(current);
-        let words = self.words(generation);
+        let words = self
+            .placed_words(generation)
+            .unwrap_or_else(|| self.words(generation));
         for &(word, amount) in entries {
             words[word].fetch_add(amount, Ordering::Relaxed);
         }
@@ -71,13 +125,20 @@ impl<D: Delta> SharedShard<D> {
     }
 
     pub(crate) fn add_up(&self, generation: Generation, total: &mut D) {
-        for (sum, word) in total.words_mut().iter_mut().zip(self.words(generation)) {
-            *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
+        add_words(self.words(generation), total);
+        if let Some(words) = self.placed_words(generation) {
+            add_words(words, total);
         }
     }
 
     #[cfg(not(loom))]
     pub(crate) fn reset(&self) {
         self.gate.reset();
+    }
+}
+
+fn add_words<D: Delta>(words: &[AtomicU64], total: &mut D) {
+    for (sum, word) in total.words_mut().iter_mut().zip(words) {
+        *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
     }
 }

@@ -136,7 +136,7 @@ fn holds(
     protocol: Protocol,
     increment: fn(&Ledger<Flow>, Writer, usize),
 ) {
-    let Some(opened) = ledger.open(Some(protocol)) else {
+    let Some(opened) = ledger.open(Some(protocol), None) else {
         panic!("another thread opened it")
     };
     if opened != protocol {
@@ -194,7 +194,10 @@ fn the_shared_shard_holds() {
 #[test]
 fn a_system_without_barriers_is_exact_only_with_fences() {
     static SKEWED: Ledger<Flow> = Ledger::new();
-    assert_eq!(SKEWED.open(Some(Protocol::Skewed)), Some(Protocol::Skewed));
+    assert_eq!(
+        SKEWED.open(Some(Protocol::Skewed), None),
+        Some(Protocol::Skewed)
+    );
     let writer = SKEWED.enlist();
     SKEWED.record(writer, &[(0, 3)]);
     let cut = SKEWED.read();
@@ -207,9 +210,9 @@ fn opening_twice_changes_nothing_and_counts_from_before_stay() {
     LEDGER.record(Writer::Shared, &[(1, 5)]);
     LEDGER.read();
     LEDGER.record(Writer::Shared, &[(1, 6)]);
-    let opened = LEDGER.open(None);
+    let opened = LEDGER.open(None, None);
     assert!(opened.is_some());
-    assert_eq!(LEDGER.open(Some(Protocol::Fenced)), opened);
+    assert_eq!(LEDGER.open(Some(Protocol::Fenced), None), opened);
     LEDGER.record(LEDGER.enlist(), &[(1, 7)]);
     assert_eq!(LEDGER.read().delta.given[1], 18);
 }
@@ -217,7 +220,7 @@ fn opening_twice_changes_nothing_and_counts_from_before_stay() {
 #[test]
 fn shards_are_used_again_when_their_threads_are_gone() {
     static LEDGER: Ledger<Flow> = Ledger::new();
-    LEDGER.open(Some(Protocol::PerThread));
+    LEDGER.open(Some(Protocol::PerThread), None);
     for _ in 0..100 {
         std::thread::spawn(|| {
             let writer = LEDGER.enlist();
@@ -358,11 +361,11 @@ fn give_in_sequence(ledger: &Ledger<Flow>, writer: Writer, held_up: &HeldUp) {
 fn per_cpu_shards_without_the_barrier_are_noticed() {
     static LEDGER: Ledger<Flow> = Ledger::new();
     static SOUND: Ledger<Flow> = Ledger::new();
-    if LEDGER.open(Some(Protocol::PerCpu)) != Some(Protocol::PerCpu) {
+    if LEDGER.open(Some(Protocol::PerCpu), None) != Some(Protocol::PerCpu) {
         eprintln!("skipped: this system has no restartable sequences");
         return;
     }
-    SOUND.open(Some(Protocol::PerCpu));
+    SOUND.open(Some(Protocol::PerCpu), None);
     for _ in 0..100 {
         assert!(!is_cut_wrong(
             &SOUND,
@@ -392,7 +395,7 @@ fn per_thread_shards_without_the_wait_are_noticed() {
     static SOUND: Ledger<Flow> = Ledger::new();
     for ledger in [&LEDGER, &SOUND] {
         assert_eq!(
-            ledger.open(Some(Protocol::PerThread)),
+            ledger.open(Some(Protocol::PerThread), None),
             Some(Protocol::PerThread)
         );
     }
@@ -417,7 +420,7 @@ fn per_thread_shards_without_the_wait_are_noticed() {
 fn the_generation_as_the_flag_is_noticed() {
     static LEDGER: Ledger<Flow> = Ledger::new();
     assert_eq!(
-        LEDGER.open(Some(Protocol::PerThread)),
+        LEDGER.open(Some(Protocol::PerThread), None),
         Some(Protocol::PerThread)
     );
     let give = |ledger: &Ledger<Flow>, writer: Writer, held_up: &HeldUp| {

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::syscall::{call, call3};
-use crate::primitives::{AtomicUsize, Ordering};
+use crate::primitives::{AtomicBool, AtomicUsize, Ordering};
 
 /// How much is made accessible at a time, in bytes.
 pub(crate) const COMMIT_STEP: usize = 256 * 1024;
@@ -19,6 +19,16 @@ pub(crate) struct Region {
     base: AtomicUsize,
     length: AtomicUsize,
     committed: AtomicUsize,
+    /// Committing it means to have room on disk for it as well.
+    in_file: AtomicBool,
+}
+
+/// A piece of a mapped file, inaccessible so far, that a region may have in place of a reservation
+/// of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) base: usize,
+    pub(crate) length: usize,
 }
 
 impl Region {
@@ -27,6 +37,7 @@ impl Region {
             base: AtomicUsize::new(0),
             length: AtomicUsize::new(0),
             committed: AtomicUsize::new(0),
+            in_file: AtomicBool::new(false),
         }
     }
 
@@ -70,6 +81,17 @@ impl Region {
         note(base, length);
     }
 
+    /// As [`Region::adopt`], of a file that is mapped.
+    pub(crate) fn adopt_in_file(&self, part: Part) {
+        self.in_file.store(true, Ordering::Relaxed);
+        self.adopt(part.base, part.length);
+    }
+
+    /// What was a file's is memory of the process's own.
+    pub(crate) fn leave_file(&self) {
+        self.in_file.store(false, Ordering::Relaxed);
+    }
+
     /// The first address; 0 while nothing is reserved.
     #[inline]
     pub(crate) fn base(&self) -> usize {
@@ -110,6 +132,11 @@ impl Region {
         if refused != 0 {
             return false;
         }
+        if self.in_file.load(Ordering::Relaxed) && !populate(base + before, after - before) {
+            // It is not tried again, by each who wants some: that takes a while.
+            self.length.fetch_min(before, Ordering::Relaxed);
+            return false;
+        }
         self.committed.fetch_max(after, Ordering::AcqRel);
         true
     }
@@ -139,6 +166,16 @@ pub(crate) fn noted() -> impl Iterator<Item = Range<usize>> {
     })
 }
 
+/// Has the pages of a file's mapping written to as they are, so that there is room for them: where
+/// a disk is full, that is an error here, and would otherwise be a `SIGBUS` for whoever writes
+/// first. Kernels before 5.14 cannot; there the whole file was given its room before.
+pub(crate) fn populate(address: usize, length: usize) -> bool {
+    const MADV_POPULATE_WRITE: usize = 23;
+    // SAFETY: changes nothing in the pages.
+    let refused = unsafe { call3(libc::SYS_madvise, address, length, MADV_POPULATE_WRITE) };
+    refused == 0 || refused == -(libc::EINVAL as isize)
+}
+
 /// Maps fresh private pages, zero-filled and not reserved against overcommit; at `hint` if nothing
 /// is there. `None` if refused.
 pub(crate) fn map(length: usize, hint: usize, access: i32) -> Option<usize> {
@@ -150,7 +187,7 @@ pub(crate) fn map(length: usize, hint: usize, access: i32) -> Option<usize> {
 }
 
 /// Where the process has a limit on its address space, no reservation takes more than 1/32 of it.
-fn within_address_space_limit(length: usize) -> usize {
+pub(crate) fn within_address_space_limit(length: usize) -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,

@@ -58,7 +58,7 @@ mod tests {
     fn reading(time_nanos: i64, samples: &[(&'static [usize], Option<i64>, i64)]) -> Reading {
         let samples = samples.iter().map(|&(frames, bytes, value)| Sample {
             stack: Stack::Frames(Frames::Kept(frames)),
-            values: [value, 2 * value, 0, 0],
+            values: [value, 2 * value, 0, 0, 0, 0],
             tag: tag(bytes),
         });
         Reading {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::activity::{Activity, Record};
 use super::goroutine::{Everybody, Which, everybody, rows};
-use super::reading::{Reading, Sample, Stack, Tag, TextReading, ValueType};
+use super::reading::{MOST_VALUES, Reading, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
 use crate::leak::growth::Growth;
 use crate::leak::{self, Leak};
@@ -61,10 +61,8 @@ impl Source for GoroutineLeak {
         let Everybody { records, comments } = leaked();
         let samples = records.into_iter().map(|record| {
             let count = record.count as i64;
-            let values = match is_proved(&record) {
-                true => [count, 0, 0, 0],
-                false => [0, count, 0, 0],
-            };
+            let mut values = [0; MOST_VALUES];
+            values[usize::from(!is_proved(&record))] = count;
             Sample {
                 stack: record.stack(),
                 values,

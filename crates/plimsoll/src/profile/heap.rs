@@ -3,9 +3,7 @@
 
 use std::fmt::Write;
 
-use super::reading::{
-    MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
-};
+use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos};
 use super::{Source, allocating};
 use crate::label::Labels;
 use crate::sampler::{self, WEIGHT_BITS, cell};
@@ -59,7 +57,7 @@ impl Source for Allocs {
     }
 }
 
-const SAMPLE_TYPES: [ValueType; MOST_VALUES] = [
+pub(super) const SAMPLE_TYPES: [ValueType; 4] = [
     ValueType {
         name: "alloc_objects",
         unit: "count",
@@ -187,6 +185,8 @@ fn read(default_type: &'static str) -> Reading {
                 site.allocated.bytes as i64,
                 in_use.objects(),
                 in_use.bytes as i64,
+                0,
+                0,
             ],
             tag: match site.size {
                 0 => Tag::Labels(site.labels),

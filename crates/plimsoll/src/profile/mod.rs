@@ -27,6 +27,8 @@ mod mutex;
 #[cfg(feature = "preload")]
 mod peak;
 pub(crate) mod reading;
+#[cfg(feature = "offline")]
+pub(crate) mod remains;
 mod threadcreate;
 mod waiting;
 
@@ -48,7 +50,9 @@ pub(crate) use goroutineleak::{Earlier, lock_earlier};
 use reading::{Reading, TextReading};
 pub(crate) use waiting::{Described, describe, leaf_of_creation, leaf_of_thread};
 
-use crate::{contention, export, keeper, label, leak, own, own_time, sampler, stack, task};
+use crate::{
+    contention, export, keeper, label, leak, own, own_time, postmortem, sampler, stack, task,
+};
 
 /// A kind of profile: one is made for each kind of event, and put into [`BUILT_IN`].
 pub(crate) trait Source: Sync {
@@ -272,6 +276,7 @@ fn release(bytes: Vec<u8>) {
 pub fn set_heap_rate(bytes: usize) -> usize {
     let before = sampler::set_rate(bytes);
     crate::alloc::thread::take_up_rate();
+    postmortem::note_sampling();
     before
 }
 
@@ -369,7 +374,9 @@ fn of_nanoseconds(nanoseconds: u64) -> Option<Duration> {
 /// stacks. Frames of the allocator, which are not shown, do not count, nor do inlined calls: they
 /// are part of the frame of their caller.
 pub fn set_stack_depth(frames: usize) -> usize {
-    stack::set_depth(frames)
+    let before = stack::set_depth(frames);
+    postmortem::note_sampling();
+    before
 }
 
 /// Events that could not be recorded in full, since the process began. Nothing else is missing from

@@ -18,7 +18,7 @@ pub(crate) struct ValueType {
 }
 
 /// The most values that a sample has.
-pub(crate) const MOST_VALUES: usize = 4;
+pub(crate) const MOST_VALUES: usize = 6;
 
 /// A profile for the binary format.
 #[derive(Clone, Debug)]
@@ -139,12 +139,25 @@ pub(crate) enum Stack {
     Unknown(&'static str),
 }
 
+const TABLE_FULL: &str = "[the table of stacks is full]";
+const NO_STACK: &str = "[no stack]";
+
 impl Stack {
     pub(crate) fn of(record: &Record) -> Self {
         match record.stack {
-            [] if record.overflow => Self::Unknown("[the table of stacks is full]"),
-            [] => Self::Unknown("[no stack]"),
+            [] if record.overflow => Self::Unknown(TABLE_FULL),
+            [] => Self::Unknown(NO_STACK),
             frames => Self::Frames(Frames::Kept(frames)),
+        }
+    }
+
+    /// That of another process, as [`Stack::of`].
+    #[cfg(feature = "offline")]
+    pub(crate) fn of_other(frames: &[usize], overflow: bool) -> Self {
+        match frames {
+            [] if overflow => Self::Unknown(TABLE_FULL),
+            [] => Self::Unknown(NO_STACK),
+            frames => Self::Frames(Frames::Owned(frames.into())),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Born, Weight, lifetime, sweep};
 use crate::primitives::{AtomicU64, Ordering};
-use crate::stack::{self, Bucket, CycleNumber, Kind, Stream, TABLE};
+use crate::stack::{self, Bucket, Change, CycleNumber, Kind, Stream, TABLE};
 
 /// What a sampled block is remembered by from its allocation to its free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +47,8 @@ impl Sample {
             (cell::MALLOC_WEIGHT, self.weight.0),
             (cell::MALLOC_BYTES, bytes),
         ];
-        let cycle = TABLE.add_heap(self.bucket, Stream::Program, &amounts);
-        #[cfg(feature = "preload")]
-        TABLE.change_in_use(self.bucket, true, [self.weight.0, bytes]);
+        let in_use = Change::More([self.weight.0, bytes]);
+        let cycle = TABLE.add_heap(self.bucket, Stream::Program, &amounts, in_use);
         let born = Born::now();
         Self {
             cycle,
@@ -86,9 +85,8 @@ impl Sample {
             (cell::FREE_WEIGHT, self.weight.0),
             (cell::FREE_BYTES, bytes),
         ];
-        TABLE.add_heap(self.bucket, stream, &amounts);
-        #[cfg(feature = "preload")]
-        TABLE.change_in_use(self.bucket, false, [self.weight.0, bytes]);
+        let in_use = Change::Fewer([self.weight.0, bytes]);
+        TABLE.add_heap(self.bucket, stream, &amounts, in_use);
     }
 
     /// Records that the free will not be noticed: the block is left out of what is in use, and

@@ -11,9 +11,10 @@ mod heap_cycle;
 mod lost_frame;
 mod memory;
 mod modules;
-#[cfg(feature = "preload")]
 mod peak;
 mod registers;
+#[cfg(feature = "offline")]
+pub(crate) mod remains;
 mod remembered;
 mod rules;
 mod table;
@@ -25,13 +26,13 @@ pub(crate) use capture::{
 };
 pub(crate) use foreign::StackReader;
 pub(crate) use heap_cycle::{CycleNumber, Stream};
-#[cfg(feature = "preload")]
-pub(crate) use peak::most_in_use;
 pub(crate) use registers::{Registers, Start};
 pub(crate) use table::{
-    Bucket, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, Record,
+    Bucket, Change, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, Record,
     SMALLEST_BOUND as SMALLEST_TABLE_BYTES, StackName, TABLE,
 };
+
+pub(crate) use table::SHAPE;
 
 use crate::label::{self, Labels};
 use crate::primitives::{AtomicUsize, Ordering};

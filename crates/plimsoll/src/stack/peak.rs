@@ -16,48 +16,59 @@ type Amount = [u64; 2];
 /// What is kept in a bucket. All zero is that of a new one.
 #[repr(C)]
 pub(super) struct InUse {
-    now: [AtomicU64; 2],
+    pub(super) now: [AtomicU64; 2],
     /// At the peak of that number.
-    then: [AtomicU64; 2],
-    peak: AtomicU64,
+    pub(super) then: [AtomicU64; 2],
+    pub(super) peak: AtomicU64,
 }
 
-/// What is in use in all buckets, and the most that it was, in bytes.
-static NOW: AtomicU64 = AtomicU64::new(0);
-static MOST: AtomicU64 = AtomicU64::new(0);
+/// What is known of all buckets together. All zero in the beginning.
+#[repr(C)]
+pub(super) struct Peak {
+    /// What is in use in all buckets, and the most that it was, in bytes.
+    now: AtomicU64,
+    most: AtomicU64,
+    /// The number of the last peak.
+    pub(super) number: AtomicU64,
+}
 
-/// The number of the last peak.
-static PEAK: AtomicU64 = AtomicU64::new(0);
-
-/// The most that was in use in all buckets, in bytes.
-pub(crate) fn most_in_use() -> u64 {
-    MOST.load(Ordering::Relaxed)
+impl Peak {
+    /// The most that was in use in all buckets, in bytes.
+    #[cfg(feature = "preload")]
+    pub(super) fn most_in_use(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
 }
 
 impl InUse {
-    pub(super) fn grows(&self, by: Amount) {
-        self.note();
+    pub(super) fn grows(&self, peak: &Peak, by: Amount) {
+        self.note(peak);
         for (now, by) in self.now.iter().zip(by) {
             now.fetch_add(by, Ordering::Relaxed);
         }
-        let now = NOW.fetch_add(by[1], Ordering::Relaxed).wrapping_add(by[1]);
-        if now > MOST.fetch_max(now, Ordering::Relaxed) {
-            PEAK.fetch_add(1, Ordering::Relaxed);
+        let now = peak.now.fetch_add(by[1], Ordering::Relaxed);
+        let now = now.wrapping_add(by[1]);
+        if now > peak.most.load(Ordering::Relaxed)
+            && now > peak.most.fetch_max(now, Ordering::Relaxed)
+        {
+            peak.number.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn shrinks(&self, by: Amount) {
-        self.note();
+    pub(super) fn shrinks(&self, peak: &Peak, by: Amount) {
+        self.note(peak);
         for (now, by) in self.now.iter().zip(by) {
             now.fetch_sub(by, Ordering::Relaxed);
         }
-        NOW.fetch_sub(by[1], Ordering::Relaxed);
+        peak.now.fetch_sub(by[1], Ordering::Relaxed);
     }
 
     /// Notes what is in use, unless that was done since the last peak.
-    fn note(&self) {
-        let peak = PEAK.load(Ordering::Relaxed);
-        if self.peak.swap(peak, Ordering::Relaxed) != peak {
+    fn note(&self, peak: &Peak) {
+        let peak = peak.number.load(Ordering::Relaxed);
+        if self.peak.load(Ordering::Relaxed) != peak
+            && self.peak.swap(peak, Ordering::Relaxed) != peak
+        {
             for (then, now) in self.then.iter().zip(&self.now) {
                 then.store(now.load(Ordering::Relaxed), Ordering::Relaxed);
             }
@@ -65,8 +76,8 @@ impl InUse {
     }
 
     /// What was in use at the last peak.
-    pub(super) fn at_peak(&self) -> Amount {
-        let noted = self.peak.load(Ordering::Relaxed) == PEAK.load(Ordering::Relaxed);
+    pub(super) fn at_peak(&self, peak: &Peak) -> Amount {
+        let noted = self.peak.load(Ordering::Relaxed) == peak.number.load(Ordering::Relaxed);
         let amount = if noted { &self.then } else { &self.now };
         [0, 1].map(|at: usize| amount[at].load(Ordering::Relaxed))
     }

@@ -16,12 +16,23 @@
 //! rare enough for atomic additions. All buckets are read at one instant, and what an event changes
 //! in a bucket is in a reading as a whole or not at all: see [`super::cuts`], and for those of
 //! [`Kind::Heap`] [`super::heap_cycle`].
+//!
+//! # If the process ends in the middle of it
+//!
+//! The memory may be a file's, to be read when the process is gone (see [`crate::postmortem`]): so
+//! everything that is needed for that is in it, and right at every instant. New entries are
+//! complete before they can be found. What an event changes are several words; a bucket says how
+//! many events are changing it. Folding moves counts from one place to another: where that is at is
+//! noted first, with what comes of it.
 
 use super::cuts::{Complete, Cuts};
 use super::heap_cycle::{CycleNumber, SLOTS, Stream};
+use super::peak::{InUse, Peak};
 use crate::label::Labels;
-use crate::os::region::{PAGE, Region};
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crate::os::region::{PAGE, Part, Region};
+use crate::primitives::{
+    AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, compiler_fence,
+};
 
 /// What an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +54,7 @@ pub(crate) enum Kind {
     Lifetime = 6,
 }
 
-const KINDS: usize = 7;
+pub(super) const KINDS: usize = 7;
 
 /// Counts of a bucket; what each means is the kind's affair.
 pub(crate) const CELLS: usize = 6;
@@ -55,7 +66,7 @@ pub(crate) const DEFAULT_BOUND: usize = 64 << 20;
 pub(crate) const SMALLEST_BOUND: usize = 1 << 20;
 
 /// Entries begin on multiples of this, and are named by how many come before.
-const UNIT: usize = 16;
+pub(super) const UNIT: usize = 16;
 
 /// The name of a bucket: where it lies, in units from the table's base. 0 while there is no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,48 +82,74 @@ pub(crate) static TABLE: Table = Table::new();
 /// See the module documentation.
 pub(crate) struct Table {
     region: Region,
-    /// Heads per array; a power of two.
+    /// Heads per array; a power of two. 0 until there is a [`Head`].
     heads: AtomicUsize,
-    /// Bytes used from the bottom.
-    used: AtomicUsize,
-    overflow: [AtomicU32; KINDS],
-    /// The newest bucket, apart from those: readers go from one to the one before.
-    newest: AtomicU32,
-    overflowed: AtomicU64,
+    /// Events that there was no table for.
+    lost: AtomicU64,
     cuts: Cuts,
     reader: Mutex<()>,
 }
 
+/// What the memory begins with; the arrays of heads come next.
+#[repr(C)]
+pub(super) struct Head {
+    /// Bytes used from the bottom.
+    pub(super) used: AtomicUsize,
+    pub(super) overflowed: AtomicU64,
+    pub(super) overflow: [AtomicU32; KINDS],
+    /// The newest bucket, apart from those: readers go from one to the one before.
+    pub(super) newest: AtomicU32,
+    /// What is being folded: the bucket's name, 0 for none; which slot; and what the totals come
+    /// to.
+    pub(super) folded: AtomicU32,
+    pub(super) folded_slot: AtomicU64,
+    pub(super) folded_totals: [AtomicU64; CELLS],
+    pub(super) peak: Peak,
+}
+
+/// What the memory is made of, in numbers, for those who have to know.
+pub(crate) const SHAPE: [usize; 4] = [size_of::<BucketEntry>(), CELLS, SLOTS, HEAD_BYTES];
+
+const HEAD_BYTES: usize = size_of::<Head>().next_multiple_of(64);
+
 /// A stack in memory; `length` return addresses follow.
 #[repr(C)]
-struct StackEntry {
+pub(super) struct StackEntry {
     hash: u64,
     next: u32,
-    length: u32,
+    pub(super) length: u32,
 }
 
 /// A bucket in memory.
 #[repr(C)]
-struct BucketEntry {
-    size: u64,
+pub(super) struct BucketEntry {
+    pub(super) size: u64,
     /// The next in its chain.
     next: AtomicU32,
     /// The bucket that was made before; 0 for none.
-    before: u32,
+    pub(super) before: u32,
     /// The stack's name; 0 for the empty one.
-    stack: u32,
-    labels: Labels,
-    kind: u8,
+    pub(super) stack: u32,
+    pub(super) labels: Labels,
+    pub(super) kind: u8,
+    /// How many are changing its counts at this moment.
+    pub(super) in_flight: AtomicU32,
     /// What was folded: changed by the reader alone.
-    totals: [AtomicU64; CELLS],
+    pub(super) totals: [AtomicU64; CELLS],
     /// What was not: by generation, or by the cycle of the heap profile.
-    slots: [[AtomicU64; CELLS]; SLOTS],
-    #[cfg(feature = "preload")]
-    in_use: super::peak::InUse,
+    pub(super) slots: [[AtomicU64; CELLS]; SLOTS],
+    pub(super) in_use: InUse,
 }
 
-#[cfg(not(feature = "preload"))]
-const _: () = assert!(size_of::<BucketEntry>() == 32 + (1 + SLOTS) * CELLS * 8);
+const _: () =
+    assert!(size_of::<BucketEntry>() == 32 + (1 + SLOTS) * CELLS * 8 + size_of::<InUse>());
+
+/// How what is in use changes: objects, in the units of weights, and bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    More([u64; 2]),
+    Fewer([u64; 2]),
+}
 
 /// One bucket in a reading.
 #[derive(Clone, Copy, Debug)]
@@ -127,22 +164,60 @@ pub(crate) struct Record {
     /// Whether this is where events go that find no room.
     pub(crate) overflow: bool,
     /// What was in use when most was: objects, in the units of weights, and bytes.
-    #[cfg(feature = "preload")]
+    #[cfg_attr(
+        not(feature = "preload"),
+        allow(dead_code, reason = "shown by the profile `peak` only")
+    )]
     pub(crate) at_peak: [u64; 2],
 }
 
 impl BucketEntry {
-    /// Moves the counts of a slot that nobody writes to any more to the totals. For the reader.
-    fn fold(&self, slot: usize) {
-        for (total, frozen) in self.totals.iter().zip(&self.slots[slot]) {
-            let count = frozen.load(Ordering::Relaxed);
-            // Most have nothing new.
-            if count != 0 {
-                let sum = total.load(Ordering::Relaxed).wrapping_add(count);
-                total.store(sum, Ordering::Relaxed);
-                frozen.store(0, Ordering::Relaxed);
-            }
+    fn add(&self, slot: usize, amounts: &[(usize, u64)]) {
+        for &(cell, amount) in amounts {
+            self.slots[slot][cell].fetch_add(amount, Ordering::Relaxed);
         }
+    }
+
+    /// Calls `change`, which changes its counts.
+    fn change<R>(&self, change: impl FnOnce() -> R) -> R {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        // Nothing is to be changed before it is said, as far as the compiler goes; a processor
+        // that stops has carried out what it did in that order.
+        compiler_fence(Ordering::SeqCst);
+        let result = change();
+        compiler_fence(Ordering::SeqCst);
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+}
+
+impl Head {
+    /// Moves the counts of a slot that nobody writes to any more to the totals. For the reader.
+    fn fold(&self, name: u32, entry: &BucketEntry, slot: usize) {
+        let frozen = &entry.slots[slot];
+        // Most have nothing new.
+        if frozen
+            .iter()
+            .all(|count| count.load(Ordering::Relaxed) == 0)
+        {
+            return;
+        }
+        for ((noted, total), count) in self.folded_totals.iter().zip(&entry.totals).zip(frozen) {
+            let sum = total
+                .load(Ordering::Relaxed)
+                .wrapping_add(count.load(Ordering::Relaxed));
+            noted.store(sum, Ordering::Relaxed);
+        }
+        self.folded_slot.store(slot as u64, Ordering::Relaxed);
+        // From here on, whoever finds the process gone takes what is noted.
+        self.folded.store(name, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        for ((noted, total), count) in self.folded_totals.iter().zip(&entry.totals).zip(frozen) {
+            total.store(noted.load(Ordering::Relaxed), Ordering::Relaxed);
+            count.store(0, Ordering::Relaxed);
+        }
+        self.folded.store(0, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
     }
 }
 
@@ -151,33 +226,34 @@ impl Table {
         Self {
             region: Region::new(),
             heads: AtomicUsize::new(0),
-            used: AtomicUsize::new(0),
-            overflow: [const { AtomicU32::new(0) }; KINDS],
-            newest: AtomicU32::new(0),
-            overflowed: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             cuts: Cuts::new(),
             reader: Mutex::new(()),
         }
     }
 
-    /// Reserves `bound` bytes. To be called once; until then, and if the system refuses, every
-    /// event is dropped and counted as overflowed.
-    pub(crate) fn open(&self, bound: usize) -> bool {
+    /// Reserves `bound` bytes, or takes `room`. To be called once; until then, and if the system
+    /// refuses, every event is dropped and counted as overflowed.
+    pub(crate) fn open(&self, bound: usize, room: Option<Part>) -> bool {
         let bound = bound.max(SMALLEST_BOUND);
-        if !self.region.reserve(bound, SMALLEST_BOUND) {
-            return false;
+        match room {
+            Some(room) => self.region.adopt_in_file(room),
+            None if self.region.reserve(bound, SMALLEST_BOUND) => {}
+            None => return false,
         }
         // One head for each KiB: chains of about two entries when full.
         let heads = (self.region.length() / 1024).next_power_of_two() / 2;
         // Names are 32 bits of units; 0 names nothing, and lies within the heads.
-        let first = (2 * heads * size_of::<u32>()).next_multiple_of(PAGE);
+        let first = (HEAD_BYTES + 2 * heads * size_of::<u32>()).next_multiple_of(PAGE);
         if self.region.length() / UNIT > u32::MAX as usize || !self.region.commit(first) {
             return false;
         }
-        self.used.store(first, Ordering::Relaxed);
-        for (kind, overflow) in self.overflow.iter().enumerate() {
+        // SAFETY: committed above, and zero, which is a value of it.
+        let head = unsafe { &*(self.region.base() as *const Head) };
+        head.used.store(first, Ordering::Relaxed);
+        for (kind, overflow) in head.overflow.iter().enumerate() {
             // Written before `heads` opens the table to others.
-            let Some(name) = self.take::<BucketEntry>(size_of::<BucketEntry>()) else {
+            let Some(name) = self.take::<BucketEntry>(head, size_of::<BucketEntry>()) else {
                 return false;
             };
             // SAFETY: just taken, zero as fresh memory is, and known to nobody else.
@@ -192,9 +268,22 @@ impl Table {
     pub(crate) fn bucket(&self, kind: Kind, size: u64, labels: Labels, frames: &[usize]) -> Bucket {
         let bucket = self.bucket_if_room(kind, size, labels, frames);
         bucket.unwrap_or_else(|| {
-            self.overflowed.fetch_add(1, Ordering::Relaxed);
-            Bucket(self.overflow[kind as usize].load(Ordering::Relaxed))
+            self.count_overflowed();
+            let overflow = |head: &Head| head.overflow[kind as usize].load(Ordering::Relaxed);
+            Bucket(self.head().map_or(0, overflow))
         })
+    }
+
+    fn count_overflowed(&self) {
+        let overflowed = self.head().map_or(&self.lost, |head| &head.overflowed);
+        overflowed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What the memory begins with, once there is any.
+    fn head(&self) -> Option<&'static Head> {
+        // SAFETY: `open` has made it, and the memory stays.
+        (self.heads.load(Ordering::Acquire) != 0)
+            .then(|| unsafe { &*(self.region.base() as *const Head) })
     }
 
     /// The same for who would rather have none than the overflow bucket.
@@ -216,23 +305,22 @@ impl Table {
 
     /// The bucket of another kind and size with the labels and the stack of one that there is.
     pub(crate) fn bucket_beside(&self, bucket: Bucket, kind: Kind, size: u64) -> Bucket {
-        let heads = self.heads.load(Ordering::Acquire);
-        if bucket.0 == 0 || heads == 0 {
+        let (Some(head), true) = (self.head(), bucket.0 != 0) else {
             return Bucket(0);
-        }
+        };
+        let overflow = |kind: usize| head.overflow[kind].load(Ordering::Relaxed);
         // SAFETY: a bucket's name comes from `bucket`.
         let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
         // What found no room is known of no better than that.
-        let is_overflow =
-            bucket.0 == self.overflow[usize::from(entry.kind)].load(Ordering::Relaxed);
-        let found = if is_overflow {
+        let found = if bucket.0 == overflow(usize::from(entry.kind)) {
             None
         } else {
+            let heads = self.heads.load(Ordering::Acquire);
             self.find_bucket(heads, kind, size, entry.labels, entry.stack)
         };
         Bucket(found.unwrap_or_else(|| {
-            self.overflowed.fetch_add(1, Ordering::Relaxed);
-            self.overflow[kind as usize].load(Ordering::Relaxed)
+            self.count_overflowed();
+            overflow(kind as usize)
         }))
     }
 
@@ -244,7 +332,7 @@ impl Table {
         }
         let name = self.intern(heads, frames);
         if name.is_none() {
-            self.overflowed.fetch_add(1, Ordering::Relaxed);
+            self.count_overflowed();
         }
         name.map(StackName)
     }
@@ -264,48 +352,37 @@ impl Table {
         }
         #[cfg(feature = "preload")]
         let _counting = crate::preload::Counting::begin();
-        self.cuts
-            .count(|slot| self.add_to_slot(bucket, slot, amounts));
+        // SAFETY: a bucket's name comes from `bucket`.
+        let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
+        entry.change(|| self.cuts.count(|slot| entry.add(slot, amounts)));
     }
 
-    /// The same for one of [`Kind::Heap`]. Returns the cycle that it was counted in.
+    /// The same for one of [`Kind::Heap`], of which so many objects (in the units of weights) and
+    /// bytes are in use more, or fewer. Returns the cycle that it was counted in.
     pub(crate) fn add_heap(
         &self,
         bucket: Bucket,
         stream: Stream,
         amounts: &[(usize, u64)],
+        in_use: Change,
     ) -> CycleNumber {
-        if bucket.0 == 0 {
+        let (Some(head), true) = (self.head(), bucket.0 != 0) else {
             return CycleNumber::default();
-        }
+        };
         #[cfg(feature = "preload")]
         let _counting = crate::preload::Counting::begin();
-        self.cuts
-            .count_heap(stream, |slot| self.add_to_slot(bucket, slot, amounts))
-    }
-
-    /// Notes that so many objects (in the units of weights) and bytes of a bucket of [`Kind::Heap`]
-    /// are in use, more or fewer.
-    #[cfg(feature = "preload")]
-    pub(crate) fn change_in_use(&self, bucket: Bucket, grows: bool, by: [u64; 2]) {
-        if bucket.0 == 0 {
-            return;
-        }
-        // SAFETY: a bucket's name comes from `bucket`.
-        let in_use = unsafe { &self.entry::<BucketEntry>(bucket.0).in_use };
-        if grows {
-            in_use.grows(by);
-        } else {
-            in_use.shrinks(by);
-        }
-    }
-
-    fn add_to_slot(&self, bucket: Bucket, slot: usize, amounts: &[(usize, u64)]) {
         // SAFETY: a bucket's name comes from `bucket`.
         let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
-        for &(cell, amount) in amounts {
-            entry.slots[slot][cell].fetch_add(amount, Ordering::Relaxed);
-        }
+        entry.change(|| {
+            let cycle = self
+                .cuts
+                .count_heap(stream, |slot| entry.add(slot, amounts));
+            match in_use {
+                Change::More(by) => entry.in_use.grows(&head.peak, by),
+                Change::Fewer(by) => entry.in_use.shrinks(&head.peak, by),
+            }
+            cycle
+        })
     }
 
     /// The stack of a bucket; empty if it has none.
@@ -324,18 +401,18 @@ impl Table {
     /// cycle says. Other readers wait their turn; nobody else does.
     pub(crate) fn read(&self, kind: Kind, mut visit: impl FnMut(Record)) {
         let alone = self.lock_readers();
-        if self.heads.load(Ordering::Acquire) == 0 {
+        let Some(head) = self.head() else {
             return;
-        }
+        };
         if kind == Kind::Heap {
             self.cuts
-                .publish_heap(|complete| self.fold(&alone, complete));
+                .publish_heap(|complete| self.fold(&alone, head, complete));
         } else {
-            self.cuts.cut(|complete| self.fold(&alone, complete));
+            self.cuts.cut(|complete| self.fold(&alone, head, complete));
         }
-        self.for_each(|entry, overflow| {
+        self.for_each(head, |_, entry, overflow| {
             if entry.kind == kind as u8 {
-                if let Some(record) = self.record(entry, overflow) {
+                if let Some(record) = self.record(head, entry, overflow) {
                     visit(record);
                 }
             }
@@ -345,9 +422,9 @@ impl Table {
     /// A mark termination in the cycle `id` of a collector, not 0: the profile of the heap goes on
     /// by one cycle, or returns false if it cannot now. Waits for nobody, who may be stopped.
     pub(crate) fn mark_termination(&self, id: u64) -> bool {
-        if let Some(alone) = self.lock_to_fold() {
+        if let Some((alone, head)) = self.lock_to_fold() {
             self.cuts
-                .try_to_fold_published(|slots| self.fold_heap(&alone, slots));
+                .try_to_fold_published(|slots| self.fold_heap(&alone, head, slots));
         }
         self.cuts.heap.terminate(id)
     }
@@ -374,62 +451,68 @@ impl Table {
 
     /// Folds what is ready, unless a reader is at it. Takes some nanoseconds for each bucket.
     pub(crate) fn fold_if_pending(&self) {
-        if let Some(alone) = self.lock_to_fold() {
+        if let Some((alone, head)) = self.lock_to_fold() {
             self.cuts
-                .fold_published(|complete| self.fold(&alone, complete));
+                .fold_published(|complete| self.fold(&alone, head, complete));
         }
     }
 
     /// Keeps readers out, if something is ready to be folded and none of them is at it.
-    fn lock_to_fold(&self) -> Option<MutexGuard<'_, ()>> {
-        if self.heads.load(Ordering::Acquire) == 0 || !self.cuts.heap.state().is_pending() {
+    fn lock_to_fold(&self) -> Option<(MutexGuard<'_, ()>, &'static Head)> {
+        let head = self.head()?;
+        if !self.cuts.heap.state().is_pending() {
             return None;
         }
         match self.reader.try_lock() {
-            Ok(alone) => Some(alone),
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Ok(alone) => Some((alone, head)),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some((poisoned.into_inner(), head)),
             Err(std::sync::TryLockError::WouldBlock) => None,
         }
     }
 
     /// Folds those slots of all buckets.
-    fn fold(&self, _alone: &MutexGuard<'_, ()>, complete: Complete) {
-        self.for_each(|entry, _| {
+    fn fold(&self, _alone: &MutexGuard<'_, ()>, head: &'static Head, complete: Complete) {
+        self.for_each(head, |name, entry, _| {
             if entry.kind == Kind::Heap as u8 {
-                complete.heap.iter().for_each(|&slot| entry.fold(slot));
+                for &slot in complete.heap {
+                    head.fold(name, entry, slot);
+                }
             } else {
-                entry.fold(complete.others);
+                head.fold(name, entry, complete.others);
             }
         });
     }
 
     /// Folds those slots of the buckets of the heap profile.
-    fn fold_heap(&self, _alone: &MutexGuard<'_, ()>, slots: &[usize]) {
-        self.for_each(|entry, _| {
+    fn fold_heap(&self, _alone: &MutexGuard<'_, ()>, head: &'static Head, slots: &[usize]) {
+        self.for_each(head, |name, entry, _| {
             if entry.kind == Kind::Heap as u8 {
-                slots.iter().for_each(|&slot| entry.fold(slot));
+                for &slot in slots {
+                    head.fold(name, entry, slot);
+                }
             }
         });
     }
 
     /// All buckets there are, the overflow buckets first.
-    fn for_each(&self, mut visit: impl FnMut(&'static BucketEntry, bool)) {
-        for overflow in &self.overflow {
+    fn for_each(&self, head: &Head, mut visit: impl FnMut(u32, &'static BucketEntry, bool)) {
+        for overflow in &head.overflow {
+            let name = overflow.load(Ordering::Relaxed);
             // SAFETY: `open` made these.
-            let entry = unsafe { self.entry::<BucketEntry>(overflow.load(Ordering::Relaxed)) };
-            visit(entry, true);
+            let entry = unsafe { self.entry::<BucketEntry>(name) };
+            visit(name, entry, true);
         }
-        let mut name = self.newest.load(Ordering::Acquire);
+        let mut name = head.newest.load(Ordering::Acquire);
         while name != 0 {
             // SAFETY: names of buckets, which were complete when they got here.
             let entry = unsafe { self.entry::<BucketEntry>(name) };
-            visit(entry, false);
+            visit(name, entry, false);
             name = entry.before;
         }
     }
 
     /// What is folded of a bucket, if it ever counted anything.
-    fn record(&self, entry: &'static BucketEntry, overflow: bool) -> Option<Record> {
+    fn record(&self, head: &Head, entry: &'static BucketEntry, overflow: bool) -> Option<Record> {
         let cells = std::array::from_fn(|cell| entry.totals[cell].load(Ordering::Relaxed));
         let stack = if entry.stack == 0 {
             &[][..]
@@ -442,14 +525,20 @@ impl Table {
             stack,
             cells,
             overflow,
-            #[cfg(feature = "preload")]
-            at_peak: entry.in_use.at_peak(),
+            at_peak: entry.in_use.at_peak(&head.peak),
         })
     }
 
     /// Events that found no room for their stack since the process began.
     pub(crate) fn overflowed(&self) -> u64 {
-        self.overflowed.load(Ordering::Relaxed)
+        let overflowed = |head: &Head| head.overflowed.load(Ordering::Relaxed);
+        self.lost.load(Ordering::Relaxed) + self.head().map_or(0, overflowed)
+    }
+
+    /// The most that was in use, by what was sampled, in bytes.
+    #[cfg(feature = "preload")]
+    pub(crate) fn most_in_use(&self) -> u64 {
+        self.head().map_or(0, |head| head.peak.most_in_use())
     }
 
     /// Bytes of memory made accessible for the table.
@@ -469,16 +558,23 @@ impl Table {
         self.cuts.after_fork_in_child();
     }
 
+    /// In the child of a fork, whose memory is its own and no file's.
+    pub(crate) fn leave_file(&self) {
+        self.region.leave_file();
+    }
+
     /// The name of a stack, stored if it is new; 0 for the empty one. `None` if there is no room.
     fn intern(&self, heads: usize, frames: &[usize]) -> Option<u32> {
         if frames.is_empty() {
             return Some(0);
         }
         let hash = hash(frames);
+        let memory = self.head()?;
         let head = &self.stack_heads(heads)[hash as usize & (heads - 1)];
         let same = |entry: &StackEntry, name| entry.hash == hash && self.frames(name) == frames;
         let make = || {
-            let name = self.take::<StackEntry>(size_of::<StackEntry>() + size_of_val(frames))?;
+            let name =
+                self.take::<StackEntry>(memory, size_of::<StackEntry>() + size_of_val(frames))?;
             // SAFETY: just taken, large enough for header and frames, and known to nobody else.
             unsafe {
                 let entry = self.at(name) as *mut StackEntry;
@@ -511,20 +607,21 @@ impl Table {
             ^ size.wrapping_mul(0x9e37_79b9_7f4a_7c15)
             ^ u64::from(labels.number()).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
         let hash = key.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+        let memory = self.head()?;
         let head = &self.bucket_heads(heads)[hash as usize & (heads - 1)];
         let same = |entry: &BucketEntry, _| {
             (entry.kind, entry.size, entry.labels, entry.stack) == (kind as u8, size, labels, stack)
         };
         let make = || {
-            let name = self.take::<BucketEntry>(size_of::<BucketEntry>())?;
+            let name = self.take::<BucketEntry>(memory, size_of::<BucketEntry>())?;
             // SAFETY: just taken, zero as fresh memory is, and known to nobody else.
             let entry = unsafe { &mut *(self.at(name) as *mut BucketEntry) };
             (entry.kind, entry.size) = (kind as u8, size);
             (entry.labels, entry.stack) = (labels, stack);
             // Readers are to know of it before anybody finds it and counts something; if another of
             // the same key is found first, nobody ever does.
-            entry.before = self.newest.load(Ordering::Relaxed);
-            while let Err(newest) = self.newest.compare_exchange(
+            entry.before = memory.newest.load(Ordering::Relaxed);
+            while let Err(newest) = memory.newest.compare_exchange(
                 entry.before,
                 name,
                 Ordering::Release,
@@ -586,12 +683,12 @@ impl Table {
     }
 
     /// Takes fresh memory for an entry of `bytes`; its name, or `None` if there is no room.
-    fn take<E>(&self, bytes: usize) -> Option<u32> {
+    fn take<E>(&self, head: &Head, bytes: usize) -> Option<u32> {
         const { assert!(align_of::<E>() <= UNIT) };
         let bytes = bytes.next_multiple_of(UNIT);
         // Not a plain addition: once full, it must not creep on until it wraps.
         let add = |used: usize| (used + bytes <= self.region.length()).then_some(used + bytes);
-        let at = self
+        let at = head
             .used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
             .ok()?;
@@ -620,15 +717,15 @@ impl Table {
     }
 
     fn stack_heads(&self, heads: usize) -> &[AtomicU32] {
-        // SAFETY: `open` committed two arrays of heads at the base.
-        unsafe { std::slice::from_raw_parts(self.region.base() as *const AtomicU32, heads) }
+        let first = self.region.base() + HEAD_BYTES;
+        // SAFETY: `open` committed two arrays of heads behind the head.
+        unsafe { std::slice::from_raw_parts(first as *const AtomicU32, heads) }
     }
 
     fn bucket_heads(&self, heads: usize) -> &[AtomicU32] {
+        let first = self.region.base() + HEAD_BYTES + heads * size_of::<u32>();
         // SAFETY: as for `stack_heads`, the second array.
-        unsafe {
-            std::slice::from_raw_parts((self.region.base() as *const AtomicU32).add(heads), heads)
-        }
+        unsafe { std::slice::from_raw_parts(first as *const AtomicU32, heads) }
     }
 }
 
@@ -658,7 +755,7 @@ mod tests {
     #[test]
     fn equal_keys_share_a_bucket_and_different_ones_do_not() {
         let table = Table::new();
-        assert!(table.open(SMALLEST_BOUND));
+        assert!(table.open(SMALLEST_BOUND, None));
         let a = table.bucket(Kind::Block, 16, NONE, &[1, 2, 3]);
         assert_eq!(table.bucket(Kind::Block, 16, NONE, &[1, 2, 3]), a);
         assert_ne!(table.bucket(Kind::Block, 32, NONE, &[1, 2, 3]), a);
@@ -685,7 +782,7 @@ mod tests {
     #[test]
     fn when_full_totals_stay_right_in_the_overflow_bucket() {
         let table = Table::new();
-        assert!(table.open(SMALLEST_BOUND));
+        assert!(table.open(SMALLEST_BOUND, None));
         let early = table.bucket(Kind::Block, 8, NONE, &[77]);
         let events = 20_000;
         for event in 0..events {
@@ -727,7 +824,7 @@ mod tests {
     #[test]
     fn racing_threads_share_buckets_and_every_reading_is_whole() {
         let table = Table::new();
-        assert!(table.open(SMALLEST_BOUND));
+        assert!(table.open(SMALLEST_BOUND, None));
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..3)

@@ -50,17 +50,35 @@ pub fn symbolize(
     detail: Detail,
     mut found: impl FnMut(usize, &[Frame<'_>]),
 ) {
-    let in_files = mapped.iter().filter(|code| code.file.starts_with('/'));
-    let mapped: Vec<Mapped> = in_files.clone().map(as_mapped).collect();
-    let objects: Vec<Object> = in_files.filter_map(object).collect();
     let addresses: Vec<usize> = return_addresses.iter().map(|&at| at as usize).collect();
-    let symbols = resolve_in(&mapped, &objects, &addresses, detail);
+    let in_files = mapped.iter().filter(|code| code.file.starts_with('/'));
+    let in_files: Vec<MappedCode> = in_files.cloned().collect();
+    let symbols = symbols(&in_files, &addresses, detail);
     for (at, &address) in addresses.iter().enumerate() {
         let frames = frames(&symbols, address);
         if !frames.is_empty() {
             found(at, &frames);
         }
     }
+}
+
+/// What is at `return_addresses`, and what is mapped.
+pub(crate) fn symbols(
+    mapped: &[MappedCode],
+    return_addresses: &[usize],
+    detail: Detail,
+) -> Symbols {
+    let in_files = mapped.iter().filter(|code| code.file.starts_with('/'));
+    let objects: Vec<Object> = in_files.filter_map(object).collect();
+    let lines: Vec<Mapped> = mapped.iter().map(as_mapped).collect();
+    let mut symbols = resolve_in(&lines, &objects, return_addresses, detail);
+    // What the files are now says nothing of what they were.
+    for (mapping, code) in symbols.mappings.iter_mut().zip(mapped) {
+        if !code.build_id.is_empty() {
+            mapping.build_id.clone_from(&code.build_id);
+        }
+    }
+    symbols
 }
 
 fn frames(symbols: &Symbols, address: usize) -> Vec<Frame<'_>> {

@@ -62,7 +62,7 @@ pub(crate) fn most(now: &HeapStats) -> Most {
             is_estimated: false,
         };
     }
-    let estimated = stack::most_in_use();
+    let estimated = stack::TABLE.most_in_use();
     Most {
         bytes: read.max(estimated),
         is_estimated: estimated > read,

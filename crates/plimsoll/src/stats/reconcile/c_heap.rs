@@ -91,12 +91,12 @@ mod tests {
         let start = 0x7f12_3450_0000;
         let found = parts_by(&mapping(start..start + 10 * PAGE), |at| {
             Some(match (at - start) / PAGE {
-                1 => [0, 3 * PAGE | 2, 7, 7],
-                4 => [0, 2 * PAGE | 2, 0, 0],
+                1 => [0, (3 * PAGE) | 2, 7, 7],
+                4 => [0, (2 * PAGE) | 2, 0, 0],
                 6 => [1, PAGE | 2, 0, 0],
                 7 => [0, PAGE | 1, 0, 0],
                 // Longer than the mapping.
-                9 => [0, 2 * PAGE | 2, 0, 0],
+                9 => [0, (2 * PAGE) | 2, 0, 0],
                 _ => [0; 4],
             })
         });

@@ -269,8 +269,8 @@ mod tests {
     fn ranges_are_joined_and_cut() {
         let joined = disjoint(vec![5..9, 1..3, 2..4, 6..7]);
         assert_eq!(joined, [1..4, 5..9]);
-        assert_eq!(without(joined, &(3..6)), [1..3, 6..9]);
-        assert_eq!(without(vec![1..4], &(0..9)), []);
-        assert_eq!(without(vec![1..4], &(9..9)), [1..4]);
+        assert_eq!(without(joined.clone(), &(3..6)), [1..3, 6..9]);
+        assert!(without(joined.clone(), &(0..9)).is_empty());
+        assert_eq!(without(joined.clone(), &(9..9)), joined);
     }
 }

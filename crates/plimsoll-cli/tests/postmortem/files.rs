@@ -1,0 +1,178 @@
+//! What is at the place of the file already, and places where none can be.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+
+use plimsoll::postmortem::Ended;
+
+use crate::command::Directory;
+use crate::{Process, read};
+
+/// What a process with that file says when it leaks and exits.
+fn complaints(file: &str) -> Vec<String> {
+    let (ended, said) = Process::start("leak and exit", file, "").ends();
+    assert_eq!(ended.code(), Some(7), "{said}");
+    said.lines().map(str::to_owned).collect()
+}
+
+fn names(directory: &Directory) -> Vec<String> {
+    let entries = fs::read_dir(&directory.0).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_file_before_is_kept_and_the_one_before_that_is_not() {
+    let directory = Directory::new("postmortem-old");
+    let file = directory.path("file");
+    let mut processes = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(complaints(&file), [""; 0]);
+        processes.push(read(&file).process);
+    }
+    assert_eq!(names(&directory), ["file", "file.old"]);
+    assert_eq!(read(&format!("{file}.old")).process, processes[1]);
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(
+        mode & 0o777,
+        0o600,
+        "what a program does is its owner's affair"
+    );
+}
+
+#[test]
+fn each_process_has_a_file_of_its_own_if_the_name_says_so() {
+    let directory = Directory::new("postmortem-names");
+    let file = directory.path("of-%p");
+    let mut process = Process::start("leak", &file, "");
+    process.is_ready();
+    let number = process.child.id();
+    assert_eq!(names(&directory), [format!("of-{number}")]);
+    assert_eq!(
+        read(&directory.path(&format!("of-{number}"))).process,
+        number
+    );
+    process.kill();
+}
+
+#[test]
+fn the_file_of_a_living_process_is_not_taken() {
+    let directory = Directory::new("postmortem-in-use");
+    let file = directory.path("file");
+    let mut first = Process::start("leak", &file, "");
+    first.is_ready();
+    let number = first.child.id();
+    let said = complaints(&file);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with(&format!(
+        "plimsoll: no post-mortem in {file}: another process"
+    )));
+    assert_eq!(names(&directory), ["file"]);
+    let left = read(&file);
+    assert_eq!((left.process, left.ended), (number, Ended::Running));
+    first.kill();
+    assert_eq!(complaints(&file), [""; 0]);
+    assert_eq!(read(&format!("{file}.old")).process, number);
+}
+
+#[test]
+fn what_is_no_post_mortem_is_left_alone() {
+    let directory = Directory::new("postmortem-foreign");
+    let file = directory.path("file");
+    let refused = |why: &str| {
+        let said = complaints(&file);
+        assert_eq!(said.len(), 1, "{said:?}");
+        let expected = format!("plimsoll: no post-mortem in {file}: ");
+        assert!(
+            said[0].starts_with(&expected) && said[0].contains(why),
+            "{said:?}"
+        );
+    };
+    fs::write(&file, "a thesis, of many years").unwrap();
+    refused("no post-mortem");
+    assert_eq!(fs::read(&file).unwrap(), b"a thesis, of many years");
+    fs::remove_file(&file).unwrap();
+    symlink("elsewhere", &file).unwrap();
+    refused("a link");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    refused("no file");
+    fs::remove_dir(&file).unwrap();
+    assert_eq!(names(&directory), [""; 0], "nothing is left behind");
+    // An empty one holds nothing that could be lost.
+    fs::write(&file, "").unwrap();
+    assert_eq!(complaints(&file), [""; 0]);
+    fs::write(format!("{file}.old"), "a thesis").unwrap();
+    refused("take the place of");
+    assert_eq!(fs::read(format!("{file}.old")).unwrap(), b"a thesis");
+}
+
+#[test]
+fn where_no_file_can_be_the_program_runs_without() {
+    let directory = Directory::new("postmortem-nowhere");
+    for (file, why) in [
+        (directory.path("not/there"), "No such file or directory"),
+        ("/proc/self/post".to_owned(), "cannot be made"),
+        (directory.path(&"x".repeat(5000)), "too long"),
+    ] {
+        let said = complaints(&file);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains(&file) && said[0].contains(why), "{said:?}");
+    }
+    let said = complaints("");
+    assert_eq!(said, [""; 0], "the program does not read its settings");
+}
+
+/// A signal would end it.
+#[test]
+fn a_limit_on_the_size_of_files_is_kept() {
+    let directory = Directory::new("postmortem-size");
+    let file = directory.path("file");
+    let process = Process::start_with("leak and exit", &file, "", |command| {
+        // SAFETY: makes a system call.
+        unsafe {
+            command.pre_exec(|| {
+                let limit = libc::rlimit {
+                    rlim_cur: 1 << 20,
+                    rlim_max: 1 << 20,
+                };
+                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+                Ok(())
+            });
+        }
+    });
+    let (ended, said) = process.ends();
+    assert_eq!(ended.code(), Some(7));
+    assert!(said.contains("ulimit -f"), "{said}");
+    assert_eq!(names(&directory), [""; 0]);
+}
+
+#[test]
+fn a_setting_that_comes_too_late_is_said_to() {
+    let directory = Directory::new("postmortem-late");
+    let process = Process::start_with("set too late", &directory.path("x"), "", |command| {
+        command.env("PLIMSOLL", "");
+    });
+    let (_, said) = process.ends();
+    assert!(
+        said.contains("`postmortem=/nowhere/late`: the value comes too late"),
+        "{said}"
+    );
+    assert_eq!(names(&directory), [""; 0]);
+}
+
+/// The file takes room for what is in it, not for what could be.
+#[test]
+fn the_file_has_holes() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = Directory::new("postmortem-holes");
+    let file = directory.path("file");
+    assert_eq!(complaints(&file), [""; 0]);
+    let metadata = fs::metadata(&file).unwrap();
+    assert!(metadata.len() > 64 << 20);
+    let taken = metadata.blocks() * 512;
+    assert!(taken < 2 << 20, "{taken} bytes");
+}

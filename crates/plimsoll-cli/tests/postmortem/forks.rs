@@ -1,0 +1,149 @@
+//! The child of a fork does not write into its parent's file, and goes on from what was counted.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll::heap_stats;
+
+use crate::command::Directory;
+use crate::workloads::{leak, ready, wait};
+use crate::{Process, read, totals_add_up};
+
+/// Runs `child` in the child of a fork; returns its exit status.
+fn fork(child: impl FnOnce()) -> i32 {
+    // SAFETY: the child does what the tests of forks say that it may.
+    match unsafe { libc::fork() } {
+        -1 => panic!("no process is to be had"),
+        0 => {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(done.is_err())) }
+        }
+        process => {
+            let mut status = 0;
+            // SAFETY: a valid place for the status.
+            let waited = unsafe { libc::waitpid(process, &raw mut status, 0) };
+            assert_eq!(waited, process);
+            status
+        }
+    }
+}
+
+fn live() -> i64 {
+    heap_stats().live_bytes() as i64
+}
+
+/// Its exact numbers and profile are right in the child, and in the child's child.
+pub fn fork_and_count() {
+    leak(100);
+    let before = heap_stats();
+    let status = fork(|| {
+        let begun = heap_stats();
+        // One thread, which has done next to nothing.
+        assert!(begun.mallocs - before.mallocs < 20, "{begun:?}");
+        let early = live();
+        leak(100);
+        assert!((live() - early - 100 * 10_240).abs() < 200_000);
+        let block = black_box(vec![1_u8; 300_000]);
+        let with = live();
+        drop(block);
+        assert_eq!(with - live(), 300_000);
+        let mut text = Vec::new();
+        let heap = plimsoll::profile::lookup("heap").expect("built in");
+        let written = heap.write_to(&mut text, plimsoll::profile::Format::Text);
+        written.expect("memory can be written to");
+        let status = fork(|| {
+            let early = live();
+            leak(100);
+            assert!((live() - early - 100 * 10_240).abs() < 200_000);
+        });
+        assert_eq!(status, 0);
+        // Buckets that were there before go on, and new ones find their place.
+        for depth in 0..200 {
+            deep(depth);
+        }
+    });
+    assert_eq!(status, 0, "the child is content");
+    ready();
+    wait();
+}
+
+#[inline(never)]
+fn deep(depth: usize) {
+    if depth > 0 {
+        deep(depth - 1);
+    } else {
+        leak(1);
+    }
+    black_box(depth);
+}
+
+/// Children that are content, while other threads allocate.
+pub fn fork_under_load() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            std::thread::spawn(|| {
+                let mut kept = Vec::new();
+                while !STOP.load(Ordering::Relaxed) {
+                    kept.push(black_box(vec![1_u8; 1 + kept.len() * 37 % 3000]));
+                    if kept.len() > 200 {
+                        kept.clear();
+                    }
+                }
+            })
+        })
+        .collect();
+    for _ in 0..50 {
+        let status = fork(|| {
+            let stats = heap_stats();
+            for class in &stats.by_class {
+                assert!(class.frees <= class.mallocs, "{class:?}");
+            }
+            leak(3);
+        });
+        assert_eq!(status, 0);
+    }
+    STOP.store(true, Ordering::Relaxed);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    ready();
+    wait();
+}
+
+#[test]
+fn a_forks_child_counts_for_itself() {
+    let directory = Directory::new("postmortem-fork");
+    for protocol in ["auto", "per-thread"] {
+        let file = directory.path(protocol);
+        let settings = format!("heap_rate=16k,ledger={protocol}");
+        let mut process = Process::start("fork", &file, &settings);
+        process.is_ready();
+        process.kill();
+        let left = read(&file);
+        totals_add_up(&left);
+        let class = left.heap.by_class.iter().find(|class| class.size == 10_240);
+        let class = class.expect("there is such a class");
+        let live = class.mallocs - class.frees;
+        assert!(
+            (100..110).contains(&live),
+            "the parent's, and no child's: {class:?}"
+        );
+        let estimated = left.estimated_in_use().bytes;
+        assert!((500_000..2_000_000).contains(&estimated), "{estimated}");
+    }
+}
+
+#[test]
+fn forks_while_others_allocate_do_no_harm() {
+    let directory = Directory::new("postmortem-forks");
+    for protocol in ["auto", "per-thread"] {
+        let file = directory.path(protocol);
+        let settings = format!("heap_rate=4k,ledger={protocol}");
+        let mut process = Process::start("fork while others allocate", &file, &settings);
+        process.is_ready();
+        process.kill();
+        totals_add_up(&read(&file));
+    }
+}

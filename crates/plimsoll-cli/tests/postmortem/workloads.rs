@@ -1,0 +1,150 @@
+//! What the processes do that come to an end.
+
+use std::hint::black_box;
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What is said when the work is under way.
+pub const READY: &str = "ready\n";
+
+/// Does what the environment says; as a test of its own, nothing.
+#[test]
+fn work() {
+    let Ok(work) = std::env::var(super::WORK) else {
+        return;
+    };
+    match &*work {
+        "churn" => churn(3),
+        "leak" => {
+            leak(400);
+            ready();
+            wait();
+        }
+        "leak and exit" => {
+            leak(400);
+            std::process::exit(7);
+        }
+        "leak and abort" => {
+            leak(400);
+            std::process::abort();
+        }
+        "leak and segfault" => {
+            leak(400);
+            // SAFETY: none. It is to end the process.
+            unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
+        }
+        "leak and _exit" => {
+            leak(400);
+            // SAFETY: no arguments to be wrong.
+            unsafe { libc::_exit(0) };
+        }
+        "grow" => loop {
+            leak(10);
+        },
+        "rise and fall" => {
+            drop(rise(600));
+            leak(100);
+            ready();
+            wait();
+        }
+        "labels" => {
+            let _tenant = plimsoll::label::with([("tenant", "acme")]);
+            leak(400);
+            ready();
+            wait();
+        }
+        "set too late" => {
+            // SAFETY: there is no other thread that looks at the environment.
+            unsafe { std::env::set_var("PLIMSOLL", "postmortem=/nowhere/late") };
+            let _plimsoll = plimsoll::start();
+        }
+        "fork" => super::forks::fork_and_count(),
+        "fork while others allocate" => super::forks::fork_under_load(),
+        other => panic!("there is no work {other}"),
+    }
+}
+
+pub fn ready() {
+    let mut out = std::io::stdout();
+    out.write_all(READY.as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+pub fn wait() -> ! {
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// Keeps so many blocks of 10,000 bytes for good.
+#[inline(never)]
+pub fn leak(blocks: usize) {
+    for _ in 0..blocks {
+        let block = black_box(vec![1; 10_000]);
+        KEPT.lock().unwrap().push(block);
+    }
+}
+
+#[inline(never)]
+fn rise(blocks: usize) -> Vec<Vec<u8>> {
+    (0..blocks).map(|_| black_box(vec![1; 20_000])).collect()
+}
+
+/// Allocates, reallocates and frees in threads, which also end and hand blocks to one another; and
+/// reads, which folds.
+fn churn(threads: u64) -> ! {
+    static SHARED: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+    let work = |seed: u64, rounds: u64| {
+        let mut random = seed;
+        let mut kept: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..rounds {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let size = match random >> 61 {
+                0 => (random >> 40) as usize % 200_000,
+                1 => (random >> 40) as usize % 20_000,
+                _ => (random >> 40) as usize % 500,
+            };
+            match (random >> 56) % 8 {
+                0 | 1 if !kept.is_empty() => {
+                    let at = (random >> 20) as usize % kept.len();
+                    kept[at].reserve_exact(size);
+                }
+                2 => {
+                    let mut shared = SHARED.lock().unwrap();
+                    shared.push(Vec::with_capacity(size));
+                    if shared.len() > 100 {
+                        shared.swap_remove((random >> 20) as usize % 100);
+                    }
+                }
+                _ => kept.push(Vec::with_capacity(size)),
+            }
+            if kept.len() > 60 {
+                kept.swap_remove((random >> 20) as usize % 60);
+            }
+        }
+    };
+    for seed in 0..threads {
+        std::thread::spawn(move || work(seed + 1, u64::MAX));
+    }
+    std::thread::spawn(|| {
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            let heap = plimsoll::profile::lookup("heap").expect("built in");
+            let detail = plimsoll::profile::Detail::Addresses;
+            let format = plimsoll::profile::Format::Pprof;
+            heap.write_with(&mut bytes, format, detail)
+                .expect("memory can be written to");
+        }
+    });
+    ready();
+    for seed in 100.. {
+        std::thread::spawn(move || work(seed, 2000)).join().unwrap();
+    }
+    unreachable!("there are always more")
+}
