@@ -436,3 +436,71 @@ fn the_generation_as_the_flag_is_noticed() {
         "the broken ledger passed"
     );
 }
+
+/// Both generations, shards of several threads, and an operation on several words that was only
+/// noted, as the last one always is.
+#[cfg(feature = "offline")]
+#[test]
+fn what_is_left_of_shards_is_what_a_cut_has() {
+    static PER_CPU: Ledger<Flow> = Ledger::new();
+    static PER_THREAD: Ledger<Flow> = Ledger::new();
+    for (ledger, protocol) in [
+        (&PER_CPU, Protocol::PerCpu),
+        (&PER_THREAD, Protocol::PerThread),
+    ] {
+        if ledger.open(Some(protocol), None) != Some(protocol) {
+            eprintln!("skipped: {protocol:?}");
+            continue;
+        }
+        for round in 0..4 {
+            for thread in 0..3 {
+                let work = || {
+                    let writer = ledger.enlist();
+                    ledger.record(writer, &[(thread, 5)]);
+                    ledger.record(writer, &[(thread, 1), (TOGETHER, 2), (TOGETHER + 1, 2)]);
+                    // The last thread's shard is not given back, so there is more than one.
+                    if thread != 2 {
+                        ledger.retire(writer);
+                    }
+                };
+                std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+            }
+            let (first, count) = ledger.place();
+            let length = match protocol {
+                Protocol::PerCpu => remains::Remains::length(protocol as u64, count),
+                _ => ledger.shard_bytes_committed() - SHARD_BYTES,
+            };
+            // SAFETY: accessible, and nobody writes there.
+            let shards = unsafe { std::slice::from_raw_parts(first as *const u8, length) };
+            let remains = remains::Remains {
+                protocol: protocol as u64,
+                shared: &[],
+                shards,
+                count,
+            };
+            let (left, in_flight) = remains.add_up::<Flow>();
+            assert_eq!(in_flight, 0);
+            assert_eq!(left.words(), ledger.read().delta.words(), "{protocol:?}");
+            assert_eq!(left.together, [6 * (round + 1); 2]);
+            assert_eq!(left.given[2], 6 * (round + 1));
+        }
+    }
+    // One that is ended in the middle of an operation.
+    let Writer::Shard(shard) = PER_THREAD.enlist() else {
+        unreachable!("opened with per-thread shards")
+    };
+    PER_THREAD.per_thread.record(shard, &[(0, 1)], || {
+        let (first, count) = PER_THREAD.place();
+        let length = PER_THREAD.shard_bytes_committed() - SHARD_BYTES;
+        // SAFETY: as above.
+        let shards = unsafe { std::slice::from_raw_parts(first as *const u8, length) };
+        let remains = remains::Remains {
+            protocol: Protocol::PerThread as u64,
+            shared: &[],
+            shards,
+            count,
+        };
+        assert_eq!(remains.add_up::<Flow>().1, 1);
+        PER_THREAD.generation()
+    });
+}

@@ -317,15 +317,12 @@ pub(crate) fn before_fork(reader: &mut Reader<HeapDelta>) {
 /// After a fork, in the parent.
 pub(crate) fn after_fork_in_parent() {
     // SAFETY: the locks are held.
-    let for_child = unsafe { (*FORKING.0.get()).take() };
-    if let Some(ForChild {
-        table: (copy, length),
-        ..
-    }) = for_child
-    {
-        // SAFETY: mapped before the fork, and nobody else's.
-        unsafe { call3(libc::SYS_munmap, copy, length.max(PAGE), 0) };
-    }
+    let Some(unused) = (unsafe { (*FORKING.0.get()).take() }) else {
+        return;
+    };
+    let (copy, length) = unused.table;
+    // SAFETY: mapped before the fork, and nobody else's.
+    unsafe { call3(libc::SYS_munmap, copy, length.max(PAGE), 0) };
 }
 
 /// In the child: what was the file is memory of its own. Before anything counts there. If there was

@@ -167,3 +167,103 @@ fn half(bytes: &[u8], at: usize) -> Option<u32> {
     let half = bytes.get(at..)?.first_chunk()?;
     Some(u32::from_ne_bytes(*half))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::{SMALLEST_BOUND, Table};
+    use super::super::{Change, Stream};
+    use super::*;
+    use crate::label::Labels;
+
+    const FRAMES: [usize; 3] = [0x1000, 0x2000, 0x3000];
+
+    fn event(table: &Table, size: u64, amounts: &[(usize, u64)], in_use: Change) {
+        let bucket = table.bucket(Kind::Heap, size, Labels::NONE, &FRAMES);
+        table.add_heap(bucket, Stream::Program, amounts, in_use);
+    }
+
+    fn table() -> Table {
+        let table = Table::new();
+        assert!(table.open(SMALLEST_BOUND, None));
+        let malloc = [(0, 1), (1, 5), (2, 80)];
+        event(&table, 16, &malloc, Change::More([5, 80]));
+        event(&table, 32, &malloc, Change::More([5, 80]));
+        event(&table, 16, &malloc, Change::More([5, 80]));
+        let free = [(3, 1), (4, 5), (5, 80)];
+        event(&table, 16, &free, Change::Fewer([5, 80]));
+        table
+    }
+
+    fn cells(remains: &Remains, size: u64) -> [u64; CELLS] {
+        let bucket = remains.buckets.iter().find(|bucket| bucket.size == size);
+        bucket.expect("it counted something").cells
+    }
+
+    #[test]
+    fn what_is_left_is_what_was_counted_folded_or_not() {
+        let table = table();
+        for fold in [false, true] {
+            if fold {
+                table.read(Kind::Heap, |_| {});
+                event(&table, 32, &[(0, 1)], Change::More([0, 0]));
+            }
+            let remains = Remains::read(&table.bytes_in_use());
+            assert!(!remains.damaged);
+            assert_eq!(remains.buckets.len(), 2);
+            assert_eq!(cells(&remains, 16), [2, 10, 160, 1, 5, 80]);
+            let one_more = u64::from(fold);
+            assert_eq!(cells(&remains, 32), [1 + one_more, 5, 80, 0, 0, 0]);
+            for bucket in &remains.buckets {
+                assert_eq!((&*bucket.stack, bucket.in_flight), (&FRAMES[..], 0));
+            }
+            let at_peak: Vec<_> = remains
+                .buckets
+                .iter()
+                .map(|bucket| bucket.at_peak)
+                .collect();
+            assert_eq!(at_peak, [[5, 80], [10, 160]], "the newest first");
+        }
+    }
+
+    /// A process that ends between any two stores of [`Head::fold`].
+    #[test]
+    fn a_fold_that_was_not_finished_counts_nothing_twice() {
+        let table = table();
+        let whole = table.bytes_in_use();
+        let expected = [2, 10, 160, 1, 5, 80];
+        let name = half(&whole, offset_of!(Head, newest)).unwrap();
+        let entry = |name: u32| at(name);
+        let before = half(&whole, entry(name) + offset_of!(BucketEntry, before)).unwrap();
+        assert_eq!(
+            word(&whole, entry(before)),
+            Some(16),
+            "the size of the first"
+        );
+        // Without collectors, what is counted goes to the slot two behind the cycle's.
+        let slot = 2;
+        let put = |bytes: &mut Vec<u8>, at: usize, value: u64| {
+            bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        };
+        let mut bytes = whole;
+        for (cell, &sum) in expected.iter().enumerate() {
+            put(&mut bytes, offset_of!(Head, folded_totals) + 8 * cell, sum);
+            assert_eq!(cells(&Remains::read(&bytes), 16), expected);
+        }
+        put(&mut bytes, offset_of!(Head, folded_slot), slot as u64);
+        assert_eq!(cells(&Remains::read(&bytes), 16), expected);
+        let folded = offset_of!(Head, folded);
+        bytes[folded..folded + 4].copy_from_slice(&before.to_ne_bytes());
+        for (cell, &sum) in expected.iter().enumerate() {
+            assert_eq!(cells(&Remains::read(&bytes), 16), expected);
+            let total = offset_of!(BucketEntry, totals) + 8 * cell;
+            put(&mut bytes, entry(before) + total, sum);
+            assert_eq!(cells(&Remains::read(&bytes), 16), expected);
+            let count = offset_of!(BucketEntry, slots) + 8 * (slot * CELLS + cell);
+            put(&mut bytes, entry(before) + count, 0);
+        }
+        assert_eq!(cells(&Remains::read(&bytes), 16), expected);
+        bytes[folded..folded + 4].fill(0);
+        assert_eq!(cells(&Remains::read(&bytes), 16), expected);
+        assert_eq!(cells(&Remains::read(&bytes), 32), [1, 5, 80, 0, 0, 0]);
+    }
+}

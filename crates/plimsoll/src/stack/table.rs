@@ -546,6 +546,16 @@ impl Table {
         self.region.committed()
     }
 
+    /// What of the memory is in use, as it is.
+    #[cfg(all(test, feature = "offline"))]
+    pub(super) fn bytes_in_use(&self) -> Vec<u8> {
+        let used = self
+            .head()
+            .map_or(0, |head| head.used.load(Ordering::Relaxed));
+        // SAFETY: committed, and nobody adds to it meanwhile.
+        unsafe { std::slice::from_raw_parts(self.region.base() as *const u8, used) }.to_vec()
+    }
+
     /// Keeps readers out until the guard is dropped.
     pub(crate) fn lock_readers(&self) -> MutexGuard<'_, ()> {
         self.reader
