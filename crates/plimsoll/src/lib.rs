@@ -51,8 +51,8 @@
 //! * `symbolize` (default): files, lines and inlined calls from debug information. Without it,
 //!   profiles have the names of the symbol table.
 //! * `axum`: `http::router` for axum.
-//! * `jemalloc`: [`stats::backend`](mod@stats::backend) has jemalloc, with what it can tell of its
-//!   pages.
+//! * `jemalloc`, `mimalloc`: [`stats::backend`](mod@stats::backend) has that allocator, with what
+//!   it can tell of its pages.
 //! * `lock_api`: [`sync`]'s locks around those of any crate that has `lock_api`'s traits, such as
 //!   parking_lot.
 //! * `tokio`: `sync::tokio`, tokio's locks and channels, which say which tasks wait for whom, and

@@ -31,6 +31,7 @@ pub const PAUSES: usize = 256;
 /// | allocator | `heap_sys` | `heap_released` | `heap_inuse` | `mspan_*` |
 /// |---|---|---|---|---|
 /// | jemalloc | exact: mappings | exact: purges | racy: pages with blocks | racy: as of the last [`free_os_memory()`](crate::free_os_memory) |
+/// | mimalloc | exact: its arenas | exact: purges | absent | exact: tables of arenas |
 /// | the system's, [detailed](super::backend::System::DETAILED) | racy: `mallinfo2` | absent | racy: `mallinfo2` | absent |
 /// | the system's, others | absent | absent | absent | absent |
 ///

@@ -7,12 +7,16 @@
 
 #[cfg(feature = "jemalloc")]
 mod jemalloc;
+#[cfg(feature = "mimalloc")]
+mod mimalloc;
 mod noticed;
 mod pages;
 mod system;
 
 #[cfg(feature = "jemalloc")]
 pub use jemalloc::Jemalloc;
+#[cfg(feature = "mimalloc")]
+pub use mimalloc::MiMalloc;
 pub use noticed::backend;
 pub(crate) use noticed::{notice, pages};
 pub use pages::{Exactness, Figure, Pages};

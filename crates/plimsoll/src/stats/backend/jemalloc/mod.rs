@@ -47,7 +47,9 @@ use crate::alloc::Alloc;
 /// Arenas get their hooks from the first thread that uses them, before its first allocation. All
 /// figures are absent if jemalloc is set up in a way that hooks would change: `retain:false`,
 /// `hpa:true`, `percpu_arena`, `thp`, `dss:primary`, batches of `process_madvise`, or a system that
-/// does not overcommit. Arenas that the program makes, or gives hooks of its own, are not counted.
+/// does not overcommit. Where large zeroed blocks reuse pages that were not purged, jemalloc clears
+/// them itself with hooks, and would have the system do it without. Arenas that the program makes,
+/// or gives hooks of its own, are not counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Jemalloc;
 
