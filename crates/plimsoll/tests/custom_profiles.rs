@@ -211,6 +211,7 @@ fn wrong_names_are_errors_that_name_them() {
         "lifetimes",
         "longpoll",
         "mutex",
+        "peak",
         "threadcreate",
     ] {
         assert_eq!(refused(source), in_use(source));

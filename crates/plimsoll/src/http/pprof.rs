@@ -63,6 +63,16 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
         0 => profile,
         _ => profile.with_idle(),
     };
+    let profile = match profile::lookup("peak") {
+        Some(peak) if profile.name() == "heap" && query::number(query, "peak") > 0 => peak,
+        _ => profile,
+    };
+    if !seconds.is_empty() && profile.name() == "peak" {
+        return error(
+            400,
+            "seconds and a peak, which is of one moment, are incompatible",
+        );
+    }
     if !seconds.is_empty() {
         return delta_page(profile, &seconds, debug, cancelled);
     }

@@ -24,7 +24,6 @@ mod heap;
 mod lifetimes;
 mod longpoll;
 mod mutex;
-#[cfg(feature = "preload")]
 mod peak;
 pub(crate) mod reading;
 #[cfg(feature = "offline")]
@@ -83,7 +82,7 @@ pub(crate) trait Source: Sync {
 }
 
 /// Sorted by name.
-static BUILT_IN: [&dyn Source; 9 + cfg!(feature = "preload") as usize] = [
+static BUILT_IN: [&dyn Source; 10] = [
     &heap::Allocs,
     &block::Block,
     &goroutine::Goroutine,
@@ -92,7 +91,6 @@ static BUILT_IN: [&dyn Source; 9 + cfg!(feature = "preload") as usize] = [
     &lifetimes::Lifetimes,
     &longpoll::LongPoll,
     &mutex::Mutex,
-    #[cfg(feature = "preload")]
     &peak::Peak,
     &threadcreate::ThreadCreate,
 ];
@@ -121,8 +119,8 @@ pub enum Format {
 }
 
 /// The profile of that name; `None` if there is none. Built in are `allocs`, `block`,
-/// `goroutine`, `goroutineleak`, `heap`, `lifetimes`, `longpoll`, `mutex` and `threadcreate`;
-/// others are there from [`Profile::new`] on.
+/// `goroutine`, `goroutineleak`, `heap`, `lifetimes`, `longpoll`, `mutex`, `peak` and
+/// `threadcreate`; others are there from [`Profile::new`] on.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()

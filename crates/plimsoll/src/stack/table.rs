@@ -164,10 +164,6 @@ pub(crate) struct Record {
     /// Whether this is where events go that find no room.
     pub(crate) overflow: bool,
     /// What was in use when most was: objects, in the units of weights, and bytes.
-    #[cfg_attr(
-        not(feature = "preload"),
-        allow(dead_code, reason = "shown by the profile `peak` only")
-    )]
     pub(crate) at_peak: [u64; 2],
 }
 

@@ -26,6 +26,10 @@ fn every_page_has_gos_status_and_headers_over_the_wire() {
         ("symbol", 200, TEXT, None),
         ("no-such", 404, TEXT, None),
         ("heap?seconds=x", 400, TEXT, None),
+        ("heap?peak=1", 200, BINARY, Some("peak")),
+        ("heap?peak=1&debug=1", 200, TEXT, None),
+        ("heap?peak=1&seconds=1", 400, TEXT, None),
+        ("peak?seconds=1", 400, TEXT, None),
         ("profile?seconds=1", 501, TEXT, None),
         ("trace", 501, TEXT, None),
     ] {
