@@ -377,3 +377,11 @@ fn relations_hold_in_every_reading_under_load() {
         compare();
     });
 }
+
+#[test]
+fn metrics_agree_while_large_blocks_churn() {
+    tested(
+        "metrics_agree_while_large_blocks_churn",
+        pages::metrics_agree_while_large_blocks_churn,
+    );
+}

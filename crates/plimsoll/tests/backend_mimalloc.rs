@@ -333,3 +333,11 @@ fn relations_hold_in_every_reading_under_load() {
         assert!(with_slack * 100 <= readings);
     });
 }
+
+#[test]
+fn metrics_agree_while_large_blocks_churn() {
+    tested(
+        "metrics_agree_while_large_blocks_churn",
+        pages::metrics_agree_while_large_blocks_churn,
+    );
+}

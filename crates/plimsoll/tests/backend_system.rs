@@ -97,3 +97,11 @@ fn relations_hold_in_every_reading_under_load() {
         eprintln!("{with_slack} of {readings} readings with slack");
     });
 }
+
+#[test]
+fn metrics_agree_while_large_blocks_churn() {
+    tested(
+        "metrics_agree_while_large_blocks_churn",
+        pages::metrics_agree_while_large_blocks_churn,
+    );
+}

@@ -93,6 +93,28 @@ fn each_thread_is_enlisted_once_before_it_allocates() {
     assert!(ENLISTED.load(Ordering::Relaxed) >= 11);
 }
 
+/// What looks at a thread before it allocates does not set it up: the allocation would then go the
+/// common way.
+#[test]
+fn a_thread_that_was_looked_at_is_enlisted() {
+    extern "C" fn begin(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
+        plimsoll::profile::set_heap_rate(plimsoll::profile::DEFAULT_HEAP_RATE);
+        let before = ENLISTED_HERE.get();
+        drop(std::hint::black_box(Box::new(1)));
+        (ENLISTED_HERE.get() - before) as *mut std::ffi::c_void
+    }
+    let mut result = std::ptr::null_mut();
+    // SAFETY: the function is one of C's, and the thread is joined.
+    unsafe {
+        let mut thread = std::mem::zeroed();
+        let (attributes, nothing) = (std::ptr::null(), std::ptr::null_mut());
+        let failed = libc::pthread_create(&raw mut thread, attributes, begin, nothing);
+        assert_eq!(failed, 0);
+        assert_eq!(libc::pthread_join(thread, &raw mut result), 0);
+    }
+    assert_eq!(result as usize, 1, "by its first allocation");
+}
+
 #[test]
 fn memory_is_given_back_by_the_backend() {
     let before = PURGED.load(Ordering::Relaxed);

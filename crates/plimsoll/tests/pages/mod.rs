@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::{MemStats, mem_stats};
 
-use super::relations::{Until, assert_relations};
+use super::relations::{Everything, Until, assert_agreement, assert_relations};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -72,6 +72,26 @@ pub fn read_under_load(readings: usize, mut look: impl FnMut(&MemStats)) -> (usi
         }
     });
     (readings, with_slack)
+}
+
+/// Go's case 51: no class of memory wraps around while blocks of 1 MiB come and go.
+pub fn metrics_agree_while_large_blocks_churn() {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _until = Until(&stop);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    drop(black_box(Vec::<u8>::with_capacity(1 << 20)));
+                }
+            });
+        }
+        let mut all = Everything::new();
+        for _ in 0..1000 {
+            all.read();
+            assert_agreement(&all);
+        }
+    });
 }
 
 /// Go's case 10: what is dropped is given back when asked for. Returns the readings before and

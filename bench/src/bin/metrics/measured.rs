@@ -1,9 +1,12 @@
-//! How long does it take to read all metrics, to answer `/metrics`, and to tell of a pause?
+//! How long does it take to read all metrics and all statistics, to answer `/metrics`, and to tell
+//! of a pause?
 //!
-//! `metrics [CALLS]`, 5,000 calls in each situation unless told otherwise, or as many as fit into
-//! 20 seconds. Each situation is a process of its own. Processor time is the reader's own; that of
-//! the wall includes what others took of the processor meanwhile. A collector has run in each of
-//! them. In the last there are 1,000 tracked tasks, which are counted one by one.
+//! `metrics [CALLS]`, over the system's allocator; `metrics_jemalloc` and `metrics_mimalloc` over
+//! those, with what they tell of their pages. 5,000 calls in each situation unless told otherwise,
+//! or as many as fit into 20 seconds. Each situation is a process of its own. Processor time is the
+//! reader's own; that of the wall includes what others took of the processor meanwhile. A collector
+//! has run in each of them. In the last there are 1,000 tracked tasks, which are counted one by
+//! one.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -16,9 +19,6 @@ use plimsoll_bench::load::{Load, Work};
 use plimsoll_bench::quantiles::{median, quantile};
 use plimsoll_bench::{children, clock, machine};
 
-#[global_allocator]
-static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
-
 const CALLS: usize = 5000;
 
 /// How long calls may take on average before their number is cut.
@@ -27,7 +27,7 @@ const LONGEST: Duration = Duration::from_millis(4);
 /// What is beside the reader: busy threads, idle ones, and tracked tasks.
 const SITUATIONS: [[usize; 3]; 5] = [[0, 0, 0], [2, 0, 0], [64, 0, 0], [0, 64, 0], [0, 0, 1000]];
 
-fn main() {
+pub fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default: usize| {
         let argument = arguments.get(at);
@@ -75,15 +75,22 @@ fn reads([busy, idle, tasks]: [usize; 3], calls: usize) {
     let mut samples: Vec<_> = metrics::all()
         .map(|metric| Sample::new(metric.name))
         .collect();
-    let readers: [Reader; 3] = [
+    let readers: [Reader; 4] = [
         (
             "metrics::read of all",
             "cpu p99 < 20",
             Box::new(|| metrics::read(&mut samples)),
         ),
         (
-            "mem_stats()",
+            "heap_stats()",
             "",
+            Box::new(|| {
+                black_box(plimsoll::heap_stats());
+            }),
+        ),
+        (
+            "mem_stats()",
+            "cpu p99 < 300",
             Box::new(|| {
                 black_box(plimsoll::mem_stats());
             }),
