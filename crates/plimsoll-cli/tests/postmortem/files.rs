@@ -1,13 +1,15 @@
 //! What is at the place of the file already, and places where none can be.
 
-use std::fs;
+use std::ffi::CString;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::{fs, io};
 
 use plimsoll::postmortem::Ended;
 
 use crate::command::Directory;
-use crate::{Process, read};
+use crate::{Process, read, totals_add_up};
 
 /// What a process with that file says when it leaks and exits.
 fn complaints(file: &str) -> Vec<String> {
@@ -162,6 +164,86 @@ fn a_setting_that_comes_too_late_is_said_to() {
         "{said}"
     );
     assert_eq!(names(&directory), [""; 0]);
+}
+
+/// Starts a process that has a disk of its own at the directory, of so many bytes; `None` where
+/// that is not to be had.
+fn with_disk(directory: &Directory, bytes: usize, work: &str) -> Option<Process> {
+    let at = CString::new(directory.path("")).unwrap();
+    let size = CString::new(format!("size={bytes}")).unwrap();
+    // SAFETY: have no arguments.
+    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    let maps = [
+        (c"/proc/self/setgroups", "deny".to_owned()),
+        (c"/proc/self/uid_map", format!("0 {user} 1")),
+        (c"/proc/self/gid_map", format!("0 {group} 1")),
+    ];
+    let file = directory.path("file");
+    let start = |command: &mut Command| {
+        // SAFETY: makes system calls.
+        unsafe {
+            command.pre_exec(move || {
+                let done = |result: i32| match result {
+                    0.. => Ok(result),
+                    _ => Err(io::Error::last_os_error()),
+                };
+                done(libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS))?;
+                for (path, text) in &maps {
+                    let file = done(libc::open(path.as_ptr(), libc::O_WRONLY))?;
+                    done(libc::write(file, text.as_ptr().cast(), text.len()) as i32)?;
+                    libc::close(file);
+                }
+                let kind = c"tmpfs".as_ptr();
+                done(libc::mount(
+                    kind,
+                    at.as_ptr(),
+                    kind,
+                    0,
+                    size.as_ptr().cast(),
+                ))?;
+                Ok(())
+            });
+        }
+    };
+    Process::try_start(work, &file, "heap_rate=1", start)
+        .inspect_err(|error| eprintln!("skipped: no disk of its own is to be had: {error}"))
+        .ok()
+}
+
+/// What is written where there is no room would be a `SIGBUS`.
+#[test]
+fn a_full_disk_costs_stacks_and_nothing_else() {
+    let directory = Directory::new("postmortem-full");
+    let Some(mut process) = with_disk(&directory, 1 << 20, "spread") else {
+        return;
+    };
+    process.is_ready();
+    let number = process.child.id();
+    let left = read(&format!("/proc/{number}/root{}", directory.path("file")));
+    process.kill();
+    totals_add_up(&left);
+    assert!(left.table_full > 1000, "{} events", left.table_full);
+    assert!(left.sites.len() > 500, "{} sites", left.sites.len());
+    let estimated = left.sites.iter().map(|site| site.allocated.samples);
+    let counted = left.heap.mallocs;
+    assert!(
+        estimated.sum::<u64>().abs_diff(counted) < counted / 100,
+        "{counted}"
+    );
+}
+
+#[test]
+fn where_there_is_no_room_at_all_the_program_runs_without() {
+    let directory = Directory::new("postmortem-no-room");
+    let Some(process) = with_disk(&directory, 300 << 10, "leak and exit") else {
+        return;
+    };
+    let (ended, said) = process.ends();
+    assert_eq!(ended.code(), Some(7));
+    assert!(
+        said.contains("there is no room for it on the disk"),
+        "{said}"
+    );
 }
 
 /// The file takes room for what is in it, not for what could be.

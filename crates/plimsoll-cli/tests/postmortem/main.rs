@@ -15,7 +15,7 @@ mod kills;
 mod workloads;
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use plimsoll::postmortem::{self, PostMortem};
@@ -40,6 +40,15 @@ impl Process {
         settings: &str,
         change: impl FnOnce(&mut Command),
     ) -> Self {
+        Self::try_start(work, file, settings, change).expect("the test can be run")
+    }
+
+    fn try_start(
+        work: &str,
+        file: &str,
+        settings: &str,
+        change: impl FnOnce(&mut Command),
+    ) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe().expect("the test has a path"));
         command
             .args([
@@ -54,9 +63,8 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         change(&mut command);
-        Self {
-            child: command.spawn().expect("the test can be run"),
-        }
+        let child = command.spawn()?;
+        Ok(Self { child })
     }
 
     /// Waits until it says that it is ready.

@@ -54,6 +54,11 @@ fn work() {
             ready();
             wait();
         }
+        "spread" => {
+            spread();
+            ready();
+            wait();
+        }
         "set too late" => {
             // SAFETY: there is no other thread that looks at the environment.
             unsafe { std::env::set_var("PLIMSOLL", "postmortem=/nowhere/late") };
@@ -86,6 +91,27 @@ pub fn leak(blocks: usize) {
         let block = black_box(vec![1; 10_000]);
         KEPT.lock().unwrap().push(block);
     }
+}
+
+/// Allocates in so many places and sizes that a table of a megabyte has no room for them.
+fn spread() {
+    for depth in 0..60 {
+        deeper(depth, &|| {
+            for size in (8..1024).step_by(8) {
+                drop(black_box(Vec::<u8>::with_capacity(size)));
+            }
+        });
+    }
+}
+
+#[inline(never)]
+fn deeper(depth: usize, work: &dyn Fn()) {
+    if depth == 0 {
+        work();
+    } else {
+        deeper(depth - 1, work);
+    }
+    black_box(depth);
 }
 
 #[inline(never)]

@@ -166,11 +166,13 @@ pub(crate) fn noted() -> impl Iterator<Item = Range<usize>> {
     })
 }
 
+/// What the C library's headers have since Linux 5.14.
+pub(crate) const MADV_POPULATE_WRITE: usize = 23;
+
 /// Has the pages of a file's mapping written to as they are, so that there is room for them: where
 /// a disk is full, that is an error here, and would otherwise be a `SIGBUS` for whoever writes
 /// first. Kernels before 5.14 cannot; there the whole file was given its room before.
-pub(crate) fn populate(address: usize, length: usize) -> bool {
-    const MADV_POPULATE_WRITE: usize = 23;
+fn populate(address: usize, length: usize) -> bool {
     // SAFETY: changes nothing in the pages.
     let refused = unsafe { call3(libc::SYS_madvise, address, length, MADV_POPULATE_WRITE) };
     refused == 0 || refused == -(libc::EINVAL as isize)

@@ -11,6 +11,7 @@ use std::ffi::c_long;
 
 use super::layout::MAGIC;
 use crate::os::random;
+use crate::os::region::MADV_POPULATE_WRITE;
 use crate::os::syscall::{call, call3};
 
 /// The longest path, with what is put behind it and a zero.
@@ -27,6 +28,8 @@ pub(super) enum Refusal {
     Made,
     /// It could not be given its size, or mapped.
     Mapped,
+    /// There is no room for what it begins with.
+    Room,
     /// A living process has it.
     InUse,
     /// What has the name is a link, or no file.
@@ -152,24 +155,28 @@ impl Beside {
         Ok(self)
     }
 
-    /// Makes the first bytes accessible, and sees to it that there will be room for what is written
-    /// to the file, or that who wants some is told that there is none.
-    pub(super) fn commit(self, length: usize) -> Result<Self, Refused> {
-        const MADV_POPULATE_WRITE: usize = 23;
-        let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-        let done = result(libc::SYS_mprotect, [self.base, length, access, 0]).and_then(|()| {
-            let populated = [self.base, length, MADV_POPULATE_WRITE, 0];
-            match result(libc::SYS_madvise, populated) {
-                // An older kernel.
-                Err(libc::EINVAL) => {
-                    let whole = [self.descriptor as usize, 0, 0, self.length];
-                    result(libc::SYS_fallocate, whole)
+    /// Makes a piece accessible, and has room for it. Where the system cannot give a piece room,
+    /// the whole file gets it.
+    pub(super) fn commit(self, offset: usize, length: usize) -> Result<Self, Refused> {
+        let (address, access) = (self.base + offset, libc::PROT_READ | libc::PROT_WRITE);
+        let done =
+            result(libc::SYS_mprotect, [address, length, access as usize, 0]).and_then(|()| {
+                let populated = [address, length, MADV_POPULATE_WRITE, 0];
+                match result(libc::SYS_madvise, populated) {
+                    // An older kernel.
+                    Err(libc::EINVAL) => {
+                        let whole = [self.descriptor as usize, 0, 0, self.length];
+                        result(libc::SYS_fallocate, whole)
+                    }
+                    done => done,
                 }
-                done => done,
-            }
-        });
+            });
         match done {
             Ok(()) => Ok(self),
+            // It would have been a `SIGBUS`.
+            Err(libc::EFAULT | libc::ENOSPC | libc::EDQUOT) => {
+                Err(self.give_up((Refusal::Room, 0)))
+            }
             Err(error) => Err(self.give_up((Refusal::Mapped, error))),
         }
     }

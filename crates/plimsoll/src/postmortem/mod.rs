@@ -7,17 +7,17 @@
 //! if the machine itself goes down may it be lost.
 //!
 //! # What holds at every instant
-//! * The ledger's counts are single words, or noted before they are changed (see
-//!   [`crate::ledger`]). The reader takes both generations together. A free is counted after its
-//!   allocation was, so there never are more frees than allocations.
+//! * The ledger's counts are single words, or noted before they are changed (see `ledger`). The
+//!   reader takes both generations together. A free is counted after its allocation was, so there
+//!   never are more frees than allocations.
 //! * New stacks and buckets are complete before they can be found; what is being folded is noted.
 //! * An event changes several words of a bucket; where it was in the middle of that, the bucket
 //!   says so, and the reader counts it as in flight.
-//! * Notes ([`notes`]) are complete before the header says that they are there.
+//! * Notes (`notes`) are complete before the header says that they are there.
 //!
 //! # Fork
 //! The child of a fork has its own memory in place of the file, with everything that was counted up
-//! to then: see [`before_fork`].
+//! to then: see `before_fork`.
 //!
 //! # Room on disk
 //! The file has holes. Before a part of it is used, the system is asked for its room, since a full
@@ -38,7 +38,7 @@ use std::path::PathBuf;
 
 use crate::alloc::counts::{self, HEAP, HeapDelta};
 use crate::ledger::{GENERATION_BYTES, Protocol, Reader, Room};
-use crate::os::region::{PAGE, Part, within_address_space_limit};
+use crate::os::region::{COMMIT_STEP, PAGE, Part, within_address_space_limit};
 use crate::os::syscall::{call, call3};
 use crate::primitives::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::stack::TABLE;
@@ -103,7 +103,18 @@ fn open_file(path: &str, table_bytes: usize) -> Result<Parts, Refused> {
         .iter()
         .fold(HEADER_BYTES, |sum, (_, length)| sum + length);
     let process = own_process();
-    let file = file::make(path, process, length)?.commit(HEADER_BYTES + SHARED_BYTES)?;
+    let mut file = file::make(path, process, length)?.commit(0, HEADER_BYTES)?;
+    let mut offset = HEADER_BYTES;
+    for (at, length) in lengths {
+        let at_once = match at {
+            word::TABLE => TABLE.bytes_at_once(length),
+            word::NOTES => COMMIT_STEP,
+            word::PER_THREAD => 0,
+            _ => length,
+        };
+        file = file.commit(offset, at_once.min(length))?;
+        offset += length;
+    }
     let Beside {
         base, descriptor, ..
     } = file;
@@ -226,6 +237,8 @@ fn why_refused(path: &str) -> String {
         format!("it cannot be made: {}", said())
     } else if is(Refusal::Mapped) {
         format!("it cannot be mapped: {}", said())
+    } else if is(Refusal::Room) {
+        "there is no room for it on the disk".into()
     } else if is(Refusal::InUse) {
         "another process is using it; with %p in the name, each has a file of its own".into()
     } else if is(Refusal::NoFile) {

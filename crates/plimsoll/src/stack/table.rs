@@ -29,7 +29,7 @@ use super::cuts::{Complete, Cuts};
 use super::heap_cycle::{CycleNumber, SLOTS, Stream};
 use super::peak::{InUse, Peak};
 use crate::label::Labels;
-use crate::os::region::{PAGE, Part, Region};
+use crate::os::region::{COMMIT_STEP, PAGE, Part, Region};
 use crate::primitives::{
     AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, compiler_fence,
 };
@@ -228,6 +228,12 @@ impl Table {
         }
     }
 
+    /// Bytes that are needed from the beginning on, of a table of that length.
+    pub(crate) fn bytes_at_once(&self, length: usize) -> usize {
+        let entries = KINDS * size_of::<BucketEntry>().next_multiple_of(UNIT);
+        (first_entry(heads(length)) + entries).next_multiple_of(COMMIT_STEP)
+    }
+
     /// Reserves `bound` bytes, or takes `room`. To be called once; until then, and if the system
     /// refuses, every event is dropped and counted as overflowed.
     pub(crate) fn open(&self, bound: usize, room: Option<Part>) -> bool {
@@ -237,10 +243,9 @@ impl Table {
             None if self.region.reserve(bound, SMALLEST_BOUND) => {}
             None => return false,
         }
-        // One head for each KiB: chains of about two entries when full.
-        let heads = (self.region.length() / 1024).next_power_of_two() / 2;
+        let heads = heads(self.region.length());
         // Names are 32 bits of units; 0 names nothing, and lies within the heads.
-        let first = (HEAD_BYTES + 2 * heads * size_of::<u32>()).next_multiple_of(PAGE);
+        let first = first_entry(heads);
         if self.region.length() / UNIT > u32::MAX as usize || !self.region.commit(first) {
             return false;
         }
@@ -733,6 +738,16 @@ impl Table {
         // SAFETY: as for `stack_heads`, the second array.
         unsafe { std::slice::from_raw_parts(first as *const AtomicU32, heads) }
     }
+}
+
+/// One head for each KiB: chains of about two entries when full.
+fn heads(length: usize) -> usize {
+    (length / 1024).next_power_of_two() / 2
+}
+
+/// Where the first entry lies, behind so many heads.
+fn first_entry(heads: usize) -> usize {
+    (HEAD_BYTES + 2 * heads * size_of::<u32>()).next_multiple_of(PAGE)
 }
 
 fn hash(frames: &[usize]) -> u64 {
