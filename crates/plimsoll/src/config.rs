@@ -7,6 +7,7 @@ use std::time::Duration;
 
 #[cfg(feature = "http")]
 use crate::http;
+use crate::memory_limit::{self, MemoryLimit};
 use crate::profile::{self, Format};
 use crate::settings::{self, Early};
 use crate::stack::{self, Unwinder};
@@ -16,7 +17,7 @@ use crate::{dump, export, keeper, own, postmortem, task, thread};
 const VARIABLE: &str = settings::VARIABLE;
 
 /// Every word of the grammar, for complaints.
-const WORDS: &str = "block_rate, dump_on, go_names, heap_rate, http, leak_age, ledger, long_poll, mutex_fraction, out, postmortem, stack_depth, table, task_times, thread_signal, unwinder";
+const WORDS: &str = "block_rate, dump_on, go_names, heap_rate, http, leak_age, ledger, long_poll, memory_limit, mutex_fraction, out, postmortem, stack_depth, table, task_times, thread_signal, unwinder";
 
 /// Sets Plimsoll off with the settings of the environment variable `PLIMSOLL`. The same as
 /// `config().start()`.
@@ -49,6 +50,7 @@ pub fn start() -> Plimsoll {
 /// | `leak_age` | how long somebody has to wait in order to be probably leaked, if there are more and more of them: `600s` | `600s` |
 /// | `long_poll` | how long a poll of a tracked task has to take for the profile `longpoll`: `10ms`, `0` for none | `0` |
 /// | `task_times` | whether it is recorded how long tasks wait for polls and run: `on` or `off` | `off` |
+/// | `memory_limit` | how much memory the program should keep to: `512m`, `80%` of what there is, `cgroup` or `off` | `off` |
 /// | `stack_depth` | frames kept of a stack, 0 to 1024 | `128` |
 /// | `thread_signal` | the real-time signal that running threads are interrupted by, or `auto` for one that nobody uses | `auto` |
 /// | `unwinder` | `auto`, `frame-pointers`, `tables` | `auto` |
@@ -70,6 +72,7 @@ pub struct Config {
     long_poll: Option<Duration>,
     task_times: Option<bool>,
     go_names: Option<bool>,
+    memory_limit: Option<MemoryLimit>,
     stack_depth: Option<usize>,
     thread_signal: Option<i32>,
     dump_on_sigquit: bool,
@@ -157,6 +160,12 @@ impl Config {
     /// look at Go programs then looks at this one.
     pub fn go_names(mut self, wanted: bool) -> Self {
         self.go_names = Some(wanted);
+        self
+    }
+
+    /// How much memory the program should keep to: see [`crate::set_memory_limit`].
+    pub fn memory_limit(mut self, limit: MemoryLimit) -> Self {
+        self.memory_limit = Some(limit);
         self
     }
 
@@ -254,6 +263,10 @@ impl Config {
                 }),
                 "go_names" => on_or_off(value).map(|wanted| {
                     self.go_names = Some(wanted);
+                    true
+                }),
+                "memory_limit" => MemoryLimit::parse(value).map(|limit| {
+                    self.memory_limit = Some(limit);
                     true
                 }),
                 "dump_on" => self.set_dump_on(value),
@@ -355,6 +368,11 @@ impl Config {
         }
         if let Some(wanted) = self.go_names {
             export::prometheus::set_go_names(wanted);
+        }
+        if let Some(limit) = self.memory_limit {
+            if let Err(error) = memory_limit::set_memory_limit(limit) {
+                warn(format!("no memory limit: {error}"));
+            }
         }
         #[cfg(feature = "http")]
         let server = self.http.and_then(|address| {
@@ -493,11 +511,12 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_and_the_rest_is_used() {
         let (config, complaints) = read(
-            "dump_on=sigquit+off,leak_age=10,long_poll=10,task_times=1,go_names=yes,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
+            "memory_limit=101%,dump_on=sigquit+off,leak_age=10,long_poll=10,task_times=1,go_names=yes,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
         );
         assert_eq!(config.heap_rate, Some(4096));
         assert_eq!(config.http.as_deref(), Some("from code:1"));
         let expected = [
+            "`memory_limit=101%`: the value is not a share",
             "`dump_on=sigquit+off`: the value is none of",
             "`leak_age=10`: the value is not a length of time",
             "`long_poll=10`: the value is not a length of time",

@@ -19,7 +19,7 @@ use crate::os::{self, loader};
 use crate::profile::{self, Earlier};
 use crate::stack::{self, RetiredList, TABLE};
 use crate::stats::cpu_stats::{self, Meter};
-use crate::{own, own_thread, postmortem, task, thread};
+use crate::{memory_limit, own, own_thread, postmortem, task, thread};
 
 #[cfg(feature = "interpose")]
 type HookGuard = MutexGuard<'static, hook::Progress>;
@@ -27,6 +27,7 @@ type HookGuard = MutexGuard<'static, hook::Progress>;
 type HookGuard = ();
 
 type Guards = (
+    MutexGuard<'static, memory_limit::State>,
     MutexGuard<'static, Option<task::Watcher>>,
     MutexGuard<'static, ()>,
     MutexGuard<'static, ()>,
@@ -57,7 +58,8 @@ pub(crate) fn register() {
 
 extern "C" fn before() {
     let guards = (
-        // The first, because it is held where the others are taken.
+        memory_limit::lock(),
+        // Before the others, because it is held where they are taken.
         task::lock_watcher(),
         task::lock_cut(),
         contention::lock_rates(),
@@ -106,8 +108,9 @@ extern "C" fn after_in_child() {
     thread::after_fork_in_child();
     own::unlock();
     // SAFETY: the locks are held, by the one thread there is.
-    let held = unsafe { (*HELD.0.get()).take() };
-    if let Some((.., collectors, _, _, _, _)) = &held {
+    let mut held = unsafe { (*HELD.0.get()).take() };
+    if let Some((limit, .., collectors, _, _, _, _)) = &mut held {
+        limit.after_fork_in_child();
         collectors.after_fork_in_child();
     }
     drop(held);

@@ -146,6 +146,8 @@ pub mod label;
 #[cfg(not(loom))]
 mod leak;
 #[cfg(not(loom))]
+mod memory_limit;
+#[cfg(not(loom))]
 pub mod metrics;
 #[cfg(not(loom))]
 mod os;
@@ -190,6 +192,11 @@ pub use alloc::{Alloc, size_class};
 pub use config::{Config, Plimsoll, config, start};
 #[cfg(not(loom))]
 pub use dump::dump;
+#[cfg(not(loom))]
+pub use memory_limit::{
+    MemoryLimit, MemoryLimitError, MemoryPressure, MemoryThreshold, on_memory_threshold,
+    set_memory_limit,
+};
 #[cfg(not(loom))]
 pub use stats::{
     CpuStats, GcStats, HeapStats, Histogram, LockStats, MemStats, cpu_stats, free_os_memory,

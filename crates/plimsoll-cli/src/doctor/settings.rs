@@ -6,7 +6,7 @@ use super::findings::Finding;
 pub(super) const VARIABLE: &str = "PLIMSOLL";
 
 /// Every word that there is.
-const WORDS: [&str; 15] = [
+const WORDS: [&str; 16] = [
     "block_rate",
     "dump_on",
     "go_names",
@@ -15,6 +15,7 @@ const WORDS: [&str; 15] = [
     "leak_age",
     "ledger",
     "long_poll",
+    "memory_limit",
     "mutex_fraction",
     "out",
     "stack_depth",

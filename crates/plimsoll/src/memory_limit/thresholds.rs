@@ -1,0 +1,80 @@
+//! Which thresholds are crossed: each once, until there is less again.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::MemoryPressure;
+
+/// What is called at a threshold.
+pub(super) type Callback = Arc<dyn Fn(&MemoryPressure) + Send + Sync>;
+
+/// A threshold, in hundredths of the limit.
+pub(super) struct Threshold {
+    pub(super) number: u64,
+    pub(super) percent: u32,
+    pub(super) callback: Callback,
+    /// It was crossed, and there was not less since.
+    pub(super) above: bool,
+}
+
+impl fmt::Debug for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threshold")
+            .field("percent", &self.percent)
+            .finish_non_exhaustive()
+    }
+}
+
+/// So much less than a threshold, in hundredths of the limit, and it can be crossed again: so that
+/// what goes up and down a little around it crosses it once.
+const SLACK: u32 = 5;
+
+/// So many hundredths of a limit.
+pub(super) fn share(limit: u64, percent: u32) -> u64 {
+    (u128::from(limit) * u128::from(percent) / 100) as u64
+}
+
+impl Threshold {
+    /// Whether it is being crossed.
+    pub(super) fn is_due(&self, limit: u64, used: u64) -> bool {
+        !self.above && used >= share(limit, self.percent)
+    }
+
+    /// Takes notice of so much, if that makes it one that can be crossed again.
+    pub(super) fn look(&mut self, limit: u64, used: u64) {
+        if used < share(limit, self.percent.saturating_sub(SLACK)) || used == 0 {
+            self.above = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_is_crossed_once_until_there_is_clearly_less() {
+        let mut threshold = Threshold {
+            number: 0,
+            percent: 80,
+            callback: Arc::new(|_| {}),
+            above: false,
+        };
+        let mut crossings = Vec::new();
+        for used in [0, 79, 80, 79, 81, 75, 80, 74, 79, 80, 200, 0, 90] {
+            threshold.look(100, used);
+            if threshold.is_due(100, used) {
+                threshold.above = true;
+                crossings.push(used);
+            }
+        }
+        assert_eq!(crossings, [80, 80, 90]);
+    }
+
+    #[test]
+    fn shares_of_any_limit_can_be_had() {
+        assert_eq!(share(u64::MAX, 100), u64::MAX);
+        assert_eq!(share(1000, 85), 850);
+        assert_eq!(share(0, 85), 0);
+    }
+}

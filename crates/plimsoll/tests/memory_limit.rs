@@ -1,0 +1,307 @@
+//! The soft limit on memory: who crosses a threshold is told once, by nobody's allocation, and
+//! after memory was given back.
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+mod child;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use plimsoll::stats::Account;
+use plimsoll::{
+    MemoryLimit, MemoryPressure, MemoryThreshold, gc, on_memory_threshold, set_memory_limit,
+};
+
+const MIB: usize = 1 << 20;
+
+/// Waits for something that another thread does.
+#[track_caller]
+fn wait_until(what: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !what() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never was so");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What callbacks were told, in their order.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<MemoryPressure>>>);
+
+impl Told {
+    fn at(&self, percent: u32) -> MemoryThreshold {
+        let told = self.clone();
+        on_memory_threshold(percent, move |pressure| {
+            told.0.lock().unwrap().push(*pressure);
+        })
+    }
+
+    fn percents(&self) -> Vec<u32> {
+        let told = self.0.lock().unwrap();
+        told.iter().map(|pressure| pressure.percent).collect()
+    }
+}
+
+/// So much memory, in blocks of one MiB.
+fn grow(blocks: &mut Vec<Vec<u8>>, mib: usize) {
+    blocks.resize_with(mib, || vec![1; MIB]);
+}
+
+/// Waits until the thread has looked, from the beginning to the end: what is crossed by nothing at
+/// all is told at the next look.
+fn looked() {
+    for _ in 0..2 {
+        let told = Told::default();
+        let _threshold = told.at(0);
+        wait_until(|| told.percents() == [0]);
+    }
+}
+
+fn crossings() {
+    let told = Told::default();
+    let _thresholds = [told.at(80), told.at(50), told.at(100)];
+    set_memory_limit(MemoryLimit::Bytes(100 << 20)).unwrap();
+    assert_eq!(gc::memory_limit(), 100 << 20);
+    let mut blocks = Vec::new();
+    grow(&mut blocks, 70);
+    looked();
+    assert_eq!(told.percents(), [50]);
+    let pressure = told.0.lock().unwrap()[0];
+    assert_eq!(pressure.limit, 100 << 20);
+    let used = pressure.used;
+    assert!((50 * MIB as u64..75 * MIB as u64).contains(&used), "{used}");
+    // Up and down within the slack crosses nothing again.
+    for mib in [47, 70, 48, 70] {
+        grow(&mut blocks, mib);
+        looked();
+    }
+    assert_eq!(told.percents(), [50]);
+    grow(&mut blocks, 130);
+    looked();
+    assert_eq!(told.percents(), [50, 80, 100]);
+    // Clearly less, and it can be crossed again.
+    grow(&mut blocks, 76);
+    looked();
+    grow(&mut blocks, 94);
+    looked();
+    assert_eq!(told.percents(), [50, 80, 100]);
+    grow(&mut blocks, 30);
+    looked();
+    grow(&mut blocks, 90);
+    looked();
+    assert_eq!(told.percents(), [50, 80, 100, 50, 80]);
+    // No limit, no callbacks.
+    let before = set_memory_limit(MemoryLimit::Off).unwrap();
+    assert_eq!(before, Some(100 << 20));
+    assert_eq!(gc::memory_limit(), i64::MAX as u64);
+    grow(&mut blocks, 140);
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(told.percents().len(), 5);
+}
+
+#[test]
+fn each_crossing_is_told_once() {
+    child::run("each_crossing_is_told_once", "", crossings);
+}
+
+fn callbacks_are_calm() {
+    static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let thresholds: Vec<MemoryThreshold> = (1..=20)
+        .map(|percent| {
+            on_memory_threshold(percent, move |_| {
+                assert_eq!(AT_ONCE.fetch_add(1, Ordering::SeqCst), 0);
+                let thread = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+                assert_eq!(thread, "plimsoll-limit\n");
+                // Its memory is the program's.
+                let before = plimsoll::heap_stats().large.mallocs;
+                let block = vec![1u8; 5 * MIB];
+                assert!(plimsoll::heap_stats().large.mallocs > before);
+                drop(block);
+                AT_ONCE.fetch_sub(1, Ordering::SeqCst);
+                CALLS.fetch_add(1, Ordering::SeqCst);
+                assert!(percent != 7, "as the test wants it");
+            })
+        })
+        .collect();
+    set_memory_limit(MemoryLimit::Bytes(200 << 20)).unwrap();
+    let enough = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut blocks = Vec::new();
+                while !enough.load(Ordering::Relaxed) {
+                    grow(&mut blocks, 20);
+                    blocks.clear();
+                    std::thread::yield_now();
+                }
+            });
+        }
+        let mut kept = Vec::new();
+        grow(&mut kept, 50);
+        wait_until(|| CALLS.load(Ordering::SeqCst) >= 20);
+        enough.store(true, Ordering::Relaxed);
+    });
+    drop(thresholds);
+}
+
+#[test]
+fn callbacks_come_one_at_a_time_and_never_in_an_allocation() {
+    child::run(
+        "callbacks_come_one_at_a_time_and_never_in_an_allocation",
+        "",
+        callbacks_are_calm,
+    );
+}
+
+/// A figure of the process's memory, in bytes.
+fn figure(place: usize) -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = text.split(' ').nth(place).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+fn address_space() -> usize {
+    figure(0)
+}
+
+fn resident() -> usize {
+    figure(1)
+}
+
+static POOL: Account = Account::new("pool");
+
+fn purged_first() {
+    // A heap with holes in it: the last block keeps the rest from being given back by itself.
+    let mut blocks: Vec<Vec<u8>> = (0..64 << 10).map(|_| vec![1; 1000]).collect();
+    let last = blocks.pop();
+    drop(blocks);
+    let before = resident();
+    assert!(before > 60 * MIB, "{before}");
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    let _threshold = on_memory_threshold(50, |_| SEEN.store(resident(), Ordering::SeqCst));
+    set_memory_limit(MemoryLimit::Bytes(1 << 30)).unwrap();
+    // What accounts have committed counts, touched or not.
+    POOL.commit(600 << 20);
+    wait_until(|| SEEN.load(Ordering::SeqCst) > 0);
+    let seen = SEEN.load(Ordering::SeqCst);
+    assert!(seen + 40 * MIB < before, "{before}, then {seen}");
+    drop(last);
+}
+
+#[test]
+fn memory_is_given_back_before_anybody_is_told() {
+    child::run(
+        "memory_is_given_back_before_anybody_is_told",
+        "",
+        purged_first,
+    );
+}
+
+fn within_address_space() {
+    let bytes = address_space() as u64 + (1 << 30);
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    // SAFETY: a limit of the process's own.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+    static CACHE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+    static CLEARED: AtomicUsize = AtomicUsize::new(0);
+    set_memory_limit(MemoryLimit::Bytes(400 << 20)).unwrap();
+    let _shrinks = on_memory_threshold(60, |_| {
+        CACHE.lock().unwrap().clear();
+        CLEARED.fetch_add(1, Ordering::SeqCst);
+    });
+    // Twice as much as there is room for.
+    for number in 0..2000 {
+        CACHE.lock().unwrap().push(vec![1; MIB]);
+        if number % 10 == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert!(CLEARED.load(Ordering::SeqCst) >= 2);
+}
+
+#[test]
+fn a_program_that_grows_lives_on_within_a_limit() {
+    child::run(
+        "a_program_that_grows_lives_on_within_a_limit",
+        "",
+        within_address_space,
+    );
+}
+
+fn from_inside() {
+    static HELD: Mutex<Option<MemoryThreshold>> = Mutex::new(None);
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let threshold = on_memory_threshold(10, |_| {
+        // Ends itself, makes another, and changes the limit.
+        drop(HELD.lock().unwrap().take());
+        if CALLS.fetch_add(1, Ordering::SeqCst) == 0 {
+            let next = on_memory_threshold(20, |_| {
+                set_memory_limit(MemoryLimit::Off).unwrap();
+                CALLS.fetch_add(1, Ordering::SeqCst);
+            });
+            *HELD.lock().unwrap() = Some(next);
+            set_memory_limit(MemoryLimit::Bytes(90 << 20)).unwrap();
+        }
+    });
+    *HELD.lock().unwrap() = Some(threshold);
+    set_memory_limit(MemoryLimit::Bytes(100 << 20)).unwrap();
+    let mut blocks = Vec::new();
+    grow(&mut blocks, 30);
+    wait_until(|| CALLS.load(Ordering::SeqCst) == 2);
+    assert_eq!(set_memory_limit(MemoryLimit::Off).unwrap(), None);
+}
+
+#[test]
+fn a_callback_may_change_all_of_it() {
+    child::run("a_callback_may_change_all_of_it", "", from_inside);
+}
+
+fn in_a_child() {
+    let told = Told::default();
+    let _threshold = told.at(50);
+    set_memory_limit(MemoryLimit::Bytes(100 << 20)).unwrap();
+    // SAFETY: the child allocates, starts a thread and ends, all of which it may here.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a child that hangs is killed, and noticed.
+        unsafe { libc::alarm(20) };
+        set_memory_limit(MemoryLimit::Bytes(100 << 20)).unwrap();
+        let mut blocks = Vec::new();
+        grow(&mut blocks, 60);
+        wait_until(|| told.percents() == [50]);
+        // SAFETY: ends the child without running what belongs to the parent.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert!(told.percents().is_empty());
+    let mut blocks = Vec::new();
+    grow(&mut blocks, 60);
+    wait_until(|| told.percents() == [50]);
+}
+
+#[test]
+fn a_forks_child_has_a_limit_of_its_own() {
+    child::run("a_forks_child_has_a_limit_of_its_own", "", in_a_child);
+}
+
+#[test]
+fn a_setting_sets_the_limit() {
+    child::run("a_setting_sets_the_limit", "memory_limit=123m", || {
+        let _plimsoll = plimsoll::config()
+            .memory_limit(MemoryLimit::Bytes(7 << 20))
+            .start();
+        assert_eq!(gc::memory_limit(), 123 << 20);
+        let before = set_memory_limit(MemoryLimit::Percent(10)).unwrap();
+        assert_eq!(before, Some(123 << 20));
+    });
+}
