@@ -12,6 +12,7 @@ static ALLOC: plimsoll::Alloc<MiMalloc> = plimsoll::Alloc::mimalloc();
 mod child;
 mod pages;
 mod relations;
+mod suite;
 
 use pages::{MIB, resident, touched};
 
@@ -340,4 +341,13 @@ fn metrics_agree_while_large_blocks_churn() {
         "metrics_agree_while_large_blocks_churn",
         pages::metrics_agree_while_large_blocks_churn,
     );
+}
+
+#[test]
+fn blocks_are_where_and_what_was_asked_for() {
+    tested("blocks_are_where_and_what_was_asked_for", || {
+        pages::blocks_are_where_and_what_was_asked_for(&MiMalloc);
+        pages::blocks_are_where_and_what_was_asked_for(&ALLOC);
+        assert_eq!(mem_stats().heap_slack, 0);
+    });
 }

@@ -7,8 +7,8 @@ use crate::gc::{self, Figures, Pauses};
 use crate::os::cpus;
 use crate::profile::LostEvents;
 use crate::stats::accounts::Accounts;
-use crate::stats::heap_pages;
-use crate::stats::{Counts, CpuStats, HeapStats, MemStats, cpu_stats, heap_stats};
+use crate::stats::heap_pages::HeapReading;
+use crate::stats::{Counts, CpuStats, HeapStats, MemStats, cpu_stats};
 use crate::task::{self, States};
 use crate::thread;
 
@@ -18,7 +18,7 @@ use crate::thread;
 pub(crate) struct Gathered {
     /// Whether single pauses are wanted, which no metric is made of.
     with_pauses: bool,
-    heap: OnceCell<HeapStats>,
+    heap: OnceCell<HeapReading>,
     accounts: OnceCell<Accounts>,
     collectors: OnceCell<(Figures, Pauses)>,
     cpu: OnceCell<CpuStats>,
@@ -47,8 +47,12 @@ impl Gathered {
         }
     }
 
+    fn heap_reading(&self) -> &HeapReading {
+        self.heap.get_or_init(HeapReading::take)
+    }
+
     pub(super) fn heap(&self) -> &HeapStats {
-        self.heap.get_or_init(heap_stats)
+        &self.heap_reading().heap
     }
 
     pub(super) fn accounts(&self) -> &Accounts {
@@ -123,8 +127,8 @@ impl Gathered {
         self.mem.get_or_init(|| {
             let (figures, pauses) = self.collectors();
             let accounts = *self.accounts();
-            let (heap, pages) = heap_pages::around(|| self.heap());
-            MemStats::new(heap, &pages, accounts, (figures, pauses), self.cpu())
+            let heap = self.heap_reading();
+            MemStats::new(heap, accounts, (figures, pauses), self.cpu())
         })
     }
 }

@@ -20,8 +20,6 @@ pub(crate) struct Accounts {
     /// The rest: the own heap, slots of tasks, and memory for sampled blocks as far as no block of
     /// the program is in it.
     pub(crate) other: u64,
-    /// Memory for sampled blocks with blocks of the program in it: part of the program's heap.
-    pub(crate) program_blocks: u64,
 }
 
 impl Accounts {
@@ -34,7 +32,6 @@ impl Accounts {
             shards: shards as u64,
             table: TABLE.bytes() as u64,
             other: (own::bytes() + task::bytes() + door.saturating_sub(program_blocks)) as u64,
-            program_blocks: program_blocks as u64,
         }
     }
 }

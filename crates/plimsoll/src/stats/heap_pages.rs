@@ -3,10 +3,25 @@
 //! The ledger is read in one cut, a backend's figures are read one after another. So figures can
 //! contradict each other, for a moment, by what was done between two readings. Each is therefore
 //! read before the cut and after it, and the larger counts, which leaves only what came and went in
-//! between. What remains is not hidden: the fields are raised to where Go's relations hold, and
-//! [`slack`](HeapPages::slack) says by how much.
+//! between. A reading with that in it is taken again, a few times. What remains is not hidden: the
+//! fields are raised to where Go's relations hold, and [`slack`](HeapPages::slack) says by how
+//! much.
 
 use super::backend::{self, Pages};
+use super::{HeapStats, heap_stats};
+use crate::alloc;
+
+/// How often a reading is taken if its parts contradict each other.
+const TRIES: usize = 4;
+
+/// The ledger, and what there is around it.
+pub(crate) struct HeapReading {
+    pub(crate) heap: HeapStats,
+    pub(super) pages: Pages,
+    /// Bytes of memory for sampled blocks with blocks of the program in it: part of its heap, and
+    /// not of its allocator's memory.
+    pub(super) sampled: u64,
+}
 
 /// Go's page-level fields of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,16 +32,43 @@ pub(super) struct HeapPages {
     pub(super) slack: u64,
 }
 
-/// Does `read`, and returns beside its result what the backend tells around it.
-pub(crate) fn around<T>(read: impl FnOnce() -> T) -> (T, Pages) {
-    let before = backend::pages();
-    let result = read();
-    (result, before.max(backend::pages()))
+impl HeapReading {
+    pub(crate) fn take() -> Self {
+        let mut reading = Self::take_once();
+        for _ in 1..TRIES {
+            let slack = reading.pages().slack;
+            if slack == 0 {
+                break;
+            }
+            let again = Self::take_once();
+            if again.pages().slack < slack {
+                reading = again;
+            }
+        }
+        reading
+    }
+
+    fn take_once() -> Self {
+        let around = || (backend::pages(), alloc::self_bytes().1 as u64);
+        let (pages, sampled) = around();
+        let heap = heap_stats();
+        let (pages_after, sampled_after) = around();
+        Self {
+            heap,
+            pages: pages.max(pages_after),
+            sampled: sampled.max(sampled_after),
+        }
+    }
+
+    pub(super) fn pages(&self) -> HeapPages {
+        let alloc = self.heap.live_bytes();
+        HeapPages::new(alloc, self.sampled.min(alloc), &self.pages)
+    }
 }
 
 impl HeapPages {
     /// `alloc` bytes are in blocks, `sampled` of them outside of the backend's memory.
-    pub(super) fn new(alloc: u64, sampled: u64, pages: &Pages) -> Self {
+    fn new(alloc: u64, sampled: u64, pages: &Pages) -> Self {
         let [reserved, committed, active] = [pages.reserved, pages.committed, pages.active]
             .map(|figure| figure.known().map(|bytes| bytes + sampled));
         let inuse = active.map_or(alloc, |active| active.max(alloc));

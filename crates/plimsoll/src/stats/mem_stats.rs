@@ -1,10 +1,10 @@
 //! Go's `runtime.MemStats`, field for field.
 
+use super::HeapStats;
 use super::accounts::Accounts;
 use super::backend::Pages;
 use super::cpu_stats::CpuStats;
-use super::heap_pages::{self, HeapPages};
-use super::{HeapStats, heap_stats};
+use super::heap_pages::HeapReading;
 use crate::alloc::size_class::go;
 use crate::gc::{self, Figures, Pauses};
 
@@ -26,7 +26,8 @@ pub const PAUSES: usize = 256;
 /// "The allocator" is the one under [`Alloc`](crate::Alloc). What it holds beyond the blocks that
 /// are in use is told by its [`Backend`](super::Backend): `pages` has the figures as they were
 /// told, each with what it is worth. They are read before the ledger and after it, and the larger
-/// counts. [`heap_slack`](Self::heap_slack) says by how much fields had to be more than that.
+/// counts. A reading whose figures contradict each other is taken again, up to three times.
+/// [`heap_slack`](Self::heap_slack) says by how much fields had to be more than that.
 ///
 /// | allocator | `heap_sys` | `heap_released` | `heap_inuse` | `mspan_*` |
 /// |---|---|---|---|---|
@@ -71,7 +72,7 @@ pub struct MemStats {
     pub heap_released: u64,
     /// Bytes by which `heap_inuse` or `heap_sys`, whichever is more, had to be above what the
     /// backend told, so that the relations hold; in Go there is no such field. There are two
-    /// reasons. One is a figure that was behind: rare, and gone at the next reading. The other is
+    /// reasons. One is a figure that was behind in each of four readings: rare. The other is
     /// the size as which blocks count: between 1 and 32 KiB, sizes are rounded up to Go's
     /// classes, and an allocator may round less (for a block of 7168 bytes, which counts as 8192,
     /// jemalloc takes 7168). It shows if a heap of such blocks has no room left.
@@ -157,30 +158,29 @@ pub struct BySize {
     pub frees: u64,
 }
 
-/// Reads [`MemStats`]: some microseconds and what the backend takes more than [`heap_stats()`], and
-/// like that without stopping anyone.
+/// Reads [`MemStats`]: some microseconds and what the backend takes more than
+/// [`heap_stats()`](super::heap_stats()), and like that without stopping anyone.
 ///
 /// Not for signal handlers.
 pub fn mem_stats() -> MemStats {
     let mut pauses = Pauses::new();
     let gc = gc::lock().sums(Some(&mut pauses));
     let cpu = super::cpu_stats::of(&gc);
-    let (heap, pages) = heap_pages::around(heap_stats);
-    MemStats::new(&heap, &pages, Accounts::read(), (&gc, &pauses), &cpu)
+    MemStats::new(&HeapReading::take(), Accounts::read(), (&gc, &pauses), &cpu)
 }
 
 impl MemStats {
     pub(crate) fn new(
-        heap: &HeapStats,
-        pages: &Pages,
+        reading: &HeapReading,
         own: Accounts,
         (gc, pauses): (&Figures, &Pauses),
         cpu: &CpuStats,
     ) -> Self {
+        let heap = &reading.heap;
         let (pause_ns, pause_end) = rings(gc.cycles, pauses);
         let alloc = heap.live_bytes();
-        let of_heap = HeapPages::new(alloc, own.program_blocks.min(alloc), pages);
-        let metadata = pages.metadata.bytes;
+        let of_heap = reading.pages();
+        let metadata = reading.pages.metadata.bytes;
         let (stack_inuse, stack_sys) = (own.stacks, own.stacks);
         let mut stats = Self {
             alloc,
@@ -195,7 +195,7 @@ impl MemStats {
             heap_inuse: of_heap.inuse,
             heap_released: of_heap.released,
             heap_slack: of_heap.slack,
-            pages: *pages,
+            pages: reading.pages,
             heap_objects: heap.live_objects(),
             stack_inuse,
             stack_sys,
@@ -313,13 +313,17 @@ mod tests {
             shards: 11,
             table: 13,
             other: 17,
-            program_blocks: 10,
         };
         let pages = Pages {
             reserved: Figure::exact(40 << 30),
             committed: Figure::exact(30 << 30),
             active: Figure::racy(20 << 30),
             metadata: Figure::racy(29),
+        };
+        let reading = HeapReading {
+            heap: heap.clone(),
+            pages,
+            sampled: 10,
         };
         let MemStats {
             alloc,
@@ -356,13 +360,7 @@ mod tests {
             enable_gc,
             debug_gc,
             by_size,
-        } = MemStats::new(
-            &heap,
-            &pages,
-            own,
-            (&gc, &Pauses::new()),
-            &CpuStats::default(),
-        );
+        } = MemStats::new(&reading, own, (&gc, &Pauses::new()), &CpuStats::default());
         assert_eq!(alloc, heap.live_bytes());
         assert_eq!(total_alloc, heap.malloc_bytes);
         assert_eq!(

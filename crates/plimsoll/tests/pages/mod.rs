@@ -3,6 +3,7 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
+use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -72,6 +73,46 @@ pub fn read_under_load(readings: usize, mut look: impl FnMut(&MemStats)) -> (usi
         }
     });
     (readings, with_slack)
+}
+
+/// What `GlobalAlloc` promises, for sizes and alignments of all magnitudes: places, zeros, and what
+/// is kept when a block is resized.
+pub fn blocks_are_where_and_what_was_asked_for(alloc: &impl GlobalAlloc) {
+    for size_log in 0..25 {
+        for align_log in 0..24 {
+            for size in [1 << size_log, (1 << size_log) + 5] {
+                let layout = Layout::from_size_align(size, 1 << align_log).unwrap();
+                // SAFETY: the layout is valid, and each block is used with its own and freed once.
+                unsafe {
+                    let used = alloc.alloc(layout);
+                    assert!(is_right(used, layout), "{layout:?}");
+                    used.write_bytes(0xa5, size.min(9000));
+                    alloc.dealloc(used, layout);
+                    let block = alloc.alloc_zeroed(layout);
+                    assert!(is_right(block, layout), "{layout:?}");
+                    let start = std::slice::from_raw_parts_mut(block, size.min(9000));
+                    assert!(start.iter().all(|&byte| byte == 0), "{layout:?}");
+                    start.fill(7);
+                    let kept = start.len();
+                    let new_size = size * 3 / 2 + 1;
+                    let moved = alloc.realloc(block, layout, new_size);
+                    let layout = Layout::from_size_align(new_size, layout.align()).unwrap();
+                    assert!(is_right(moved, layout), "{layout:?}");
+                    let start = std::slice::from_raw_parts(moved, kept);
+                    assert!(start.iter().all(|&byte| byte == 7), "{layout:?}");
+                    let shrunk = alloc.realloc(moved, layout, kept.div_ceil(2));
+                    let layout = Layout::from_size_align(kept.div_ceil(2), layout.align()).unwrap();
+                    assert!(is_right(shrunk, layout), "{layout:?}");
+                    assert_eq!(*shrunk.add(layout.size() - 1), 7);
+                    alloc.dealloc(shrunk, layout);
+                }
+            }
+        }
+    }
+}
+
+fn is_right(block: *mut u8, layout: Layout) -> bool {
+    !block.is_null() && block as usize % layout.align() == 0
 }
 
 /// Go's case 51: no class of memory wraps around while blocks of 1 MiB come and go.

@@ -31,9 +31,10 @@ pub trait Backend: Sync {
     /// The allocator's name. Backends of one name are the same.
     fn name(&self) -> &'static str;
 
-    /// What the allocator has from the system. Asked twice for each reading of the statistics; not
-    /// by any allocation. It must not allocate through the program's allocator, and should not
-    /// take locks that allocations take.
+    /// What the allocator has from the system. Asked twice for each reading of the statistics, or
+    /// up to eight times if it contradicts what is in blocks; not by any allocation. It must
+    /// not allocate through the program's allocator, and should not take locks that allocations
+    /// take.
     fn pages(&self) -> Pages;
 
     /// Gives pages without a block in them back to the system.
