@@ -171,6 +171,36 @@ fn touched_stacks() {
         assert!(sys(&during) >= sys(&before) + 8 * (2 << 20));
         assert_near(unexplained(&during), unexplained(&before));
     });
+    let after = reconcile();
+    assert_near(resident(&after, "stacks"), resident(&before, "stacks"));
+    assert_near(unexplained(&after), unexplained(&before));
+}
+
+fn kept_stacks() {
+    let before = reconcile();
+    for _ in 0..2 {
+        let barrier = Barrier::new(100);
+        std::thread::scope(|scope| {
+            for _ in 0..100 {
+                scope.spawn(|| barrier.wait());
+            }
+        });
+    }
+    let after = reconcile();
+    let kept = resident(&after, "stacks: kept for next threads");
+    // The C library keeps up to 40 MiB of addresses, and a page or more of each in memory.
+    assert!(kept >= 10 * 4096, "{after}");
+    let more = unexplained(&after) - unexplained(&before);
+    assert!(more < 100 << 10, "{before}{after}");
+}
+
+#[test]
+fn what_is_kept_of_ended_threads_is_not_unexplained() {
+    child::run(
+        "what_is_kept_of_ended_threads_is_not_unexplained",
+        "",
+        kept_stacks,
+    );
 }
 
 #[test]

@@ -26,6 +26,8 @@ struct Place {
     /// The end; 0 if this is free, [`TAKEN`] until the rest is entered.
     high: AtomicUsize,
     thread: AtomicI32,
+    /// The end of the last stack that was here.
+    last: AtomicUsize,
 }
 
 const TAKEN: usize = 1;
@@ -35,8 +37,12 @@ static STACKS: [Place; PLACES] = [const {
         low: AtomicUsize::new(0),
         high: AtomicUsize::new(0),
         thread: AtomicI32::new(0),
+        last: AtomicUsize::new(0),
     }
 }; PLACES];
+
+/// In so many places a thread looks whether its stack was there before.
+const LOOKED_AT: usize = 512;
 
 /// How many places were ever in use.
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -84,7 +90,9 @@ pub(crate) fn enter() {
     let Some(stack) = thread_stack::own() else {
         return;
     };
-    let Some(place) = Place::take() else { return };
+    let Some(place) = Place::take(stack.end) else {
+        return;
+    };
     // SAFETY: a key that was made, of those for which nothing is allocated. The destructor gets
     // what is set here.
     let noticed = unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(place).cast()) };
@@ -94,11 +102,13 @@ pub(crate) fn enter() {
     }
     place.thread.store(os::thread_id(), Ordering::Relaxed);
     place.low.store(stack.start, Ordering::Release);
+    place.last.store(stack.end, Ordering::Relaxed);
     place.high.store(stack.end, Ordering::Release);
 }
 
 impl Place {
-    fn take() -> Option<&'static Self> {
+    /// A free place: the one where a stack with that end was before, if it is among the first.
+    fn take(end: usize) -> Option<&'static Self> {
         let free = |at: &usize| {
             let high = &STACKS[*at].high;
             high.load(Ordering::Relaxed) == 0
@@ -106,6 +116,11 @@ impl Place {
                     .compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
         };
+        let used = USED.load(Ordering::Relaxed).min(LOOKED_AT);
+        let before = (0..used).find(|&at| STACKS[at].last.load(Ordering::Relaxed) == end);
+        if let Some(at) = before.filter(free) {
+            return Some(&STACKS[at]);
+        }
         let first = FIRST.load(Ordering::Relaxed);
         let at = (first..PLACES).chain(0..first).find(free)?;
         // Unless one before it was given back meanwhile.
@@ -149,6 +164,17 @@ pub(crate) struct Stack {
 pub(crate) fn all() -> impl Iterator<Item = Stack> {
     let used = USED.load(Ordering::Acquire).min(PLACES);
     STACKS[..used].iter().filter_map(Place::read)
+}
+
+/// Where stacks of threads were that have ended: the C library keeps them for the next ones, or has
+/// given them back, and another may be there.
+pub(crate) fn past() -> impl Iterator<Item = Range<usize>> {
+    let used = USED.load(Ordering::Acquire).min(PLACES);
+    STACKS[..used].iter().filter_map(|place| {
+        let (low, last) = (&place.low, &place.last);
+        let range = low.load(Ordering::Relaxed)..last.load(Ordering::Relaxed);
+        (place.high.load(Ordering::Acquire) == 0 && !range.is_empty()).then_some(range)
+    })
 }
 
 /// Bytes of address space of all stacks that are known, the main thread's included. Some

@@ -15,7 +15,7 @@ const ARENA_PART: usize = 64 << 20;
 const MAPPED_BLOCK: usize = 2;
 
 /// So many pages of a mapping are looked at in all that belong to no block.
-const MOST_PAGES: usize = 2048;
+const MOST_PAGES: usize = 512;
 
 /// The parts of a nameless mapping that are heap, in order. What cannot be told from a heap's
 /// header by four words that fit together is taken for one.

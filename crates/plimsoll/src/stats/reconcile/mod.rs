@@ -116,7 +116,8 @@ impl Reconciliation {
 ///   memory: that much of it as there are blocks in use, and the rest. If the program's allocator
 ///   is another, its blocks in use are a row as the ledger has them, and what that allocator holds
 ///   beside them is unexplained.
-/// * *stacks* is what has been touched of threads' stacks.
+/// * *stacks* is what has been touched of threads' stacks; *stacks: kept for next threads* is what
+///   the C library keeps of those that have ended.
 /// * Plimsoll's own memory is a row, and the program's blocks that were sampled are another.
 /// * Each [`Account`](super::Account) that was used is a row with what it has committed.
 /// * Files are two rows: what is as in the file, and what was written, with variables that are in
@@ -181,6 +182,7 @@ fn known() -> Known {
         plimsoll: sorting::without(sorting::disjoint(region::noted().collect()), &sampled),
         sampled,
         stacks: sorting::disjoint(stacks),
+        past_stacks: stacks::past().collect(),
         stack_pointers: stack_pointers(&seen),
     }
 }
@@ -240,11 +242,16 @@ fn heap_rows(rows: &mut Vec<Row>, heap: &HeapStats, sorted: &Sorted) {
 
 fn other_rows(rows: &mut Vec<Row>, sorted: &Sorted) {
     let own = Accounts::read();
+    let mapped = |owner| Some(sorted.mapped(owner));
     let mut put = |name, owner, sys| rows.push(measured(name, sys, sorted.resident(owner)));
     put("stacks", Owner::Stacks, Some(own.stacks));
+    put(
+        "stacks: kept for next threads",
+        Owner::KeptStacks,
+        mapped(Owner::KeptStacks),
+    );
     let plimsoll = own.shards + own.table + own.other;
     put("plimsoll", Owner::Plimsoll, Some(plimsoll));
-    let mapped = |owner| Some(sorted.mapped(owner));
     put(
         "files: code and constants",
         Owner::Files,
@@ -285,5 +292,32 @@ fn of_account(stats: &AccountStats) -> Row {
         sys: Some(stats.address_space()),
         resident: stats.committed,
         basis: Basis::Said,
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_thread_that_waits_is_found_by_its_stack_pointer() {
+        let (send, receive) = mpsc::channel();
+        let (end, wait) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let here = 0u8;
+            send.send(&raw const here as usize).unwrap();
+            let _ = wait.recv();
+        });
+        let here = receive.recv().unwrap();
+        let near = |pointer: &usize| *pointer < here && here - pointer < 64 << 10;
+        // Until it waits, it has none that is known.
+        let begun = std::time::Instant::now();
+        while !stack_pointers(&HashSet::new()).iter().any(near) {
+            assert!(begun.elapsed().as_secs() < 20);
+            std::thread::yield_now();
+        }
+        drop(end);
+        thread.join().unwrap();
     }
 }

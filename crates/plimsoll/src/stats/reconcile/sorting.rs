@@ -15,6 +15,8 @@ pub(super) enum Owner {
     /// The program's blocks that were sampled.
     SampledBlocks,
     Stacks,
+    /// The C library, which keeps the stacks of threads that have ended.
+    KeptStacks,
     /// The C library's allocator.
     CHeap,
     /// Code and constants of files, and what else of mapped files is as it is in the file.
@@ -36,6 +38,8 @@ pub(super) struct Known {
     pub(super) plimsoll: Vec<Range<usize>>,
     pub(super) sampled: Range<usize>,
     pub(super) stacks: Vec<Range<usize>>,
+    /// Where stacks were of threads that have ended.
+    pub(super) past_stacks: Vec<Range<usize>>,
     /// Stack pointers of threads whose stacks are not known.
     pub(super) stack_pointers: Vec<usize>,
 }
@@ -55,12 +59,25 @@ pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
     let mut sorted = Sorted::default();
     // Where the last mapping of a file ended, with what is its continuation.
     let mut file_end = 0;
+    // Where the last mapping ended that cannot be read.
+    let mut guard_end = 0;
     for mapping in mappings {
         let continues_file = mapping.range.start == file_end;
         if (mapping.of_file && !mapping.shared) || (continues_file && is_nameless(mapping)) {
             file_end = mapping.range.end;
         }
-        if mapping.accessible {
+        if !mapping.accessible {
+            guard_end = mapping.range.end;
+            continue;
+        }
+        let is_guarded = mapping.range.start == guard_end && is_nameless(mapping);
+        if is_guarded && known.past_stacks.contains(&mapping.range) {
+            let mut rest = Rest::of(mapping);
+            for stack in &known.stacks {
+                sorted.take(&mut rest, Owner::Stacks, stack);
+            }
+            sorted.add(Owner::KeptStacks, rest.length, rest.resident);
+        } else {
             sorted.put(mapping, known, continues_file);
         }
     }
@@ -238,21 +255,32 @@ mod tests {
             mapping(13..14, "[stack]", 19, 19),
             mapping(15..16, "", 23, 23),
             shared,
+            // With a guard before it, and without.
+            mapping(31..33, "", 29, 29),
+            mapping(35..37, "", 31, 31),
         ];
         let range = |index: usize| mappings[index].range.clone();
+        let guard = Mapping {
+            accessible: false,
+            ..mapping(30..31, "", 0, 0)
+        };
         let known = Known {
             plimsoll: vec![range(4)],
             sampled: range(8),
             stacks: vec![],
+            past_stacks: vec![range(10), range(11)],
             stack_pointers: vec![range(5).start + 100],
         };
-        let sorted = sort(&mappings, &known);
+        let mut with_guard = mappings.to_vec();
+        with_guard.insert(10, guard);
+        let sorted = sort(&with_guard, &known);
         let expected = [
             (Owner::Files, 30),
             (Owner::Variables, 15),
             (Owner::CHeap, 7),
             (Owner::Plimsoll, 11),
             (Owner::Stacks, 13 + 19),
+            (Owner::KeptStacks, 29),
             (Owner::Named, 17),
             (Owner::SampledBlocks, 23),
             (Owner::Shared, 3),
@@ -261,7 +289,7 @@ mod tests {
             assert_eq!(sorted.resident(owner), resident, "{owner:?}");
         }
         let all: u64 = mappings.iter().map(|mapping| mapping.resident).sum();
-        assert_eq!(all - sorted.resident.iter().sum::<u64>(), 100, "nobody's");
+        assert_eq!(all - sorted.resident.iter().sum::<u64>(), 131, "nobody's");
         assert!(sorted.c_heap.len() == 1 && sorted.c_heap[0] == range(2));
     }
 
