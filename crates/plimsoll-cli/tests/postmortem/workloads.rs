@@ -40,7 +40,7 @@ fn work() {
             unsafe { libc::_exit(0) };
         }
         "grow" => loop {
-            leak(10);
+            grow();
         },
         "rise and fall" => {
             drop(rise(600));
@@ -112,6 +112,13 @@ fn deeper(depth: usize, work: &dyn Fn()) {
         deeper(depth - 1, work);
     }
     black_box(depth);
+}
+
+/// Keeps a block of 100,000 bytes, of which next to nothing is written to.
+#[inline(never)]
+fn grow() {
+    let block = black_box(Vec::with_capacity(100_000));
+    KEPT.lock().unwrap().push(block);
 }
 
 #[inline(never)]

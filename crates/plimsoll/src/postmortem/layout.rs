@@ -41,6 +41,9 @@ pub(crate) mod word {
     pub(crate) const NOTES_USED: usize = 22;
     /// Notes that there was no room for.
     pub(crate) const NOTES_LOST: usize = 23;
+    /// Events that were recorded without a stack, and sampled blocks whose free is not noticed.
+    pub(crate) const WITHOUT_STACK: usize = 24;
+    pub(crate) const UNTRACKED: usize = 25;
 }
 
 /// How a file begins.

@@ -285,6 +285,20 @@ pub(crate) fn note_sampling() {
     }
 }
 
+/// Notes that an event was recorded without a stack. For hooks.
+pub(crate) fn count_without_stack() {
+    if let Some(header) = header() {
+        header[word::WITHOUT_STACK].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Notes that the free of a sampled block will not be noticed. For hooks.
+pub(crate) fn count_untracked() {
+    if let Some(header) = header() {
+        header[word::UNTRACKED].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// What the child of a fork is to have.
 struct ForChild {
     counted: HeapDelta,

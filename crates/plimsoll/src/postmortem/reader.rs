@@ -87,6 +87,12 @@ pub struct PostMortem {
     pub sites: Vec<Site>,
     /// Samples that found no room for their stacks.
     pub table_full: u64,
+    /// Samples that were recorded without a stack, for want of memory to capture one.
+    pub without_stack: u64,
+    /// Sampled blocks whose free was not noticed: they are left out of what is in use.
+    pub untracked: u64,
+    /// Modules and sets of labels that there was no room for.
+    pub notes_lost: u64,
     /// Whether something is missing, because the file is damaged or cut off.
     pub damaged: bool,
     stack_depth: u64,
@@ -218,6 +224,9 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         heap_rate: header[word::HEAP_RATE],
         sites: table.buckets.into_iter().map(Site::of).collect(),
         table_full: table.overflowed,
+        without_stack: header[word::WITHOUT_STACK],
+        untracked: header[word::UNTRACKED],
+        notes_lost: header[word::NOTES_LOST],
         damaged: table.damaged,
         stack_depth: header[word::STACK_DEPTH],
         modules: Vec::new(),

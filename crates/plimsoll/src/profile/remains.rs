@@ -105,8 +105,8 @@ fn comments(of: &PostMortem) -> Vec<String> {
             of.threads_counting,
         ),
         format!(
-            "plimsoll: lost: {} events because the table of stacks was full",
-            of.table_full
+            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked, {} modules or sets of labels",
+            of.without_stack, of.table_full, of.untracked, of.notes_lost
         ),
     ];
     if of.damaged {

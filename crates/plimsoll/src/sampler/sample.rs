@@ -1,6 +1,7 @@
 //! One sampled allocation, and its record in the bucket table.
 
 use super::{Born, Weight, lifetime, sweep};
+use crate::postmortem;
 use crate::primitives::{AtomicU64, Ordering};
 use crate::stack::{self, Bucket, Change, CycleNumber, Kind, Stream, TABLE};
 
@@ -94,6 +95,7 @@ impl Sample {
     pub(crate) fn lose_track(self, size: usize) {
         self.leave(Stream::Program, size);
         LOST_TRACK.fetch_add(1, Ordering::Relaxed);
+        postmortem::count_untracked();
     }
 }
 

@@ -19,8 +19,8 @@ use super::remembered::{self, Beginning, Remembered, Trail, Way};
 use super::table::StackName;
 use super::unwind_tables::{self, Context, End, Walk};
 use super::{DEEPEST, HIDDEN_FRAMES, frame_pointers};
-use crate::own;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
+use crate::{own, postmortem};
 
 /// How stacks are walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +187,7 @@ fn with_walk<R>(
 ) -> R {
     let Some(slot) = take_slot() else {
         WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
+        postmortem::count_without_stack();
         return use_stack(&[], None);
     };
     // SAFETY: this thread owns the slot until it stores 0 in `owner`.
