@@ -14,13 +14,8 @@ use std::ops::Range;
 
 use super::region::PAGE;
 use super::syscall::call3;
-use super::{probe, thread_pointer};
+use super::thread_pointer;
 use crate::primitives::{AtomicUsize, Ordering};
-
-const WORD: usize = size_of::<usize>();
-
-/// How far into a control block the words are looked for.
-const FARTHEST: usize = 2304;
 
 /// Where the first of the words is in a control block; 0 if that is not known.
 static PLACE: AtomicUsize = AtomicUsize::new(0);
@@ -37,6 +32,9 @@ static MAIN_HIGH: AtomicUsize = AtomicUsize::new(0);
     not(miri)
 ))]
 pub(crate) fn prepare() {
+    const WORD: usize = size_of::<usize>();
+    /// How far into a control block the words are looked for.
+    const FARTHEST: usize = 2304;
     unsafe extern "C" {
         /// Where the main thread's stack began.
         static __libc_stack_end: *const u8;
@@ -83,7 +81,7 @@ fn end_of_mapping(begin: usize) -> usize {
     } else {
         begin
     };
-    (end + WORD).next_multiple_of(PAGE)
+    (end + size_of::<usize>()).next_multiple_of(PAGE)
 }
 
 /// What lies at an address, a multiple of the size of a word, if it can be read.
@@ -95,7 +93,7 @@ fn end_of_mapping(begin: usize) -> usize {
 ))]
 fn word(address: usize) -> Option<usize> {
     // SAFETY: aligned, and found to be readable.
-    probe::readable(address).then(|| unsafe { (address as *const usize).read_volatile() })
+    super::probe::readable(address).then(|| unsafe { (address as *const usize).read_volatile() })
 }
 
 /// The calling thread's stack, without its guard, if it is not the main thread's and is known. The
