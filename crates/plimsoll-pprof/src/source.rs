@@ -86,6 +86,10 @@ const OTHERS: &[(&[u8], &str)] = &[
         b"goroutine profile:",
         "a profile's text, which is asked for by debug=1; without that, there is a profile",
     ),
+    (
+        b"plimpost",
+        "a post-mortem, which is read from a file of its own: it has holes",
+    ),
     (b"<", "a web page"),
     (b"\x7fELF", "a program or a library"),
     (b"PK", "a zip archive"),

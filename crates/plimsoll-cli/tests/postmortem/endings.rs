@@ -1,6 +1,7 @@
 //! All the ways in which a process can end, and what `plimsoll report` shows then.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::Command;
 
 use plimsoll::postmortem::Ended;
 
@@ -107,6 +108,32 @@ fn labels_are_left() {
     assert!(of.contains("workloads::leak"), "{of}");
     let of = said(&["report", &file, "--tag", "tenant=other"]);
     assert!(!of.contains("workloads::leak"), "{of}");
+}
+
+#[test]
+fn libraries_that_were_loaded_late_have_their_names() {
+    let directory = Directory::new("postmortem-library");
+    let source = b"void by_way_of(void (*work)(void)) { work(); __asm__ volatile(\"\"); }";
+    let (source, library) = (
+        directory.file("late.c", source),
+        directory.path("liblate.so"),
+    );
+    let mut compiler = Command::new("cc");
+    let built = compiler.args(["-shared", "-fPIC", "-g", "-O1", "-o", &library, &source]);
+    assert!(built.status().expect("there is a C compiler").success());
+    let file = directory.path("file");
+    let mut process = Process::start_with("late library", &file, "heap_rate=1", |command| {
+        command.env("PLIMSOLL_TEST_LIBRARY", &library);
+    });
+    process.is_ready();
+    process.kill();
+    totals_add_up(&read(&file));
+    let stacks = said(&["report", &file, "--folded"]);
+    assert!(stacks.contains("by_way_of"), "{stacks}");
+    // Without the file, or with another, there are no names that are not right.
+    std::fs::remove_file(&library).unwrap();
+    let stacks = said(&["report", &file, "--folded"]);
+    assert!(!stacks.contains("by_way_of"), "{stacks}");
 }
 
 /// The limit is far below what a table and shards take by themselves otherwise.

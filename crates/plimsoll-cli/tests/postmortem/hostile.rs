@@ -1,6 +1,7 @@
 //! Files that are cut off, damaged, or made to do harm.
 
 use std::fs;
+use std::process::Command;
 
 use plimsoll::postmortem;
 use plimsoll::profile::Detail;
@@ -141,6 +142,14 @@ fn words_that_lead_astray_are_not_followed() {
             is_shown(&bytes, &directory);
         }
     }
+    let mut piped = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let from = fs::File::open(directory.path("whole")).unwrap();
+    let output = piped.args(["report", "-"]).stdin(from).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("a post-mortem, which is read from a file"),
+        "{said}"
+    );
     let mut bytes = whole;
     bytes[8] = 99;
     fs::write(directory.path("version"), &bytes).unwrap();

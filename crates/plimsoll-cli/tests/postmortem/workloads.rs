@@ -1,5 +1,6 @@
 //! What the processes do that come to an end.
 
+use std::ffi::CString;
 use std::hint::black_box;
 use std::io::Write;
 use std::sync::Mutex;
@@ -59,6 +60,7 @@ fn work() {
             ready();
             wait();
         }
+        "late library" => late_library(),
         "set too late" => {
             // SAFETY: there is no other thread that looks at the environment.
             unsafe { std::env::set_var("PLIMSOLL", "postmortem=/nowhere/late") };
@@ -112,6 +114,29 @@ fn deeper(depth: usize, work: &dyn Fn()) {
         deeper(depth - 1, work);
     }
     black_box(depth);
+}
+
+/// Keeps blocks that are allocated by way of a library that is loaded meanwhile.
+fn late_library() {
+    extern "C" fn allocate() {
+        leak(1);
+    }
+    let _plimsoll = plimsoll::start();
+    let path = CString::new(std::env::var("PLIMSOLL_TEST_LIBRARY").unwrap()).unwrap();
+    // SAFETY: the test has built it, with a function of that name and type.
+    unsafe {
+        let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+        assert!(!library.is_null());
+        let function = libc::dlsym(library, c"by_way_of".as_ptr());
+        assert!(!function.is_null());
+        let by_way_of: extern "C" fn(extern "C" fn()) = std::mem::transmute(function);
+        by_way_of(allocate);
+        // Whoever finds that it is new has it looked up.
+        std::thread::sleep(Duration::from_millis(200));
+        (0..400).for_each(|_| by_way_of(allocate));
+    }
+    ready();
+    wait();
 }
 
 /// Keeps a block of 100,000 bytes, of which next to nothing is written to.

@@ -314,7 +314,11 @@ fn out_of_the_way(descriptor: i32) -> i32 {
     descriptor
 }
 
+/// Closes a file, if it is one.
 pub(super) fn close(descriptor: i32) {
+    if descriptor < 0 {
+        return;
+    }
     let _ = result(libc::SYS_close, [descriptor as usize, 0, 0, 0]);
 }
 

@@ -328,7 +328,10 @@ pub(crate) fn before_fork(reader: &mut Reader<HeapDelta>) {
         // SAFETY: both are mapped and as long. Others may be adding to it: words are read whole.
         unsafe {
             let word = (*((table + at) as *const AtomicU64)).load(Ordering::Relaxed);
-            *((copy + at) as *mut u64) = word;
+            // The copy is zeros already; most of its pages stay without memory.
+            if word != 0 {
+                *((copy + at) as *mut u64) = word;
+            }
         }
     }
     let counted = counts::counted_so_far(reader);
@@ -357,13 +360,15 @@ pub(crate) fn after_fork_in_parent() {
 pub(crate) fn after_fork_in_child(reader: &mut Reader<HeapDelta>) {
     // SAFETY: the locks are held, by the one thread there is.
     let kept = unsafe { (*FORKING.0.get()).take() };
-    let (Some(header), Some(kept)) = (header(), kept) else {
+    let header = header();
+    let base = BASE.swap(0, Ordering::Relaxed);
+    file::close(DESCRIPTOR.swap(-1, Ordering::Relaxed));
+    let (Some(header), Some(kept)) = (header, kept) else {
         return;
     };
     let parts = [word::SHARED, word::NOTES, word::TABLE, word::PER_CPU];
     let [shared, notes, table, per_cpu] = parts.map(|at| part_of(header, at));
     let per_thread = part_of(header, word::PER_THREAD);
-    let base = BASE.swap(0, Ordering::Relaxed);
     let (copy, length) = kept.table;
     const NONE: i32 = libc::PROT_NONE;
     const ALL: i32 = libc::PROT_READ | libc::PROT_WRITE;
@@ -378,7 +383,6 @@ pub(crate) fn after_fork_in_child(reader: &mut Reader<HeapDelta>) {
     unsafe { call(libc::SYS_mremap, [copy, length, length, how, table.base, 0]) };
     TABLE.leave_file();
     HEAP.begin_anew(reader, &kept.counted);
-    file::close(DESCRIPTOR.swap(-1, Ordering::Relaxed));
 }
 
 /// Puts fresh memory in the place of the file.
