@@ -107,7 +107,8 @@ pub(crate) fn enter() {
 }
 
 impl Place {
-    /// A free place: the one where a stack with that end was before, if it is among the first.
+    /// A free place: the one where a stack with that end was before, or one that nobody had, as
+    /// long as these are among the first; so that it stays known where stacks were.
     fn take(end: usize) -> Option<&'static Self> {
         let free = |at: &usize| {
             let high = &STACKS[*at].high;
@@ -118,13 +119,15 @@ impl Place {
         };
         let used = USED.load(Ordering::Relaxed).min(LOOKED_AT);
         let before = (0..used).find(|&at| STACKS[at].last.load(Ordering::Relaxed) == end);
-        if let Some(at) = before.filter(free) {
-            return Some(&STACKS[at]);
-        }
-        let first = FIRST.load(Ordering::Relaxed);
-        let at = (first..PLACES).chain(0..first).find(free)?;
-        // Unless one before it was given back meanwhile.
-        let _ = FIRST.compare_exchange(first, at + 1, Ordering::Relaxed, Ordering::Relaxed);
+        let at = before.filter(free);
+        let at = at.or_else(|| (used..LOOKED_AT).find(free));
+        let at = at.or_else(|| {
+            let first = FIRST.load(Ordering::Relaxed);
+            let at = (first..PLACES).chain(0..first).find(free)?;
+            // Unless one before it was given back meanwhile.
+            let _ = FIRST.compare_exchange(first, at + 1, Ordering::Relaxed, Ordering::Relaxed);
+            Some(at)
+        })?;
         USED.fetch_max(at + 1, Ordering::Release);
         Some(&STACKS[at])
     }
