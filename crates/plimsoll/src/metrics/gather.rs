@@ -6,8 +6,8 @@ use crate::contention::{self, Totals};
 use crate::gc::{self, Figures, Pauses};
 use crate::os::cpus;
 use crate::profile::LostEvents;
-use crate::stats::accounts::Accounts;
 use crate::stats::heap_pages::HeapReading;
+use crate::stats::outside_heap::OutsideHeap;
 use crate::stats::{Counts, CpuStats, HeapStats, MemStats, cpu_stats};
 use crate::task::{self, States};
 use crate::thread;
@@ -19,7 +19,7 @@ pub(crate) struct Gathered {
     /// Whether single pauses are wanted, which no metric is made of.
     with_pauses: bool,
     heap: OnceCell<HeapReading>,
-    accounts: OnceCell<Accounts>,
+    outside_heap: OnceCell<OutsideHeap>,
     collectors: OnceCell<(Figures, Pauses)>,
     cpu: OnceCell<CpuStats>,
     locks: OnceCell<Totals>,
@@ -55,8 +55,8 @@ impl Gathered {
         &self.heap_reading().heap
     }
 
-    pub(super) fn accounts(&self) -> &Accounts {
-        self.accounts.get_or_init(Accounts::read)
+    pub(super) fn outside_heap(&self) -> &OutsideHeap {
+        self.outside_heap.get_or_init(OutsideHeap::read)
     }
 
     fn collectors(&self) -> &(Figures, Pauses) {
@@ -126,9 +126,9 @@ impl Gathered {
     pub(crate) fn mem(&self) -> &MemStats {
         self.mem.get_or_init(|| {
             let (figures, pauses) = self.collectors();
-            let accounts = *self.accounts();
+            let outside_heap = *self.outside_heap();
             let heap = self.heap_reading();
-            MemStats::new(heap, accounts, (figures, pauses), self.cpu())
+            MemStats::new(heap, outside_heap, (figures, pauses), self.cpu())
         })
     }
 }

@@ -1,10 +1,10 @@
 //! Go's `runtime.MemStats`, field for field.
 
 use super::HeapStats;
-use super::accounts::Accounts;
 use super::backend::Pages;
 use super::cpu_stats::CpuStats;
 use super::heap_pages::HeapReading;
+use super::outside_heap::OutsideHeap;
 use crate::alloc::size_class::go;
 use crate::gc::{self, Figures, Pauses};
 
@@ -166,13 +166,18 @@ pub fn mem_stats() -> MemStats {
     let mut pauses = Pauses::new();
     let gc = gc::lock().sums(Some(&mut pauses));
     let cpu = super::cpu_stats::of(&gc);
-    MemStats::new(&HeapReading::take(), Accounts::read(), (&gc, &pauses), &cpu)
+    MemStats::new(
+        &HeapReading::take(),
+        OutsideHeap::read(),
+        (&gc, &pauses),
+        &cpu,
+    )
 }
 
 impl MemStats {
     pub(crate) fn new(
         reading: &HeapReading,
-        own: Accounts,
+        own: OutsideHeap,
         (gc, pauses): (&Figures, &Pauses),
         cpu: &CpuStats,
     ) -> Self {
@@ -307,7 +312,7 @@ mod tests {
             goal: 23,
             ..Figures::default()
         };
-        let own = Accounts {
+        let own = OutsideHeap {
             stacks: 29,
             shards_in_use: 7,
             shards: 11,

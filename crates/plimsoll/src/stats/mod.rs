@@ -1,7 +1,6 @@
 //! Numbers about memory: exact, of one instant, and read without stopping anyone.
 
 mod account;
-pub(crate) mod accounts;
 pub mod backend;
 pub(crate) mod cpu_stats;
 mod free_os_memory;
@@ -11,6 +10,7 @@ mod heap_stats;
 mod histogram;
 mod lock_stats;
 mod mem_stats;
+pub(crate) mod outside_heap;
 mod reconcile;
 mod time_histogram;
 

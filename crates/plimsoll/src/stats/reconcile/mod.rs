@@ -13,7 +13,7 @@ mod table;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::accounts::Accounts;
+use super::outside_heap::OutsideHeap;
 use super::{AccountStats, HeapStats, heap_stats_with_accounts};
 use crate::os::smaps::{self, Mapping, Rollup};
 use crate::os::task_file::TaskDirectory;
@@ -241,7 +241,7 @@ fn heap_rows(rows: &mut Vec<Row>, heap: &HeapStats, sorted: &Sorted) {
 }
 
 fn other_rows(rows: &mut Vec<Row>, sorted: &Sorted) {
-    let own = Accounts::read();
+    let own = OutsideHeap::read();
     let mapped = |owner| Some(sorted.mapped(owner));
     let mut put = |name, owner, sys| rows.push(measured(name, sys, sorted.resident(owner)));
     put("stacks", Owner::Stacks, Some(own.stacks));

@@ -8,7 +8,7 @@ use crate::{alloc, own, task};
 
 /// Stacks, and Plimsoll's own memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Accounts {
+pub(crate) struct OutsideHeap {
     /// The stacks of threads, as much of each as is reserved for it.
     pub(crate) stacks: u64,
     /// The ledger's shards that writers may use.
@@ -22,7 +22,7 @@ pub(crate) struct Accounts {
     pub(crate) other: u64,
 }
 
-impl Accounts {
+impl OutsideHeap {
     pub(crate) fn read() -> Self {
         let (shards_in_use, shards) = HEAP.shard_bytes();
         let (door, program_blocks) = alloc::self_bytes();
