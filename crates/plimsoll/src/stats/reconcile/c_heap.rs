@@ -122,7 +122,12 @@ mod tests {
         assert_eq!(arena_part(start, [0; 4]), None);
     }
 
-    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    /// Sanitizers have an allocator of their own in its place.
+    #[cfg(all(
+        target_os = "linux",
+        target_env = "gnu",
+        not(any(miri, plimsoll_sanitized))
+    ))]
     #[test]
     fn the_c_librarys_blocks_are_found_in_this_process() {
         let is_found = |address: usize| {
