@@ -171,16 +171,25 @@ pub(super) struct Thread {
 impl Thread {
     /// For an operation of the program's: sets the thread up if this is its first.
     pub(super) fn current() -> Self {
-        let thread = Self::as_it_is();
+        let thread = Self::here();
         if thread.cold.stage.get() == Stage::New {
             thread.enlist();
         }
         thread
     }
 
-    /// For what is no operation. A thread is not set up by that: its first operation has to go the
-    /// slow way, where the allocator's backend gets to know of it.
+    /// For what is no operation. The process is set up by that, which may have another allocator,
+    /// and the thread is not: its first operation has to go the slow way, where the allocator's
+    /// backend gets to know of it.
     fn as_it_is() -> Self {
+        let thread = Self::here();
+        if thread.cold.stage.get() == Stage::New {
+            process::open();
+        }
+        thread
+    }
+
+    fn here() -> Self {
         // SAFETY: thread-local storage without destructors lasts as long as the thread, and a
         // `Thread` stays on it: it is not `Send`.
         let (countdown, route, cold) =

@@ -89,10 +89,10 @@ fn every_allocation_and_free_is_counted_once() {
 #[test]
 fn large_blocks_count_as_what_was_asked_for() {
     const SIZES: [usize; 4] = [32_769, 100_003, 1 << 20, (4 << 20) + 1];
-    // Nobody else has blocks this large, but their counts are in one place: only this test may use
-    // it.
+    // All blocks this large are counted in one place. Others seldom have any: then it is tried
+    // again.
     let bytes: u64 = SIZES.iter().map(|&size| size as u64).sum();
-    let counted = added(40_000, || {
+    let work = || {
         for size in SIZES {
             // SAFETY: a valid layout; freed with the same.
             unsafe {
@@ -111,8 +111,13 @@ fn large_blocks_count_as_what_was_asked_for() {
             let block = ALLOC.realloc(block, layout(60_000, 8), 27_000);
             ALLOC.dealloc(block, layout(27_000, 8));
         }
-    });
-    assert_eq!(counted, [4 + 2, 4 + 2, bytes + 110_000, bytes + 110_000]);
+    };
+    let expected = [4 + 2, 4 + 2, bytes + 110_000, bytes + 110_000];
+    let counted: Vec<_> = (0..20)
+        .map(|_| added(40_000, work))
+        .take_while(|counted| *counted != expected)
+        .collect();
+    assert!(counted.len() < 20, "{counted:?}");
 }
 
 #[test]
