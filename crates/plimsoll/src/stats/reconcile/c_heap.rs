@@ -121,32 +121,4 @@ mod tests {
         assert_eq!(arena_part(start, [start + 48, 0, 0x22000, 0x21000]), None);
         assert_eq!(arena_part(start, [0; 4]), None);
     }
-
-    /// Sanitizers have an allocator of their own in its place.
-    #[cfg(all(
-        target_os = "linux",
-        target_env = "gnu",
-        not(any(miri, plimsoll_sanitized))
-    ))]
-    #[test]
-    fn the_c_librarys_blocks_are_found_in_this_process() {
-        let is_found = |address: usize| {
-            let mappings = crate::os::smaps::mappings().unwrap();
-            let mapping = mappings.iter().find(|found| found.range.contains(&address));
-            let mapping = mapping.unwrap();
-            mapping.name == "[heap]" || parts(mapping).iter().any(|part| part.contains(&address))
-        };
-        // What others map may come to lie right before a block, and is one mapping with it then: so
-        // there are some. They are left to the process.
-        // SAFETY: any size may be asked for.
-        let large = || unsafe { libc::malloc(3 << 20) } as usize;
-        assert!((0..20).any(|_| is_found(large())));
-        // Of another arena, if there is one.
-        let small = || {
-            // SAFETY: as above.
-            let block = std::thread::spawn(|| unsafe { libc::malloc(100) as usize });
-            block.join().unwrap()
-        };
-        assert!((0..20).any(|_| is_found(small())));
-    }
 }
