@@ -6,7 +6,7 @@ use super::findings::Finding;
 pub(super) const VARIABLE: &str = "PLIMSOLL";
 
 /// Every word that there is.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 17] = [
     "block_rate",
     "dump_on",
     "go_names",
@@ -18,6 +18,7 @@ const WORDS: [&str; 16] = [
     "memory_limit",
     "mutex_fraction",
     "out",
+    "postmortem",
     "stack_depth",
     "table",
     "task_times",

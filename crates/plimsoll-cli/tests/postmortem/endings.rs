@@ -2,6 +2,7 @@
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use plimsoll::postmortem::Ended;
 
@@ -126,10 +127,14 @@ fn libraries_that_were_loaded_late_have_their_names() {
         command.env("PLIMSOLL_TEST_LIBRARY", &library);
     });
     process.is_ready();
+    let is_named = || said(&["report", &file, "--folded"]).contains("by_way_of");
+    let begun = Instant::now();
+    while !is_named() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it has no name");
+    }
     process.kill();
     totals_add_up(&read(&file));
-    let stacks = said(&["report", &file, "--folded"]);
-    assert!(stacks.contains("by_way_of"), "{stacks}");
+    assert!(is_named());
     // Without the file, or with another, there are no names that are not right.
     std::fs::remove_file(&library).unwrap();
     let stacks = said(&["report", &file, "--folded"]);

@@ -131,12 +131,13 @@ fn late_library() {
         assert!(!function.is_null());
         let by_way_of: extern "C" fn(extern "C" fn()) = std::mem::transmute(function);
         by_way_of(allocate);
+        ready();
         // Whoever finds that it is new has it looked up.
-        std::thread::sleep(Duration::from_millis(200));
-        (0..400).for_each(|_| by_way_of(allocate));
+        loop {
+            std::thread::sleep(Duration::from_millis(5));
+            by_way_of(allocate);
+        }
     }
-    ready();
-    wait();
 }
 
 /// Keeps a block of 100,000 bytes, of which next to nothing is written to.
