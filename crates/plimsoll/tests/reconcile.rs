@@ -151,13 +151,13 @@ fn touched_stacks() {
     let before = reconcile();
     let barrier = Barrier::new(9);
     std::thread::scope(|scope| {
-        for _ in 0..8 {
+        let threads = [(); 8].map(|()| {
             scope.spawn(|| {
                 deep(1000);
                 barrier.wait();
                 barrier.wait();
-            });
-        }
+            })
+        });
         barrier.wait();
         let during = reconcile();
         barrier.wait();
@@ -170,6 +170,10 @@ fn touched_stacks() {
         };
         assert!(sys(&during) >= sys(&before) + 8 * (2 << 20));
         assert_near(unexplained(&during), unexplained(&before));
+        // Joined, since a scope ends when its threads may still be on their way out.
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
     let after = reconcile();
     assert_near(resident(&after, "stacks"), resident(&before, "stacks"));
