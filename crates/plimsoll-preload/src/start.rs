@@ -33,9 +33,20 @@ extern "C" fn at_start() {
         signals::prepare();
         ending::prepare();
     }
-    if !children {
+    if children {
+        note_use(library());
+    } else {
         execution::prepare(variables(), library());
         leave_no_trace();
+    }
+}
+
+/// What is executed may long outlive the command, which removes libraries that have not been used
+/// for a month.
+fn note_use(library: Vec<u8>) {
+    if let Ok(library) = CString::new(library) {
+        // SAFETY: a string; no times are now. Somebody else's file stays as it is.
+        unsafe { libc::utimensat(libc::AT_FDCWD, library.as_ptr(), std::ptr::null(), 0) };
     }
 }
 

@@ -1,6 +1,6 @@
 //! Each way to end, and each way to become another program: with a report, and as without it.
 
-use crate::scene::{Scene, number, only, same, same_with};
+use crate::scene::{Scene, number, only, run, same, same_with};
 
 const ENDINGS: &str = r#"
 #define _GNU_SOURCE
@@ -206,4 +206,29 @@ fn children_are_left_alone_unless_they_are_asked_for() {
         let reports = same_with(&["--children"], &program, &[how]);
         assert_eq!(reports.len(), 1 + children, "{how}: {reports:?}");
     }
+}
+
+#[test]
+fn a_library_that_children_still_use_is_not_an_old_one() {
+    let scene = Scene::new("library-in-use");
+    let script = "library=${LD_PRELOAD%%:*}; echo $library
+        LD_PRELOAD= touch -d '60 days ago' $library
+        $1; exit 0";
+    // By whether the last command has it before it.
+    let age_with = |last: &str| {
+        let mut command = run(
+            &["--quiet", "--children"],
+            "/bin/sh",
+            &["-c", script, "-", last],
+        );
+        let output = command.env("XDG_CACHE_HOME", scene.path("cache")).output();
+        let output = output.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let library = text.lines().next().unwrap();
+        assert!(library.ends_with("libplimsoll_preload.so"), "{text}");
+        let used = std::fs::metadata(library).unwrap().modified().unwrap();
+        used.elapsed().unwrap_or_default().as_secs() / (24 * 60 * 60)
+    };
+    assert_eq!(age_with("true"), 60);
+    assert_eq!(age_with("/bin/true"), 0);
 }
