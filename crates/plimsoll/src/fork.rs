@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::thread as alloc_thread;
-use crate::contention::{self, WAITERS};
+use crate::contention;
 use crate::gc;
 #[cfg(feature = "interpose")]
 use crate::hook;
@@ -83,6 +83,7 @@ extern "C" fn before() {
     // SAFETY: the locks are held.
     unsafe { *HELD.0.get() = Some(guards) };
     own::lock();
+    thread::before_fork();
 }
 
 extern "C" fn after_in_parent() {
@@ -101,8 +102,7 @@ extern "C" fn after_in_child() {
     HEAP.after_fork_in_child(alloc_thread::writer());
     TABLE.after_fork_in_child();
     stack::forget_vanished_threads();
-    WAITERS.after_fork_in_child();
-    contention::holder::after_fork_in_child();
+    contention::after_fork_in_child();
     task::after_fork_in_child();
     own_thread::after_fork_in_child();
     thread::after_fork_in_child();

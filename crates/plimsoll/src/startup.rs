@@ -1,7 +1,7 @@
 //! What is done once, before `main`: the parts that must not be left to a hook, because they
 //! allocate or take the loader's locks.
 
-use crate::{fork, label, postmortem, settings, stack, thread};
+use crate::{contention, fork, label, postmortem, settings, stack, thread};
 
 /// The loader calls this before `main`, when the program's libraries are there and nobody is
 /// running yet.
@@ -14,6 +14,7 @@ extern "C" fn prepare() {
     stack::prepare(settings::early().unwinder);
     thread::stacks::prepare();
     thread::births::prepare();
+    contention::prepare();
     label::prepare();
     postmortem::prepare();
     #[cfg(feature = "interpose")]

@@ -232,3 +232,36 @@ fn a_library_that_children_still_use_is_not_an_old_one() {
     assert_eq!(age_with("true"), 60);
     assert_eq!(age_with("/bin/true"), 0);
 }
+
+const FAULTS: &str = r#"
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <sys/resource.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    int main(void) {
+        void *block = malloc(100);
+        if (fork() == 0) {
+            struct rusage usage;
+            getrusage(RUSAGE_SELF, &usage);
+            printf("%ld\n", usage.ru_minflt);
+            fflush(stdout);
+            _exit(block == NULL);
+        }
+        wait(NULL);
+        return 0;
+    }"#;
+
+/// What is mapped there for the first time is most of what a fork costs.
+#[test]
+fn a_forks_child_touches_little_more_memory_than_without() {
+    let scene = Scene::new("faults");
+    let program = scene.c("faults", FAULTS);
+    let faults = |output: std::process::Output| -> u64 {
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.trim().parse().unwrap()
+    };
+    let alone = faults(std::process::Command::new(&program).output().unwrap());
+    let beside = faults(run(&["--quiet"], &program, &[]).output().unwrap());
+    assert!(beside < alone + 60, "{alone} alone, {beside}");
+}

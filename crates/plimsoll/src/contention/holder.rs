@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use crate::os;
 use crate::os::copied_memory::{self, PAGE_WORDS};
+use crate::os::forgotten::Forgotten;
 
 /// Which thread holds a lock that only one can hold.
 #[derive(Debug)]
@@ -57,16 +58,18 @@ struct Place {
 /// So many threads can wait at once, a power of two: as many as elsewhere.
 const PLACES: usize = 1 << 14;
 
-static WAITING: [Place; PLACES] = [const {
-    Place {
-        thread: AtomicUsize::new(0),
-        lock: AtomicUsize::new(0),
-        turn: AtomicU32::new(0),
-        id: AtomicU32::new(0),
-        name: AtomicUsize::new(0),
-        name_length: AtomicUsize::new(0),
-    }
-}; PLACES];
+static WAITING: Forgotten<[Place; PLACES]> = Forgotten::new(
+    [const {
+        Place {
+            thread: AtomicUsize::new(0),
+            lock: AtomicUsize::new(0),
+            turn: AtomicU32::new(0),
+            id: AtomicU32::new(0),
+            name: AtomicUsize::new(0),
+            name_length: AtomicUsize::new(0),
+        }
+    }; PLACES],
+);
 
 /// While it lives, the calling thread waits for a lock.
 pub(crate) struct Waiting(Option<&'static Place>);
@@ -206,9 +209,17 @@ impl Noted {
     }
 }
 
+/// Once, before `main`.
+pub(super) fn prepare() {
+    WAITING.prepare();
+}
+
 /// In the child of a fork, the other threads do not wait.
-pub(crate) fn after_fork_in_child() {
-    for place in &WAITING {
+pub(super) fn after_fork_in_child() {
+    if WAITING.is_forgotten() {
+        return;
+    }
+    for place in WAITING.iter() {
         // Reading leaves untouched pages as they are.
         if place.thread.load(Ordering::Relaxed) != 0 {
             place.lock.store(0, Ordering::Relaxed);

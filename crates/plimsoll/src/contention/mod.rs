@@ -53,7 +53,21 @@ pub(crate) use wait::is_waited_for;
 #[cfg(feature = "interpose")]
 pub(crate) use wait::release;
 pub(crate) use wait::{Ended, Release, Wait, release_by_reader, release_key};
-pub(crate) use waiters::WAITERS;
+use waiters::WAITERS;
+
+/// Once, before `main`.
+#[cfg(not(loom))]
+pub(crate) fn prepare() {
+    WAITERS.prepare();
+    holder::prepare();
+}
+
+/// In the child of a fork: nobody waits.
+#[cfg(not(loom))]
+pub(crate) fn after_fork_in_child() {
+    WAITERS.after_fork_in_child();
+    holder::after_fork_in_child();
+}
 
 /// How many waits were not noted, or not in full.
 pub(crate) fn lost_waits() -> u64 {

@@ -14,6 +14,8 @@
 //! the key, and advances the clock only if it is not stopped and has still the turn that was read.
 
 use super::WaitKind;
+#[cfg(not(loom))]
+use crate::os::forgotten::Forgotten;
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Slots in the table, a power of two: so many threads can wait at once and be seen.
@@ -53,8 +55,13 @@ struct Slot {
     home: AtomicU32,
 }
 
+#[cfg(not(loom))]
+type Slots = Forgotten<[Slot; SLOTS]>;
+#[cfg(loom)]
+type Slots = [Slot; SLOTS];
+
 pub(crate) struct Waiters {
-    slots: [Slot; SLOTS],
+    slots: Slots,
     lost: AtomicU64,
 }
 
@@ -81,14 +88,16 @@ impl Waiters {
     #[cfg(not(loom))]
     const fn new() -> Self {
         Self {
-            slots: [const {
-                Slot {
-                    key: AtomicUsize::new(0),
-                    clock: AtomicU64::new(0),
-                    kind: AtomicU32::new(0),
-                    home: AtomicU32::new(0),
-                }
-            }; SLOTS],
+            slots: Forgotten::new(
+                [const {
+                    Slot {
+                        key: AtomicUsize::new(0),
+                        clock: AtomicU64::new(0),
+                        kind: AtomicU32::new(0),
+                        home: AtomicU32::new(0),
+                    }
+                }; SLOTS],
+            ),
             lost: AtomicU64::new(0),
         }
     }
@@ -237,9 +246,19 @@ impl Waiters {
         }
     }
 
+    /// Once, before `main`.
+    #[cfg(not(loom))]
+    pub(super) fn prepare(&'static self) {
+        self.slots.prepare();
+    }
+
     /// In the child of a fork: nobody waits.
-    pub(crate) fn after_fork_in_child(&self) {
-        for slot in &self.slots {
+    #[cfg(not(loom))]
+    pub(super) fn after_fork_in_child(&self) {
+        if self.slots.is_forgotten() {
+            return;
+        }
+        for slot in self.slots.iter() {
             // Reading leaves untouched pages as they are.
             if slot.key.load(Ordering::Relaxed) != 0 {
                 slot.clock.store(0, Ordering::Relaxed);

@@ -8,6 +8,7 @@ pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod copied_memory;
 pub(crate) mod cpus;
+pub(crate) mod forgotten;
 pub(crate) mod loader;
 pub(crate) mod membarrier;
 pub(crate) mod probe;

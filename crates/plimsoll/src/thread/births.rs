@@ -9,6 +9,7 @@ use std::ffi::c_void;
 use crate::alloc::thread::in_own_scope;
 use crate::label::Labels;
 use crate::os;
+use crate::os::forgotten::Forgotten;
 use crate::primitives::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::stack::{self, Bucket, Kind, Start, TABLE};
 
@@ -30,14 +31,21 @@ pub(crate) struct Birth {
 
 const UNBORN: i32 = -1;
 
-static BIRTHS: [Birth; PLACES] = [const {
-    Birth {
-        thread: AtomicI32::new(0),
-        by: AtomicI32::new(0),
-        bucket: AtomicU32::new(0),
-        start: [const { AtomicUsize::new(0) }; 2],
+impl Birth {
+    const fn none() -> Self {
+        Self {
+            thread: AtomicI32::new(0),
+            by: AtomicI32::new(0),
+            bucket: AtomicU32::new(0),
+            start: [const { AtomicUsize::new(0) }; 2],
+        }
     }
-}; PLACES];
+}
+
+static BIRTHS: Forgotten<[Birth; PLACES]> = Forgotten::new([const { Birth::none() }; PLACES]);
+
+/// That of the thread that is forking. It has the locks of [`crate::fork`].
+static OF_FORKING: Birth = Birth::none();
 
 /// Where to look for a free place first.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -61,6 +69,7 @@ pub(crate) fn prepare() {
     if unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) } == 0 {
         KEY.store(key + 1, Ordering::Release);
     }
+    BIRTHS.prepare();
 }
 
 extern "C" fn ended(birth: *mut c_void) {
@@ -123,6 +132,22 @@ impl Birth {
         &raw const self.start
     }
 
+    /// Makes it the same as another.
+    fn copy(&self, other: &Self) {
+        let Self {
+            thread,
+            by,
+            bucket,
+            start,
+        } = self;
+        thread.store(other.thread.load(Ordering::Relaxed), Ordering::Relaxed);
+        by.store(other.by.load(Ordering::Relaxed), Ordering::Relaxed);
+        bucket.store(other.bucket.load(Ordering::Relaxed), Ordering::Relaxed);
+        for (word, other) in start.iter().zip(&other.start) {
+            word.store(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     /// There is no such thread, or no longer.
     pub(crate) fn release(&self) {
         self.thread.store(0, Ordering::Release);
@@ -154,20 +179,31 @@ pub(crate) fn all() -> impl Iterator<Item = (i32, Creator)> {
     })
 }
 
+/// That of the calling thread, if there is one.
+fn own() -> Option<&'static Birth> {
+    let key = KEY.load(Ordering::Acquire).checked_sub(1)?;
+    // SAFETY: a key that was made; what is set is static.
+    unsafe { libc::pthread_getspecific(key).cast::<Birth>().as_ref() }
+}
+
+/// Before a fork: keeps what the child is to know of itself.
+pub(crate) fn before_fork() {
+    if let Some(own) = own() {
+        OF_FORKING.copy(own);
+    }
+}
+
 /// In the child of a fork: there is the calling thread, under another number.
 pub(crate) fn after_fork_in_child() {
-    let key = KEY.load(Ordering::Relaxed);
-    let own = match key.checked_sub(1) {
-        // SAFETY: a key that was made.
-        Some(key) => unsafe { libc::pthread_getspecific(key) },
-        None => std::ptr::null_mut(),
-    };
-    for birth in &BIRTHS {
-        if std::ptr::eq(birth, own.cast()) {
-            birth.thread.store(os::thread_id(), Ordering::Relaxed);
-        } else if birth.thread.load(Ordering::Relaxed) != 0 {
-            // Reading leaves untouched pages as they are.
+    let own = own();
+    if !BIRTHS.is_forgotten() {
+        let known = |birth: &&Birth| birth.thread.load(Ordering::Relaxed) != 0;
+        for birth in BIRTHS.iter().filter(known) {
             birth.release();
         }
+    }
+    if let Some(own) = own {
+        own.copy(&OF_FORKING);
+        own.thread.store(os::thread_id(), Ordering::Relaxed);
     }
 }

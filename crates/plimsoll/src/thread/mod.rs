@@ -40,6 +40,11 @@ pub(crate) use signal::{range as signals, set_wanted as set_signal};
 
 pub use spawn::{Builder, spawn};
 
+/// Before a fork.
+pub(crate) fn before_fork() {
+    births::before_fork();
+}
+
 /// In the child of a fork.
 pub(crate) fn after_fork_in_child() {
     requests::after_fork_in_child();
