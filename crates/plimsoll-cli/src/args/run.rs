@@ -41,6 +41,11 @@ pub struct RunArguments {
     #[arg(long)]
     pub children: bool,
 
+    /// Report on a program that is killed, too, by the kernel for want of memory or by anybody: it
+    /// counts in a file that is mapped, which takes about one MiB more
+    #[arg(long)]
+    pub postmortem: bool,
+
     /// No summary
     #[arg(long, short, conflicts_with = "json")]
     pub quiet: bool,

@@ -1,6 +1,7 @@
 //! `plimsoll run`: a program as it is, with a library of Plimsoll's preloaded into it.
 
 mod child;
+mod killed;
 mod library;
 mod numbers;
 mod profiles;
@@ -26,12 +27,15 @@ const FAILED: u8 = 125;
 /// Runs the program, and ends as it does; comes back only if it could not be run.
 pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let fail = |failure: Failure| failure.with_code(FAILED);
-    let settings = settings(arguments).map_err(fail)?;
+    let mut settings = settings(arguments).map_err(fail)?;
     let note = examine(&arguments.command[0])?;
     if let Some(out) = &arguments.out {
         std::fs::create_dir_all(out).map_err(|error| fail(Failure::new(out.display(), error)))?;
     }
     let reports = Reports::new().map_err(fail)?;
+    if arguments.postmortem {
+        settings.push(killed::setting(&reports.directory).map_err(fail)?);
+    }
     let environment = environment(arguments, settings, &reports.directory).map_err(fail)?;
     let running = child::start(&arguments.command, &environment).map_err(|error| {
         let program = Path::new(&arguments.command[0]).display();
@@ -176,23 +180,32 @@ struct Ran {
 
 /// Says what there is to be said, and writes what is to be kept.
 fn tell(arguments: &RunArguments, reports: &Path, ran: &Ran) {
-    let all = numbers::read_all(reports);
-    if !all.iter().any(|numbers| numbers.process == ran.process) {
+    // For names there may be much to read.
+    let is_wanted = arguments.out.is_some() || !(arguments.quiet || arguments.json);
+    let reported = numbers::read_all(reports).into_iter().map(|numbers| {
+        let profiles = if is_wanted {
+            profiles::read(reports, numbers.process, arguments.out.is_some())
+        } else {
+            HashMap::new()
+        };
+        Process { profiles, numbers }
+    });
+    let mut all: Vec<Process> = reported.collect();
+    for killed in killed::read_all(reports, &all, is_wanted) {
+        all.retain(|process| process.numbers.process != killed.numbers.process);
+        all.push(killed);
+    }
+    if !all
+        .iter()
+        .any(|process| process.numbers.process == ran.process)
+    {
         say(&format!(
             "plimsoll: the program {} without a report: {}",
             ran.ended.how(),
             why_none(&ran.ended)
         ));
     }
-    // For names there may be much to read.
-    let is_wanted = arguments.out.is_some() || !(arguments.quiet || arguments.json);
-    for numbers in all {
-        let profiles = if is_wanted {
-            profiles::read(reports, numbers.process, arguments.out.is_some())
-        } else {
-            HashMap::new()
-        };
-        let process = Process { profiles, numbers };
+    for process in all {
         if let Some(out) = &arguments.out {
             keep(
                 out,
@@ -212,7 +225,11 @@ fn tell(arguments: &RunArguments, reports: &Path, ran: &Ran) {
 
 /// The numbers of a process in a line; with what the system says of it, if it is the program.
 fn json(process: &Process, ran: &Ran) -> String {
-    let mut numbers = serde_json::json!(process.numbers);
+    let mut numbers = if process.numbers.is_of_killed() {
+        killed::json(&process.numbers)
+    } else {
+        serde_json::json!(process.numbers)
+    };
     if process.numbers.process == ran.process {
         numbers["how"] = ran.ended.how().into();
         numbers["user_seconds"] = ran.ended.user.as_secs_f64().into();
@@ -244,14 +261,21 @@ fn keep(out: &Path, reports: &Path, process: &Process, is_program: bool) {
         }
     }
     let path = name("numbers.json".to_owned());
-    if let Err(error) = std::fs::copy(reports.join(format!("{number}.json")), &path) {
+    let written = if process.numbers.is_of_killed() {
+        std::fs::write(&path, format!("{}\n", killed::json(&process.numbers)))
+    } else {
+        std::fs::copy(reports.join(format!("{number}.json")), &path).map(drop)
+    };
+    if let Err(error) = written {
         complain(&path, error);
     }
 }
 
 fn why_none(ended: &Ended) -> &'static str {
     match ended.signal() {
-        Some(libc::SIGKILL) => "nobody is asked before that signal",
+        Some(libc::SIGKILL) => {
+            "nobody is asked before that signal; with --postmortem, what was counted up to it is known"
+        }
         Some(_) => "the signal came where none could be written",
         None => "the library was not loaded, or could not write it",
     }

@@ -4,16 +4,19 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::killed::KILLED;
+
 /// The numbers of a process.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Numbers {
     pub process: u32,
     /// The path of what it executed.
     pub program: String,
-    /// How it came to its end: `exit`, `_exit`, `exec`, `SIGTERM`.
+    /// How it came to its end: `exit`, `_exit`, `exec`, `SIGTERM`, `killed`.
     pub ending: String,
     pub seconds: f64,
     /// Whose `malloc` it is: `libc`, `other`, or one that is not seen: `unmeasured`, `program`.
+    /// `unknown`, if the process was killed.
     pub allocator: String,
     pub heap_rate: u64,
     pub block_rate: u64,
@@ -46,6 +49,11 @@ pub struct Numbers {
 }
 
 impl Numbers {
+    /// Whether they are what was left of a process that was killed.
+    pub fn is_of_killed(&self) -> bool {
+        self.ending == KILLED
+    }
+
     /// Bytes in use at the end.
     pub fn live_bytes(&self) -> u64 {
         self.malloc_bytes.saturating_sub(self.free_bytes)

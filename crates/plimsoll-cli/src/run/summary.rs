@@ -44,6 +44,12 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
             "  note       it executed another program, which has not reported"
         )?;
     }
+    if numbers.is_of_killed() {
+        writeln!(
+            to,
+            "  note       it could say nothing: this is what it had counted up to then"
+        )?;
+    }
     if let Some(note) = ran.and_then(|ran| ran.note.as_ref()) {
         writeln!(to, "  note       {note}")?;
     }
@@ -65,23 +71,29 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
             if numbers.exact { "" } else { " (not exact)" }
         )?;
         let freed = 100.0 * numbers.free_bytes as f64 / numbers.malloc_bytes.max(1) as f64;
+        let asked = if numbers.is_of_killed() {
+            String::new()
+        } else {
+            format!(" ({} were asked for)", bytes(numbers.asked_bytes))
+        };
         writeln!(
             to,
-            "  allocated  {} in {} blocks ({} were asked for); {}/s, {}/s; {freed:.1} % were freed again",
+            "  allocated  {} in {} blocks{asked}; {}/s, {}/s; {freed:.1} % were freed again",
             bytes(numbers.malloc_bytes),
             count(numbers.mallocs),
-            bytes(numbers.asked_bytes),
             bytes((numbers.malloc_bytes as f64 / seconds) as u64),
             count((numbers.mallocs as f64 / seconds) as u64),
         )?;
     }
-    writeln!(
-        to,
-        "  threads    {} created; {} waits for locks, {} long",
-        count(numbers.threads),
-        count(numbers.lock_waits),
-        nanoseconds(numbers.lock_waited_ns),
-    )?;
+    if !numbers.is_of_killed() {
+        writeln!(
+            to,
+            "  threads    {} created; {} waits for locks, {} long",
+            count(numbers.threads),
+            count(numbers.lock_waits),
+            nanoseconds(numbers.lock_waited_ns),
+        )?;
+    }
     if let Some(ended) = ended {
         writeln!(
             to,
@@ -156,14 +168,24 @@ const LISTS: [List; 6] = [
     ("waited", "block", |values| value(values, 1), nanoseconds),
 ];
 
+/// Where the bytes at the peak are in the heap profile of a process that was killed.
+const AT_PEAK: usize = 5;
+
 fn value(values: &[i64], at: usize) -> i64 {
     values.get(at).copied().unwrap_or(0)
 }
 
 fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
     for (title, profile, value, unit) in LISTS {
-        let Some(profile) = process.profiles.get(profile) else {
-            continue;
+        let (profile, value): (_, fn(&[i64]) -> i64) = match process.profiles.get(profile) {
+            Some(profile) => (profile, value),
+            None if profile == "peak" && process.numbers.is_of_killed() => {
+                let Some(heap) = process.profiles.get("heap") else {
+                    continue;
+                };
+                (heap, |values| self::value(values, AT_PEAK))
+            }
+            None => continue,
         };
         let (total, sites) = profiles::sites(profile, most, value);
         if total <= 0 {

@@ -58,6 +58,10 @@ static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 /// Whether it was asked for in time.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
+/// Whether [`prepare`] was called: what is preloaded clears the environment before the loader comes
+/// to it.
+static PREPARED: AtomicBool = AtomicBool::new(false);
+
 /// A [`Refusal`], or 0; and what the system said.
 static REFUSAL: AtomicU32 = AtomicU32::new(0);
 static SYSTEM_ERROR: AtomicI32 = AtomicI32::new(0);
@@ -183,6 +187,9 @@ fn cut_off_per_thread(header: &[AtomicU64]) {
 
 /// Before `main`: says what went wrong, and notes what the reader needs for names. Not for hooks.
 pub(crate) fn prepare() {
+    if PREPARED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     let _own = own::scope();
     let Some(path) = settings::early_word(WORD).filter(|path| !path.is_empty()) else {
         return;

@@ -23,7 +23,7 @@ pub use counting::put_off;
 
 use crate::alloc::{c, process};
 use crate::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
-use crate::{config, keeper, own, own_thread, settings};
+use crate::{config, keeper, own, own_thread, postmortem, settings};
 
 /// The allocator of the library itself: what it allocates is Plimsoll's own, whoever calls it.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +76,7 @@ pub(crate) fn settings() -> Option<OsString> {
 pub fn begin(directory: PathBuf, children: bool) {
     // That may not have been done where allocations are not counted.
     process::open();
+    postmortem::prepare();
     let _own = own::scope();
     let _ = DIRECTORY.set(directory);
     PROCESS.store(own_process(), Ordering::Relaxed);

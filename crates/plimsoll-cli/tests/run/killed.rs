@@ -1,0 +1,132 @@
+//! Programs that are killed: with `--postmortem`, there is a report all the same.
+
+use std::process::Output;
+
+use crate::scene::{Scene, number, reports, run};
+
+const GROWS: &str = r#"
+    #include <signal.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    __attribute__((noinline)) void grow(void) {
+        for (int i = 0; i < 3000; i++)
+            memset(malloc(10000), 1, 10000);
+    }
+    __attribute__((noinline)) void end(void) { kill(getpid(), SIGKILL); }
+    int main(int count, char **arguments) {
+        if (count > 1 && fork() == 0) {
+            // What is executed has a file of its own.
+            execl("/proc/self/exe", "grows", NULL);
+            _exit(1);
+        }
+        if (count > 1) {
+            wait(NULL);
+            return 0;
+        }
+        void *freed = malloc(1 << 20);
+        free(freed);
+        grow();
+        end();
+        return 0;
+    }"#;
+
+fn killed(options: &[&str]) -> (Scene, Output) {
+    let scene = Scene::new(&format!("killed{}", options.concat()));
+    let program = scene.c("grows", GROWS);
+    let options: Vec<&str> = ["--postmortem"].iter().chain(options).copied().collect();
+    let output = run(&options, program, &[]).output().unwrap();
+    (scene, output)
+}
+
+#[test]
+fn what_was_counted_is_reported() {
+    use std::os::unix::process::ExitStatusExt;
+
+    let (_scene, output) = killed(&[]);
+    assert_eq!(output.status.signal(), Some(9));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("was ended by signal 9"), "{text}");
+    assert!(text.contains("it could say nothing"), "{text}");
+    assert!(!text.contains("asked for"), "not known: {text}");
+    assert!(!text.contains("threads"), "not known: {text}");
+    for list in ["in use at the end", "in use when most was", "allocated"] {
+        let at = text.find(&format!("\n{list}: "));
+        let list = &text[at.unwrap_or_else(|| panic!("{list}: {text}")) + 1..];
+        let first = list.lines().nth(1).unwrap();
+        assert!(first.contains("grow < main"), "{first}");
+    }
+}
+
+#[test]
+fn its_numbers_are_exact_and_what_is_not_known_is_no_number() {
+    let (_scene, output) = killed(&["--json"]);
+    let (_, reports) = reports(&output);
+    assert_eq!(reports.len(), 1);
+    let report = &reports[0];
+    assert_eq!(report["ending"], "killed");
+    let live = number(report, "mallocs") - number(report, "frees");
+    let bytes = number(report, "malloc_bytes") - number(report, "free_bytes");
+    assert_eq!((live, bytes), (3000, 3000 * 10240), "{report}");
+    assert!(number(report, "free_bytes") >= 1 << 20, "{report}");
+    let peak = number(report, "peak_bytes");
+    assert!(peak >= bytes && peak < 2 * bytes, "{report}");
+    assert!(report["threads"].is_null() && report["asked_bytes"].is_null());
+}
+
+#[test]
+fn its_profile_is_kept() {
+    let scene = Scene::new("killed-kept");
+    let program = scene.c("grows", GROWS);
+    let kept = scene.path("kept");
+    let options = ["--postmortem", "--quiet", "--out", kept.to_str().unwrap()];
+    run(&options, program, &[]).output().unwrap();
+    let report = std::process::Command::new(crate::scene::PLIMSOLL)
+        .args(["report", "-t", "peak_space"])
+        .arg(kept.join("heap.pb.gz"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(report.stdout).unwrap();
+    let grow = text.lines().find(|line| line.ends_with(" grow"));
+    assert!(grow.is_some(), "{text}");
+    let numbers = std::fs::read(kept.join("numbers.json")).unwrap();
+    let numbers: serde_json::Value = serde_json::from_slice(&numbers).unwrap();
+    assert_eq!(numbers["ending"], "killed");
+}
+
+#[test]
+fn a_child_that_is_killed_is_reported_beside_its_parent() {
+    let scene = Scene::new("killed-child");
+    let program = scene.c("grows", GROWS);
+    let options = ["--postmortem", "--children", "--json"];
+    let output = run(&options, program, &["forks"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let (_, reports) = reports(&output);
+    let endings = reports.iter().map(|report| report["ending"].as_str());
+    let mut endings: Vec<_> = endings.flatten().collect();
+    endings.sort_unstable();
+    assert_eq!(endings, ["exit", "killed"]);
+}
+
+#[test]
+fn it_has_no_place_in_a_directory_that_no_setting_can_name() {
+    let scene = Scene::new("killed-comma");
+    let directory = scene.path("a,b");
+    std::fs::create_dir(&directory).unwrap();
+    let mut command = run(&["--postmortem"], "true", &[]);
+    let output = command.env("TMPDIR", &directory).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("a comma"), "{text}");
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+}
+
+#[test]
+fn without_it_a_person_is_told_of_it() {
+    let scene = Scene::new("killed-without");
+    let program = scene.c("grows", GROWS);
+    let output = run(&[], program, &[]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("with --postmortem"), "{text}");
+}
