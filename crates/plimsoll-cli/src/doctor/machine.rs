@@ -8,6 +8,8 @@ use std::ffi::{CStr, c_void};
 use std::fs;
 use std::path::Path;
 
+use plimsoll::MemoryLimit;
+
 use super::findings::{Finding, Section};
 use super::process::{self, Status};
 
@@ -28,7 +30,7 @@ pub(super) fn section() -> Section {
         memory_of_children(ptrace_scope()),
         address_space(),
         overcommit(&read("/proc/sys/vm/overcommit_memory")),
-        memory_limit(memory_limit_of_group()),
+        memory_limit(MemoryLimit::Cgroup.bytes().ok().flatten()),
         huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
         perf(&read("/proc/sys/kernel/perf_event_paranoid")),
         kernel_addresses(&read("/proc/sys/kernel/kptr_restrict")),
@@ -342,31 +344,6 @@ fn overcommit(mode: &str) -> Finding {
         "" => Finding::ok(SUBJECT, "not known"),
         mode => Finding::ok(SUBJECT, format!("{mode}: what is reserved takes no memory")),
     }
-}
-
-/// The lowest limit of the control groups that this process is in, in bytes.
-fn memory_limit_of_group() -> Option<u64> {
-    let groups = read("/proc/self/cgroup");
-    let limits = groups.lines().flat_map(|line| {
-        let mut parts = line.splitn(3, ':');
-        let (number, controllers, path) = (parts.next(), parts.next(), parts.next());
-        let path = path.unwrap_or("/");
-        let (root, file) = match (number, controllers) {
-            (Some("0"), Some("")) => ("/sys/fs/cgroup", "memory.max"),
-            (_, Some(controllers)) if controllers.split(',').any(|one| one == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            }
-            _ => return Vec::new(),
-        };
-        // Each group is limited by those that it is in. In a container, its own may be the root.
-        let within = Path::new(path.trim_start_matches('/'));
-        let directories = within.ancestors().map(|part| Path::new(root).join(part));
-        directories
-            .filter_map(|directory| directory.join(file).to_str().map(read)?.parse().ok())
-            .collect()
-    });
-    // Without a limit, the older ones say a number near the largest.
-    limits.filter(|&limit: &u64| limit < 1 << 60).min()
 }
 
 /// The bound of the table of stacks, in bytes, unless it is set.

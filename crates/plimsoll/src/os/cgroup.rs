@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// The memory of a control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// Bytes that are in use, by all of its processes and for the files they use.
+    /// Bytes that are in use, by all of its processes and for the files they use; of the next
+    /// group above that counts memory, if this one does not.
     pub(crate) current: Option<u64>,
     /// The least limit of the group and those it is in; `None` if there is none.
     pub(crate) limit: Option<u64>,
@@ -19,10 +20,11 @@ const NONE_FROM: u64 = 1 << 62;
 /// files.
 pub(crate) fn memory() -> Option<Memory> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    memory_in(Path::new("/sys/fs/cgroup"), &groups)
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    memory_by(&groups, &mounts)
 }
 
-fn memory_in(root: &Path, groups: &str) -> Option<Memory> {
+fn memory_by(groups: &str, mounts: &str) -> Option<Memory> {
     let group = |wanted: &dyn Fn(&str, &str) -> bool| {
         groups.lines().find_map(|line| {
             let (number, rest) = line.split_once(':')?;
@@ -30,39 +32,127 @@ fn memory_in(root: &Path, groups: &str) -> Option<Memory> {
             wanted(number, controllers).then_some(path)
         })
     };
-    let first = group(&|_, controllers| controllers.split(',').any(|one| one == "memory"));
-    if let Some(path) = first {
+    let has_memory = |list: &str| list.split(',').any(|one| one == "memory");
+    if let Some(path) = group(&|_, controllers| has_memory(controllers)) {
+        let mounts = mounts_of(mounts, "cgroup").filter(|mount| has_memory(mount.options));
+        let place = Place::find(mounts, path)?;
         let files = ["memory.usage_in_bytes", "memory.limit_in_bytes"];
-        return read(&root.join("memory"), path, files);
+        let mut memory = place.read(files)?;
+        // That knows of groups above what is mounted, and whether those count.
+        if let Some(least) = place.least_limit() {
+            memory.limit = (least < NONE_FROM).then_some(least);
+        }
+        return Some(memory);
     }
     let path = group(&|number, _| number == "0")?;
-    let files = ["memory.current", "memory.max"];
-    read(root, path, files).or_else(|| read(&root.join("unified"), path, files))
+    let place = Place::find(mounts_of(mounts, "cgroup2"), path)?;
+    place.read(["memory.current", "memory.max"])
 }
 
-/// From the group's directory up. Within a container, the group may be what is mounted, and its
-/// path another.
-fn read(root: &Path, path: &str, [current, limit]: [&str; 2]) -> Option<Memory> {
-    let number = |directory: &Path, file: &str| {
-        let text = fs::read_to_string(directory.join(file)).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
-    let mut directory: PathBuf = root.join(path.trim_start_matches('/'));
-    if !directory.join(current).exists() {
-        directory = root.to_owned();
+/// Where a hierarchy of groups, or a part of one, is in the file system.
+struct Mount<'m> {
+    /// The group that is there.
+    group: PathBuf,
+    directory: PathBuf,
+    options: &'m str,
+}
+
+/// The mounts of a kind, out of the system's list:
+/// `id parent device root directory options [tag...] - kind source options`.
+fn mounts_of<'m>(mounts: &'m str, wanted: &str) -> impl Iterator<Item = Mount<'m>> {
+    mounts.lines().filter_map(move |line| {
+        let (place, what) = line.split_once(" - ")?;
+        let mut place = place.split(' ').skip(3);
+        let mut what = what.split(' ');
+        let (group, directory) = (unescaped(place.next()?), unescaped(place.next()?));
+        (what.next()? == wanted).then_some(Mount {
+            group: group.into(),
+            directory: directory.into(),
+            options: what.nth(1)?,
+        })
+    })
+}
+
+/// The system writes what would end a word as a backslash and three octal digits.
+fn unescaped(word: &str) -> String {
+    let mut parts = word.split('\\');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let code = part.get(..3).map(|digits| u8::from_str_radix(digits, 8));
+        match code {
+            Some(Ok(code)) => {
+                text.push(char::from(code));
+                text.push_str(&part[3..]);
+            }
+            _ => {
+                text.push('\\');
+                text.push_str(part);
+            }
+        }
     }
-    let mut memory = Memory {
-        current: number(&directory, current),
-        limit: None,
-    };
-    memory.current?;
-    loop {
-        if let Some(found) = number(&directory, limit).filter(|&found| found < NONE_FROM) {
-            memory.limit = Some(memory.limit.map_or(found, |least| least.min(found)));
+    text
+}
+
+/// The directory of a group, and that of the topmost group above it that can be seen.
+struct Place {
+    directory: PathBuf,
+    top: PathBuf,
+}
+
+impl Place {
+    /// Within a container, the group may be what is mounted, and its path that of another place, or
+    /// one that cannot be seen: then the topmost that can be is taken for it.
+    fn find<'m>(mounts: impl Iterator<Item = Mount<'m>>, path: &str) -> Option<Self> {
+        let mut unseen = None;
+        for Mount {
+            group, directory, ..
+        } in mounts
+        {
+            let below = Path::new(path).strip_prefix(&group);
+            let found = below.map(|below| directory.join(below));
+            if let Ok(found) = found {
+                // `..` is of a group outside of the process's namespace.
+                if !path.contains("/..") && found.is_dir() {
+                    return Some(Self {
+                        directory: found,
+                        top: directory,
+                    });
+                }
+            }
+            unseen.get_or_insert(directory);
         }
-        if directory == root || !directory.pop() {
-            return Some(memory);
+        unseen.map(|top| Self {
+            directory: top.clone(),
+            top,
+        })
+    }
+
+    /// From the group's directory up.
+    fn read(&self, [current, limit]: [&str; 2]) -> Option<Memory> {
+        let mut memory = Memory::default();
+        let mut directory = self.directory.clone();
+        loop {
+            let number = |file: &str| {
+                let text = fs::read_to_string(directory.join(file)).ok()?;
+                text.trim().parse::<u64>().ok()
+            };
+            memory.current = memory.current.or_else(|| number(current));
+            if let Some(found) = number(limit).filter(|&found| found < NONE_FROM) {
+                memory.limit = Some(memory.limit.map_or(found, |least| least.min(found)));
+            }
+            if directory == self.top || !directory.pop() {
+                break;
+            }
         }
+        memory.current.map(|_| memory)
+    }
+
+    /// What version 1 says itself of the limits of a group and those above it.
+    fn least_limit(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.directory.join("memory.stat")).ok()?;
+        let mut lines = text.lines();
+        let limit = lines.find_map(|line| line.strip_prefix("hierarchical_memory_limit "))?;
+        limit.trim().parse().ok()
     }
 }
 
@@ -83,6 +173,13 @@ mod tests {
             }
             Self(root)
         }
+
+        /// A line of the system's list: a group is mounted in a directory below this.
+        fn mount(&self, group: &str, directory: &str, kind: &str) -> String {
+            let directory = self.0.join(directory);
+            let directory = directory.to_str().unwrap().replace(' ', "\\040");
+            format!("35 31 0:32 {group} {directory} rw,relatime shared:9 master:1 - {kind}\n")
+        }
     }
 
     impl Drop for Directory {
@@ -91,6 +188,11 @@ mod tests {
         }
     }
 
+    const OTHERS: &str = "\
+24 1 0:1 / / rw - ext4 /dev/root rw
+33 31 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+";
+
     #[test]
     fn the_least_limit_on_the_way_up_counts() {
         let root = Directory::new(
@@ -98,17 +200,23 @@ mod tests {
             &[
                 ("a/b/memory.current", "1000\n"),
                 ("a/b/memory.max", "max\n"),
+                ("a/b/c/cgroup.procs", ""),
+                ("a/memory.current", "1500\n"),
                 ("a/memory.max", "5000\n"),
                 ("memory.max", "7000\n"),
             ],
         );
+        let mounts = format!("{OTHERS}{}", root.mount("/", "", "cgroup2 none rw"));
         let expected = Memory {
             current: Some(1000),
             limit: Some(5000),
         };
-        assert_eq!(memory_in(&root.0, "0::/a/b\n"), Some(expected));
-        assert_eq!(memory_in(&root.0, "0::/x\n"), None, "no such group");
-        assert_eq!(memory_in(&root.0, ""), None);
+        assert_eq!(memory_by("0::/a/b\n", &mounts), Some(expected));
+        // One that does not count memory is a part of what the next one counts.
+        assert_eq!(memory_by("0::/a/b/c\n", &mounts), Some(expected));
+        assert_eq!(memory_by("0::/x\n", &mounts), None, "no such group");
+        assert_eq!(memory_by("", &mounts), None);
+        assert_eq!(memory_by("0::/a/b\n", OTHERS), None, "not mounted");
     }
 
     #[test]
@@ -116,18 +224,70 @@ mod tests {
         let root = Directory::new(
             "first",
             &[
-                ("memory/a/memory.usage_in_bytes", "1000\n"),
-                ("memory/a/memory.limit_in_bytes", "9223372036854771712\n"),
-                ("memory/memory.usage_in_bytes", "2000\n"),
-                ("memory/memory.limit_in_bytes", "3000\n"),
+                ("my memory/a/memory.usage_in_bytes", "1000\n"),
+                ("my memory/a/memory.limit_in_bytes", "9223372036854771712\n"),
+                ("my memory/memory.usage_in_bytes", "2000\n"),
+                ("my memory/memory.limit_in_bytes", "3000\n"),
             ],
         );
+        let mounts = [
+            root.mount("/", "unified", "cgroup2 cgroup2 rw"),
+            root.mount("/", "my memory", "cgroup cgroup rw,cpu,memory"),
+        ];
+        let mounts = format!("{OTHERS}{}", mounts.concat());
         let groups = |path| format!("9:cpu,memory:{path}\n0::/\n");
         let of = |current| Memory {
             current: Some(current),
             limit: Some(3000),
         };
-        assert_eq!(memory_in(&root.0, &groups("/a")), Some(of(1000)));
-        assert_eq!(memory_in(&root.0, &groups("/elsewhere")), Some(of(2000)));
+        assert_eq!(memory_by(&groups("/a"), &mounts), Some(of(1000)));
+        assert_eq!(memory_by(&groups("/elsewhere"), &mounts), Some(of(2000)));
+    }
+
+    #[test]
+    fn within_a_container_only_a_part_of_the_hierarchy_is_there() {
+        let root = Directory::new(
+            "container",
+            &[
+                ("first/memory.usage_in_bytes", "2000\n"),
+                ("first/memory.limit_in_bytes", "9223372036854771712\n"),
+                (
+                    "first/memory.stat",
+                    "cache 0\nhierarchical_memory_limit 800\n",
+                ),
+                ("first/b/memory.usage_in_bytes", "1000\n"),
+                ("first/b/memory.limit_in_bytes", "700\n"),
+                // What is above does not count for this one.
+                (
+                    "first/b/memory.stat",
+                    "hierarchical_memory_limit 9223372036854771712\n",
+                ),
+                ("second/memory.current", "30\n"),
+                ("second/memory.max", "40\n"),
+                ("second/b/memory.current", "10\n"),
+            ],
+        );
+        let mounts = root.mount("/docker/a", "first", "cgroup cgroup rw,memory");
+        let groups = |path| format!("9:memory:{path}\n");
+        let of = |current, limit| {
+            Some(Memory {
+                current: Some(current),
+                limit,
+            })
+        };
+        assert_eq!(
+            memory_by(&groups("/docker/a"), &mounts),
+            of(2000, Some(800))
+        );
+        assert_eq!(memory_by(&groups("/docker/a/b"), &mounts), of(1000, None));
+        // As seen from within, or by who was moved elsewhere.
+        assert_eq!(memory_by(&groups("/"), &mounts), of(2000, Some(800)));
+        assert_eq!(
+            memory_by(&groups("/docker/ab"), &mounts),
+            of(2000, Some(800))
+        );
+        let mounts = root.mount("/", "second", "cgroup2 cgroup rw,nsdelegate");
+        assert_eq!(memory_by("0::/b\n", &mounts), of(10, Some(40)));
+        assert_eq!(memory_by("0::/../b\n", &mounts), of(30, Some(40)));
     }
 }
