@@ -180,6 +180,82 @@ fn touched_stacks() {
     assert_near(unexplained(&after), unexplained(&before));
 }
 
+const STACK: usize = 100 << 10;
+
+/// Stacks that are blocks of the heap, beside a heap with holes, whose memory would otherwise be
+/// taken for theirs.
+fn stacks_of_blocks() {
+    static BARRIER: std::sync::OnceLock<Barrier> = std::sync::OnceLock::new();
+    extern "C" fn works(_: *mut libc::c_void) -> *mut libc::c_void {
+        drop(black_box(vec![1]));
+        deep(60);
+        let barrier = BARRIER.get().unwrap();
+        barrier.wait();
+        barrier.wait();
+        std::ptr::null_mut()
+    }
+    let mut number = 0;
+    let mut holes: Vec<Vec<u8>> = (0..20_000).map(|_| vec![1; 1000]).collect();
+    holes.retain(|_| {
+        number += 1;
+        number % 8 == 0
+    });
+    let mut stacks: Vec<Vec<u8>> = (0..100).map(|_| vec![0; STACK]).collect();
+    let in_use = |reconciliation: &Reconciliation| {
+        resident(reconciliation, "heap: blocks in use")
+            + resident(reconciliation, "heap: sampled blocks")
+    };
+    let before = reconcile();
+    let barrier = BARRIER.get_or_init(|| Barrier::new(stacks.len() + 1));
+    let threads: Vec<libc::pthread_t> = stacks
+        .iter_mut()
+        .map(|stack| {
+            let (mut thread, mut attributes) = (0, std::mem::MaybeUninit::uninit());
+            // SAFETY: the attributes are used between being made and destroyed; the stack stays
+            // until the thread is joined.
+            unsafe {
+                let attributes = attributes.as_mut_ptr();
+                libc::pthread_attr_init(attributes);
+                let set = libc::pthread_attr_setstack(attributes, stack.as_mut_ptr().cast(), STACK);
+                assert_eq!(set, 0);
+                let created =
+                    libc::pthread_create(&raw mut thread, attributes, works, std::ptr::null_mut());
+                assert_eq!(created, 0);
+                libc::pthread_attr_destroy(attributes);
+            }
+            thread
+        })
+        .collect();
+    barrier.wait();
+    let during = reconcile();
+    barrier.wait();
+    for thread in threads {
+        // SAFETY: created above.
+        unsafe { libc::pthread_join(thread, std::ptr::null_mut()) };
+    }
+    let grown = resident(&during, "stacks") - resident(&before, "stacks");
+    assert!((6 * MIB..10 * MIB).contains(&grown), "{grown}");
+    // They were blocks before, and were not touched.
+    let blocks = in_use(&during) - in_use(&before);
+    assert_near(blocks, -(100 * STACK as i64));
+    let sum = |reconciliation: &Reconciliation| reconciliation.explained() as i64;
+    let kernel = |reconciliation: &Reconciliation| reconciliation.kernel.unwrap().resident as i64;
+    assert_near(
+        sum(&during) - sum(&before),
+        kernel(&during) - kernel(&before),
+    );
+    black_box((holes, stacks));
+}
+
+#[test]
+fn a_block_that_is_a_stack_is_in_one_row() {
+    child::run(
+        "a_block_that_is_a_stack_is_in_one_row",
+        "",
+        stacks_of_blocks,
+    );
+}
+
 fn kept_stacks() {
     let before = reconcile();
     for _ in 0..2 {

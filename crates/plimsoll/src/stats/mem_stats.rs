@@ -90,7 +90,9 @@ pub struct MemStats {
     ///
     /// A thread counts from its beginning, or, where the creation of threads is not seen, from its
     /// first allocation. One that was seen by neither does not count. The stack that the program
-    /// gave to a thread itself counts as well, wherever the program has it from.
+    /// gave to a thread itself counts as well, wherever the program has it from: if that is a
+    /// block of its heap, it is in `heap_sys` too, and so in `sys` twice.
+    /// [`reconcile()`](crate::reconcile()) has it once.
     pub stack_inuse: u64,
     /// The same as `stack_inuse`: nothing is kept for threads that are to come but what the C
     /// library keeps.

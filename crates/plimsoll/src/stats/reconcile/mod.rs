@@ -133,7 +133,7 @@ pub fn reconcile() -> Reconciliation {
     let (heap, accounts) = heap_stats_with_accounts();
     let sorted = sorting::sort(mappings.as_deref().unwrap_or_default(), &known);
     let mut rows = Vec::new();
-    heap_rows(&mut rows, &heap, &sorted);
+    heap_rows(&mut rows, &heap, &sorted, &known.stacks);
     other_rows(&mut rows, &sorted);
     rows.extend(named(mappings.as_deref().unwrap_or_default()));
     rows.extend(accounts.iter().map(of_account));
@@ -213,8 +213,16 @@ fn measured(name: &'static str, sys: Option<u64>, resident: u64) -> Row {
     }
 }
 
-fn heap_rows(rows: &mut Vec<Row>, heap: &HeapStats, sorted: &Sorted) {
-    let live = heap.live_bytes();
+fn heap_rows(
+    rows: &mut Vec<Row>,
+    heap: &HeapStats,
+    sorted: &Sorted,
+    stacks: &[std::ops::Range<usize>],
+) {
+    // A block that the program uses as a stack is in the row of stacks.
+    let live = heap
+        .live_bytes()
+        .saturating_sub(sorting::in_both(&sorted.c_heap, stacks));
     let c_heap = sorted.resident(Owner::CHeap);
     let contains = |address| sorted.c_heap.iter().any(|part| part.contains(&address));
     let sampled = sorted.resident(Owner::SampledBlocks);

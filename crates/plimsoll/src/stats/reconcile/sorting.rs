@@ -218,6 +218,17 @@ pub(super) fn without(ranges: Vec<Range<usize>>, other: &Range<usize>) -> Vec<Ra
     parts.filter(|part| part.start < part.end).collect()
 }
 
+/// How many bytes are in ranges of both kinds; those of a kind do not overlap.
+pub(super) fn in_both(some: &[Range<usize>], others: &[Range<usize>]) -> u64 {
+    let pairs = some
+        .iter()
+        .flat_map(|one| others.iter().map(move |other| (one, other)));
+    pairs.fold(0, |sum, (one, other)| {
+        let (start, end) = (one.start.max(other.start), one.end.min(other.end));
+        sum + end.saturating_sub(start) as u64
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,5 +311,7 @@ mod tests {
         assert_eq!(without(joined.clone(), &(3..6)), [1..3, 6..9]);
         assert!(without(joined.clone(), &(0..9)).is_empty());
         assert_eq!(without(joined.clone(), &(9..9)), joined);
+        assert_eq!(in_both(&joined, &[0..2, 3..6]), 1 + 1 + 1);
+        assert_eq!(in_both(&joined, &[]), 0);
     }
 }
