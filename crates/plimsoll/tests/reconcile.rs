@@ -256,6 +256,62 @@ fn a_block_that_is_a_stack_is_in_one_row() {
     );
 }
 
+/// With a post-mortem, tables are in a file that is mapped.
+fn post_mortem() {
+    let reconciliation = reconcile();
+    assert_eq!(
+        resident(&reconciliation, "shared memory"),
+        0,
+        "{reconciliation}"
+    );
+    let mut rows = reconciliation.rows.iter();
+    let plimsoll = rows.find(|row| row.name == "plimsoll").unwrap();
+    assert!(Some(plimsoll.resident) <= plimsoll.sys, "{reconciliation}");
+    let stats = plimsoll::mem_stats();
+    let sys = stats.mcache_sys + stats.buck_hash_sys + stats.other_sys;
+    assert!(plimsoll.resident <= sys && sys < 16 << 20, "{sys}");
+    labels();
+    let reconciliation = reconcile();
+    assert_eq!(
+        resident(&reconciliation, "shared memory"),
+        0,
+        "{reconciliation}"
+    );
+}
+
+/// Sets of labels, each of which is noted in a post-mortem: more than there is room for. Says what
+/// comes to Plimsoll's own memory by that.
+fn labels() {
+    let before = plimsoll::mem_stats().other_sys;
+    for number in 0..8000 {
+        let value = format!("{number:0100}");
+        drop(plimsoll::label::with([("tenant", &*value)]));
+    }
+    eprintln!("more: {}", plimsoll::mem_stats().other_sys - before);
+}
+
+#[test]
+fn a_post_mortem_is_in_plimsolls_own_account() {
+    const NAME: &str = "a_post_mortem_is_in_plimsolls_own_account";
+    let file = std::env::temp_dir().join(format!("plimsoll-reconcile-{}", std::process::id()));
+    let settings = format!("postmortem={}", file.display());
+    let in_child = || match std::env::var("PLIMSOLL") {
+        Ok(settings) if settings.contains("postmortem") => post_mortem(),
+        _ => labels(),
+    };
+    let with = child::said(NAME, settings, in_child);
+    let Some(with) = with else { return };
+    let _ = std::fs::remove_file(file);
+    let without = child::said(NAME, "heap_rate=0", in_child).expect("this is no child");
+    let [with, without] = [with, without].map(|said| {
+        let mut lines = said.lines();
+        let more = lines.find_map(|line| line.strip_prefix("more: "));
+        more.expect("it says so").parse::<i64>().unwrap()
+    });
+    // There is room for a MiB, of which a quarter was had at first.
+    assert_near(with - without, 3 * MIB / 4);
+}
+
 fn kept_stacks() {
     let before = reconcile();
     for _ in 0..2 {

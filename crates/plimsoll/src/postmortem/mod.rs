@@ -38,7 +38,7 @@ use std::path::PathBuf;
 
 use crate::alloc::counts::{self, HEAP, HeapDelta};
 use crate::ledger::{GENERATION_BYTES, Protocol, Reader, Room};
-use crate::os::region::{COMMIT_STEP, PAGE, Part, within_address_space_limit};
+use crate::os::region::{self, COMMIT_STEP, PAGE, Part, within_address_space_limit};
 use crate::os::syscall::{call, call3};
 use crate::primitives::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::stack::TABLE;
@@ -145,6 +145,8 @@ fn open_file(path: &str, table_bytes: usize) -> Result<Parts, Refused> {
     file.take_name()?;
     DESCRIPTOR.store(descriptor, Ordering::Relaxed);
     BASE.store(base, Ordering::Release);
+    // The other parts are noted by who has them.
+    region::note(base, HEADER_BYTES + SHARED_BYTES);
     notes::open(header);
     Ok(Parts {
         shards: Room {
@@ -264,6 +266,12 @@ fn why_refused(path: &str) -> String {
     }
 }
 
+/// Bytes of the file that are in no other account: its header, what was counted before there was
+/// the file, and notes.
+pub(crate) fn bytes() -> usize {
+    header().map_or(0, |_| HEADER_BYTES + GENERATION_BYTES + notes::bytes())
+}
+
 /// Whether what the environment says was there in time.
 pub(crate) fn was_asked_for() -> bool {
     ASKED.load(Ordering::Relaxed)
@@ -328,7 +336,7 @@ pub(crate) fn before_fork(reader: &mut Reader<HeapDelta>) {
     let table = part_of(header, word::TABLE).base;
     let length = TABLE.bytes();
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    let Some(copy) = crate::os::region::map(length.max(PAGE), 0, access) else {
+    let Some(copy) = region::map(length.max(PAGE), 0, access) else {
         return;
     };
     for at in (0..length).step_by(8) {

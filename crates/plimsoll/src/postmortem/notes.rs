@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::layout::{note, word};
 use super::{header, part_of};
-use crate::os::region::Region;
+use crate::os::region::{COMMIT_STEP, Region};
 use crate::primitives::{AtomicU64, Mutex, Ordering};
 use crate::symbol::{self, Detail, Mapping};
 
@@ -20,6 +20,12 @@ static ADDING: Mutex<()> = Mutex::new(());
 
 pub(super) fn open(header: &[AtomicU64]) {
     REGION.adopt_in_file(part_of(header, word::NOTES));
+}
+
+/// Bytes that the file has room for.
+pub(super) fn bytes() -> usize {
+    // The first of them were had with the file.
+    REGION.committed().max(COMMIT_STEP)
 }
 
 /// Notes the program. Allocates: not for hooks.

@@ -4,7 +4,7 @@
 use crate::alloc::counts::HEAP;
 use crate::stack::TABLE;
 use crate::thread::stacks;
-use crate::{alloc, own, task};
+use crate::{alloc, own, postmortem, task};
 
 /// Stacks, and Plimsoll's own memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(crate) struct OutsideHeap {
     pub(crate) shards: u64,
     /// Stacks and buckets.
     pub(crate) table: u64,
-    /// The rest: the own heap, slots of tasks, and memory for sampled blocks as far as no block of
-    /// the program is in it.
+    /// The rest: the own heap, slots of tasks, a post-mortem's header and notes, and memory for
+    /// sampled blocks as far as no block of the program is in it.
     pub(crate) other: u64,
 }
 
@@ -31,7 +31,10 @@ impl OutsideHeap {
             shards_in_use: shards_in_use as u64,
             shards: shards as u64,
             table: TABLE.bytes() as u64,
-            other: (own::bytes() + task::bytes() + door.saturating_sub(program_blocks)) as u64,
+            other: (own::bytes()
+                + task::bytes()
+                + postmortem::bytes()
+                + door.saturating_sub(program_blocks)) as u64,
         }
     }
 }
