@@ -85,10 +85,12 @@ fn crossings() {
     // Clearly less, and it can be crossed again.
     grow(&mut blocks, 76);
     looked();
-    grow(&mut blocks, 94);
+    grow(&mut blocks, 88);
     looked();
     assert_eq!(told.percents(), [50, 80, 100]);
-    grow(&mut blocks, 30);
+    grow(&mut blocks, 20);
+    // What the C library holds is given back, so that it is less.
+    wait_until(|| resident() < 44 * MIB);
     looked();
     grow(&mut blocks, 90);
     looked();
@@ -198,6 +200,105 @@ fn memory_is_given_back_before_anybody_is_told() {
         "memory_is_given_back_before_anybody_is_told",
         "",
         purged_first,
+    );
+}
+
+/// So many blocks of a size, of which one in `kept` is: the rest are holes between them.
+fn holes(blocks: usize, size: usize, kept: usize) -> Vec<Vec<u8>> {
+    let mut blocks: Vec<Vec<u8>> = (0..blocks).map(|_| vec![1; size]).collect();
+    let mut number = 0;
+    blocks.retain(|_| {
+        number += 1;
+        number % kept == 0
+    });
+    blocks
+}
+
+/// What the C library holds between blocks can be given back where there are whole pages of it.
+fn holes_of_pages() {
+    let told = Told::default();
+    let _threshold = told.at(60);
+    let kept = holes(120 * 64, MIB / 64, 8);
+    let before = resident();
+    assert!(before > 110 * MIB, "{before}");
+    assert!(plimsoll::heap_stats().live_bytes() < 30 << 20);
+    set_memory_limit(MemoryLimit::Bytes(160 << 20)).unwrap();
+    wait_until(|| resident() < 60 * MIB);
+    looked();
+    assert!(told.percents().is_empty());
+    drop(kept);
+}
+
+#[test]
+fn what_an_allocator_holds_without_a_word_is_given_back_before_the_limit() {
+    child::run(
+        "what_an_allocator_holds_without_a_word_is_given_back_before_the_limit",
+        "",
+        holes_of_pages,
+    );
+}
+
+/// Of holes that are smaller than a page, nothing can be given back: there is some of a block in
+/// each page.
+fn holes_in_pages() {
+    let told = Told::default();
+    let _thresholds = [told.at(60), told.at(95)];
+    let mut kept = holes(120 << 10, 1000, 4);
+    assert!(plimsoll::heap_stats().live_bytes() < 50 << 20);
+    set_memory_limit(MemoryLimit::Bytes(160 << 20)).unwrap();
+    wait_until(|| told.percents() == [60]);
+    let used = told.0.lock().unwrap()[0].used;
+    assert!(
+        (110 * MIB as u64..150 * MIB as u64).contains(&used),
+        "{used}"
+    );
+    // Once there are whole pages of them, they are given back, though the last block keeps the
+    // C library from doing so by itself; and it can be crossed again.
+    let last = kept.pop();
+    drop(kept);
+    wait_until(|| resident() < 88 * MIB);
+    // Now that this was done without being asked for: all of it.
+    plimsoll::free_os_memory();
+    looked();
+    let kept = holes(120 << 10, 1000, 4);
+    wait_until(|| told.percents() == [60, 60]);
+    drop((kept, last));
+}
+
+#[test]
+fn what_is_in_memory_and_in_no_block_counts() {
+    child::run(
+        "what_is_in_memory_and_in_no_block_counts",
+        "",
+        holes_in_pages,
+    );
+}
+
+/// Memory that the program maps by itself is in no figure but the kernel's.
+fn mapped_by_the_program() {
+    let told = Told::default();
+    let _threshold = told.at(60);
+    set_memory_limit(MemoryLimit::Bytes(160 << 20)).unwrap();
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, which is written to within its length.
+    let memory = unsafe { libc::mmap(std::ptr::null_mut(), 110 * MIB, access, flags, -1, 0) };
+    assert_ne!(memory, libc::MAP_FAILED);
+    looked();
+    assert!(told.percents().is_empty(), "not touched");
+    // SAFETY: as above.
+    unsafe { memory.cast::<u8>().write_bytes(1, 110 * MIB) };
+    wait_until(|| told.percents() == [60]);
+    // SAFETY: mapped above, and used no more.
+    unsafe { libc::munmap(memory, 110 * MIB) };
+}
+
+#[test]
+fn what_the_program_maps_counts_once_it_is_touched() {
+    child::run(
+        "what_the_program_maps_counts_once_it_is_touched",
+        "",
+        mapped_by_the_program,
     );
 }
 

@@ -120,12 +120,23 @@ fn machine() -> Option<u64> {
 /// Sets how much memory the program should keep to, and returns what was set before, in bytes;
 /// `None` for no limit. Go's `debug.SetMemoryLimit`.
 ///
-/// What is limited is what Go limits: `sys - heap_released` of [`MemStats`](crate::MemStats),
-/// beside that of stacks only what has been touched, and with what
-/// [accounts](crate::stats::Account) have committed. From 90 % of the limit on, memory that the
-/// allocator holds is given back to the system, at most once a second; and so before any callback
-/// of [`on_memory_threshold`]. Collectors are told the limit: it becomes
-/// [`gc::memory_limit`](crate::gc::memory_limit), which it is up to them to follow.
+/// What is limited is the larger of two figures:
+/// * what Go limits: `sys - heap_released` of [`MemStats`](crate::MemStats), beside that of stacks
+///   only what has been touched, and with what [accounts](crate::stats::Account) have committed,
+///   touched or not;
+/// * what the process has in memory that is in no file and not shared (`RssAnon`): with what an
+///   allocator holds beside its blocks and does not tell of, as the C library's, and with what the
+///   program maps by itself. That is what makes the kernel kill it at a control group's limit.
+///   Pages that were given back by `MADV_FREE` are in it until the kernel takes them.
+///
+/// Other processes of a control group are in neither.
+///
+/// From 90 % of the limit on, memory that the allocator holds is given back to the system
+/// ([`free_os_memory`](crate::free_os_memory)), at most once a second; and so before any callback
+/// of [`on_memory_threshold`], unless that was done just now, and after callbacks, if they freed
+/// something. It takes at most about a tenth of the time of a thread of Plimsoll's own; while that
+/// rests, for a second at most, only the first figure is told. Collectors are told the limit: it
+/// becomes [`gc::memory_limit`](crate::gc::memory_limit), which it is up to them to follow.
 ///
 /// Every threshold can be crossed anew. In the child of a fork, the limit is looked after again
 /// once it is set there.
@@ -150,7 +161,8 @@ pub fn set_memory_limit(limit: MemoryLimit) -> Result<Option<u64>, MemoryLimitEr
 pub struct MemoryPressure {
     /// The limit, in bytes.
     pub limit: u64,
-    /// What is in use of what is limited, in bytes, after memory was given back.
+    /// What is in use of what is limited, in bytes, after memory was given back: the larger of the
+    /// figures that [`set_memory_limit`] names.
     pub used: u64,
     /// The threshold that was crossed, in hundredths of the limit.
     pub percent: u32,

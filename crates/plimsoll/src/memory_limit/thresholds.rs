@@ -42,9 +42,18 @@ impl Threshold {
 
     /// Takes notice of so much, if that makes it one that can be crossed again.
     pub(super) fn look(&mut self, limit: u64, used: u64) {
-        if used < share(limit, self.percent.saturating_sub(SLACK)) || used == 0 {
+        if self.is_clearly_below(limit, used) {
             self.above = false;
         }
+    }
+
+    /// Whether it was crossed, and would be one that can be crossed again with so much.
+    pub(super) fn is_over(&self, limit: u64, used: u64) -> bool {
+        self.above && self.is_clearly_below(limit, used)
+    }
+
+    fn is_clearly_below(&self, limit: u64, used: u64) -> bool {
+        used < share(limit, self.percent.saturating_sub(SLACK)) || used == 0
     }
 }
 

@@ -24,6 +24,15 @@ const PURGE: u32 = 90;
 /// How long it takes until memory is given back again, while there is still too much.
 const PURGE_AGAIN: Duration = Duration::from_secs(1);
 
+/// After memory was given back, nothing is given back for so many times as long as that took, but
+/// at most [`PURGE_AGAIN`]: where a program frees and allocates around a threshold, it is a small
+/// part of its time.
+const REST: u32 = 10;
+
+/// How long it takes at most until it is tried again, if what the allocator held was still held
+/// when it was asked to give it back.
+const MOST_PATIENCE: Duration = Duration::from_secs(60);
+
 #[derive(Debug)]
 pub(crate) struct State {
     pub(super) limit: Option<u64>,
@@ -87,36 +96,41 @@ fn watch(bell: &Bell) {
 
 #[derive(Default)]
 struct Watcher {
-    purged: Option<Instant>,
+    /// When memory was given back, and how long that took.
+    purged: Option<(Instant, Duration)>,
+    /// How long it is waited before the allocator is asked again for what it only holds.
+    patience: Duration,
 }
 
 impl Watcher {
     /// Looks once; returns in what time to look again, `None` if there is no limit.
     fn look(&mut self) -> Option<Duration> {
-        let (limit, lowest) = {
+        let (limit, lowest, known) = {
             let state = lock();
             let percents = state.thresholds.iter().map(|threshold| threshold.percent);
-            (state.limit?, percents.min().unwrap_or(PURGE).min(PURGE))
+            let lowest = percents.min().unwrap_or(PURGE).min(PURGE);
+            (state.limit?, lowest, state.next_number)
         };
         // Most of the time this is enough: the stacks of threads are never touched as a whole.
         let mut used = {
             let _time = own_time::measure();
-            used_at_most()
+            Used::at_most()
         };
-        if used >= share(limit, lowest) {
+        if used.larger() >= share(limit, lowest) {
             let _time = own_time::measure();
-            used = used_now();
+            used = Used::now();
         }
-        if self.is_to_purge(limit, used) {
-            let _time = own_time::measure();
-            stats::free_os_memory();
-            self.purged = Some(Instant::now());
-            used = used_now();
+        let resting = self.is_resting();
+        if self.is_to_purge(limit, used, resting) {
+            used = self.purge(limit);
         }
-        while let Some((percent, callback)) = next(limit, used) {
+        // What may only be held is told once it was given back.
+        let measure = if resting { Used::counted } else { Used::larger };
+        let mut called = false;
+        while let Some((percent, callback)) = next(limit, measure(used), known) {
             let pressure = MemoryPressure {
                 limit,
-                used,
+                used: used.larger(),
                 percent,
             };
             // What it does is the program's. A panic has been reported; the others are called.
@@ -124,63 +138,136 @@ impl Watcher {
                 let _ = catch_unwind(AssertUnwindSafe(|| callback(&pressure)));
                 drop(callback);
             });
+            called = true;
             if lock().limit != Some(limit) {
                 break;
             }
-            used = used_now();
+            used = Used::now();
         }
-        let near = used.saturating_add(limit / 10) >= share(limit, lowest);
+        if called && is_only_held(limit, used) {
+            used = self.purge(limit);
+        }
+        let near = used.larger().saturating_add(limit / 10) >= share(limit, lowest);
         Some(PERIODS[usize::from(!near)])
     }
 
+    fn purge(&mut self, limit: u64) -> Used {
+        let _time = own_time::measure();
+        let begun = Instant::now();
+        stats::free_os_memory();
+        let ended = Instant::now();
+        self.purged = Some((ended, ended - begun));
+        let used = Used::now();
+        self.patience = if is_only_held(limit, used) {
+            (self.patience * 2).clamp(PERIODS[1], MOST_PATIENCE)
+        } else {
+            Duration::ZERO
+        };
+        used
+    }
+
+    /// How long it is since memory was given back.
+    fn rested(&self) -> Option<Duration> {
+        self.purged.map(|(at, _)| at.elapsed())
+    }
+
+    fn is_resting(&self) -> bool {
+        let took = self.purged.map_or(Duration::ZERO, |(_, took)| took);
+        let rest = (took * REST).min(PURGE_AGAIN);
+        self.rested().is_some_and(|rested| rested < rest)
+    }
+
     /// Whether memory is to be given back: before any callback, and now and then while there is
-    /// nearly too much.
-    fn is_to_purge(&self, limit: u64, used: u64) -> bool {
-        let mut state = lock();
-        for threshold in &mut state.thresholds {
-            threshold.look(limit, used);
-        }
-        let mut thresholds = state.thresholds.iter();
-        if thresholds.any(|threshold| threshold.is_due(limit, used)) {
-            return true;
-        }
-        let rested = self.purged.is_none_or(|at| at.elapsed() >= PURGE_AGAIN);
-        used >= share(limit, PURGE) && rested
+    /// nearly too much, or while a threshold is only held up by what the allocator holds.
+    fn is_to_purge(&self, limit: u64, used: Used, resting: bool) -> bool {
+        let is_due = is_due(limit, used);
+        let rested = |long| self.rested().is_none_or(|rested| rested >= long);
+        !resting
+            && (is_due
+                || (used.larger() >= share(limit, PURGE) && rested(PURGE_AGAIN))
+                || (is_only_held(limit, used) && rested(self.patience)))
     }
 }
 
-/// The lowest threshold that is being crossed, as one that was.
-fn next(limit: u64, used: u64) -> Option<(u32, Callback)> {
+/// Whether any threshold is being crossed. Those that can be crossed again now are noticed.
+fn is_due(limit: u64, used: Used) -> bool {
+    let mut state = lock();
+    for threshold in &mut state.thresholds {
+        threshold.look(limit, used.larger());
+    }
+    let mut thresholds = state.thresholds.iter();
+    thresholds.any(|threshold| threshold.is_due(limit, used.larger()))
+}
+
+/// Whether a threshold that was crossed could be crossed again if the allocator gave back what it
+/// holds beside blocks.
+fn is_only_held(limit: u64, used: Used) -> bool {
+    let state = lock();
+    let mut thresholds = state.thresholds.iter();
+    thresholds.any(|threshold| {
+        threshold.is_over(limit, used.counted) && !threshold.is_over(limit, used.larger())
+    })
+}
+
+/// The lowest threshold that is being crossed, as one that was; of those that were known when the
+/// look began.
+fn next(limit: u64, used: u64, known: u64) -> Option<(u32, Callback)> {
     let mut state = lock();
     if state.limit != Some(limit) {
         return None;
     }
     let due = state.thresholds.iter_mut();
-    let due = due.filter(|threshold| threshold.is_due(limit, used));
+    let due = due.filter(|threshold| threshold.number < known && threshold.is_due(limit, used));
     let threshold = due.min_by_key(|threshold| threshold.percent)?;
     threshold.above = true;
     Some((threshold.percent, Arc::clone(&threshold.callback)))
 }
 
-/// Go's measure of what is limited, with all of each stack.
-fn used_at_most() -> u64 {
-    let stats = mem_stats();
-    let accounts: u64 = accounts().iter().map(|account| account.committed).sum();
-    (stats.sys - stats.heap_released).saturating_add(accounts)
+/// How much is in use of what is limited, in bytes, by two measures.
+#[derive(Clone, Copy)]
+struct Used {
+    /// Go's, with what accounts have committed: touched or not, in memory or not.
+    counted: u64,
+    /// What the kernel would have to find room for: also what the allocator does not tell of, and
+    /// what it never knew of.
+    resident: u64,
 }
 
-/// The same, with what has been touched of each stack: the rest was never had of the system.
-pub(super) fn used_now() -> u64 {
-    let stacks = stacks::all().map(|stack| stack.range);
-    let stacks = stacks.chain([thread_stack::main()]);
-    let (mut all, mut touched) = (0, 0);
-    for stack in stacks {
-        all += stack.len() as u64;
-        touched += residency::resident(&stack) as u64;
+impl Used {
+    fn counted(self) -> u64 {
+        self.counted
     }
-    used_at_most()
-        .saturating_sub(all)
-        .saturating_add(touched.min(all))
+
+    fn larger(self) -> u64 {
+        self.counted.max(self.resident)
+    }
+
+    /// With all of each stack.
+    fn at_most() -> Self {
+        let stats = mem_stats();
+        let accounts: u64 = accounts().iter().map(|account| account.committed).sum();
+        Self {
+            counted: (stats.sys - stats.heap_released).saturating_add(accounts),
+            resident: residency::anonymous().unwrap_or(0),
+        }
+    }
+
+    /// With what has been touched of each stack: the rest was never had of the system.
+    fn now() -> Self {
+        let stacks = stacks::all().map(|stack| stack.range);
+        let stacks = stacks.chain([thread_stack::main()]);
+        let (mut all, mut touched) = (0, 0);
+        for stack in stacks {
+            all += stack.len() as u64;
+            touched += residency::resident(&stack) as u64;
+        }
+        let mut used = Self::at_most();
+        used.counted = used
+            .counted
+            .saturating_sub(all)
+            .saturating_add(touched.min(all));
+        used
+    }
 }
 
 /// Tells collectors.
