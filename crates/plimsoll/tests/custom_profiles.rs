@@ -205,6 +205,7 @@ fn wrong_names_are_errors_that_name_them() {
     for source in [
         "allocs",
         "block",
+        "fragmentation",
         "goroutine",
         "goroutineleak",
         "heap",

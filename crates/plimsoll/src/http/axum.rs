@@ -11,13 +11,15 @@ use axum::routing::any;
 
 use super::Request;
 
-/// A router with all of `/debug/pprof/`, `/debug/vars` and `/metrics`, to be merged into that of
-/// the program. Requests are answered on tokio's threads for blocking work.
+/// A router with all of `/debug/pprof/`, `/debug/plimsoll/`, `/debug/vars` and `/metrics`, to be
+/// merged into that of the program. Requests are answered on tokio's threads for blocking work.
 pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route("/debug/pprof", any(answer))
         .route("/debug/pprof/", any(answer))
         .route("/debug/pprof/{*name}", any(answer))
+        .route(super::fragmentation::PATH, any(answer))
+        .route(super::memory::PATH, any(answer))
         .route(super::vars::PATH, any(answer))
         .route(super::metrics::PATH, any(answer))
 }

@@ -25,12 +25,18 @@
 //! Where the resident memory went: [`crate::reconcile()`], as a table, or with `format=json` as
 //! JSON.
 //!
+//! # `/debug/plimsoll/fragmentation`
+//! What jemalloc's or mimalloc's pages have room for beyond the program's blocks, by size, and as
+//! an estimate, whose blocks are in these: [`crate::stats::fragmentation()`]. With `format=json`
+//! the table as JSON. The status is 501, with the reason, where the allocator cannot tell.
+//!
 //! The pages show the inside of the program and are not for the public: keep them on the loopback
 //! address or behind something that asks for a password.
 
 mod accept;
 #[cfg(feature = "axum")]
 mod axum;
+mod fragmentation;
 mod memory;
 mod metrics;
 mod pages;

@@ -1,8 +1,11 @@
 //! Which page is where.
 
-use super::{Request, Response, memory, metrics, pprof, query, vars};
+use super::{Request, Response, fragmentation, memory, metrics, pprof, query, vars};
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Those that are not under the root.
+const OTHERS: [&str; 4] = [fragmentation::PATH, memory::PATH, metrics::PATH, vars::PATH];
 
 pub(super) fn answer(request: &Request<'_>) -> Response {
     let Some(path) = query::path(request.path) else {
@@ -14,7 +17,7 @@ pub(super) fn answer(request: &Request<'_>) -> Response {
         return response;
     }
     let profiles = path.strip_prefix(pprof::ROOT);
-    if profiles.is_none() && !matches!(&*path, memory::PATH | metrics::PATH | vars::PATH) {
+    if profiles.is_none() && !OTHERS.contains(&&*path) {
         return Response::new(404, TEXT, b"404 page not found\n".into());
     }
     if !matches!(request.method, "GET" | "HEAD") {
@@ -24,6 +27,7 @@ pub(super) fn answer(request: &Request<'_>) -> Response {
     }
     match (profiles, &*path) {
         (Some(name), _) => pprof::answer(name, request),
+        (None, fragmentation::PATH) => fragmentation::answer(request),
         (None, memory::PATH) => memory::answer(request),
         (None, metrics::PATH) => metrics::answer(request),
         (None, _) => vars::answer(),

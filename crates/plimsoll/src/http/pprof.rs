@@ -227,7 +227,9 @@ fn index() -> String {
          .profile-name{{ display:inline-block; width:6rem; }}\n</style>\n</head>\n<body>\n{ROOT}\n<br>\n\
          <p>Set debug=1 as a query parameter to export in legacy text format</p>\n<br>\n\
          Types of profiles available:\n<table>\n<thead><td>Count</td><td>Profile</td></thead>\n{rows}</table>\n\
-         <a href='goroutine?debug=2'>full goroutine stack dump</a>\n<br>\n<p>\nProfile Descriptions:\n<ul>\n{descriptions}</ul>\n</p>\n</body>\n</html>\n"
+         <a href='goroutine?debug=2'>full goroutine stack dump</a>\n<br>\n\
+         <a href='../plimsoll/memory'>where the resident memory went</a>\n<br>\n\
+         <a href='../plimsoll/fragmentation'>free space in the allocator's pages</a>\n<br>\n<p>\nProfile Descriptions:\n<ul>\n{descriptions}</ul>\n</p>\n</body>\n</html>\n"
     )
 }
 

@@ -166,6 +166,15 @@ impl Site {
     }
 }
 
+/// How many pairs of a stack and a size have sampled blocks that are in use.
+pub(super) fn in_use() -> usize {
+    let sites = records();
+    sites
+        .iter()
+        .filter(|site| site.in_use().samples > 0)
+        .count()
+}
+
 fn records() -> Vec<Site> {
     let mut sites = Vec::new();
     TABLE.read(Kind::Heap, |record| sites.push(Site::new(&record)));

@@ -18,6 +18,7 @@ mod block;
 mod custom;
 mod delays;
 mod delta;
+pub(crate) mod fragmentation;
 mod goroutine;
 mod goroutineleak;
 mod heap;
@@ -82,9 +83,10 @@ pub(crate) trait Source: Sync {
 }
 
 /// Sorted by name.
-static BUILT_IN: [&dyn Source; 10] = [
+static BUILT_IN: [&dyn Source; 11] = [
     &heap::Allocs,
     &block::Block,
+    &fragmentation::Fragmentation,
     &goroutine::Goroutine,
     &goroutineleak::GoroutineLeak,
     &heap::Heap,
@@ -119,8 +121,8 @@ pub enum Format {
 }
 
 /// The profile of that name; `None` if there is none. Built in are `allocs`, `block`,
-/// `goroutine`, `goroutineleak`, `heap`, `lifetimes`, `longpoll`, `mutex`, `peak` and
-/// `threadcreate`; others are there from [`Profile::new`] on.
+/// `fragmentation`, `goroutine`, `goroutineleak`, `heap`, `lifetimes`, `longpoll`, `mutex`, `peak`
+/// and `threadcreate`; others are there from [`Profile::new`] on.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()
@@ -163,7 +165,8 @@ impl Profile {
 
     /// How many records the profile has now: for `heap` and `allocs`, pairs of a call stack and a
     /// size that were ever sampled; for `block`, `longpoll` and `mutex`, call stacks; for
-    /// `goroutine` and `threadcreate`, threads; for those of the program's own, entries.
+    /// `goroutine` and `threadcreate`, threads; for `fragmentation`, pairs with sampled blocks in
+    /// use; for those of the program's own, entries.
     pub fn count(&self) -> usize {
         let (_own, _time) = (own::scope(), own_time::measure());
         self.source.count()

@@ -3,6 +3,7 @@
 mod account;
 pub mod backend;
 pub(crate) mod cpu_stats;
+pub(crate) mod fragmentation;
 mod free_os_memory;
 mod gc_stats;
 pub(crate) mod heap_pages;
@@ -15,8 +16,9 @@ mod reconcile;
 mod time_histogram;
 
 pub use account::{Account, AccountStats, accounts, heap_stats_with_accounts};
-pub use backend::{Backend, Exactness, Figure, Pages, backend};
+pub use backend::{Backend, Exactness, Figure, Pages, SizeClass, backend};
 pub use cpu_stats::{CpuStats, cpu_stats};
+pub use fragmentation::{ClassSpace, Fragmentation, Live, Untold, fragmentation};
 pub use free_os_memory::free_os_memory;
 pub use gc_stats::{GcStats, gc_stats};
 pub use heap_stats::{ClassCounts, HeapStats, LargeCounts, heap_stats};

@@ -29,7 +29,7 @@ pub fn resident() -> u64 {
 }
 
 /// Allocates and frees blocks of all sizes until told to stop; returns the number of rounds.
-fn churn(seed: u64, stop: &AtomicBool) -> u64 {
+pub fn churn(seed: u64, stop: &AtomicBool) -> u64 {
     let (mut random, mut rounds) = (seed + 1, 0);
     let mut kept: Vec<Vec<u8>> = Vec::new();
     while !stop.load(Ordering::Relaxed) {

@@ -5,6 +5,7 @@
 //! its backend; the process notices it at the first allocation that goes the slow way, so that the
 //! common path has nothing to do with it.
 
+mod classes;
 #[cfg(feature = "jemalloc")]
 mod jemalloc;
 #[cfg(feature = "mimalloc")]
@@ -13,6 +14,7 @@ mod noticed;
 mod pages;
 mod system;
 
+pub use classes::SizeClass;
 #[cfg(feature = "jemalloc")]
 pub use jemalloc::Jemalloc;
 #[cfg(feature = "mimalloc")]
@@ -44,4 +46,14 @@ pub trait Backend: Sync {
     /// [`Alloc`](crate::Alloc) of this backend, from inside that: it must not allocate through the
     /// program's allocator, must not panic, and must not wait for other threads.
     fn enlist(&self) {}
+
+    /// Visits all size classes, from the smallest blocks to the largest, also those of which there
+    /// are none. Asked for by [`fragmentation()`](crate::stats::fragmentation) only, so it may take
+    /// some time, and locks that allocations take for a moment. It must not allocate through the
+    /// program's allocator. Returns false, after whatever it has visited, if the allocator cannot
+    /// tell.
+    fn visit_classes(&self, visit: &mut dyn FnMut(SizeClass)) -> bool {
+        let _ = visit;
+        false
+    }
 }

@@ -29,7 +29,7 @@ use crate::primitives::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering}
 const MOST: usize = 4096;
 
 /// In place of a number, all arenas.
-const ALL: usize = 4096;
+pub(super) const ALL: usize = 4096;
 
 /// What an arena has for its structures when it is made.
 const FIRST_METADATA: usize = 2 << 20;
@@ -162,7 +162,7 @@ fn open() -> Option<()> {
 /// unless there are threads for that.
 fn make_oversize_arena(arena: usize) -> Option<()> {
     let of_thread = control::Name::find(c"thread.arena")?;
-    let name = control::Name::find(c"arena.0.name")?.of_arena(1, arena);
+    let name = control::Name::find(c"arena.0.name")?.with(1, arena);
     // SAFETY: those are their types. The thread gets its own arena back before it allocates.
     unsafe {
         let own = of_thread.read::<c_uint>()?;
@@ -177,7 +177,7 @@ fn make_oversize_arena(arena: usize) -> Option<()> {
                 [c"arenas.muzzy_decay_ms", c"arena.0.muzzy_decay_ms"],
             ] {
                 if control::read::<isize>(default)? > 0 {
-                    let name = control::Name::find(of_arena)?.of_arena(1, arena);
+                    let name = control::Name::find(of_arena)?.with(1, arena);
                     name.write::<isize>(0);
                 }
             }
@@ -201,7 +201,7 @@ fn give_hooks(arena: usize) -> bool {
     let Some(name) = control::Name::find(c"arena.0.extent_hooks") else {
         return false;
     };
-    let hooks = name.of_arena(1, arena);
+    let hooks = name.with(1, arena);
     let default = DEFAULT_HOOKS.load(Ordering::Relaxed);
     // SAFETY: that is its type; the hooks keep to their contract.
     unsafe { hooks.read() == Some(default) && hooks.write(hooks::table()) }
@@ -233,7 +233,7 @@ impl Extents {
 }
 
 /// Has jemalloc make its statistics anew.
-fn refresh() -> Option<()> {
+pub(super) fn refresh() -> Option<()> {
     // SAFETY: that is its type.
     unsafe { control::Name::find(c"epoch")?.write(1_u64) }.then_some(())
 }
@@ -244,7 +244,7 @@ pub(super) fn purge() {
         flush.run();
     }
     if let Some(purge) = control::Name::find(c"arena.0.purge") {
-        purge.of_arena(1, ALL).run();
+        purge.with(1, ALL).run();
     }
     if are_counted() && refresh().is_some() {
         let arenas = (0..MOST).filter(|&arena| IS_SETTLED[arena].load(Ordering::Relaxed));

@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 
 use tikv_jemalloc_sys as ffi;
 
-/// A name that has been looked up, so that the arena in it can be put in.
+/// A name that has been looked up, so that numbers in it can be put in.
 #[derive(Clone, Copy)]
 pub(super) struct Name {
     parts: [usize; 6],
@@ -30,9 +30,9 @@ impl Name {
         (failed == 0).then_some(found)
     }
 
-    /// The name with `arena` in the place of the part that is a number.
-    pub(super) fn of_arena(mut self, place: usize, arena: usize) -> Self {
-        self.parts[place] = arena;
+    /// The name with a number, of an arena or a class, as its part at `place`.
+    pub(super) fn with(mut self, place: usize, number: usize) -> Self {
+        self.parts[place] = number;
         self
     }
 
@@ -103,7 +103,7 @@ pub(super) unsafe fn read<T: Copy>(name: &CStr) -> Option<T> {
 /// `T` is the type of what has this name, whose part `place` is a number.
 pub(super) unsafe fn read_of_arena<T: Copy>(name: &CStr, place: usize, arena: usize) -> Option<T> {
     // SAFETY: the caller's.
-    unsafe { Name::find(name)?.of_arena(place, arena).read() }
+    unsafe { Name::find(name)?.with(place, arena).read() }
 }
 
 /// Whether an option has this value.

@@ -73,7 +73,7 @@ pub(super) struct Bytes {
 }
 
 pub(super) fn bytes() -> Option<Bytes> {
-    if STATE.load(Ordering::Acquire) != OPEN {
+    if !is_open() {
         return None;
     }
     // One of ours that is made meanwhile is taken for mimalloc's, and not the other way around.
@@ -187,6 +187,11 @@ fn make() -> bool {
         RESERVED.fetch_sub(size, Ordering::Relaxed);
     }
     managed
+}
+
+/// Whether mimalloc has arenas of ours.
+pub(super) fn is_open() -> bool {
+    STATE.load(Ordering::Acquire) == OPEN
 }
 
 /// Called by mimalloc before it uses a range of an arena (`true`), and to give one back. It owns

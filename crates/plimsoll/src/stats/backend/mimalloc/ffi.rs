@@ -35,10 +35,28 @@ const VERSION: usize = 5;
 pub(super) type CommitFunction =
     unsafe extern "C" fn(bool, *mut c_void, usize, *mut bool, *mut c_void) -> bool;
 
+/// What mimalloc tells of a page, in bytes.
+#[repr(C)]
+pub(super) struct Area {
+    pub(super) blocks: *mut c_void,
+    /// Blocks that there will be, made already, and in use; the last is a count.
+    pub(super) reserved: usize,
+    pub(super) committed: usize,
+    pub(super) used: usize,
+    block_size: usize,
+    /// With padding.
+    pub(super) full_block_size: usize,
+    page: *mut c_void,
+}
+
+pub(super) type VisitFunction =
+    unsafe extern "C" fn(*const c_void, *const Area, *mut c_void, usize, *mut c_void) -> bool;
+
 /// Options, by their numbers in mimalloc 3.3.
 pub(super) const PURGE_DECOMMITS: c_int = 5;
 pub(super) const ALLOW_LARGE_OS_PAGES: c_int = 6;
 pub(super) const DISALLOW_ARENA_ALLOC: c_int = 26;
+pub(super) const VISIT_ABANDONED: c_int = 28;
 pub(super) const PAGE_COMMIT_ON_DEMAND: c_int = 40;
 
 unsafe extern "C" {
@@ -46,6 +64,13 @@ unsafe extern "C" {
     pub(super) fn mi_process_init();
     pub(super) fn mi_collect(force: bool);
     pub(super) fn mi_option_get(option: c_int) -> c_long;
+    pub(super) fn mi_good_size(size: usize) -> usize;
+    pub(super) fn mi_heap_visit_blocks(
+        heap: *mut c_void,
+        each_block: bool,
+        visit: VisitFunction,
+        argument: *mut c_void,
+    ) -> bool;
     fn mi_subproc_main() -> *mut c_void;
     fn mi_subproc_stats_get_exclusive(process: *mut c_void, statistics: *mut Statistics) -> bool;
     pub(super) fn mi_manage_memory(

@@ -1,0 +1,20 @@
+//! What the allocator's pages have room for beyond the program's blocks, as text or JSON.
+
+use super::pages::TEXT;
+use super::{Request, Response, query, vars};
+use crate::{profile, stats};
+
+/// Where it is.
+pub(super) const PATH: &str = "/debug/plimsoll/fragmentation";
+
+pub(super) fn answer(request: &Request<'_>) -> Response {
+    let answered = if query::first(request.query, "format") == "json" {
+        let told = stats::fragmentation();
+        told.map(|told| Response::new(200, vars::JSON, told.json().into_bytes()))
+    } else {
+        let page = profile::fragmentation::page();
+        page.map(|page| Response::new(200, TEXT, page))
+    };
+    // As a profile that there is not.
+    answered.unwrap_or_else(|untold| Response::new(501, TEXT, format!("{untold}\n").into_bytes()))
+}

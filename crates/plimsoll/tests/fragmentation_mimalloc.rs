@@ -1,0 +1,123 @@
+//! mimalloc's pages: what is free in them, and where they are.
+
+use plimsoll::stats::backend::MiMalloc;
+use plimsoll::stats::{Untold, fragmentation};
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc<MiMalloc> = plimsoll::Alloc::mimalloc();
+
+mod child;
+mod holes;
+mod pages;
+mod pprof;
+mod relations;
+
+fn tested(name: &str, test: fn()) {
+    child::run(name, "", test);
+}
+
+#[test]
+fn one_small_block_of_each_slab_is_left() {
+    tested("one_small_block_of_each_slab_is_left", || {
+        holes::one_of_each_slab_is_left::<1000>(1024, 64 << 10);
+        holes::one_of_each_slab_is_left::<60>(64, 64 << 10);
+    });
+}
+
+/// Blocks above 32 KiB share pages as well, up to 512 KiB.
+#[test]
+fn larger_blocks_have_holes_between_them() {
+    tested("larger_blocks_have_holes_between_them", || {
+        let mut blocks: Vec<_> = (0..800).map(|_| pages::touched(100_000)).collect();
+        let full = fragmentation().unwrap();
+        let mut number = 0;
+        blocks.retain(|_| {
+            number += 1;
+            number % 2 == 0
+        });
+        let half = fragmentation().unwrap();
+        let [full, half] = [full, half].map(|told| holes::class_of(&told, 100_000));
+        assert_eq!(full.in_use - half.in_use, 400);
+        assert!(half.sparse() - full.sparse() >= 400 * 100_000);
+        assert_eq!(half.live, None);
+        drop(blocks);
+    });
+}
+
+/// What other threads have is seen, and what was freed for them is not free until they look.
+#[test]
+fn pages_of_all_threads_are_seen() {
+    tested("pages_of_all_threads_are_seen", || {
+        let (send, receive) = std::sync::mpsc::channel();
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            send.send(holes::filled::<400>(10_000)).unwrap();
+            // It lives, and sees to nothing.
+            let _ = wait.recv();
+        });
+        let blocks = receive.recv().unwrap();
+        let class = || holes::class_of(&fragmentation().unwrap(), 400);
+        let with = class();
+        assert!(with.in_use >= 9_900, "{with:?}");
+        let live = with.live.unwrap().blocks;
+        assert!((9_900..10_500).contains(&live), "{with:?}");
+        drop(blocks);
+        let freed = class();
+        assert!(freed.live.unwrap().blocks < 500, "{freed:?}");
+        eprintln!("{with:?}\n{freed:?}");
+        drop(end);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn sites_hold_what_is_sparse() {
+    child::run(
+        "sites_hold_what_is_sparse",
+        "heap_rate=16k",
+        holes::sites_hold_what_is_sparse,
+    );
+}
+
+#[test]
+fn the_page_is_a_table_or_json() {
+    tested("the_page_is_a_table_or_json", holes::pages);
+}
+
+#[test]
+fn readings_under_load_are_consistent() {
+    tested("readings_under_load_are_consistent", || {
+        let backend = plimsoll::stats::backend().unwrap();
+        holes::read_under_load(500, true, |told| {
+            let committed = backend.pages().committed.bytes;
+            // What four threads may have thrown away meanwhile.
+            assert!(told.active() < committed + (180 << 20), "{told}");
+        });
+    });
+}
+
+#[test]
+fn a_forks_child_can_ask() {
+    tested("a_forks_child_can_ask", holes::a_forks_child_can_ask);
+}
+
+/// Where mimalloc's own list of pages may be unmapped while it is gone through, it is not.
+#[test]
+fn nothing_is_told_where_that_is_not_safe() {
+    const NAME: &str = "nothing_is_told_where_that_is_not_safe";
+    const SETTING: &str = "MIMALLOC_VISIT_ABANDONED";
+    if std::env::var_os(SETTING).is_some() {
+        assert_eq!(fragmentation(), Err(Untold::ByBackend("mimalloc")));
+        return;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([NAME, "--exact"])
+        .env(SETTING, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}

@@ -1,0 +1,265 @@
+//! What holds of the free space in the pages of every allocator that can tell.
+
+use std::collections::HashSet;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll::http;
+use plimsoll::stats::{ClassSpace, Fragmentation, fragmentation};
+
+use super::pages::{MIB, churn};
+use super::pprof::{self, Profile};
+use super::relations::Until;
+
+/// What there is for blocks of that size.
+pub fn class_of(told: &Fragmentation, size: usize) -> ClassSpace {
+    let mut classes = told.classes.iter();
+    *classes
+        .find(|class| class.above < size && size <= class.largest)
+        .expect("there is such a class")
+}
+
+fn told() -> Fragmentation {
+    fragmentation().expect("this allocator can tell")
+}
+
+/// Each by itself.
+pub type Blocks<const SIZE: usize> = Vec<Box<[u8; SIZE]>>;
+
+/// Blocks of so many bytes, all of them written to.
+pub fn filled<const SIZE: usize>(blocks: usize) -> Blocks<SIZE> {
+    (0..blocks).map(|at| Box::new([at as u8; SIZE])).collect()
+}
+
+/// Fills pages with 40,000 blocks of `SIZE` bytes, which the allocator makes `made`, and frees all
+/// but one of each slab of `slab` bytes. What is then said to be free is so to a hundredth, or a
+/// few slabs.
+pub fn one_of_each_slab_is_left<const SIZE: usize>(made: usize, slab: usize) {
+    const BLOCKS: usize = 40_000;
+    let before = class_of(&told(), SIZE);
+    let mut blocks = filled::<SIZE>(BLOCKS);
+    let full = class_of(&told(), SIZE);
+    assert!(full.above < made && made <= full.largest);
+    let bytes = (BLOCKS * made) as u64;
+    let few = 8 * slab as u64 + bytes / 100;
+    let near = |is: u64, expected: u64| assert!(is.abs_diff(expected) <= few, "{is} {expected}");
+    near(full.in_use_bytes - before.in_use_bytes, bytes);
+    near(full.sparse(), before.sparse());
+    // Every other one.
+    let mut number = 0;
+    blocks.retain(|_| {
+        number += 1;
+        number % 2 == 0
+    });
+    plimsoll::free_os_memory();
+    let half = class_of(&told(), SIZE);
+    near(half.sparse(), before.sparse() + bytes / 2);
+    near(half.active, full.active);
+    // One of each slab.
+    let mut seen = HashSet::new();
+    blocks.retain(|block| seen.insert(block.as_ptr() as usize / slab));
+    plimsoll::free_os_memory();
+    let sparse = class_of(&told(), SIZE);
+    let kept = blocks.len() as u64;
+    eprintln!("{SIZE}: {before:?}\n{full:?}\n{half:?}\n{kept} kept: {sparse:?}");
+    near(sparse.active, full.active);
+    near(sparse.active, kept * slab as u64);
+    near(
+        sparse.in_use_bytes - before.in_use_bytes.min(sparse.in_use_bytes),
+        kept * made as u64,
+    );
+    near(sparse.sparse(), kept * (slab - made) as u64);
+    let live = sparse.live.expect("sizes of both end here");
+    assert!(
+        live.blocks >= kept - kept / 10 && live.blocks <= kept + 500,
+        "{live:?}"
+    );
+    drop(blocks);
+    plimsoll::free_os_memory();
+    let empty = class_of_any(SIZE);
+    near(empty, before.active);
+}
+
+/// Nothing, if all of its pages are gone.
+fn class_of_any(size: usize) -> u64 {
+    let told = told();
+    let mut classes = told.classes.iter();
+    classes
+        .find(|class| class.above < size && size <= class.largest)
+        .map_or(0, |class| class.active)
+}
+
+#[inline(never)]
+fn many() -> Blocks<700> {
+    black_box(filled(60_000))
+}
+
+#[inline(never)]
+fn few() -> Blocks<700> {
+    black_box(filled(20_000))
+}
+
+/// Of what is free, sites have as much as they have of the live blocks: here three quarters and
+/// one.
+pub fn sites_hold_what_is_sparse() {
+    let (mut many, mut few) = (many(), few());
+    for blocks in [&mut many, &mut few] {
+        let mut number = 0;
+        blocks.retain(|_| {
+            number += 1;
+            number % 4 == 0
+        });
+    }
+    plimsoll::free_os_memory();
+    let profile = Profile::of("fragmentation");
+    assert_eq!(profile.sample_types(), [("sparse_space", "bytes")]);
+    let of = |name: &str| -> i64 {
+        let by = |sample: &&pprof::Sample| {
+            let names = profile.names(sample);
+            names.iter().any(|function| function.contains(name))
+        };
+        let samples = profile.sample.iter().filter(by);
+        samples.map(|sample| sample.value[0]).sum()
+    };
+    let all: i64 = profile.sample.iter().map(|sample| sample.value[0]).sum();
+    let expected = told().sparse() as i64;
+    assert!((all - expected).abs() < MIB as i64, "{all} {expected}");
+    let sparse = class_of(&told(), 700).sparse() as f64;
+    assert!(sparse > 60_000.0 * 700.0 * 0.9, "{sparse}");
+    let (many_hold, few_hold) = (of("holes::many") as f64, of("holes::few") as f64);
+    // About a thousand samples: an error of a twentieth or so.
+    let share = many_hold / (many_hold + few_hold);
+    assert!((share - 0.75).abs() < 0.08, "{share}");
+    assert!(
+        (many_hold + few_hold) / sparse > 0.95,
+        "{many_hold} {few_hold} {sparse}"
+    );
+    let text = http::handle("GET", "/debug/pprof/fragmentation", "debug=1");
+    let text = String::from_utf8(text.body).unwrap();
+    assert!(text.starts_with("fragmentation profile: "), "{text}");
+    let first = text.lines().position(|line| line.contains("holes::many"));
+    let second = text.lines().position(|line| line.contains("holes::few"));
+    assert!(
+        first.unwrap() < second.unwrap(),
+        "the most is first\n{text}"
+    );
+    drop((many, few));
+}
+
+pub fn pages() {
+    let mut blocks = filled::<500>(10_000);
+    blocks.truncate(100);
+    let text = http::handle("GET", "/debug/plimsoll/fragmentation", "");
+    assert_eq!(text.status, 200);
+    let text = String::from_utf8(text.body).unwrap();
+    eprintln!("{}", &text[..text.len().min(6000)]);
+    for begins in [
+        "pages of ",
+        "blocks of bytes",
+        "all ",
+        "sparse: ",
+        "fragmentation profile: ",
+    ] {
+        let mut lines = text.lines();
+        let begins = |line: &str| line.trim_start().starts_with(begins);
+        assert!(lines.any(begins), "{text}");
+    }
+    let json = http::handle("GET", "/debug/plimsoll/fragmentation", "format=json");
+    let json: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
+    assert_eq!(json["backend"], told().backend);
+    let classes = json["classes"].as_array().unwrap();
+    let sum = |of: &str| -> u64 {
+        classes
+            .iter()
+            .map(|class| class[of].as_u64().unwrap())
+            .sum()
+    };
+    assert_eq!(json["active"], sum("active"));
+    assert_eq!(json["sparse"], sum("sparse"));
+    assert!(json["sparse"].as_u64() <= json["active"].as_u64());
+    assert!(
+        classes
+            .iter()
+            .all(|class| class["room"].as_u64() >= class["in_use"].as_u64())
+    );
+    assert!(
+        classes
+            .iter()
+            .any(|class| class["live"]["blocks"].as_u64() >= Some(100))
+    );
+    let index = http::handle("GET", "/debug/pprof/", "");
+    let index = String::from_utf8(index.body).unwrap();
+    assert!(index.contains("'../plimsoll/fragmentation'") && index.contains(">fragmentation<"));
+}
+
+/// Reads while four threads allocate blocks of all sizes and others come and go; hands each to
+/// `look`. With `another`, somebody else reads all the time.
+pub fn read_under_load(readings: usize, another: bool, mut look: impl FnMut(&Fragmentation)) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let until = Until(&stop);
+        let threads = [0, 1, 2, 3].map(|seed| {
+            let stop = &stop;
+            scope.spawn(move || churn(seed, stop))
+        });
+        let others = [
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let brief = std::thread::spawn(|| black_box(filled::<300>(1000)).truncate(1));
+                    brief.join().unwrap();
+                }
+            }),
+            scope.spawn(|| {
+                while another && !stop.load(Ordering::Relaxed) {
+                    told();
+                }
+            }),
+        ];
+        for _ in 0..readings {
+            let told = told();
+            let mut above = 0;
+            for class in &told.classes {
+                assert!(
+                    class.above >= above && class.above < class.largest,
+                    "{class:?}"
+                );
+                above = class.largest;
+                assert!(class.in_use <= class.room, "{class:?}");
+                assert!(class.in_use_bytes <= class.active, "{class:?}");
+            }
+            look(&told);
+        }
+        drop(until);
+        for thread in threads {
+            assert!(thread.join().unwrap() > 0);
+        }
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+/// The child of a fork has the parent's pages and none of its threads.
+pub fn a_forks_child_can_ask() {
+    let kept = filled::<1000>(10_000);
+    let before = class_of(&told(), 1000);
+    // SAFETY: the child ends without returning; no other thread was in the middle of anything that
+    // matters to it.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(60);
+            let ok = std::panic::catch_unwind(|| {
+                let after = class_of(&told(), 1000);
+                assert_eq!(after.active, before.active);
+                drop(kept);
+                plimsoll::free_os_memory();
+                assert!(class_of_any(1000) < before.active / 10);
+            });
+            libc::_exit(i32::from(ok.is_err()));
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert_eq!(status, 0, "what the child found is above");
+    }
+}
