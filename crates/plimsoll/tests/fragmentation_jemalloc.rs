@@ -114,3 +114,16 @@ fn readings_under_load_are_consistent() {
 fn a_forks_child_can_ask() {
     tested("a_forks_child_can_ask", holes::a_forks_child_can_ask);
 }
+
+#[test]
+fn memory_has_owners() {
+    tested("memory_has_owners", holes::memory_has_owners);
+}
+
+#[test]
+fn other_mappings_are_nobodys() {
+    tested(
+        "other_mappings_are_nobodys",
+        holes::other_mappings_are_nobodys,
+    );
+}

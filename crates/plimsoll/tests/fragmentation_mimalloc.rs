@@ -121,3 +121,16 @@ fn nothing_is_told_where_that_is_not_safe() {
         "{said}"
     );
 }
+
+#[test]
+fn memory_has_owners() {
+    tested("memory_has_owners", holes::memory_has_owners);
+}
+
+#[test]
+fn other_mappings_are_nobodys() {
+    tested(
+        "other_mappings_are_nobodys",
+        holes::other_mappings_are_nobodys,
+    );
+}

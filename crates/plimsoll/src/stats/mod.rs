@@ -16,7 +16,7 @@ mod reconcile;
 mod time_histogram;
 
 pub use account::{Account, AccountStats, accounts, heap_stats_with_accounts};
-pub use backend::{Backend, Exactness, Figure, Pages, SizeClass, backend};
+pub use backend::{Backend, Exactness, Figure, Held, Pages, SizeClass, backend};
 pub use cpu_stats::{CpuStats, cpu_stats};
 pub use fragmentation::{ClassSpace, Fragmentation, Live, Untold, fragmentation};
 pub use free_os_memory::free_os_memory;

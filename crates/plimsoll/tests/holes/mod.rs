@@ -1,13 +1,14 @@
-//! What holds of the free space in the pages of every allocator that can tell.
+//! What holds of the free space in the pages of every allocator that can tell, and of where its
+//! memory is.
 
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::http;
-use plimsoll::stats::{ClassSpace, Fragmentation, fragmentation};
+use plimsoll::stats::{ClassSpace, Fragmentation, Reconciliation, fragmentation, reconcile};
 
-use super::pages::{MIB, churn};
+use super::pages::{MIB, churn, touched};
 use super::pprof::{self, Profile};
 use super::relations::Until;
 
@@ -255,6 +256,7 @@ pub fn a_forks_child_can_ask() {
                 drop(kept);
                 plimsoll::free_os_memory();
                 assert!(class_of_any(1000) < before.active / 10);
+                assert!(reconcile().unexplained_share().unwrap().abs() < 0.1);
             });
             libc::_exit(i32::from(ok.is_err()));
         }
@@ -262,4 +264,91 @@ pub fn a_forks_child_can_ask() {
         assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
         assert_eq!(status, 0, "what the child found is above");
     }
+}
+
+fn row(reconciliation: &Reconciliation, name: &str) -> i64 {
+    let mut rows = reconciliation.rows.iter();
+    let row = rows.find(|row| row.name == name);
+    row.unwrap_or_else(|| panic!("{name}: {reconciliation}"))
+        .resident as i64
+}
+
+/// With 100 MiB in blocks, and after half of these are freed, nearly all of what is in memory has
+/// somebody who has it.
+pub fn memory_has_owners() {
+    let mib = MIB as i64;
+    let in_use = |reconciliation: &Reconciliation| {
+        row(reconciliation, "heap: blocks in use") + row(reconciliation, "heap: sampled blocks")
+    };
+    let held = |reconciliation: &Reconciliation| row(reconciliation, "heap: held or fragmented");
+    let near = |is: i64, expected: i64| {
+        assert!((is - expected).abs() < 4 * mib, "{is} is not {expected}");
+    };
+    let explained = |reconciliation: &Reconciliation| {
+        eprintln!("{reconciliation}");
+        let share = reconciliation.unexplained_share().expect("there is /proc");
+        assert!(share.abs() <= 0.05, "{share}");
+    };
+    let empty = reconcile();
+    let mut small = filled::<1000>(50_000);
+    // Of other threads, too, whose memory is elsewhere.
+    let threads = [30_000, 100_000, 700_000].map(|size| {
+        std::thread::spawn(move || -> Vec<Vec<u8>> {
+            (0..17_000_000 / size).map(|_| touched(size)).collect()
+        })
+    });
+    let mut larger: Vec<Vec<u8>> = threads
+        .into_iter()
+        .flat_map(|thread| thread.join().unwrap())
+        .collect();
+    let full = reconcile();
+    explained(&full);
+    near(in_use(&full) - in_use(&empty), 101_000_000);
+    let mut number = 0;
+    small.retain(|_| {
+        number += 1;
+        number % 2 == 0
+    });
+    larger.retain(|_| {
+        number += 1;
+        number % 2 == 0
+    });
+    let half = reconcile();
+    explained(&half);
+    near(in_use(&half) - in_use(&empty), 50_500_000);
+    // Of small blocks, what was freed is still in memory.
+    assert!(held(&half) - held(&full) > 20_000_000);
+    plimsoll::free_os_memory();
+    let purged = reconcile();
+    explained(&purged);
+    near(in_use(&purged) - in_use(&empty), 50_500_000);
+    drop(black_box((small, larger)));
+    plimsoll::free_os_memory();
+    let emptied = reconcile();
+    eprintln!("{emptied}");
+    near(in_use(&emptied) - in_use(&empty), 0);
+    near(emptied.unexplained().unwrap(), empty.unexplained().unwrap());
+}
+
+/// What the program maps by itself beside the allocator's memory is not taken for the allocator's.
+pub fn other_mappings_are_nobodys() {
+    let before = reconcile();
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let bytes = 30 << 20;
+    // SAFETY: a new mapping, which is written to within its length.
+    let mapped = unsafe {
+        let mapped = libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0);
+        assert_ne!(mapped, libc::MAP_FAILED);
+        mapped.cast::<u8>().write_bytes(7, bytes);
+        mapped
+    };
+    let during = reconcile();
+    let more = during.unexplained().unwrap() - before.unexplained().unwrap();
+    assert!(
+        (more - bytes as i64).abs() < MIB as i64,
+        "{more}\n{before}{during}"
+    );
+    // SAFETY: made above.
+    unsafe { libc::munmap(mapped, bytes) };
 }

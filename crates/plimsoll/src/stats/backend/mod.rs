@@ -6,6 +6,7 @@
 //! common path has nothing to do with it.
 
 mod classes;
+mod held;
 #[cfg(feature = "jemalloc")]
 mod jemalloc;
 #[cfg(feature = "mimalloc")]
@@ -14,7 +15,10 @@ mod noticed;
 mod pages;
 mod system;
 
+use std::ops::Range;
+
 pub use classes::SizeClass;
+pub use held::Held;
 #[cfg(feature = "jemalloc")]
 pub use jemalloc::Jemalloc;
 #[cfg(feature = "mimalloc")]
@@ -55,5 +59,21 @@ pub trait Backend: Sync {
     fn visit_classes(&self, visit: &mut dyn FnMut(SizeClass)) -> bool {
         let _ = visit;
         false
+    }
+
+    /// Visits all memory that the allocator has mapped, as far as it knows where that is. Asked for
+    /// by [`reconcile()`](crate::reconcile) only; it must not allocate through the program's
+    /// allocator. Returns false if it does not know where blocks are.
+    fn visit_memory(&self, visit: &mut dyn FnMut(Held, Range<usize>)) -> bool {
+        let _ = visit;
+        false
+    }
+
+    /// How many bytes from `address` on are the allocator's own structures, if `words`, which are
+    /// the first there, show that. Asked for by [`reconcile()`](crate::reconcile) only, at each
+    /// multiple of 2 MiB in memory that nobody else has.
+    fn structures_at(&self, address: usize, words: [usize; 4]) -> Option<usize> {
+        let _ = (address, words);
+        None
     }
 }

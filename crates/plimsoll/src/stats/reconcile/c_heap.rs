@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use crate::os::copied_memory::{self, PAGE_WORDS};
 use crate::os::region::PAGE;
-use crate::os::smaps::Mapping;
 
 /// Parts of arenas lie on multiples of this, and are at most as long.
 const ARENA_PART: usize = 64 << 20;
@@ -14,27 +13,27 @@ const ARENA_PART: usize = 64 << 20;
 /// The mark of a block with a mapping of its own, in the lowest three bits of its size.
 const MAPPED_BLOCK: usize = 2;
 
-/// So many pages of a mapping are looked at in all that belong to no block.
+/// So many pages in a row of addresses are looked at in all that belong to no block.
 const MOST_PAGES: usize = 512;
 
-/// The parts of a nameless mapping that are heap, in order. What cannot be told from a heap's
+/// The parts of nameless memory that are heap, in order. What cannot be told from a heap's
 /// header by four words that fit together is taken for one.
-pub(super) fn parts(mapping: &Mapping) -> Vec<Range<usize>> {
+pub(super) fn parts(range: &Range<usize>) -> Vec<Range<usize>> {
     let mut page = [0; PAGE_WORDS];
-    parts_by(mapping, |at| {
+    parts_by(range, |at| {
         let copied = copied_memory::copy(at, &mut page);
         (copied > 0).then(|| [page[0], page[1], page[2], page[3]])
     })
 }
 
 fn parts_by(
-    mapping: &Mapping,
+    range: &Range<usize>,
     mut words: impl FnMut(usize) -> Option<[usize; 4]>,
 ) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
-    let (mut at, mut strange) = (mapping.range.start, 0);
-    while at < mapping.range.end && strange < MOST_PAGES {
-        let left = mapping.range.end - at;
+    let (mut at, mut strange) = (range.start, 0);
+    while at < range.end && strange < MOST_PAGES {
+        let left = range.end - at;
         let Some(head) = words(at) else { break };
         let length = arena_part(at, head).or_else(|| mapped_block(head));
         match length.filter(|&length| length <= left) {
@@ -73,23 +72,10 @@ fn mapped_block([before, size, ..]: [usize; 4]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn mapping(range: Range<usize>) -> Mapping {
-        Mapping {
-            range,
-            accessible: true,
-            writable: true,
-            shared: false,
-            of_file: false,
-            name: String::new(),
-            resident: 0,
-            anonymous: 0,
-        }
-    }
-
     #[test]
     fn blocks_are_found_behind_one_another_and_behind_what_is_none() {
         let start = 0x7f12_3450_0000;
-        let found = parts_by(&mapping(start..start + 10 * PAGE), |at| {
+        let found = parts_by(&(start..start + 10 * PAGE), |at| {
             Some(match (at - start) / PAGE {
                 1 => [0, (3 * PAGE) | 2, 7, 7],
                 4 => [0, (2 * PAGE) | 2, 0, 0],

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::outside_heap::OutsideHeap;
-use super::{AccountStats, HeapStats, heap_stats_with_accounts};
+use super::{AccountStats, Backend, HeapStats, Held, Pages, backend, heap_stats_with_accounts};
 use crate::os::smaps::{self, Mapping, Rollup};
 use crate::os::task_file::TaskDirectory;
 use crate::os::{cgroup, region, thread_stack};
@@ -112,10 +112,11 @@ impl Reconciliation {
 /// for each 2 MiB of a stack; while the kernel looks at a mapping, nobody can map or unmap. Figures
 /// are of moments some milliseconds apart, so what the program does meanwhile is in the rest.
 ///
-/// * *heap: blocks in use* and *heap: held or fragmented* are what the C library's allocator has in
-///   memory: that much of it as there are blocks in use, and the rest. If the program's allocator
-///   is another, its blocks in use are a row as the ledger has them, and what that allocator holds
-///   beside them is unexplained.
+/// * *heap: blocks in use* and *heap: held or fragmented* are what the program's allocator has in
+///   memory: that much of it as there are blocks in use, and the rest. *heap: the allocator's
+///   structures* are its own. That is for the C library's allocator, and those whose
+///   [`Backend`](super::Backend) knows where their memory is. If it is another, its blocks in use
+///   are a row as the ledger has them, and what that allocator holds beside them is unexplained.
 /// * *stacks* is what has been touched of threads' stacks; *stacks: kept for next threads* is what
 ///   the C library keeps of those that have ended.
 /// * Plimsoll's own memory is a row, and the program's blocks that were sampled are another.
@@ -127,13 +128,13 @@ impl Reconciliation {
 /// Not for signal handlers, and not for hooks.
 pub fn reconcile() -> Reconciliation {
     let _own = own::scope();
-    let known = known();
+    let (known, pages) = known();
     let mappings = smaps::mappings();
     let rollup = smaps::rollup();
     let (heap, accounts) = heap_stats_with_accounts();
     let sorted = sorting::sort(mappings.as_deref().unwrap_or_default(), &known);
     let mut rows = Vec::new();
-    heap_rows(&mut rows, &heap, &sorted, &known.stacks);
+    heap_rows(&mut rows, &heap, &sorted, &known);
     other_rows(&mut rows, &sorted);
     rows.extend(named(mappings.as_deref().unwrap_or_default()));
     rows.extend(accounts.iter().map(of_account));
@@ -146,16 +147,19 @@ pub fn reconcile() -> Reconciliation {
                 limit: memory.limit,
             })
         }),
-        of_which: vec![
-            (
-                "tracked futures, in the heap or on stacks",
-                task::future_bytes(),
-            ),
-            (
-                "collectors' metadata, as they say",
-                gc::lock().sums(None).metadata,
-            ),
-        ],
+        of_which: free_pages(&pages)
+            .into_iter()
+            .chain([
+                (
+                    "tracked futures, in the heap or on stacks",
+                    task::future_bytes(),
+                ),
+                (
+                    "collectors' metadata, as they say",
+                    gc::lock().sums(None).metadata,
+                ),
+            ])
+            .collect(),
     }
 }
 
@@ -171,20 +175,43 @@ impl From<Rollup> for KernelMemory {
     }
 }
 
-/// What is known of addresses.
-fn known() -> Known {
+/// What an allocator has put to use and not given back, and has no block in.
+fn free_pages(pages: &Pages) -> Option<(&'static str, u64)> {
+    let (committed, active) = (pages.committed.known()?, pages.active.known()?);
+    let free = committed.saturating_sub(active);
+    Some(("free pages that the allocator holds", free))
+}
+
+/// What is known of addresses, and the pages of who knows some.
+fn known() -> (Known, Pages) {
+    let [mut blocks, mut structures] = [Vec::new(), Vec::new()];
+    let backend = backend().filter(|backend| {
+        backend.visit_memory(&mut |held, range| match held {
+            Held::Blocks => blocks.push(range),
+            Held::Structures => structures.push(range),
+        })
+    });
+    if backend.is_none() {
+        // Of a part of it nothing can be said.
+        (blocks, structures) = (Vec::new(), Vec::new());
+    }
+    let pages = backend.map_or(Pages::ABSENT, Backend::pages);
     let sampled = alloc::sampled_range();
     let known: Vec<_> = stacks::all().collect();
     let seen: HashSet<i32> = known.iter().map(|stack| stack.thread).collect();
     let mut stacks: Vec<_> = known.into_iter().map(|stack| stack.range).collect();
     stacks.push(thread_stack::main());
-    Known {
+    let known = Known {
+        blocks: sorting::disjoint(blocks),
+        structures: sorting::disjoint(structures),
+        backend,
         plimsoll: sorting::without(sorting::disjoint(region::noted().collect()), &sampled),
         sampled,
         stacks: sorting::disjoint(stacks),
         past_stacks: stacks::past().collect(),
         stack_pointers: stack_pointers(&seen),
-    }
+    };
+    (known, pages)
 }
 
 /// Where the stack pointers of the other threads are, of those that wait in the system.
@@ -213,27 +240,39 @@ fn measured(name: &'static str, sys: Option<u64>, resident: u64) -> Row {
     }
 }
 
-fn heap_rows(
-    rows: &mut Vec<Row>,
-    heap: &HeapStats,
-    sorted: &Sorted,
-    stacks: &[std::ops::Range<usize>],
-) {
-    // A block that the program uses as a stack is in the row of stacks.
-    let live = heap
-        .live_bytes()
-        .saturating_sub(sorting::in_both(&sorted.c_heap, stacks));
+fn heap_rows(rows: &mut Vec<Row>, heap: &HeapStats, sorted: &Sorted, known: &Known) {
     let c_heap = sorted.resident(Owner::CHeap);
     let contains = |address| sorted.c_heap.iter().any(|part| part.contains(&address));
     let sampled = sorted.resident(Owner::SampledBlocks);
-    if alloc::is_over_c(contains) {
-        let in_use = live.saturating_sub(sampled).min(c_heap);
+    let is_known = known.backend.is_some();
+    let is_over_c = !is_known && alloc::is_over_c(contains);
+    let heap_ranges: &[_] = match (is_known, is_over_c) {
+        (true, _) => &known.blocks,
+        (_, true) => &sorted.c_heap,
+        _ => &[],
+    };
+    // A block that the program uses as a stack is in the row of stacks.
+    let of_stacks = sorting::in_both(heap_ranges, &known.stacks);
+    let live = heap.live_bytes().saturating_sub(of_stacks);
+    let mut of_blocks = |owner| {
+        let resident = sorted.resident(owner);
+        let in_use = live.saturating_sub(sampled).min(resident);
         rows.push(measured("heap: blocks in use", Some(live), in_use));
         rows.push(measured(
             "heap: held or fragmented",
-            Some(sorted.mapped(Owner::CHeap).saturating_sub(live)),
-            c_heap - in_use,
+            Some(sorted.mapped(owner).saturating_sub(live)),
+            resident - in_use,
         ));
+    };
+    if is_known {
+        of_blocks(Owner::Blocks);
+        rows.push(measured(
+            "heap: the allocator's structures",
+            Some(sorted.mapped(Owner::Structures)),
+            sorted.resident(Owner::Structures),
+        ));
+    } else if is_over_c {
+        of_blocks(Owner::CHeap);
     } else {
         rows.push(Row {
             name: "heap: blocks in use".into(),
@@ -241,6 +280,8 @@ fn heap_rows(
             resident: live.saturating_sub(sampled),
             basis: Basis::Said,
         });
+    }
+    if !is_over_c {
         let sys = Some(sorted.mapped(Owner::CHeap));
         rows.push(measured("the C library's heap", sys, c_heap));
     }

@@ -4,8 +4,10 @@
 use std::ops::Range;
 
 use super::c_heap;
-use crate::os::residency;
+use crate::os::copied_memory::{self, PAGE_WORDS};
+use crate::os::residency::PageTables;
 use crate::os::smaps::Mapping;
+use crate::stats::Backend;
 
 /// Who has memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,10 @@ pub(super) enum Owner {
     Stacks,
     /// The C library, which keeps the stacks of threads that have ended.
     KeptStacks,
+    /// The program's allocator, if it knows where its blocks are.
+    Blocks,
+    /// The same, for structures of its own.
+    Structures,
     /// The C library's allocator.
     CHeap,
     /// Code and constants of files, and what else of mapped files is as it is in the file.
@@ -33,10 +39,15 @@ pub(super) enum Owner {
 pub(super) const OWNERS: usize = Owner::Named as usize + 1;
 
 /// What is known of addresses.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Known {
     pub(super) plimsoll: Vec<Range<usize>>,
     pub(super) sampled: Range<usize>,
+    /// What the program's allocator has mapped.
+    pub(super) blocks: Vec<Range<usize>>,
+    pub(super) structures: Vec<Range<usize>>,
+    /// Who knows its structures by their first words.
+    pub(super) backend: Option<&'static dyn Backend>,
     pub(super) stacks: Vec<Range<usize>>,
     /// Where stacks were of threads that have ended.
     pub(super) past_stacks: Vec<Range<usize>>,
@@ -45,8 +56,8 @@ pub(super) struct Known {
 }
 
 /// Bytes by owner.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sorted {
+    tables: PageTables,
     /// In memory.
     pub(super) resident: [u64; OWNERS],
     /// Of addresses that can be read.
@@ -56,7 +67,12 @@ pub(super) struct Sorted {
 }
 
 pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
-    let mut sorted = Sorted::default();
+    let mut sorted = Sorted {
+        tables: PageTables::open(),
+        resident: [0; OWNERS],
+        mapped: [0; OWNERS],
+        c_heap: Vec::new(),
+    };
     // Where the last mapping of a file ended, with what is its continuation.
     let mut file_end = 0;
     // Where the last mapping ended that cannot be read.
@@ -90,13 +106,17 @@ fn is_nameless(mapping: &Mapping) -> bool {
 
 impl Sorted {
     fn put(&mut self, mapping: &Mapping, known: &Known, continues_file: bool) {
-        let own = known.plimsoll.iter();
         let ranges = std::iter::once((Owner::SampledBlocks, &known.sampled))
-            .chain(own.map(|range| (Owner::Plimsoll, range)))
-            .chain(known.stacks.iter().map(|range| (Owner::Stacks, range)));
+            .chain(all_of(Owner::Plimsoll, &known.plimsoll))
+            .chain(all_of(Owner::Stacks, &known.stacks))
+            .chain(all_of(Owner::Blocks, &known.blocks))
+            .chain(all_of(Owner::Structures, &known.structures));
         let mut rest = Rest::of(mapping);
+        let mut others = vec![mapping.range.clone()];
         for (owner, range) in ranges {
-            self.take(&mut rest, owner, range);
+            if self.take(&mut rest, owner, range) {
+                others = without(others, range);
+            }
         }
         if rest.is_empty() {
             return;
@@ -126,7 +146,14 @@ impl Sorted {
         if !mapping.writable {
             return;
         }
-        for part in c_heap::parts(mapping) {
+        if let Some(backend) = known.backend {
+            let found = others.iter().flat_map(|part| structures(part, backend));
+            for range in found.collect::<Vec<_>>() {
+                self.take(&mut rest, Owner::Structures, &range);
+                others = without(others, &range);
+            }
+        }
+        for part in others.iter().flat_map(c_heap::parts) {
             self.take(&mut rest, Owner::CHeap, &part);
             self.c_heap.push(part);
         }
@@ -139,25 +166,24 @@ impl Sorted {
         }
     }
 
-    /// Takes the part of a mapping that lies in a range.
-    fn take(&mut self, rest: &mut Rest<'_>, owner: Owner, range: &Range<usize>) {
-        let (start, end) = (
-            range.start.max(rest.mapping.range.start),
-            range.end.min(rest.mapping.range.end),
-        );
+    /// Takes the part of a mapping that lies in a range. False if there is none.
+    fn take(&mut self, rest: &mut Rest<'_>, owner: Owner, range: &Range<usize>) -> bool {
+        let whole = &rest.mapping.range;
+        let (start, end) = (range.start.max(whole.start), range.end.min(whole.end));
         if start >= end || rest.is_empty() {
-            return;
+            return false;
         }
         let length = (end - start) as u64;
         // Most are mappings of their own, of which the system has said it.
-        let resident = if (start..end) == rest.mapping.range {
+        let resident = if (start..end) == *whole {
             rest.resident
         } else {
-            (residency::resident(&(start..end)) as u64).min(rest.resident)
+            (self.tables.resident(&(start..end)) as u64).min(rest.resident)
         };
         rest.length = rest.length.saturating_sub(length);
         rest.resident -= resident;
         self.add(owner, length, resident);
+        true
     }
 
     fn add(&mut self, owner: Owner, mapped: u64, resident: u64) {
@@ -193,6 +219,37 @@ impl<'m> Rest<'m> {
     fn is_empty(&self) -> bool {
         self.length == 0
     }
+}
+
+fn all_of(owner: Owner, ranges: &[Range<usize>]) -> impl Iterator<Item = (Owner, &Range<usize>)> {
+    ranges.iter().map(move |range| (owner, range))
+}
+
+/// What structures are looked for at multiples of, in bytes.
+const STRUCTURES_STEP: usize = 2 << 20;
+
+/// So often structures are looked for in a row of addresses.
+const MOST_LOOKS: usize = 1 << 16;
+
+/// Where in a range of addresses an allocator's structures are.
+fn structures(range: &Range<usize>, backend: &'static dyn Backend) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut page = [0; PAGE_WORDS];
+    let mut at = range.start.next_multiple_of(STRUCTURES_STEP);
+    for _ in 0..MOST_LOOKS {
+        if at >= range.end {
+            break;
+        }
+        let copied = copied_memory::copy(at, &mut page);
+        let words = [page[0], page[1], page[2], page[3]];
+        let length = (copied > 0).then(|| backend.structures_at(at, words));
+        let length = length.flatten().filter(|&length| length <= range.end - at);
+        if let Some(length) = length {
+            found.push(at..at + length);
+        }
+        at = (at + length.unwrap_or(1)).next_multiple_of(STRUCTURES_STEP);
+    }
+    found
 }
 
 /// The same addresses in ranges that do not overlap.
@@ -232,6 +289,7 @@ pub(super) fn in_both(some: &[Range<usize>], others: &[Range<usize>]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::region::PAGE;
 
     /// Below anything that is mapped, so that nothing is found there.
     const AT: usize = 0x1000;
@@ -269,6 +327,8 @@ mod tests {
             // With a guard before it, and without.
             mapping(31..33, "", 29, 29),
             mapping(35..37, "", 31, 31),
+            mapping(39..41, "", 37, 37),
+            mapping(43..44, "", 41, 41),
         ];
         let range = |index: usize| mappings[index].range.clone();
         let guard = Mapping {
@@ -281,6 +341,9 @@ mod tests {
             stacks: vec![],
             past_stacks: vec![range(10), range(11)],
             stack_pointers: vec![range(5).start + 100],
+            blocks: vec![range(12)],
+            structures: vec![range(13)],
+            backend: None,
         };
         let mut with_guard = mappings.to_vec();
         with_guard.insert(10, guard);
@@ -295,6 +358,8 @@ mod tests {
             (Owner::Named, 17),
             (Owner::SampledBlocks, 23),
             (Owner::Shared, 3),
+            (Owner::Blocks, 37),
+            (Owner::Structures, 41),
         ];
         for (owner, resident) in expected {
             assert_eq!(sorted.resident(owner), resident, "{owner:?}");
@@ -302,6 +367,57 @@ mod tests {
         let all: u64 = mappings.iter().map(|mapping| mapping.resident).sum();
         assert_eq!(all - sorted.resident.iter().sum::<u64>(), 131, "nobody's");
         assert!(sorted.c_heap.len() == 1 && sorted.c_heap[0] == range(2));
+    }
+
+    /// One whose structures begin with their length and a mark.
+    struct Marked;
+
+    impl Backend for Marked {
+        fn name(&self) -> &'static str {
+            "marked"
+        }
+
+        fn pages(&self) -> crate::stats::Pages {
+            crate::stats::Pages::ABSENT
+        }
+
+        fn purge(&self) {}
+
+        fn structures_at(&self, _: usize, words: [usize; 4]) -> Option<usize> {
+            (words[1] == 0x5eed).then_some(words[0])
+        }
+    }
+
+    #[test]
+    fn structures_are_found_in_memory_that_is_nobodys() {
+        let (step, access) = (STRUCTURES_STEP, libc::PROT_READ | libc::PROT_WRITE);
+        let memory = crate::os::region::map(6 * step, 0, access).unwrap();
+        let first = memory.next_multiple_of(step);
+        let range = memory..first + 5 * step - PAGE;
+        let begin = |number: usize, length: usize| {
+            let words = (first + number * step) as *mut usize;
+            // SAFETY: within what was mapped.
+            unsafe {
+                words.write(length);
+                words.add(1).write(0x5eed);
+            }
+        };
+        begin(0, 100);
+        // The next one lies within this.
+        begin(1, step + 1);
+        begin(2, step);
+        begin(3, PAGE);
+        // Longer than there is room for.
+        begin(4, step);
+        let expected = [
+            first..first + 100,
+            first + step..first + 2 * step + 1,
+            first + 3 * step..first + 3 * step + PAGE,
+        ];
+        assert_eq!(structures(&range, &Marked), expected);
+        // SAFETY: mapped above, and nobody else's.
+        unsafe { libc::munmap(memory as *mut _, 6 * step) };
+        assert!(structures(&range, &Marked).is_empty());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::ptr::null_mut;
 
 use tikv_jemalloc_sys::extent_hooks_t;
 
+use super::mappings;
 use crate::os::region::map;
 use crate::os::syscall::call3;
 use crate::primitives::{AtomicUsize, Ordering};
@@ -76,6 +77,7 @@ unsafe extern "C" fn alloc(
         return null_mut();
     };
     RESERVED.fetch_add(size, Ordering::Relaxed);
+    mappings::note(address..address + size);
     // SAFETY: jemalloc passes the address of its variables.
     unsafe {
         *zero = true;
@@ -121,6 +123,7 @@ unsafe extern "C" fn destroy(
     committed: bool,
     _: c_uint,
 ) {
+    mappings::forget(address as usize..address as usize + size);
     unmap(address as usize, size);
     RESERVED.fetch_sub(size, Ordering::Relaxed);
     if committed {

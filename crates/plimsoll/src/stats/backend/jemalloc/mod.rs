@@ -9,13 +9,15 @@ mod arenas;
 mod classes;
 mod control;
 mod hooks;
+mod mappings;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_int;
+use std::ops::Range;
 
 use tikv_jemalloc_sys as ffi;
 
-use super::{Backend, Figure, Pages, SizeClass};
+use super::{Backend, Figure, Held, Pages, SizeClass};
 use crate::alloc::Alloc;
 
 /// jemalloc, as an allocator and as its own backend. Needs the feature `jemalloc`.
@@ -94,6 +96,14 @@ impl Backend for Jemalloc {
 
     fn visit_classes(&self, visit: &mut dyn FnMut(SizeClass)) -> bool {
         classes::visit(visit)
+    }
+
+    fn visit_memory(&self, visit: &mut dyn FnMut(Held, Range<usize>)) -> bool {
+        arenas::are_counted() && mappings::visit(visit)
+    }
+
+    fn structures_at(&self, address: usize, words: [usize; 4]) -> Option<usize> {
+        mappings::structures_at(address, words)
     }
 }
 

@@ -11,12 +11,14 @@
 //! lock then, and arenas are added to its list with one atomic addition.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::null_mut;
 
+use super::Held;
 use super::ffi::{self, Statistics};
 use crate::os::region::{self, PAGE};
 use crate::os::syscall::call3;
-use crate::primitives::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::primitives::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The first arena's size in bytes; those that follow have twice as much. The tables of one twice
 /// as large again do not fit into it, by mimalloc's rules.
@@ -38,6 +40,12 @@ static STATE: AtomicU32 = AtomicU32::new(NEW);
 
 /// How many arenas there are of ours.
 static ARENAS: AtomicUsize = AtomicUsize::new(0);
+
+/// As many of ours as there can be: they come to 2 TiB.
+const MOST: usize = 256;
+
+/// The addresses of their notes. Of those that there are, the last may be missing for a moment.
+static NOTES: [AtomicPtr<Note>; MOST] = [const { AtomicPtr::new(null_mut()) }; MOST];
 
 /// Bytes of their address space, of what is in use of it, and of that, their tables.
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
@@ -136,11 +144,11 @@ fn note_what_was_before() -> Option<()> {
 
 /// Makes an arena. By one thread at a time.
 fn make() -> bool {
-    let size = if ARENAS.load(Ordering::Relaxed) == 0 {
-        FIRST
-    } else {
-        2 * FIRST
-    };
+    let made_before = ARENAS.load(Ordering::Relaxed);
+    let size = if made_before == 0 { FIRST } else { 2 * FIRST };
+    if made_before == MOST {
+        return false;
+    }
     let pages = size / PAGE;
     let note_bytes = (size_of::<Note>() + pages / 8).next_multiple_of(SLICE);
     // With room for the alignment.
@@ -185,6 +193,8 @@ fn make() -> bool {
         }
         ARENAS.fetch_sub(1, Ordering::AcqRel);
         RESERVED.fetch_sub(size, Ordering::Relaxed);
+    } else {
+        NOTES[made_before].store(note, Ordering::Release);
     }
     managed
 }
@@ -192,6 +202,23 @@ fn make() -> bool {
 /// Whether mimalloc has arenas of ours.
 pub(super) fn is_open() -> bool {
     STATE.load(Ordering::Acquire) == OPEN
+}
+
+/// Visits the arenas: notes and tables, and what is for blocks.
+pub(super) fn visit_memory(visit: &mut dyn FnMut(Held, Range<usize>)) -> bool {
+    if !is_open() {
+        return false;
+    }
+    for place in &NOTES {
+        let note = place.load(Ordering::Acquire);
+        // SAFETY: one that is noted is there for good.
+        if let Some(noted) = unsafe { note.as_ref() } {
+            let blocks = noted.start + noted.tables.load(Ordering::Relaxed);
+            visit(Held::Structures, note as usize..blocks);
+            visit(Held::Blocks, blocks..noted.start + noted.pages * PAGE);
+        }
+    }
+    true
 }
 
 /// Called by mimalloc before it uses a range of an arena (`true`), and to give one back. It owns

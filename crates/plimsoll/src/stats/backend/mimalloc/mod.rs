@@ -8,10 +8,11 @@ mod classes;
 mod ffi;
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::ops::Range;
 
 use libmimalloc_sys as mi;
 
-use super::{Backend, Figure, Pages, SizeClass};
+use super::{Backend, Figure, Held, Pages, SizeClass};
 use crate::alloc::Alloc;
 
 /// mimalloc 3, as an allocator and as its own backend. Needs the feature `mimalloc`.
@@ -98,6 +99,10 @@ impl Backend for MiMalloc {
 
     fn visit_classes(&self, visit: &mut dyn FnMut(SizeClass)) -> bool {
         arena::is_open() && classes::visit(visit)
+    }
+
+    fn visit_memory(&self, visit: &mut dyn FnMut(Held, Range<usize>)) -> bool {
+        arena::visit_memory(visit)
     }
 }
 
