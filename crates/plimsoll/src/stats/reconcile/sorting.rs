@@ -112,10 +112,15 @@ impl Sorted {
             .chain(all_of(Owner::Blocks, &known.blocks))
             .chain(all_of(Owner::Structures, &known.structures));
         let mut rest = Rest::of(mapping);
+        // What is left of it; and with the stacks that are in blocks of the heap.
         let mut others = vec![mapping.range.clone()];
+        let mut with_stacks = others.clone();
         for (owner, range) in ranges {
             if self.take(&mut rest, owner, range) {
                 others = without(others, range);
+                if owner != Owner::Stacks {
+                    with_stacks = without(with_stacks, range);
+                }
             }
         }
         if rest.is_empty() {
@@ -151,10 +156,14 @@ impl Sorted {
             for range in found.collect::<Vec<_>>() {
                 self.take(&mut rest, Owner::Structures, &range);
                 others = without(others, &range);
+                with_stacks = without(with_stacks, &range);
             }
         }
-        for part in others.iter().flat_map(c_heap::parts) {
-            self.take(&mut rest, Owner::CHeap, &part);
+        for part in with_stacks.iter().flat_map(c_heap::parts) {
+            for other in &others {
+                let both = part.start.max(other.start)..part.end.min(other.end);
+                self.take(&mut rest, Owner::CHeap, &both);
+            }
             self.c_heap.push(part);
         }
         let pointers = &known.stack_pointers;
