@@ -10,6 +10,7 @@ mod command;
 mod endings;
 mod files;
 mod forks;
+mod groups;
 mod hostile;
 mod kills;
 mod workloads;

@@ -43,6 +43,7 @@ fn work() {
         "grow" => loop {
             grow();
         },
+        "grow in a group" => super::groups::grow_in_a_group(),
         "rise and fall" => {
             drop(rise(600));
             leak(100);
