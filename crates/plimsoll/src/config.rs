@@ -399,12 +399,16 @@ impl Config {
     }
 }
 
-/// Whether the environment asks for the pages.
+/// Whether the environment asks for what takes a thread from the beginning on: the pages, or a
+/// limit on memory.
 #[cfg(feature = "preload")]
-pub(crate) fn wants_pages() -> bool {
+pub(crate) fn wants_thread() -> bool {
     let text = environment().unwrap_or_default();
     let (config, _) = config().with_environment(&text.to_string_lossy());
     config.http.is_some()
+        || config
+            .memory_limit
+            .is_some_and(|limit| limit != MemoryLimit::Off)
 }
 
 /// What the environment says; for a library that was preloaded, what it said at the beginning.

@@ -106,6 +106,11 @@ pub mod grammar {
     pub fn nanoseconds(value: &str) -> Result<u64, &'static str> {
         super::nanoseconds(value)
     }
+
+    /// A limit on memory, or what is wrong with it.
+    pub fn memory_limit(value: &str) -> Result<crate::MemoryLimit, &'static str> {
+        crate::MemoryLimit::parse(value)
+    }
 }
 
 /// A number of bytes: digits, then nothing, `k`, `m` or `g` for powers of 1024.

@@ -37,6 +37,11 @@ pub struct RunArguments {
     #[arg(long, value_name = "COUNT", default_value = "10")]
     pub mutex_fraction: u32,
 
+    /// Have the C library give free memory back from 90 % of this on: a size such as 512m, a share
+    /// of what there is such as 80%, or cgroup for the limit of the control group
+    #[arg(long, value_name = "LIMIT")]
+    pub memory_limit: Option<String>,
+
     /// Report on the children of the program, and on what it or they execute, as well
     #[arg(long)]
     pub children: bool,

@@ -99,6 +99,9 @@ fn settings(arguments: &RunArguments) -> Result<OsString, Failure> {
     if let Some(address) = &arguments.http {
         settings.push_str(&format!(",http={address}"));
     }
+    if let Some(limit) = &arguments.memory_limit {
+        settings.push_str(&format!(",memory_limit={limit}"));
+    }
     let wrong = |option: &str, value: &str, why: &str| {
         Failure::new(format!("{option} {value}"), format!("the value {why}"))
     };
@@ -106,6 +109,9 @@ fn settings(arguments: &RunArguments) -> Result<OsString, Failure> {
         .map_err(|why| wrong("--heap-rate", &arguments.heap_rate, why))?;
     grammar::nanoseconds(&arguments.block_rate)
         .map_err(|why| wrong("--block-rate", &arguments.block_rate, why))?;
+    if let Some(limit) = &arguments.memory_limit {
+        grammar::memory_limit(limit).map_err(|why| wrong("--memory-limit", limit, why))?;
+    }
     if let Some(address) = arguments
         .http
         .as_ref()

@@ -2,7 +2,8 @@
 //! programs.
 //!
 //! There is no thread of Plimsoll's in such a program until it has several of its own, or the pages
-//! are wanted: it may count its threads, and the C library is quicker where there is one.
+//! or a limit on memory are wanted: it may count its threads, and the C library is quicker where
+//! there is one.
 
 mod counting;
 mod report;
@@ -23,6 +24,7 @@ pub use counting::put_off;
 
 use crate::alloc::{c, process};
 use crate::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use crate::stats::backend;
 use crate::{config, keeper, own, own_thread, postmortem, settings};
 
 /// The allocator of the library itself: what it allocates is Plimsoll's own, whoever calls it.
@@ -89,7 +91,11 @@ pub fn begin(directory: PathBuf, children: bool) {
         // SAFETY: a function of the right type.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     }
-    if config::wants_pages() {
+    // Nobody else says what is below the door of C.
+    if below() == Below::Libc {
+        backend::notice(&backend::System::PLAIN);
+    }
+    if config::wants_thread() {
         set_off();
     }
 }
@@ -103,8 +109,8 @@ fn own_process() -> i32 {
     unsafe { libc::syscall(libc::SYS_getpid) as i32 }
 }
 
-/// Does what the settings say, once. It is put off until there are several threads, unless the
-/// pages are wanted.
+/// Does what the settings say, once. It is put off until there are several threads, unless there is
+/// to be one of Plimsoll's.
 pub(crate) fn set_off() {
     if reports() && !SET_OFF.swap(true, Ordering::Relaxed) {
         let _counting = Counting::begin();

@@ -1,0 +1,68 @@
+//! What the C library holds is given back at a limit.
+
+use crate::scene::{Scene, run};
+
+/// Frees seven of eight of many blocks, none of them the last: the C library keeps what is between.
+/// Then waits until that is given back, for as many seconds as it is told, with one thread.
+const HOLDS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#define BLOCKS (120 * 64)
+static char *blocks[BLOCKS];
+static long resident(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    fscanf(file, "%*ld %ld", &pages);
+    fclose(file);
+    return pages * 4 >> 10;
+}
+int main(int argc, char **argv) {
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(16384);
+        memset(blocks[i], 1, 16384);
+    }
+    for (int i = 0; i < BLOCKS; i++) if (i % 8 != 7) free(blocks[i]);
+    if (resident() < 110) return 2;
+    time_t end = time(0) + atoi(argv[1]);
+    while (resident() > 60 && time(0) <= end) usleep(1000);
+    puts(resident() > 60 ? "held" : "given back");
+    return 0;
+}
+"#;
+
+#[test]
+fn at_a_limit_free_memory_is_given_back() {
+    let scene = Scene::new("memory");
+    let program = scene.c("holds", HOLDS);
+    for (limit, seconds, expected) in [
+        (&["--memory-limit", "120m"][..], "20", "given back\n"),
+        (&["--memory-limit", "1g"], "1", "held\n"),
+        (&["--memory-limit", "off"], "1", "held\n"),
+        (&[], "0", "held\n"),
+    ] {
+        let options = [&["--quiet"], limit].concat();
+        let output = run(&options, &program, &[seconds]).output().unwrap();
+        assert!(output.status.success(), "{limit:?}: {:?}", output.status);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            expected,
+            "{limit:?}"
+        );
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{limit:?}");
+    }
+}
+
+#[test]
+fn a_limit_that_is_none_is_refused() {
+    let output = run(&["--memory-limit", "101%"], "/bin/true", &[]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("--memory-limit 101%: the value is not a share"),
+        "{said}"
+    );
+}
