@@ -100,6 +100,8 @@ struct Watcher {
     purged: Option<(Instant, Duration)>,
     /// How long it is waited before the allocator is asked again for what it only holds.
     patience: Duration,
+    /// How much was counted when memory had been given back.
+    counted: u64,
 }
 
 impl Watcher {
@@ -158,6 +160,7 @@ impl Watcher {
         let ended = Instant::now();
         self.purged = Some((ended, ended - begun));
         let used = Used::now();
+        self.counted = used.counted;
         self.patience = if is_only_held(limit, used) {
             (self.patience * 2).clamp(PERIODS[1], MOST_PATIENCE)
         } else {
@@ -182,10 +185,12 @@ impl Watcher {
     fn is_to_purge(&self, limit: u64, used: Used, resting: bool) -> bool {
         let is_due = is_due(limit, used);
         let rested = |long| self.rested().is_none_or(|rested| rested >= long);
+        // What was in vain may not be any more.
+        let freed = self.counted.saturating_sub(used.counted) >= limit / 20;
         !resting
             && (is_due
                 || (used.larger() >= share(limit, PURGE) && rested(PURGE_AGAIN))
-                || (is_only_held(limit, used) && rested(self.patience)))
+                || (is_only_held(limit, used) && (freed || rested(self.patience))))
     }
 }
 
