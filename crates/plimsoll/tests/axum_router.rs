@@ -169,6 +169,7 @@ fn head_and_other_methods_are_answered_as_by_go() {
             "/debug/pprof/",
             "/debug/pprof/heap",
             "/debug/vars",
+            "/debug/plimsoll/memory",
             "/metrics",
         ] {
             let answer = request(address, method, target);
