@@ -79,6 +79,30 @@ fn sums_are_those_of_jemalloc() {
     });
 }
 
+/// Also where hooks would change how jemalloc works, and so its pages are not told.
+#[test]
+fn sums_hold_however_jemalloc_is_set_up() {
+    for settings in [
+        "retain:false",
+        "hpa:true",
+        "percpu_arena:percpu",
+        "cache_oblivious:false",
+        "tcache:false",
+        "disable_large_size_classes:false",
+    ] {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["sums_are_those_of_jemalloc", "--exact"])
+            .env("_RJEM_MALLOC_CONF", settings)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{settings}: {said}"
+        );
+    }
+}
+
 #[test]
 fn sites_hold_what_is_sparse() {
     child::run(
