@@ -52,10 +52,10 @@ pub trait Backend: Sync {
     fn enlist(&self) {}
 
     /// Visits all size classes, from the smallest blocks to the largest, also those of which there
-    /// are none. Asked for by [`fragmentation()`](crate::stats::fragmentation) only, so it may take
-    /// some time, and locks that allocations take for a moment. It must not allocate through the
-    /// program's allocator. Returns false, after whatever it has visited, if the allocator cannot
-    /// tell.
+    /// are none. Asked for by [`fragmentation()`](crate::stats::fragmentation()) only, so it may
+    /// take some time, and locks that allocations take for a moment. It must not allocate
+    /// through the program's allocator. Returns false, after whatever it has visited, if the
+    /// allocator cannot tell.
     fn visit_classes(&self, visit: &mut dyn FnMut(SizeClass)) -> bool {
         let _ = visit;
         false

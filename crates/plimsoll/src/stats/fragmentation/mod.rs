@@ -153,9 +153,9 @@ impl Fragmentation {
 /// Asks the allocator what its pages have room for beyond the program's blocks.
 ///
 /// What the backend says of a class belongs together; classes are read one after another, while the
-/// program goes on. [`Jemalloc`](super::backend) makes a copy of its statistics for it, 9 us and
-/// some locks for each of its arenas; [`MiMalloc`](super::backend) looks at each of its pages. So
-/// it is for people, and not for every second.
+/// program goes on. [`Jemalloc`](mod@super::backend) makes a copy of its statistics for it, 9 us
+/// and some locks for each of its arenas; [`MiMalloc`](mod@super::backend) looks at each of its
+/// pages. So it is for people, and not for every second.
 ///
 /// Not for signal handlers, and not for hooks.
 ///

@@ -114,9 +114,9 @@ impl Reconciliation {
 ///
 /// * *heap: blocks in use* and *heap: held or fragmented* are what the program's allocator has in
 ///   memory: that much of it as there are blocks in use, and the rest. *heap: the allocator's
-///   structures* are its own. That is for the C library's allocator, and those whose
-///   [`Backend`](super::Backend) knows where their memory is. If it is another, its blocks in use
-///   are a row as the ledger has them, and what that allocator holds beside them is unexplained.
+///   structures* are its own. That is for the C library's allocator, and those whose [`Backend`]
+///   knows where their memory is. If it is another, its blocks in use are a row as the ledger has
+///   them, and what that allocator holds beside them is unexplained.
 /// * *stacks* is what has been touched of threads' stacks; *stacks: kept for next threads* is what
 ///   the C library keeps of those that have ended.
 /// * Plimsoll's own memory is a row, and the program's blocks that were sampled are another.

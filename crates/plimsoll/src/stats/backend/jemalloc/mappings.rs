@@ -80,6 +80,35 @@ pub(super) fn structures_at(address: usize, words: [usize; 4]) -> Option<usize> 
 mod tests {
     use super::*;
 
+    /// No arena has the hooks in this process, so the table is this test's.
+    #[test]
+    fn what_was_noted_is_visited_until_it_is_forgotten_or_there_is_no_room() {
+        let visited = || {
+            let mut ranges = Vec::new();
+            let all = visit(&mut |held, range| {
+                assert_eq!(held, Held::Blocks);
+                ranges.push(range);
+            });
+            (all, ranges)
+        };
+        assert_eq!(visited(), (true, vec![]));
+        for at in 1..=3 {
+            note(at << 21..(at << 21) + 4096);
+        }
+        forget(2 << 21..(2 << 21) + 4096);
+        // A part of one.
+        forget(3 << 21..(3 << 21) + 100);
+        let left = vec![1 << 21..(1 << 21) + 4096, 3 << 21..(3 << 21) + 4096];
+        assert_eq!(visited(), (true, left));
+        for at in 4..=MOST {
+            note(at << 21..(at << 21) + 4096);
+        }
+        assert_eq!((visited().0, visited().1.len()), (true, MOST - 1));
+        note(1 << 40..2 << 40);
+        let (all, ranges) = visited();
+        assert!(!all && ranges.len() == MOST - 1);
+    }
+
     #[test]
     fn structures_are_told_by_words_that_fit_together() {
         const AT: usize = 0x7f00_0020_0000;
