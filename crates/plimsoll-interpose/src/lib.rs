@@ -26,12 +26,15 @@
 
 //!
 //! With the feature `pthread`, the same is done to the functions for mutexes, readers-writer locks
-//! and conditions: see the module `pthread`.
+//! and conditions: see the module `pthread`. With the feature `mmap`, it is done to those by which
+//! a program maps memory by itself: see the module `mappings`.
 
 #![no_std]
 
 #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
 mod define;
+#[cfg(feature = "mmap")]
+pub mod mappings;
 #[cfg(feature = "pthread")]
 pub mod pthread;
 pub mod threads;
