@@ -1,6 +1,6 @@
 //! Plimsoll's doors in a library that is preloaded (`LD_PRELOAD`) into a program that knows nothing
-//! of it: the C library's functions for memory are defined here, those for threads, locks and
-//! futexes in `plimsoll_interpose`, and those by which a program ends in `ending`.
+//! of it: the C library's functions for memory are defined here, those for mappings, threads, locks
+//! and futexes in `plimsoll_interpose`, and those by which a program ends in `ending`.
 //!
 //! Set off by the command `plimsoll run`, which says by the environment what is wanted: see
 //! `start`.

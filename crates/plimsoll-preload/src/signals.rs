@@ -222,15 +222,17 @@ unsafe fn on_own_stack(signal: usize) {
     // SAFETY: the new stack is large enough, mapped for good, and aligned; the old one is gone back
     // to.
     unsafe {
-        let stack = libc::mmap(
-            std::ptr::null_mut(),
+        // Not by `mmap`, which would count it as the program's.
+        let stack = libc::syscall(
+            libc::SYS_mmap,
+            0,
             STACK,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
             -1,
             0,
         );
-        if stack == libc::MAP_FAILED {
+        if stack < 0 {
             return;
         }
         std::arch::asm!(

@@ -26,6 +26,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
+    preload::open();
     let children = variable(OURS[2]).is_some();
     if let Some(directory) = variable(OURS[1]) {
         let directory = PathBuf::from(OsStr::from_bytes(directory));

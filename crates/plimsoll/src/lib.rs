@@ -46,6 +46,9 @@
 //! * `pthread`: the same for the locks and conditions of C and C++ code. Takes over
 //!   `pthread_mutex_lock` and its like, which adds a jump to each call, and some per cent to a lock
 //!   that nobody waits for while something is recorded.
+//! * `mmap`: who maps memory by himself, for the profile `mmap` and for [`reconcile()`]. Takes over
+//!   the C library's functions `mmap`, `munmap` and `mremap`. Not for programs that are built with
+//!   a sanitizer, which has functions of the same names.
 //! * `http` (default): the server. Without it, [`http::handle`] still answers for a server of the
 //!   program's own.
 //! * `symbolize` (default): files, lines and inlined calls from debug information. Without it,
@@ -145,6 +148,11 @@ mod keeper;
 pub mod label;
 #[cfg(not(loom))]
 mod leak;
+#[cfg(all(feature = "mmap", not(loom)))]
+mod mappings;
+#[cfg(all(not(feature = "mmap"), not(loom)))]
+#[path = "mappings/absent.rs"]
+mod mappings;
 #[cfg(not(loom))]
 mod memory_limit;
 #[cfg(not(loom))]
@@ -199,8 +207,8 @@ pub use memory_limit::{
 };
 #[cfg(not(loom))]
 pub use stats::{
-    CpuStats, GcStats, HeapStats, Histogram, LockStats, MemStats, cpu_stats, free_os_memory,
-    gc_stats, heap_stats, lock_stats, mem_stats, reconcile,
+    CpuStats, GcStats, HeapStats, Histogram, LockStats, MappingStats, MemStats, cpu_stats,
+    free_os_memory, gc_stats, heap_stats, lock_stats, mapping_stats, mem_stats, reconcile,
 };
 #[cfg(all(feature = "offline", not(loom)))]
 #[doc(hidden)]

@@ -10,6 +10,9 @@ use crate::{contention, fork, label, postmortem, settings, stack, thread};
 static AT_START: extern "C" fn() = prepare;
 
 extern "C" fn prepare() {
+    // First: what Plimsoll allocates below may come to be the program's allocator's.
+    #[cfg(feature = "mmap")]
+    crate::hook::mappings::start();
     fork::register();
     stack::prepare(settings::early().unwinder);
     thread::stacks::prepare();

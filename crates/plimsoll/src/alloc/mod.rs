@@ -457,26 +457,33 @@ pub(crate) fn self_bytes() -> (usize, usize) {
 /// Whether the allocator below was found to be the C library's.
 static IS_OVER_C: AtomicBool = AtomicBool::new(false);
 
-/// Whether the allocator below is the C library's, given where that has its blocks. Until that was
-/// found so, a block is allocated each time, to see where it is, and freed.
-pub(crate) fn is_over_c(is_of_c: impl Fn(usize) -> bool) -> bool {
+/// Where a block of the allocator below was: one is allocated, and freed. `None` where that is the
+/// C library's, which was found out before, or is known.
+pub(crate) fn probe() -> Option<usize> {
     #[cfg(feature = "preload")]
     if matches!(c::below(), c::Below::Libc) {
-        return true;
+        return None;
     }
-    if !IS_OVER_C.load(Ordering::Relaxed) {
-        let layout = Layout::new::<[usize; 6]>();
-        // SAFETY: a block of a valid layout, freed with that.
-        let block = thread::outside_own_scopes(|| unsafe {
-            let block = std::alloc::alloc(layout);
-            if !block.is_null() {
-                std::alloc::dealloc(block, layout);
-            }
-            block as usize
-        });
-        IS_OVER_C.store(is_of_c(block), Ordering::Relaxed);
+    if IS_OVER_C.load(Ordering::Relaxed) {
+        return None;
     }
-    IS_OVER_C.load(Ordering::Relaxed)
+    let layout = Layout::new::<[usize; 6]>();
+    // SAFETY: a block of a valid layout, freed with that.
+    Some(thread::outside_own_scopes(|| unsafe {
+        let block = std::alloc::alloc(layout);
+        if !block.is_null() {
+            std::alloc::dealloc(block, layout);
+        }
+        block as usize
+    }))
+}
+
+/// Whether the allocator below is the C library's, given what [`probe`] says, and where that has
+/// its blocks.
+pub(crate) fn is_over_c(probe: Option<usize>, is_of_c: impl Fn(usize) -> bool) -> bool {
+    let is_over_c = probe.is_none_or(is_of_c);
+    IS_OVER_C.store(is_over_c, Ordering::Relaxed);
+    is_over_c
 }
 
 /// Where blocks of the program's are that were sampled, apart from the allocator's.

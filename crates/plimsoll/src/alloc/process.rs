@@ -74,6 +74,9 @@ fn set_up() -> bool {
         EXIT_KEY.store(key + 1, Ordering::Relaxed);
     }
     STATE.store(OPEN, Ordering::Release);
+    // Not only before `main`: what an allocator maps for the loader comes earlier.
+    #[cfg(feature = "mmap")]
+    crate::hook::mappings::start();
     true
 }
 

@@ -3,6 +3,8 @@
 
 mod calibrate;
 mod futex;
+#[cfg(feature = "mmap")]
+pub(crate) mod mappings;
 mod parking_lot;
 #[cfg(feature = "pthread")]
 mod pthread;

@@ -65,7 +65,7 @@ const fn metric(
 }
 
 /// Sorted by name.
-pub(super) static METRICS: [Metric; 91] = [
+pub(super) static METRICS: [Metric; 92] = [
     seconds(
         "/cpu/classes/gc/mark/assist:cpu-seconds",
         "Processor time that threads of the program spent on marking for collectors. To \
@@ -415,6 +415,12 @@ pub(super) static METRICS: [Metric; 91] = [
         "How often labels were not added, because there was no room for more sets of \
          them.",
         |gathered| gathered.lost().labels,
+    ),
+    count(
+        "/plimsoll/lost/mappings:events",
+        "Mappings of the program's own that are counted as gone although they may be there, \
+         because there were too many at once.",
+        |gathered| gathered.lost().mappings,
     ),
     count(
         "/plimsoll/lost/table-full:events",

@@ -73,11 +73,15 @@ pub(crate) fn settings() -> Option<OsString> {
     settings.clone()
 }
 
+/// Sets the process up, if no allocation has done that. Before anything is allocated here, which
+/// would come to be the program's allocator's.
+pub fn open() {
+    process::open();
+}
+
 /// Begins, before `main`: from now on there is something to be reported, to files in `directory`.
 /// With `children`, processes that are forked from this one report as well.
 pub fn begin(directory: PathBuf, children: bool) {
-    // That may not have been done where allocations are not counted.
-    process::open();
     postmortem::prepare();
     let _own = own::scope();
     let _ = DIRECTORY.set(directory);

@@ -15,16 +15,17 @@ use crate::primitives::{AtomicU64, Ordering};
 use crate::profile::{self, Format};
 use crate::stats::HeapStats;
 use crate::symbol::Detail;
-use crate::{lock_stats, mem_stats, sampler, thread};
+use crate::{lock_stats, mapping_stats, mem_stats, sampler, thread};
 
 /// When the process began, as far as this library knows; of [`clock::since_boot`].
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// The profiles of a report.
-const PROFILES: [&str; 6] = [
+const PROFILES: [&str; 7] = [
     "heap",
     "peak",
     "lifetimes",
+    "mmap",
     "block",
     "mutex",
     "threadcreate",
@@ -57,6 +58,7 @@ fn numbers(ending: &str) -> String {
     let locks = lock_stats();
     let lost = profile::lost_events();
     let own = mem_stats();
+    let mapped = mapping_stats();
     let elapsed =
         Duration::from_nanos(clock::since_boot().saturating_sub(BEGAN.load(Ordering::Relaxed)));
     let below = match c::below() {
@@ -87,7 +89,9 @@ fn numbers(ending: &str) -> String {
             "\"lock_waits\":{lock_waits},\"lock_waited_ns\":{lock_waited},",
             "\"contended_releases\":{releases},\"blamed_ns\":{blamed},",
             "\"without_stack\":{without_stack},\"table_full\":{table_full},",
-            "\"untracked\":{untracked},\"lost_waits\":{lost_waits},\"own_bytes\":{own_bytes}}}\n",
+            "\"untracked\":{untracked},\"lost_waits\":{lost_waits},",
+            "\"mappings\":{mappings},\"mapping_calls\":{mapping_calls},\"mapped_bytes\":{mapped_bytes},",
+            "\"unmapped_bytes\":{unmapped_bytes},\"lost_mappings\":{lost_mappings},\"own_bytes\":{own_bytes}}}\n",
         ),
         process = std::process::id(),
         program = quoted(&program.to_string_lossy()),
@@ -121,6 +125,11 @@ fn numbers(ending: &str) -> String {
         table_full = lost.table_full,
         untracked = lost.untracked,
         lost_waits = lost.waits,
+        mappings = mapped.mappings,
+        mapping_calls = mapped.calls,
+        mapped_bytes = mapped.mapped_bytes,
+        unmapped_bytes = mapped.unmapped_bytes,
+        lost_mappings = lost.mappings,
         own_bytes = own.mcache_sys + own.buck_hash_sys + own.other_sys,
     );
     to

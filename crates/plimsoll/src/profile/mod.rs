@@ -24,6 +24,8 @@ mod goroutineleak;
 mod heap;
 mod lifetimes;
 mod longpoll;
+#[cfg(feature = "mmap")]
+mod mmap;
 mod mutex;
 mod peak;
 pub(crate) mod reading;
@@ -51,7 +53,8 @@ use reading::{Reading, TextReading};
 pub(crate) use waiting::{Described, describe, leaf_of_creation, leaf_of_thread};
 
 use crate::{
-    contention, export, keeper, label, leak, own, own_time, postmortem, sampler, stack, task,
+    contention, export, keeper, label, leak, mappings, own, own_time, postmortem, sampler, stack,
+    task,
 };
 
 /// A kind of profile: one is made for each kind of event, and put into [`BUILT_IN`].
@@ -83,7 +86,7 @@ pub(crate) trait Source: Sync {
 }
 
 /// Sorted by name.
-static BUILT_IN: [&dyn Source; 11] = [
+static BUILT_IN: &[&dyn Source] = &[
     &heap::Allocs,
     &block::Block,
     &fragmentation::Fragmentation,
@@ -92,6 +95,8 @@ static BUILT_IN: [&dyn Source; 11] = [
     &heap::Heap,
     &lifetimes::Lifetimes,
     &longpoll::LongPoll,
+    #[cfg(feature = "mmap")]
+    &mmap::Mmap,
     &mutex::Mutex,
     &peak::Peak,
     &threadcreate::ThreadCreate,
@@ -122,7 +127,8 @@ pub enum Format {
 
 /// The profile of that name; `None` if there is none. Built in are `allocs`, `block`,
 /// `fragmentation`, `goroutine`, `goroutineleak`, `heap`, `lifetimes`, `longpoll`, `mutex`, `peak`
-/// and `threadcreate`; others are there from [`Profile::new`] on.
+/// and `threadcreate`, and with the feature `mmap` also `mmap`; others are there from
+/// [`Profile::new`] on.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()
@@ -132,7 +138,7 @@ pub fn lookup(name: &str) -> Option<Profile> {
 /// All profiles, sorted by name.
 pub fn profiles() -> Vec<Profile> {
     let custom = custom::all().map(|custom| -> &'static dyn Source { custom });
-    let sources = BUILT_IN.into_iter().chain(custom);
+    let sources = BUILT_IN.iter().copied().chain(custom);
     let mut profiles: Vec<Profile> = sources.map(Profile::of).collect();
     profiles.sort_by_key(Profile::name);
     profiles
@@ -402,6 +408,9 @@ pub struct LostEvents {
     pub labels: u64,
     /// Tasks that are in no profile, because there was no memory to note them.
     pub tasks: u64,
+    /// Mappings of the program's own, or parts of them, that are counted as gone although they may
+    /// be there, because there were more than 65,536 at once.
+    pub mappings: u64,
 }
 
 /// Reads the counts of [`LostEvents`]. Each is exact; they are not of one instant.
@@ -413,5 +422,6 @@ pub fn lost_events() -> LostEvents {
         waits: contention::lost_waits(),
         labels: label::lost(),
         tasks: task::lost(),
+        mappings: mappings::lost(),
     }
 }

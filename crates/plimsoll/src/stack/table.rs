@@ -52,9 +52,12 @@ pub(crate) enum Kind {
     LongPoll = 5,
     /// The end of a sampled block. The size says how long it lived.
     Lifetime = 6,
+    /// A mapping of the program's own.
+    #[cfg_attr(not(feature = "mmap"), allow(dead_code))]
+    Mapping = 7,
 }
 
-pub(super) const KINDS: usize = 7;
+pub(super) const KINDS: usize = 8;
 
 /// Counts of a bucket; what each means is the kind's affair.
 pub(crate) const CELLS: usize = 6;

@@ -80,6 +80,12 @@ pub(super) fn is_inside() -> bool {
     }
 }
 
+/// Whether the calling thread is in the allocator, if that is not the C library's.
+pub(crate) fn is_in_allocator() -> bool {
+    // SAFETY: the thread's own storage.
+    !has_headers() && unsafe { (*thread::inside()).get() != 0 }
+}
+
 #[cold]
 #[inline(never)]
 fn is_not_to_be_counted() -> bool {

@@ -17,6 +17,7 @@ use super::thread::{self, Thread};
 use super::{counts, large_sample, record_small, sampled_blocks, size_class};
 use crate::sampler::{Sample, Weight};
 pub(crate) use high_water::most;
+pub(crate) use inner::is_in_allocator;
 use inner::{ANYHOW, ENTERED, Entered, WITH_HEADERS};
 pub use inner::{Below, below, is_allocators};
 

@@ -2,9 +2,9 @@
 //!
 //! The kernel says of each mapping how much of it is in memory (`/proc/self/smaps`). A mapping is
 //! somebody's because of where it is (Plimsoll's own, stacks), of its name or its file, or of what
-//! the C library's allocator has written at its beginning. What remains is what no account knows
-//! of: a program that maps memory by itself has it there, until it counts it in an
-//! [`Account`](super::Account).
+//! the C library's allocator has written at its beginning; or because the program was seen to map
+//! it (the feature `mmap`). What remains is what no account knows of: without that, a program that
+//! maps memory by itself has it there, until it counts it in an [`Account`](super::Account).
 
 mod c_heap;
 mod sorting;
@@ -19,7 +19,7 @@ use crate::os::smaps::{self, Mapping, Rollup};
 use crate::os::task_file::TaskDirectory;
 use crate::os::{cgroup, region, thread_stack};
 use crate::thread::stacks;
-use crate::{alloc, gc, own, task, thread};
+use crate::{alloc, gc, mappings, own, task, thread};
 use sorting::{Known, Owner, Sorted};
 
 /// Where the resident memory went. Made by [`reconcile()`]; its `Display` is a table.
@@ -121,6 +121,9 @@ impl Reconciliation {
 ///   the C library keeps of those that have ended.
 /// * Plimsoll's own memory is a row, and the program's blocks that were sampled are another.
 /// * Each [`Account`](super::Account) that was used is a row with what it has committed.
+/// * With the feature `mmap`, *mapped by the program* is what the program has mapped by itself
+///   beside that; the profile `mmap` says where. What the program's allocator maps so, if it is not
+///   the C library's, is its blocks in use and what it holds beside them.
 /// * Files are two rows: what is as in the file, and what was written, with variables that are in
 ///   no file. What is shared between processes is a row, and so is each name that the program gave
 ///   memory by `prctl(PR_SET_VMA_ANON_NAME)`.
@@ -128,15 +131,20 @@ impl Reconciliation {
 /// Not for signal handlers, and not for hooks.
 pub fn reconcile() -> Reconciliation {
     let _own = own::scope();
-    let (known, pages) = known();
-    let mappings = smaps::mappings();
+    let probe = alloc::probe();
+    let (known, pages) = known(probe);
+    let of_kernel = smaps::mappings();
+    let of_kernel = of_kernel.as_deref().unwrap_or_default();
     let rollup = smaps::rollup();
     let (heap, accounts) = heap_stats_with_accounts();
-    let sorted = sorting::sort(mappings.as_deref().unwrap_or_default(), &known);
+    let sorted = sorting::sort(of_kernel, &known);
     let mut rows = Vec::new();
-    heap_rows(&mut rows, &heap, &sorted, &known);
+    heap_rows(&mut rows, &heap, &sorted, &known, probe);
     other_rows(&mut rows, &sorted);
-    rows.extend(named(mappings.as_deref().unwrap_or_default()));
+    if mappings::are_seen() {
+        rows.push(mapped_row(&known, &sorted, &accounts));
+    }
+    rows.extend(named(of_kernel));
     rows.extend(accounts.iter().map(of_account));
     Reconciliation {
         rows,
@@ -182,8 +190,9 @@ fn free_pages(pages: &Pages) -> Option<(&'static str, u64)> {
     Some(("free pages that the allocator holds", free))
 }
 
-/// What is known of addresses, and the pages of who knows some.
-fn known() -> (Known, Pages) {
+/// What is known of addresses, and of where the allocator has a block; and the pages of who knows
+/// some.
+fn known(probe: Option<usize>) -> (Known, Pages) {
     let [mut blocks, mut structures] = [Vec::new(), Vec::new()];
     let backend = backend().filter(|backend| {
         backend.visit_memory(&mut |held, range| match held {
@@ -201,13 +210,26 @@ fn known() -> (Known, Pages) {
     let seen: HashSet<i32> = known.iter().map(|stack| stack.thread).collect();
     let mut stacks: Vec<_> = known.into_iter().map(|stack| stack.range).collect();
     stacks.push(thread_stack::main());
+    let plimsoll = sorting::without(sorting::disjoint(region::noted().collect()), &sampled);
+    let stacks = sorting::disjoint(stacks);
+    let blocks = sorting::disjoint(blocks);
+    let structures = sorting::disjoint(structures);
+    let others = [
+        &plimsoll[..],
+        &stacks,
+        &blocks,
+        &structures,
+        std::slice::from_ref(&sampled),
+    ];
+    let others = sorting::disjoint(others.concat());
     let known = Known {
-        blocks: sorting::disjoint(blocks),
-        structures: sorting::disjoint(structures),
+        mapped: sorting::mapped_without(mappings::all(probe), &others),
+        blocks,
+        structures,
         backend,
-        plimsoll: sorting::without(sorting::disjoint(region::noted().collect()), &sampled),
+        plimsoll,
         sampled,
-        stacks: sorting::disjoint(stacks),
+        stacks,
         past_stacks: stacks::past().collect(),
         stack_pointers: stack_pointers(&seen),
     };
@@ -240,39 +262,43 @@ fn measured(name: &'static str, sys: Option<u64>, resident: u64) -> Row {
     }
 }
 
-fn heap_rows(rows: &mut Vec<Row>, heap: &HeapStats, sorted: &Sorted, known: &Known) {
+fn heap_rows(
+    rows: &mut Vec<Row>,
+    heap: &HeapStats,
+    sorted: &Sorted,
+    known: &Known,
+    probe: Option<usize>,
+) {
     let c_heap = sorted.resident(Owner::CHeap);
     let contains = |address| sorted.c_heap.iter().any(|part| part.contains(&address));
     let sampled = sorted.resident(Owner::SampledBlocks);
     let is_known = known.backend.is_some();
-    let is_over_c = !is_known && alloc::is_over_c(contains);
-    let heap_ranges: &[_] = match (is_known, is_over_c) {
-        (true, _) => &known.blocks,
-        (_, true) => &sorted.c_heap,
+    let owner = if is_known {
+        Some(Owner::Blocks)
+    } else if alloc::is_over_c(probe, contains) {
+        Some(Owner::CHeap)
+    } else {
+        // What it says of itself is in what it has mapped, where that is known.
+        (sorted.resident(Owner::Allocator) > 0).then_some(Owner::Allocator)
+    };
+    let heap_ranges: &[_] = match owner {
+        Some(Owner::Blocks) => &known.blocks,
+        Some(Owner::CHeap) => &sorted.c_heap,
         _ => &[],
     };
     // A block that the program uses as a stack is in the row of stacks.
     let of_stacks = sorting::in_both(heap_ranges, &known.stacks);
+    let of_stacks = sorting::length(&of_stacks);
     let live = heap.live_bytes().saturating_sub(of_stacks);
-    let mut of_blocks = |owner| {
-        let resident = sorted.resident(owner);
-        let in_use = live.saturating_sub(sampled).min(resident);
+    if let Some(owner) = owner {
+        let holds = sorted.resident(owner);
+        let in_use = live.saturating_sub(sampled).min(holds);
         rows.push(measured("heap: blocks in use", Some(live), in_use));
         rows.push(measured(
             "heap: held or fragmented",
             Some(sorted.mapped(owner).saturating_sub(live)),
-            resident - in_use,
+            holds - in_use,
         ));
-    };
-    if is_known {
-        of_blocks(Owner::Blocks);
-        rows.push(measured(
-            "heap: the allocator's structures",
-            Some(sorted.mapped(Owner::Structures)),
-            sorted.resident(Owner::Structures),
-        ));
-    } else if is_over_c {
-        of_blocks(Owner::CHeap);
     } else {
         rows.push(Row {
             name: "heap: blocks in use".into(),
@@ -281,12 +307,35 @@ fn heap_rows(rows: &mut Vec<Row>, heap: &HeapStats, sorted: &Sorted, known: &Kno
             basis: Basis::Said,
         });
     }
-    if !is_over_c {
+    if is_known {
+        // Of what is noted, and of what the program's own functions were seen to map for it.
+        let all = |of: fn(&Sorted, Owner) -> u64| {
+            of(sorted, Owner::Structures) + of(sorted, Owner::Allocator)
+        };
+        rows.push(measured(
+            "heap: the allocator's structures",
+            Some(all(Sorted::mapped)),
+            all(Sorted::resident),
+        ));
+    }
+    if owner != Some(Owner::CHeap) {
         let sys = Some(sorted.mapped(Owner::CHeap));
         rows.push(measured("the C library's heap", sys, c_heap));
     }
     let sys = Some(sorted.mapped(Owner::SampledBlocks));
     rows.push(measured("heap: sampled blocks", sys, sampled));
+}
+
+/// What the program has mapped by itself, less what it has in accounts, and its allocator.
+fn mapped_row(known: &Known, sorted: &Sorted, accounts: &[AccountStats]) -> Row {
+    let programs = known.mapped.iter().filter(|mapped| !mapped.of_allocator);
+    let sys = programs.map(|mapped| mapped.range.len() as u64).sum();
+    let said: u64 = accounts
+        .iter()
+        .map(|account| of_account(account).resident)
+        .sum();
+    let resident = sorted.resident(Owner::Mapped).saturating_sub(said);
+    measured("mapped by the program", Some(sys), resident)
 }
 
 fn other_rows(rows: &mut Vec<Row>, sorted: &Sorted) {

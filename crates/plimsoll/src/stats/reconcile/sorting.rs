@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::c_heap;
+use crate::mappings::Mapped;
 use crate::os::copied_memory::{self, PAGE_WORDS};
 use crate::os::residency::PageTables;
 use crate::os::smaps::Mapping;
@@ -34,9 +35,13 @@ pub(super) enum Owner {
     Shared,
     /// What the program has given a name by `prctl`.
     Named,
+    /// The program, which mapped it by itself.
+    Mapped,
+    /// The program's allocator, which did.
+    Allocator,
 }
 
-pub(super) const OWNERS: usize = Owner::Named as usize + 1;
+pub(super) const OWNERS: usize = Owner::Allocator as usize + 1;
 
 /// What is known of addresses.
 #[derive(Clone, Default)]
@@ -53,6 +58,9 @@ pub(super) struct Known {
     pub(super) past_stacks: Vec<Range<usize>>,
     /// Stack pointers of threads whose stacks are not known.
     pub(super) stack_pointers: Vec<usize>,
+    /// What the program has mapped by itself, of all that is no other's: in order, and no two
+    /// overlap.
+    pub(super) mapped: Vec<Mapped>,
 }
 
 /// Bytes by owner.
@@ -84,6 +92,10 @@ pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
         }
         if !mapping.accessible {
             guard_end = mapping.range.end;
+            // It may have been touched before.
+            if mapping.resident > 0 && is_nameless(mapping) {
+                sorted.take_mapped(&mut Rest::of(mapping), known);
+            }
             continue;
         }
         let is_guarded = mapping.range.start == guard_end && is_nameless(mapping);
@@ -145,6 +157,12 @@ impl Sorted {
             self.add(Owner::Files, rest.length, rest.resident - written);
             return self.add(Owner::Variables, 0, written);
         }
+        let not_mapped = self.take_mapped(&mut rest, known);
+        if rest.is_empty() {
+            return;
+        }
+        others = in_both(&others, &not_mapped);
+        with_stacks = in_both(&with_stacks, &not_mapped);
         if continues_file {
             return self.add(Owner::Variables, rest.length, rest.resident);
         }
@@ -159,13 +177,11 @@ impl Sorted {
                 with_stacks = without(with_stacks, &range);
             }
         }
-        for part in with_stacks.iter().flat_map(c_heap::parts) {
-            for other in &others {
-                let both = part.start.max(other.start)..part.end.min(other.end);
-                self.take(&mut rest, Owner::CHeap, &both);
-            }
-            self.c_heap.push(part);
+        let parts: Vec<_> = with_stacks.iter().flat_map(c_heap::parts).collect();
+        for both in in_both(&parts, &others) {
+            self.take(&mut rest, Owner::CHeap, &both);
         }
+        self.c_heap.extend(parts);
         let pointers = &known.stack_pointers;
         if pointers
             .iter()
@@ -173,6 +189,31 @@ impl Sorted {
         {
             self.add(Owner::Stacks, rest.length, rest.resident);
         }
+    }
+
+    /// Takes the parts of a mapping that the program has mapped by itself, and returns the others:
+    /// the system makes one of what lies side by side, whoever has it.
+    fn take_mapped(&mut self, rest: &mut Rest<'_>, known: &Known) -> Vec<Range<usize>> {
+        let whole = &rest.mapping.range;
+        let first = known
+            .mapped
+            .partition_point(|mapped| mapped.range.end <= whole.start);
+        let mapped = known.mapped[first..].iter();
+        let mut others = Vec::new();
+        let mut end = whole.start;
+        for mapped in mapped.take_while(|mapped| mapped.range.start < whole.end) {
+            let owner = if mapped.of_allocator {
+                Owner::Allocator
+            } else {
+                Owner::Mapped
+            };
+            self.take(rest, owner, &mapped.range);
+            others.push(end..mapped.range.start.max(end));
+            end = mapped.range.end;
+        }
+        others.push(end.min(whole.end)..whole.end);
+        others.retain(|other| !other.is_empty());
+        others
     }
 
     /// Takes the part of a mapping that lies in a range. False if there is none.
@@ -184,7 +225,7 @@ impl Sorted {
         }
         let length = (end - start) as u64;
         // Most are mappings of their own, of which the system has said it.
-        let resident = if (start..end) == *whole {
+        let resident = if (start..end) == *whole || rest.resident == 0 {
             rest.resident
         } else {
             (self.tables.resident(&(start..end)) as u64).min(rest.resident)
@@ -274,6 +315,36 @@ pub(super) fn disjoint(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     disjoint
 }
 
+/// What the program has mapped, less what of that others have, whose ranges are in order and
+/// disjoint; neighbours are made one.
+pub(super) fn mapped_without(mapped: Vec<Mapped>, others: &[Range<usize>]) -> Vec<Mapped> {
+    let mut parts: Vec<Mapped> = Vec::with_capacity(mapped.len());
+    for whole in mapped {
+        let first = others.partition_point(|other| other.end <= whole.range.start);
+        let inside = others[first..].iter();
+        let inside = inside.take_while(|other| other.start < whole.range.end);
+        let mut start = whole.range.start;
+        let ends = inside.map(|other| (other.start, other.end));
+        for (end, next) in ends.chain([(whole.range.end, whole.range.end)]) {
+            let range = start..end;
+            start = next;
+            match parts.last_mut() {
+                _ if range.is_empty() => {}
+                Some(last)
+                    if last.range.end == range.start && last.of_allocator == whole.of_allocator =>
+                {
+                    last.range.end = range.end;
+                }
+                _ => parts.push(Mapped {
+                    range,
+                    of_allocator: whole.of_allocator,
+                }),
+            }
+        }
+    }
+    parts
+}
+
 /// Without what lies in another range.
 pub(super) fn without(ranges: Vec<Range<usize>>, other: &Range<usize>) -> Vec<Range<usize>> {
     let parts = ranges.into_iter().flat_map(|range| {
@@ -284,15 +355,23 @@ pub(super) fn without(ranges: Vec<Range<usize>>, other: &Range<usize>) -> Vec<Ra
     parts.filter(|part| part.start < part.end).collect()
 }
 
-/// How many bytes are in ranges of both kinds; those of a kind do not overlap.
-pub(super) fn in_both(some: &[Range<usize>], others: &[Range<usize>]) -> u64 {
-    let pairs = some
-        .iter()
-        .flat_map(|one| others.iter().map(move |other| (one, other)));
-    pairs.fold(0, |sum, (one, other)| {
-        let (start, end) = (one.start.max(other.start), one.end.min(other.end));
-        sum + end.saturating_sub(start) as u64
-    })
+/// What is in ranges of both kinds; those of a kind are in order, and do not overlap.
+pub(super) fn in_both(some: &[Range<usize>], others: &[Range<usize>]) -> Vec<Range<usize>> {
+    let (mut at, mut both) = (0, Vec::new());
+    for one in some {
+        // Those that end before this one are of no use for the next, either.
+        at += others[at..].partition_point(|other| other.end <= one.start);
+        let near = others[at..].iter();
+        let near = near.take_while(|other| other.start < one.end);
+        both.extend(near.map(|other| one.start.max(other.start)..one.end.min(other.end)));
+    }
+    both.retain(|range| !range.is_empty());
+    both
+}
+
+/// How many bytes are in ranges.
+pub(super) fn length(ranges: &[Range<usize>]) -> u64 {
+    ranges.iter().map(|range| range.len() as u64).sum()
 }
 
 #[cfg(test)]
@@ -336,8 +415,16 @@ mod tests {
             // With a guard before it, and without.
             mapping(31..33, "", 29, 29),
             mapping(35..37, "", 31, 31),
-            mapping(39..41, "", 37, 37),
-            mapping(43..44, "", 41, 41),
+            // The program's, twice, and its allocator's, which cannot be read.
+            mapping(40..42, "", 37, 37),
+            mapping(45..47, "", 41, 41),
+            Mapping {
+                accessible: false,
+                ..mapping(50..51, "", 43, 43)
+            },
+            // The allocator's, as it says.
+            mapping(60..62, "", 37, 37),
+            mapping(65..66, "", 41, 41),
         ];
         let range = |index: usize| mappings[index].range.clone();
         let guard = Mapping {
@@ -350,8 +437,12 @@ mod tests {
             stacks: vec![],
             past_stacks: vec![range(10), range(11)],
             stack_pointers: vec![range(5).start + 100],
-            blocks: vec![range(12)],
-            structures: vec![range(13)],
+            mapped: vec![
+                of_program(range(12).start..range(13).end, false),
+                of_program(range(14), true),
+            ],
+            blocks: vec![range(15)],
+            structures: vec![range(16)],
             backend: None,
         };
         let mut with_guard = mappings.to_vec();
@@ -367,6 +458,8 @@ mod tests {
             (Owner::Named, 17),
             (Owner::SampledBlocks, 23),
             (Owner::Shared, 3),
+            (Owner::Mapped, 37 + 41),
+            (Owner::Allocator, 43),
             (Owner::Blocks, 37),
             (Owner::Structures, 41),
         ];
@@ -429,6 +522,37 @@ mod tests {
         assert!(structures(&range, &Marked).is_empty());
     }
 
+    fn of_program(range: Range<usize>, of_allocator: bool) -> Mapped {
+        Mapped {
+            range,
+            of_allocator,
+        }
+    }
+
+    #[test]
+    fn what_is_mapped_is_less_what_others_have_and_made_one_with_its_neighbours() {
+        let mapped = [
+            (10..20, false),
+            (20..30, false),
+            (30..40, true),
+            (50..60, true),
+        ];
+        let mapped = mapped.map(|(range, of_allocator)| of_program(range, of_allocator));
+        let others = [5..11, 15..16, 28..31, 52..53, 59..70];
+        let found = mapped_without(mapped.to_vec(), &others);
+        let expected = [
+            (11..15, false),
+            (16..28, false),
+            (31..40, true),
+            (50..52, true),
+            (53..59, true),
+        ];
+        let expected = expected.map(|(range, of_allocator)| of_program(range, of_allocator));
+        assert_eq!(found, expected);
+        assert_eq!(mapped_without(mapped.to_vec(), &[]).len(), 3);
+        assert!(mapped_without(mapped.to_vec(), std::slice::from_ref(&(0..100))).is_empty());
+    }
+
     #[test]
     fn ranges_are_joined_and_cut() {
         let joined = disjoint(vec![5..9, 1..3, 2..4, 6..7]);
@@ -436,7 +560,10 @@ mod tests {
         assert_eq!(without(joined.clone(), &(3..6)), [1..3, 6..9]);
         assert!(without(joined.clone(), &(0..9)).is_empty());
         assert_eq!(without(joined.clone(), &(9..9)), joined);
-        assert_eq!(in_both(&joined, &[0..2, 3..6]), 1 + 1 + 1);
-        assert_eq!(in_both(&joined, &[]), 0);
+        assert_eq!(in_both(&joined, &[0..2, 3..6]), [1..2, 3..4, 5..6]);
+        assert_eq!(in_both(&[0..2, 3..6], &joined), [1..2, 3..4, 5..6]);
+        assert_eq!(in_both(&[0..100], &joined), joined);
+        assert!(in_both(&joined, &[]).is_empty());
+        assert_eq!(length(&joined), 7);
     }
 }

@@ -1,0 +1,133 @@
+//! `mmap`: where the program mapped memory by itself, and where that is still mapped.
+
+use super::Source;
+use super::reading::{
+    Leaf, MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+};
+use crate::mappings::{self, cell};
+use crate::stack::Record;
+
+pub(super) struct Mmap;
+
+const SAMPLE_TYPES: [ValueType; 4] = [
+    ValueType {
+        name: "mapped_objects",
+        unit: "count",
+    },
+    ValueType {
+        name: "mapped_space",
+        unit: "bytes",
+    },
+    ValueType {
+        name: "inuse_objects",
+        unit: "count",
+    },
+    ValueType {
+        name: "inuse_space",
+        unit: "bytes",
+    },
+];
+
+impl Source for Mmap {
+    fn name(&self) -> &'static str {
+        "mmap"
+    }
+
+    fn description(&self) -> &'static str {
+        "Memory that the program mapped by itself, and what of it is still mapped, by where it was \
+         mapped. Every call is in it."
+    }
+
+    fn count(&self) -> usize {
+        records().len()
+    }
+
+    fn read(&self) -> Reading {
+        let time_nanos = now_nanos();
+        let records = records();
+        Reading {
+            sample_types: &SAMPLE_TYPES,
+            default_type: "",
+            period_type: ValueType {
+                name: "space",
+                unit: "bytes",
+            },
+            period: 1,
+            time_nanos,
+            duration_nanos: 0,
+            samples: records.iter().map(sample).collect(),
+            leaf: |_, _| Leaf::Shown,
+            comments: vec![comment(&records)],
+        }
+    }
+
+    fn read_text(&self) -> TextReading {
+        let mut records = records();
+        records.sort_by_key(|record| std::cmp::Reverse(values(record)[3]));
+        let row = |[objects, space, inuse_objects, inuse_space]: [i64; 4]| {
+            format!("{inuse_objects}: {inuse_space} [{objects}: {space}]")
+        };
+        let mut total = [0; 4];
+        for record in &records {
+            for (sum, value) in total.iter_mut().zip(values(record)) {
+                *sum += value;
+            }
+        }
+        let rows = records.iter().map(|record| Row {
+            values: row(values(record)),
+            stack: Stack::of(record),
+            tag: Tag::Labels(record.labels),
+        });
+        TextReading {
+            head: format!("mmap profile: {}\n", row(total)),
+            rows: rows.collect(),
+            leaf: |_, _| Leaf::Shown,
+            tail: format!("\n# {}\n", comment(&records)),
+        }
+    }
+}
+
+fn records() -> Vec<Record> {
+    let mut records = Vec::new();
+    mappings::read(|record| records.push(record));
+    records
+}
+
+/// Those of a sample: what was ever mapped, and what is.
+fn values(record: &Record) -> [i64; 4] {
+    let cells = &record.cells;
+    let less = |all: usize, gone: usize| cells[all].wrapping_sub(cells[gone]) as i64;
+    [
+        cells[cell::CALLS] as i64,
+        cells[cell::BYTES] as i64,
+        less(cell::PIECES, cell::PIECES_GONE),
+        less(cell::BYTES, cell::BYTES_GONE),
+    ]
+}
+
+fn sample(record: &Record) -> Sample {
+    let mut all = [0; MOST_VALUES];
+    all[..4].copy_from_slice(&values(record));
+    Sample {
+        stack: Stack::of(record),
+        values: all,
+        tag: Tag::Labels(record.labels),
+    }
+}
+
+/// What a reader of the profile should know to judge it.
+fn comment(records: &[Record]) -> String {
+    let sum = |of: fn(&Record) -> u64| records.iter().map(of).fold(0, u64::wrapping_add);
+    let seen = if mappings::are_seen() {
+        ""
+    } else {
+        "; the program has other functions of these names, which are not seen"
+    };
+    format!(
+        "plimsoll: {} calls have mapped {} bytes, of which {} are gone; exact but for {} mappings that were lost{seen}",
+        sum(|record| record.cells[cell::CALLS]),
+        sum(|record| record.cells[cell::BYTES]),
+        sum(|record| record.cells[cell::BYTES_GONE]),
+        mappings::lost(),
+    )
+}
