@@ -184,7 +184,7 @@ fn profiles(index: &str) -> Vec<String> {
 }
 
 /// What may have been lost: the metric, what that means, and what to do.
-const LOST: [(&str, &str, &str); 7] = [
+const LOST: [(&str, &str, &str); 8] = [
     (
         "plimsoll_lost_table_full_events_total",
         "events have no stack, because the table of stacks was full",
@@ -213,6 +213,11 @@ const LOST: [(&str, &str, &str); 7] = [
     (
         "plimsoll_lost_tasks_events_total",
         "tasks are in no profile, because there was no memory to note them",
+        "",
+    ),
+    (
+        "plimsoll_lost_mappings_events_total",
+        "mappings are counted as gone although they may be there, because there were too many",
         "",
     ),
     (

@@ -85,7 +85,7 @@ fn heap(left: &PostMortem) -> Option<Profile> {
 }
 
 /// What such a process says nothing of.
-const UNKNOWN: [&str; 12] = [
+const UNKNOWN: [&str; 17] = [
     "asked_bytes",
     "block_rate",
     "mutex_fraction",
@@ -97,6 +97,11 @@ const UNKNOWN: [&str; 12] = [
     "contended_releases",
     "blamed_ns",
     "lost_waits",
+    "mappings",
+    "mapping_calls",
+    "mapped_bytes",
+    "unmapped_bytes",
+    "lost_mappings",
     "own_bytes",
 ];
 

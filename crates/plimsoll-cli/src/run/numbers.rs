@@ -45,6 +45,13 @@ pub struct Numbers {
     pub table_full: u64,
     pub untracked: u64,
     pub lost_waits: u64,
+    /// What the program has mapped by itself: mappings at the end, calls, bytes in all and what of
+    /// those is gone, and what there was no room for.
+    pub mappings: u64,
+    pub mapping_calls: u64,
+    pub mapped_bytes: u64,
+    pub unmapped_bytes: u64,
+    pub lost_mappings: u64,
     pub own_bytes: u64,
 }
 
@@ -66,7 +73,7 @@ impl Numbers {
 
     /// Events that are not recorded in full.
     pub fn lost(&self) -> u64 {
-        self.without_stack + self.table_full + self.untracked + self.lost_waits
+        self.without_stack + self.table_full + self.untracked + self.lost_waits + self.lost_mappings
     }
 }
 

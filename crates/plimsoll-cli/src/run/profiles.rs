@@ -9,10 +9,11 @@ use super::library;
 use crate::profile::{self, Frames, Limits, Profile, Stack};
 
 /// The profiles of a report, in the order in which they are shown.
-pub const NAMES: [&str; 6] = [
+pub const NAMES: [&str; 7] = [
     "heap",
     "peak",
     "lifetimes",
+    "mmap",
     "block",
     "mutex",
     "threadcreate",

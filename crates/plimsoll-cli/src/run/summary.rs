@@ -85,6 +85,16 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
             count((numbers.mallocs as f64 / seconds) as u64),
         )?;
     }
+    if numbers.mapping_calls != 0 {
+        writeln!(
+            to,
+            "  mapped     {} in {} mappings at the end; {} in {} calls in all",
+            bytes(numbers.mapped_bytes.saturating_sub(numbers.unmapped_bytes)),
+            count(numbers.mappings),
+            bytes(numbers.mapped_bytes),
+            count(numbers.mapping_calls),
+        )?;
+    }
     if !numbers.is_of_killed() {
         writeln!(
             to,
@@ -106,11 +116,12 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
     if numbers.lost() != 0 {
         writeln!(
             to,
-            "  lost       {} events without a stack, {} because the table was full, {} sampled blocks, {} waits",
+            "  lost       {} events without a stack, {} because the table was full, {} sampled blocks, {} waits, {} mappings",
             count(numbers.without_stack),
             count(numbers.table_full),
             count(numbers.untracked),
             count(numbers.lost_waits),
+            count(numbers.lost_mappings),
         )?;
     }
     Ok(())
@@ -139,7 +150,7 @@ type List = (
     fn(u64) -> String,
 );
 
-const LISTS: [List; 6] = [
+const LISTS: [List; 7] = [
     (
         "in use at the end",
         "heap",
@@ -157,6 +168,12 @@ const LISTS: [List; 6] = [
         "churn: allocated and freed again",
         "lifetimes",
         |values| value(values, 1),
+        bytes,
+    ),
+    (
+        "mapped by the program at the end",
+        "mmap",
+        |values| value(values, 3),
         bytes,
     ),
     (
@@ -191,11 +208,13 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
         if total <= 0 {
             continue;
         }
-        writeln!(
-            to,
-            "{title}: {}, by the samples",
-            unit(total.unsigned_abs())
-        )?;
+        // Every mapping is in the profile.
+        let by = if title.starts_with("mapped") {
+            ""
+        } else {
+            ", by the samples"
+        };
+        writeln!(to, "{title}: {}{by}", unit(total.unsigned_abs()))?;
         for site in sites.iter().filter(|site| site.value > 0) {
             writeln!(
                 to,

@@ -7,6 +7,7 @@ mod environment;
 mod figures;
 mod killed;
 mod loading;
+mod mappings;
 mod memory;
 mod refused;
 mod scene;

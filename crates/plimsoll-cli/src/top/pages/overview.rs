@@ -15,9 +15,10 @@ const OWN: [&str; 4] = [
 ];
 
 /// What could not be noted.
-const LOST: [&str; 7] = [
+const LOST: [&str; 8] = [
     "plimsoll_gc_lost_events_total",
     "plimsoll_lost_labels_events_total",
+    "plimsoll_lost_mappings_events_total",
     "plimsoll_lost_table_full_events_total",
     "plimsoll_lost_tasks_events_total",
     "plimsoll_lost_untracked_events_total",
