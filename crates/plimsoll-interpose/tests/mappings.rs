@@ -9,7 +9,6 @@
     not(target_feature = "crt-static")
 ))]
 
-use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -74,7 +73,7 @@ fn calls() {
         let none = libc::mmap64(null_mut(), PAGE, ACCESS, libc::MAP_PRIVATE, -1, 0);
         assert_eq!((none, errno()), (libc::MAP_FAILED, libc::EBADF));
         assert_eq!(
-            (libc::munmap(1 as *mut c_void, PAGE), errno()),
+            (libc::munmap(room.byte_add(1), PAGE), errno()),
             (-1, libc::EINVAL)
         );
         let gone = libc::mremap(room, PAGE, 2 * PAGE, libc::MREMAP_MAYMOVE);
