@@ -181,7 +181,11 @@ fn a_program_that_stops_itself_stops_the_command() {
     // SAFETY: a valid place for the answer; a signal to a child that is not waited for.
     unsafe {
         let id = child.id() as i32;
-        assert_eq!(libc::waitpid(id, &raw mut status, libc::WUNTRACED), id);
+        let begun = std::time::Instant::now();
+        while libc::waitpid(id, &raw mut status, libc::WUNTRACED | libc::WNOHANG) == 0 {
+            assert!(begun.elapsed().as_secs() < 20, "it does not stop");
+            std::thread::yield_now();
+        }
         assert!(libc::WIFSTOPPED(status), "{status}");
         assert_eq!(libc::kill(id, libc::SIGCONT), 0);
     }
@@ -193,6 +197,7 @@ fn a_program_that_stops_itself_stops_the_command() {
 fn what_asks_to_stop_is_handed_on() {
     let asked = |script: &str| {
         let mut child = run(&["--quiet"], "/bin/sh", &["-c", script])
+            .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
@@ -202,7 +207,11 @@ fn what_asks_to_stop_is_handed_on() {
         assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTSTP) }, 0);
         child
     };
-    let mut child = asked("echo begun; sleep 0.5; exit 7");
+    // What it waits for.
+    let go_on = |child: &mut std::process::Child| {
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
+    };
+    let mut child = asked("echo begun; read line; exit 7");
     let mut status = 0;
     // SAFETY: a valid place for the answer; signals to a child that is not waited for.
     unsafe {
@@ -211,8 +220,10 @@ fn what_asks_to_stop_is_handed_on() {
         assert!(libc::WIFSTOPPED(status), "{status}");
         assert_eq!(libc::kill(id, libc::SIGCONT), 0);
     }
+    go_on(&mut child);
     assert_eq!(child.wait().unwrap().code(), Some(7));
-    let mut child = asked("trap '' TSTP; echo begun; sleep 0.5; exit 8");
+    let mut child = asked("trap '' TSTP; echo begun; read line; exit 8");
+    go_on(&mut child);
     // SAFETY: as above.
     unsafe { libc::waitpid(child.id() as i32, &raw mut status, libc::WUNTRACED) };
     assert!(libc::WIFEXITED(status), "{status}");

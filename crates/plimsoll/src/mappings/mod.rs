@@ -1,6 +1,6 @@
 //! Memory that the program maps by itself: who mapped it, and what of it is still there.
 //!
-//! The door is [`called`](door::called), in place of `mmap`, `munmap` and `mremap`. Private
+//! The door is [`called`], in place of `mmap`, `munmap` and `mremap`. Private
 //! anonymous mappings are recorded, each with the stack of who made it, and so many bytes as it is
 //! long; what is unmapped, wherever that begins and ends, is taken out again. So what is recorded
 //! is what there is, at any moment, and a part of it that was cut out is no longer the program's.
