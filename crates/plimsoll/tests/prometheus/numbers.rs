@@ -17,7 +17,7 @@ fn quiet_page(format: Format) -> (Page, MemStats) {
         // It is Plimsoll's own memory.
         let response = answer(format);
         let after = mem_stats();
-        if (before.mallocs, before.frees) == (after.mallocs, after.frees) {
+        if go_memory(&before) == go_memory(&after) {
             return (read(response, format), after);
         }
     }
