@@ -1,6 +1,7 @@
 //! Signals: those that the program handles are its own, and those that it is sent get there.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use crate::scene::{Scene, only, reports, run, same};
@@ -177,11 +178,16 @@ fn a_program_that_stops_itself_stops_the_command() {
     let mut child = run(&["--quiet"], "/bin/sh", &["-c", "kill -STOP $$; exit 7"])
         .spawn()
         .unwrap();
-    let mut status = 0;
+    stops(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
+/// That it stops; and has it go on.
+fn stops(child: &std::process::Child) {
+    let (id, mut status) = (child.id() as i32, 0);
+    let begun = std::time::Instant::now();
     // SAFETY: a valid place for the answer; a signal to a child that is not waited for.
     unsafe {
-        let id = child.id() as i32;
-        let begun = std::time::Instant::now();
         while libc::waitpid(id, &raw mut status, libc::WUNTRACED | libc::WNOHANG) == 0 {
             assert!(begun.elapsed().as_secs() < 20, "it does not stop");
             std::thread::yield_now();
@@ -189,14 +195,16 @@ fn a_program_that_stops_itself_stops_the_command() {
         assert!(libc::WIFSTOPPED(status), "{status}");
         assert_eq!(libc::kill(id, libc::SIGCONT), 0);
     }
-    assert_eq!(child.wait().unwrap().code(), Some(7));
 }
 
 /// It stops the program, and with that the command; whoever ignores it goes on.
 #[test]
 fn what_asks_to_stop_is_handed_on() {
     let asked = |script: &str| {
+        // In a group of its own: the kernel stops none of a group that nobody of its session has
+        // started, as it may be where tests run.
         let mut child = run(&["--quiet"], "/bin/sh", &["-c", script])
+            .process_group(0)
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
@@ -212,19 +220,13 @@ fn what_asks_to_stop_is_handed_on() {
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
     };
     let mut child = asked("echo begun; read line; exit 7");
-    let mut status = 0;
-    // SAFETY: a valid place for the answer; signals to a child that is not waited for.
-    unsafe {
-        let id = child.id() as i32;
-        assert_eq!(libc::waitpid(id, &raw mut status, libc::WUNTRACED), id);
-        assert!(libc::WIFSTOPPED(status), "{status}");
-        assert_eq!(libc::kill(id, libc::SIGCONT), 0);
-    }
+    stops(&child);
     go_on(&mut child);
     assert_eq!(child.wait().unwrap().code(), Some(7));
     let mut child = asked("trap '' TSTP; echo begun; read line; exit 8");
     go_on(&mut child);
-    // SAFETY: as above.
+    let mut status = 0;
+    // SAFETY: a valid place for the answer.
     unsafe { libc::waitpid(child.id() as i32, &raw mut status, libc::WUNTRACED) };
     assert!(libc::WIFEXITED(status), "{status}");
     assert_eq!(libc::WEXITSTATUS(status), 8);
