@@ -129,6 +129,11 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
 
 /// Why nothing is known of the heap, if so.
 fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
+    if numbers.is_of_killed() && numbers.mallocs == 0 {
+        return Some(
+            "nothing was counted. It has an allocator of its own in it, or allocated nothing",
+        );
+    }
     match numbers.allocator.as_str() {
         "program" => Some(
             "the program has an allocator of its own in it. Threads and locks are. \
@@ -194,6 +199,8 @@ fn value(values: &[i64], at: usize) -> i64 {
 
 fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
     for (title, profile, value, unit) in LISTS {
+        // Of mappings, all are in the profile.
+        let is_sampled = profile != "mmap";
         let (profile, value): (_, fn(&[i64]) -> i64) = match process.profiles.get(profile) {
             Some(profile) => (profile, value),
             None if profile == "peak" && process.numbers.is_of_killed() => {
@@ -208,12 +215,7 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
         if total <= 0 {
             continue;
         }
-        // Every mapping is in the profile.
-        let by = if title.starts_with("mapped") {
-            ""
-        } else {
-            ", by the samples"
-        };
+        let by = if is_sampled { ", by the samples" } else { "" };
         writeln!(to, "{title}: {}{by}", unit(total.unsigned_abs()))?;
         for site in sites.iter().filter(|site| site.value > 0) {
             writeln!(

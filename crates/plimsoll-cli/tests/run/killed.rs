@@ -75,6 +75,25 @@ fn its_numbers_are_exact_and_what_is_not_known_is_no_number() {
     assert!(report["threads"].is_null() && report["asked_bytes"].is_null());
 }
 
+/// Of an allocator of its own, nothing is known: not that it has no blocks.
+#[test]
+fn a_heap_of_which_nothing_was_counted_is_not_an_empty_one() {
+    let scene = Scene::new("killed-unseen");
+    let source = r#"
+        #include <signal.h>
+        #include <unistd.h>
+        int main(void) { return kill(getpid(), SIGKILL); }"#;
+    let output = run(&["--postmortem"], scene.c("unseen", source), &[])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("heap       not seen: nothing was counted"),
+        "{text}"
+    );
+    assert!(!text.contains("0 blocks"), "{text}");
+}
+
 #[test]
 fn its_profile_is_kept() {
     let scene = Scene::new("killed-kept");
