@@ -33,6 +33,7 @@
 
 #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
 mod define;
+mod in_force;
 #[cfg(feature = "mmap")]
 pub mod mappings;
 #[cfg(feature = "pthread")]

@@ -20,6 +20,8 @@
 ))]
 mod x86_64;
 
+use crate::in_force::in_force;
+
 /// Which function was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -67,31 +69,13 @@ pub type Hook = unsafe extern "C" fn(&Call) -> isize;
 
 /// Sets the hook. Calls that are under way are not affected.
 pub fn set_hook(hook: Hook) {
-    #[cfg(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_arch = "x86_64",
-        not(target_feature = "crt-static")
-    ))]
-    x86_64::set_hook(hook);
-    let _ = hook;
+    in_force!(x86_64::set_hook(hook), {
+        let _ = hook;
+    })
 }
 
 /// Whether calls of the code that this is compiled into come by here, to all of the functions: see
 /// [`crate::is_linked`].
 pub fn are_linked() -> bool {
-    #[cfg(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_arch = "x86_64",
-        not(target_feature = "crt-static")
-    ))]
-    return x86_64::are_linked();
-    #[cfg(not(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_arch = "x86_64",
-        not(target_feature = "crt-static")
-    )))]
-    false
+    in_force!(x86_64::are_linked(), false)
 }

@@ -41,6 +41,7 @@ mod real;
 ))]
 mod x86_64;
 
+use crate::in_force::in_force;
 use core::mem::MaybeUninit;
 
 /// Whether anything is taken over on this system, in programs that are linked like this one.
@@ -129,44 +130,21 @@ pub enum Mode {
 
 /// Sets the hooks. To be done once, before the mode is set to anything but [`Mode::Off`].
 pub fn set_hooks(hooks: Hooks) {
-    #[cfg(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_arch = "x86_64",
-        not(target_feature = "crt-static")
-    ))]
-    x86_64::set_hooks(hooks);
-    let _ = hooks;
+    in_force!(x86_64::set_hooks(hooks), {
+        let _ = hooks;
+    })
 }
 
 /// Sets which calls are reported, from now on. Calls that are under way are not affected. One at a
 /// time.
 pub fn set_mode(mode: Mode) {
-    #[cfg(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_arch = "x86_64",
-        not(target_feature = "crt-static")
-    ))]
-    x86_64::set_mode(mode);
-    let _ = mode;
+    in_force!(x86_64::set_mode(mode), {
+        let _ = mode;
+    })
 }
 
 /// Whether calls of the code that this is compiled into come by here, to all of the functions: see
 /// [`crate::is_linked`].
 pub fn is_linked() -> bool {
-    #[cfg(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_arch = "x86_64",
-        not(target_feature = "crt-static")
-    ))]
-    return x86_64::is_linked();
-    #[cfg(not(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_arch = "x86_64",
-        not(target_feature = "crt-static")
-    )))]
-    false
+    in_force!(x86_64::is_linked(), false)
 }

@@ -17,6 +17,7 @@
 ))]
 mod x86_64;
 
+use crate::in_force::in_force;
 use core::ffi::{c_int, c_void};
 
 /// What a thread executes.
@@ -58,32 +59,14 @@ pub type Begin = unsafe extern "C" fn(token: *mut c_void) -> *const Start;
 
 /// Sets the hooks, once.
 pub fn set_hooks(hook: Hook, begin: Begin) {
-    #[cfg(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_arch = "x86_64",
-        not(target_feature = "crt-static")
-    ))]
-    x86_64::set_hooks(hook, begin);
-    let _ = (hook, begin);
+    in_force!(x86_64::set_hooks(hook, begin), {
+        let _ = (hook, begin);
+    })
 }
 
 /// Whether threads that are created by the code that this is compiled into come by here.
 pub fn is_linked() -> bool {
-    #[cfg(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_arch = "x86_64",
-        not(target_feature = "crt-static")
-    ))]
-    return x86_64::is_linked();
-    #[cfg(not(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_arch = "x86_64",
-        not(target_feature = "crt-static")
-    )))]
-    false
+    in_force!(x86_64::is_linked(), false)
 }
 
 impl Creation {
@@ -93,21 +76,11 @@ impl Creation {
     /// # Safety
     /// In the hook, once. The token is what the other hook takes.
     pub unsafe fn make(&self, token: Option<*mut c_void>) -> c_int {
-        #[cfg(all(
-            target_os = "linux",
-            target_env = "gnu",
-            target_arch = "x86_64",
-            not(target_feature = "crt-static")
-        ))]
-        // SAFETY: the caller's.
-        return unsafe { x86_64::create(self, token) };
-        #[cfg(not(all(
-            target_os = "linux",
-            target_env = "gnu",
-            target_arch = "x86_64",
-            not(target_feature = "crt-static")
-        )))]
-        // There is none without a hook that was called.
-        unreachable!("{token:?}")
+        in_force!(
+            // SAFETY: the caller's.
+            unsafe { x86_64::create(self, token) },
+            // There is none without a hook that was called.
+            unreachable!("{token:?}")
+        )
     }
 }
