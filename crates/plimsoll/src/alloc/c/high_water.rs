@@ -2,9 +2,10 @@
 //!
 //! The counts are not summed up until somebody reads them, so it is not seen when they are highest.
 //! They are read now and then by whoever makes a sampled allocation: after each MiB that was
-//! allocated, or 1/64 of what was in use, whichever is more. So the figure may be too small by as
-//! much as each thread allocated at the peak between two readings, and is never too large. Where
-//! readers would wait for whoever is counting, it is taken from the samples.
+//! allocated, or 1/64 of what was in use, whichever is more, as the samples say. So the figure may
+//! be too small by as much as was allocated at the peak between two readings, which is left to
+//! chance: mostly as much as that, and hardly ever several times as much. It is never too large.
+//! Where readers would wait for whoever is counting, it is taken from the samples.
 
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::ledger::Protocol;
