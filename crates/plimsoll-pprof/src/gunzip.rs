@@ -1,6 +1,7 @@
 //! Decompresses on one thread while another reads what comes of it.
 
 use std::io::{self, BufRead, Read};
+use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
@@ -28,13 +29,18 @@ pub(super) fn while_reading<T>(
         let started = thread::Builder::new()
             .name("gunzip".to_owned())
             .spawn_scoped(scope, move || decompress(from, &send, &given_back));
-        started?;
-        read(Uncompressed {
+        let thread = started?;
+        let result = read(Uncompressed {
             receive,
             give_back,
             chunk: Vec::new(),
             taken: 0,
-        })
+        });
+        // The scope waits for its work only: then it would still be there for a moment.
+        if let Err(panic) = thread.join() {
+            resume_unwind(panic);
+        }
+        result
     })
 }
 
