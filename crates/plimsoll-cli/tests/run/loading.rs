@@ -121,7 +121,7 @@ fn an_allocator_that_the_program_is_linked_with_stays_in_use() {
 }
 
 /// A bare allocator: a size before each block, which `free` looks at for a mark.
-const BARE: &str = r#"
+pub const BARE: &str = r#"
 #include <stddef.h>
 #include <string.h>
 #include <stdlib.h>
@@ -130,7 +130,7 @@ const BARE: &str = r#"
 static char *at, *end;
 static void *place(size_t align, size_t size) {
     if (align < 16) align = 16;
-    size = (size + 15) / 16 * 16;
+    size = (size + !size + 15) / 16 * 16;
     if (!at || at + size + align + 16 > end) {
         size_t length = (size + align + (1 << 24)) / 4096 * 4096;
         at = mmap(0, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

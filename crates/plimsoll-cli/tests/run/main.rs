@@ -13,4 +13,5 @@ mod refused;
 mod scene;
 mod signals;
 mod sites;
+mod sizes;
 mod threads;

@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_void};
 
+use super::sized;
 use crate::alloc::thread;
 use crate::primitives::{AtomicPtr, AtomicU8, Ordering};
 
@@ -56,10 +57,13 @@ const UNKNOWN: u8 = 0;
 /// Blocks have the C library's header before them, in which their size stands: reading that is
 /// quicker than to ask.
 const HEADERS: u8 = 1;
-/// It is asked how large its blocks are.
-const ASKED: u8 = 2;
 /// See [`Below::Unmeasured`].
-const UNMEASURED: u8 = 3;
+const UNMEASURED: u8 = 2;
+/// It is asked how large its blocks are.
+const ASKED: u8 = 3;
+/// It is asked of blocks that are freed, and takes that as an answer; of what is allocated, it has
+/// said so beforehand: see [`sized`].
+const SIZED: u8 = 4;
 
 /// Whether this is the common case, in which functions may be called [`WITH_HEADERS`].
 #[inline(always)]
@@ -72,12 +76,19 @@ pub(super) fn has_headers() -> bool {
 /// if [`has_headers`].
 #[inline(always)]
 pub(super) fn is_inside() -> bool {
-    if KIND.load(Ordering::Relaxed) == ASKED {
+    if KIND.load(Ordering::Relaxed) >= ASKED {
         // SAFETY: the thread's own storage.
         unsafe { (*thread::inside()).get() != 0 }
     } else {
         is_not_to_be_counted()
     }
+}
+
+/// Whether functions may be called [`WITH_SIZES`], by a call that [is not inside](is_inside).
+#[inline(always)]
+pub(super) fn has_sizes() -> bool {
+    // SAFETY: the thread's own storage.
+    KIND.load(Ordering::Relaxed) == SIZED && unsafe { (*thread::inside()).get() == 0 }
 }
 
 /// Whether the calling thread is in the allocator, if that is not the C library's.
@@ -104,15 +115,17 @@ pub(super) const ANYHOW: u8 = 0;
 pub(super) const WITH_HEADERS: u8 = 1;
 /// While there is an [`Entered`].
 pub(super) const ENTERED: u8 = 2;
+/// The same, if [`has_sizes`].
+pub(super) const WITH_SIZES: u8 = 3;
 
 /// The thread is in the allocator until this is dropped: for several calls in a row. Does nothing
-/// unless it is for [`ENTERED`].
+/// [`WITH_HEADERS`].
 pub(super) struct Entered<const HOW: u8>(());
 
 impl<const HOW: u8> Entered<HOW> {
     #[inline(always)]
     pub(super) fn begin() -> Self {
-        if HOW == ENTERED {
+        if HOW != WITH_HEADERS {
             // SAFETY: the thread's own storage.
             unsafe { (*thread::inside()).set(1) };
         }
@@ -123,7 +136,7 @@ impl<const HOW: u8> Entered<HOW> {
 impl<const HOW: u8> Drop for Entered<HOW> {
     #[inline(always)]
     fn drop(&mut self) {
-        if HOW == ENTERED {
+        if HOW != WITH_HEADERS {
             // SAFETY: the thread's own storage.
             unsafe { (*thread::inside()).set(0) };
         }
@@ -189,8 +202,33 @@ pub(super) unsafe fn usable<const HOW: u8>(block: *mut u8) -> usize {
         // SAFETY: the caller's: it is a block.
         unsafe { in_header(block) }
     } else {
-        // SAFETY: as above.
-        unsafe { call!(HOW, 5 as Usable, block) }
+        // SAFETY: as above. No allocator allocates for this.
+        unsafe { function!(5 as Usable)(block) }
+    }
+}
+
+/// [`usable`] of a block that was just made for so many bytes, without an alignment.
+#[inline(always)]
+pub(super) unsafe fn usable_of_new<const HOW: u8>(block: *mut u8, size: usize) -> usize {
+    if HOW == WITH_SIZES {
+        if let Some(usable) = sized::usable_of(size) {
+            return usable;
+        }
+    }
+    // SAFETY: the caller's.
+    unsafe { usable::<HOW>(block) }
+}
+
+/// [`free`] of a block of which [`usable`] is known.
+#[inline(always)]
+pub(super) unsafe fn free_usable<const HOW: u8>(block: *mut u8, usable: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        if HOW == WITH_SIZES {
+            sized::free(block, usable);
+        } else {
+            free::<HOW>(block);
+        }
     }
 }
 
@@ -208,10 +246,11 @@ unsafe fn in_header(block: *mut u8) -> usize {
 /// What a small block of `size` bytes would get.
 pub(super) fn usable_of(size: usize) -> usize {
     if has_headers() {
-        (size + 8).next_multiple_of(16).max(32) - 8
-    } else {
-        size.next_multiple_of(16).max(16)
+        return (size + 8).next_multiple_of(16).max(32) - 8;
     }
+    let is_sized = KIND.load(Ordering::Relaxed) == SIZED;
+    let said = sized::usable_of(size).filter(|_| is_sized);
+    said.unwrap_or_else(|| size.next_multiple_of(16).max(16))
 }
 
 /// Who is below, for the program as it is linked. Not for hooks.
@@ -335,10 +374,13 @@ fn kind() -> u8 {
         } else {
             false
         };
-    if aligns && is_its_own(&usable.load(Ordering::Relaxed)) {
-        ASKED
-    } else {
+    if !(aligns && is_its_own(&usable.load(Ordering::Relaxed))) {
         UNMEASURED
+    // SAFETY: of an allocator that has all of these functions.
+    } else if unsafe { sized::is_there(|name| next(name).filter(is_its_own)) && sizes_agree() } {
+        SIZED
+    } else {
+        ASKED
     }
 }
 
@@ -377,6 +419,20 @@ unsafe fn headers_are_as_known() -> bool {
         free::<ANYHOW>(block);
         same
     }
+}
+
+/// Tries on some blocks whether they get what the allocator says beforehand.
+unsafe fn sizes_agree() -> bool {
+    [0, 1, 24, 100, 1024].into_iter().all(|size| {
+        // SAFETY: a block, used between being made and freed.
+        unsafe {
+            let block = malloc::<ANYHOW>(size);
+            let agrees = !block.is_null()
+                && sized::usable_of(size) == Some(call!(ANYHOW, 5 as Usable, block));
+            free::<ANYHOW>(block);
+            agrees
+        }
+    })
 }
 
 macro_rules! first {

@@ -7,6 +7,7 @@
 
 mod high_water;
 mod inner;
+mod sized;
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_void};
@@ -18,7 +19,7 @@ use super::{counts, large_sample, record_small, sampled_blocks, size_class};
 use crate::sampler::{Sample, Weight};
 pub(crate) use high_water::most;
 pub(crate) use inner::is_in_allocator;
-use inner::{ANYHOW, ENTERED, Entered, WITH_HEADERS};
+use inner::{ANYHOW, ENTERED, Entered, WITH_HEADERS, WITH_SIZES};
 pub use inner::{Below, below, is_allocators};
 
 /// The alignment of every block.
@@ -29,6 +30,7 @@ const NOTE: usize = 8;
 
 /// How a block is made.
 #[derive(Clone, Copy)]
+#[repr(C)]
 enum Make {
     Plain,
     Zeroed,
@@ -66,7 +68,32 @@ impl Make {
 #[inline(always)]
 pub unsafe fn malloc(size: usize) -> *mut c_void {
     // SAFETY: the caller's.
-    unsafe { place(Make::Plain, size) }
+    unsafe {
+        if inner::has_headers() {
+            malloc_with_headers(size)
+        } else {
+            malloc_by_another(size)
+        }
+    }
+}
+
+/// Apart, so that neither way saves registers for the other.
+#[inline(never)]
+unsafe extern "C" fn malloc_with_headers(size: usize) -> *mut c_void {
+    // SAFETY: the caller's.
+    unsafe { place_counted::<WITH_HEADERS>(Make::Plain, size) }
+}
+
+#[inline(never)]
+unsafe extern "C" fn malloc_by_another(size: usize) -> *mut c_void {
+    // SAFETY: the caller's.
+    unsafe {
+        if inner::has_sizes() {
+            place_counted::<WITH_SIZES>(Make::Plain, size)
+        } else {
+            place_by_another(Make::Plain, size)
+        }
+    }
 }
 
 /// C's `calloc`.
@@ -133,10 +160,12 @@ pub unsafe fn free(block: *mut c_void) {
 }
 
 #[inline(never)]
-unsafe fn free_to_another(block: *mut u8) {
+unsafe extern "C" fn free_to_another(block: *mut u8) {
     // SAFETY: the caller's.
     unsafe {
-        if inner::is_inside() {
+        if inner::has_sizes() {
+            free_counted::<WITH_SIZES>(block);
+        } else if inner::is_inside() {
             inner::free::<ANYHOW>(block);
         } else {
             free_counted::<ENTERED>(block);
@@ -160,7 +189,7 @@ unsafe fn free_counted<const HOW: u8>(block: *mut u8) {
             return free_larger(block, size);
         }
         counts::free_small(route.area.get(), size);
-        inner::free::<HOW>(block);
+        inner::free_usable::<HOW>(block, size);
     }
 }
 
@@ -185,7 +214,7 @@ pub unsafe fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
 }
 
 #[inline(never)]
-unsafe fn realloc_by_another(block: *mut u8, size: usize) -> *mut c_void {
+unsafe extern "C" fn realloc_by_another(block: *mut u8, size: usize) -> *mut c_void {
     // SAFETY: the caller's.
     unsafe {
         if inner::is_inside() {
@@ -240,8 +269,24 @@ pub unsafe fn reallocarray(block: *mut c_void, count: usize, each: usize) -> *mu
 ///
 /// # Safety
 /// As C's.
+#[inline(always)]
 pub unsafe fn usable_size(block: *mut c_void) -> usize {
     let block = block.cast::<u8>();
+    // SAFETY: the thread's own storage; the block is the caller's, and the allocator's if the limit
+    // lets it pass.
+    unsafe {
+        if (block as usize) < (*thread::route()).limit.get() {
+            usable_size_of_any(block)
+        } else {
+            inner::usable::<ANYHOW>(block)
+        }
+    }
+}
+
+/// The same of nothing, or of a block that may not be the allocator's.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn usable_size_of_any(block: *mut u8) -> usize {
     if block.is_null() {
         0
     } else if sampled_blocks::contains(block as usize) {
@@ -301,10 +346,12 @@ unsafe fn place(make: Make, size: usize) -> *mut c_void {
 }
 
 #[inline(never)]
-unsafe fn place_by_another(make: Make, size: usize) -> *mut c_void {
+unsafe extern "C" fn place_by_another(make: Make, size: usize) -> *mut c_void {
     // SAFETY: the caller's.
     unsafe {
-        if inner::is_inside() {
+        if inner::has_sizes() {
+            place_counted::<WITH_SIZES>(make, size)
+        } else if inner::is_inside() {
             make.inside::<ANYHOW>(size).cast()
         } else {
             place_counted::<ENTERED>(make, size)
@@ -329,7 +376,10 @@ unsafe fn place_counted<const HOW: u8>(make: Make, size: usize) -> *mut c_void {
             countdown.set(countdown.get().wrapping_add(size as i64));
             return block.cast();
         }
-        let got = inner::usable::<HOW>(block);
+        let got = match make {
+            Make::Aligned(_) => inner::usable::<HOW>(block),
+            _ => inner::usable_of_new::<HOW>(block, size),
+        };
         drop(entered);
         if got > size_class::LARGEST_STEP {
             return placed_larger(block, got, size);
@@ -343,7 +393,7 @@ unsafe fn place_counted<const HOW: u8>(make: Make, size: usize) -> *mut c_void {
 
 /// Counts an allocation above [`size_class::LARGEST_STEP`] on the common path, and returns it.
 #[inline(never)]
-fn placed_larger(block: *mut u8, got: usize, asked: usize) -> *mut c_void {
+extern "C" fn placed_larger(block: *mut u8, got: usize, asked: usize) -> *mut c_void {
     match size_class::of(got) {
         // SAFETY: the common path is only taken with the thread's area.
         Some(class) => unsafe {
@@ -362,7 +412,7 @@ fn count_malloc(thread: Thread, got: usize, asked: usize) {
 }
 
 #[inline(never)]
-fn count_realloc(old_size: usize, new_size: usize, asked: usize) {
+extern "C" fn count_realloc(old_size: usize, new_size: usize, asked: usize) {
     let thread = Thread::current();
     counts::realloc(thread.writer(), old_size, new_size);
     counts::asked(thread.writer(), asked);
@@ -370,7 +420,7 @@ fn count_realloc(old_size: usize, new_size: usize, asked: usize) {
 
 /// A free above [`size_class::LARGEST_STEP`], on the common path.
 #[inline(never)]
-unsafe fn free_larger(block: *mut u8, size: usize) {
+unsafe extern "C" fn free_larger(block: *mut u8, size: usize) {
     match size_class::of(size) {
         // SAFETY: the common path is only taken with the thread's area.
         Some(class) => unsafe { counts::free_in((*thread::route()).area.get(), class) },
@@ -387,7 +437,7 @@ unsafe fn free_larger(block: *mut u8, size: usize) {
 /// up.
 #[cold]
 #[inline(never)]
-unsafe fn free_slowly(block: *mut u8) {
+unsafe extern "C" fn free_slowly(block: *mut u8) {
     if block.is_null() {
         return;
     }
@@ -420,7 +470,7 @@ fn forget_large(block: *mut u8, size: usize) {
 /// An allocation that is sampled, or Plimsoll's own, or by a thread that is not set up.
 #[cold]
 #[inline(never)]
-unsafe fn place_slowly(make: Make, size: usize) -> *mut c_void {
+unsafe extern "C" fn place_slowly(make: Make, size: usize) -> *mut c_void {
     let thread = Thread::current();
     if thread.in_own_scope() {
         thread.uncharge(size);
@@ -557,7 +607,7 @@ unsafe fn noted_size(block: *mut u8) -> usize {
 /// that is not set up.
 #[cold]
 #[inline(never)]
-unsafe fn realloc_slowly(block: *mut u8, size: usize) -> *mut c_void {
+unsafe extern "C" fn realloc_slowly(block: *mut u8, size: usize) -> *mut c_void {
     let thread = Thread::current();
     // SAFETY: the caller's: it is a block.
     unsafe {
