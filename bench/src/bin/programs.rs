@@ -1,10 +1,11 @@
 //! What does `plimsoll run` cost real programs, and heaptrack beside it?
 //!
-//! `programs PLIMSOLL [ROUNDS] [PER CENT]`: the path of the command, 7 rounds of work of the full
-//! size unless told otherwise. Each program is run by itself, by `plimsoll run` and by heaptrack in
-//! turn, and in the opposite order in every other round. A ratio is the median of those of the
-//! rounds, and behind it that of the quickest runs; of wall time, for `plimsoll run` with
-//! everything up to the summary. heaptrack takes part in three rounds.
+//! `programs PLIMSOLL [ROUNDS] [PER CENT] [NAME]`: the path of the command, 7 rounds of work of the
+//! full size, and all programs unless told otherwise, or those that have that in their names. Each
+//! program is run by itself, by `plimsoll run` and by heaptrack in turn, and in the opposite order
+//! in every other round. A ratio is the median of those of the rounds, and behind it that of the
+//! quickest runs; of wall time, for `plimsoll run` with everything up to the summary, and of the
+//! processor time of the program and what runs it. heaptrack takes part in three rounds.
 //!
 //! By itself and by `plimsoll run`, a program has to write the same, bit by bit, and to end with
 //! success. What it needs is made first, in a directory of its own; programs that are not there are
@@ -51,14 +52,18 @@ fn main() {
     let mut numbers = arguments.map(|word| word.parse().ok());
     let rounds = numbers.next().flatten().unwrap_or(7);
     let per_cent = numbers.next().flatten().unwrap_or(100);
+    let name = std::env::args().nth(4).unwrap_or_default();
     println!("{}\n", machine::describe());
     let directory = std::env::temp_dir().join(format!("plimsoll-programs-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory can be made");
-    println!("| program | alone in s | plimsoll run | heaptrack | memory added by plimsoll run |");
-    println!("|---|---|---|---|---|");
+    println!(
+        "| program | alone in s | plimsoll run | heaptrack | processor time, plimsoll run | memory added by plimsoll run |"
+    );
+    println!("|---|---|---|---|---|---|");
     let mut ratios: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    for work in works(&directory, per_cent) {
+    for work in works(&directory, per_cent, &name) {
         let mut times = [const { Vec::new() }; 3];
+        let mut processor = [const { Vec::new() }; 3];
         let mut resident = [Vec::new(), Vec::new()];
         let mut wrote = None;
         for round in 0..rounds {
@@ -72,6 +77,7 @@ fn main() {
                 }
                 let ran = run(&work, way, &plimsoll, &directory);
                 times[way].push(ran.time.as_secs_f64());
+                processor[way].push(ran.processor);
                 if way == 0 {
                     resident[0].extend(ran.resident);
                 }
@@ -86,20 +92,16 @@ fn main() {
         for _ in 0..rounds.min(3) {
             resident[1].extend(run(&work, 3, &plimsoll, &directory).resident);
         }
-        let quickest = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
         let mut cells = Vec::new();
-        for (way, others) in times.iter().enumerate().skip(1) {
-            if others.is_empty() {
-                cells.push("-".to_owned());
-                continue;
-            }
-            let mut of_rounds: Vec<f64> =
-                others.iter().zip(&times[0]).map(|(a, b)| a / b).collect();
-            let ratio = median(&mut of_rounds);
-            ratios.entry(way).or_default().push(ratio);
-            let of_quickest = quickest(others) / quickest(&times[0][..others.len()]);
-            cells.push(format!("{ratio:.3} ({of_quickest:.3})"));
+        for way in 1..times.len() {
+            cells.push(ratio(
+                &times[0],
+                &times[way],
+                ratios.entry(way).or_default(),
+            ));
         }
+        let of_processor = ratios.entry(PROCESSOR).or_default();
+        cells.push(ratio(&processor[0], &processor[1], of_processor));
         let alone = median(&mut times[0]);
         let memory = if resident.iter().any(Vec::is_empty) {
             "-".to_owned()
@@ -117,7 +119,7 @@ fn main() {
         );
     }
     let mean = |way: usize| {
-        let ratios = ratios.get(&way)?;
+        let ratios = ratios.get(&way).filter(|ratios| !ratios.is_empty())?;
         let logarithms: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
         let worst = ratios.iter().copied().fold(0.0, f64::max);
         Some(format!(
@@ -126,9 +128,31 @@ fn main() {
         ))
     };
     let of = |way| mean(way).unwrap_or_else(|| "-".into());
-    println!("| geometric mean | | {} | {} | |", of(1), of(2));
-    println!("| aim | | 1.03, worst 1.10 | | 8 MiB |");
+    println!(
+        "| geometric mean | | {} | {} | {} | |",
+        of(1),
+        of(2),
+        of(PROCESSOR)
+    );
+    println!("| aim | | 1.03, worst 1.10 | | | 8 MiB |");
     let _ = std::fs::remove_dir_all(directory);
+}
+
+/// Where the ratios of processor time are, behind those of the ways.
+const PROCESSOR: usize = WAYS.len();
+
+/// The median of the ratios of the rounds, and the ratio of the quickest, as is shown; the first is
+/// added to the others.
+fn ratio(alone: &[f64], other: &[f64], ratios: &mut Vec<f64>) -> String {
+    if other.is_empty() {
+        return "-".to_owned();
+    }
+    let mut of_rounds: Vec<f64> = other.iter().zip(alone).map(|(a, b)| a / b).collect();
+    let ratio = median(&mut of_rounds);
+    ratios.push(ratio);
+    let quickest = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
+    let of_quickest = quickest(other) / quickest(&alone[..other.len()]);
+    format!("{ratio:.3} ({of_quickest:.3})")
 }
 
 fn is_there(program: &str) -> bool {
@@ -138,15 +162,20 @@ fn is_there(program: &str) -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-/// Makes what the programs need.
-fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
+/// Those for which much is made.
+const LOG: &str = "git log --stat";
+const SORT: &str = "sort, 1 GB";
+
+/// Makes what the programs need that have `wanted` in their names.
+fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
     let of = |full: usize| (full * per_cent / 100).max(1);
+    let is_wanted = |name: &str, program: &str| name.contains(wanted) && is_there(program);
     let write = |name: &str, text: String| {
         std::fs::write(directory.join(name), text).expect("there is room")
     };
     let mut works = Vec::new();
-    let mut add = |name, program: &str, command: String, options, makes, client| {
-        if is_there(program) {
+    let mut add = |name: &'static str, program: &str, command: String, options, makes, client| {
+        if is_wanted(name, program) {
             works.push(Work {
                 name,
                 command,
@@ -201,7 +230,7 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         }
     }
     write("import", import);
-    if is_there("git") {
+    if is_wanted(LOG, "git") {
         let made = Command::new("/bin/sh")
             .current_dir(directory)
             .args(["-c", "git init -q repository && cd repository && git fast-import --quiet < ../import && git gc -q"])
@@ -212,7 +241,7 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         );
     }
     add(
-        "git log --stat",
+        LOG,
         "git",
         "git --no-pager -C repository log --stat main".into(),
         "",
@@ -254,7 +283,12 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         None,
     );
     let mut random = 88_172_645_463_325_252_u64;
-    let lines: String = (0..of(1 << 24))
+    let count = if is_wanted(SORT, "sort") {
+        of(1 << 24)
+    } else {
+        0
+    };
+    let lines: String = (0..count)
         .map(|_| {
             random ^= random << 13;
             random ^= random >> 7;
@@ -264,7 +298,7 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
         .collect();
     write("lines", lines);
     add(
-        "sort, 1 GB",
+        SORT,
         "sort",
         "LC_ALL=C sort -S 60% lines -o sorted".into(),
         "",
@@ -288,6 +322,8 @@ fn works(directory: &Path, per_cent: usize) -> Vec<Work> {
 /// A run of a program.
 struct Ran {
     time: Duration,
+    /// Processor time, in seconds; of a server, from its start to its end.
+    processor: f64,
     /// The memory that was resident at most, where that is known, in bytes.
     resident: Option<f64>,
     /// Tells what it wrote, to standard output and to its file.
@@ -368,6 +404,7 @@ fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> Ran {
     }
     Ran {
         time,
+        processor: said(directory, "processor: ").expect("it is said"),
         resident: resident(directory, way),
         wrote: hasher.finish(),
     }
@@ -385,7 +422,8 @@ fn wait(child: &mut Child, line: &str) {
     assert!(status.success(), "{line}: {status}");
 }
 
-/// Has a shell execute a line, and says how much memory was resident at most, in bytes.
+/// Has a shell execute a line, and says how much memory was resident at most, in bytes, and what
+/// processor time it took, in seconds.
 fn line(line: &str) {
     let status = Command::new("/bin/sh")
         .args(["-c", line])
@@ -399,22 +437,32 @@ fn line(line: &str) {
     };
     assert!(status.success(), "{line}: {status}");
     eprintln!("resident: {}", usage.ru_maxrss * 1024);
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    let processor = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    eprintln!("processor: {processor}");
 }
 
 /// What was resident at most, in bytes: of the program alone, as the system says; of what
 /// `plimsoll run --json` ran, as that does.
 fn resident(directory: &Path, way: usize) -> Option<f64> {
-    let text = std::fs::read_to_string(directory.join("errors")).ok()?;
     match WAYS[way] {
-        "alone" => text
+        "alone" => said(directory, "resident: "),
+        "plimsoll run --json" => std::fs::read_to_string(directory.join("errors"))
+            .ok()?
             .lines()
             .rev()
-            .find_map(|line| line.strip_prefix("resident: ")?.parse().ok()),
-        "plimsoll run --json" => text.lines().rev().find_map(|line| {
-            let after = line.split("\"resident_bytes\":").nth(1)?;
-            let end = after.find(|digit: char| !digit.is_ascii_digit())?;
-            after[..end].parse().ok()
-        }),
+            .find_map(|line| {
+                let after = line.split("\"resident_bytes\":").nth(1)?;
+                let end = after.find(|digit: char| !digit.is_ascii_digit())?;
+                after[..end].parse().ok()
+            }),
         _ => None,
     }
+}
+
+/// What was said of the program, by its name.
+fn said(directory: &Path, name: &str) -> Option<f64> {
+    let text = std::fs::read_to_string(directory.join("errors")).ok()?;
+    let mut lines = text.lines().rev();
+    lines.find_map(|line| line.strip_prefix(name)?.parse().ok())
 }
