@@ -1,0 +1,191 @@
+//! Where stacks and buckets lie in a table's memory, and how they are found there.
+
+use super::{BucketEntry, HEAD_BYTES, Head, Kind, StackEntry, Table, UNIT};
+use crate::label::Labels;
+use crate::os::region::PAGE;
+use crate::primitives::{AtomicU32, Ordering};
+
+impl Table {
+    /// The name of a stack, stored if it is new; 0 for the empty one. `None` if there is no room.
+    pub(super) fn intern(&self, heads: usize, frames: &[usize]) -> Option<u32> {
+        if frames.is_empty() {
+            return Some(0);
+        }
+        let hash = hash(frames);
+        let memory = self.head()?;
+        let head = &self.stack_heads(heads)[hash as usize & (heads - 1)];
+        let same = |entry: &StackEntry, name| entry.hash == hash && self.frames(name) == frames;
+        let make = || {
+            let name =
+                self.take::<StackEntry>(memory, size_of::<StackEntry>() + size_of_val(frames))?;
+            // SAFETY: just taken, large enough for header and frames, and known to nobody else.
+            unsafe {
+                let entry = self.at(name) as *mut StackEntry;
+                entry.write(StackEntry {
+                    hash,
+                    next: 0,
+                    length: frames.len() as u32,
+                });
+                entry
+                    .add(1)
+                    .cast::<usize>()
+                    .copy_from_nonoverlapping(frames.as_ptr(), frames.len());
+            }
+            Some(name)
+        };
+        // SAFETY: the next field of a stack that is not linked yet is nobody else's.
+        let link = |name, next| unsafe { (*(self.at(name) as *mut StackEntry)).next = next };
+        self.find_or_add(head, same, |entry: &StackEntry| entry.next, make, link)
+    }
+
+    pub(super) fn find_bucket(
+        &self,
+        heads: usize,
+        kind: Kind,
+        size: u64,
+        labels: Labels,
+        stack: u32,
+    ) -> Option<u32> {
+        let key = (u64::from(stack) << 8 | kind as u64)
+            ^ size.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ u64::from(labels.number()).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+        let hash = key.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+        let memory = self.head()?;
+        let head = &self.bucket_heads(heads)[hash as usize & (heads - 1)];
+        let same = |entry: &BucketEntry, _| {
+            (entry.kind, entry.size, entry.labels, entry.stack) == (kind as u8, size, labels, stack)
+        };
+        let make = || {
+            let name = self.take::<BucketEntry>(memory, size_of::<BucketEntry>())?;
+            // SAFETY: just taken, zero as fresh memory is, and known to nobody else.
+            let entry = unsafe { &mut *(self.at(name) as *mut BucketEntry) };
+            (entry.kind, entry.size) = (kind as u8, size);
+            (entry.labels, entry.stack) = (labels, stack);
+            // Readers are to know of it before anybody finds it and counts something; if another of
+            // the same key is found first, nobody ever does.
+            entry.before = memory.newest.load(Ordering::Relaxed);
+            while let Err(newest) = memory.newest.compare_exchange(
+                entry.before,
+                name,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                entry.before = newest;
+            }
+            Some(name)
+        };
+        let next = |entry: &BucketEntry| entry.next.load(Ordering::Relaxed);
+        let link = |name, next| {
+            // SAFETY: `make` has made it.
+            let entry = unsafe { self.entry::<BucketEntry>(name) };
+            entry.next.store(next, Ordering::Relaxed);
+        };
+        self.find_or_add(head, same, next, make, link)
+    }
+
+    /// Finds an entry of a chain, or puts a new one at its head. Lock-free: a lost race means that
+    /// somebody else added one, which is looked at before trying again.
+    fn find_or_add<E: 'static>(
+        &self,
+        head: &AtomicU32,
+        same: impl Fn(&E, u32) -> bool,
+        next: impl Fn(&E) -> u32,
+        make: impl FnOnce() -> Option<u32>,
+        link: impl Fn(u32, u32),
+    ) -> Option<u32> {
+        let search = |from: u32, until: u32| {
+            let mut name = from;
+            while name != until {
+                // SAFETY: names in a chain are those of entries of its type, complete before the
+                // compare-and-swap below released them.
+                let entry = unsafe { self.entry::<E>(name) };
+                if same(entry, name) {
+                    return Some(name);
+                }
+                name = next(entry);
+            }
+            None
+        };
+        let mut first = head.load(Ordering::Acquire);
+        if let Some(name) = search(first, 0) {
+            return Some(name);
+        }
+        let new = make()?;
+        loop {
+            link(new, first);
+            match head.compare_exchange(first, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(new),
+                Err(now) => {
+                    if let Some(name) = search(now, first) {
+                        return Some(name);
+                    }
+                    first = now;
+                }
+            }
+        }
+    }
+
+    /// Takes fresh memory for an entry of `bytes`; its name, or `None` if there is no room.
+    pub(super) fn take<E>(&self, head: &Head, bytes: usize) -> Option<u32> {
+        const { assert!(align_of::<E>() <= UNIT) };
+        let bytes = bytes.next_multiple_of(UNIT);
+        // Not a plain addition: once full, it must not creep on until it wraps.
+        let add = |used: usize| (used + bytes <= self.region.length()).then_some(used + bytes);
+        let at = head
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .ok()?;
+        self.region.commit(at + bytes).then_some((at / UNIT) as u32)
+    }
+
+    pub(super) fn at(&self, name: u32) -> usize {
+        self.region.base() + name as usize * UNIT
+    }
+
+    /// # Safety
+    /// `name` is that of an entry of type `E`, complete and released.
+    pub(super) unsafe fn entry<E: 'static>(&self, name: u32) -> &'static E {
+        // SAFETY: the caller's; the reservation is never given back.
+        unsafe { &*(self.at(name) as *const E) }
+    }
+
+    pub(super) fn frames(&self, name: u32) -> &'static [usize] {
+        // SAFETY: the callers pass names of stacks; their frames follow the header and never
+        // change.
+        unsafe {
+            let entry = self.entry::<StackEntry>(name);
+            let frames = std::ptr::from_ref(entry).add(1).cast::<usize>();
+            std::slice::from_raw_parts(frames, entry.length as usize)
+        }
+    }
+
+    fn stack_heads(&self, heads: usize) -> &[AtomicU32] {
+        let first = self.region.base() + HEAD_BYTES;
+        // SAFETY: `open` committed two arrays of heads behind the head.
+        unsafe { std::slice::from_raw_parts(first as *const AtomicU32, heads) }
+    }
+
+    fn bucket_heads(&self, heads: usize) -> &[AtomicU32] {
+        let first = self.region.base() + HEAD_BYTES + heads * size_of::<u32>();
+        // SAFETY: as for `stack_heads`, the second array.
+        unsafe { std::slice::from_raw_parts(first as *const AtomicU32, heads) }
+    }
+}
+
+/// One head for each KiB: chains of about two entries when full.
+pub(super) fn heads(length: usize) -> usize {
+    (length / 1024).next_power_of_two() / 2
+}
+
+/// Where the first entry lies, behind so many heads.
+pub(super) fn first_entry(heads: usize) -> usize {
+    (HEAD_BYTES + 2 * heads * size_of::<u32>()).next_multiple_of(PAGE)
+}
+
+fn hash(frames: &[usize]) -> u64 {
+    let mut hash = frames.len() as u64;
+    for &frame in frames {
+        hash = (hash.rotate_left(5) ^ frame as u64).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+    hash ^ (hash >> 32)
+}
