@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::activity::{Activity, Record};
+use super::activity::{Activity, Now, Record};
 use super::goroutine::{Everybody, Which, everybody, rows};
 use super::reading::{MOST_VALUES, Reading, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
-use crate::leak::growth::Growth;
+use crate::leak::growth::{Growth, Number};
 use crate::leak::{self, Leak};
 use crate::symbol::{self, Detail};
+use crate::thread::State;
 
 pub(super) struct GoroutineLeak;
 
@@ -120,6 +121,7 @@ fn leaked() -> Everybody {
         mut comments,
     } = everybody(Which::AlikeWithTimes);
     let count = note(&records);
+    let unknown = records.iter().filter(|record| may_be_old(record)).count();
     let growing = growing(&records);
     for record in &mut records {
         let place = (record.stack(), record.activity.clone());
@@ -143,18 +145,37 @@ fn leaked() -> Everybody {
         "plimsoll: {count} proved to be leaked; {probable} have waited for {age} s or more where their number rose \
          from profile to profile"
     ));
+    if unknown > 0 {
+        comments.push(format!(
+            "plimsoll: of {unknown} threads it could not be found out how long they have waited"
+        ));
+    }
     Everybody { records, comments }
+}
+
+/// Whether it waits, but for how long could not be found out this time.
+fn may_be_old(record: &Record) -> bool {
+    let waits = match record.activity.state {
+        Now::Thread(state) => state != State::Running,
+        Now::Task(_) | Now::Created => false,
+    };
+    waits && record.waited.is_none()
 }
 
 /// How many have waited for long at places where their number rises.
 fn growing(records: &[Record]) -> HashMap<Place, usize> {
-    let mut counts: HashMap<Place, usize> = HashMap::new();
-    let old = records
+    let mut counts: HashMap<Place, Number> = HashMap::new();
+    let not_proved = records
         .iter()
-        .filter(|record| record.old > 0 && record.activity.leak.is_none());
-    for record in old {
-        let place = (record.stack(), record.activity.clone());
-        *counts.entry(place).or_default() += record.old;
+        .filter(|record| record.activity.leak.is_none());
+    for record in not_proved {
+        let unknown = usize::from(may_be_old(record));
+        if record.old + unknown > 0 {
+            let place = (record.stack(), record.activity.clone());
+            let number = counts.entry(place).or_default();
+            number.at_least += record.old;
+            number.at_most += record.old + unknown;
+        }
     }
     let mut growing = HashMap::new();
     lock_earlier().observe(counts, |place, count| {
