@@ -202,6 +202,11 @@ fn watch(bell: &Bell) {
 /// The least time between two looks, in nanoseconds.
 const SHORTEST: u64 = 250_000;
 
+/// How long after a poll has become long, in nanoseconds, it is read again at the next look if it
+/// could not be: a thread that runs is read when it is let run, and where others are as well, that
+/// may not be at once.
+const READ_AGAIN: u64 = 1_000_000_000;
+
 /// Looks at all polls, and returns after how many nanoseconds to look again: when the first of
 /// those under way is long. One that begins after this cannot be long before another threshold.
 fn look(threshold: u64) -> u64 {
@@ -217,7 +222,7 @@ fn look(threshold: u64) -> u64 {
                 TABLE.add(Bucket(bucket), &[(DELAY, more)]);
             }
         } else if nanoseconds >= threshold {
-            see(place, running);
+            see(place, running, threshold);
         } else {
             next = next.min(threshold - nanoseconds);
         }
@@ -226,14 +231,18 @@ fn look(threshold: u64) -> u64 {
 }
 
 /// Reads where a poll is, and puts it into the profile if it was there all the time.
-fn see(place: &Watched, running: Running) {
+fn see(place: &Watched, running: Running, threshold: u64) {
     let thread = place.thread.load(Ordering::Relaxed) as i32;
     let Some(found) = thread::one(thread) else {
         return;
     };
+    let since = || clock::now().saturating_sub(running.began());
+    if found.frames.is_empty() && since() < threshold.saturating_add(READ_AGAIN) {
+        return;
+    }
     let key = key(SLAB.slot(running.task));
     let bucket = TABLE.bucket(Kind::LongPoll, key, found.labels, &found.frames);
-    let nanoseconds = clock::now().saturating_sub(running.began());
+    let nanoseconds = since();
     if place.see(running, bucket.0, nanoseconds) {
         TABLE.add(bucket, &[(POLLS, 1), (DELAY, nanoseconds)]);
     }
