@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll::profile::{Detail, Format};
-use plimsoll::task::TrackExt;
+use plimsoll::task::{self, TaskRecord, TrackExt};
 use tokio::sync::{Mutex, Notify, oneshot};
 use tokio::task::{spawn_local, yield_now};
 
@@ -47,6 +47,15 @@ async fn aged() {
         yield_now().await;
     }
     thread::sleep(Duration::from_millis(30));
+    // Tasks wait by a clock that is late now and then.
+    let is_young = |task: &TaskRecord| {
+        let waited = task.waited();
+        waited.is_some_and(|waited| waited < Duration::from_millis(1))
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while task::tasks().iter().any(is_young) {
+        assert!(Instant::now() < deadline, "they do not wait");
+    }
 }
 
 fn more_and_more_tasks_wait_for_answers() {
@@ -187,7 +196,7 @@ fn a_forks_child_can_look_as_well() {
         assert!(child >= 0);
         if child == 0 {
             // SAFETY: always callable. A child that hangs is killed, and noticed.
-            unsafe { libc::alarm(20) };
+            unsafe { libc::alarm(60) };
             look();
             // SAFETY: ends the child without running what belongs to the parent.
             unsafe { libc::_exit(0) };
