@@ -1,11 +1,12 @@
 //! Conditions, which nobody holds.
 
 use std::hint::black_box;
-use std::sync::{Condvar, Mutex, mpsc};
+use std::sync::{Condvar, Mutex};
 use std::thread;
+use std::time::Instant;
 
 use crate::pprof::Profile;
-use crate::scene::{HELD, Moment, alone, came, sum, thread_id, until_it_waits};
+use crate::scene::{HELD, Moment, Waiter, alone, came, sum};
 
 #[test]
 fn waits_for_conditions_blame_nobody() {
@@ -13,8 +14,8 @@ fn waits_for_conditions_blame_nobody() {
     let before = Moment::now();
 
     #[inline(never)]
-    fn std_notifier(pair: &(Mutex<bool>, Condvar), waiter: i32) {
-        until_it_waits(waiter);
+    fn std_notifier(pair: &(Mutex<bool>, Condvar), it: &Waiter) {
+        it.until_it_waits();
         thread::sleep(HELD);
         let mut ready = pair.0.lock().unwrap();
         *ready = true;
@@ -24,25 +25,25 @@ fn waits_for_conditions_blame_nobody() {
         black_box(());
     }
     let pair = (Mutex::new(false), Condvar::new());
+    let (it, begun) = (Waiter::default(), Instant::now());
     thread::scope(|scope| {
-        let (say, said) = mpsc::channel();
-        let pair = &pair;
-        scope.spawn(move || {
-            say.send(thread_id()).unwrap();
+        scope.spawn(|| {
+            it.is_here();
             let mut ready = pair.0.lock().unwrap();
             while !*ready {
                 ready = pair.1.wait(ready).unwrap();
             }
         });
-        std_notifier(pair, said.recv().unwrap());
+        std_notifier(&pair, &it);
     });
+    let mut most = begun.elapsed() - HELD;
 
     #[inline(never)]
     fn parking_notifier(
         pair: &(parking_lot_0_12::Mutex<bool>, parking_lot_0_12::Condvar),
-        waiter: i32,
+        it: &Waiter,
     ) {
-        until_it_waits(waiter);
+        it.until_it_waits();
         thread::sleep(HELD);
         let mut ready = pair.0.lock();
         *ready = true;
@@ -55,27 +56,25 @@ fn waits_for_conditions_blame_nobody() {
         parking_lot_0_12::Mutex::new(false),
         parking_lot_0_12::Condvar::new(),
     );
+    let (it, begun) = (Waiter::default(), Instant::now());
     thread::scope(|scope| {
-        let (say, said) = mpsc::channel();
-        let pair = &pair;
-        scope.spawn(move || {
-            say.send(thread_id()).unwrap();
+        scope.spawn(|| {
+            it.is_here();
             let mut ready = pair.0.lock();
             while !*ready {
                 pair.1.wait(&mut ready);
             }
         });
-        parking_notifier(pair, said.recv().unwrap());
+        parking_notifier(&pair, &it);
     });
+    most += begun.elapsed() - HELD;
 
     let after = Moment::now();
     for notifier in ["std_notifier", "parking_notifier"] {
         let (_, blamed) = came(&before.mutex, &after.mutex, notifier);
-        // At most the moment in which the lock was still held.
-        assert!(
-            blamed < HELD.as_nanos() as i64 / 2,
-            "{notifier}: {blamed} ns"
-        );
+        // At most the moment in which the lock was still held: for how long, the machine decides.
+        let most = (most + HELD / 2).as_nanos() as i64;
+        assert!(blamed < most, "{notifier}: {blamed} ns, of {most}");
     }
     let conditions = |profile: &Profile| {
         sum(profile, |profile, sample| {

@@ -1,13 +1,13 @@
 //! Callers that are inlined.
 
 use std::hint::black_box;
-use std::sync::{Mutex, mpsc};
+use std::sync::Mutex;
 use std::thread;
 
 use plimsoll::profile::Detail;
 
 use crate::pprof::Profile;
-use crate::scene::{alone, thread_id, until_it_waits};
+use crate::scene::{Waiter, alone};
 
 #[inline(always)]
 fn inlined_innermost(lock: &Mutex<u8>) -> u8 {
@@ -30,18 +30,17 @@ fn inlined_callers_are_expanded_and_no_stack_is_there_twice() {
     let lock = Mutex::new(0);
     for _ in 0..3 {
         let guard = lock.lock().unwrap();
+        let waiters: [Waiter; 2] = Default::default();
         thread::scope(|scope| {
-            let (say, said) = mpsc::channel();
             let lock = &lock;
-            for _ in 0..2 {
-                let say = say.clone();
+            for it in &waiters {
                 scope.spawn(move || {
-                    say.send(thread_id()).unwrap();
+                    it.is_here();
                     black_box(calls_inlined(lock));
                 });
             }
-            for _ in 0..2 {
-                until_it_waits(said.recv().unwrap());
+            for it in &waiters {
+                it.until_it_waits();
             }
             drop(guard);
         });

@@ -1,14 +1,12 @@
 //! Who holds a lock is to blame for those who wait for it: each lock in each of its modes.
 
 use std::hint::black_box;
-use std::sync::{Mutex, RwLock, mpsc};
+use std::sync::{Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::pprof::Profile;
-use crate::scene::{
-    HELD, Moment, all_blamed, all_waited, alone, came, is_nameless, sum, thread_id, until_it_waits,
-};
+use crate::scene::{HELD, Moment, Waiter, all_blamed, all_waited, alone, came, is_nameless, sum};
 
 const WAITERS: usize = 4;
 
@@ -39,18 +37,17 @@ fn the_holder_is_to_blame<L: Lock>(lock: &L) {
     let before = Moment::quiet();
     let started = Instant::now();
     let mut wall = Duration::ZERO;
+    let waiters: [Waiter; WAITERS] = Default::default();
     thread::scope(|scope| {
         holder(lock, || {
-            let (say, said) = mpsc::channel();
-            for _ in 0..WAITERS {
-                let say = say.clone();
+            for it in &waiters {
                 scope.spawn(move || {
-                    say.send(thread_id()).unwrap();
+                    it.is_here();
                     waiter(lock);
                 });
             }
-            for _ in 0..WAITERS {
-                until_it_waits(said.recv().unwrap());
+            for it in &waiters {
+                it.until_it_waits();
             }
             thread::sleep(HELD);
         });

@@ -1,6 +1,6 @@
 //! One test at a time, threads that certainly wait, and what the profiles say of it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -114,6 +114,26 @@ pub fn all_waited(before: &Moment, after: &Moment) -> i64 {
     sum(&after.block, is_lock).1 - sum(&before.block, is_lock).1
 }
 
+/// Who waits. Told without a lock, which would be in the profiles.
+#[derive(Default)]
+pub struct Waiter(AtomicI32);
+
+impl Waiter {
+    /// By the thread that is about to wait.
+    pub fn is_here(&self) {
+        self.0.store(thread_id(), Ordering::Release);
+    }
+
+    pub fn until_it_waits(&self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.0.load(Ordering::Acquire) == 0 {
+            assert!(Instant::now() < deadline, "it never came");
+            thread::yield_now();
+        }
+        until_it_waits(self.0.load(Ordering::Acquire));
+    }
+}
+
 pub fn thread_id() -> i32 {
     // SAFETY: always callable.
     unsafe { libc::gettid() }
@@ -121,7 +141,7 @@ pub fn thread_id() -> i32 {
 
 /// Waits until a thread sleeps in a futex call.
 pub fn until_it_waits(thread: i32) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let read = |what| std::fs::read_to_string(format!("/proc/self/task/{thread}/{what}"));
     loop {
         let call = read("syscall").unwrap_or_default();
