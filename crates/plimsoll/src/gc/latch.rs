@@ -129,6 +129,7 @@ impl<const WORDS: usize> Latch<WORDS> {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn readers_never_see_half_a_write() {
@@ -149,7 +150,11 @@ mod tests {
                 });
             }
             let mut last = 0;
-            for _ in 0..20_000 {
+            let mut reads = 0;
+            let begin = Instant::now();
+            // If need be, until one of the writers has been let run.
+            while reads < 20_000 || last == 0 && begin.elapsed() < Duration::from_secs(60) {
+                reads += 1;
                 let mut words = [0; WORDS];
                 latch.read(&mut words);
                 let first = words[0];

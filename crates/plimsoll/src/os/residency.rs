@@ -128,14 +128,22 @@ pub(crate) fn resident(range: &Range<usize>) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Keeps tests of what is resident in all from running beside one that takes much memory.
+    pub(in crate::os) fn lock_large() -> MutexGuard<'static, ()> {
+        static LARGE: Mutex<()> = Mutex::new(());
+        LARGE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     // A sanitizer has memory of its own for what is touched.
     #[cfg(not(plimsoll_sanitized))]
     #[test]
     fn what_is_touched_is_of_the_process() {
         const LENGTH: usize = 256 << 20;
+        let _alone = lock_large();
         let before = anonymous().unwrap();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let memory = crate::os::region::map(LENGTH, 0, access).unwrap();
@@ -181,8 +189,14 @@ mod tests {
         let odd = memory + 7 * PAGE + 5..memory + 8 * PAGE - 5;
         assert_eq!(tables.resident(&odd), PAGE);
         // SAFETY: as above.
-        unsafe { libc::munmap(memory as *mut _, length) };
+        unsafe { libc::madvise(memory as *mut _, length, libc::MADV_DONTNEED) };
         assert_eq!(resident(&range), 0);
         assert_eq!(tables.resident(&range), 0);
+        // SAFETY: as above.
+        unsafe { libc::munmap(memory as *mut _, length) };
+        // Others may have mapped something there since; here nobody does.
+        let unmapped = PAGE..8 * PAGE;
+        assert_eq!(resident(&unmapped), 0);
+        assert_eq!(tables.resident(&unmapped), 0);
     }
 }

@@ -101,6 +101,7 @@ fn attribute(line: &str) -> Option<(&str, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::residency;
 
     #[test]
     fn mappings_are_read_with_their_figures() {
@@ -146,6 +147,7 @@ Anonymous:           132 kB
 
     #[test]
     fn the_sum_over_this_process_is_near_what_the_system_says() {
+        let _alone = residency::tests::lock_large();
         let mappings = mappings().unwrap();
         let sum: u64 = mappings.iter().map(|mapping| mapping.resident).sum();
         let rollup = rollup().unwrap();
