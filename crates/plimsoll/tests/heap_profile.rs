@@ -450,11 +450,9 @@ fn a_full_table_keeps_the_totals() {
     );
 }
 
-const ROUNDS: usize = 40_000;
-
 #[inline(never)]
-fn many(size: usize, keep: &mut Vec<Vec<u8>>) {
-    for round in 0..ROUNDS {
+fn many(rounds: usize, size: usize, keep: &mut Vec<Vec<u8>>) {
+    for round in 0..rounds {
         let block = Vec::with_capacity(black_box(size));
         if round % 4 == 0 {
             keep.push(block);
@@ -462,17 +460,18 @@ fn many(size: usize, keep: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// Through the real allocator, with a change of rate in the middle: estimates within five standard
-/// errors of what was done.
+/// Through the real allocator, with a change of rate in the middle: estimates within seven standard
+/// errors of what was done. Of each there are 300 samples and more, of which a fourth stays: of
+/// fewer, the errors would not be nearly normal, and so many of them not one in millions of runs.
 fn estimates() {
-    for (size, rates) in [
-        (16, [4 << 10, 64 << 10]),
-        (200, [64 << 10, 4 << 10]),
-        (1024, [16 << 10, 512 << 10]),
-        (30_000, [512 << 10, 4 << 10]),
-        (70_000, [64 << 10, 512 << 10]),
+    for (rounds, size, rates) in [
+        (400_000, 16, [4 << 10, 16 << 10]),
+        (40_000, 200, [16 << 10, 4 << 10]),
+        (40_000, 1024, [16 << 10, 128 << 10]),
+        (40_000, 30_000, [512 << 10, 4 << 10]),
+        (40_000, 70_000, [64 << 10, 512 << 10]),
     ] {
-        let mut keep = Vec::with_capacity(ROUNDS);
+        let mut keep = Vec::with_capacity(rounds);
         let sums = |profile: &Profile| {
             let samples: Vec<_> = profile.at("many");
             let counted = size_class::counted_size(size) as i64;
@@ -484,25 +483,25 @@ fn estimates() {
         };
         for rate in rates {
             profile::set_heap_rate(rate);
-            many(size, &mut keep);
+            many(rounds, size, &mut keep);
         }
         let sum = sums(&Profile::of("heap"));
         let counted = size_class::counted_size(size) as f64;
         let mut variance = 0.0;
         for rate in rates {
             let probability = -(-counted / rate as f64).exp_m1();
-            variance += ROUNDS as f64 * (1.0 - probability) / probability;
+            variance += rounds as f64 * (1.0 - probability) / probability;
         }
-        let objects = (2 * ROUNDS) as f64;
+        let objects = (2 * rounds) as f64;
         let sigma = variance.sqrt().max(1.0);
         let off = (sum.alloc_objects as f64 - objects) / sigma;
         assert!(
-            off.abs() < 5.0,
+            off.abs() < 7.0,
             "{size} bytes: {sum:?} for {objects} objects, {off:.1} standard errors"
         );
         let in_use = (sum.inuse_objects as f64 - objects / 4.0) / (sigma / 2.0).max(1.0);
         assert!(
-            in_use.abs() < 5.0,
+            in_use.abs() < 7.0,
             "{size} bytes: {sum:?}, {in_use:.1} standard errors in use"
         );
         drop(keep);
