@@ -10,6 +10,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use plimsoll::profile::{self, Detail, Entry, Error, Format, MOST_CUSTOM, Profile};
 use plimsoll::{heap_stats, http, label};
@@ -342,14 +343,20 @@ fn entries_come_and_go_while_it_is_read() {
     const NAME: &str = "tests.churn";
     const EACH: usize = 20_000;
     let churn = Profile::new(NAME).unwrap();
-    let over = AtomicBool::new(false);
+    let (over, met) = (AtomicBool::new(false), AtomicBool::new(false));
+    let begin = Instant::now();
     thread::scope(|scope| {
+        // If need be, until the reader has been let run.
+        let go_on = |number| {
+            let met = met.load(Ordering::Relaxed);
+            number < EACH || !met && begin.elapsed() < Duration::from_secs(60)
+        };
         let works: Vec<_> = (0..3)
             .map(|_| {
                 let (send, receive) = mpsc::sync_channel(16);
                 scope.spawn(move || receive.iter().for_each(drop::<Connection>));
                 scope.spawn(move || {
-                    for number in 0..EACH {
+                    for number in (0..).take_while(|&number| go_on(number)) {
                         let made = if number % 2 == 0 {
                             opens(churn)
                         } else {
@@ -360,34 +367,37 @@ fn entries_come_and_go_while_it_is_read() {
                 })
             })
             .collect();
-        let reader = scope.spawn(|| {
-            let mut most = 0;
+        scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 let total = total(NAME);
                 // What is in the channels, and in the hands of either end.
                 assert!((0..=3 * (16 + 2)).contains(&total), "{total}");
-                most = most.max(total);
+                met.fetch_or(total > 0, Ordering::Relaxed);
             }
-            most
         });
         for work in works {
             work.join().unwrap();
         }
         over.store(true, Ordering::Relaxed);
-        assert!(reader.join().unwrap() > 0, "some reading met some");
     });
+    assert!(met.into_inner(), "some reading met some");
     assert_eq!((churn.count(), total(NAME)), (0, 0));
 }
 
 #[test]
 fn entries_take_no_memory_of_the_programs() {
     fn no_memory() {
-        let before = heap_stats();
-        let silent = Profile::new("tests.silent").unwrap();
-        let entries: [_; 8] = std::array::from_fn(|_| silent.add(0).unwrap());
-        drop(entries);
-        let after = heap_stats();
-        assert_eq!(after.mallocs - before.mallocs, 0);
+        // Other threads may allocate meanwhile, once or twice, so it is tried again.
+        let takes_none = |round: u64| {
+            let name = format!("tests.silent{round}");
+            thread::sleep(Duration::from_millis(round));
+            let before = heap_stats();
+            let silent = Profile::new(&name).unwrap();
+            let entries: [_; 8] = std::array::from_fn(|_| silent.add(0).unwrap());
+            drop(entries);
+            heap_stats().mallocs == before.mallocs
+        };
+        assert!((0..40).any(takes_none));
     }
     child::run("entries_take_no_memory_of_the_programs", "", no_memory);
 }

@@ -20,7 +20,7 @@ use plimsoll::metrics;
 use plimsoll::profile::{self, Format};
 
 /// If somebody does not get on for so long, he never will.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -173,7 +173,7 @@ fn fork() {
         // SAFETY: always callable. The child has no timer, and no handler from here on.
         unsafe {
             libc::signal(libc::SIGALRM, libc::SIG_DFL);
-            libc::alarm(30);
+            libc::alarm(60);
         }
         let lock = Mutex::new(vec![1]);
         lock.lock().unwrap().push(2);
@@ -291,7 +291,9 @@ fn everybody_gets_on() {
 
         let start = Instant::now();
         let mut moved = ALL.map(|worker| (worker.turns.load(Ordering::Relaxed), Instant::now()));
-        while start.elapsed() < Duration::from_secs(seconds) {
+        // If need be, until everybody has got on once.
+        let begins = |(turns, _): &(_, Instant)| *turns == 0;
+        while start.elapsed() < Duration::from_secs(seconds) || moved.iter().any(begins) {
             thread::sleep(Duration::from_millis(100));
             for (worker, (turns, when)) in ALL.iter().zip(&mut moved) {
                 let now = worker.turns.load(Ordering::Relaxed);
