@@ -269,18 +269,42 @@ fn the_text_counts_equal_threads() {
 }
 
 /// Threads that end meanwhile are less than none.
+/// Returns once it holds.
+fn until(holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "it never is");
+        thread::yield_now();
+    }
+}
+
+/// Whether a thread of this process is in a call for sleeping.
+fn sleeps(id: libc::pid_t) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/self/task/{id}/syscall"));
+    let call = call.unwrap_or_default();
+    let calls = [libc::SYS_clock_nanosleep, libc::SYS_nanosleep];
+    calls
+        .iter()
+        .any(|number| call.starts_with(&format!("{number} ")))
+}
+
 #[test]
 fn what_ends_counts_below_zero() {
     let waiters: Vec<_> = (0..5).map(|_| waiter("ends soon", 2)).collect();
-    record_of("ends soon");
+    let waiting =
+        |record: &Record| record.thread() == Some("ends soon") && record.state[0] == "channel";
+    until(|| dump().into_iter().filter(waiting).count() == 5);
+    // SAFETY: always callable.
+    let asks = unsafe { libc::gettid() };
     let ender = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(900));
+        // It does so between the readings only.
+        until(|| sleeps(asks));
         for (over, thread) in waiters {
             drop(over);
             thread.join().unwrap();
         }
     });
-    let response = plimsoll::http::handle("GET", "/debug/pprof/goroutine", "seconds=2");
+    let response = plimsoll::http::handle("GET", "/debug/pprof/goroutine", "seconds=3");
     assert_eq!(response.status, 200);
     ender.join().unwrap();
     let profile = pprof::Profile::read(&response.body);

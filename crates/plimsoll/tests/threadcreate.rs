@@ -50,11 +50,15 @@ fn until(function: &str, count: i64) {
 
 #[inline(never)]
 fn hires(name: &str, receive: mpsc::Receiver<()>) -> thread::JoinHandle<()> {
+    let (begins, begun) = mpsc::channel();
     let hired = thread::Builder::new().name(name.into());
     // The other end being gone is as good.
     let hired = hired.spawn(move || {
+        drop(begins);
         let _ = receive.recv();
     });
+    // From here on it has its name.
+    assert_eq!(begun.recv(), Err::<(), _>(mpsc::RecvError));
     std::hint::black_box(hired).unwrap()
 }
 
@@ -246,7 +250,7 @@ fn a_forks_child_knows_itself_only() {
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: always callable.
-            unsafe { libc::alarm(20) };
+            unsafe { libc::alarm(60) };
             let profile = threadcreate();
             let alone = profile.sample.len() == 1 && profile.sample[0].value == [1];
             let known = created_in("threadcreate::forks_in_a_thread") == 1;

@@ -44,9 +44,17 @@ fn comment_with(profile: &Profile, part: &str) -> bool {
     comments.iter().any(|comment| comment.contains(part))
 }
 
+/// In a process of its own: a thread that runs, as tests beside it do, may be met without a stack.
 #[test]
 fn a_thousand_blocked_threads_are_read_and_none_is_interrupted() {
-    let _alone = alone();
+    child::run(
+        "a_thousand_blocked_threads_are_read_and_none_is_interrupted",
+        "",
+        thousand_blocked,
+    );
+}
+
+fn thousand_blocked() {
     let crowd = Crowd::gather(1000);
     for _ in 0..3 {
         let profile = goroutine();
