@@ -93,7 +93,7 @@ fn fork_again_and_again() {
         if child == 0 {
             // A child that hangs is killed, and noticed.
             // SAFETY: always callable.
-            unsafe { libc::alarm(20) };
+            unsafe { libc::alarm(60) };
             let before = heap_stats();
             let kept: Vec<Vec<u8>> = (0..2000).map(|size| vec![1; size % 500 + 1]).collect();
             balanced();
@@ -130,7 +130,7 @@ fn fork_with_a_server() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: always callable.
-        unsafe { libc::alarm(20) };
+        unsafe { libc::alarm(60) };
         drop(plimsoll);
         let again = plimsoll::config().http("127.0.0.1:0").start();
         let address = again.http_address().expect("there is a port");

@@ -15,7 +15,7 @@ fn in_a_child(work: impl FnOnce()) {
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
         // SAFETY: always callable.
-        unsafe { libc::alarm(30) };
+        unsafe { libc::alarm(60) };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         // SAFETY: ends the process.
         unsafe { libc::_exit(i32::from(outcome.is_err())) };

@@ -213,7 +213,7 @@ fn a_forks_child_has_one_thread() {
         assert!(child >= 0);
         if child == 0 {
             // SAFETY: always callable.
-            unsafe { libc::alarm(20) };
+            unsafe { libc::alarm(60) };
             let one = plimsoll::profile::lookup("goroutine").unwrap().count() == 1;
             let profile = goroutine();
             let one = one && total(&profile) == 1;
