@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::MeterProvider;
@@ -20,10 +21,17 @@ struct Exported {
 /// A value, and whether it is of a counter.
 type Values = BTreeMap<String, (f64, bool)>;
 
+/// A reader that exports when it is told to, and not each minute besides.
+fn reader(exporter: &InMemoryMetricExporter) -> PeriodicReader<InMemoryMetricExporter> {
+    let never = Duration::from_secs(1 << 30);
+    let reader = PeriodicReader::builder(exporter.clone());
+    reader.with_interval(never).build()
+}
+
 impl Exported {
     fn new() -> Self {
         let exporter = InMemoryMetricExporter::default();
-        let reader = PeriodicReader::builder(exporter.clone()).build();
+        let reader = reader(&exporter);
         let provider = SdkMeterProvider::builder().with_reader(reader).build();
         register(&provider.meter("plimsoll"));
         Self { provider, exporter }
@@ -163,9 +171,7 @@ fn what_is_exported_does_not_fall() {
 #[test]
 fn two_providers_and_two_readers_do_not_disturb_one_another() {
     let exporters = [(); 2].map(|()| InMemoryMetricExporter::default());
-    let readers = exporters
-        .iter()
-        .map(|exporter| PeriodicReader::builder(exporter.clone()).build());
+    let readers = exporters.iter().map(reader);
     let provider = readers
         .fold(SdkMeterProvider::builder(), |builder, reader| {
             builder.with_reader(reader)
