@@ -15,7 +15,7 @@ macro_rules! waited {
         waited.is_at($kind, $path, $method);
         assert_eq!(waited.events, $count as i64, "{waited:?}");
         let blamed = told("mutex", stringify!($function));
-        assert!(blamed.delay < HELD / 2, "{blamed:?}");
+        assert!(blamed.delay < HELD / 2 * $count as u32, "{blamed:?}");
     };
 }
 
