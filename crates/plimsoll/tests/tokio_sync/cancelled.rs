@@ -75,7 +75,9 @@ fn who_gives_up_has_waited_as_long_as_others_were_blamed_for() {
     let blamed = told("mutex", "is_the_first_to_stop_reading");
     let waited = told("block", "gives_up_writing");
     assert_eq!(waited.kinds, ["given up", "rwlock write"]);
-    assert!(waited.delay >= 3 * HELD * 2 * WAITERS as u32, "{waited:?}");
+    // A timeout may begin a little before the wait.
+    let least = HELD.mul_f64(0.9);
+    assert!(waited.delay >= 3 * least * 2 * WAITERS as u32, "{waited:?}");
     let profile = crate::pprof::Profile::of("block");
     let of_locks: i64 = profile
         .sample
