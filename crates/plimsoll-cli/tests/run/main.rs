@@ -9,6 +9,8 @@ mod killed;
 mod loading;
 mod mappings;
 mod memory;
+#[path = "../port/mod.rs"]
+mod port;
 mod refused;
 mod scene;
 mod signals;

@@ -3,10 +3,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::port::Port;
 use crate::scene::{PLIMSOLL, Scene, number, only, reports, run, same, same_with};
 
 const PAGE: u64 = 4096;
@@ -370,8 +372,10 @@ fn the_profile_names_who_mapped_what_is_there() {
 
 /// What a program has mapped of memory when it says `ready` and waits, by the page that is served
 /// meanwhile.
-fn rows_of(command: &mut Command, port: u16) -> Value {
-    let mut child = command
+fn rows_of(program: impl AsRef<Path>, arguments: &[&str]) -> Value {
+    let port = Port::new();
+    let options = ["--http", &port.number.to_string()];
+    let mut child = run(&options, program, arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -381,7 +385,7 @@ fn rows_of(command: &mut Command, port: u16) -> Value {
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut stream = TcpStream::connect(port.address()).unwrap();
     let request = "GET /debug/plimsoll/memory?format=json HTTP/1.0\r\nHost: localhost\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -390,12 +394,6 @@ fn rows_of(command: &mut Command, port: u16) -> Value {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
-}
-
-/// A port that nobody has at the moment.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 fn resident(rows: &Value, name: &str) -> u64 {
@@ -440,9 +438,7 @@ fn what_the_program_has_mapped_is_known_to_be_so() {
             return 0;
         }"#,
     );
-    let port = free_port();
-    let options = ["--http", &port.to_string()];
-    let rows = rows_of(&mut run(&options, &program, &[]), port);
+    let rows = rows_of(&program, &[]);
     let mapped = resident(&rows, "mapped by the program");
     let expected = (1500 + 2000 + 1000) * PAGE;
     // A large page has more in it than was touched.
@@ -515,9 +511,7 @@ fn what_another_allocator_maps_is_the_heaps() {
         ),
         &[library.to_str().unwrap(), "-pthread"],
     );
-    let port = free_port();
-    let options = ["--http", &port.to_string()];
-    let rows = rows_of(&mut run(&options, &program, &[]), port);
+    let rows = rows_of(&program, &[]);
     let near = |name: &str, expected: u64| {
         let found = resident(&rows, name);
         assert!(found.abs_diff(expected) < 3 << 20, "{name}: {rows}");
@@ -542,9 +536,7 @@ fn pythons_objects_are_explained() {
          kept = [{str(i): [str(i) * 5]} for i in range(100000)]\n\
          print('ready', flush=True)\n\
          sys.stdin.read()\n";
-    let port = free_port();
-    let options = ["--http", &port.to_string()];
-    let rows = rows_of(&mut run(&options, "python3", &["-c", script]), port);
+    let rows = rows_of("python3", &["-c", script]);
     assert!(
         resident(&rows, "mapped by the program") > 20 << 20,
         "{rows}"
