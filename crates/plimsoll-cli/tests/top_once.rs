@@ -1,10 +1,12 @@
 //! `plimsoll top --once`: plain text, or one line that says why not.
 
+mod port;
 mod top_fake;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
+use port::Port;
 use top_fake::{Answer, Fake};
 
 fn top(program: &str, more: &[&str]) -> Command {
@@ -130,7 +132,8 @@ fn figures_that_cannot_be_had_are_one_line() {
 
 #[test]
 fn a_program_that_is_gone_is_one_line() {
-    let fake = Fake::start();
+    let port = Port::new();
+    let fake = Fake::start_at(port.address());
     let url = fake.url();
     drop(fake);
     let output = once(&url);
@@ -145,12 +148,11 @@ fn a_program_that_is_gone_is_one_line() {
 #[test]
 fn a_program_that_goes_between_two_readings_is_one_line() {
     let fake = Fake::start();
-    let url = fake.url();
-    let mut command = top(&url, &["--once", "--interval", "1"]);
+    fake.answer_after("/metrics", 1, Answer::HangUp);
+    let mut command = top(&fake.url(), &["--once", "--interval", "1"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let running = command.spawn().expect("it can be run");
     fake.wait_for_requests("/metrics", 1);
-    fake.answer("/metrics", Answer::HangUp);
     drop(fake);
     let output = running.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));

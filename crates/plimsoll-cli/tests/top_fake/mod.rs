@@ -74,6 +74,8 @@ impl Default for Figures {
 #[derive(Default)]
 struct State {
     answers: HashMap<String, Answer>,
+    /// From when on a page is answered so: after how many answers.
+    later: HashMap<String, (u64, Answer)>,
     figures: Figures,
     asked: HashMap<String, u64>,
 }
@@ -131,6 +133,12 @@ impl Fake {
         state.answers.insert(page.into(), answer);
     }
 
+    /// Has a page be answered so after it was answered so many times.
+    pub fn answer_after(&self, page: &str, times: u64, answer: Answer) {
+        let mut state = self.state.lock().expect("nobody panics with it");
+        state.later.insert(page.into(), (times, answer));
+    }
+
     /// Changes what there is to be told.
     pub fn change(&self, change: impl FnOnce(&mut Figures)) {
         change(&mut self.state.lock().expect("nobody panics with it").figures);
@@ -176,8 +184,13 @@ fn serve(connection: TcpStream, state: &Mutex<State>) {
     }
     let (answer, body) = {
         let mut state = state.lock().expect("nobody panics with it");
-        *state.asked.entry(page.clone()).or_default() += 1;
-        let answer = state.answers.get(&page).cloned().unwrap_or(Answer::Fine);
+        let asked = state.asked.entry(page.clone()).or_default();
+        *asked += 1;
+        let asked = *asked;
+        let later = state.later.get(&page).filter(|(times, _)| asked > *times);
+        let answer = later.map(|(_, answer)| answer);
+        let answer = answer.or_else(|| state.answers.get(&page));
+        let answer = answer.cloned().unwrap_or(Answer::Fine);
         (answer, body(&page, &state.figures))
     };
     // Whoever has gone is not told.
