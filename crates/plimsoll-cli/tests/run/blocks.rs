@@ -279,7 +279,7 @@ fn threads_and_forks_find_their_blocks_whole() {
             pthread_t threads[4];
             for (uintptr_t i = 0; i < 4; i++) pthread_create(threads + i, 0, thread, (void *)i);
             for (int i = 0; i < 20; i++) {
-                if (!fork()) { alarm(30); work(i, 1000); _exit(bad); }
+                if (!fork()) { alarm(300); work(i, 1000); _exit(bad); }
                 int status; wait(&status);
                 if (status) { printf("child: %d\n", status); bad = 1; }
             }

@@ -7,12 +7,25 @@ const CONTENDED: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-__attribute__((noinline)) void keeps_others_waiting(void) {
-    pthread_mutex_lock(&lock); usleep(5000); pthread_mutex_unlock(&lock);
+static pthread_barrier_t all;
+static volatile int turns, left = 4;
+__attribute__((noinline)) int keeps_others_waiting(void) {
+    pthread_mutex_lock(&lock); int turn = ++turns; usleep(5000); pthread_mutex_unlock(&lock);
+    return turn;
 }
-static void *thread(void *_) { for (int i = 0; i < 20; i++) { keeps_others_waiting(); usleep(100); } return 0; }
+static void *thread(void *_) {
+    pthread_barrier_wait(&all);
+    for (int i = 0; i < 20; i++) {
+        int turn = keeps_others_waiting();
+        /* The next turn is another thread's, however late that wakes up. */
+        while (turns == turn && left > 1) usleep(100);
+    }
+    __atomic_fetch_sub(&left, 1, __ATOMIC_RELAXED);
+    return 0;
+}
 int main() {
     pthread_t threads[4];
+    pthread_barrier_init(&all, 0, 4);
     for (int i = 0; i < 4; i++) pthread_create(threads + i, 0, thread, 0);
     for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
     puts("done");
@@ -162,13 +175,15 @@ fn signals_are_for_the_thread_that_waits_for_them() {
         #include <stdio.h>
         #include <unistd.h>
         static sigset_t all;
-        static void *work(void *argument) { pthread_sigmask(SIG_BLOCK, &all, 0); sleep(1); kill(getpid(), SIGTERM); return argument; }
+        static volatile int blocked;
+        static void *work(void *argument) { pthread_sigmask(SIG_BLOCK, &all, 0); sleep(1); while (!blocked) usleep(1000); kill(getpid(), SIGTERM); return argument; }
         int main() {
             pthread_t thread;
             int signal = 0;
             sigfillset(&all);
             pthread_create(&thread, 0, work, 0);
             pthread_sigmask(SIG_BLOCK, &all, 0);
+            blocked = 1;
             sigwait(&all, &signal);
             printf("%d\n", signal);
             return 0;
