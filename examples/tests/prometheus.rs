@@ -8,6 +8,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use running::{Running, get};
@@ -40,17 +41,19 @@ struct Prometheus {
 
 impl Prometheus {
     fn start(program: &Path, target: &str) -> Self {
-        let name = format!("plimsoll-prometheus-{}", std::process::id());
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("plimsoll-prometheus-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).expect("a directory");
         let config = directory.join("prometheus.yml");
         let text = format!(
             "global:\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n\
              scrape_configs:\n- job_name: search\n  static_configs:\n  - targets: ['{target}']\n"
         );
-        std::fs::write(&config, text).expect("a file");
         let started = Instant::now();
         loop {
+            std::fs::create_dir_all(&directory).expect("a directory");
+            std::fs::write(&config, &text).expect("a file");
             // It does not say which port it took, so it is told one that was free just now.
             let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
             let api = free.expect("a free port").to_string();
@@ -80,7 +83,6 @@ impl Prometheus {
             // Somebody else had that port by then.
             assert!(started.elapsed() < HANG, "it does not stay");
             drop(server);
-            std::fs::create_dir_all(&directory).expect("a directory");
         }
     }
 
@@ -106,19 +108,24 @@ impl Prometheus {
             .collect()
     }
 
-    /// The one value of a query, once it is as it is `wanted`.
-    fn value_when(&self, query: &str, wanted: impl Fn(f64) -> bool) -> f64 {
+    /// The one value of a query, with its labels, once it is as it is `wanted`. There is none after
+    /// a scrape that took too long.
+    fn row_when(&self, query: &str, wanted: impl Fn(f64) -> bool) -> (Value, f64) {
         let start = Instant::now();
         loop {
             let rows = self.query(query);
-            if let [(_, value)] = rows[..] {
-                if wanted(value) {
-                    return value;
+            if let [(labels, value)] = &rows[..] {
+                if wanted(*value) {
+                    return (labels.clone(), *value);
                 }
             }
             assert!(start.elapsed() < HANG, "{query}: {rows:?}");
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    fn value_when(&self, query: &str, wanted: impl Fn(f64) -> bool) -> f64 {
+        self.row_when(query, wanted).1
     }
 
     /// The one value of a query, as soon as there is one.
@@ -215,7 +222,7 @@ fn a_server_gets_every_series_with_its_value() {
     server.value_when(rate, |rate| rate > 0.0);
     let size = "histogram_quantile(0.9, rate(plimsoll_gc_heap_allocs_by_size_bytes_bucket[5s]))";
     server.value_when(size, |size| size > 0.0 && size <= 32768.0);
-    let (labels, value) = server.query("go_info").remove(0);
+    let (labels, value) = server.row_when("go_info", |_| true);
     assert_eq!(value, 1.0);
     assert!(
         labels["version"]

@@ -45,7 +45,7 @@ impl Running {
     /// are.
     pub fn search(settings: &str) -> Self {
         let arguments = [env!("CARGO_MANIFEST_DIR"), "--listen", "127.0.0.1:0"];
-        let load = ["--load", "2", "--seconds", "120"];
+        let load = ["--load", "2", "--seconds", "300"];
         Self::start("search", &[&arguments[..], &load].concat(), settings)
     }
 
