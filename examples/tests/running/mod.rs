@@ -72,8 +72,9 @@ impl Running {
         let url = format!("http://{}/debug/pprof/{page}", self.profiles);
         // The tool keeps a copy of what it fetches.
         let keep = std::env::temp_dir().join(format!("plimsoll-live-{}", std::process::id()));
+        // Else it waits for what takes a second for some seconds only, whatever the machine does.
         let output = Command::new(go)
-            .args(["tool", "pprof"])
+            .args(["tool", "pprof", "-timeout=60"])
             .args(arguments)
             .arg(&url)
             .env("PPROF_TMPDIR", &keep)
