@@ -3,7 +3,9 @@
 
 mod running;
 
-use running::{Running, go};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use running::{Running, get, go};
 
 #[test]
 fn the_running_example_shows_what_is_in_it() {
@@ -30,22 +32,42 @@ fn the_running_example_shows_what_is_in_it() {
         "what Plimsoll needs is not"
     );
 
-    // Every request takes the lock of the cache, and that of the counts.
-    for (page, begins) in [
-        (
-            "block?debug=1",
-            "--- contention:\ncycles/second=1000000000\n",
-        ),
-        (
-            "mutex?debug=1",
-            "--- mutex:\ncycles/second=1000000000\nsampling period=1\n",
-        ),
-    ] {
-        let text = search.text_when(page, |text| {
-            text.contains("search::store::Snapshot") && text.contains("search::popular::Popular")
-        });
-        assert!(text.starts_with(begins), "{text}");
-    }
+    // Every request takes the lock of the cache, and that of the counts; whoever asks for those
+    // keeps it so long that somebody finds it locked, however little runs at the same time.
+    let service = search.service.as_deref().expect("it says where it serves");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        struct Over<'a>(&'a AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let _over = Over(&is_over);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    get(service, "/popular").expect("it serves");
+                }
+            });
+        }
+        for (page, begins) in [
+            (
+                "block?debug=1",
+                "--- contention:\ncycles/second=1000000000\n",
+            ),
+            (
+                "mutex?debug=1",
+                "--- mutex:\ncycles/second=1000000000\nsampling period=1\n",
+            ),
+        ] {
+            let text = search.text_when(page, |text| {
+                text.contains("search::store::Snapshot")
+                    && text.contains("search::popular::Popular")
+            });
+            assert!(text.starts_with(begins), "{text}");
+        }
+    });
 
     let (head, _) = search.get("allocs?seconds=1");
     assert!(head.contains("filename=\"allocs-delta\""), "{head}");

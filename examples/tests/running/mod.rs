@@ -14,6 +14,8 @@ pub struct Running {
     process: Child,
     /// `host:port` of the pages.
     pub profiles: String,
+    /// The same of what it serves itself, if it does.
+    pub service: Option<String>,
 }
 
 impl Running {
@@ -26,9 +28,13 @@ impl Running {
             .spawn()
             .expect("the example can be run");
         let said = BufReader::new(process.stdout.take().expect("piped"));
-        let mut profiles = None;
+        let (mut profiles, mut service) = (None, None);
         for line in said.lines() {
             let line = line.expect("text");
+            if let Some((_, url)) = line.split_once("search      http://") {
+                let address = url.split('/').next();
+                service = address.map(str::to_owned);
+            }
             if let Some((_, url)) = line.split_once("profiles    http://") {
                 let address = url.strip_suffix("/debug/pprof/").expect(url);
                 profiles = Some(address.to_owned());
@@ -38,6 +44,7 @@ impl Running {
         Self {
             process,
             profiles: profiles.expect("it says where its profiles are"),
+            service,
         }
     }
 
