@@ -4,7 +4,8 @@
 //! place of its own ([`Watched`]), and a thread of Plimsoll's, the *watcher*, looks at those. A
 //! poll that has taken longer than the threshold has its stack read while it runs, as the profile
 //! `goroutine` reads threads: from outside if the thread is blocked, by one signal if it is
-//! running. It is then in the profile, and its time grows there until it ends.
+//! running; and again, for a second, if it could not be read. It is then in the profile, and its
+//! time grows there until it ends.
 //!
 //! What the watcher does not come to see is counted when it ends, without a stack: so counts and
 //! times are those of all long polls. The poller neither waits nor locks, and what it adds is in

@@ -4,6 +4,9 @@
 //! freed. So a block counts as what it got, which the allocator below knows of any block; what was
 //! asked for is counted beside it. A sampled block, which is not the allocator's, has that in the
 //! last bytes of its slot.
+//!
+//! What is not inlined here is `extern "C"`: such functions do not unwind, so that a door jumps to
+//! them, without a frame or registers of its own to restore.
 
 mod high_water;
 mod inner;
