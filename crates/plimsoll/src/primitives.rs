@@ -33,6 +33,17 @@ pub(crate) fn light_barrier() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
+/// Keeps the compiler from merging the branch before this with the one behind it. It adds no
+/// instruction.
+#[inline(always)]
+pub(crate) fn keep_branches_apart() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    // SAFETY: an empty template touches nothing.
+    unsafe {
+        std::arch::asm!("", options(nomem, nostack, preserves_flags));
+    }
+}
+
 /// Waits a moment for another thread to get out of a few instructions: spins first, then gives up
 /// the processor, so that a thread which was taken off its core can finish.
 pub(crate) struct Backoff(u32);

@@ -109,7 +109,7 @@ pub(crate) fn counted_so_far(reader: &mut Reader<HeapDelta>) -> HeapDelta {
 /// Counts an allocation of a size up to [`size_class::LARGEST_STEP`].
 ///
 /// # Safety
-/// `area` is the calling thread's, from [`Ledger::area`] of [`HEAP`].
+/// `area` is the calling thread's, from [`Ledger::area`] of [`HEAP`], and not null.
 #[inline(always)]
 pub(super) unsafe fn malloc_small(area: *mut Area, size: usize) {
     // SAFETY: the caller's. Rounding up to 8 is finding the class: the compiler drops the division.
@@ -148,6 +148,63 @@ pub(super) unsafe fn free_in(area: *mut Area, class: usize) {
     let _check = crate::ledger::double_check::HEAP.operation(&[(FREES + class, 1)]);
     // SAFETY: the caller's.
     unsafe { crate::ledger::increment!(HEAP, area, 8 * class, 164) }
+}
+
+/// Counts an allocation above [`size_class::LARGEST`].
+///
+/// # Safety
+/// As for [`malloc_small`].
+#[inline(never)]
+pub(super) unsafe fn malloc_large(area: *mut Area, size: usize) {
+    // SAFETY: the condition of this function; the positions are those of large allocations.
+    unsafe { pair(area, (LARGE_MALLOCS, 1), (LARGE_MALLOC_BYTES, size as u64)) }
+}
+
+/// Counts a free above [`size_class::LARGEST`].
+///
+/// # Safety
+/// As for [`malloc_small`].
+#[inline(never)]
+pub(super) unsafe fn free_large(area: *mut Area, size: usize) {
+    // SAFETY: the condition of this function; the positions are those of large frees.
+    unsafe { pair(area, (LARGE_FREES, 1), (LARGE_FREE_BYTES, size as u64)) }
+}
+
+/// Counts a free and an allocation in the same cut, both of sizes up to
+/// [`size_class::LARGEST_STEP`].
+///
+/// # Safety
+/// As for [`malloc_small`]; neither size is larger than that.
+#[inline(always)]
+pub(super) unsafe fn realloc_small(area: *mut Area, old_size: usize, new_size: usize) {
+    let (old_class, new_class) = (old_size.div_ceil(8), new_size.div_ceil(8));
+    // SAFETY: the condition of this function; there are such classes.
+    unsafe { pair(area, (MALLOCS + new_class, 1), (FREES + old_class, 1)) }
+}
+
+/// Counts a free and an allocation in the same cut, both of sizes up to [`size_class::LARGEST`].
+///
+/// # Safety
+/// As for [`malloc_small`].
+#[inline(never)]
+pub(super) unsafe fn realloc_larger(area: *mut Area, old_size: usize, new_size: usize) {
+    if let (Some(old_class), Some(new_class)) = (size_class::of(old_size), size_class::of(new_size))
+    {
+        // SAFETY: the condition of this function; there are such classes.
+        unsafe { pair(area, (MALLOCS + new_class, 1), (FREES + old_class, 1)) }
+    }
+}
+
+/// Adds to two words in the same cut.
+///
+/// # Safety
+/// As for [`malloc_small`]; both are positions in a [`HeapDelta`], and differ.
+#[inline(always)]
+unsafe fn pair(area: *mut Area, first: (usize, u64), second: (usize, u64)) {
+    #[cfg(feature = "double-check")]
+    let _check = crate::ledger::double_check::HEAP.operation(&[first, second]);
+    // SAFETY: the condition of this function.
+    unsafe { HEAP.record_pair(area, [first, second]) }
 }
 
 /// Counts the bytes that an allocation asked for.

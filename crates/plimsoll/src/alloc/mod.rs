@@ -111,9 +111,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the thread's own storage; `block` and `layout` are the caller's. The area is not
-        // null when the limit lets a block pass. Whatever is rare ends in a tail call, so that the
-        // common path saves no registers.
+        // SAFETY: the route is the thread's own storage, which lasts as long as the thread; its area
+        // is not null when its limit lets a block pass. `block` came from this allocator with
+        // `layout`, which is `GlobalAlloc`'s condition, and addresses above the limit are the inner
+        // allocator's. Every uncommon case ends in a tail call, so that the common path saves no
+        // registers.
         unsafe {
             let route = &*thread::route();
             if (block as usize) < route.limit.get() {
@@ -129,22 +131,51 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: as for `dealloc`.
+        // SAFETY: `GlobalAlloc` has callers round `new_size` up to the alignment without overflow.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        // SAFETY: as for `dealloc`; the area is not null when countdown and limit let a block pass.
         unsafe {
+            if layout.size() > size_class::LARGEST_STEP || !is_common(new_layout) {
+                return self.realloc_larger(block, layout, new_size);
+            }
             let countdown = &*thread::countdown();
             let left = countdown.get().wrapping_sub(new_size as i64);
             countdown.set(left);
-            let both_have_a_class = layout.size().max(new_size) <= size_class::LARGEST;
-            if left < 0 || (block as usize) < (*thread::route()).limit.get() || !both_have_a_class {
+            if left < 0 || (block as usize) < (*thread::route()).limit.get() {
                 return self.realloc_slowly(block, layout, new_size);
             }
             let moved = self.inner.realloc(block, layout, new_size);
             if !moved.is_null() {
-                count_realloc(layout.size(), new_size);
+                let area = (*thread::route()).area.get();
+                counts::realloc_small(area, layout.size(), new_size);
             }
             moved
         }
     }
+}
+
+/// Whether an allocation takes the common path: its size counts in one of the steps up to
+/// [`size_class::LARGEST_STEP`], and an allocator aligns every block of that size as it asks.
+///
+/// The inner allocator compares alignments again, and the compiler drops that. Without the barriers
+/// between them, three branches that are hardly ever taken would become twice the instructions.
+#[inline(always)]
+fn is_common(layout: Layout) -> bool {
+    crate::primitives::keep_branches_apart();
+    layout.size() <= size_class::LARGEST_STEP && is_aligned_anyway(layout.align(), layout.size())
+}
+
+/// Whether an allocator aligns every block of that size to at least `align`.
+#[inline(always)]
+pub(crate) fn is_aligned_anyway(align: usize, size: usize) -> bool {
+    /// The alignment of every block that is at least as large.
+    const MALLOC_ALIGNMENT: usize = 16;
+    crate::primitives::keep_branches_apart();
+    if align > MALLOC_ALIGNMENT {
+        return false;
+    }
+    crate::primitives::keep_branches_apart();
+    align <= size
 }
 
 impl<A: GlobalAlloc> Alloc<A> {
@@ -154,6 +185,31 @@ impl<A: GlobalAlloc> Alloc<A> {
     unsafe fn place(&self, layout: Layout, zeroed: bool) -> *mut u8 {
         // SAFETY: the thread's own storage; `layout` is the caller's. The area is not null when the
         // countdown lets an allocation pass.
+        unsafe {
+            if !is_common(layout) {
+                return self.place_larger(layout, zeroed);
+            }
+            let countdown = &*thread::countdown();
+            let left = countdown.get().wrapping_sub(layout.size() as i64);
+            countdown.set(left);
+            if left < 0 {
+                return self.place_slowly(layout, zeroed);
+            }
+            let block = self.place_inside(layout, zeroed);
+            if !block.is_null() {
+                counts::malloc_small((*thread::route()).area.get(), layout.size());
+            }
+            block
+        }
+    }
+
+    /// An allocation that is not [common](is_common), and otherwise as by [`Alloc::place`].
+    ///
+    /// # Safety
+    /// As for `GlobalAlloc::alloc`.
+    #[inline(never)]
+    unsafe fn place_larger(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+        // SAFETY: as in `place`.
         unsafe {
             let countdown = &*thread::countdown();
             let left = countdown.get().wrapping_sub(layout.size() as i64);
@@ -165,10 +221,10 @@ impl<A: GlobalAlloc> Alloc<A> {
             if block.is_null() {
                 return block;
             }
-            if layout.size() > size_class::LARGEST_STEP {
-                return placed_larger(block, layout.size());
+            match size_class::of(layout.size()) {
+                Some(class) => counts::malloc_in((*thread::route()).area.get(), class),
+                None => counts::malloc_large((*thread::route()).area.get(), layout.size()),
             }
-            counts::malloc_small((*thread::route()).area.get(), layout.size());
             block
         }
     }
@@ -246,19 +302,25 @@ impl<A: GlobalAlloc> Alloc<A> {
         block
     }
 
-    /// A free above [`size_class::LARGEST_STEP`], on the common path.
+    /// A free above [`size_class::LARGEST_STEP`] of a block that is the inner allocator's.
+    ///
+    /// # Safety
+    /// As for `GlobalAlloc::dealloc`; the thread's area is not null.
     #[inline(never)]
     unsafe fn dealloc_larger(&self, block: *mut u8, layout: Layout) {
-        match size_class::of(layout.size()) {
-            // SAFETY: the common path is only taken with the thread's area.
-            Some(class) => unsafe { counts::free_in((*thread::route()).area.get(), class) },
-            None => {
-                forget_large(block, layout.size());
-                counts::free(Thread::current().writer(), layout.size());
+        // SAFETY: the condition of this function; `block` came from the inner allocator.
+        unsafe {
+            let area = (*thread::route()).area.get();
+            match size_class::of(layout.size()) {
+                Some(class) => counts::free_in(area, class),
+                None => {
+                    // The address may be another thread's as soon as the block is free.
+                    forget_large(block, layout.size());
+                    counts::free_large(area, layout.size());
+                }
             }
+            self.inner.dealloc(block, layout);
         }
-        // SAFETY: the caller's.
-        unsafe { self.inner.dealloc(block, layout) }
     }
 
     /// A free of a block that may not be the inner allocator's, or by a thread that is not set up.
@@ -300,6 +362,30 @@ impl<A: GlobalAlloc> Alloc<A> {
             if !moved.is_null() {
                 moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
                 crate::own::free(block, old);
+            }
+            moved
+        }
+    }
+
+    /// A reallocation from or to a size above [`size_class::LARGEST_STEP`], or with a large
+    /// alignment.
+    ///
+    /// # Safety
+    /// As for `GlobalAlloc::realloc`.
+    #[inline(never)]
+    unsafe fn realloc_larger(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as in `realloc`.
+        unsafe {
+            let countdown = &*thread::countdown();
+            let left = countdown.get().wrapping_sub(new_size as i64);
+            countdown.set(left);
+            let both_have_a_class = layout.size().max(new_size) <= size_class::LARGEST;
+            if left < 0 || (block as usize) < (*thread::route()).limit.get() || !both_have_a_class {
+                return self.realloc_slowly(block, layout, new_size);
+            }
+            let moved = self.inner.realloc(block, layout, new_size);
+            if !moved.is_null() {
+                counts::realloc_larger((*thread::route()).area.get(), layout.size(), new_size);
             }
             moved
         }
@@ -412,23 +498,6 @@ impl<A: GlobalAlloc> Alloc<A> {
 /// Records the allocation of a sampled block that has a slot.
 fn record_small(sample: Sample, counted: usize, block: *mut u8) {
     sampled_blocks::note_recorded(block, sample.record_malloc(counted));
-}
-
-/// Counts an allocation above [`size_class::LARGEST_STEP`] on the common path, and returns it.
-#[inline(never)]
-fn placed_larger(block: *mut u8, size: usize) -> *mut u8 {
-    match size_class::of(size) {
-        // SAFETY: the common path is only taken with the thread's area.
-        Some(class) => unsafe { counts::malloc_in((*thread::route()).area.get(), class) },
-        None => counts::malloc(Thread::current().writer(), size),
-    }
-    block
-}
-
-/// Counts a reallocation between two size classes.
-#[inline(never)]
-fn count_realloc(old_size: usize, new_size: usize) {
-    counts::realloc(Thread::current().writer(), old_size, new_size);
 }
 
 /// What a large block of the inner allocator stands for, if it was sampled.

@@ -29,7 +29,8 @@ pub const fn of(size: usize) -> Option<usize> {
     if size <= LARGEST_STEP {
         Some(size.div_ceil(8))
     } else if size <= LARGEST {
-        Some(BY_128[(size - LARGEST_STEP).div_ceil(128)] as usize)
+        // Rounded up to the next step without the instructions of `div_ceil`.
+        Some(BY_128[(size - LARGEST_STEP + 127) / 128] as usize)
     } else {
         None
     }

@@ -422,6 +422,32 @@ impl<D: Delta> Ledger<D> {
         }
     }
 
+    /// Adds to two different words within one cut: [`Ledger::record`] for a fast path that has the
+    /// thread's area at hand. `entries` are positions in the delta with what to add.
+    ///
+    /// # Safety
+    /// `area` comes from [`Ledger::area`] for the calling thread, which has not retired since, and is
+    /// not null; both positions lie within the delta.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) unsafe fn record_pair(
+        &self,
+        area: *mut crate::os::rseq::Area,
+        entries: [(usize, u64); 2],
+    ) {
+        // A thread has an area only after the ledger was opened, and the protocol stays.
+        let is_per_cpu = self.state.load(Ordering::Relaxed) == Protocol::PerCpu as u32;
+        // SAFETY: the condition of this function. Under this protocol the area is the kernel's, under
+        // all others it is the head of the trailer of the thread's shard.
+        unsafe {
+            if is_per_cpu {
+                self.per_cpu.record_pair(&self.current, area, entries);
+            } else {
+                PerThread::<D>::record_pair(&self.current, area, entries);
+            }
+        }
+    }
+
     /// Gives back what [`Ledger::enlist`] gave; the thread must not write with it again.
     pub(crate) fn retire(&self, writer: Writer) {
         if let Writer::Shard(shard) | Writer::FencedShard(shard) = writer {

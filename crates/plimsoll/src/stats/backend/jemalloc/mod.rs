@@ -18,7 +18,7 @@ use std::ops::Range;
 use tikv_jemalloc_sys as ffi;
 
 use super::{Backend, Figure, Held, Pages, SizeClass};
-use crate::alloc::Alloc;
+use crate::alloc::{Alloc, is_aligned_anyway};
 
 /// jemalloc, as an allocator and as its own backend. Needs the feature `jemalloc`.
 ///
@@ -107,12 +107,10 @@ impl Backend for Jemalloc {
     }
 }
 
-/// What every block is aligned to that is at least as large.
-const MALLOC_ALIGNMENT: usize = 16;
-
-/// What jemalloc has to be told of a block's alignment: nothing, if it comes by itself.
+/// The flags by which jemalloc aligns a block: none where it aligns every block of that size so.
+#[inline(always)]
 fn flags(align: usize, size: usize) -> c_int {
-    if align <= MALLOC_ALIGNMENT.min(size) {
+    if is_aligned_anyway(align, size) {
         0
     } else {
         ffi::MALLOCX_ALIGN(align)

@@ -13,7 +13,7 @@ use std::ops::Range;
 use libmimalloc_sys as mi;
 
 use super::{Backend, Figure, Held, Pages, SizeClass};
-use crate::alloc::Alloc;
+use crate::alloc::{Alloc, is_aligned_anyway};
 
 /// mimalloc 3, as an allocator and as its own backend. Needs the feature `mimalloc`.
 ///
@@ -106,14 +106,6 @@ impl Backend for MiMalloc {
     }
 }
 
-/// What every block is aligned to that is at least as large.
-const MALLOC_ALIGNMENT: usize = 16;
-
-/// Whether an alignment comes by itself.
-fn is_natural(align: usize, size: usize) -> bool {
-    align <= MALLOC_ALIGNMENT.min(size)
-}
-
 // SAFETY: mimalloc keeps to the contract; alignments are asked for where they do not come by
 // themselves.
 unsafe impl GlobalAlloc for MiMalloc {
@@ -121,7 +113,7 @@ unsafe impl GlobalAlloc for MiMalloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: any size and any power of two can be asked for.
         unsafe {
-            if is_natural(layout.align(), layout.size()) {
+            if is_aligned_anyway(layout.align(), layout.size()) {
                 mi::mi_malloc(layout.size()).cast()
             } else {
                 mi::mi_malloc_aligned(layout.size(), layout.align()).cast()
@@ -133,7 +125,7 @@ unsafe impl GlobalAlloc for MiMalloc {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         unsafe {
-            if is_natural(layout.align(), layout.size()) {
+            if is_aligned_anyway(layout.align(), layout.size()) {
                 mi::mi_zalloc(layout.size()).cast()
             } else {
                 mi::mi_zalloc_aligned(layout.size(), layout.align()).cast()
@@ -151,7 +143,7 @@ unsafe impl GlobalAlloc for MiMalloc {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the caller's: the block is mimalloc's.
         unsafe {
-            if is_natural(layout.align(), new_size) {
+            if is_aligned_anyway(layout.align(), new_size) {
                 mi::mi_realloc(block.cast(), new_size).cast()
             } else {
                 mi::mi_realloc_aligned(block.cast(), new_size, layout.align()).cast()
