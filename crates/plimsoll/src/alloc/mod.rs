@@ -241,9 +241,8 @@ impl<A: GlobalAlloc> Alloc<A> {
         }
     }
 
-    /// The calling thread on the slow path, which it has to take before any other.
-    fn thread(&self) -> Thread {
-        let thread = Thread::current();
+    /// Notices the backend for the calling thread, which takes the slow path before any other.
+    fn noticed(&self, thread: Thread) -> Thread {
         if let Some(backend) = self.backend {
             thread.notice(backend);
         }
@@ -254,9 +253,14 @@ impl<A: GlobalAlloc> Alloc<A> {
     #[cold]
     #[inline(never)]
     unsafe fn place_slowly(&self, layout: Layout, zeroed: bool) -> *mut u8 {
-        let thread = self.thread();
+        let thread = self.noticed(Thread::allocating(layout.size()));
+        // SAFETY: `layout` comes unchanged from `GlobalAlloc`.
+        unsafe { self.place_uncharged(thread, layout, zeroed) }
+    }
+
+    /// An allocation that is not yet charged to the thread.
+    unsafe fn place_uncharged(&self, thread: Thread, layout: Layout, zeroed: bool) -> *mut u8 {
         if thread.in_own_scope() {
-            thread.uncharge(layout.size());
             let block = crate::own::alloc(layout, zeroed);
             if !block.is_null() {
                 return block;
@@ -331,7 +335,7 @@ impl<A: GlobalAlloc> Alloc<A> {
             // SAFETY: the caller's; the block came from there.
             return unsafe { crate::own::free(block, layout) };
         }
-        let thread = self.thread();
+        let thread = self.noticed(Thread::current());
         let size = layout.size();
         if sampled_blocks::contains(block as usize) {
             sampled_blocks::sample(block).record_free(size_class::counted_size(size));
@@ -350,7 +354,13 @@ impl<A: GlobalAlloc> Alloc<A> {
     /// # Safety
     /// The block is one of Plimsoll's own, of the layout `old`; both layouts have the same
     /// alignment.
-    unsafe fn realloc_own(&self, block: *mut u8, old: Layout, new: Layout) -> *mut u8 {
+    unsafe fn realloc_own(
+        &self,
+        thread: Thread,
+        block: *mut u8,
+        old: Layout,
+        new: Layout,
+    ) -> *mut u8 {
         // SAFETY: the caller's.
         let grown = unsafe { crate::own::realloc(block, old, new.size()) };
         if !grown.is_null() {
@@ -358,7 +368,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         }
         // SAFETY: the caller's; the blocks do not overlap, and each is as long as is copied.
         unsafe {
-            let moved = self.place_slowly(new, false);
+            let moved = self.place_uncharged(thread, new, false);
             if !moved.is_null() {
                 moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
                 crate::own::free(block, old);
@@ -396,14 +406,13 @@ impl<A: GlobalAlloc> Alloc<A> {
     #[cold]
     #[inline(never)]
     unsafe fn realloc_slowly(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        let thread = self.thread();
+        let thread = self.noticed(Thread::allocating(new_size));
         // SAFETY: the caller vouches that `new_size`, rounded up to the alignment, does not
         // overflow.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         if crate::own::contains(block as usize) {
-            thread.uncharge(new_size);
             // SAFETY: the caller's; the block came from there.
-            return unsafe { self.realloc_own(block, layout, new_layout) };
+            return unsafe { self.realloc_own(thread, block, layout, new_layout) };
         }
         // SAFETY: the caller's.
         unsafe {
@@ -588,5 +597,33 @@ mod tests {
             assert!(!block.is_null() && !own::contains(block as usize));
             alloc.dealloc(block, large);
         }
+    }
+
+    /// In an own scope every allocation takes the slow path, which stays so after a refusal.
+    #[test]
+    fn a_refused_request_leaves_an_own_scope_as_it_was() {
+        let alloc = Alloc::system();
+        let layout = |size: usize| Layout::from_size_align(size, 1).unwrap();
+        let refuse_then_allocate = |is_own: bool| {
+            for size in [(1 << 62) + 1, isize::MAX as usize] {
+                // SAFETY: valid layouts; each block is used with its own.
+                unsafe {
+                    let block = alloc.alloc(layout(48));
+                    assert_eq!(own::contains(block as usize), is_own);
+                    assert!(alloc.alloc(layout(size)).is_null());
+                    assert!(alloc.alloc_zeroed(layout(size)).is_null());
+                    assert!(alloc.realloc(block, layout(48), size).is_null());
+                    alloc.dealloc(block, layout(48));
+                    let block = alloc.alloc(layout(48));
+                    assert_eq!(own::contains(block as usize), is_own);
+                    alloc.dealloc(block, layout(48));
+                }
+            }
+        };
+        {
+            let _own = own::scope();
+            refuse_then_allocate(true);
+        }
+        refuse_then_allocate(false);
     }
 }

@@ -12,11 +12,17 @@ use super::{counts::HEAP, process};
 use crate::ledger::Writer;
 use crate::os::{self, rseq::Area};
 use crate::sampler::{self, Sampler, Weight};
+use crate::stack;
 use crate::stats::{Backend, backend};
 use crate::thread::stacks;
 
-/// Always below zero once anything is subtracted from it.
-const ALWAYS_SLOW: i64 = i64::MIN / 2;
+/// The countdown of a thread whose every allocation takes the slow path. A `Layout` holds at most
+/// `isize::MAX` bytes, so subtracting one size leaves it negative and does not wrap around; and each
+/// allocation on the slow path restores it before it calls anything. A lower value would wrap: a
+/// refused request could leave the countdown positive beside a null area.
+const ALWAYS_SLOW: i64 = -1;
+
+const _: () = assert!(ALWAYS_SLOW.checked_sub(isize::MAX as i64).is_some());
 
 /// How the common path goes.
 #[repr(C)]
@@ -172,9 +178,22 @@ impl Thread {
     /// For an operation of the program's: sets the thread up if this is its first.
     pub(super) fn current() -> Self {
         let thread = Self::here();
-        if thread.cold.stage.get() == Stage::New {
-            thread.enlist();
-        }
+        thread.enlist_if_new();
+        thread
+    }
+
+    /// The same for an allocation of `size` bytes that left the fast path. Undoes what the fast path
+    /// subtracted, before the set-up writes the countdown: [`Thread::charge`] then charges every
+    /// allocation alike, a thread's first one too.
+    pub(super) fn allocating(size: usize) -> Self {
+        let thread = Self::here();
+        let before = if thread.is_fast() {
+            thread.countdown.get().wrapping_add(size as i64)
+        } else {
+            ALWAYS_SLOW
+        };
+        thread.countdown.set(before);
+        thread.enlist_if_new();
         thread
     }
 
@@ -201,16 +220,27 @@ impl Thread {
         }
     }
 
+    fn enlist_if_new(self) {
+        if self.cold.stage.get() == Stage::New {
+            self.enlist();
+        }
+    }
+
     fn enlist(self) {
-        if !process::open() {
-            // Somebody else is at it. What this thread does meanwhile is counted in the shared
-            // shard.
+        let is_open = process::open();
+        if !self.cold.sampler.has_started() {
+            let distance = self.cold.sampler.start(os::random::seed(), sampler::rate());
+            self.set_distance(distance);
+        }
+        if !is_open {
+            // Another thread opens the process. Meanwhile this thread counts in the shared shard,
+            // and `LostEvents` counts its samples: the memory for samples may not be there.
             return;
         }
+        let distance = self.distance();
         let writer = HEAP.enlist();
         self.cold.writer.set(writer);
         self.cold.stage.set(Stage::Enlisted);
-        let distance = self.cold.sampler.start(os::random::seed(), sampler::rate());
         self.route.area.set(HEAP.area(writer));
         self.set_distance(distance);
         if !self.route.area.get().is_null() {
@@ -278,18 +308,10 @@ impl Thread {
         }
     }
 
-    /// Charges an allocation of `size` bytes to the countdown and decides whether it is sampled.
-    /// The common path has subtracted the size from its countdown before it gave up.
+    /// Charges an allocation of `size` bytes to the distance and decides whether it is sampled.
+    /// [`Thread::allocating`] has undone the subtraction of the fast path.
     pub(super) fn charge(self, size: usize) -> Option<Weight> {
-        let before = if self.is_fast() {
-            self.countdown.get().wrapping_add(size as i64)
-        } else {
-            self.cold.countdown.get()
-        };
-        if self.cold.stage.get() == Stage::New {
-            self.set_distance(before);
-            return None;
-        }
+        let before = self.distance();
         let left = before.saturating_sub(i64::try_from(size).unwrap_or(i64::MAX));
         if left >= 0 {
             self.set_distance(left);
@@ -297,18 +319,11 @@ impl Thread {
         }
         let decision = self.cold.sampler.decide(before, size, sampler::rate());
         self.set_distance(decision.countdown);
-        decision.weight
-    }
-
-    /// Undoes what the common path subtracted for `size` bytes that turned out not to be the
-    /// program's.
-    pub(super) fn uncharge(self, size: usize) {
-        if self.is_fast() {
-            self.countdown
-                .set(self.countdown.get().wrapping_add(size as i64));
-        } else {
-            self.countdown.set(ALWAYS_SLOW);
+        if self.cold.stage.get() == Stage::New && decision.weight.is_some() {
+            stack::TABLE.drop_event();
+            return None;
         }
+        decision.weight
     }
 
     /// Draws a new distance with the rate in force, so that this thread need not use up its present
@@ -380,4 +395,37 @@ pub(crate) fn leave_all_own_scopes() -> bool {
 /// How the calling thread counts.
 pub(crate) fn writer() -> Writer {
     Thread::as_it_is().writer()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that stays as it was created: another thread opens the process.
+    #[test]
+    fn samples_of_a_thread_that_is_not_set_up_are_counted_as_lost() {
+        let thread = Thread {
+            countdown: Box::leak(Box::new(Cell::new(ALWAYS_SLOW))),
+            route: Box::leak(Box::new(Route {
+                limit: Cell::new(usize::MAX),
+                area: Cell::new(std::ptr::null_mut()),
+            })),
+            cold: Box::leak(Box::new(Cold {
+                stage: Cell::new(Stage::New),
+                writer: Cell::new(Writer::Shared),
+                sampler: Sampler::new(),
+                countdown: Cell::new(0),
+                own_scopes: Cell::new(0),
+                noticed: Cell::new(false),
+            })),
+        };
+        let distance = thread.cold.sampler.start(7, 1);
+        thread.set_distance(distance);
+        let before = stack::TABLE.overflowed();
+        for _ in 0..10 {
+            assert_eq!(thread.charge(isize::MAX as usize), None);
+            assert_eq!(thread.countdown.get(), ALWAYS_SLOW);
+        }
+        assert!(stack::TABLE.overflowed() >= before + 10);
+    }
 }

@@ -85,6 +85,9 @@ pub(crate) struct Sampler {
     rate: Cell<usize>,
 }
 
+/// What [`Sampler::rate`] is before the first draw: above [`LARGEST_RATE`].
+const NOT_STARTED: usize = usize::MAX;
+
 /// What [`Sampler::decide`] says of an allocation.
 pub(crate) struct Decision {
     /// What the allocation stands for, if it is sampled.
@@ -98,8 +101,13 @@ impl Sampler {
         Self {
             random: Cell::new(0),
             beyond: Cell::new(0),
-            rate: Cell::new(usize::MAX),
+            rate: Cell::new(NOT_STARTED),
         }
+    }
+
+    /// Whether [`Sampler::start`] was called.
+    pub(crate) fn has_started(&self) -> bool {
+        self.rate.get() != NOT_STARTED
     }
 
     /// Starts from `seed` and returns the first countdown.

@@ -4,8 +4,9 @@
 use std::alloc::Layout;
 use std::ptr::null_mut;
 
-use super::slow::place_slowly;
+use super::slow::place_uncharged;
 use super::{ALIGN, Make};
+use crate::alloc::thread::Thread;
 
 #[repr(C)]
 struct Header {
@@ -57,12 +58,12 @@ pub(super) unsafe fn free(block: *mut u8) {
 
 /// # Safety
 /// As for [`size`].
-pub(super) unsafe fn realloc(block: *mut u8, size: usize) -> *mut u8 {
+pub(super) unsafe fn realloc(thread: Thread, block: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's; both blocks are at least as long as what is copied, and distinct.
     unsafe {
         let mut moved = place(Make::Plain, size);
         if moved.is_null() {
-            moved = place_slowly(Make::Plain, size).cast();
+            moved = place_uncharged(thread, Make::Plain, size).cast();
         }
         if !moved.is_null() {
             moved.copy_from_nonoverlapping(block, self::size(block).min(size));

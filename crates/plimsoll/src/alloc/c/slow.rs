@@ -68,9 +68,16 @@ pub(super) fn forget_large(block: *mut u8, size: usize) {
 #[cold]
 #[inline(never)]
 pub(super) unsafe extern "C" fn place_slowly(make: Make, size: usize) -> *mut c_void {
-    let thread = Thread::current();
+    // SAFETY: any size may be asked for.
+    unsafe { place_uncharged(Thread::allocating(size), make, size) }
+}
+
+/// An allocation that is not yet charged to the thread.
+///
+/// # Safety
+/// As for [`super::malloc`].
+pub(super) unsafe fn place_uncharged(thread: Thread, make: Make, size: usize) -> *mut c_void {
     if thread.in_own_scope() {
-        thread.uncharge(size);
         let block = own_blocks::place(make, size);
         if !block.is_null() {
             return block.cast();
@@ -205,12 +212,11 @@ unsafe fn noted_size(block: *mut u8) -> usize {
 #[cold]
 #[inline(never)]
 pub(super) unsafe extern "C" fn realloc_slowly(block: *mut u8, size: usize) -> *mut c_void {
-    let thread = Thread::current();
+    let thread = Thread::allocating(size);
     // SAFETY: the caller's: it is a block.
     unsafe {
         if crate::own::contains(block as usize) {
-            thread.uncharge(size);
-            return own_blocks::realloc(block, size).cast();
+            return own_blocks::realloc(thread, block, size).cast();
         }
         if size == 0 {
             return realloc_to_nothing(block);

@@ -231,13 +231,14 @@ impl Table {
     pub(crate) fn bucket(&self, kind: Kind, size: u64, labels: Labels, frames: &[usize]) -> Bucket {
         let bucket = self.bucket_if_room(kind, size, labels, frames);
         bucket.unwrap_or_else(|| {
-            self.count_overflowed();
+            self.drop_event();
             let overflow = |head: &Head| head.overflow[kind as usize].load(Ordering::Relaxed);
             Bucket(self.head().map_or(0, overflow))
         })
     }
 
-    fn count_overflowed(&self) {
+    /// Counts an event as overflowed.
+    pub(crate) fn drop_event(&self) {
         let overflowed = self.head().map_or(&self.lost, |head| &head.overflowed);
         overflowed.fetch_add(1, Ordering::Relaxed);
     }
@@ -282,7 +283,7 @@ impl Table {
             self.find_bucket(heads, kind, size, entry.labels, entry.stack)
         };
         Bucket(found.unwrap_or_else(|| {
-            self.count_overflowed();
+            self.drop_event();
             overflow(kind as usize)
         }))
     }
@@ -295,7 +296,7 @@ impl Table {
         }
         let name = self.intern(heads, frames);
         if name.is_none() {
-            self.count_overflowed();
+            self.drop_event();
         }
         name.map(StackName)
     }

@@ -1,0 +1,205 @@
+//! Every allocation is charged to its thread: the first of a thread, and refused ones.
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+mod child;
+mod pprof;
+mod sampling_threads;
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::RefCell;
+use std::hint::black_box;
+
+use plimsoll::profile::{self, Detail, Format};
+use plimsoll::size_class::counted_size;
+use pprof::{Profile, Values};
+use sampling_threads::{at_thread_end, on_a_bare_thread};
+
+/// The ways to count. What the system cannot carry falls back to the next.
+const PROTOCOLS: [&str; 4] = [
+    "ledger=auto",
+    "ledger=per-cpu",
+    "ledger=per-thread",
+    "ledger=fenced",
+];
+
+/// Runs `test` in a process for each protocol, with more settings.
+fn in_every_protocol(name: &str, settings: &str, test: fn()) {
+    for protocol in PROTOCOLS {
+        child::run(name, &format!("{protocol},{settings}"), test);
+    }
+}
+
+/// What the heap profile has of blocks that count as `size` bytes.
+fn estimate(size: usize) -> Values {
+    let mut bytes = Vec::new();
+    let heap = profile::lookup("heap").expect("built in");
+    heap.write_with(&mut bytes, Format::Pprof, Detail::Addresses)
+        .expect("memory can be written to");
+    let profile = Profile::read(&bytes);
+    let of_size = profile.sample.iter();
+    profile.sum(of_size.filter(|sample| profile.number(sample, "bytes") == Some(size as i64)))
+}
+
+/// A way to make a block, in which the request may be refused.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Alloc,
+    Zeroed,
+    Realloc,
+}
+
+const WAYS: [Way; 3] = [Way::Alloc, Way::Zeroed, Way::Realloc];
+
+/// A block of 64 bytes, as an address that can pass between threads.
+fn block() -> usize {
+    // SAFETY: a valid layout.
+    unsafe { ALLOC.alloc(SMALL) as usize }
+}
+
+const SMALL: Layout = Layout::new::<[u64; 8]>();
+
+/// Makes a block of `size` bytes; `old` is a block of [`SMALL`], which stays if the request is
+/// refused.
+fn make(way: Way, size: usize, old: usize) -> *mut u8 {
+    let layout = Layout::from_size_align(size, 1).expect("a valid size");
+    // SAFETY: valid layouts; `old` is a block of its layout, and its alignment divides no more than
+    // the sizes here allow.
+    black_box(unsafe {
+        match way {
+            Way::Alloc => ALLOC.alloc(layout),
+            Way::Zeroed => ALLOC.alloc_zeroed(layout),
+            Way::Realloc => ALLOC.realloc(old as *mut u8, SMALL, size),
+        }
+    })
+}
+
+/// Asks for more than any allocator has, then allocates as usual.
+fn refused(way: Way, size: usize, old: usize) {
+    assert!(make(way, size, old).is_null(), "{way:?} of {size}");
+    for _ in 0..3 {
+        let small = make(Way::Alloc, 100, 0);
+        assert!(!small.is_null());
+        // SAFETY: a block of that many bytes.
+        unsafe {
+            small.write_bytes(7, 100);
+            ALLOC.dealloc(small, Layout::from_size_align_unchecked(100, 1));
+        }
+    }
+    assert!(
+        Vec::<u8>::new()
+            .try_reserve_exact(isize::MAX as usize)
+            .is_err()
+    );
+    black_box(vec![1u8; 50]);
+}
+
+thread_local! {
+    /// Its destructor asks for too much.
+    static LAST_WISH: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+}
+
+struct AtEnd(Way, usize, usize);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        refused(self.0, self.1, self.2);
+    }
+}
+
+fn refusals() {
+    // The largest sizes that a `Layout` may have: for `realloc`, with the alignment of `SMALL`.
+    let sizes = [
+        (1 << 62) + 1,
+        (1 << 62) + 8,
+        isize::MAX as usize - 7,
+        isize::MAX as usize,
+    ];
+    for size in sizes {
+        for way in WAYS {
+            if matches!(way, Way::Realloc) && size > isize::MAX as usize - 7 {
+                continue;
+            }
+            let old = block();
+            refused(way, size, old);
+            on_a_bare_thread(|| refused(way, size, old));
+            on_a_bare_thread(|| {
+                // Set up, then refused twice in a row.
+                black_box(vec![1u8; 50]);
+                assert!(make(way, size, old).is_null());
+                refused(way, size, old);
+            });
+            on_a_bare_thread(|| {
+                assert!(make(way, size, old).is_null());
+                refused(way, size, old);
+            });
+            on_a_bare_thread(|| LAST_WISH.set(Some(AtEnd(way, size, old))));
+            on_a_bare_thread(|| {
+                black_box(vec![1u8; 50]);
+                LAST_WISH.set(Some(AtEnd(way, size, old)));
+            });
+            at_thread_end(move || refused(way, size, old));
+        }
+    }
+    let stats = plimsoll::heap_stats();
+    assert!(
+        stats.live_bytes() < 1 << 40,
+        "no refused request is counted: {stats:?}"
+    );
+}
+
+#[test]
+fn a_refused_request_leaves_the_thread_as_it_was() {
+    in_every_protocol(
+        "a_refused_request_leaves_the_thread_as_it_was",
+        "heap_rate=512k",
+        refusals,
+    );
+}
+
+/// At a rate of 1, each first allocation is in the profile; at a coarser rate, the estimate is
+/// within seven standard errors, which fails once in 10^11 runs.
+fn first_allocations() {
+    const THREADS: usize = 300;
+    let old: Vec<usize> = (0..2 * THREADS).map(|_| block()).collect();
+    for (rate, size) in [(1, 50_001), (50_003, 50_003), (1, 20_001), (20_480, 20_481)] {
+        for (at, way) in WAYS.into_iter().enumerate() {
+            // Sizes that count differently, so that each way has rows of its own.
+            let size = size + if size > 32_768 { 10 * at } else { 2_000 * at };
+            profile::set_heap_rate(rate);
+            let before = estimate(counted_size(size));
+            for number in 0..THREADS {
+                // A reallocation frees the old block: it needs one for each thread.
+                let old = match way {
+                    Way::Realloc => block(),
+                    _ => old[number],
+                };
+                on_a_bare_thread(|| assert!(!make(way, size, old).is_null()));
+            }
+            let after = estimate(counted_size(size));
+            let objects = (after.alloc_objects - before.alloc_objects) as f64;
+            let probability = match rate {
+                1 => 1.0,
+                rate => -(-(size as f64) / rate as f64).exp_m1(),
+            };
+            let sigma = (THREADS as f64 * (1.0 - probability) / probability).sqrt();
+            let too_many = objects - THREADS as f64;
+            assert!(
+                // The profile rounds a row's weights down; the harness has blocks of its own.
+                -7.0 * sigma - f64::from(u8::from(rate > 1)) <= too_many
+                    && too_many <= 7.0 * sigma + 10.0,
+                "{objects} of {THREADS} by {way:?} of {size} bytes at {rate}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_first_allocation_of_every_thread_is_charged() {
+    in_every_protocol(
+        "the_first_allocation_of_every_thread_is_charged",
+        "heap_rate=1",
+        first_allocations,
+    );
+}
