@@ -1,4 +1,5 @@
-//! Every allocation is charged to its thread: the first of a thread, and refused ones.
+//! Every allocation is charged to its thread: the first of a thread, refused ones, those around a
+//! change of the rate.
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
@@ -10,6 +11,7 @@ mod sampling_threads;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::RefCell;
 use std::hint::black_box;
+use std::sync::{Arc, Barrier};
 
 use plimsoll::profile::{self, Detail, Format};
 use plimsoll::size_class::counted_size;
@@ -201,5 +203,54 @@ fn the_first_allocation_of_every_thread_is_charged() {
         "the_first_allocation_of_every_thread_is_charged",
         "heap_rate=1",
         first_allocations,
+    );
+}
+
+/// Threads that allocate before and after a change of the rate that another thread makes. Within
+/// seven standard errors, which fails once in 10^11 runs.
+fn changes_by_another_thread() {
+    const THREADS: usize = 250;
+    for (old, new, size) in [
+        (512 << 10, 4 << 10, 400 << 10),
+        (4 << 10, 512 << 10, 410 << 10),
+        (512 << 10, 64 << 10, 420 << 10),
+    ] {
+        profile::set_heap_rate(old);
+        let barrier = Arc::new(Barrier::new(THREADS + 1));
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let barrier = barrier.clone();
+                let thread = std::thread::Builder::new().stack_size(128 << 10);
+                let thread = thread.spawn(move || {
+                    black_box(vec![1u8; 40]);
+                    barrier.wait();
+                    barrier.wait();
+                    black_box(Vec::<u8>::with_capacity(black_box(size)));
+                });
+                thread.expect("a thread can be had")
+            })
+            .collect();
+        barrier.wait();
+        profile::set_heap_rate(new);
+        barrier.wait();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        let objects = estimate(size).alloc_objects as f64;
+        let probability = -(-(size as f64) / old as f64).exp_m1();
+        let sigma = (THREADS as f64 * (1.0 - probability) / probability).sqrt();
+        assert!(
+            (objects - THREADS as f64).abs() <= 7.0 * sigma + 1.0,
+            "{objects} of {THREADS} from {old} to {new}"
+        );
+    }
+}
+
+#[test]
+fn no_sample_is_lost_when_another_thread_changes_the_rate() {
+    child::run(
+        "no_sample_is_lost_when_another_thread_changes_the_rate",
+        "heap_rate=512k",
+        changes_by_another_thread,
     );
 }

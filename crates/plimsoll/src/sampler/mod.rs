@@ -5,8 +5,9 @@
 //! probability `1 - exp(-size/rate)`, whatever came before, and stands for the inverse of that many
 //! of its like. The exponential law has no memory: a distance may be thrown away and drawn anew,
 //! with the same or another rate, at any moment that does not depend on what it is, and the
-//! estimate stays unbiased. That is how a change of rate reaches a thread, and why nothing is
-//! sampled *because* of it.
+//! estimate stays unbiased. That is how a change of rate reaches the thread that makes it, and why
+//! nothing is sampled *because* of it. Other threads find a change when their countdown ends, which
+//! does depend on the distance: see [`Sampler::decide`].
 
 pub(crate) mod lifetime;
 mod sample;
@@ -118,24 +119,23 @@ impl Sampler {
 
     /// Decides on the allocation of `size` bytes at which the countdown fell below zero.
     /// `countdown` is what it was before that allocation; `rate` the rate in force.
+    ///
+    /// If the rate has changed, the old point still counts, with the weight of the old rate: the
+    /// moment of this call depends on where that point lies, so discarding it would lose a sample.
+    /// The new rate applies from the end of this allocation. A rate of 0 alone discards the point.
     pub(crate) fn decide(&self, countdown: i64, size: usize, rate: usize) -> Decision {
-        let countdown = if rate == self.rate.get() {
-            countdown
-        } else {
-            self.draw(rate)
-        };
+        let drawn_at = self.rate.get();
         let distance = countdown.saturating_add(self.beyond.get());
         let left = distance.saturating_sub(i64::try_from(size).unwrap_or(i64::MAX));
-        if left >= 0 {
-            return Decision {
-                weight: None,
-                countdown: self.split(left),
-            };
-        }
-        let weight = (rate != 0).then(|| Weight::new(size, rate));
+        let is_reached = left < 0;
+        let is_sampled = is_reached && drawn_at != 0 && rate != 0;
         Decision {
-            weight,
-            countdown: self.draw(rate),
+            weight: is_sampled.then(|| Weight::new(size, drawn_at)),
+            countdown: if is_reached || drawn_at != rate {
+                self.draw(rate)
+            } else {
+                self.split(left)
+            },
         }
     }
 
@@ -326,5 +326,65 @@ mod tests {
         let countdown = sampler.start(3, 512 << 10);
         let decision = sampler.decide(countdown, usize::MAX, 512 << 10);
         assert_eq!(decision.weight, Some(Weight::ONE));
+    }
+
+    /// The mean of independent estimates, each of which should be 1, in standard errors off 1.
+    fn standard_errors_off(estimates: &[f64]) -> f64 {
+        let count = estimates.len() as f64;
+        let mean = estimates.iter().sum::<f64>() / count;
+        let squares = estimates.iter().map(|estimate| (estimate - mean).powi(2));
+        let variance = squares.sum::<f64>() / (count - 1.0);
+        (mean - 1.0) / (variance / count).sqrt().max(1e-6)
+    }
+
+    /// Threads find the new rate when their countdown ends. With these seeds; with others, once in
+    /// ten million.
+    #[test]
+    fn a_rate_that_another_thread_changed_loses_no_sample() {
+        for (old, new) in [
+            (512 << 10, 4 << 10),
+            (4 << 10, 512 << 10),
+            (64 << 10, 1),
+            (1, 64 << 10),
+            (2 << 20, 16 << 10),
+        ] {
+            for size in [5_000, 100_000, 400 << 10, 3 << 20] {
+                let estimates: Vec<f64> = (0..4000)
+                    .map(|seed| {
+                        let rate = |at| if at == 0 { old } else { new };
+                        let count = 4;
+                        let (_, objects, _) = run(seed * 31 + 7, count, |at| (size, rate(at)));
+                        objects / count as f64
+                    })
+                    .collect();
+                let off = standard_errors_off(&estimates);
+                assert!(off.abs() < 5.5, "{size} bytes, {old} to {new}: {off:.1}");
+            }
+        }
+    }
+
+    /// As above, with changes again and again.
+    #[test]
+    fn rates_that_flip_in_a_loop_lose_no_sample() {
+        for (one, other) in [(4 << 10, 512 << 10), (16 << 10, 64 << 10), (1, 8 << 10)] {
+            for each in [1, 7, 100] {
+                for size in [300, 4_000, 50_000] {
+                    let estimates: Vec<f64> = (0..300)
+                        .map(|seed| {
+                            let rate = |at| if at / each % 2 == 0 { one } else { other };
+                            let count = 3_000;
+                            let (_, objects, _) =
+                                run(seed * 17 + each as u64, count, |at| (size, rate(at)));
+                            objects / count as f64
+                        })
+                        .collect();
+                    let off = standard_errors_off(&estimates);
+                    assert!(
+                        off.abs() < 5.5,
+                        "{size} bytes, {one} and {other} every {each}: {off:.1}"
+                    );
+                }
+            }
+        }
     }
 }
