@@ -118,9 +118,16 @@ fn refusals_are_passed_on_and_nothing_is_counted() {
         .unwrap();
     let text = String::from_utf8(text).unwrap();
     for size in [1_000_000u64, 50_000] {
-        let sampled =
-            |row: &&str| (1..3).any(|samples| row.contains(&format!(": {}] @", samples * size)));
-        let rows: Vec<_> = text.lines().filter(sampled).collect();
+        let is_of_size = |row: &&str| {
+            let allocated = row
+                .split_once(" [")
+                .and_then(|(_, rest)| rest.split_once("] @"));
+            let numbers = allocated.and_then(|(numbers, _)| numbers.split_once(": "));
+            let numbers = numbers.map(|(objects, bytes)| (objects.parse(), bytes.parse()));
+            matches!(numbers, Some((Ok::<u64, _>(objects), Ok::<u64, _>(bytes)))
+                if objects > 0 && bytes == objects * size)
+        };
+        let rows: Vec<_> = text.lines().filter(is_of_size).collect();
         assert!(!rows.is_empty(), "{size}: {text}");
         assert!(
             rows.iter().all(|row| row.starts_with("0: 0 [")),

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos};
+use super::text_scale::text_rows;
 use super::{Source, allocating};
 use crate::label::Labels;
 use crate::sampler::{self, WEIGHT_BITS, cell};
@@ -78,21 +79,21 @@ pub(super) const SAMPLE_TYPES: [ValueType; 4] = [
 
 /// What was sampled at one site and size, with the same labels.
 #[derive(Clone, Debug)]
-struct Site {
+pub(super) struct Site {
     /// 0 if sizes are mixed.
-    size: u64,
-    labels: Labels,
-    stack: Stack,
+    pub(super) size: u64,
+    pub(super) labels: Labels,
+    pub(super) stack: Stack,
     /// Samples, and what they stand for: objects in units of 2^-16, and bytes.
-    allocated: Amount,
-    freed: Amount,
+    pub(super) allocated: Amount,
+    pub(super) freed: Amount,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Amount {
-    samples: u64,
-    weight: u64,
-    bytes: u64,
+pub(super) struct Amount {
+    pub(super) samples: u64,
+    pub(super) weight: u64,
+    pub(super) bytes: u64,
 }
 
 impl Amount {
@@ -147,22 +148,8 @@ impl Site {
         }
     }
 
-    fn in_use(&self) -> Amount {
+    pub(super) fn in_use(&self) -> Amount {
         self.allocated.minus(self.freed)
-    }
-
-    /// Bytes of the samples themselves, which is what the text format shows.
-    fn raw_bytes(&self, amount: Amount) -> u64 {
-        if self.size != 0 {
-            return amount.samples * self.size;
-        }
-        // Sizes are mixed: what the bytes were multiplied by, on average, is taken off again.
-        let weight = amount.weight as f64 / f64::from(1 << WEIGHT_BITS);
-        if weight == 0.0 {
-            0
-        } else {
-            (amount.bytes as f64 * amount.samples as f64 / weight) as u64
-        }
     }
 }
 
@@ -273,31 +260,23 @@ fn comments(exact: &HeapStats, sites: &[Site]) -> Vec<String> {
 fn read_text() -> TextReading {
     // Before the profile is built, so that the report is not in it.
     let stats = mem_stats();
-    let mut sites = records();
-    sites.sort_by_key(|site| std::cmp::Reverse(site.raw_bytes(site.in_use())));
+    let rate = sampler::finest_rate();
+    let mut lines = text_rows(records(), rate);
+    lines.sort_by_key(|(_, [_, in_use_bytes, ..])| std::cmp::Reverse(*in_use_bytes));
     let mut total = [0; 4];
-    let mut rows = Vec::new();
-    for site in &sites {
-        let (in_use, allocated) = (site.in_use(), site.allocated);
-        let columns = [
-            in_use.samples,
-            site.raw_bytes(in_use),
-            allocated.samples,
-            site.raw_bytes(allocated),
-        ];
+    for (_, columns) in &lines {
         for (sum, column) in total.iter_mut().zip(columns) {
             *sum += column;
         }
-        rows.push(Row {
-            values: row(columns),
-            stack: site.stack.clone(),
-            tag: Tag::Labels(site.labels),
-        });
     }
-    let rate = 2 * sampler::rate() as u64;
+    let rows = lines.into_iter().map(|(site, columns)| Row {
+        values: row(columns),
+        stack: site.stack,
+        tag: Tag::Labels(site.labels),
+    });
     TextReading {
-        head: format!("heap profile: {} @ heap/{rate}\n", row(total)),
-        rows,
+        head: format!("heap profile: {} @ heap/{}\n", row(total), 2 * rate as u64),
+        rows: rows.collect(),
         leaf: allocating::leaf,
         tail: memstats_text(&stats),
     }

@@ -31,6 +31,7 @@ mod peak;
 pub(crate) mod reading;
 #[cfg(feature = "offline")]
 pub(crate) mod remains;
+mod text_scale;
 mod threadcreate;
 mod waiting;
 

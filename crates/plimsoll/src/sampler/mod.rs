@@ -34,9 +34,24 @@ pub(crate) fn rate() -> usize {
     RATE.load(Ordering::Relaxed)
 }
 
+/// The smallest rate above 0 that was set so far; `usize::MAX` if none was.
+static FINEST_RATE: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// The smallest rate with which samples may have been drawn: the current one if it never changed; 0
+/// if there never was one above 0.
+pub(crate) fn finest_rate() -> usize {
+    match FINEST_RATE.load(Ordering::Relaxed) {
+        usize::MAX => rate(),
+        finest => finest,
+    }
+}
+
 /// Sets the rate and returns the one before. Each thread takes it up at its next draw, at the
 /// latest after [`LONGEST_STRETCH`] bytes.
 pub(crate) fn set_rate(rate: usize) -> usize {
+    if rate != 0 {
+        FINEST_RATE.fetch_min(rate.min(LARGEST_RATE), Ordering::Relaxed);
+    }
     RATE.swap(rate.min(LARGEST_RATE), Ordering::Relaxed)
 }
 
