@@ -195,7 +195,7 @@ pub mod task;
 pub mod thread;
 
 #[cfg(not(loom))]
-pub use alloc::{Alloc, size_class};
+pub use alloc::{Alloc, SamplingAlloc, size_class};
 #[cfg(not(loom))]
 pub use config::{Config, Plimsoll, config, start};
 #[cfg(not(loom))]

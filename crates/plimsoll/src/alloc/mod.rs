@@ -46,10 +46,45 @@ use thread::Thread;
 ///
 /// A null pointer from the inner allocator is passed on and not counted; a `realloc` that fails
 /// changes nothing.
+///
+/// `COUNTED` is whether operations are counted: see [`SamplingAlloc`] for what is left without.
 #[derive(Clone, Copy, Default)]
-pub struct Alloc<A = System> {
+pub struct Alloc<A = System, const COUNTED: bool = true> {
     inner: A,
     backend: Option<&'static dyn Backend>,
+}
+
+/// An [`Alloc`] that samples for the heap profile and counts nothing.
+///
+/// ```
+/// use std::alloc::System;
+///
+/// #[global_allocator]
+/// static ALLOC: plimsoll::SamplingAlloc = plimsoll::SamplingAlloc::samples_only(System);
+/// # fn main() {
+/// #     plimsoll::profile::set_heap_rate(1);
+/// #     let block = std::hint::black_box(vec![0u8; 100]);
+/// #     assert_eq!(plimsoll::heap_stats().mallocs, 0);
+/// #     drop(block);
+/// # }
+/// ```
+///
+/// The heap profile and all that is made from it are as good as with an [`Alloc`], but for its
+/// comments, which compare the estimates with exact counts. [`heap_stats()`](crate::heap_stats) and
+/// what is derived from it (the block counts of [`mem_stats()`](crate::mem_stats), metrics under
+/// `/gc/heap/`) miss every operation of this allocator: without an `Alloc` beside it they are 0.
+///
+/// An allocation and its free take some 10 instructions more than without Plimsoll.
+pub type SamplingAlloc<A = System> = Alloc<A, false>;
+
+impl<A> Alloc<A, false> {
+    /// Returns a [`SamplingAlloc`] over `inner`.
+    pub const fn samples_only(inner: A) -> Self {
+        Self {
+            inner,
+            backend: None,
+        }
+    }
 }
 
 impl Alloc<System> {
@@ -77,14 +112,16 @@ impl<A> Alloc<A> {
             backend: Some(backend),
         }
     }
+}
 
+impl<A, const COUNTED: bool> Alloc<A, COUNTED> {
     /// The allocator underneath.
     pub const fn inner(&self) -> &A {
         &self.inner
     }
 }
 
-impl<A: fmt::Debug> fmt::Debug for Alloc<A> {
+impl<A: fmt::Debug, const COUNTED: bool> fmt::Debug for Alloc<A, COUNTED> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Alloc")
@@ -96,7 +133,7 @@ impl<A: fmt::Debug> fmt::Debug for Alloc<A> {
 
 // SAFETY: blocks come from the inner allocator, or from `sampled_blocks` or `own`, which keep to
 // the same contract; which of them a block came from is told by its address.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
+unsafe impl<A: GlobalAlloc, const COUNTED: bool> GlobalAlloc for Alloc<A, COUNTED> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's.
@@ -121,10 +158,17 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
             if (block as usize) < route.limit.get() {
                 return self.dealloc_slowly(block, layout);
             }
-            if layout.size() > size_class::LARGEST_STEP {
+            let largest = if COUNTED {
+                size_class::LARGEST_STEP
+            } else {
+                size_class::LARGEST
+            };
+            if layout.size() > largest {
                 return self.dealloc_larger(block, layout);
             }
-            counts::free_small(route.area.get(), layout.size());
+            if COUNTED {
+                counts::free_small(route.area.get(), layout.size());
+            }
             self.inner.dealloc(block, layout);
         }
     }
@@ -135,7 +179,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         // SAFETY: as for `dealloc`; the area is not null when countdown and limit let a block pass.
         unsafe {
-            if layout.size() > size_class::LARGEST_STEP || !is_common(new_layout) {
+            let is_common = if COUNTED {
+                layout.size() <= size_class::LARGEST_STEP && is_common(new_layout)
+            } else {
+                layout.size().max(new_size) <= size_class::LARGEST
+            };
+            if !is_common {
                 return self.realloc_larger(block, layout, new_size);
             }
             let countdown = &*thread::countdown();
@@ -145,7 +194,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
                 return self.realloc_slowly(block, layout, new_size);
             }
             let moved = self.inner.realloc(block, layout, new_size);
-            if !moved.is_null() {
+            if COUNTED && !moved.is_null() {
                 let area = (*thread::route()).area.get();
                 counts::realloc_small(area, layout.size(), new_size);
             }
@@ -178,7 +227,7 @@ pub(crate) fn is_aligned_anyway(align: usize, size: usize) -> bool {
     align <= size
 }
 
-impl<A: GlobalAlloc> Alloc<A> {
+impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// # Safety
     /// As for `GlobalAlloc::alloc`.
     #[inline(always)]
@@ -186,7 +235,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         // SAFETY: the thread's own storage; `layout` is the caller's. The area is not null when the
         // countdown lets an allocation pass.
         unsafe {
-            if !is_common(layout) {
+            if COUNTED && !is_common(layout) {
                 return self.place_larger(layout, zeroed);
             }
             let countdown = &*thread::countdown();
@@ -196,7 +245,7 @@ impl<A: GlobalAlloc> Alloc<A> {
                 return self.place_slowly(layout, zeroed);
             }
             let block = self.place_inside(layout, zeroed);
-            if !block.is_null() {
+            if COUNTED && !block.is_null() {
                 counts::malloc_small((*thread::route()).area.get(), layout.size());
             }
             block
@@ -268,7 +317,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         }
         // SAFETY: the caller's.
         let block = unsafe { self.place_charged(thread, layout, zeroed) };
-        if !block.is_null() {
+        if COUNTED && !block.is_null() {
             counts::malloc(thread.writer(), layout.size());
         }
         block
@@ -316,11 +365,14 @@ impl<A: GlobalAlloc> Alloc<A> {
         unsafe {
             let area = (*thread::route()).area.get();
             match size_class::of(layout.size()) {
-                Some(class) => counts::free_in(area, class),
+                Some(class) if COUNTED => counts::free_in(area, class),
+                Some(_) => {}
                 None => {
                     // The address may be another thread's as soon as the block is free.
                     forget_large(block, layout.size());
-                    counts::free_large(area, layout.size());
+                    if COUNTED {
+                        counts::free_large(area, layout.size());
+                    }
                 }
             }
             self.inner.dealloc(block, layout);
@@ -339,13 +391,27 @@ impl<A: GlobalAlloc> Alloc<A> {
         let size = layout.size();
         if sampled_blocks::contains(block as usize) {
             sampled_blocks::sample(block).record_free(size_class::counted_size(size));
-            counts::free(thread.writer(), size);
+            self.count_free(thread, size);
             return sampled_blocks::give_back(block, size);
         }
         forget_large(block, size);
-        counts::free(thread.writer(), size);
+        self.count_free(thread, size);
         // SAFETY: the caller's.
         unsafe { self.inner.dealloc(block, layout) }
+    }
+
+    /// Counts a free on a path that may lack an area.
+    fn count_free(&self, thread: Thread, size: usize) {
+        if COUNTED {
+            counts::free(thread.writer(), size);
+        }
+    }
+
+    /// Counts a free and an allocation in one cut, on a path that may lack an area.
+    fn count_realloc(&self, thread: Thread, old_size: usize, new_size: usize) {
+        if COUNTED {
+            counts::realloc(thread.writer(), old_size, new_size);
+        }
     }
 
     /// A reallocation of a block of Plimsoll's own. If its heap has no room, the block becomes one
@@ -394,7 +460,7 @@ impl<A: GlobalAlloc> Alloc<A> {
                 return self.realloc_slowly(block, layout, new_size);
             }
             let moved = self.inner.realloc(block, layout, new_size);
-            if !moved.is_null() {
+            if COUNTED && !moved.is_null() {
                 counts::realloc_larger((*thread::route()).area.get(), layout.size(), new_size);
             }
             moved
@@ -440,7 +506,7 @@ impl<A: GlobalAlloc> Alloc<A> {
             }
             moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
             sampled_blocks::sample(block).record_replaced(size_class::counted_size(old.size()));
-            counts::realloc(thread.writer(), old.size(), new.size());
+            self.count_realloc(thread, old.size(), new.size());
             sampled_blocks::give_back(block, old.size());
             moved
         }
@@ -470,7 +536,7 @@ impl<A: GlobalAlloc> Alloc<A> {
                 if let Some(old_sample) = old_sample {
                     old_sample.record_replaced(old_counted);
                 }
-                counts::realloc(thread.writer(), old.size(), new.size());
+                self.count_realloc(thread, old.size(), new.size());
                 // SAFETY: both blocks are at least as long as what is copied; the old one is the
                 // caller's.
                 unsafe {
@@ -499,7 +565,7 @@ impl<A: GlobalAlloc> Alloc<A> {
                 sample.lose_track(new_counted);
             }
         }
-        counts::realloc(thread.writer(), old.size(), new.size());
+        self.count_realloc(thread, old.size(), new.size());
         moved
     }
 }
