@@ -8,8 +8,8 @@ use std::hint::black_box;
 
 use crate::clock;
 
-/// The `main` of each program that does this.
-pub fn main() {
+/// The `main` of each program that does this. Returns the number of pairs in all threads.
+pub fn main() -> usize {
     let mut arguments = std::env::args().skip(1);
     let work = match arguments.next().as_deref() {
         Some("tight") => tight,
@@ -33,10 +33,9 @@ pub fn main() {
             }
         });
     }
-    println!(
-        "{}",
-        (clock::process() - start) as f64 / (pairs * threads) as f64
-    );
+    let all = pairs * threads;
+    println!("{}", (clock::process() - start) as f64 / all as f64);
+    all
 }
 
 fn tight(pairs: usize, _seed: u64) {

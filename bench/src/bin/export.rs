@@ -40,6 +40,8 @@ fn main() {
         }
         made = made.max(stacks);
         profile::set_heap_rate(rate);
+        let records = heap.count();
+        assert!(records >= made, "{records} records of {made} stacks");
         let table = plimsoll::mem_stats().buck_hash_sys >> 10;
         for (format, name) in [(Format::Pprof, "pprof.gz"), (Format::Text, "text")] {
             for detail in [Detail::Full, Detail::Names, Detail::Addresses] {

@@ -57,6 +57,7 @@ struct Column {
 impl Column {
     fn add(&mut self, text: &str) {
         let figures = Figures::parse(text);
+        assert!(figures.threads > 0, "no thread was measured: {text}");
         self.threads = figures.threads;
         self.at_start.push(figures.at_start as f64);
         self.anonymous.push(figures.anonymous as f64);
@@ -129,7 +130,7 @@ fn compare(rounds: usize, threads: usize) {
         "| ledger | threads | anonymous | over bare | resident | over bare | shards, table and other |"
     );
     println!("|---|---|---|---|---|---|---|");
-    let each = |kib: f64, threads: u64| kib * 1024.0 / threads.max(1) as f64;
+    let each = |kib: f64, threads: u64| kib * 1024.0 / threads as f64;
     let bare_each = [each(anonymous, bare.threads), each(resident, bare.threads)];
     println!(
         "| bare | {} | {:.0} | | {:.0} | | |",
@@ -145,7 +146,7 @@ fn compare(rounds: usize, threads: usize) {
             column.threads,
             anonymous - bare_each[0],
             resident - bare_each[1],
-            own / column.threads.max(1) as f64
+            own / column.threads as f64
         );
     }
 }

@@ -5,5 +5,9 @@ static ALLOC: plimsoll::Alloc<mimalloc::MiMalloc> = plimsoll::Alloc::new(mimallo
 
 fn main() {
     let _plimsoll = plimsoll::start();
-    plimsoll_bench::pairs::main();
+    let pairs = plimsoll_bench::pairs::main();
+    assert!(
+        plimsoll::heap_stats().mallocs >= pairs as u64,
+        "pairs are not counted"
+    );
 }

@@ -5,5 +5,9 @@ static ALLOC: plimsoll::Alloc<std::alloc::System> = plimsoll::Alloc::new(std::al
 
 fn main() {
     let _plimsoll = plimsoll::start();
-    plimsoll_bench::pairs::main();
+    let pairs = plimsoll_bench::pairs::main();
+    assert!(
+        plimsoll::heap_stats().mallocs >= pairs as u64,
+        "pairs are not counted"
+    );
 }

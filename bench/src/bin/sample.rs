@@ -7,7 +7,8 @@
 //! allocator and of the thread's root are among them, so the first row has as few as there can be.
 //! Each unwinder runs in a process of its own.
 //!
-//! Frame pointers can only be followed in a program that was built with them:
+//! The program fails if it measured nothing: the probe's sample is missing, or its stack is not as
+//! deep as the recursion. Frame pointers can only be followed in a program that was built with them:
 //! `RUSTFLAGS="-C force-frame-pointers=yes" cargo run --profile lto -p plimsoll-bench --bin
 //! sample`.
 
@@ -58,19 +59,21 @@ fn main() {
 }
 
 fn child(unwinder: &str, rounds: usize) {
-    // Two probes: what there is below the recursion, and that it is seen.
-    let least = recorded_depth(0);
-    if least
-        .zip(recorded_depth(10))
-        .is_none_or(|(least, ten)| ten != least + 10)
-    {
-        println!("| {unwinder} | not to be had: this program was not built for it | | | | |");
+    // Two probes: the frames below the recursion, and whether the recursion is recorded.
+    let (least, ten) = (recorded_depth(0), recorded_depth(10));
+    if ten != least + 10 {
+        assert_eq!(
+            unwinder,
+            "frame-pointers",
+            "10 calls more added {} frames to the stack of the probe",
+            ten as isize - least as isize
+        );
+        println!("| {unwinder} | not measured: this program was built without them | | | | |");
         return;
     }
-    let least = least.unwrap_or(0);
     for depth in DEPTHS {
         let recursion = depth.saturating_sub(least);
-        let recorded = recorded_depth(recursion).unwrap_or(0);
+        let recorded = recorded_depth(recursion);
         let (mut sampled, mut bare, mut difference) = (Vec::new(), Vec::new(), Vec::new());
         descend(recursion, &mut || {
             for _ in 0..rounds {
@@ -98,8 +101,9 @@ fn child(unwinder: &str, rounds: usize) {
     }
 }
 
-/// How many frames the profile has of a stack in which [`pairs`] is called from that deep.
-fn recorded_depth(recursion: usize) -> Option<usize> {
+/// How many frames the profile has of a stack in which [`pairs`] is called from that deep. Panics if
+/// the profile does not have the stack.
+fn recorded_depth(recursion: usize) -> usize {
     // Sizes above 32 KiB are told apart to the byte, and nothing else here is as large as these.
     static SIZES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1_000_001);
     let size = SIZES.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
@@ -118,7 +122,8 @@ fn recorded_depth(recursion: usize) -> Option<usize> {
         .lines()
         .skip(1)
         .find_map(|row| Some(row.split_once(&wanted)?.1));
-    addresses.map(|addresses| addresses.split_whitespace().count())
+    let addresses = addresses.unwrap_or_else(|| panic!("no sample of {size} bytes: {text}"));
+    addresses.split_whitespace().count()
 }
 
 #[inline(never)]

@@ -62,6 +62,12 @@ fn main() {
         .write_with(&mut text, Format::Text, Detail::Names)
         .expect("memory can be written to");
     let text = String::from_utf8_lossy(&text);
+    let total = text.lines().next().and_then(|head| head.rsplit_once(' '));
+    let total: Option<usize> = total.and_then(|(_, total)| total.parse().ok());
+    assert!(
+        total >= Some(threads),
+        "stacks of {total:?} threads of {threads}"
+    );
     println!("\n{}", text.lines().next().unwrap_or(""));
     println!("{}", text.lines().last().unwrap_or(""));
     println!(

@@ -23,9 +23,12 @@ fn main() {
     println!("|---|---|---|---|---|");
     for line in arguments {
         let (page, readings) = look(&plimsoll, &line, longest);
-        let total = number_behind(&page, "kernel: resident").unwrap_or(0.0);
-        let rest = number_behind(&page, "unexplained").unwrap_or(0.0);
-        let share = |bytes: f64| 100.0 * bytes / total.max(1.0);
+        let figure = |name| {
+            let figure = number_behind(&page, name);
+            figure.unwrap_or_else(|| panic!("`{line}`: no figure `{name}` in {readings} readings"))
+        };
+        let (total, rest) = (figure("kernel: resident"), figure("unexplained"));
+        let share = |bytes: f64| 100.0 * bytes / total;
         let rows = page.lines().skip(1).take_while(|row| !row.is_empty());
         let rows: Vec<String> = rows
             .filter_map(|row| {

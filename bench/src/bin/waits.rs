@@ -52,6 +52,8 @@ fn main() {
                 waits.push(next());
             }
         }
+        let waits = median(&mut waits);
+        assert!(at >= WAITING || waits > 0.0, "{case}: no operation waited");
         let ratio = |way: usize| {
             let mut ratios: Vec<f64> = times[way]
                 .iter()
@@ -63,7 +65,7 @@ fn main() {
         let ratios = [1, 2, 3].map(ratio);
         println!(
             "| {case} | {:.2} | {:.1} ns | {:.3} | {:.3} | {:.3} |",
-            median(&mut waits),
+            waits,
             median(&mut times[0]),
             ratios[0],
             ratios[1],

@@ -46,6 +46,7 @@ fn describe() {
     let rows = text.lines().skip(1).filter_map(|row| row.split_once(" @ "));
     let mut addresses: Vec<&str> = rows.flat_map(|(_, stack)| stack.split(' ')).collect();
     let (records, frames) = (count(), addresses.len());
+    assert!(frames > 0, "no stack was recorded: {text}");
     addresses.sort_unstable();
     addresses.dedup();
     println!(
