@@ -6,6 +6,8 @@
 //! | `PLIMSOLL_RUN` | settings, in the grammar of `PLIMSOLL` |
 //! | `PLIMSOLL_RUN_TO` | the directory for reports |
 //! | `PLIMSOLL_RUN_CHILDREN` | that there are to be reports of children and of what they execute, too: then the environment stays |
+//!
+//! A process with elevated privileges (setuid, setgid, file capabilities) obeys none of them.
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -27,6 +29,9 @@ static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
     preload::open();
+    if !preload::may_obey_environment() {
+        return leave_no_trace();
+    }
     let children = variable(OURS[2]).is_some();
     if let Some(directory) = variable(OURS[1]) {
         let directory = PathBuf::from(OsStr::from_bytes(directory));

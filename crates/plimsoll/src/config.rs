@@ -60,6 +60,10 @@ pub fn start() -> Plimsoll {
 ///
 /// Unknown words and bad values are a warning on standard error that names them, and change
 /// nothing.
+///
+/// A process that runs setuid, setgid or with file capabilities ignores the variable, and
+/// [`Config::start`] writes one line to standard error that says so. Settings from code hold there
+/// too.
 #[derive(Clone, Debug, Default)]
 #[must_use = "settings do nothing until `start`"]
 pub struct Config {
@@ -214,6 +218,11 @@ impl Config {
                 (self, vec![complaint])
             }
         };
+        if settings::is_ignored() {
+            warn(format_args!(
+                "{VARIABLE} is ignored: the process has privileges that the user that started it lacks (setuid, setgid or capabilities)"
+            ));
+        }
         for complaint in complaints {
             warn(complaint);
         }
@@ -416,7 +425,7 @@ fn environment() -> Option<std::ffi::OsString> {
     #[cfg(feature = "preload")]
     return crate::preload::settings();
     #[cfg(not(feature = "preload"))]
-    std::env::var_os(VARIABLE)
+    settings::from_environment()
 }
 
 impl Plimsoll {

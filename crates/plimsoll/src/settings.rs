@@ -2,8 +2,14 @@
 //!
 //! `PLIMSOLL=word=value,word=value`. The words read here are looked at twice: by [`early`] from
 //! inside the first allocation, which cannot complain, and by [`mod@crate::config`], which can.
+//!
+//! A process with elevated privileges reads no setting from its environment: the user that started
+//! the process wrote the environment, and settings create files, replace files and serve pages.
+
+use std::ffi::OsString;
 
 use crate::ledger::Protocol;
+use crate::os::privileges;
 use crate::sampler;
 use crate::stack::{self, Unwinder};
 
@@ -169,8 +175,25 @@ pub(crate) fn early() -> Early {
     early
 }
 
-/// A variable of the environment, if it is set and UTF-8.
+/// Returns the text of [`VARIABLE`], UTF-8 or not; `None` if it is unset or
+/// [ignored](is_ignored). Not for hooks.
+pub(crate) fn from_environment() -> Option<OsString> {
+    if privileges::are_elevated() {
+        return None;
+    }
+    std::env::var_os(VARIABLE)
+}
+
+/// Returns whether [`VARIABLE`] is set and must not be obeyed. Not for hooks.
+pub(crate) fn is_ignored() -> bool {
+    privileges::are_elevated() && std::env::var_os(VARIABLE).is_some()
+}
+
+/// Returns a variable of the environment, if it is set, UTF-8 and may be obeyed.
 fn environment(name: &str) -> Option<&'static str> {
+    if privileges::are_elevated() {
+        return None;
+    }
     unsafe extern "C" {
         static environ: *const *const std::ffi::c_char;
     }

@@ -7,6 +7,8 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 mod child;
 mod client;
+#[path = "settings/privileged.rs"]
+mod privileged;
 
 use std::ffi::OsString;
 use std::fs;

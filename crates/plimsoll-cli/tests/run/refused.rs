@@ -1,7 +1,9 @@
 //! Programs that cannot be run, or of which nothing would be seen.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use crate::scene::{Scene, run};
 
@@ -51,6 +53,51 @@ fn a_program_with_other_rights_is_refused() {
     let (code, text) = refused(&[], program);
     assert_eq!(code, Some(125));
     assert!(text.contains("preloaded"), "{text}");
+}
+
+/// The loader drops `LD_PRELOAD` for such a program, but not a library that the program is linked
+/// with.
+#[test]
+fn a_privileged_program_that_is_linked_with_the_library_obeys_no_environment() {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can make a program that is another user's and setuid");
+        return;
+    }
+    let scene = Scene::new("linked-setuid");
+    let library = scene.path("libpreloaded.so");
+    std::fs::copy(env!("PLIMSOLL_PRELOAD"), &library).unwrap();
+    let source = "#include <stdlib.h>
+        #include <sys/auxv.h>
+        int main() { free(malloc(100)); return getauxval(AT_SECURE) ? 3 : 4; }";
+    let program = scene.compile("cc", "linked", source, &[library.to_str().unwrap()]);
+    for (mode, elevated) in [(0o755, 4), (0o4755, 3)] {
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
+        let reports = scene.path(&format!("reports-{mode:o}"));
+        std::fs::create_dir(&reports).unwrap();
+        std::fs::set_permissions(&reports, PermissionsExt::from_mode(0o777)).unwrap();
+        let file = reports.join("post-mortem");
+        let output = Command::new(&program)
+            .env("PLIMSOLL_RUN", format!("postmortem={}", file.display()))
+            .env("PLIMSOLL_RUN_TO", &reports)
+            .current_dir("/")
+            .uid(65534)
+            .gid(65534)
+            .output()
+            .unwrap();
+        let written = std::fs::read_dir(&reports).unwrap().count();
+        match output.status.code() {
+            Some(code) if code == elevated => {}
+            Some(4) => return eprintln!("skipped: the file system takes setuid away"),
+            _ => panic!("{output:?}"),
+        }
+        if mode == 0o755 {
+            assert!(written > 0, "the library reports without privileges");
+        } else {
+            assert_eq!(written, 0);
+            assert!(output.stderr.is_empty(), "{output:?}");
+        }
+    }
 }
 
 #[test]

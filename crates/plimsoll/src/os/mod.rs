@@ -11,6 +11,7 @@ pub(crate) mod cpus;
 pub(crate) mod forgotten;
 pub(crate) mod loader;
 pub(crate) mod membarrier;
+pub(crate) mod privileges;
 pub(crate) mod probe;
 pub(crate) mod random;
 pub(crate) mod region;

@@ -23,6 +23,7 @@ pub(crate) use counting::Counting;
 pub use counting::put_off;
 
 use crate::alloc::{c, process};
+use crate::os::privileges;
 use crate::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use crate::stats::backend;
 use crate::{config, keeper, own, own_thread, postmortem, settings};
@@ -69,7 +70,7 @@ static SETTINGS: OnceLock<Option<OsString>> = OnceLock::new();
 
 /// See [`SETTINGS`].
 pub(crate) fn settings() -> Option<OsString> {
-    let settings = SETTINGS.get_or_init(|| std::env::var_os(settings::VARIABLE));
+    let settings = SETTINGS.get_or_init(settings::from_environment);
     settings.clone()
 }
 
@@ -77,6 +78,12 @@ pub(crate) fn settings() -> Option<OsString> {
 /// would come to be the program's allocator's.
 pub fn open() {
     process::open();
+}
+
+/// Returns whether the environment may say what is to be done: not in a process with privileges
+/// that the user that started it lacks.
+pub fn may_obey_environment() -> bool {
+    !privileges::are_elevated()
 }
 
 /// Begins, before `main`: from now on there is something to be reported, to files in `directory`.
