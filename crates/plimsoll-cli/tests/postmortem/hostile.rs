@@ -11,7 +11,7 @@ use crate::Process;
 use crate::command::{Directory, complained, said};
 
 /// What a process left, without its holes at the end.
-fn file(directory: &Directory) -> Vec<u8> {
+pub fn file(directory: &Directory) -> Vec<u8> {
     let file = directory.path("whole");
     let (ended, said) = Process::start("leak and exit", &file, "heap_rate=16k,table=1m").ends();
     assert_eq!(ended.code(), Some(7), "{said}");
@@ -20,7 +20,7 @@ fn file(directory: &Directory) -> Vec<u8> {
 
 /// Whether there is anything to be shown: a profile, then, or else there is a reason why not. As
 /// the command does it, which is too slow for so many files.
-fn is_shown(bytes: &[u8], directory: &Directory) -> bool {
+pub fn is_shown(bytes: &[u8], directory: &Directory) -> bool {
     let path = directory.file("damaged", bytes);
     let file = fs::File::open(&path).unwrap();
     match postmortem::read(&file) {
@@ -38,7 +38,7 @@ fn is_shown(bytes: &[u8], directory: &Directory) -> bool {
 }
 
 /// The offset of a part, by its word in the header.
-fn part(bytes: &[u8], word: usize) -> usize {
+pub fn part(bytes: &[u8], word: usize) -> usize {
     u64::from_ne_bytes(bytes[8 * word..][..8].try_into().unwrap()) as usize
 }
 

@@ -1,17 +1,20 @@
 //! Reads the file of a process that is gone. For the command.
 //!
 //! The file may be cut off, damaged, or made to do harm: whatever it says is checked against the
-//! bytes that there are, and what makes no sense is left out, which is said.
+//! bytes that there are, and what makes no sense is left out, which is said. Time and memory grow
+//! with the bytes of the file and no faster: lists that one part of the file repeats in another
+//! (the frames of a stack, the labels of a site) have limits on their sums.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use super::file::is_locked;
-use super::layout::{HEADER_BYTES, MAGIC, VERSION, note, shape, word};
+use super::layout::{HEADER_BYTES, MAGIC, NOTES_BYTES, VERSION, note, shape, word};
 use crate::alloc::counts::HeapDelta;
 use crate::alloc::size_class;
 use crate::ledger::{Cut, Delta, remains as ledger};
@@ -25,6 +28,9 @@ use crate::{export, stack, symbol};
 
 /// The most bytes of a file that are read.
 const MOST_BYTES: u64 = 1 << 30;
+
+/// The most labels that all sites have together: four for each of a million.
+const MOST_LABELS: usize = 1 << 22;
 
 /// Why a file cannot be shown.
 #[derive(Debug)]
@@ -96,7 +102,8 @@ pub struct PostMortem {
     /// Whether something is missing, because the file is damaged or cut off.
     pub damaged: bool,
     stack_depth: u64,
-    modules: Vec<MappedCode>,
+    /// By their starts; they do not overlap.
+    modules: BTreeMap<u64, MappedCode>,
     labels: HashMap<u32, Vec<(String, String)>>,
 }
 
@@ -114,7 +121,7 @@ pub struct Site {
     /// Samples that were being recorded in that moment: of each, there may be a part in the other
     /// numbers.
     pub in_flight: u32,
-    pub(crate) stack: Vec<usize>,
+    pub(crate) stack: Arc<[usize]>,
     pub(crate) labels: u32,
     pub(crate) overflow: bool,
 }
@@ -229,13 +236,15 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         notes_lost: header[word::NOTES_LOST],
         damaged: table.damaged,
         stack_depth: header[word::STACK_DEPTH],
-        modules: Vec::new(),
+        modules: BTreeMap::new(),
         labels: HashMap::new(),
     };
-    let used = header[word::NOTES_USED].min(header[word::NOTES + 1]);
-    let notes = parts.read(header[word::NOTES], used)?;
+    let room = header[word::NOTES + 1].min(NOTES_BYTES as u64);
+    let used = header[word::NOTES_USED];
+    let notes = parts.read(header[word::NOTES], used.min(room))?;
     post_mortem.read_notes(&notes);
-    post_mortem.damaged |= parts.damaged;
+    post_mortem.limit_labels();
+    post_mortem.damaged |= parts.damaged || used > room;
     Ok(post_mortem)
 }
 
@@ -378,10 +387,7 @@ impl PostMortem {
                 let (build_id, file) = (note.half()?, note.half()?);
                 let build_id = note.text(build_id)?;
                 let file = note.text(file)?;
-                // What was there before has gone.
-                self.modules
-                    .retain(|module| module.limit <= start || limit <= module.start);
-                self.modules.push(MappedCode {
+                self.add_module(MappedCode {
                     start,
                     limit,
                     offset,
@@ -399,11 +405,47 @@ impl PostMortem {
                     };
                     set.push((text()?, text()?));
                 }
+                // Number 0 is the empty set, and is never noted.
+                if number == 0 {
+                    return None;
+                }
                 self.labels.insert(number, set);
             }
             _ => {}
         }
         Some(())
+    }
+
+    /// Adds a module. What was mapped at its addresses before is gone.
+    fn add_module(&mut self, module: MappedCode) {
+        if module.start >= module.limit {
+            self.damaged = true;
+            return;
+        }
+        // Modules do not overlap, so only the last one before this one's limit can reach into it,
+        // and then the one before that.
+        while let Some((&start, last)) = self.modules.range(..module.limit).next_back() {
+            if last.limit <= module.start {
+                break;
+            }
+            self.modules.remove(&start);
+        }
+        self.modules.insert(module.start, module);
+    }
+
+    /// Takes the labels from the sites that would have more than [`MOST_LABELS`] together.
+    fn limit_labels(&mut self) {
+        let mut left = MOST_LABELS;
+        for site in &mut self.sites {
+            let labels = self.labels.get(&site.labels).map_or(0, Vec::len);
+            match left.checked_sub(labels) {
+                Some(rest) => left = rest,
+                None => {
+                    site.labels = 0;
+                    self.damaged = true;
+                }
+            }
+        }
     }
 
     /// What was in use, by what was sampled.
@@ -424,9 +466,9 @@ impl PostMortem {
             .sum()
     }
 
-    /// The labels of a site.
-    pub(crate) fn labels_of(&self, site: &Site) -> &[(String, String)] {
-        self.labels.get(&site.labels).map_or(&[], Vec::as_slice)
+    /// The labels of the sites, by the sets' numbers.
+    pub(crate) fn label_sets(&self) -> impl Iterator<Item = (u32, &[(String, String)])> {
+        self.labels.iter().map(|(&number, set)| (number, &**set))
     }
 
     /// The heap profile, in pprof's format, with names from the files that were mapped, as far as
@@ -435,14 +477,13 @@ impl PostMortem {
         // As deep as the process has kept them, and not as this one would.
         stack::set_depth((self.stack_depth as usize).min(stack::DEEPEST));
         let reading = profile::reading(self);
-        let mut addresses: Vec<usize> = self
+        let addresses = self
             .sites
             .iter()
-            .flat_map(|site| site.stack.iter().copied())
-            .collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        let mut modules = self.modules.clone();
+            .flat_map(|site| site.stack.iter().copied());
+        let addresses: HashSet<usize> = addresses.collect();
+        let addresses: Vec<usize> = addresses.into_iter().collect();
+        let mut modules: Vec<MappedCode> = self.modules.values().cloned().collect();
         modules.sort_by_key(|module| (module.file != self.program, module.start));
         let symbols = symbol::offline::symbols(&modules, &addresses, detail);
         export::pprof_of_other(&reading, &symbols)

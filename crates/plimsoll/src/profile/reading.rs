@@ -153,11 +153,11 @@ impl Stack {
 
     /// That of another process, as [`Stack::of`].
     #[cfg(feature = "offline")]
-    pub(crate) fn of_other(frames: &[usize], overflow: bool) -> Self {
-        match frames {
+    pub(crate) fn of_other(frames: &Arc<[usize]>, overflow: bool) -> Self {
+        match **frames {
             [] if overflow => Self::Unknown(TABLE_FULL),
             [] => Self::Unknown(NO_STACK),
-            frames => Self::Frames(Frames::Owned(frames.into())),
+            _ => Self::owned(Arc::clone(frames)),
         }
     }
 

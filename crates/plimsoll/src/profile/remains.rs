@@ -1,6 +1,8 @@
 //! The heap profile of a process that is gone: what was in use, what was ever allocated, and what
 //! was in use when most was.
 
+use std::collections::HashMap;
+
 use super::allocating;
 use super::heap;
 use super::reading::{MOST_VALUES, Reading, Sample, Stack, Tag, ValueType};
@@ -31,6 +33,12 @@ pub(crate) fn reading(of: &PostMortem) -> Reading {
         Ended::Exit(at) => at,
         Ended::Running | Ended::Otherwise => 0,
     };
+    // Once for each set and not for each site: a set is sorted and looked up.
+    let labels = of.label_sets().map(|(number, set)| {
+        let set = set.iter().map(|(key, value)| (key, value));
+        (number, Labels::of(set))
+    });
+    let labels: HashMap<u32, Labels> = labels.collect();
     Reading {
         sample_types: &SAMPLE_TYPES,
         default_type: "inuse_space",
@@ -41,15 +49,15 @@ pub(crate) fn reading(of: &PostMortem) -> Reading {
         period: signed(of.heap_rate),
         time_nanos: signed(if ended == 0 { of.began_ns } else { ended }),
         duration_nanos: signed(ended.saturating_sub(of.began_ns)),
-        samples: of.sites.iter().map(|site| sample(of, site)).collect(),
+        samples: of.sites.iter().map(|site| sample(site, &labels)).collect(),
         leaf: allocating::leaf,
         comments: comments(of),
     }
 }
 
-fn sample(of: &PostMortem, site: &Site) -> Sample {
+fn sample(site: &Site, labels: &HashMap<u32, Labels>) -> Sample {
     let in_use = site.in_use();
-    let labels = Labels::of(of.labels_of(site).iter().map(|(key, value)| (key, value)));
+    let labels = labels.get(&site.labels).copied().unwrap_or_default();
     Sample {
         stack: Stack::of_other(&site.stack, site.overflow),
         values: [

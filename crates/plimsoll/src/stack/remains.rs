@@ -2,6 +2,7 @@
 //! makes no sense is left out, and said to be.
 
 use std::mem::offset_of;
+use std::sync::Arc;
 
 use super::heap_cycle::SLOTS;
 use super::peak::{InUse, Peak};
@@ -27,7 +28,7 @@ pub(crate) struct Bucket {
     pub(crate) size: u64,
     pub(crate) labels: u32,
     /// Return addresses, leaf first.
-    pub(crate) stack: Vec<usize>,
+    pub(crate) stack: Arc<[usize]>,
     pub(crate) cells: [u64; CELLS],
     /// What was in use when most was: objects, in the units of weights, and bytes.
     pub(crate) at_peak: [u64; 2],
@@ -35,6 +36,10 @@ pub(crate) struct Bucket {
     pub(crate) in_flight: u32,
     pub(crate) overflow: bool,
 }
+
+/// The most frames that all buckets have together, half a GiB of them. Buckets share stacks, so
+/// without a limit, they could have a hundred times as many bytes of frames as the file has.
+const MOST_FRAMES: usize = 1 << 26;
 
 /// How many bytes at the beginning say how long the table is.
 pub(crate) const BEGINNING: usize = size_of::<Head>();
@@ -55,9 +60,10 @@ impl Remains {
             return remains;
         };
         remains.overflowed = overflowed;
+        let mut frames_left = MOST_FRAMES;
         for kind in 0..KINDS {
             let name = half(bytes, offset_of!(Head, overflow) + 4 * kind);
-            remains.add(bytes, name, true);
+            remains.add(bytes, name, true, &mut frames_left);
         }
         // There cannot be more; a chain that has more is a circle.
         let mut left = bytes.len() / size_of::<BucketEntry>();
@@ -68,13 +74,13 @@ impl Remains {
                 break;
             }
             left -= 1;
-            remains.add(bytes, name, false);
+            remains.add(bytes, name, false, &mut frames_left);
             name = half(bytes, at(bucket) + offset_of!(BucketEntry, before));
         }
         remains
     }
 
-    fn add(&mut self, bytes: &[u8], name: Option<u32>, overflow: bool) {
+    fn add(&mut self, bytes: &[u8], name: Option<u32>, overflow: bool, frames_left: &mut usize) {
         let entry = name.filter(|&name| name != 0).and_then(|name| {
             let entry = bytes.get(at(name)..)?.get(..size_of::<BucketEntry>())?;
             Some((name, entry))
@@ -92,14 +98,14 @@ impl Remains {
             return;
         }
         let stack = match half(entry, offset_of!(BucketEntry, stack)) {
-            None | Some(0) => Some(Vec::new()),
-            Some(stack) => frames(bytes, stack),
+            None | Some(0) => Some([].into()),
+            Some(stack) => frames(bytes, stack, frames_left),
         };
         self.damaged |= stack.is_none();
         self.buckets.push(Bucket {
             size: word(entry, offset_of!(BucketEntry, size)).unwrap_or(0),
             labels: half(entry, offset_of!(BucketEntry, labels)).unwrap_or(0),
-            stack: stack.unwrap_or_default(),
+            stack: stack.unwrap_or_else(|| [].into()),
             cells,
             at_peak: at_peak(bytes, entry),
             in_flight,
@@ -142,14 +148,15 @@ fn at_peak(bytes: &[u8], entry: &[u8]) -> [u64; 2] {
     [0, 8].map(|part| word(entry, amount + part).unwrap_or(0))
 }
 
-/// The return addresses of a stack.
-fn frames(bytes: &[u8], name: u32) -> Option<Vec<usize>> {
+/// The return addresses of a stack, which are taken off those that are left.
+fn frames(bytes: &[u8], name: u32, left: &mut usize) -> Option<Arc<[usize]>> {
     let entry = bytes.get(at(name)..)?;
     let length = half(entry, offset_of!(StackEntry, length))? as usize;
     if length > DEEPEST + HIDDEN_FRAMES {
         return None;
     }
     let frames = entry.get(size_of::<StackEntry>()..)?.get(..8 * length)?;
+    *left = left.checked_sub(length)?;
     let frames = (0..length).filter_map(|at| word(frames, 8 * at));
     Some(frames.map(|frame| frame as usize).collect())
 }

@@ -1,5 +1,7 @@
 //! What the kernel says is mapped where.
 
+use std::ops::Range;
+
 /// A line of `/proc/self/maps` that is executable and worth naming.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapped {
@@ -11,6 +13,13 @@ pub(super) struct Mapped {
     pub(super) file: String,
     /// The file is no longer at its path: removed, or replaced by another.
     pub(super) deleted: bool,
+}
+
+impl Mapped {
+    /// The addresses.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.start as usize..self.limit as usize
+    }
 }
 
 /// The mark that the kernel puts behind the path of a file that is gone from it.

@@ -37,6 +37,7 @@ mod notes;
 mod objects;
 #[cfg(feature = "offline")]
 pub mod offline;
+mod ranges;
 mod resolve;
 mod source;
 mod symtab;

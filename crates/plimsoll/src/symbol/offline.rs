@@ -1,9 +1,10 @@
 //! Names for the addresses of a process that is gone, from the files that it had mapped: what
 //! `symbol::resolve` does for this process. For the command.
 
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::elf::{Elf, PT_LOAD};
+use super::elf::{Elf, PT_LOAD, Segment};
 use super::file::MappedFile;
 use super::maps::Mapped;
 use super::objects::Object;
@@ -68,8 +69,7 @@ pub(crate) fn symbols(
     return_addresses: &[usize],
     detail: Detail,
 ) -> Symbols {
-    let in_files = mapped.iter().filter(|code| code.file.starts_with('/'));
-    let objects: Vec<Object> = in_files.filter_map(object).collect();
+    let objects = objects(mapped);
     let lines: Vec<Mapped> = mapped.iter().map(as_mapped).collect();
     let mut symbols = resolve_in(&lines, &objects, return_addresses, detail);
     // What the files are now says nothing of what they were.
@@ -108,14 +108,47 @@ fn as_mapped(code: &MappedCode) -> Mapped {
     }
 }
 
-/// The object that the file is, if it can be read: where it lay follows from one of its pieces.
-fn object(code: &MappedCode) -> Option<Object> {
-    let file = MappedFile::open(code.file.as_ref())?;
-    let elf = Elf::parse(&file)?;
-    let loaded: Vec<_> = elf
-        .segments()
-        .filter(|segment| segment.kind == PT_LOAD)
-        .collect();
+/// At how many addresses one file can be loaded: in each of glibc's 16 namespaces. A list that has
+/// one file more often is made up, and each copy would take a reading of its debug information.
+const MOST_COPIES: usize = 16;
+
+/// The objects that the files are, each once for each address that it was loaded at.
+fn objects(mapped: &[MappedCode]) -> Vec<Object> {
+    let mut files: HashMap<&str, Option<LoadedFile>> = HashMap::new();
+    let mut bases: HashMap<&str, HashSet<usize>> = HashMap::new();
+    let in_files = mapped.iter().filter(|code| code.file.starts_with('/'));
+    let objects = in_files.filter_map(|code| {
+        let file = files
+            .entry(&code.file)
+            .or_insert_with(|| LoadedFile::open(&code.file));
+        let object = object(code, file.as_ref()?)?;
+        let bases = bases.entry(&code.file).or_default();
+        (bases.len() < MOST_COPIES && bases.insert(object.base)).then_some(object)
+    });
+    objects.collect()
+}
+
+/// What the loader uses of a file.
+struct LoadedFile {
+    segments: Vec<Segment>,
+    build_id: Vec<u8>,
+}
+
+impl LoadedFile {
+    fn open(path: &str) -> Option<Self> {
+        let file = MappedFile::open(path.as_ref())?;
+        let elf = Elf::parse(&file)?;
+        let segments = elf.segments();
+        Some(Self {
+            segments: segments.filter(|segment| segment.kind == PT_LOAD).collect(),
+            build_id: elf.build_id().to_vec(),
+        })
+    }
+}
+
+/// The object that the file is: where it lay follows from one of its pieces.
+fn object(code: &MappedCode, file: &LoadedFile) -> Option<Object> {
+    let loaded = file.segments.clone();
     let holds = loaded.iter().find(|segment| {
         segment.flags & libc::PF_X != 0
             && code.offset < segment.offset.saturating_add(segment.file_size)
@@ -129,7 +162,7 @@ fn object(code: &MappedCode) -> Option<Object> {
         .wrapping_sub(holds.offset)
         .wrapping_add(code.offset);
     let build_id = if code.build_id.is_empty() {
-        elf.build_id().to_vec()
+        file.build_id.clone()
     } else {
         bytes(&code.build_id)?
     };

@@ -2,6 +2,7 @@
 
 use super::maps::{self, Mapped};
 use super::objects::{self, Object};
+use super::ranges::Ranges;
 use super::source::Source;
 use super::symtab::{self, Symbol};
 use super::table::{Answer, Table};
@@ -24,17 +25,15 @@ pub(super) fn resolve_in(
     let mut locations = locations(return_addresses, mapped);
     let mut answers = vec![Answer::default(); locations.len()];
     let mut table = Table::new();
+    let code = code_of(objects);
     if detail != Detail::Addresses {
         let mut start = 0;
         while start < locations.len() {
             // The objects' code does not overlap, so the sorted addresses of one are together.
-            let object = object_of(objects, call_of(&locations[start]));
-            let same = |location: &&Location| {
-                object_of(objects, call_of(location)).map(std::ptr::from_ref)
-                    == object.map(std::ptr::from_ref)
-            };
+            let object = code.owner_of(call_of(&locations[start]));
+            let same = |location: &&Location| code.owner_of(call_of(location)) == object;
             let end = start + locations[start..].iter().take_while(same).count();
-            if let Some(object) = object {
+            if let Some(object) = object.map(|at| &objects[at]) {
                 let mapped = locations[start]
                     .mapping
                     .and_then(|at| mapped.get(at as usize));
@@ -54,7 +53,7 @@ pub(super) fn resolve_in(
     for (location, answer) in locations.iter_mut().zip(&answers) {
         location.lines = answer.lines.clone();
     }
-    let mappings = mappings(mapped, objects, &locations, &answers);
+    let mappings = mappings(mapped, objects, &code, &locations, &answers);
     #[cfg(feature = "symbolize")]
     let advice = (detail == Detail::Full)
         .then(|| super::advice::what_to_set(objects, mapped, &locations, &answers, &table))
@@ -87,13 +86,13 @@ fn locations(return_addresses: &[usize], mapped: &[Mapped]) -> Vec<Location> {
     let mut return_addresses = return_addresses.to_vec();
     return_addresses.sort_unstable();
     return_addresses.dedup();
+    let ranges = mapped.iter().map(Mapped::range);
+    let ranges = Ranges::new(ranges.zip(0..));
     let location = |return_address: usize| {
-        let call = return_address.wrapping_sub(1) as u64;
-        let holds = |mapped: &Mapped| mapped.start <= call && call < mapped.limit;
         let mapping = if mapped.is_empty() {
             Some(0)
         } else {
-            mapped.iter().position(holds)
+            ranges.owner_of(return_address.wrapping_sub(1))
         };
         let mapping = mapping.map(|at| at as u32);
         Location {
@@ -106,10 +105,10 @@ fn locations(return_addresses: &[usize], mapped: &[Mapped]) -> Vec<Location> {
     return_addresses.into_iter().map(location).collect()
 }
 
-fn object_of(objects: &[Object], address: usize) -> Option<&Object> {
-    objects
-        .iter()
-        .find(|object| object.code().any(|code| code.contains(&address)))
+/// The code of all objects, by their positions.
+fn code_of(objects: &[Object]) -> Ranges {
+    let code = |(at, object)| Object::code(object).map(move |code| (code, at));
+    Ranges::new(objects.iter().enumerate().flat_map(code))
 }
 
 /// Finds out what there is to know about locations in one object.
@@ -151,12 +150,14 @@ fn look_up(
 fn mappings(
     mapped: &[Mapped],
     objects: &[Object],
+    code: &Ranges,
     locations: &[Location],
     answers: &[Answer],
 ) -> Vec<Mapping> {
+    let object_in = |range| code.owner_within(range).map(|at| &objects[at]);
     let mut mappings: Vec<Mapping> = mapped
         .iter()
-        .map(|mapped| mapping(mapped, objects))
+        .map(|mapped| mapping(mapped, object_in(mapped.range())))
         .collect();
     if mappings.is_empty() {
         // pprof's tools expect one.
@@ -179,17 +180,8 @@ fn mappings(
     mappings
 }
 
-fn mapping(mapped: &Mapped, objects: &[Object]) -> Mapping {
-    let overlaps = |object: &&Object| {
-        let (start, limit) = (mapped.start as usize, mapped.limit as usize);
-        object
-            .code()
-            .any(|code| code.start < limit && start < code.end)
-    };
-    let build_id = objects
-        .iter()
-        .find(overlaps)
-        .map(|object| hexadecimal(&object.build_id));
+fn mapping(mapped: &Mapped, object: Option<&Object>) -> Mapping {
+    let build_id = object.map(|object| hexadecimal(&object.build_id));
     Mapping {
         start: mapped.start,
         limit: mapped.limit,
