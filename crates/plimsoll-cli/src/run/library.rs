@@ -1,13 +1,14 @@
 //! The library that is preloaded. It is in this program, and put into a file where the loader finds
 //! it.
 
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, Permissions};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::directory::Directory;
 use crate::Failure;
 
 static LIBRARY: &[u8] = include_bytes!(env!("PLIMSOLL_PRELOAD"));
@@ -21,9 +22,10 @@ const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The name of its file, which tells its frames from the program's.
 pub const NAME: &str = "libplimsoll_preload.so";
 
-/// Where the library is, after it was put there unless it was there already.
+/// The path of the library, which is written there unless it is there already.
 ///
-/// It stays: children of the program may want it when this program has ended.
+/// It stays: children of the program load it after this program has ended. So it is not in a
+/// descriptor of this process, but at a path that no other user can redirect.
 pub fn path() -> Result<PathBuf, Failure> {
     let mut tried = Vec::new();
     for directory in directories() {
@@ -33,20 +35,21 @@ pub fn path() -> Result<PathBuf, Failure> {
         }
     }
     Err(Failure::new(
-        "no place for the library that is preloaded",
-        tried.join("; "),
+        "no safe directory for the library that is preloaded",
+        format!(
+            "{}; set XDG_CACHE_HOME to a directory of this user",
+            tried.join("; ")
+        ),
     ))
 }
 
-/// Where it may be, in the order in which they are tried. The loader takes spaces and colons for
-/// ends of a path.
+/// Where it may be, in the order in which they are tried.
 fn directories() -> impl Iterator<Item = PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let cache = variable("XDG_CACHE_HOME");
     let home = variable("HOME").map(|home| home.join(".cache"));
     let all = [cache, home, Some(std::env::temp_dir()), Some("/tmp".into())];
-    // SAFETY: no arguments.
-    let user = unsafe { libc::geteuid() };
+    let user = rustix::process::geteuid().as_raw();
     let each = all.into_iter().flatten().enumerate();
     each.map(move |(at, base)| {
         if at < 2 {
@@ -55,42 +58,37 @@ fn directories() -> impl Iterator<Item = PathBuf> {
             base.join(format!("plimsoll-{user}"))
         }
     })
-    .filter(|directory| {
-        let bytes = directory.as_os_str().as_bytes();
-        directory.is_absolute() && !bytes.iter().any(|byte| b" :\t\n".contains(byte))
-    })
+    .filter(|directory| directory.is_absolute())
 }
 
-/// In a directory that is nobody else's to write to: by the name of what is in it, so that several
-/// versions do not get in each other's way.
+/// In a directory that only this user can write to, in one of its own for each version.
 fn in_directory(directory: &Path) -> io::Result<PathBuf> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
-    let found = fs::symlink_metadata(directory)?;
-    // SAFETY: no arguments.
-    if !found.is_dir() || found.uid() != unsafe { libc::geteuid() } || found.mode() & 0o022 != 0 {
-        return Err(io::Error::other("others may write to it"));
+    let (Some(base), Some(name)) = (directory.parent(), directory.file_name()) else {
+        return Err(io::Error::other("it has no parent"));
+    };
+    let directory = Directory::open_trusted(base)?.private(name)?;
+    let own = directory.private(HASH)?;
+    let path = own.path().join(NAME);
+    // The loader takes spaces and colons for ends of a path.
+    if (path.as_os_str().as_bytes().iter()).any(|byte| b" :\t\n".contains(byte)) {
+        return Err(io::Error::other(
+            "the loader takes no path with a space or a colon",
+        ));
     }
-    let own = directory.join(HASH);
-    DirBuilder::new().recursive(true).mode(0o700).create(&own)?;
-    let path = own.join(NAME);
-    if fs::read(&path).is_ok_and(|there| there == LIBRARY) {
-        let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-        return Ok(path);
+    if let Ok(mut file) = own.open_file(NAME) {
+        let mut there = Vec::with_capacity(LIBRARY.len());
+        let read = (&mut file).take(LIBRARY.len() as u64 + 1).read_to_end(&mut there);
+        if read.is_ok() && there == LIBRARY {
+            let _ = file.set_modified(SystemTime::now());
+            return Ok(path);
+        }
     }
-    remove_what_is_old(directory);
-    let beside = own.join(format!("{NAME}.{}", std::process::id()));
-    let written = File::create(&beside).and_then(|mut file| {
+    remove_what_is_old(directory.path());
+    own.replace(NAME, |file| {
         file.write_all(LIBRARY)?;
-        file.set_permissions(Permissions::from_mode(0o755))?;
-        fs::rename(&beside, &path)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written.map(|()| path)
+        file.set_permissions(Permissions::from_mode(0o755))
+    })?;
+    Ok(path)
 }
 
 /// What cannot be removed stays.
@@ -110,6 +108,9 @@ fn remove_what_is_old(directory: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{DirBuilder, File};
+    use std::os::unix::fs::DirBuilderExt;
+
     use super::*;
 
     #[test]

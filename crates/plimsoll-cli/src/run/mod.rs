@@ -1,6 +1,7 @@
 //! `plimsoll run`: a program as it is, with a library of Plimsoll's preloaded into it.
 
 mod child;
+mod directory;
 mod killed;
 mod library;
 mod numbers;
@@ -9,11 +10,13 @@ mod summary;
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use child::Ended;
+use directory::Directory;
 use plimsoll::grammar;
 use summary::Process;
 
@@ -29,9 +32,12 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let fail = |failure: Failure| failure.with_code(FAILED);
     let mut settings = settings(arguments).map_err(fail)?;
     let note = examine(&arguments.command[0])?;
-    if let Some(out) = &arguments.out {
-        std::fs::create_dir_all(out).map_err(|error| fail(Failure::new(out.display(), error)))?;
-    }
+    let out = (arguments.out.as_deref())
+        .map(|out| {
+            let opened = std::fs::create_dir_all(out).and_then(|()| Directory::open(out));
+            opened.map_err(|error| fail(Failure::new(out.display(), error)))
+        })
+        .transpose()?;
     let reports = Reports::new().map_err(fail)?;
     if arguments.postmortem {
         settings.push(killed::setting(&reports.directory).map_err(fail)?);
@@ -51,6 +57,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         .map_err(|error| fail(Failure::new("wait", error)))?;
     tell(
         arguments,
+        out.as_ref(),
         &reports.directory,
         &Ran {
             process,
@@ -149,18 +156,34 @@ struct Reports {
 }
 
 impl Reports {
+    /// In the directory for temporary files, or in `/tmp` if other users can redirect the path of
+    /// that.
     fn new() -> Result<Self, Failure> {
+        let mut tried = Vec::new();
+        for directory in [std::env::temp_dir(), "/tmp".into()] {
+            match Self::in_directory(&directory) {
+                Ok(reports) => return Ok(reports),
+                Err(error) => tried.push(format!("{}: {error}", directory.display())),
+            }
+        }
+        Err(Failure::new(
+            "no safe directory for reports",
+            tried.join("; "),
+        ))
+    }
+
+    fn in_directory(directory: &Path) -> io::Result<Self> {
         // The program may go elsewhere.
-        let mut template = std::path::absolute(std::env::temp_dir())
-            .map_err(|error| Failure::new("a directory for reports", error))?
+        let directory = Directory::open_trusted(&std::path::absolute(directory)?)?;
+        let mut template = directory
+            .path()
             .join("plimsoll-run-XXXXXX")
             .into_os_string();
         template.push("\0");
         let mut bytes = std::os::unix::ffi::OsStringExt::into_vec(template);
-        // SAFETY: a string that ends with a null, to be changed in its place.
+        // SAFETY: a string that ends with a null, which is changed in its place.
         if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
-            let error = io::Error::last_os_error();
-            return Err(Failure::new("a directory for reports", error));
+            return Err(io::Error::last_os_error());
         }
         bytes.pop();
         let name: OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
@@ -185,12 +208,12 @@ struct Ran {
 }
 
 /// Says what there is to be said, and writes what is to be kept.
-fn tell(arguments: &RunArguments, reports: &Path, ran: &Ran) {
+fn tell(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: &Ran) {
     // For names there may be much to read.
-    let is_wanted = arguments.out.is_some() || !(arguments.quiet || arguments.json);
+    let is_wanted = out.is_some() || !(arguments.quiet || arguments.json);
     let reported = numbers::read_all(reports).into_iter().map(|numbers| {
         let profiles = if is_wanted {
-            profiles::read(reports, numbers.process, arguments.out.is_some())
+            profiles::read(reports, numbers.process, out.is_some())
         } else {
             HashMap::new()
         };
@@ -212,7 +235,7 @@ fn tell(arguments: &RunArguments, reports: &Path, ran: &Ran) {
         ));
     }
     for process in all {
-        if let Some(out) = &arguments.out {
+        if let Some(out) = out {
             keep(
                 out,
                 reports,
@@ -248,33 +271,33 @@ fn json(process: &Process, ran: &Ran) -> String {
 
 /// Writes the profiles of a process to a directory: under their names for the program, with its
 /// number before them for another process.
-fn keep(out: &Path, reports: &Path, process: &Process, is_program: bool) {
+fn keep(out: &Directory, reports: &Path, process: &Process, is_program: bool) {
     let number = process.numbers.process;
-    let name = |file: String| {
-        out.join(if is_program {
-            file
+    let keep = |file: &str, write: &dyn Fn(&mut File) -> io::Result<()>| {
+        let name = if is_program {
+            file.to_owned()
         } else {
             format!("{number}.{file}")
-        })
-    };
-    let complain = |path: &Path, error: io::Error| {
-        say(&format!("plimsoll: {}: {error}", path.display()));
+        };
+        if let Err(error) = out.replace(&name, write) {
+            let path = out.path().join(name);
+            say(&format!("plimsoll: {}: {error}", path.display()));
+        }
     };
     for (kind, profile) in &process.profiles {
-        let path = name(format!("{kind}.pb.gz"));
-        if let Err(error) = profiles::write(profile, &path) {
-            complain(&path, error);
+        keep(&format!("{kind}.pb.gz"), &|file| {
+            let mut file = BufWriter::new(file);
+            profile.write(&mut file)?;
+            file.flush()
+        });
+    }
+    keep("numbers.json", &|file| {
+        if process.numbers.is_of_killed() {
+            return writeln!(file, "{}", killed::json(&process.numbers));
         }
-    }
-    let path = name("numbers.json".to_owned());
-    let written = if process.numbers.is_of_killed() {
-        std::fs::write(&path, format!("{}\n", killed::json(&process.numbers)))
-    } else {
-        std::fs::copy(reports.join(format!("{number}.json")), &path).map(drop)
-    };
-    if let Err(error) = written {
-        complain(&path, error);
-    }
+        let mut numbers = File::open(reports.join(format!("{number}.json")))?;
+        io::copy(&mut numbers, file).map(drop)
+    });
 }
 
 fn why_none(ended: &Ended) -> &'static str {
@@ -293,7 +316,6 @@ fn name_of(program: &str) -> &str {
 }
 
 fn say(line: &str) {
-    use std::io::Write;
     // If nobody reads it, nobody is to be told.
     let _ = writeln!(io::stderr(), "{line}");
 }

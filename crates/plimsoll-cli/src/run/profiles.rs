@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use super::library;
@@ -30,15 +29,6 @@ pub fn read(directory: &Path, process: u32, with_lines: bool) -> HashMap<&'stati
         Some((*name, profile))
     };
     NAMES.iter().filter_map(read).collect()
-}
-
-/// Writes a profile to a file: beside it first, so that there is never half of one.
-pub fn write(profile: &Profile, path: &Path) -> io::Result<()> {
-    let beside = path.with_extension("part");
-    let mut file = BufWriter::new(File::create(&beside)?);
-    profile.write(&mut file)?;
-    file.flush()?;
-    std::fs::rename(&beside, path)
 }
 
 /// Where something happened: the function at the leaf, and who called that, of most of it.

@@ -5,6 +5,7 @@ mod blocks;
 mod endings;
 mod environment;
 mod figures;
+mod hostile;
 mod killed;
 mod loading;
 mod mappings;

@@ -1,0 +1,148 @@
+//! Directories that other users can change.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::scene::{Scene, run};
+
+/// The path that the loader is given, with this home directory and directory for temporary files.
+fn library(scene: &Scene, home: &Path) -> PathBuf {
+    let mut command = run(
+        &["--quiet", "--children"],
+        "/bin/sh",
+        &["-c", "echo ${LD_PRELOAD%%:*} $PLIMSOLL_RUN_TO"],
+    );
+    command.env("HOME", home).env_remove("XDG_CACHE_HOME");
+    command.env("TMPDIR", home.join("tmp"));
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (library, reports) = text.trim().split_once(' ').unwrap_or_else(|| {
+        panic!("{text} {}", String::from_utf8_lossy(&output.stderr));
+    });
+    assert!(!Path::new(reports).starts_with(&scene.directory), "{text}");
+    library.into()
+}
+
+/// A home directory in which other users can exchange what they like.
+fn hostile_home(scene: &Scene) -> PathBuf {
+    let home = scene.path("home");
+    fs::create_dir_all(home.join("tmp")).unwrap();
+    fs::set_permissions(&home, PermissionsExt::from_mode(0o777)).unwrap();
+    home
+}
+
+#[test]
+fn no_library_is_loaded_from_a_directory_that_others_can_exchange() {
+    let scene = Scene::new("exchange");
+    let home = hostile_home(&scene);
+    let genuine = library(&scene, &home);
+    assert!(!genuine.starts_with(&scene.directory), "{genuine:?}");
+    let version = genuine.parent().unwrap().file_name().unwrap();
+    let marker = scene.path("marker");
+    let source = format!(
+        r#"
+        #include <fcntl.h>
+        __attribute__((constructor)) static void mark(void) {{ open("{}", O_CREAT, 0600); }}
+        "#,
+        marker.display()
+    );
+    let evil = scene.compile("cc", "evil.so", &source, &["-shared", "-fPIC"]);
+    // One with the library as it is, and one with another, change places all the time.
+    let cache = home.join(".cache");
+    let [good, bad] = ["good", "bad"].map(|name| {
+        let directory = home.join(name);
+        let own = directory.join("plimsoll").join(version);
+        fs::create_dir_all(&own).unwrap();
+        fs::set_permissions(directory.join("plimsoll"), PermissionsExt::from_mode(0o700)).unwrap();
+        let from = if name == "good" { &genuine } else { &evil };
+        fs::copy(from, own.join(genuine.file_name().unwrap())).unwrap();
+        directory
+    });
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for directory in [&good, &bad] {
+                    fs::rename(directory, &cache).unwrap();
+                    fs::rename(&cache, directory).unwrap();
+                }
+            }
+        });
+        let output: Vec<_> = (0..10)
+            .map(|_| {
+                let mut command = run(&["--quiet"], "/bin/true", &[]);
+                command.env("HOME", &home).env_remove("XDG_CACHE_HOME");
+                command.output().unwrap()
+            })
+            .collect();
+        done.store(true, Ordering::Relaxed);
+        for output in output {
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && text.is_empty(), "{text}");
+        }
+    });
+    assert!(!marker.exists());
+}
+
+#[test]
+fn a_cache_that_only_this_user_can_change_is_used() {
+    let scene = Scene::new("own-cache");
+    fs::set_permissions(&scene.directory, PermissionsExt::from_mode(0o700)).unwrap();
+    let mut command = run(
+        &["--quiet", "--children"],
+        "/bin/sh",
+        &["-c", "echo ${LD_PRELOAD%%:*}"],
+    );
+    let command = command.env("XDG_CACHE_HOME", scene.path("cache"));
+    let path = |output: std::process::Output| String::from_utf8(output.stdout).unwrap();
+    let first = path(command.output().unwrap());
+    assert!(
+        first.starts_with(scene.path("cache").to_str().unwrap()),
+        "{first}"
+    );
+    // What others have put there is not loaded, and does not stay.
+    let library = Path::new(first.trim());
+    fs::remove_file(library).unwrap();
+    symlink("/none", library).unwrap();
+    assert_eq!(path(command.output().unwrap()), first);
+    assert!(fs::symlink_metadata(library).unwrap().is_file());
+}
+
+#[test]
+fn profiles_are_not_written_through_planted_links() {
+    let scene = Scene::new("planted");
+    let out = scene.path("out");
+    fs::create_dir(&out).unwrap();
+    let victim = scene.path("victim");
+    fs::File::create(&victim).unwrap().write_all(b"x").unwrap();
+    let kinds = ["heap", "peak", "lifetimes", "mmap", "block", "mutex"];
+    let planted = |name: &str| symlink(&victim, out.join(name)).unwrap();
+    for kind in kinds {
+        planted(&format!("{kind}.pb.gz"));
+        planted(&format!("{kind}.pb.part"));
+    }
+    planted("numbers.json");
+    let status = run(
+        &["--quiet", "--out", out.to_str().unwrap()],
+        "/bin/true",
+        &[],
+    )
+    .status()
+    .unwrap();
+    assert!(status.success());
+    assert_eq!(fs::read(&victim).unwrap(), b"x");
+    for name in kinds.map(|kind| format!("{kind}.pb.gz")) {
+        let written = fs::symlink_metadata(out.join(&name)).unwrap();
+        assert!(written.is_file(), "{name}");
+        assert_eq!(written.mode() & 0o777, 0o600, "{name}");
+        assert_ne!(written.len(), 0, "{name}");
+    }
+    let numbers = fs::read(out.join("numbers.json")).unwrap();
+    serde_json::from_slice::<serde_json::Value>(&numbers).unwrap();
+    let left = fs::read_dir(&out).unwrap().flatten();
+    let left = left.filter(|file| file.file_name().to_str().unwrap().ends_with(".part"));
+    assert_eq!(left.count(), kinds.len(), "those that were planted");
+}
