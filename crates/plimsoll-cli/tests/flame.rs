@@ -7,7 +7,7 @@ mod proto;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use command::{Directory, said};
+use command::{Directory, complained, said};
 use proto::Writer;
 
 fn profile() -> Vec<u8> {
@@ -42,6 +42,49 @@ fn titles(text: &str) -> Vec<&str> {
         .filter_map(|rest| rest.split("</title>").next())
         .filter(|title| title.contains('\n'))
         .collect()
+}
+
+#[test]
+fn a_picture_is_written_to_where_people_want_it() {
+    let directory = Directory::new("flame-output");
+    let (file, other) = ("heap.pb", "other.pb");
+    let [file, other] = [file, other].map(|name| directory.file(name, &profile()));
+    let out = directory.path("out.html");
+    for (view, end) in [("--html", "</html>\n"), ("--svg", "</svg>\n")] {
+        let expected = said(&["report", &file, view, "-"]);
+        assert!(expected.ends_with(end));
+        for arguments in [
+            &["report", view, &file][..],
+            &["report", &file, view],
+            &["report", &file, view, "-o", "-"],
+        ] {
+            assert_eq!(said(arguments), expected, "{arguments:?}");
+        }
+        for arguments in [
+            &["report", view, &file, "-o", &out][..],
+            &["report", &file, view, "--output", &out],
+            &["report", "-o", &out, view, &file],
+            &["report", &file, view, &out],
+            &["report", view, &out, &file],
+        ] {
+            assert_eq!(said(arguments), "", "{arguments:?}");
+            let written = std::fs::read_to_string(&out).unwrap();
+            assert_eq!(written, expected, "{arguments:?}");
+            std::fs::remove_file(&out).unwrap();
+        }
+        let difference = said(&["diff", &file, &other, view, "-"]);
+        assert_eq!(said(&["diff", view, &file, &other]), difference);
+        assert_eq!(said(&["diff", &file, &other, view]), difference);
+    }
+    // Other views, too.
+    let top = said(&["report", &file]);
+    assert_eq!(said(&["report", &file, "-o", &out]), "");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), top);
+    for arguments in [&["report"][..], &["report", "--html"], &["diff", &file]] {
+        let (line, code) = complained(arguments);
+        assert!(line.contains("missing"), "{line}");
+        assert_eq!(code, 2);
+    }
 }
 
 #[test]

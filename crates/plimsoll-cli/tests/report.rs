@@ -164,7 +164,7 @@ fn a_list_has_the_source() {
         assert!(text.lines().any(|other| other == line), "{line}\n{text}");
     }
     assert!(!text.contains("line 10();"), "{text}");
-    assert!(text.contains("(the source is not here)"), "{text}");
+    assert!(text.contains("(the source is not below"), "{text}");
 }
 
 /// Functions that are one but for their types have one name, and may be several times in a stack.
@@ -424,4 +424,87 @@ fn what_a_profile_says_of_itself_is_shown() {
         text.contains("Time: 2023-11-14 22:13:20 UTC\nDuration: 2.50s\n"),
         "{text}"
     );
+}
+
+#[test]
+fn characters_that_a_terminal_obeys_are_shown_by_their_numbers() {
+    let directory = Directory::new("obeyed");
+    let mut writer = Writer::new(&[("inuse\u{202e}_space", "bytes")]);
+    let leaf = "leaf\u{202e}txt=src/\u{2066}a.rs@1";
+    let value = ("tenant", "acme\u{2067}");
+    writer.labelled(&[leaf, "main\u{feff}@2"], &[100], &[value], &[]);
+    let comment = writer.string("comment\u{200f}");
+    writer.number(13, comment);
+    let file = directory.file("heap", &writer.finish());
+    for view in [
+        &["--top"][..],
+        &["--tree"],
+        &["--peek", "leaf"],
+        &["--list", "leaf"],
+        &["--folded"],
+        &["--comments"],
+        &["--html"],
+        &["--svg"],
+        &["--base", &file],
+    ] {
+        let text = said(&[&["report", &file], view].concat());
+        let obeyed = |letter| {
+            matches!(
+                letter,
+                '\u{200f}' | '\u{202e}' | '\u{2066}' | '\u{2067}' | '\u{feff}'
+            )
+        };
+        assert!(!text.contains(obeyed), "{view:?}: {text}");
+        let escaped = if view == ["--comments"] {
+            "200f"
+        } else {
+            "202e"
+        };
+        assert!(
+            text.contains(&format!("\\u{{{escaped}}}")),
+            "{view:?}: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_list_opens_only_regular_files_below_the_source_path() {
+    let directory = Directory::new("list-outside");
+    std::fs::create_dir_all(directory.path("below/src")).unwrap();
+    let secret = directory.file("secret", b"the secret\n");
+    for (name, to) in [("link", &secret), ("device", &"/dev/tty".to_owned())] {
+        std::os::unix::fs::symlink(to, directory.path(&format!("below/src/{name}"))).unwrap();
+    }
+    let pipe = directory.path("below/src/pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let above = format!("{}/../secret", directory.path("below"));
+    let below = directory.path("below");
+    for file in [
+        &secret,
+        &above,
+        "src/link",
+        "src/device",
+        &pipe,
+        "/dev/zero",
+    ] {
+        let mut writer = Writer::new(&[("inuse_space", "bytes")]);
+        writer.sample(&[&format!("leaf={file}@1")], &[100]);
+        let profile = directory.file("heap", &writer.finish());
+        let list = [
+            "report",
+            &profile,
+            "--list",
+            "leaf",
+            "--source-path",
+            &below,
+        ];
+        let text = said(&list);
+        assert!(text.contains("(the source is not below"), "{file}: {text}");
+        assert!(!text.contains("the secret"), "{file}: {text}");
+        if file == secret {
+            let text = said(&["report", &profile, "--list", "leaf", "--source-path", "/"]);
+            assert!(text.contains("1: the secret"), "{text}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 pub struct ReportArguments {
     /// A profile: a file, `-`, or the URL of a page that has one; of a host and port, the heap's
     #[arg(value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
-    pub profile: String,
+    pub profile: Option<String>,
     /// Show what the profile has more, and less, than this one; shares are of this one's total
     #[arg(long, value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
     pub base: Option<String>,
@@ -28,7 +28,7 @@ pub struct DiffArguments {
     pub base: String,
     /// The profile: a file, `-`, or the URL of a page that has one
     #[arg(value_name = "NEW", value_hint = ValueHint::AnyPath)]
-    pub profile: String,
+    pub profile: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub view: ViewArguments,
@@ -52,12 +52,12 @@ pub struct ViewArguments {
     /// A stack and its value on each line, for other tools: `main;work;leaf 42`
     #[arg(long, group = "view", help_heading = "Views")]
     pub folded: bool,
-    /// A flame graph, as a picture that browsers search and zoom; `-` for standard output
-    #[arg(long, group = "view", value_name = "FILE", help_heading = "Views", value_hint = ValueHint::FilePath)]
-    pub svg: Option<PathBuf>,
-    /// A flame graph, as a page of its own; `-` for standard output
-    #[arg(long, group = "view", value_name = "FILE", help_heading = "Views", value_hint = ValueHint::FilePath)]
-    pub html: Option<PathBuf>,
+    /// A flame graph, as a picture that browsers search and zoom: to FILE, or to standard output
+    #[arg(long, group = "view", value_name = "FILE", num_args = 0..=1, help_heading = "Views", value_hint = ValueHint::FilePath)]
+    pub svg: Option<Option<PathBuf>>,
+    /// A flame graph, as an HTML page: to FILE, or to standard output
+    #[arg(long, group = "view", value_name = "FILE", num_args = 0..=1, help_heading = "Views", value_hint = ValueHint::FilePath)]
+    pub html: Option<Option<PathBuf>>,
     /// What --top has, as JSON, in the units of the profile
     #[arg(long, group = "view", help_heading = "Views")]
     pub json: bool,
@@ -65,6 +65,9 @@ pub struct ViewArguments {
     #[arg(long, group = "view", help_heading = "Views")]
     pub comments: bool,
 
+    /// Write to this file; `-` for standard output
+    #[arg(short = 'o', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
     /// Which values: a name such as inuse_space, or its index
     #[arg(short = 't', long, value_name = "NAME", visible_alias = "sample-index")]
     pub sample_type: Option<String>,
@@ -83,7 +86,7 @@ pub struct ViewArguments {
     /// Scale the profile to the base's total before the base is taken away
     #[arg(long)]
     pub normalize: bool,
-    /// Where --list looks for sources, besides here
+    /// Where --list looks for sources, besides the current directory; files outside are not opened
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub source_path: Vec<PathBuf>,
 
@@ -99,12 +102,21 @@ pub struct ViewArguments {
     pub tag: Vec<String>,
 }
 
+impl ViewArguments {
+    /// Takes the file that follows `--svg` or `--html`.
+    pub fn take_picture_file(&mut self) -> Option<PathBuf> {
+        let options = [&mut self.svg, &mut self.html];
+        options.into_iter().flatten().find_map(Option::take)
+    }
+}
+
 const REPORT_EXAMPLES: &str = "\
 Examples:
   plimsoll report heap.pb.gz                          what uses memory, by function
   plimsoll report localhost:6060                      the same of a running program
   plimsoll report heap.pb.gz -t alloc_space --cum     what was ever allocated, by who asked for it
   plimsoll report heap.pb.gz --html heap.html         a flame graph to search and zoom in
+  plimsoll report --html heap.pb.gz > heap.html       the same
   plimsoll report heap.pb.gz --list 'Index::insert'   by source line
   plimsoll report heap.pb.gz --tag tenant=acme        of one tenant
   plimsoll report heap.pb.gz --tag bytes=1k:64k       blocks of 1 to 64 KiB

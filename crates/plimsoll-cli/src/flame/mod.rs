@@ -6,6 +6,7 @@ mod tree;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use crate::plain_text::plain_lines;
 use crate::report::{Shown, Stop, alone, share};
 use tree::{Node, Tree};
 
@@ -205,7 +206,7 @@ fn shortened(name: &str, letters: usize) -> String {
 /// As text of XML and HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
+    for letter in plain_lines(text).chars() {
         let _ = match letter {
             '&' => escaped.write_str("&amp;"),
             '<' => escaped.write_str("&lt;"),
@@ -213,9 +214,6 @@ fn escaped(text: &str) -> String {
             '"' => escaped.write_str("&quot;"),
             // Which XML cannot have.
             '\u{fffe}' | '\u{ffff}' => escaped.write_char(char::REPLACEMENT_CHARACTER),
-            letter if letter.is_control() && letter != '\n' => {
-                escaped.write_char(char::REPLACEMENT_CHARACTER)
-            }
             letter => escaped.write_char(letter),
         };
     }

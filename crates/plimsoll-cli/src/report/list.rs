@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::Stop;
@@ -102,7 +103,11 @@ pub(crate) fn list(
             match source(file, &arguments.source_path) {
                 Some(source) => write_lines(to, listing, &measure, source)?,
                 None => {
-                    writeln!(to, "{:>10} {:>10}      (the source is not here)", "", "")?;
+                    writeln!(
+                        to,
+                        "{:>10} {:>10}      (the source is not below the current directory; see --source-path)",
+                        "", ""
+                    )?;
                     for (line, values) in &listing.lines {
                         write_line(to, *line, Some(values), &measure, "")?;
                     }
@@ -199,34 +204,42 @@ impl Counted {
     }
 }
 
-/// The source file: as it is called, or below one of the directories, with fewer and fewer of its
-/// own directories.
+/// The source file, which has to be below one of the directories or below the current one: by its
+/// whole name, or with fewer and fewer of its own directories. The profile may name any file, so
+/// nothing outside is opened, through links neither.
 fn source(file: &str, below: &[PathBuf]) -> Option<BufReader<io::Take<File>>> {
-    if file.is_empty() {
-        return None;
-    }
-    let open = |path: &Path| {
-        // What the profile names may be anything: only a regular file is opened.
-        if !path.metadata().ok()?.is_file() {
-            return None;
-        }
-        let file = File::open(path).ok()?;
-        Some(BufReader::new(file.take(LARGEST_SOURCE)))
-    };
-    if let Some(found) = open(Path::new(file)) {
-        return Some(found);
-    }
     let parts: Vec<&str> = file
         .split('/')
-        .filter(|part| !part.is_empty() && *part != "..")
+        .filter(|part| !matches!(*part, "" | "." | ".."))
         .collect();
     let here = [PathBuf::from(".")];
     below.iter().chain(&here).find_map(|directory| {
-        (0..parts.len()).find_map(|from| {
-            let path = directory.join(parts[from..].iter().collect::<PathBuf>());
-            open(&path)
+        let directory = directory.canonicalize().ok()?;
+        let inside = Path::new(file).strip_prefix(&directory).ok();
+        let inside = inside.and_then(|inside| open_below(&directory, inside));
+        inside.or_else(|| {
+            (0..parts.len()).find_map(|from| {
+                let path = parts[from..].iter().collect::<PathBuf>();
+                open_below(&directory, &path)
+            })
         })
     })
+}
+
+/// Opens a regular file below a directory, which has no links in its path.
+fn open_below(directory: &Path, file: &Path) -> Option<BufReader<io::Take<File>>> {
+    let path = directory.join(file).canonicalize().ok()?;
+    // Opening a device may have effects, and opening a pipe may wait.
+    if !path.starts_with(directory) || !path.metadata().ok()?.is_file() {
+        return None;
+    }
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY)
+        .open(path)
+        .ok()?;
+    let is_file = file.metadata().ok()?.is_file();
+    is_file.then(|| BufReader::new(file.take(LARGEST_SOURCE)))
 }
 
 fn write_lines(
@@ -286,16 +299,8 @@ fn write_lines(
             writeln!(to, "{:>10} {:>10}      ...", "", "")?;
         }
         let text = String::from_utf8_lossy(&text);
-        let text: String = text
-            .trim_end()
-            .chars()
-            .map(|letter| match letter {
-                '\t' => letter,
-                letter if letter.is_control() => char::REPLACEMENT_CHARACTER,
-                letter => letter,
-            })
-            .collect();
-        write_line(to, number, listing.lines.get(&number), measure, &text)?;
+        let text = text.trim_end();
+        write_line(to, number, listing.lines.get(&number), measure, text)?;
     }
     // Another version of the file, it seems.
     for (line, values) in listing.lines.range(number.max(1)..) {

@@ -12,13 +12,14 @@ mod text;
 mod time;
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::Failure;
 use crate::args::{DiffArguments, ReportArguments, ViewArguments};
 use crate::flame;
+use crate::plain_text::PlainText;
 pub(crate) use counted::Spread;
 use input::Input;
 pub(crate) use measure::{alone, share};
@@ -29,11 +30,17 @@ pub(crate) use shown::Shown;
 /// # Errors
 /// If it cannot be read or shown as it is wanted.
 pub fn report(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
-    show(
-        &arguments.profile,
-        arguments.base.as_deref(),
-        &arguments.view,
-    )
+    let mut view = arguments.view.clone();
+    let profile = match (&arguments.profile, view.take_picture_file()) {
+        (Some(profile), file) => {
+            view.output = view.output.or(file);
+            profile.clone()
+        }
+        // `--html PROFILE`
+        (None, Some(file)) => name(file)?,
+        (None, None) => return Err(missing("FILE|URL")),
+    };
+    show(&profile, arguments.base.as_deref(), &view)
 }
 
 /// Shows the difference of two profiles.
@@ -41,7 +48,29 @@ pub fn report(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
 /// # Errors
 /// If one cannot be read, or they cannot be shown as it is wanted.
 pub fn diff(arguments: &DiffArguments) -> Result<ExitCode, Failure> {
-    show(&arguments.profile, Some(&arguments.base), &arguments.view)
+    let mut view = arguments.view.clone();
+    let (base, profile) = match (&arguments.profile, view.take_picture_file()) {
+        (Some(profile), file) => {
+            view.output = view.output.or(file);
+            (arguments.base.clone(), profile.clone())
+        }
+        // `--html BASE NEW`
+        (None, Some(file)) => (name(file)?, arguments.base.clone()),
+        (None, None) => return Err(missing("NEW")),
+    };
+    show(&profile, Some(&base), &view)
+}
+
+fn missing(argument: &str) -> Failure {
+    let cause = "the argument is missing; see --help";
+    Failure::new(format!("<{argument}>"), cause).with_code(2)
+}
+
+/// A profile that stands where the file of a picture may.
+fn name(file: PathBuf) -> Result<String, Failure> {
+    file.into_os_string().into_string().map_err(|name| {
+        Failure::new(Path::new(&name).display(), "the name is not UTF-8").with_code(2)
+    })
 }
 
 fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode, Failure> {
@@ -52,11 +81,31 @@ fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode
     let input = Input::read(name, base, view.normalize)?;
     let shown = Shown::new(&input, view)?;
     let shown = &shown;
-    let to = match view.svg.as_deref().or(view.html.as_deref()) {
-        Some(path) if path != Path::new("-") => Some(path),
-        _ => None,
-    };
+    let to = view
+        .output
+        .as_deref()
+        .filter(|path| *path != Path::new("-"));
+    let is_picture = view.svg.is_some() || view.html.is_some();
+    if is_picture && view.output.is_none() && io::stdout().is_terminal() {
+        let option = if view.svg.is_some() {
+            "--svg"
+        } else {
+            "--html"
+        };
+        let cause = "standard output is a terminal; redirect it, or name a file by -o FILE";
+        return Err(Failure::new(option, cause).with_code(2));
+    }
     let done = write(to, |to| {
+        if view.svg.is_some() {
+            return flame::svg(to, shown);
+        }
+        if view.html.is_some() {
+            return flame::html(to, shown);
+        }
+        if view.json {
+            return json::json(to, shown, view);
+        }
+        let to = &mut PlainText(to);
         if let Some(expression) = &view.peek {
             text::peek(to, shown, view, expression)
         } else if let Some(expression) = &view.list {
@@ -65,14 +114,8 @@ fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode
             text::tree(to, shown, view)
         } else if view.folded {
             folded::folded(to, shown)
-        } else if view.json {
-            json::json(to, shown, view)
         } else if view.comments {
             comments(to, shown)
-        } else if view.svg.is_some() {
-            flame::svg(to, shown)
-        } else if view.html.is_some() {
-            flame::html(to, shown)
         } else {
             text::top(to, shown, view)
         }

@@ -77,7 +77,9 @@ fn in_directory(directory: &Path) -> io::Result<PathBuf> {
     }
     if let Ok(mut file) = own.open_file(NAME) {
         let mut there = Vec::with_capacity(LIBRARY.len());
-        let read = (&mut file).take(LIBRARY.len() as u64 + 1).read_to_end(&mut there);
+        let read = (&mut file)
+            .take(LIBRARY.len() as u64 + 1)
+            .read_to_end(&mut there);
         if read.is_ok() && there == LIBRARY {
             let _ = file.set_modified(SystemTime::now());
             return Ok(path);

@@ -22,6 +22,7 @@ use summary::Process;
 
 use crate::Failure;
 use crate::args::RunArguments;
+use crate::plain_text::PlainText;
 use crate::program::{self, Verdict, preload_verdict};
 
 /// What Plimsoll exits with if it fails itself.
@@ -244,7 +245,7 @@ fn tell(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: 
             );
         }
         if arguments.json {
-            say(&json(&process, ran));
+            let _ = writeln!(io::stderr(), "{}", json(&process, ran));
         } else if !arguments.quiet {
             let ran = (process.numbers.process == ran.process).then_some(ran);
             say(summary::text(&process, ran, arguments.sites).trim_end());
@@ -315,7 +316,7 @@ fn name_of(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-fn say(line: &str) {
-    // If nobody reads it, nobody is to be told.
-    let _ = writeln!(io::stderr(), "{line}");
+/// Writes text for a person. If standard error is closed, the text is lost.
+fn say(text: &str) {
+    let _ = writeln!(PlainText(io::stderr()), "{text}");
 }
