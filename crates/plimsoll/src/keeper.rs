@@ -26,7 +26,8 @@ static MODULES_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// Asks the thread to look for new modules. For hooks.
 pub(crate) fn call() {
-    MODULES_WANTED.store(true, Ordering::Relaxed);
+    // Before it is looked whether there is a bell: `keep` does it the other way round.
+    MODULES_WANTED.store(true, Ordering::SeqCst);
     ring();
 }
 
@@ -63,6 +64,8 @@ fn keep() {
     #[cfg(feature = "interpose")]
     crate::hook::start();
     loop {
+        // Before the first wait too: a call that came before there was a bell rang none.
+        work();
         #[cfg(feature = "preload")]
         match crate::preload::last_thread_after() {
             Some(time) => {
@@ -73,11 +76,14 @@ fn keep() {
         }
         #[cfg(not(feature = "preload"))]
         bell.wait(None);
-        let _time = own_time::measure();
-        stack::TABLE.fold_if_pending();
-        if MODULES_WANTED.swap(false, Ordering::Relaxed) {
-            look();
-        }
+    }
+}
+
+fn work() {
+    let _time = own_time::measure();
+    stack::TABLE.fold_if_pending();
+    if MODULES_WANTED.swap(false, Ordering::SeqCst) {
+        look();
     }
 }
 

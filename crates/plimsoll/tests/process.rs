@@ -5,6 +5,7 @@
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 mod child;
+mod late_libraries;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;

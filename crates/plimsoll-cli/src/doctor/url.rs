@@ -184,7 +184,7 @@ fn profiles(index: &str) -> Vec<String> {
 }
 
 /// What may have been lost: the metric, what that means, and what to do.
-const LOST: [(&str, &str, &str); 8] = [
+const LOST: [(&str, &str, &str); 9] = [
     (
         "plimsoll_lost_table_full_events_total",
         "events have no stack, because the table of stacks was full",
@@ -194,6 +194,11 @@ const LOST: [(&str, &str, &str); 8] = [
         "plimsoll_lost_without_stack_events_total",
         "events have no stack, because all memory for capturing was in use",
         "PLIMSOLL=heap_rate=2m, or other rates that sample less",
+    ),
+    (
+        "plimsoll_lost_cut_stacks_events_total",
+        "stacks lack their outer frames, because they lead through code that cannot be unwound",
+        "",
     ),
     (
         "plimsoll_lost_untracked_events_total",

@@ -146,6 +146,7 @@ fn numbers(left: &PostMortem) -> Numbers {
             heap.large.free_bytes,
         ],
         without_stack: left.without_stack,
+        cut_stacks: left.cut_stacks,
         table_full: left.table_full,
         untracked: left.untracked,
         ..Numbers::default()

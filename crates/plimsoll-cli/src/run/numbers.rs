@@ -42,6 +42,8 @@ pub struct Numbers {
     pub contended_releases: u64,
     pub blamed_ns: u64,
     pub without_stack: u64,
+    /// Events whose stack ends in code that cannot be unwound.
+    pub cut_stacks: u64,
     pub table_full: u64,
     pub untracked: u64,
     pub lost_waits: u64,
@@ -73,7 +75,12 @@ impl Numbers {
 
     /// Events that are not recorded in full.
     pub fn lost(&self) -> u64 {
-        self.without_stack + self.table_full + self.untracked + self.lost_waits + self.lost_mappings
+        self.without_stack
+            + self.table_full
+            + self.untracked
+            + self.lost_waits
+            + self.lost_mappings
+            + self.cut_stacks
     }
 }
 

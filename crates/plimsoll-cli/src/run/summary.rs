@@ -116,12 +116,13 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
     if numbers.lost() != 0 {
         writeln!(
             to,
-            "  lost       {} events without a stack, {} because the table was full, {} sampled blocks, {} waits, {} mappings",
+            "  lost       {} events without a stack, {} because the table was full, {} sampled blocks, {} waits, {} mappings; {} stacks cut at code that cannot be unwound",
             count(numbers.without_stack),
             count(numbers.table_full),
             count(numbers.untracked),
             count(numbers.lost_waits),
             count(numbers.lost_mappings),
+            count(numbers.cut_stacks),
         )?;
     }
     Ok(())

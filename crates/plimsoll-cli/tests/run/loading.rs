@@ -46,6 +46,40 @@ fn what_is_loaded_later_has_names() {
     );
 }
 
+/// Which no table describes. The summary says that stacks end there.
+#[test]
+fn stacks_that_end_in_generated_code_are_counted() {
+    let scene = Scene::new("generated");
+    let program = scene.c(
+        "generated",
+        r#"
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        /* Calls its second argument with its first, in a frame without a frame pointer. */
+        static const unsigned char code[] = { 0x48, 0x83, 0xec, 0x18, 0xff, 0xd6, 0x48, 0x83, 0xc4, 0x18, 0xc3 };
+        int main(int count, char **arguments) {
+            void *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (page == MAP_FAILED) return 1;
+            memcpy(page, code, sizeof code);
+            void *(*call)(size_t, void *(*)(size_t)) = page;
+            free(malloc(1000));
+            for (int i = 0; i < 70; i++) if (count == 1) call(1000, malloc); else free(malloc(1000));
+            return 0;
+        }"#,
+    );
+    let report = only(same_with(&["--heap-rate", "1"], &program, &[]));
+    assert_eq!(number(&report, "cut_stacks"), 70);
+    let report = only(same_with(&["--heap-rate", "1"], &program, &["whole"]));
+    assert_eq!(number(&report, "cut_stacks"), 0);
+    let output = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.contains("; 70 stacks cut at code that cannot be unwound"),
+        "{text}"
+    );
+}
+
 /// Its blocks are its own before and after; and it is asked how large they are.
 #[test]
 fn an_allocator_that_the_program_is_linked_with_stays_in_use() {

@@ -65,7 +65,7 @@ const fn metric(
 }
 
 /// Sorted by name.
-pub(super) static METRICS: [Metric; 92] = [
+pub(super) static METRICS: [Metric; 93] = [
     seconds(
         "/cpu/classes/gc/mark/assist:cpu-seconds",
         "Processor time that threads of the program spent on marking for collectors. To \
@@ -409,6 +409,12 @@ pub(super) static METRICS: [Metric; 92] = [
         "Bytes by which the heap's /memory/classes had to be above what the allocator's backend \
          told, so that they fit the blocks in use.",
         |gathered| gathered.mem().heap_slack,
+    ),
+    count(
+        "/plimsoll/lost/cut-stacks:events",
+        "Events whose stack lacks its outer frames, because it leads through code that cannot \
+         be unwound.",
+        |gathered| gathered.lost().cut_stacks,
     ),
     count(
         "/plimsoll/lost/labels:events",

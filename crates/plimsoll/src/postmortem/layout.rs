@@ -44,6 +44,8 @@ pub(crate) mod word {
     /// Events that were recorded without a stack, and sampled blocks whose free is not noticed.
     pub(crate) const WITHOUT_STACK: usize = 24;
     pub(crate) const UNTRACKED: usize = 25;
+    /// Events whose stack ends in code that could not be unwound.
+    pub(crate) const CUT_STACKS: usize = 26;
 }
 
 /// How a file begins.

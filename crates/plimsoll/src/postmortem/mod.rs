@@ -307,6 +307,13 @@ pub(crate) fn count_without_stack() {
     }
 }
 
+/// Notes that the stack of an event ends in code that could not be unwound. For hooks.
+pub(crate) fn count_cut_stack() {
+    if let Some(header) = header() {
+        header[word::CUT_STACKS].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Notes that the free of a sampled block will not be noticed. For hooks.
 pub(crate) fn count_untracked() {
     if let Some(header) = header() {

@@ -95,6 +95,8 @@ pub struct PostMortem {
     pub table_full: u64,
     /// Samples that were recorded without a stack, for want of memory to capture one.
     pub without_stack: u64,
+    /// Samples whose stack ends in code that could not be unwound.
+    pub cut_stacks: u64,
     /// Sampled blocks whose free was not noticed: they are left out of what is in use.
     pub untracked: u64,
     /// Modules and sets of labels that there was no room for.
@@ -232,6 +234,7 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         sites: table.buckets.into_iter().map(Site::of).collect(),
         table_full: table.overflowed,
         without_stack: header[word::WITHOUT_STACK],
+        cut_stacks: header[word::CUT_STACKS],
         untracked: header[word::UNTRACKED],
         notes_lost: header[word::NOTES_LOST],
         damaged: table.damaged,

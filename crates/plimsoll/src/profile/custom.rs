@@ -183,7 +183,7 @@ impl Profile {
         let depth = stack::depth().min(DEPTH);
         let labels = label::current();
         let start = Start::Here(Registers::here());
-        let bucket = stack::with_stack(start, skip.saturating_add(depth), |frames| {
+        let bucket = stack::with_stack_of_event(start, skip.saturating_add(depth), |frames| {
             let frames = frames.get(skip..).unwrap_or_default();
             let frames = &frames[..frames.len().min(depth)];
             TABLE.bucket_if_room(Kind::Custom, of.key(), labels, frames)

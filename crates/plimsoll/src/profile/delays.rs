@@ -69,8 +69,8 @@ pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64))
             sum(|site| site.samples),
         ),
         format!(
-            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} waits that nobody is blamed for",
-            lost.without_stack, lost.table_full, lost.waits
+            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} waits that nobody is blamed for; {} stacks cut at code that cannot be unwound",
+            lost.without_stack, lost.table_full, lost.waits, lost.cut_stacks
         ),
     ];
     let samples = sites.into_iter().map(|site| {

@@ -236,8 +236,8 @@ fn comments(exact: &HeapStats, sites: &[Site]) -> Vec<String> {
             error(|site| site.allocated),
         ),
         format!(
-            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked",
-            lost.without_stack, lost.table_full, lost.untracked
+            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked; {} stacks cut at code that cannot be unwound",
+            lost.without_stack, lost.table_full, lost.untracked, lost.cut_stacks
         ),
         format!(
             "plimsoll: objects count as {}: rounded up to 8 bytes up to 1 KiB, to Go's classes up to 32 KiB",

@@ -396,6 +396,10 @@ pub struct LostEvents {
     pub without_stack: u64,
     /// Recorded without a stack, because the table of stacks was full. Totals are right.
     pub table_full: u64,
+    /// Recorded with a stack that lacks its outer frames, because it leads through code that cannot
+    /// be unwound: generated code, a library without unwind tables or of another namespace
+    /// (`dlmopen`), or a library that was loaded a moment before. Totals are right.
+    pub cut_stacks: u64,
     /// Sampled allocations whose free will not be noticed, because there was no memory to note
     /// them. They are in what was allocated, and left out of what is in use.
     pub untracked: u64,
@@ -419,6 +423,7 @@ pub fn lost_events() -> LostEvents {
     LostEvents {
         without_stack: stack::events_without_stack(),
         table_full: stack::TABLE.overflowed(),
+        cut_stacks: stack::events_with_cut_stack(),
         untracked: sampler::lost_track(),
         waits: contention::lost_waits(),
         labels: label::lost(),

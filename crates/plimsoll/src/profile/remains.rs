@@ -113,8 +113,8 @@ fn comments(of: &PostMortem) -> Vec<String> {
             of.threads_counting,
         ),
         format!(
-            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked, {} modules or sets of labels",
-            of.without_stack, of.table_full, of.untracked, of.notes_lost
+            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} sampled blocks untracked, {} modules or sets of labels; {} stacks cut at code that cannot be unwound",
+            of.without_stack, of.table_full, of.untracked, of.notes_lost, of.cut_stacks
         ),
     ];
     if of.damaged {

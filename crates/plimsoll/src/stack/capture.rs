@@ -72,8 +72,12 @@ static REQUESTS: AtomicPtr<&'static [Slot]> = AtomicPtr::new(ptr::null_mut());
 /// The list in use.
 static MODULES: AtomicPtr<ModuleList> = AtomicPtr::new(ptr::null_mut());
 
-/// 1 once a capture has met code which the list does not know, until that is brought up to date.
-static STALE: AtomicU32 = AtomicU32::new(0);
+/// An address of code that a walk met and its list did not know; 0 for none.
+///
+/// The walk that changes it from 0 calls the maintenance thread. [`refresh_modules`] changes it back
+/// before it asks the loader, so that it takes notice of all that walks have met until then, and the
+/// next walk to meet unknown code calls again: also one that used the list before.
+static UNKNOWN_CODE: AtomicUsize = AtomicUsize::new(0);
 
 /// Held while lists are replaced, with those that may still be read.
 static RETIRED: Mutex<Vec<RetiredList>> = Mutex::new(Vec::new());
@@ -85,9 +89,18 @@ pub(crate) struct RetiredList(usize);
 /// Events whose stack could not be captured because every slot was taken, or none was made yet.
 static WITHOUT_STACK: AtomicU64 = AtomicU64::new(0);
 
+/// Events whose stack ends in code that could not be unwound.
+static CUT_STACKS: AtomicU64 = AtomicU64::new(0);
+
 /// Events that were recorded without a stack since the process began.
 pub(crate) fn events_without_stack() -> u64 {
     WITHOUT_STACK.load(Ordering::Relaxed)
+}
+
+/// Returns how many events, since the process began, were recorded with a stack that lacks its outer
+/// frames because it leads through code that could not be unwound.
+pub(crate) fn events_with_cut_stack() -> u64 {
+    CUT_STACKS.load(Ordering::Relaxed)
 }
 
 /// Makes the pool and the first module list, and settles how to walk: `forced`, or else by frame
@@ -138,9 +151,28 @@ pub(crate) fn with_stack<R>(
     limit: usize,
     use_stack: impl FnOnce(&[usize]) -> R,
 ) -> R {
-    with_walk(start, limit, Remember::IfSlow, |frames, _| {
+    with_walk(start, limit, Remember::IfSlow, |frames, _, _| {
         use_stack(frames)
     })
+}
+
+/// The same for a stack that an event is recorded with: counts one that is cut.
+pub(crate) fn with_stack_of_event<R>(
+    start: Start,
+    limit: usize,
+    use_stack: impl FnOnce(&[usize]) -> R,
+) -> R {
+    with_walk(start, limit, Remember::IfSlow, |frames, end, _| {
+        count_if_cut(end);
+        use_stack(frames)
+    })
+}
+
+fn count_if_cut(end: End) {
+    if matches!(end, End::Lost | End::Stale) {
+        CUT_STACKS.fetch_add(1, Ordering::Relaxed);
+        postmortem::count_cut_stack();
+    }
 }
 
 /// What the stack of the calling thread from `start` on is called, with at most `limit` frames;
@@ -159,7 +191,8 @@ pub(super) fn name_of(
     if let Some(name) = name.and_then(|(met, _)| met.name()) {
         return Some(name);
     }
-    with_walk(start, limit, Remember::Always, |frames, met| {
+    with_walk(start, limit, Remember::Always, |frames, end, met| {
+        count_if_cut(end);
         let name = find_name(frames)?;
         if let Some(met) = met {
             met.set_name(name);
@@ -178,17 +211,18 @@ enum Remember {
     Always,
 }
 
-/// As [`with_stack`]; also passes on what is remembered of the walk.
+/// As [`with_stack`]; also passes on why the walk ended, and what is remembered of it. A stack that
+/// was not walked is not cut.
 fn with_walk<R>(
     start: Start,
     limit: usize,
     remember: Remember,
-    use_stack: impl FnOnce(&[usize], Option<Remembered>) -> R,
+    use_stack: impl FnOnce(&[usize], End, Option<Remembered>) -> R,
 ) -> R {
     let Some(slot) = take_slot() else {
         WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
         postmortem::count_without_stack();
-        return use_stack(&[], None);
+        return use_stack(&[], End::Room, None);
     };
     // SAFETY: this thread owns the slot until it stores 0 in `owner`.
     let scratch = unsafe { &mut *slot.scratch.get() };
@@ -199,20 +233,26 @@ fn with_walk<R>(
     } = scratch;
     let frames = &mut frames[..limit.min(DEEPEST + HIDDEN_FRAMES)];
     let (captured, met) = match (unwinder(), frames.split_first_mut(), start) {
-        (Unwinder::None, ..) | (_, None, _) => (0, None),
+        (Unwinder::None, ..) | (_, None, _) => (NOT_WALKED, None),
         (_, Some((first, rest)), Start::Caller(registers)) => {
             *first = registers.instruction as usize;
             let (captured, met) = walk(start, slot, remember, context, trail, rest);
-            (1 + captured, met)
+            let frames = 1 + captured.frames;
+            (Walk { frames, ..captured }, met)
         }
         (_, Some(_), Start::Here(_) | Start::Below(..)) => {
             walk(start, slot, remember, context, trail, frames)
         }
     };
-    let result = use_stack(&frames[..captured], met);
+    let result = use_stack(&frames[..captured.frames], captured.end, met);
     slot.owner.store(0, Ordering::Release);
     result
 }
+
+const NOT_WALKED: Walk = Walk {
+    frames: 0,
+    end: End::Room,
+};
 
 fn walk(
     start: Start,
@@ -221,9 +261,9 @@ fn walk(
     context: &mut Context,
     trail: &mut Trail,
     frames: &mut [usize],
-) -> (usize, Option<Remembered>) {
+) -> (Walk, Option<Remembered>) {
     match unwinder() {
-        Unwinder::None => (0, None),
+        Unwinder::None => (NOT_WALKED, None),
         Unwinder::FramePointers if remember == Remember::IfSlow => {
             let captured = frame_pointers::walk(start.registers(), start.limit(), frames);
             (captured, None)
@@ -232,7 +272,7 @@ fn walk(
             let at = start.registers();
             let walk = frame_pointers::walk_noted(at, start.limit(), frames, trail);
             let from = Beginning::of(start, Way::Chain);
-            (walk.frames, remembered_if_whole(from, &walk, trail))
+            (walk, remembered_if_whole(from, &walk, trail))
         }
         Unwinder::Tables => walk_by_tables(start, slot, context, trail, frames),
     }
@@ -244,7 +284,7 @@ fn walk_by_tables(
     context: &mut Context,
     trail: &mut Trail,
     frames: &mut [usize],
-) -> (usize, Option<Remembered>) {
+) -> (Walk, Option<Remembered>) {
     let from = Beginning::of(start, Way::Tables);
     if let Some(from) = &from {
         let keep = |at: usize, frame| {
@@ -253,16 +293,39 @@ fn walk_by_tables(
             }
         };
         match remembered::find(from, keep) {
-            Some((met, captured)) if captured <= frames.len() => return (captured, Some(met)),
+            Some((met, captured)) if captured <= frames.len() => {
+                let whole = Walk {
+                    frames: captured,
+                    end: End::Outermost,
+                };
+                return (whole, Some(met));
+            }
             _ => {}
         }
     }
     let walk = slot.with_list(|list| unwind_tables::walk(start, list, context, trail, frames));
-    let Some(walk) = walk else { return (0, None) };
-    if walk.end == End::Stale && STALE.swap(1, Ordering::Relaxed) == 0 {
+    let Some(walk) = walk else {
+        return (NOT_WALKED, None);
+    };
+    if walk.end == End::Stale {
+        let met = match (frames[..walk.frames].last(), start) {
+            (Some(return_address), _) => return_address - 1,
+            (None, Start::Caller(registers)) => registers.instruction as usize - 1,
+            (None, Start::Here(registers) | Start::Below(registers, _)) => {
+                registers.instruction as usize
+            }
+        };
+        met_unknown_code(met);
+    }
+    (walk, remembered_if_whole(from, &walk, trail))
+}
+
+/// Has the module list refreshed because of what a walk met at an address.
+fn met_unknown_code(address: usize) {
+    // `refresh_modules` acquires this, and what the loader did before.
+    if UNKNOWN_CODE.swap(address, Ordering::AcqRel) == 0 {
         crate::keeper::call();
     }
-    (walk.frames, remembered_if_whole(from, &walk, trail))
 }
 
 /// Remembers a walk that went as far as there is anything.
@@ -298,29 +361,25 @@ fn take_slot() -> Option<&'static Slot> {
         })
 }
 
-/// Brings the module list up to date if the loader has changed something. Allocates and takes
-/// locks: not for hooks. Returns whether it did.
+/// Replaces the module list if the loader has changed something, or if a walk met code that the list
+/// does not know. Returns whether it did. Allocates and takes locks: not for hooks.
 pub(crate) fn refresh_modules() -> bool {
     let current = MODULES.load(Ordering::Acquire);
-    // SAFETY: lists are only freed below, under the lock; `is_current` is asked again there.
     if current.is_null() {
         return false;
     }
     let _own = own::scope();
     let mut retired = lock_lists();
     let current = MODULES.load(Ordering::Acquire);
-    // SAFETY: nobody else replaces or frees lists while the lock is held.
-    let replaced = if unsafe { (*current).is_current() } {
-        false
-    } else {
-        STALE.store(0, Ordering::Relaxed);
-        let old = MODULES.swap(
-            Box::into_raw(Box::new(ModuleList::from_loader())),
-            Ordering::AcqRel,
-        );
+    // In this order: see `UNKNOWN_CODE`.
+    let unknown = UNKNOWN_CODE.swap(0, Ordering::AcqRel);
+    // SAFETY: lists are replaced and freed under the lock, which is held.
+    let successor = unsafe { (*current).successor(unknown) };
+    let replaced = successor.is_some();
+    if let Some(list) = successor {
+        let old = MODULES.swap(Box::into_raw(Box::new(list)), Ordering::AcqRel);
         retired.push(RetiredList(old as usize));
-        true
-    };
+    }
     // Replaced first, names looked at after: the counterpart of `walk_by_tables`.
     fence(Ordering::SeqCst);
     retired.retain(|list| {
@@ -446,3 +505,6 @@ pub(crate) fn forget_vanished_threads() {
         slot.reading.store(ptr::null_mut(), Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

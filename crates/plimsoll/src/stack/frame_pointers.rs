@@ -9,12 +9,12 @@ use super::remembered::Trail;
 use super::unwind_tables::{End, Walk};
 use crate::os::region::PAGE;
 
-/// Fills `frames` from the leaf with return addresses, as far as the chain goes; returns how many.
+/// Fills `frames` from the leaf with return addresses, as far as the chain goes.
 ///
 /// Each link must point further up the stack and to readable memory, so a broken chain ends the
 /// walk and does no other harm. Frames that reach beyond `limit` are left out.
-pub(crate) fn walk(start: Registers, limit: usize, frames: &mut [usize]) -> usize {
-    follow(start, limit, frames, &mut ()).frames
+pub(super) fn walk(start: Registers, limit: usize, frames: &mut [usize]) -> Walk {
+    follow(start, limit, frames, &mut ())
 }
 
 /// The same; also notes what the walk depends on.
@@ -160,7 +160,7 @@ mod tests {
     fn a_walk_from_anywhere_ends() {
         let here = Registers::here();
         let mut frames = [0; 64];
-        assert!(walk(here, usize::MAX, &mut frames) < 64);
+        assert!(walk(here, usize::MAX, &mut frames).frames < 64);
         for frame in [
             0,
             1,
@@ -171,7 +171,8 @@ mod tests {
             !7,
             0xdead_beef,
         ] {
-            assert!(walk(Registers { frame, ..here }, usize::MAX, &mut frames) <= 64);
+            let walk = walk(Registers { frame, ..here }, usize::MAX, &mut frames);
+            assert!(walk.frames <= 64);
         }
     }
 
@@ -190,11 +191,11 @@ mod tests {
             frame: base as u64,
         };
         let mut frames = [0; 8];
-        assert_eq!(walk(start, usize::MAX, &mut frames), 3);
+        assert_eq!(walk(start, usize::MAX, &mut frames).frames, 3);
         assert_eq!(frames[..3], [0x10_000, 0x10_001, 0x10_002]);
         // As far as the second frame.
-        assert_eq!(walk(start, base + 32, &mut frames), 2);
-        assert_eq!(walk(start, base + 31, &mut frames), 1);
+        assert_eq!(walk(start, base + 32, &mut frames).frames, 2);
+        assert_eq!(walk(start, base + 31, &mut frames).frames, 1);
         let mut trail = Trail::new();
         for (limit, expected) in [
             (usize::MAX, (3, End::Outermost)),
@@ -209,8 +210,8 @@ mod tests {
         );
         // A link back down ends it.
         std::hint::black_box(&mut stack)[2] = base;
-        assert_eq!(walk(start, usize::MAX, &mut frames), 2);
+        assert_eq!(walk(start, usize::MAX, &mut frames).frames, 2);
         // So does room.
-        assert_eq!(walk(start, usize::MAX, &mut frames[..1]), 1);
+        assert_eq!(walk(start, usize::MAX, &mut frames[..1]).frames, 1);
     }
 }

@@ -21,8 +21,9 @@ mod table;
 mod unwind_tables;
 
 pub(crate) use capture::{
-    RetiredList, Slot, Unwinder, events_without_stack, forget_vanished_threads, lock_lists,
-    prepare, refresh_modules, slots_for_requests, slots_for_requests_made, with_stack,
+    RetiredList, Slot, Unwinder, events_with_cut_stack, events_without_stack,
+    forget_vanished_threads, lock_lists, prepare, refresh_modules, slots_for_requests,
+    slots_for_requests_made, with_stack, with_stack_of_event,
 };
 pub(crate) use foreign::StackReader;
 pub(crate) use heap_cycle::{CycleNumber, Stream};
@@ -76,7 +77,7 @@ pub(crate) fn site_from(kind: Kind, size: u64, labels: Labels, start: Start) -> 
         0 => 0,
         depth => depth + HIDDEN_FRAMES,
     };
-    capture::with_stack(start, limit, |frames| {
+    capture::with_stack_of_event(start, limit, |frames| {
         TABLE.bucket(kind, size, labels, frames)
     })
 }

@@ -19,7 +19,7 @@ use crate::primitives::{AtomicU32, AtomicUsize, Ordering};
 
 /// One generation of the module list.
 pub(crate) struct ModuleList {
-    /// Sorted by start.
+    /// Sorted by where they are mapped.
     modules: Vec<Module>,
     /// The loader's counts of what it has loaded and unloaded, at the time.
     counts: (u64, u64),
@@ -27,14 +27,22 @@ pub(crate) struct ModuleList {
     generation: u16,
     /// Whether the first module is the program, and this code is part of it.
     in_program: bool,
-    /// Where the program's code begins.
+    /// Where the program is mapped.
     program: usize,
+    /// Objects that the loader finds by address and does not list: those of other namespaces, which
+    /// `dlmopen` makes.
+    unlisted: Vec<Range<usize>>,
 }
 
 struct Module {
+    /// All of its segments, and what lies between them.
+    mapped: Range<usize>,
+    /// Empty if it has none.
     code: Range<usize>,
     /// Mapped before `main`, so never unmapped.
     permanent: bool,
+    /// Where `.eh_frame_hdr` begins; 0 if there is none.
+    eh_frame_hdr: usize,
     cfi: Option<Cfi>,
 }
 
@@ -43,7 +51,7 @@ pub(crate) struct Cfi {
     pub(super) hdr: ParsedEhFrameHdr<EndianSlice<'static, LittleEndian>>,
     pub(super) eh_frame: EhFrame<EndianSlice<'static, LittleEndian>>,
     pub(super) bases: BaseAddresses,
-    /// Where `.eh_frame_hdr` begins, by which the loader tells modules apart, and how long it is.
+    /// Where `.eh_frame_hdr` is.
     pub(super) hdr_range: Range<usize>,
 }
 
@@ -55,7 +63,7 @@ pub(super) enum Lookup<'a> {
     Current(&'a Cfi),
     /// Not by this list: something was loaded or unloaded since.
     Stale,
-    /// Not by any list: generated code, or a jump into nowhere.
+    /// Not by any list: generated code, code without tables, or no code at all.
     NotCode,
 }
 
@@ -110,20 +118,13 @@ impl ModuleList {
         let program = found
             .modules
             .first()
-            .map_or(0, |program| program.code.start);
-        let to_module = |(position, object): (usize, Object)| Module {
-            code: object.code,
-            permanent: position < permanent,
-            cfi: object.cfi,
-        };
-        let mut modules: Vec<_> = found
-            .modules
-            .into_iter()
-            .enumerate()
-            .map(to_module)
-            .collect();
-        modules.retain(|module| !module.code.is_empty());
-        modules.sort_by_key(|module| module.code.start);
+            .map_or(0, |program| program.mapped.start);
+        let mut modules = found.modules;
+        for module in modules.iter_mut().take(permanent) {
+            module.permanent = true;
+        }
+        modules.retain(|module| !module.mapped.is_empty());
+        modules.sort_by_key(|module| module.mapped.start);
         let generation = (GENERATIONS.fetch_add(1, Ordering::Relaxed) % 0xffff) as u16 + 1;
         Self {
             modules,
@@ -131,7 +132,25 @@ impl ModuleList {
             generation,
             in_program,
             program,
+            unlisted: Vec::new(),
         }
+    }
+
+    /// Returns the list that replaces this one: if the loader has loaded or unloaded something, or
+    /// if the loader finds an object at the address `unknown` that this list does not know. Not for
+    /// hooks.
+    pub(super) fn successor(&self, unknown: usize) -> Option<Self> {
+        if !self.is_current() {
+            return Some(Self::from_loader());
+        }
+        let Lookup::Stale = self.look_up(unknown) else {
+            return None;
+        };
+        let object = find_object(unknown)?;
+        let mut list = Self::from_loader();
+        list.unlisted.clone_from(&self.unlisted);
+        list.unlisted.push(object.mapped);
+        Some(list)
     }
 
     /// A number that tells this list from those before it.
@@ -162,7 +181,7 @@ impl ModuleList {
         let program = self
             .modules
             .iter()
-            .find(|module| module.code.start == self.program);
+            .find(|module| module.mapped.start == self.program);
         let cfi = program
             .filter(|_| self.in_program)
             .and_then(|program| program.cfi.as_ref());
@@ -173,37 +192,44 @@ impl ModuleList {
     pub(super) fn look_up(&self, address: usize) -> Lookup<'_> {
         let after = self
             .modules
-            .partition_point(|module| module.code.start <= address);
+            .partition_point(|module| module.mapped.start <= address);
         let before = after.checked_sub(1).map(|at| &self.modules[at]);
-        let module = before.filter(|module| address < module.code.end);
-        let cfi = module.and_then(|module| module.cfi.as_ref());
-        match (module, cfi) {
-            (
-                Some(Module {
-                    permanent: true, ..
-                }),
-                Some(cfi),
-            ) => return Lookup::Permanent(cfi),
-            (
-                Some(Module {
-                    permanent: true, ..
-                }),
-                None,
-            ) => return Lookup::NotCode,
-            _ => {}
+        let module = before.filter(|module| address < module.mapped.end);
+        if let Some(module) = module.filter(|module| module.permanent) {
+            let cfi = module.tables_at(address);
+            return cfi.map_or(Lookup::NotCode, Lookup::Permanent);
         }
-        match (find_object(address), cfi) {
-            (Some(eh_frame_hdr), Some(cfi)) if eh_frame_hdr == cfi.hdr_range.start => {
-                Lookup::Current(cfi)
+        let Some(found) = find_object(address) else {
+            return Lookup::NotCode;
+        };
+        match module {
+            Some(module) if module.eh_frame_hdr == found.eh_frame_hdr => {
+                let cfi = module.tables_at(address);
+                cfi.map_or(Lookup::NotCode, Lookup::Current)
             }
-            (Some(_), _) => Lookup::Stale,
-            (None, _) => Lookup::NotCode,
+            None if self.unlisted.contains(&found.mapped) => Lookup::NotCode,
+            _ => Lookup::Stale,
         }
     }
 }
 
-/// The unwind table header of the object that is mapped at an address. Lock-free; for hooks.
-fn find_object(address: usize) -> Option<usize> {
+impl Module {
+    /// The tables for an address in this object, if there is code.
+    fn tables_at(&self, address: usize) -> Option<&Cfi> {
+        let cfi = self.cfi.as_ref();
+        cfi.filter(|_| self.code.contains(&address))
+    }
+}
+
+/// An object that is mapped at an address.
+struct Found {
+    mapped: Range<usize>,
+    /// Its unwind table header; 0 if there is none.
+    eh_frame_hdr: usize,
+}
+
+/// Returns the object that is mapped at an address. Lock-free; for hooks.
+fn find_object(address: usize) -> Option<Found> {
     let function = FIND_OBJECT.load(Ordering::Acquire);
     if function == 0 {
         return None;
@@ -213,19 +239,15 @@ fn find_object(address: usize) -> Option<usize> {
         let function: unsafe extern "C" fn(*const c_void, *mut FoundObject) -> c_int =
             std::mem::transmute(function);
         let mut found: FoundObject = std::mem::zeroed();
-        (function(address as *const c_void, &raw mut found) == 0).then_some(found.eh_frame as usize)
+        (function(address as *const c_void, &raw mut found) == 0).then_some(Found {
+            mapped: found.map_start as usize..found.map_end as usize,
+            eh_frame_hdr: found.eh_frame as usize,
+        })
     }
 }
 
-/// What the loader says of one object, as addresses in this process.
-struct Object {
-    /// Empty if it has none.
-    code: Range<usize>,
-    cfi: Option<Cfi>,
-}
-
 struct Listing {
-    modules: Vec<Object>,
+    modules: Vec<Module>,
     counts: (u64, u64),
 }
 
@@ -246,23 +268,22 @@ unsafe extern "C" fn collect(
         let start = base.wrapping_add(header.p_vaddr as usize);
         start..start.wrapping_add(header.p_memsz as usize)
     };
-    let mut code: Option<Range<usize>> = None;
+    let (mut mapped, mut code) = (0..0, 0..0);
     let mut eh_frame_hdr = None;
     for header in headers {
         match header.p_type {
-            libc::PT_LOAD if header.p_flags & libc::PF_X != 0 => {
-                let segment = range(header);
-                code = Some(match code {
-                    Some(code) => code.start.min(segment.start)..code.end.max(segment.end),
-                    None => segment,
-                });
+            libc::PT_LOAD => {
+                include(&mut mapped, range(header));
+                if header.p_flags & libc::PF_X != 0 {
+                    include(&mut code, range(header));
+                }
             }
             libc::PT_GNU_EH_FRAME => eh_frame_hdr = Some(range(header)),
             _ => {}
         }
     }
     // Here, while the loader's lock keeps the object where it is.
-    let cfi = eh_frame_hdr.and_then(|hdr| {
+    let cfi = eh_frame_hdr.clone().and_then(|hdr| {
         let holds = |header: &&libc::Elf64_Phdr| {
             header.p_type == libc::PT_LOAD && range(header).contains(&hdr.start)
         };
@@ -272,11 +293,23 @@ unsafe extern "C" fn collect(
         unsafe { Cfi::new(hdr, end) }
     });
     // Objects without code are kept too: positions tell what was there at the start.
-    listing.modules.push(Object {
-        code: code.unwrap_or(0..0),
+    listing.modules.push(Module {
+        mapped,
+        code,
+        permanent: false,
+        eh_frame_hdr: eh_frame_hdr.map_or(0, |hdr| hdr.start),
         cfi,
     });
     0
+}
+
+/// Extends a range as far as another reaches; an empty range becomes the other.
+fn include(range: &mut Range<usize>, other: Range<usize>) {
+    *range = if range.start == range.end {
+        other
+    } else {
+        range.start.min(other.start)..range.end.max(other.end)
+    };
 }
 
 impl Cfi {

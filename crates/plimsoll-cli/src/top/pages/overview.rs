@@ -15,8 +15,9 @@ const OWN: [&str; 4] = [
 ];
 
 /// What could not be noted.
-const LOST: [&str; 8] = [
+const LOST: [&str; 9] = [
     "plimsoll_gc_lost_events_total",
+    "plimsoll_lost_cut_stacks_events_total",
     "plimsoll_lost_labels_events_total",
     "plimsoll_lost_mappings_events_total",
     "plimsoll_lost_table_full_events_total",
