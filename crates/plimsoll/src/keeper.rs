@@ -41,6 +41,12 @@ pub(crate) fn look_if_wanted() {
     }
 }
 
+/// Asks it to find out where threads wait. For hooks.
+#[cfg(feature = "interpose")]
+pub(crate) fn call_to_find_sites() {
+    ring();
+}
+
 /// Asks it to make the heap profile ready for the next cycle. For guards of collectors.
 pub(crate) fn call_to_fold() {
     ring();
@@ -60,7 +66,6 @@ fn ring() {
 
 fn keep() {
     let Some(bell) = BELL.get() else { return };
-    // Here, because it takes a while.
     #[cfg(feature = "interpose")]
     crate::hook::start();
     loop {
@@ -85,6 +90,8 @@ fn work() {
     if MODULES_WANTED.swap(false, Ordering::SeqCst) {
         look();
     }
+    #[cfg(feature = "interpose")]
+    crate::hook::find_sites_if_wanted();
 }
 
 /// Takes notice of what the loader has loaded or unloaded. Not for hooks.

@@ -6,6 +6,7 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 mod child;
 mod late_libraries;
+mod start_cost;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;

@@ -63,12 +63,20 @@ fn site_of(call: &Call, stack: Start) -> sites::Site {
 /// A wait while nothing is recorded: timed if it is for a lock, and if it is its turn.
 fn metered_wait(call: &Call) -> isize {
     // In this order: to see what it is for takes longer.
-    if !meter::is_turn() || !site_of(call, caller(call)).kind.is_lock() {
+    if !meter::is_turn() {
+        return forward(call);
+    }
+    let is_for_lock = || site_of(call, caller(call)).kind.is_lock();
+    let sites_are_known = super::want_sites();
+    if sites_are_known && !is_for_lock() {
         return forward(call);
     }
     let timed = Timed::begin();
     let result = forward(call);
-    timed.end();
+    // A wait that is over before the sites are known is left out.
+    if sites_are_known || super::want_sites() && is_for_lock() {
+        timed.end();
+    }
     result
 }
 

@@ -335,6 +335,7 @@ fn follow_rates() {
     #[cfg(feature = "interpose")]
     if contention::is_on() {
         crate::hook::start();
+        crate::hook::find_sites();
         crate::hook::learn();
     }
     #[cfg(feature = "pthread")]

@@ -18,7 +18,7 @@ use super::registers::{Registers, Start};
 use super::remembered::{self, Beginning, Remembered, Trail, Way};
 use super::table::StackName;
 use super::unwind_tables::{self, Context, End, Walk};
-use super::{DEEPEST, HIDDEN_FRAMES, frame_pointers};
+use super::{DEEPEST, HIDDEN_FRAMES, frame_pointers, unknown_code};
 use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
 use crate::{own, postmortem};
 
@@ -71,13 +71,6 @@ static REQUESTS: AtomicPtr<&'static [Slot]> = AtomicPtr::new(ptr::null_mut());
 
 /// The list in use.
 static MODULES: AtomicPtr<ModuleList> = AtomicPtr::new(ptr::null_mut());
-
-/// An address of code that a walk met and its list did not know; 0 for none.
-///
-/// The walk that changes it from 0 calls the maintenance thread. [`refresh_modules`] changes it back
-/// before it asks the loader, so that it takes notice of all that walks have met until then, and the
-/// next walk to meet unknown code calls again: also one that used the list before.
-static UNKNOWN_CODE: AtomicUsize = AtomicUsize::new(0);
 
 /// Held while lists are replaced, with those that may still be read.
 static RETIRED: Mutex<Vec<RetiredList>> = Mutex::new(Vec::new());
@@ -315,17 +308,9 @@ fn walk_by_tables(
                 registers.instruction as usize
             }
         };
-        met_unknown_code(met);
+        unknown_code::met_at(met);
     }
     (walk, remembered_if_whole(from, &walk, trail))
-}
-
-/// Has the module list refreshed because of what a walk met at an address.
-fn met_unknown_code(address: usize) {
-    // `refresh_modules` acquires this, and what the loader did before.
-    if UNKNOWN_CODE.swap(address, Ordering::AcqRel) == 0 {
-        crate::keeper::call();
-    }
 }
 
 /// Remembers a walk that went as far as there is anything.
@@ -371,8 +356,7 @@ pub(crate) fn refresh_modules() -> bool {
     let _own = own::scope();
     let mut retired = lock_lists();
     let current = MODULES.load(Ordering::Acquire);
-    // In this order: see `UNKNOWN_CODE`.
-    let unknown = UNKNOWN_CODE.swap(0, Ordering::AcqRel);
+    let unknown = unknown_code::take();
     // SAFETY: lists are replaced and freed under the lock, which is held.
     let successor = unsafe { (*current).successor(unknown) };
     let replaced = successor.is_some();

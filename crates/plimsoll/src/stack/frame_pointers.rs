@@ -83,8 +83,9 @@ fn follow(start: Registers, limit: usize, frames: &mut [usize], notes: &mut impl
     ended(frames.len(), End::Room)
 }
 
-/// How many functions of a program are looked at.
-const LOOKED_AT: usize = 1024;
+/// How many functions of a program are looked at, at most. Each takes some 2,000 instructions, before
+/// `main`.
+const LOOKED_AT: usize = 256;
 
 /// How many of a hundred functions with a frame may do without a frame pointer: the standard
 /// library, which is compiled with them, has a few that end in a jump before they would need one.
@@ -98,7 +99,8 @@ pub(super) fn kept_throughout(cfi: &Cfi) -> bool {
         && count.without * 100 <= (count.with + count.without) * WITHOUT_PER_CENT
 }
 
-/// Of functions that have a frame at all, how many keep a frame pointer.
+/// Of functions that have a frame at all, how many keep a frame pointer. It ends where so many do
+/// without that the rest does not matter.
 #[derive(Default, Debug)]
 struct Count {
     with: usize,
@@ -124,6 +126,10 @@ fn count(cfi: &Cfi) -> Count {
             Some(true) => count.with += 1,
             Some(false) => count.without += 1,
             None => {}
+        }
+        // Whatever the others do.
+        if count.without * 100 > LOOKED_AT * WITHOUT_PER_CENT {
+            break;
         }
     }
     count

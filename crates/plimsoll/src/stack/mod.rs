@@ -18,6 +18,7 @@ pub(crate) mod remains;
 mod remembered;
 mod rules;
 mod table;
+mod unknown_code;
 mod unwind_tables;
 
 pub(crate) use capture::{

@@ -1,15 +1,33 @@
 //! Names to addresses: where the functions of the program are.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use super::names::demangle;
 use super::source::Source;
 use super::{Detail, objects};
 
+/// Loaded objects whose functions were looked at: where each is, its path and its build id.
+#[derive(Default)]
+pub(crate) struct SearchedObjects(Vec<Identity>);
+
+type Identity = (usize, PathBuf, Vec<u8>);
+
 /// See [`super::each_function`].
-pub(super) fn each(wanted: impl Fn(&[u8]) -> bool, mut found: impl FnMut(&str, Range<usize>)) {
+pub(super) fn each(
+    searched: &mut SearchedObjects,
+    wanted: impl Fn(&[u8]) -> bool,
+    mut found: impl FnMut(&str, Range<usize>),
+) {
     let mut name = String::new();
+    let before = std::mem::take(&mut searched.0);
     for object in objects::loaded() {
+        let identity = (object.base, object.path.clone(), object.build_id.clone());
+        let is_new = !before.contains(&identity);
+        searched.0.push(identity);
+        if !is_new {
+            continue;
+        }
         let Some(source) = Source::open(&object, None, Detail::Names) else {
             continue;
         };
@@ -38,8 +56,9 @@ mod tests {
 
     #[test]
     fn a_function_is_found_by_its_name() {
-        let mut code = None;
+        let (mut code, mut searched) = (None, SearchedObjects::default());
         each(
+            &mut searched,
             |linkage| String::from_utf8_lossy(linkage).contains("looked_for"),
             |name, range| {
                 if name.ends_with("functions::tests::looked_for") {
@@ -48,5 +67,8 @@ mod tests {
             },
         );
         assert_eq!(code.expect("it is in the program").start, looked_for());
+        // Only libraries that another test has loaded in between are new.
+        let wanted = |linkage: &[u8]| String::from_utf8_lossy(linkage).contains("looked_for");
+        each(&mut searched, wanted, |name, _| panic!("{name} again"));
     }
 }

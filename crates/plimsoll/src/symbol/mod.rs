@@ -50,6 +50,8 @@ mod texts;
 use std::fmt::Write;
 use std::ops::Range;
 
+#[cfg(feature = "interpose")]
+pub(crate) use functions::SearchedObjects;
 pub(crate) use names::without_types;
 pub(crate) use texts::{Text, Texts};
 
@@ -153,12 +155,17 @@ pub(crate) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
     symbols
 }
 
-/// Calls `found` with the demangled name and the code of every function of the program and its
-/// libraries whose linkage name is `wanted`. As [`resolve()`] otherwise.
+/// Calls `found` with the demangled name and the code of every function whose linkage name is
+/// `wanted`, in those objects of the process that are not among the `searched`, and adds these. As
+/// [`resolve()`] otherwise.
 #[cfg(feature = "interpose")]
-pub(crate) fn each_function(wanted: impl Fn(&[u8]) -> bool, found: impl FnMut(&str, Range<usize>)) {
+pub(crate) fn each_function(
+    searched: &mut SearchedObjects,
+    wanted: impl Fn(&[u8]) -> bool,
+    found: impl FnMut(&str, Range<usize>),
+) {
     let _own = own::scope();
-    functions::each(wanted, found);
+    functions::each(searched, wanted, found);
     own::trim();
 }
 
