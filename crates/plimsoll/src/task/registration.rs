@@ -120,3 +120,85 @@ unsafe fn release(data: *const ()) {
     slot.task().about_to_change();
     slot.release();
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::task::slot::control::MAX_REGISTRATIONS;
+    use crate::task::track;
+    use std::os::unix::process::ExitStatusExt;
+    use std::pin::pin;
+    use std::process::Command;
+    use std::task::{Context, Poll};
+
+    /// Polls a task that has two registrations less than `count`, one of which is `waker`.
+    fn with_registrations(count: u32, work: impl FnOnce(&Waker)) {
+        let mut work = Some(work);
+        let task = track(std::future::poll_fn(move |context| {
+            let waker = context.waker().clone();
+            let slot = current::task().expect("the task is being polled");
+            let there = slot.set_registrations(count - 2);
+            (work.take().expect("it is polled once"))(&waker);
+            slot.set_registrations(there);
+            drop(waker);
+            Poll::Ready(())
+        }));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pin!(task).poll(&mut context).is_ready());
+    }
+
+    /// Runs the test of that name in another process, which must die of SIGABRT.
+    fn aborts(name: &str, work: fn()) {
+        const MARK: &str = "PLIMSOLL_TEST_ABORTS";
+        if std::env::var_os(MARK).is_some() {
+            // SAFETY: sets a limit of the process, from a value that lives for the call.
+            unsafe {
+                let none = libc::rlimit {
+                    rlim_cur: 0,
+                    rlim_max: 0,
+                };
+                libc::setrlimit(libc::RLIMIT_CORE, &none);
+            }
+            return work();
+        }
+        let program = std::env::current_exe().expect("the test has a path");
+        let name = format!("task::registration::tests::{name}");
+        let output = Command::new(program)
+            .args([&name, "--exact", "--test-threads=1"])
+            .env(MARK, "1")
+            .output()
+            .expect("the test can be run");
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+    }
+
+    #[test]
+    fn one_registration_above_the_most_aborts_the_process() {
+        aborts("one_registration_above_the_most_aborts_the_process", || {
+            with_registrations(MAX_REGISTRATIONS, |waker| {
+                for _ in 0..3 {
+                    std::mem::forget(waker.clone());
+                }
+            });
+        });
+    }
+
+    /// As many as there may be are no error, and are given back.
+    #[test]
+    fn the_most_registrations_are_accepted() {
+        with_registrations(MAX_REGISTRATIONS, |waker| {
+            let clones = [waker.clone(), waker.clone()];
+            drop(clones);
+        });
+    }
+
+    #[test]
+    fn no_number_of_forgotten_wakers_wraps_to_none() {
+        aborts("no_number_of_forgotten_wakers_wraps_to_none", || {
+            with_registrations(u32::MAX, |waker| {
+                for _ in 0..4 {
+                    std::mem::forget(waker.clone());
+                }
+            });
+        });
+    }
+}

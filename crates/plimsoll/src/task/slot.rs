@@ -16,6 +16,12 @@
 //! registration is made while the task is polled, by its poller, of the waker that the executor
 //! lends for the poll. That is the only time when `inner` is written.
 //!
+//! Both counts in `control` are bounded where they are raised, by a compare-and-swap, so that
+//! neither runs into its neighbour or back to zero. A registration above [`MAX_REGISTRATIONS`]
+//! aborts the process, as [`Arc`](std::sync::Arc) does: safe code reaches that number with wakers
+//! that it forgets, and one more would free the executor's waker under those that are left. An
+//! auxiliary slot above [`MAX_AUXILIARIES`] is refused, and the executor's own waker is used.
+//!
 //! # Forgotten tasks
 //! A task for which there is no registration, and which was not woken since its last poll began,
 //! will never be polled again. A wake is noted twice: in `woken` before the executor is told, and
@@ -40,9 +46,13 @@ pub(super) mod control {
     /// One registration: a waker of ours that somebody has. In the lower 32 bits.
     pub(in super::super) const REGISTRATION: u64 = 1;
     pub(in super::super) const REGISTRATIONS: u64 = (1 << 32) - 1;
+    /// Half of what 32 bits count, as for an `Arc`.
+    pub(in super::super) const MAX_REGISTRATIONS: u32 = i32::MAX as u32;
     /// One auxiliary slot that is in use for this one. In 8 bits.
     pub(in super::super) const AUXILIARY: u64 = 1 << 32;
     pub(in super::super) const AUXILIARIES: u64 = 0xff << 32;
+    /// Half of what 8 bits count.
+    pub(in super::super) const MAX_AUXILIARIES: u64 = 0x7f << 32;
     /// The future is there.
     pub(in super::super) const HELD: u64 = 1 << 40;
     /// It is ready.
@@ -184,6 +194,13 @@ pub(crate) enum State {
     Dropping,
 }
 
+/// The process has [`MAX_REGISTRATIONS`] wakers of one task.
+#[cold]
+#[inline(never)]
+fn too_many_registrations() -> ! {
+    std::process::abort()
+}
+
 impl Slot {
     #[cfg(loom)]
     pub(super) fn empty() -> Self {
@@ -229,13 +246,12 @@ impl Slot {
         self.open(HELD);
     }
 
-    /// Makes it an auxiliary slot for another, with one registration of that waker. Nobody else has
-    /// it.
+    /// Makes it an auxiliary slot for another, which has counted it, with one registration of that
+    /// waker. Nobody else has it.
     pub(super) fn begin_auxiliary(&self, task: &Slot, waker: Waker) {
         self.link.store(SLAB.number(task), Ordering::Relaxed);
         // SAFETY: nobody else has the slot.
         unsafe { self.inner.put(waker) };
-        task.control.fetch_add(AUXILIARY, Ordering::Relaxed);
         self.open(IS_AUXILIARY | REGISTRATION);
     }
 
@@ -341,17 +357,8 @@ impl Slot {
     /// and it is not for the caller to make the first.
     #[inline]
     pub(super) fn register(&self, by_poller: bool) -> Option<()> {
-        let mut control = self.control.load(Ordering::Acquire);
-        while control & REGISTRATIONS != 0 {
-            match self.control.compare_exchange_weak(
-                control,
-                control + REGISTRATION,
-                Ordering::Acquire,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => return Some(()),
-                Err(other) => control = other,
-            }
+        if self.add_registration(|_| true) {
+            return Some(());
         }
         if !by_poller {
             return None;
@@ -363,6 +370,34 @@ impl Slot {
         unsafe { self.inner.put(waker) };
         self.control.fetch_add(REGISTRATION, Ordering::Release);
         Some(())
+    }
+
+    /// Counts one more registration. False, and nothing is counted, if there is none or `accepts`
+    /// refuses what [`control`] is. Aborts the process above [`MAX_REGISTRATIONS`].
+    #[inline]
+    fn add_registration(&self, accepts: impl Fn(u64) -> bool) -> bool {
+        let mut control = self.control.load(Ordering::Acquire);
+        loop {
+            // One comparison for both bounds: none wraps to more than any number.
+            if (control as u32).wrapping_sub(1) >= MAX_REGISTRATIONS - 1 {
+                if control & REGISTRATIONS == 0 {
+                    return false;
+                }
+                too_many_registrations();
+            }
+            if !accepts(control) {
+                return false;
+            }
+            match self.control.compare_exchange_weak(
+                control,
+                control + REGISTRATION,
+                Ordering::Acquire,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return true,
+                Err(other) => control = other,
+            }
+        }
     }
 
     /// The waker that is lent for the poll that is under way.
@@ -382,33 +417,36 @@ impl Slot {
                 return Some(latest);
             }
         }
-        if self.control.load(Ordering::Relaxed) & AUXILIARIES > AUXILIARIES / 2 {
+        if !self.add_auxiliary() {
             return None;
         }
-        let auxiliary = SLAB.take()?;
+        let Some(auxiliary) = SLAB.take() else {
+            // The task is being polled, so this was not what kept its slot.
+            self.control.fetch_sub(AUXILIARY, Ordering::Relaxed);
+            return None;
+        };
         auxiliary.begin_auxiliary(self, waker.clone());
         self.latest
             .store(SLAB.number(auxiliary) + 1, Ordering::Relaxed);
         Some(auxiliary)
     }
 
+    /// Counts one more auxiliary slot. False, and nothing is counted, at [`MAX_AUXILIARIES`].
+    fn add_auxiliary(&self) -> bool {
+        let one_more = |control| {
+            let is_room = control & AUXILIARIES < MAX_AUXILIARIES;
+            is_room.then_some(control + AUXILIARY)
+        };
+        self.control
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .is_ok()
+    }
+
     /// One more registration of an auxiliary slot, if it has some, is still for `task`, and has
     /// that waker.
     fn register_again(&self, task: &Slot, waker: &Waker) -> bool {
-        let mut control = self.control.load(Ordering::Acquire);
-        loop {
-            if control & REGISTRATIONS == 0 || control & IS_AUXILIARY == 0 {
-                return false;
-            }
-            match self.control.compare_exchange_weak(
-                control,
-                control + REGISTRATION,
-                Ordering::Acquire,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => break,
-                Err(other) => control = other,
-            }
+        if !self.add_registration(|control| control & IS_AUXILIARY != 0) {
+            return false;
         }
         let same = self.link.load(Ordering::Relaxed) == SLAB.number(task)
             // SAFETY: there is a registration: the one just made.
@@ -561,6 +599,15 @@ impl Slot {
                 return place.store(stack.0, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Sets how many registrations are counted, and returns how many were.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn set_registrations(&self, count: u32) -> u32 {
+        let control = self.control.load(Ordering::Relaxed);
+        let changed = control & !REGISTRATIONS | u64::from(count);
+        self.control.store(changed, Ordering::Relaxed);
+        control as u32
     }
 
     /// Whether there is a task now.
