@@ -162,6 +162,8 @@ mod os;
 #[cfg(not(loom))]
 mod own;
 #[cfg(not(loom))]
+mod own_mutex;
+#[cfg(not(loom))]
 mod own_thread;
 #[cfg(not(loom))]
 mod own_time;

@@ -11,7 +11,7 @@ use std::cell::UnsafeCell;
 use dlmalloc::Dlmalloc;
 
 use crate::alloc::thread;
-use crate::contention::{self, Ended, Wait, WaitKind};
+use crate::contention::{WaitKind, own};
 use crate::os::region::{PAGE, Region};
 use crate::os::syscall::call3;
 use crate::primitives::{AtomicUsize, Ordering};
@@ -149,41 +149,20 @@ impl Heap {
             .is_ok()
     }
 
-    /// Waits, and reports that as the program's locks do: what Plimsoll's own cost is in the
-    /// profiles as well. Nothing of that allocates.
+    /// Waits, and reports the wait as Plimsoll's own. Reporting does not allocate.
     #[cold]
     #[inline(never)]
     fn lock_slowly(&self) {
-        let wait =
-            contention::is_on().then(|| Wait::begin(WaitKind::Mutex, self.key(), self.key()));
+        let wait = own::Wait::begin(WaitKind::Mutex);
         let mut backoff = crate::primitives::Backoff::new();
         while !self.try_lock() {
             backoff.wait();
         }
-        if let Some(wait) = wait {
-            wait.end(Ended::Acquired, Start::Here(Registers::here()));
-        }
+        wait.end(Start::Here(Registers::here()));
     }
 
     fn unlock(&self) {
-        if contention::is_on() {
-            return self.unlock_and_report();
-        }
         self.owner.store(0, Ordering::Release);
-    }
-
-    #[inline(never)]
-    fn unlock_and_report(&self) {
-        let release = contention::release_key(self.key());
-        self.owner.store(0, Ordering::Release);
-        if let Some(release) = release {
-            release.record(Start::Here(Registers::here()));
-        }
-    }
-
-    /// What stands for the lock in the table of waiters.
-    fn key(&self) -> usize {
-        &raw const self.owner as usize
     }
 }
 

@@ -12,13 +12,16 @@ pub(crate) use loom::{
 
 #[cfg(not(loom))]
 pub(crate) use std::{
+    sync::MutexGuard,
     sync::atomic::{
         AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
         Ordering, compiler_fence, fence,
     },
-    sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
+
+#[cfg(not(loom))]
+pub(crate) use crate::own_mutex::Mutex;
 
 /// Orders this thread's earlier stores before its later loads, for the compiler only.
 ///

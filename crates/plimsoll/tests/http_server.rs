@@ -15,6 +15,8 @@ mod addresses;
 mod descriptors;
 #[path = "http_server/harness.rs"]
 mod harness;
+#[path = "http_server/own_contention.rs"]
+mod own_contention;
 #[path = "http_server/pages.rs"]
 mod pages;
 #[path = "http_server/places.rs"]

@@ -350,6 +350,11 @@ pub(crate) fn in_own_scope() -> bool {
     Thread::as_it_is().in_own_scope()
 }
 
+/// As [`in_own_scope`], for hooks: reads the thread's storage, and sets nothing up.
+pub(crate) fn peek_own_scope() -> bool {
+    Thread::here().in_own_scope()
+}
+
 /// See [`crate::own::scope`].
 pub(crate) fn enter_own_scope() {
     let thread = Thread::as_it_is();

@@ -9,13 +9,14 @@
 //!   with a label `le` for the largest value that each counts, and `..._count`, as Prometheus has
 //!   them; and `..._sum`, a gauge, or a counter if it is exact.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
 use super::gather;
 use crate::export::prometheus::exposition::{Number, put_number};
 use crate::export::prometheus::series::{Kind, Metric, Point, Reading};
+use crate::primitives::Mutex;
 
 /// One at a time: else a gauge could go back to what it was before.
 static RECORDING: Mutex<()> = Mutex::new(());

@@ -6,7 +6,7 @@
 //! counts, `..._sum`, and `..._count`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use ::opentelemetry::KeyValue;
@@ -15,6 +15,7 @@ use ::opentelemetry::metrics::{AsyncInstrument, AsyncInstrumentBuilder, Meter};
 use super::gather;
 use crate::export::prometheus::exposition::{Number, put_number};
 use crate::export::prometheus::series::{Kind, Metric, Point, Reading};
+use crate::primitives::Mutex;
 
 /// Makes instruments of all metrics. They are asked for as long as the provider of the meter is
 /// there; so once for each meter is enough.

@@ -23,6 +23,8 @@
 //! [`crate::hook`] come the futex calls of everybody else's. The former are made of the latter, so
 //! while one of them waits, its thread is [suspended](suspend()) for the hook. Of the former, those
 //! that tasks wait for are not in the table: see `awaited`.
+//!
+//! Waits of Plimsoll's own code are not the program's, and are kept apart: see [`own`].
 
 #[cfg(feature = "tokio")]
 pub(crate) mod awaited;
@@ -30,6 +32,7 @@ pub(crate) mod holder;
 mod kind;
 #[cfg(any(feature = "interpose", feature = "tokio"))]
 pub(crate) mod meter;
+pub(crate) mod own;
 mod rates;
 mod record;
 mod suspended;

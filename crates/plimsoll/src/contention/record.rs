@@ -1,11 +1,11 @@
 //! Putting events into the bucket table.
 
 use super::rates::Weighted;
-use super::{WaitKind, rates, totals};
+use super::{WaitKind, own, rates, totals};
 use crate::label;
 use crate::stack::{self, Kind, Start, TABLE};
 
-/// What each cell of a bucket of [`Kind::Block`] and [`Kind::Mutex`] counts.
+/// What each cell of a bucket of [`Kind::Block`], [`Kind::Mutex`] and [`Kind::SelfContention`] counts.
 pub(crate) mod cell {
     /// Events that were recorded.
     pub(crate) const SAMPLES: usize = 0;
@@ -33,13 +33,33 @@ pub(super) fn wait(what: What, waited_ns: u64, wakeup_ns: u64, stack: Start) {
     }
 }
 
+/// The same for a wait of Plimsoll's own: see [`own`].
+pub(super) fn own_wait(kind: WaitKind, waited_ns: u64, stack: Start) {
+    own::add(waited_ns);
+    let sample = rates::sample_wait(waited_ns, rates::block_rate(), rates::random);
+    if let Some(sample) = sample {
+        add(
+            Kind::SelfContention,
+            What { kind, name: None },
+            sample,
+            stack,
+        );
+    }
+}
+
 /// A release that others waited `blamed_ns` for, by the thread that is at `stack`, and whose labels
 /// are those of the release.
 pub(super) fn release(what: What, blamed_ns: u64, stack: Start) {
     totals::add_release(blamed_ns);
     let sample = rates::sample_release(blamed_ns, rates::mutex_fraction(), rates::random);
+    let profile = if own::is_here() {
+        own::add(blamed_ns);
+        Kind::SelfContention
+    } else {
+        Kind::Mutex
+    };
     if let Some(sample) = sample {
-        add(Kind::Mutex, what, sample, stack);
+        add(profile, what, sample, stack);
     }
 }
 

@@ -4,7 +4,7 @@ use plimsoll_interpose::Call;
 
 use super::{calibrate, parking_lot, sites};
 use crate::contention::meter::{self, Timed};
-use crate::contention::{self, Ended, Wait, WaitKind};
+use crate::contention::{self, Ended, Wait, WaitKind, own};
 use crate::os::syscall;
 use crate::stack::{Registers, Start};
 
@@ -18,9 +18,10 @@ pub(super) unsafe extern "C" fn called(call: &Call) -> isize {
     }
     let records = contention::is_on();
     match call.arguments[1] as i32 & !FLAGS {
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if records && own::is_here() => own_wait(call),
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if records => wait(call),
         libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET if records => wake(call),
-        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => metered_wait(call),
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if !own::is_here() => metered_wait(call),
         _ => forward(call),
     }
 }
@@ -44,6 +45,18 @@ fn wait(call: &Call) -> isize {
         _ => Ended::Refused,
     };
     wait.end(ended, stack);
+    result
+}
+
+/// A wait of Plimsoll's own code. It stays out of the table of waiters.
+fn own_wait(call: &Call) -> isize {
+    let stack = caller(call);
+    let wait = own::Wait::begin(sites::of(stack).kind);
+    let result = forward(call);
+    // If the word had changed already, the thread did not wait.
+    if -result as i32 != libc::EAGAIN {
+        wait.end(stack);
+    }
     result
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::MemoryPressure;
@@ -10,6 +10,7 @@ use super::thresholds::{Callback, Threshold, share};
 use crate::alloc::thread::outside_own_scopes;
 use crate::os::bell::Bell;
 use crate::os::{residency, thread_stack};
+use crate::primitives::Mutex;
 use crate::stats::{self, accounts, mem_stats};
 use crate::thread::stacks;
 use crate::{gc, own, own_thread, own_time};

@@ -4,6 +4,7 @@
 use super::gather::Gathered;
 use super::{Description, Histogram, Kind};
 use crate::alloc::size_class::go;
+use crate::contention::own;
 use crate::gc::{self, Counter};
 use crate::stats::{ClassCounts, LargeCounts, TimeCounts};
 use crate::thread::births;
@@ -65,7 +66,7 @@ const fn metric(
 }
 
 /// Sorted by name.
-pub(super) static METRICS: [Metric; 93] = [
+pub(super) static METRICS: [Metric; 95] = [
     seconds(
         "/cpu/classes/gc/mark/assist:cpu-seconds",
         "Processor time that threads of the program spent on marking for collectors. To \
@@ -455,6 +456,18 @@ pub(super) static METRICS: [Metric; 93] = [
         "Events that were recorded without a stack, because all memory for capturing \
          stacks was in use.",
         |gathered| gathered.lost().without_stack,
+    ),
+    seconds(
+        "/plimsoll/self/waited:seconds",
+        "How long Plimsoll's own code has waited for its locks and threads, while there \
+         was a block rate or a mutex fraction. Not in /plimsoll/sync. Exact.",
+        |_| nanoseconds(own::sums().waited_ns),
+    ),
+    count(
+        "/plimsoll/self/waits:waits",
+        "Waits of Plimsoll's own code for its locks and threads that are over, while \
+         there was a block rate or a mutex fraction. Not in /plimsoll/sync. Exact.",
+        |_| own::sums().waits,
     ),
     seconds(
         "/plimsoll/self:cpu-seconds",

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
 use super::reading::{Frames, Leaf, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
-use super::{BUILT_IN, Profile, Source};
+use super::{BUILT_IN, OWN, Profile, Source};
 use crate::label::{self, Labels};
 use crate::own;
 use crate::primitives::{AtomicUsize, Ordering};
@@ -136,7 +136,8 @@ impl Profile {
         if name.len() > LONGEST_NAME || !name.bytes().all(usable) {
             return Err(Error::UnusableName(name.into()));
         }
-        let mut taken = BUILT_IN.iter().map(|source| source.name()).chain(PAGES);
+        let built_in = BUILT_IN.iter().chain([&OWN]);
+        let mut taken = built_in.map(|source| source.name()).chain(PAGES);
         if taken.any(|taken| taken == name) {
             return Err(Error::NameInUse(name.into()));
         }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::activity::{Activity, Now, Record};
 use super::goroutine::{Everybody, Which, everybody, rows};
@@ -12,6 +12,7 @@ use super::reading::{MOST_VALUES, Reading, Sample, Stack, Tag, TextReading, Valu
 use super::{Source, waiting};
 use crate::leak::growth::{Growth, Number};
 use crate::leak::{self, Leak};
+use crate::primitives::Mutex;
 use crate::symbol::{self, Detail};
 use crate::thread::State;
 

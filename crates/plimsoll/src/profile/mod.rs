@@ -31,6 +31,7 @@ mod peak;
 pub(crate) mod reading;
 #[cfg(feature = "offline")]
 pub(crate) mod remains;
+mod self_contention;
 mod text_scale;
 mod threadcreate;
 mod waiting;
@@ -103,6 +104,9 @@ static BUILT_IN: &[&dyn Source] = &[
     &threadcreate::ThreadCreate,
 ];
 
+/// About Plimsoll itself. Not in [`profiles`], so that nothing collects it by default.
+static OWN: &dyn Source = &self_contention::SelfContention;
+
 /// A profile that can be written at any time.
 #[derive(Clone, Copy)]
 pub struct Profile {
@@ -130,13 +134,18 @@ pub enum Format {
 /// `fragmentation`, `goroutine`, `goroutineleak`, `heap`, `lifetimes`, `longpoll`, `mutex`, `peak`
 /// and `threadcreate`, and with the feature `mmap` also `mmap`; others are there from
 /// [`Profile::new`] on.
+///
+/// `selfcontention` is the contention of Plimsoll's own locks, which is neither in `block` nor in
+/// `mutex`. [`profiles`] leaves it out.
 pub fn lookup(name: &str) -> Option<Profile> {
     profiles()
         .into_iter()
+        .chain([Profile::of(OWN)])
         .find(|profile| profile.name() == name)
 }
 
-/// All profiles, sorted by name.
+/// All profiles of the program, sorted by name: those that [`lookup`] finds, without
+/// `selfcontention`.
 pub fn profiles() -> Vec<Profile> {
     let custom = custom::all().map(|custom| -> &'static dyn Source { custom });
     let sources = BUILT_IN.iter().copied().chain(custom);
@@ -171,7 +180,7 @@ impl Profile {
     }
 
     /// How many records the profile has now: for `heap` and `allocs`, pairs of a call stack and a
-    /// size that were ever sampled; for `block`, `longpoll` and `mutex`, call stacks; for
+    /// size that were ever sampled; for `block`, `longpoll`, `mutex` and `selfcontention`, call stacks; for
     /// `goroutine` and `threadcreate`, threads; for `fragmentation`, pairs with sampled blocks in
     /// use; for those of the program's own, entries.
     pub fn count(&self) -> usize {

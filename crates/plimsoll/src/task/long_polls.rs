@@ -15,7 +15,7 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::slab::SLAB;
@@ -26,7 +26,7 @@ use crate::label::Labels;
 use crate::os::bell::Bell;
 use crate::os::{self, clock};
 use crate::own_thread;
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::stack::{Bucket, Kind, TABLE};
 use crate::thread;
 

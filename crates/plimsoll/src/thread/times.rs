@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::{State, Thread};
 use crate::os::task_file::TaskDirectory;
 use crate::os::{self, clock};
-use crate::own_thread;
+use crate::{own, own_thread};
 
 /// How long the processors are gone through at most: where they are all busy, it takes a moment to
 /// be let run on each.
@@ -83,6 +83,8 @@ fn clocks(processors: BTreeSet<usize>) -> BTreeMap<usize, Clock> {
     if processors.is_empty() {
         return BTreeMap::new();
     }
+    // Also where the program reads threads: the wait for the walker is Plimsoll's.
+    let _own = own::scope();
     let (sender, receiver) = mpsc::channel();
     // Of its own, because it moves. It is not waited for: where a thread of higher priority never
     // pauses, it may never be let run.

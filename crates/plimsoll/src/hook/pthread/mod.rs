@@ -14,7 +14,7 @@ mod layout;
 use plimsoll_interpose::pthread::{self, Call, Function, Hooks, Mode};
 
 use crate::contention::meter::{self, Timed};
-use crate::contention::{self, Ended, Release, Wait, WaitKind};
+use crate::contention::{self, Ended, Release, Wait, WaitKind, own};
 use crate::stack::{Registers, Start};
 
 /// Has waits and releases reported. Once.
@@ -46,6 +46,8 @@ enum UnderWay {
     Waits(Wait),
     IsTimed(Timed),
     Releases(Release),
+    /// A wait of Plimsoll's own code.
+    OwnWaits(own::Wait),
 }
 
 const _: () = assert!(size_of::<UnderWay>() <= pthread::ROOM * size_of::<u64>());
@@ -70,6 +72,7 @@ unsafe extern "C" fn begin(call: &mut Call) {
 fn begin_recorded(call: &Call) -> UnderWay {
     let [key, second, ..] = call.arguments;
     match kind(call.function) {
+        Some(kind) if own::is_here() => UnderWay::OwnWaits(own::Wait::begin(kind)),
         Some(WaitKind::Condvar) => {
             // The mutex is still held, but it may be long until this thread runs again.
             if let Some(release) = release_of_mutex(second) {
@@ -98,7 +101,7 @@ fn begin_recorded(call: &Call) -> UnderWay {
 }
 
 fn begin_metered(call: &Call) -> UnderWay {
-    if meter::is_turn() && kind(call.function).is_some_and(WaitKind::is_lock) {
+    if meter::is_turn() && kind(call.function).is_some_and(WaitKind::is_lock) && !own::is_here() {
         UnderWay::IsTimed(Timed::begin())
     } else {
         UnderWay::Nothing
@@ -129,6 +132,8 @@ fn finish(call: &mut Call, ended: Ended) {
         UnderWay::IsTimed(timed) => timed.end(),
         // The lock may be gone.
         UnderWay::Releases(release) => release.record(stack(call)),
+        UnderWay::OwnWaits(wait) if ended == Ended::Refused => drop(wait),
+        UnderWay::OwnWaits(wait) => wait.end(stack(call)),
         UnderWay::Waits(wait) => wait.end(ended, stack(call)),
     }
 }

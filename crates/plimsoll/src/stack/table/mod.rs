@@ -60,9 +60,11 @@ pub(crate) enum Kind {
     /// A mapping of the program's own.
     #[cfg_attr(not(feature = "mmap"), allow(dead_code))]
     Mapping = 7,
+    /// A sampled wait of Plimsoll's own code, or a release by it.
+    SelfContention = 8,
 }
 
-pub(super) const KINDS: usize = 8;
+pub(super) const KINDS: usize = 9;
 
 /// Counts of a bucket; what each means is the kind's affair.
 pub(crate) const CELLS: usize = 6;

@@ -1,0 +1,120 @@
+//! A look at the profiles does not produce their content.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use plimsoll::metrics::{Sample, Value, read};
+use plimsoll::profile::{self, Detail, Format};
+
+use crate::child;
+use crate::client::wait_for;
+use crate::harness::{page, server};
+
+const PAGES: [&str; 14] = [
+    "?",
+    "allocs",
+    "block?debug=1",
+    "fragmentation",
+    "goroutine",
+    "goroutine?debug=2",
+    "goroutineleak?debug=1",
+    "heap?debug=1",
+    "lifetimes",
+    "longpoll",
+    "mutex",
+    "peak",
+    "selfcontention?debug=1",
+    "threadcreate",
+];
+
+const CLIENTS: usize = 3;
+const READERS: usize = 2;
+
+/// The profile as text, with the waits of idle threads.
+fn text(name: &str) -> String {
+    let mut text = Vec::new();
+    let profile = profile::lookup(name).expect("it is built in").with_idle();
+    profile
+        .write_with(&mut text, Format::Text, Detail::Names)
+        .expect("memory takes everything");
+    String::from_utf8(text).expect("it is text")
+}
+
+fn samples(name: &str) -> usize {
+    text(name)
+        .lines()
+        .filter(|line| line.contains(" @"))
+        .count()
+}
+
+fn own_waits() -> u64 {
+    let mut samples = [Sample::new("/plimsoll/self/waits:waits")];
+    read(&mut samples);
+    match samples[0].value {
+        Value::Uint64(waits) => waits,
+        ref other => panic!("not a count: {other:?}"),
+    }
+}
+
+fn reads_all_pages_and_leaves_no_trace() {
+    let _plimsoll = plimsoll::start();
+    let (server, address) = server();
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let spawn = |work: Box<dyn Fn() + Send>| {
+        let (rounds, ended) = (rounds.clone(), ended.clone());
+        thread::spawn(move || {
+            while ended.load(Ordering::Relaxed) == 0 {
+                work();
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    };
+    let client = move |at: usize| {
+        for turn in 0..PAGES.len() {
+            let target = PAGES[(at * 5 + turn) % PAGES.len()];
+            assert_eq!(page(address, target).status, 200, "{target}");
+        }
+    };
+    // Threads of the program inside Plimsoll: they take its locks, and release them.
+    let reader = || {
+        for profile in profile::profiles() {
+            let mut out = Vec::new();
+            profile
+                .write_with(&mut out, Format::Pprof, Detail::Addresses)
+                .expect("memory takes everything");
+            plimsoll::mem_stats();
+            plimsoll::heap_stats();
+        }
+        plimsoll::metrics::read(&mut [Sample::new("/sched/goroutines:goroutines")]);
+    };
+    let mut threads = Vec::new();
+    for at in 0..CLIENTS {
+        threads.push(spawn(Box::new(move || client(at))));
+    }
+    for _ in 0..READERS {
+        threads.push(spawn(Box::new(reader)));
+    }
+    wait_for("a round of each, and waits of Plimsoll's own", || {
+        rounds.load(Ordering::Relaxed) >= CLIENTS + READERS && own_waits() > 0
+    });
+    ended.store(1, Ordering::Relaxed);
+    for thread in threads {
+        thread.join().expect("a reader does not panic");
+    }
+    drop(server);
+    assert_eq!(samples("block"), 0, "{}", text("block"));
+    assert_eq!(samples("mutex"), 0, "{}", text("mutex"));
+    assert_eq!(plimsoll::lock_stats().waits, 0);
+    assert!(samples("selfcontention") > 0);
+}
+
+#[test]
+fn block_and_mutex_stay_empty_while_all_pages_are_read() {
+    child::run(
+        "own_contention::block_and_mutex_stay_empty_while_all_pages_are_read",
+        "block_rate=1ns,mutex_fraction=1,heap_rate=1,long_poll=1ns",
+        reads_all_pages_and_leaves_no_trace,
+    );
+}
