@@ -11,7 +11,7 @@ use crate::contention::{WaitKind, own, suspend};
 use crate::stack::{Registers, Start};
 
 /// [`std::sync::Mutex`], whose waits are Plimsoll's own.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {

@@ -197,6 +197,7 @@ impl Release {
     }
 
     /// The threads are woken; the calling thread is at `stack`.
+    #[cfg(feature = "interpose")]
     pub(crate) fn record(self, stack: Start) {
         self.record_named(None, stack);
     }

@@ -9,6 +9,9 @@ use std::hash::Hash;
 /// How often the number must have risen, and not have fallen in between.
 const RISES: u32 = 2;
 
+/// The least number of readings after which a place can grow.
+pub(crate) const READINGS_NEEDED: u32 = RISES + 1;
+
 /// The most places that are remembered.
 const MOST: usize = 1 << 16;
 
@@ -22,6 +25,7 @@ pub(crate) struct Number {
 /// What was counted in the profiles before.
 pub(crate) struct Growth<K> {
     places: Option<HashMap<K, History>>,
+    readings: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -55,12 +59,21 @@ impl History {
 
 impl<K: Hash + Eq> Growth<K> {
     pub(crate) const fn new() -> Self {
-        Self { places: None }
+        Self {
+            places: None,
+            readings: 0,
+        }
+    }
+
+    /// How many readings were taken in.
+    pub(crate) fn readings(&self) -> u64 {
+        self.readings
     }
 
     /// Takes in what is counted now, and calls `grows` with the places whose number has risen time
     /// and again. Places that are not there any more begin anew.
     pub(crate) fn observe(&mut self, counts: HashMap<K, Number>, mut grows: impl FnMut(&K, usize)) {
+        self.readings += 1;
         let before = self.places.take().unwrap_or_default();
         let places = counts.into_iter().take(MOST).map(|(place, number)| {
             let history = match before.get(&place) {

@@ -10,7 +10,7 @@ use super::activity::{Activity, Now, Record};
 use super::goroutine::{Everybody, Which, everybody, rows};
 use super::reading::{MOST_VALUES, Reading, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
-use crate::leak::growth::{Growth, Number};
+use crate::leak::growth::{Growth, Number, READINGS_NEEDED};
 use crate::leak::{self, Leak};
 use crate::primitives::Mutex;
 use crate::symbol::{self, Detail};
@@ -51,7 +51,8 @@ impl Source for GoroutineLeak {
 
     fn description(&self) -> &'static str {
         "Stacks of threads and tracked tasks that will never go on: nobody can wake them, or they wait for one another. \
-         Beside them, those that probably will not: more and more wait in the same place for long."
+         Beside them, those that probably will not: those that have waited for leak_age (10 minutes unless it was set) in a \
+         place where their number rises. That takes three readings of this profile or more."
     }
 
     /// As Go does: what was found when it was looked for last.
@@ -81,17 +82,18 @@ impl Source for GoroutineLeak {
     /// What is only probable comes behind the rest.
     fn read_text(&self) -> TextReading {
         let Everybody { records, comments } = leaked();
+        let lines = comments.iter().map(|comment| format!("# {comment}\n"));
+        let lines: String = lines.collect();
         let (proved, probable): (Vec<_>, Vec<_>) =
             records.iter().partition(|&record| is_proved(record));
         let total: usize = proved.iter().map(|record| record.count).sum();
         let mut all = rows(proved);
         all.extend(rows(probable));
-        let lines = comments.iter().map(|comment| format!("# {comment}\n"));
         TextReading {
-            head: format!("goroutineleak profile: total {total}\n"),
+            head: format!("goroutineleak profile: total {total}\n{lines}"),
             rows: all,
             leaf: waiting::leaf_of_thread,
-            tail: lines.collect(),
+            tail: String::new(),
         }
     }
 
@@ -123,7 +125,8 @@ fn leaked() -> Everybody {
     } = everybody(Which::AlikeWithTimes);
     let count = note(&records);
     let unknown = records.iter().filter(|record| may_be_old(record)).count();
-    let growing = growing(&records);
+    let old: usize = records.iter().map(|record| record.old).sum();
+    let (growing, readings) = growing(&records);
     for record in &mut records {
         let place = (record.stack(), record.activity.clone());
         if let Some(&count) = growing.get(&place) {
@@ -142,10 +145,16 @@ fn leaked() -> Everybody {
             .is_none(),
     });
     let age = leak::age().as_secs_f64();
-    comments.push(format!(
-        "plimsoll: {count} proved to be leaked; {probable} have waited for {age} s or more where their number rose \
-         from profile to profile"
-    ));
+    // First, because the rest means little without it.
+    comments.insert(
+        0,
+        format!(
+            "plimsoll: {count} proved to be leaked; {probable} probable; {old} threads and tasks have waited for \
+             {age} s (leak_age) or longer; readings of this profile so far: {readings}, needed for a probable leak: \
+             {READINGS_NEEDED} or more, in which the number at one place rises {} times and does not fall",
+            READINGS_NEEDED - 1
+        ),
+    );
     if unknown > 0 {
         comments.push(format!(
             "plimsoll: of {unknown} threads it could not be found out how long they have waited"
@@ -163,8 +172,9 @@ fn may_be_old(record: &Record) -> bool {
     waits && record.waited.is_none()
 }
 
-/// How many have waited for long at places where their number rises.
-fn growing(records: &[Record]) -> HashMap<Place, usize> {
+/// How many have waited for long at places where their number rises, and how many readings there
+/// were, this one included.
+fn growing(records: &[Record]) -> (HashMap<Place, usize>, u64) {
     let mut counts: HashMap<Place, Number> = HashMap::new();
     let not_proved = records
         .iter()
@@ -179,11 +189,14 @@ fn growing(records: &[Record]) -> HashMap<Place, usize> {
         }
     }
     let mut growing = HashMap::new();
-    lock_earlier().observe(counts, |place, count| {
+    let mut earlier = lock_earlier();
+    earlier.observe(counts, |place, count| {
         growing.insert(place.clone(), count);
     });
+    let readings = earlier.readings();
+    drop(earlier);
     if growing.is_empty() {
-        return growing;
+        return (growing, readings);
     }
     let frames = growing.keys().flat_map(|(stack, _)| stack.frames());
     let mut frames: Vec<usize> = frames.copied().collect();
@@ -192,5 +205,5 @@ fn growing(records: &[Record]) -> HashMap<Place, usize> {
     let symbols = symbol::resolve(&frames, Detail::Full);
     growing
         .retain(|(stack, activity), _| activity.waits_for_others(|| symbols.names(stack.frames())));
-    growing
+    (growing, readings)
 }

@@ -25,7 +25,8 @@ programs! {
         more_and_more_sleep
         as_many_as_before_is_no_growth
         a_proved_leak_is_not_a_probable_one
-        a_forks_child_can_look_as_well;
+        a_forks_child_can_look_as_well
+        the_first_lines_say_what_a_probable_leak_needs;
 }
 
 /// Calls `more`, and looks, three times.
@@ -109,6 +110,53 @@ fn more_and_more_threads_wait_for_messages() {
         };
         in_steps(more, &[("probable: receives", 3)]).await;
     });
+}
+
+/// Five tasks have waited long enough, and readings are missing: each form says so first.
+fn the_first_lines_say_what_a_probable_leak_needs() {
+    block_on(async {
+        let _plimsoll = plimsoll::start();
+        let mut kept = Vec::new();
+        for _ in 0..5 {
+            let (sender, receiver) = oneshot::channel::<()>();
+            kept.push(sender);
+            spawn_local(async { drop(receiver.await) }.tracked_as("asks"));
+        }
+        aged().await;
+        let mut text = Vec::new();
+        let profile = plimsoll::profile::lookup("goroutineleak").unwrap();
+        assert!(profile.description().contains("leak_age"), "{profile:?}");
+        assert!(
+            profile.description().contains("three readings"),
+            "{profile:?}"
+        );
+        profile.write_to(&mut text, Format::Text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("goroutineleak profile: total 0"));
+        says_what_is_needed(lines.next().unwrap().strip_prefix("# ").unwrap(), 1);
+        let comments = Profile::of_all("goroutineleak", Detail::Names);
+        says_what_is_needed(comments.comments()[0], 2);
+    });
+}
+
+fn says_what_is_needed(line: &str, readings: usize) {
+    let (before, after) = line
+        .split_once(" threads and tasks have waited")
+        .expect(line);
+    let old = before
+        .rsplit(' ')
+        .next()
+        .unwrap()
+        .parse::<usize>()
+        .expect(line);
+    assert!(old >= 5, "{line}");
+    assert!(
+        after.starts_with(" for 0.001 s (leak_age) or longer"),
+        "{line}"
+    );
+    let expected = format!("so far: {readings}, needed for a probable leak: 3 or more");
+    assert!(after.contains(&expected), "{line}");
 }
 
 /// How many threads of that name wait.
