@@ -31,7 +31,8 @@
 //!   the metrics, and of the heap profile.
 //! * [`profile`] has the profiles `heap`, `allocs`, `block`, `mutex`, `goroutine`, `longpoll` and
 //!   `threadcreate`, to be written at any time as pprof or text; [`dump()`] says what every thread
-//!   is doing.
+//!   is doing. [`profile::Snapshot`], [`thread::threads`] and [`task::tasks`] have the same as
+//!   records.
 //! * [`sync`] has the standard library's locks and channels, which tell the profiles `block` and
 //!   `mutex` who waits for whom where nothing else can.
 //! * [`http`] serves them under `/debug/pprof/`, as Go does: `go tool pprof http://127.0.0.1:6060/debug/pprof/heap`;

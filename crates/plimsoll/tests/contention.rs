@@ -13,6 +13,8 @@ mod locks;
 mod own_locks;
 #[path = "contention/rates.rs"]
 mod rates;
+#[path = "contention/records.rs"]
+mod records;
 #[path = "contention/roles.rs"]
 mod roles;
 #[path = "contention/scenarios.rs"]

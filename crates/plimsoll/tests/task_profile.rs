@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use chain::{outermost, second};
-use plimsoll::profile::{Detail, Format};
+use plimsoll::profile::{Detail, Format, frames};
 use plimsoll::task::TrackExt;
 use pprof::Profile;
 
@@ -254,4 +254,46 @@ fn the_text_has_their_labels() {
         ),
         "{text}"
     );
+}
+
+async fn keeps_its_waker() {
+    let mut kept = None;
+    std::future::poll_fn(|context| {
+        kept = Some(context.waker().clone());
+        std::task::Poll::<()>::Pending
+    })
+    .await;
+}
+
+#[test]
+fn addresses_of_a_tasks_stacks_have_functions_files_and_lines() {
+    let mut task = pin!(keeps_its_waker().tracked_as("named"));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(task.as_mut().poll(&mut context).is_pending());
+    let tasks = plimsoll::task::tasks();
+    let record = tasks.iter().find(|task| task.name() == Some("named"));
+    let stacks: Vec<_> = record.expect("it was polled").stacks().collect();
+    let [stack] = stacks[..] else {
+        panic!("not one stack: {stacks:?}");
+    };
+    let frames = frames(stack, Detail::Full);
+    assert!(
+        frames.iter().all(|frame| stack.contains(&frame.address)),
+        "{frames:#?}"
+    );
+    let named = frames.iter().find(|frame| {
+        let function = frame.function.as_deref();
+        function.is_some_and(|function| function.contains("::keeps_its_waker::"))
+    });
+    let named = named.unwrap_or_else(|| panic!("{frames:#?}"));
+    if cfg!(feature = "symbolize") {
+        assert!(
+            named
+                .file
+                .as_ref()
+                .unwrap()
+                .ends_with("tests/task_profile.rs")
+        );
+        assert!(named.line.is_some());
+    }
 }

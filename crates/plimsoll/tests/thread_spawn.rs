@@ -8,8 +8,9 @@ mod pprof;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use plimsoll::profile::Detail;
-use plimsoll::thread::{self, Builder};
+use plimsoll::label;
+use plimsoll::profile::{Detail, frames};
+use plimsoll::thread::{self, Builder, Scope, ThreadRecord, ThreadState};
 use pprof::Profile;
 
 fn created_in(function: &str) -> i64 {
@@ -54,4 +55,64 @@ fn who_created_them_is_known_while_they_live() {
     let refused = Builder::new().stack_size(1 << 46).spawn(|| ());
     assert!(refused.is_err());
     until(0);
+}
+
+#[inline(never)]
+fn hires_in<'scope>(scope: &'scope Scope<'scope, '_>, end: mpsc::Receiver<()>) {
+    let named = Builder::new().name("scoped".into());
+    let thread = named.spawn_scoped(scope, move || {
+        let _ = end.recv();
+    });
+    std::hint::black_box(thread.unwrap());
+}
+
+fn is_in(stack: &[usize], function: &str) -> bool {
+    let names = frames(stack, Detail::Names).into_iter();
+    let mut names = names.filter_map(|frame| frame.function);
+    names.any(|name| name.ends_with(function))
+}
+
+/// The thread of that name, once it waits, and for how long is known.
+fn listed(name: &str) -> ThreadRecord {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let threads = thread::threads();
+        let here = &threads[0];
+        // SAFETY: always callable.
+        assert_eq!(here.id() as i32, unsafe { libc::gettid() });
+        assert_eq!((here.state(), here.waited()), (ThreadState::Running, None));
+        assert!(is_in(here.stack(), "thread_spawn::listed"), "{here:?}");
+        let found = threads.into_iter().find(|thread| {
+            thread.name() == name
+                && thread.state() == ThreadState::Waiting
+                && thread.waited().is_some()
+        });
+        if let Some(thread) = found {
+            return thread;
+        }
+        assert!(Instant::now() < deadline, "{name} does not wait");
+    }
+}
+
+#[test]
+fn threads_of_a_scope_inherit_labels_and_are_listed_with_their_creators() {
+    let _tenant = label::with([("tenant", "acme")]);
+    let (ends, end) = mpsc::channel();
+    thread::scope(|scope| {
+        hires_in(scope, end);
+        let plain = scope.spawn(|| label::current().get("tenant"));
+        assert_eq!(plain.join().unwrap(), Some("acme"));
+        let thread = listed("scoped");
+        assert_eq!(thread.labels().get("tenant"), Some("acme"));
+        assert!(thread.is_stack_whole());
+        assert!(
+            is_in(thread.stack(), "thread_spawn::hires_in::{{closure}}"),
+            "{thread:?}"
+        );
+        // SAFETY: always callable.
+        let me = unsafe { libc::gettid() };
+        assert_eq!(thread.creator(), Some(me as u32));
+        assert!(is_in(thread.creation_stack(), "thread_spawn::hires_in"));
+        drop(ends);
+    });
 }

@@ -71,6 +71,9 @@ pub enum Error {
     BuiltIn(&'static str),
     /// The profile of this name has no entry at that place so far, and the table of stacks is full.
     NoRoom(&'static str),
+    /// [`Snapshot::since`](super::Snapshot::since) cannot compare a snapshot of the first of these
+    /// profiles with one of the second.
+    Incomparable(&'static str, &'static str),
 }
 
 impl fmt::Display for Error {
@@ -94,6 +97,14 @@ impl fmt::Display for Error {
                 f,
                 "there is no room for a new place in the profile {name}: the table of stacks is full"
             ),
+            Self::Incomparable(later, earlier) => {
+                write!(f, "no difference from {earlier} to {later}: ")?;
+                f.write_str(if later == earlier {
+                    "this profile is of one moment"
+                } else {
+                    "these are different profiles"
+                })
+            }
         }
     }
 }
@@ -127,7 +138,7 @@ impl Profile {
     /// ```
     ///
     /// # Errors
-    /// Of [`Error`], all but the last two. Nothing is changed then.
+    /// Of [`Error`], all but the last three. Nothing is changed then.
     pub fn new(name: &str) -> Result<Self, Error> {
         if name.is_empty() {
             return Err(Error::EmptyName);

@@ -109,7 +109,7 @@ pub(super) fn everybody(which: Which) -> Everybody {
     });
     tasks.sort_by_key(|group| group.first.id());
     let stuck = deadlock::stuck();
-    let found = thread::threads(how);
+    let found = thread::read_all(how);
     let number_of_threads = found.threads.len();
     let threads = found.threads.into_iter().map(|thread| {
         let leak = stuck.get(&thread.id).copied().map(Leak::Deadlock);

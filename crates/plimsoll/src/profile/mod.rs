@@ -19,6 +19,7 @@ mod custom;
 mod delays;
 mod delta;
 pub(crate) mod fragmentation;
+mod frames;
 mod goroutine;
 mod goroutineleak;
 mod heap;
@@ -32,6 +33,7 @@ pub(crate) mod reading;
 #[cfg(feature = "offline")]
 pub(crate) mod remains;
 mod self_contention;
+mod snapshot;
 mod text_scale;
 mod threadcreate;
 mod waiting;
@@ -47,8 +49,9 @@ pub const DEFAULT_HEAP_RATE: usize = crate::sampler::DEFAULT_RATE;
 pub use crate::symbol::Detail;
 
 pub use custom::{Entry, Error, MOST_CUSTOM};
+pub use frames::{Frame, frames};
+pub use snapshot::{Record, Snapshot, ValueType};
 
-use activity::Record;
 use delta::difference;
 pub(crate) use goroutineleak::{Earlier, lock_earlier};
 use reading::{Reading, TextReading};
@@ -77,7 +80,7 @@ pub(crate) trait Source: Sync {
 
     /// The same, each by itself and with all that is known of it; `None` if that is not a thing to
     /// be had of this kind.
-    fn read_each(&self) -> Option<Vec<Record>> {
+    fn read_each(&self) -> Option<Vec<activity::Record>> {
         None
     }
 
@@ -221,7 +224,20 @@ impl Profile {
     /// # Errors
     /// What the system says, with the path.
     pub fn write_to_file(&self, path: impl AsRef<Path>, format: Format) -> io::Result<()> {
-        let bytes = self.bytes(format, Detail::Full);
+        self.write_to_file_with(path, format, Detail::Full)
+    }
+
+    /// As [`Profile::write_to_file`], with the choice of how much is found out about each address.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn write_to_file_with(
+        &self,
+        path: impl AsRef<Path>,
+        format: Format,
+        detail: Detail,
+    ) -> io::Result<()> {
+        let bytes = self.bytes(format, detail);
         let result = export::replace_file(path.as_ref(), &bytes);
         release(bytes);
         result

@@ -10,11 +10,14 @@ use crate::contention::WaitKind;
 use crate::label::Labels;
 use crate::stack::Record;
 
-/// What a value counts, and in what.
+/// What a value of a profile counts: pprof's `ValueType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ValueType {
-    pub(crate) name: &'static str,
-    pub(crate) unit: &'static str,
+#[non_exhaustive]
+pub struct ValueType {
+    /// Such as `inuse_space` or `delay`.
+    pub name: &'static str,
+    /// `count`, `bytes` or `nanoseconds`.
+    pub unit: &'static str,
 }
 
 /// The most values that a sample has.

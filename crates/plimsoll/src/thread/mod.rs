@@ -2,7 +2,8 @@
 //! created it. The profiles `goroutine` and `threadcreate`, and [`crate::dump()`], are made of
 //! that.
 //!
-//! What is public here is for where creations of threads are not seen by themselves: [`spawn()`].
+//! [`threads`] lists them for the program. [`spawn()`], [`scope`] and [`Builder`] are for programs
+//! in which Plimsoll does not see the creation of threads by itself, and pass labels on.
 //!
 //! # How
 //! The system says of a thread that is *blocked* in which call it is, and where its stack is. That
@@ -17,6 +18,7 @@ pub(crate) mod births;
 mod blocked;
 pub(crate) mod calls;
 pub(crate) mod joins;
+mod record;
 mod requests;
 mod signal;
 mod spawn;
@@ -38,7 +40,8 @@ use blocked::Found;
 pub(crate) use requests::INTERRUPTIONS;
 pub(crate) use signal::{range as signals, set_wanted as set_signal};
 
-pub use spawn::{Builder, spawn};
+pub use record::{ThreadRecord, ThreadState, threads};
+pub use spawn::{Builder, Scope, scope, spawn};
 
 /// Before a fork.
 pub(crate) fn before_fork() {
@@ -67,7 +70,7 @@ pub(crate) struct Creation {
     pub(crate) creator: Option<Creator>,
 }
 
-/// The program's threads, with those who created them as far as that is known. As [`threads`]
+/// The program's threads, with those who created them as far as that is known. As [`read_all`]
 /// otherwise, but that no stack is read.
 pub(crate) fn creations() -> Vec<Creation> {
     let creators: HashMap<i32, Creator> = births::all().collect();
@@ -170,7 +173,7 @@ pub(crate) fn counts() -> (usize, usize) {
 ///
 /// Reads files and takes locks: not for hooks.
 #[inline(never)]
-pub(crate) fn threads(how: How) -> Threads {
+pub(crate) fn read_all(how: How) -> Threads {
     let depth = match how {
         How::ToCount => stack::depth(),
         How::InFull => stack::DEEPEST,

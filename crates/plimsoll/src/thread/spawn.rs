@@ -1,7 +1,7 @@
 //! Threads whose creator is known where `pthread_create` is not taken over.
 
 use std::io;
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ScopedJoinHandle};
 
 use super::births::{self, Birth};
 use super::stacks;
@@ -27,7 +27,64 @@ where
         .expect("the system has no more threads")
 }
 
-/// As [`std::thread::Builder`], for [`spawn`].
+/// As [`std::thread::scope`], whose threads have their creators remembered and begin with the
+/// [labels](crate::label) of the thread that spawns them, as those of [`spawn`].
+///
+/// ```
+/// use plimsoll::{label, thread};
+///
+/// let _tenant = label::with([("tenant", "acme")]);
+/// let mut numbers = vec![1, 2, 3];
+/// thread::scope(|scope| {
+///     for number in &mut numbers {
+///         scope.spawn(|| {
+///             assert_eq!(label::current().get("tenant"), Some("acme"));
+///             *number += 1;
+///         });
+///     }
+/// });
+/// assert_eq!(numbers, [2, 3, 4]);
+/// ```
+///
+/// # Panics
+/// If a thread of the scope panicked that was not joined.
+pub fn scope<'env, F, T>(work: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    std::thread::scope(|scope| work(Scope::of(scope)))
+}
+
+/// As [`std::thread::Scope`], for [`scope`].
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Scope<'scope, 'env: 'scope>(std::thread::Scope<'scope, 'env>);
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// The scope of the standard library, as this one.
+    fn of(scope: &'scope std::thread::Scope<'scope, 'env>) -> &'scope Self {
+        // SAFETY: `Self` is `repr(transparent)` over the type that the reference is of, and the
+        // lifetime is the same.
+        unsafe { &*std::ptr::from_ref(scope).cast::<Self>() }
+    }
+
+    /// As [`std::thread::Scope::spawn`].
+    ///
+    /// # Panics
+    /// If the system has no more threads.
+    #[inline(never)]
+    pub fn spawn<F, T>(&'scope self, work: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        Builder::new()
+            .spawn_scoped(self, work)
+            .expect("the system has no more threads")
+    }
+}
+
+/// As [`std::thread::Builder`], for [`spawn`] and [`scope`].
 #[derive(Debug)]
 pub struct Builder(std::thread::Builder);
 
@@ -60,18 +117,26 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let unborn = Unborn(if super::creations_are_seen() {
-            None
-        } else {
-            births::enter(Start::Here(Registers::here()))
-        });
-        let labels = label::current();
-        self.0.spawn(move || {
-            unborn.begin();
-            stacks::enter();
-            label::set(labels);
-            work()
-        })
+        let unborn = Unborn::enter(Start::Here(Registers::here()));
+        self.0.spawn(unborn.beginning(work))
+    }
+
+    /// Starts it in a scope.
+    ///
+    /// # Errors
+    /// The system's: there are too many threads, or there is no memory.
+    #[inline(never)]
+    pub fn spawn_scoped<'scope, 'env, F, T>(
+        self,
+        scope: &'scope Scope<'scope, 'env>,
+        work: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let unborn = Unborn::enter(Start::Here(Registers::here()));
+        self.0.spawn_scoped(&scope.0, unborn.beginning(work))
     }
 }
 
@@ -79,6 +144,26 @@ impl Builder {
 struct Unborn(Option<&'static Birth>);
 
 impl Unborn {
+    /// The calling thread, which is at `stack`, is about to create one.
+    fn enter(stack: Start) -> Self {
+        Self(if super::creations_are_seen() {
+            None
+        } else {
+            births::enter(stack)
+        })
+    }
+
+    /// What the thread is to do: `work`, with the labels of the calling thread.
+    fn beginning<T>(self, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+        let labels = label::current();
+        move || {
+            self.begin();
+            stacks::enter();
+            label::set(labels);
+            work()
+        }
+    }
+
     fn begin(mut self) {
         if let Some(birth) = self.0.take() {
             birth.begin();

@@ -167,7 +167,7 @@ fn processor(tasks: &TaskDirectory, thread: i32) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::thread::{How, threads};
+    use crate::thread::{How, read_all};
 
     /// The processors that this process may run on.
     fn allowed() -> Vec<usize> {
@@ -201,7 +201,7 @@ mod tests {
             let wait = |thread: &Thread| {
                 begun.contains_key(&thread.id) && matches!(thread.state, State::Waiting(_))
             };
-            let all = || threads(How::ToCount).threads;
+            let all = || read_all(How::ToCount).threads;
             while all().iter().filter(|thread| wait(thread)).count() < begun.len() {
                 std::thread::yield_now();
             }
@@ -210,7 +210,7 @@ mod tests {
             let (enough, slack) = (Duration::from_millis(200), Duration::from_millis(50));
             let deadline = Instant::now() + Duration::from_secs(60);
             let waited = loop {
-                let found = threads(How::InFull).threads;
+                let found = read_all(How::InFull).threads;
                 let of_begun = found.iter().filter_map(|thread| {
                     let since = clock::now() - begun.get(&thread.id)?;
                     Some((thread.waited, Duration::from_nanos(since)))
