@@ -47,7 +47,7 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 fn start_profiles() -> plimsoll::Plimsoll {
     plimsoll::config()
         .http("127.0.0.1:6060")
-        .block_rate(10_000)
+        .block_rate(Duration::from_micros(10))
         .mutex_fraction(10)
         .start()
 }

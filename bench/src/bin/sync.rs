@@ -71,7 +71,7 @@ fn run(arguments: &[String]) {
     let work = works[usize::from(which == "plimsoll")];
     let pairs: u64 = pairs.parse().expect("a number of pairs");
     if mode == "on" {
-        profile::set_block_rate(1);
+        profile::set_block_rate(std::time::Duration::from_nanos(1));
         profile::set_mutex_fraction(1);
     }
     work(pairs / 10);

@@ -70,7 +70,7 @@ pub struct Config {
     http: Option<String>,
     out: Option<PathBuf>,
     heap_rate: Option<usize>,
-    block_rate: Option<u64>,
+    block_rate: Option<Duration>,
     mutex_fraction: Option<u32>,
     leak_age: Option<Duration>,
     long_poll: Option<Duration>,
@@ -124,10 +124,9 @@ impl Config {
         self
     }
 
-    /// The waiting time between samples of the block profile, in nanoseconds: see
-    /// [`profile::set_block_rate`].
-    pub fn block_rate(mut self, nanoseconds: u64) -> Self {
-        self.block_rate = Some(nanoseconds);
+    /// The waiting time between samples of the block profile: see [`profile::set_block_rate`].
+    pub fn block_rate(mut self, rate: Duration) -> Self {
+        self.block_rate = Some(rate);
         self
     }
 
@@ -248,7 +247,7 @@ impl Config {
                     Ok(true)
                 }
                 "block_rate" => settings::nanoseconds(value).map(|rate| {
-                    self.block_rate = Some(rate);
+                    self.block_rate = Some(Duration::from_nanos(rate));
                     true
                 }),
                 "mutex_fraction" => match value.parse() {
@@ -514,7 +513,7 @@ mod tests {
         );
         assert_eq!(
             (config.block_rate, config.mutex_fraction),
-            (Some(1_000_000), Some(100))
+            (Some(Duration::from_millis(1)), Some(100))
         );
         assert_eq!(config.out, Some("/tmp/x".into()));
         assert_eq!(read("http=off").0.http, None);

@@ -185,7 +185,7 @@ fn every_thread_has_a_header_and_its_stack_with_lines() {
 fn how_a_thread_waits_is_not_shown() {
     for (name, rate) in [("not yet", None), ("is", Some(1)), ("was", Some(0))] {
         if let Some(rate) = rate {
-            profile::set_block_rate(rate);
+            profile::set_block_rate(Duration::from_nanos(rate));
         }
         let (over, thread) = waiter(name, 0);
         let record = record_of(name);

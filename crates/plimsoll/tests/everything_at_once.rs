@@ -197,7 +197,7 @@ fn everybody_gets_on() {
     let seconds = std::env::var("PLIMSOLL_SOAK_SECONDS")
         .map_or(5, |seconds| seconds.parse().expect("a number of seconds"));
     profile::set_heap_rate(16 << 10);
-    profile::set_block_rate(1);
+    profile::set_block_rate(Duration::from_nanos(1));
     profile::set_mutex_fraction(1);
     let std_locks = (Mutex::new(HashMap::new()), RwLock::new(Vec::new()));
     let parking_locks = (
@@ -278,7 +278,7 @@ fn everybody_gets_on() {
         scope.spawn(|| {
             RATES.work(|| {
                 for rate in [1, 0, 10_000, 1] {
-                    profile::set_block_rate(rate);
+                    profile::set_block_rate(Duration::from_nanos(rate));
                     profile::set_mutex_fraction(rate as u32);
                     thread::sleep(Duration::from_millis(1));
                 }

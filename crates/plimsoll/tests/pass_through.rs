@@ -25,7 +25,7 @@ mod processes;
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 fn before_the_hook_is_set() {
-    plimsoll::profile::set_block_rate(1);
+    plimsoll::profile::set_block_rate(std::time::Duration::from_nanos(1));
     plimsoll::profile::set_mutex_fraction(1);
     assert!(plimsoll_interpose::hook().is_some());
 }

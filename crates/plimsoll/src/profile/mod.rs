@@ -318,23 +318,25 @@ pub fn heap_rate() -> usize {
     sampler::rate()
 }
 
-/// Sets after how many nanoseconds of waiting, on average, the block profile takes a sample, and
-/// returns the number before. 1 records every wait, 0 none, which is the default. At most 2^41.
+/// Sets after how much waiting, on average, the block profile takes a sample, and returns the
+/// length before. A nanosecond records every wait, [`Duration::ZERO`] none, which is the default.
+/// Longer ones than 2^41 ns, half an hour, count as that.
 ///
-/// A wait at least that long is always recorded; a shorter one of `d` nanoseconds with the
-/// probability `d / nanoseconds`, and then counts as `nanoseconds / d` waits. So counts and times
+/// A wait at least that long is always recorded; a shorter one of the length `d` with the
+/// probability `d / rate`, and then counts as `rate / d` waits. So counts and times
 /// are unbiased, exactly, and a change of rate leaves what is recorded as it is. A thread that
 /// waits already when this is switched on is not seen.
-pub fn set_block_rate(nanoseconds: u64) -> u64 {
+pub fn set_block_rate(rate: Duration) -> Duration {
     let _own = own::scope();
+    let nanoseconds = u64::try_from(rate.as_nanos()).unwrap_or(u64::MAX);
     let before = contention::set_block_rate(nanoseconds);
     follow_rates();
-    before
+    Duration::from_nanos(before)
 }
 
-/// The nanoseconds of waiting for each sample of the block profile.
-pub fn block_rate() -> u64 {
-    contention::block_rate()
+/// The length of waiting for each sample of the block profile; [`Duration::ZERO`] for none.
+pub fn block_rate() -> Duration {
+    Duration::from_nanos(contention::block_rate())
 }
 
 /// Sets how many releases of contended locks there are to one that is in the mutex profile, and

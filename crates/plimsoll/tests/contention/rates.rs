@@ -36,7 +36,7 @@ fn turning_the_fraction_to_0_keeps_what_is_recorded() {
 #[test]
 fn waits_for_locks_are_estimated_while_nothing_is_recorded() {
     let _alone = alone();
-    plimsoll::profile::set_block_rate(0);
+    plimsoll::profile::set_block_rate(Duration::ZERO);
     plimsoll::profile::set_mutex_fraction(0);
     const WAITS: u32 = 400;
     const EACH: Duration = Duration::from_millis(1);
@@ -73,16 +73,15 @@ fn waits_for_locks_are_estimated_while_nothing_is_recorded() {
     let took = start.elapsed();
     let after = plimsoll::lock_stats();
     assert_eq!(after.lock_waits, before.lock_waits, "nothing is recorded");
-    let estimate = after.lock_waited_estimate_ns - before.lock_waited_estimate_ns;
+    let estimate = after.lock_waited_estimate - before.lock_waited_estimate;
     assert_eq!(
-        after.mutex_wait_total_ns() - before.mutex_wait_total_ns(),
+        after.mutex_wait_total() - before.mutex_wait_total(),
         estimate
     );
     // Some 50 are timed, and five standard deviations less are 17.
-    let least = 8 * 17 * EACH.as_nanos() as u64;
-    let most = 8 * took.as_nanos() as u64;
+    let (least, most) = (8 * 17 * EACH, 8 * took);
     assert!(
         least <= estimate && estimate <= most,
-        "{estimate} ns, not {least} to {most}"
+        "{estimate:?}, not {least:?} to {most:?}"
     );
 }

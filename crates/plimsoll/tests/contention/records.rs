@@ -58,7 +58,7 @@ fn a_contention_is_one_record_with_its_stack_and_delay() {
     });
     let after = (mutex_profile.snapshot(), plimsoll::lock_stats());
     let delta = after.0.since(&before.0).unwrap();
-    let blamed = Duration::from_nanos(after.1.blamed_ns - before.1.blamed_ns);
+    let blamed = after.1.blamed - before.1.blamed;
     assert_eq!(delays(&delta, "mutex"), (2, blamed));
     assert!(blamed >= HELD);
     let in_holds = delta.records().filter(|record| {

@@ -23,7 +23,7 @@ pub fn alone() -> Alone {
     while ALONE.swap(true, Ordering::Acquire) {
         thread::sleep(Duration::from_millis(1));
     }
-    plimsoll::profile::set_block_rate(1);
+    plimsoll::profile::set_block_rate(Duration::from_nanos(1));
     plimsoll::profile::set_mutex_fraction(1);
     Alone
 }

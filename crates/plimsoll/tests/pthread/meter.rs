@@ -9,7 +9,7 @@ use crate::scene::{Recording, WhoLetsGo, until_asleep};
 #[test]
 fn waits_for_locks_are_estimated_while_nothing_is_recorded() {
     let _recording = Recording::all();
-    plimsoll::profile::set_block_rate(0);
+    plimsoll::profile::set_block_rate(Duration::ZERO);
     plimsoll::profile::set_mutex_fraction(0);
     const WAITS: u32 = 400;
     const EACH: Duration = Duration::from_millis(1);
@@ -35,12 +35,11 @@ fn waits_for_locks_are_estimated_while_nothing_is_recorded() {
     let took = start.elapsed();
     let after = plimsoll::lock_stats();
     assert_eq!(after.lock_waits, before.lock_waits, "nothing is recorded");
-    let estimate = after.lock_waited_estimate_ns - before.lock_waited_estimate_ns;
+    let estimate = after.lock_waited_estimate - before.lock_waited_estimate;
     // Some 50 are timed, and five standard deviations less are 17.
-    let least = 8 * 17 * EACH.as_nanos() as u64;
-    let most = 8 * took.as_nanos() as u64;
+    let (least, most) = (8 * 17 * EACH, 8 * took);
     assert!(
         least <= estimate && estimate <= most,
-        "{estimate} ns, not {least} to {most}"
+        "{estimate:?}, not {least:?} to {most:?}"
     );
 }

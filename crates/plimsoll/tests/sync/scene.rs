@@ -25,7 +25,7 @@ static ALONE: AtomicBool = AtomicBool::new(false);
 impl Recording {
     pub fn all() -> Self {
         let none = Self::none();
-        profile::set_block_rate(1);
+        profile::set_block_rate(Duration::from_nanos(1));
         profile::set_mutex_fraction(1);
         none
     }
@@ -42,7 +42,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        profile::set_block_rate(0);
+        profile::set_block_rate(Duration::ZERO);
         profile::set_mutex_fraction(0);
         ALONE.store(false, Ordering::Release);
     }

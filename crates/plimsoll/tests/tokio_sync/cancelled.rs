@@ -165,8 +165,8 @@ fn a_lock_is_passed_on_by_who_does_not_want_it_any_more() {
     assert!(!is_pending(second.as_mut()));
     let after = plimsoll::lock_stats();
     assert_eq!(
-        after.lock_waited_ns - before.lock_waited_ns,
-        after.blamed_ns - before.blamed_ns
+        after.lock_waited - before.lock_waited,
+        after.blamed - before.blamed
     );
     assert_eq!(after.lock_waits - before.lock_waits, 2);
     assert_eq!(told("mutex", "hands_over_to_one_who_goes").events, 1);

@@ -87,9 +87,12 @@ fn sums_agree_in_executors_of_ones_own() {
     });
     assert_eq!(mutex.into_inner(), turns * WAITERS as u64);
     let after = plimsoll::lock_stats();
-    let waited = after.lock_waited_ns - before.lock_waited_ns;
-    assert!(waited > 100_000, "{waited} ns are too few to tell");
-    assert_eq!(waited, after.blamed_ns - before.blamed_ns);
+    let waited = after.lock_waited - before.lock_waited;
+    assert!(
+        waited > Duration::from_micros(100),
+        "{waited:?} are too few to tell"
+    );
+    assert_eq!(waited, after.blamed - before.blamed);
 }
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -139,7 +142,7 @@ fn a_wait_goes_from_thread_to_thread() {
 #[test]
 fn waits_are_timed_while_nothing_is_recorded() {
     let recording = Recording::all();
-    plimsoll::profile::set_block_rate(0);
+    plimsoll::profile::set_block_rate(Duration::ZERO);
     plimsoll::profile::set_mutex_fraction(0);
     let before = plimsoll::lock_stats();
     let (mutex, short) = (Mutex::new(()), Duration::from_millis(1));
@@ -157,8 +160,8 @@ fn waits_are_timed_while_nothing_is_recorded() {
     let after = plimsoll::lock_stats();
     drop(recording);
     assert_eq!(after.lock_waits, before.lock_waits);
-    let estimate = after.lock_waited_estimate_ns - before.lock_waited_estimate_ns;
+    let estimate = after.lock_waited_estimate - before.lock_waited_estimate;
     // Some 50 waits, of at least a millisecond each, that stand for eight each; five standard
     // deviations less are 17.
-    assert!(estimate >= 8 * 17 * short.as_nanos() as u64, "{estimate}");
+    assert!(estimate >= 8 * 17 * short, "{estimate:?}");
 }
