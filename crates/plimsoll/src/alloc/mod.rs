@@ -667,6 +667,7 @@ mod tests {
 
     /// In an own scope every allocation takes the slow path, which stays so after a refusal.
     #[test]
+    #[cfg_attr(plimsoll_sanitized, ignore = "sanitizers abort at such requests")]
     fn a_refused_request_leaves_an_own_scope_as_it_was() {
         let alloc = Alloc::system();
         let layout = |size: usize| Layout::from_size_align(size, 1).unwrap();
