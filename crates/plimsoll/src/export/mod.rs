@@ -101,17 +101,22 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// A new file in the same directory. What has its name already, be it a link that somebody else
 /// made or a rest of a process with the same number, is passed over; and no two calls get the same.
+/// Only the user of this process can read it.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let name = path
         .file_name()
         .ok_or_else(|| io::Error::other("it names no file"))?;
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     loop {
         let mut name = name.to_os_string();
         let made = MADE.fetch_add(1, Ordering::Relaxed);
         name.push(format!(".{}.{made}.part", std::process::id()));
         let beside = path.with_file_name(name);
-        match File::create_new(&beside) {
+        match options.open(&beside) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             result => return result.map(|file| (beside, file)),
         }
@@ -135,6 +140,23 @@ mod tests {
             1,
             "nothing is left beside it"
         );
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_private_and_a_planted_link_is_not_followed() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = std::env::temp_dir().join(format!("plimsoll-planted-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (path, victim) = (dir.join("heap.pb.gz"), dir.join("victim"));
+        std::fs::write(&victim, "precious").unwrap();
+        symlink(&victim, &path).unwrap();
+        replace_file(&path, b"profile").unwrap();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+        let written = std::fs::symlink_metadata(&path).unwrap();
+        assert!(written.is_file());
+        assert_eq!(written.permissions().mode() & 0o777, 0o600);
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -16,6 +16,10 @@ pub(super) struct MappedFile {
 impl MappedFile {
     /// `None` if it cannot be read, is empty, or is not a regular file.
     pub(super) fn open(path: &Path) -> Option<Self> {
+        // Opening a device may have effects.
+        if !path.metadata().ok()?.is_file() {
+            return None;
+        }
         // A pipe at that path must not make the caller wait for a writer.
         let file = OpenOptions::new()
             .read(true)
