@@ -407,6 +407,23 @@ impl Config {
     }
 }
 
+/// Serves the pages of the child of a fork, if the environment asks for pages: at the same host and
+/// at a port of the child's own.
+#[cfg(all(feature = "preload", feature = "http"))]
+pub(crate) fn serve_in_child() -> Option<std::net::SocketAddr> {
+    let text = environment().unwrap_or_default();
+    let (config, _) = config().with_environment(&text.to_string_lossy());
+    let address = config.http?;
+    let host = address
+        .rsplit_once(':')
+        .map_or("127.0.0.1", |(host, _)| host);
+    let server = http::serve(format!("{host}:0")).ok()?;
+    let address = server.address();
+    // For as long as the process lives.
+    std::mem::forget(server);
+    Some(address)
+}
+
 /// Whether the environment asks for what takes a thread from the beginning on: the pages, or a
 /// limit on memory.
 #[cfg(feature = "preload")]

@@ -99,6 +99,8 @@ extern "C" fn after_in_child() {
         postmortem::after_fork_in_child(readers);
     }
     os::forget_thread_id();
+    #[cfg(feature = "http")]
+    os::closed_in_forks::after_fork_in_child();
     HEAP.after_fork_in_child(alloc_thread::writer());
     TABLE.after_fork_in_child();
     stack::forget_vanished_threads();
@@ -114,4 +116,6 @@ extern "C" fn after_in_child() {
         collectors.after_fork_in_child();
     }
     drop(held);
+    #[cfg(feature = "preload")]
+    crate::preload::after_fork_in_child();
 }

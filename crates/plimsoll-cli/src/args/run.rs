@@ -17,7 +17,8 @@ Examples:
   plimsoll run --out /tmp/profiles --heap-rate 64k -- python3 script.py
   plimsoll run --http 6060 -- ./server     then: plimsoll top http://127.0.0.1:6060")]
 pub struct RunArguments {
-    /// Serve the pages of /debug/pprof/ and /metrics meanwhile: host:port, or a port of 127.0.0.1
+    /// Serve the pages of /debug/pprof/ and /metrics meanwhile: host:port, or a port of 127.0.0.1.
+    /// With --children, a list of the processes, each of which has a port of its own
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<String>,
 

@@ -85,7 +85,8 @@ fn heap(left: &PostMortem) -> Option<Profile> {
 }
 
 /// What such a process says nothing of.
-const UNKNOWN: [&str; 17] = [
+const UNKNOWN: [&str; 18] = [
+    "inherited",
     "asked_bytes",
     "block_rate",
     "mutex_fraction",

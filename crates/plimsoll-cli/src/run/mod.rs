@@ -5,11 +5,13 @@ mod directory;
 mod killed;
 mod library;
 mod numbers;
+mod pages;
 mod profiles;
 mod summary;
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -17,13 +19,14 @@ use std::process::ExitCode;
 
 use child::Ended;
 use directory::Directory;
+use pages::Pages;
 use plimsoll::grammar;
 use summary::Process;
 
 use crate::Failure;
 use crate::args::RunArguments;
 use crate::plain_text::PlainText;
-use crate::program::{self, Verdict, preload_verdict};
+use crate::program::{self, Program, Verdict, preload_verdict};
 
 /// What Plimsoll exits with if it fails itself.
 const FAILED: u8 = 125;
@@ -31,8 +34,9 @@ const FAILED: u8 = 125;
 /// Runs the program, and ends as it does; comes back only if it could not be run.
 pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let fail = |failure: Failure| failure.with_code(FAILED);
-    let mut settings = settings(arguments).map_err(fail)?;
-    let note = examine(&arguments.command[0])?;
+    let unseen = examine(&arguments.command[0])?;
+    let pages = list(arguments).map_err(fail)?;
+    let mut settings = settings(arguments, pages.as_ref()).map_err(fail)?;
     let out = (arguments.out.as_deref())
         .map(|out| {
             let opened = std::fs::create_dir_all(out).and_then(|()| Directory::open(out));
@@ -53,6 +57,11 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         Failure::new(program, error).with_code(code)
     })?;
     let process = running.process();
+    if let Some(pages) = pages {
+        if let Err(error) = pages.serve(&reports.directory, process, !arguments.quiet) {
+            say(&format!("plimsoll: no list of processes: {error}"));
+        }
+    }
     let ended = running
         .wait()
         .map_err(|error| fail(Failure::new("wait", error)))?;
@@ -63,7 +72,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         &Ran {
             process,
             ended,
-            note,
+            unseen,
         },
     );
     drop(reports);
@@ -72,7 +81,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
 
 /// Looks at the program's file before it is executed: it is an error if it could not be, or if
 /// nothing would come of it. Otherwise, what will be missing, if anything is.
-fn examine(name: &OsStr) -> Result<Option<String>, Failure> {
+fn examine(name: &OsStr) -> Result<Option<Unseen>, Failure> {
     let program = program::find_in_environment(name).map_err(|error| {
         let code = error.code;
         Failure::new(error.name.display(), error.cause).with_code(code)
@@ -87,9 +96,10 @@ fn examine(name: &OsStr) -> Result<Option<String>, Failure> {
         Verdict::HeapNotSeen {
             allocator,
             what_to_do,
-        } => Ok(Some(format!(
-            "the heap is not seen, since allocations go to {allocator}; threads and locks are. {what_to_do}"
-        ))),
+        } => Ok(Some(Unseen {
+            allocator,
+            what_to_do,
+        })),
         Verdict::Inside => refuse(
             "it has Plimsoll in it already",
             "run it with PLIMSOLL=out=DIRECTORY, or PLIMSOLL=http=6060, and nothing else",
@@ -98,13 +108,62 @@ fn examine(name: &OsStr) -> Result<Option<String>, Failure> {
     }
 }
 
-/// What the library is told by its variable.
-fn settings(arguments: &RunArguments) -> Result<OsString, Failure> {
+/// A program of which the heap is not seen, as `doctor` finds it.
+struct Unseen {
+    allocator: String,
+    what_to_do: String,
+}
+
+impl Unseen {
+    /// Why the heap of a process is not seen, by the file that it executed last.
+    fn of(process: &Process) -> Option<Self> {
+        match preload_verdict(&Program::of_file(Path::new(&process.numbers.program))) {
+            Verdict::HeapNotSeen {
+                allocator,
+                what_to_do,
+            } => Some(Self {
+                allocator,
+                what_to_do,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (allocator, what_to_do) = (&self.allocator, &self.what_to_do);
+        write!(
+            to,
+            "allocations go to {allocator}; threads and locks are seen. {what_to_do}"
+        )
+    }
+}
+
+/// Listens for the list of processes, if there is one.
+fn list(arguments: &RunArguments) -> Result<Option<Pages>, Failure> {
+    let address = arguments.http.as_ref().filter(|_| arguments.children);
+    let bind = |address: &String| {
+        Pages::bind(address).map_err(|error| Failure::new(format!("--http {address}"), error))
+    };
+    address
+        .filter(|text| is_address(text))
+        .map(bind)
+        .transpose()
+}
+
+fn is_address(text: &str) -> bool {
+    !text.contains([',', '='])
+}
+
+/// The settings for the library.
+fn settings(arguments: &RunArguments, pages: Option<&Pages>) -> Result<OsString, Failure> {
     let mut settings = format!(
         "heap_rate={},block_rate={},mutex_fraction={}",
         arguments.heap_rate, arguments.block_rate, arguments.mutex_fraction
     );
     if let Some(address) = &arguments.http {
+        let address = pages.map_or(address, |pages| &pages.for_processes);
         settings.push_str(&format!(",http={address}"));
     }
     if let Some(limit) = &arguments.memory_limit {
@@ -120,11 +179,7 @@ fn settings(arguments: &RunArguments) -> Result<OsString, Failure> {
     if let Some(limit) = &arguments.memory_limit {
         grammar::memory_limit(limit).map_err(|why| wrong("--memory-limit", limit, why))?;
     }
-    if let Some(address) = arguments
-        .http
-        .as_ref()
-        .filter(|text| text.contains([',', '=']))
-    {
+    if let Some(address) = arguments.http.as_ref().filter(|text| !is_address(text)) {
         return Err(wrong("--http", address, "is no address"));
     }
     Ok(settings.into())
@@ -204,8 +259,8 @@ impl Drop for Reports {
 struct Ran {
     process: u32,
     ended: Ended,
-    /// What is missing in its report.
-    note: Option<String>,
+    /// Why its heap is not seen, by the file that was executed first.
+    unseen: Option<Unseen>,
 }
 
 /// Says what there is to be said, and writes what is to be kept.
@@ -236,36 +291,40 @@ fn tell(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: 
         ));
     }
     for process in all {
+        let is_program = process.numbers.process == ran.process;
+        let ran = is_program.then_some(ran);
+        let found = Unseen::of(&process);
+        // A file that is gone is as it was before.
+        let unseen = found.as_ref().or_else(|| {
+            let is_gone = !Path::new(&process.numbers.program).exists();
+            ran.filter(|_| is_gone)?.unseen.as_ref()
+        });
         if let Some(out) = out {
-            keep(
-                out,
-                reports,
-                &process,
-                process.numbers.process == ran.process,
-            );
+            keep(out, reports, &process, is_program);
         }
         if arguments.json {
-            let _ = writeln!(io::stderr(), "{}", json(&process, ran));
+            let _ = writeln!(io::stderr(), "{}", json(&process, ran, unseen));
         } else if !arguments.quiet {
-            let ran = (process.numbers.process == ran.process).then_some(ran);
-            say(summary::text(&process, ran, arguments.sites).trim_end());
+            say(summary::text(&process, ran, unseen, arguments.sites).trim_end());
         }
     }
 }
 
 /// The numbers of a process in a line; with what the system says of it, if it is the program.
-fn json(process: &Process, ran: &Ran) -> String {
+fn json(process: &Process, ran: Option<&Ran>, unseen: Option<&Unseen>) -> String {
     let mut numbers = if process.numbers.is_of_killed() {
         killed::json(&process.numbers)
     } else {
         serde_json::json!(process.numbers)
     };
-    if process.numbers.process == ran.process {
+    if let Some(ran) = ran {
         numbers["how"] = ran.ended.how().into();
         numbers["user_seconds"] = ran.ended.user.as_secs_f64().into();
         numbers["system_seconds"] = ran.ended.system.as_secs_f64().into();
         numbers["resident_bytes"] = ran.ended.resident.into();
-        numbers["note"] = ran.note.clone().into();
+        numbers["note"] = unseen
+            .map(|unseen| format!("the heap is not seen: {unseen}"))
+            .into();
     }
     numbers.to_string()
 }

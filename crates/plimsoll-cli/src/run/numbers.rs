@@ -15,6 +15,10 @@ pub struct Numbers {
     /// How it came to its end: `exit`, `_exit`, `exec`, `SIGTERM`, `killed`.
     pub ending: String,
     pub seconds: f64,
+    /// Of a forked child, what it inherited: blocks and bytes. The other numbers are its own then,
+    /// since the fork.
+    #[serde(default)]
+    pub inherited: Option<[u64; 2]>,
     /// Whose `malloc` it is: `libc`, `other`, or one that is not seen: `unmeasured`, `program`.
     /// `unknown`, if the process was killed.
     pub allocator: String,
@@ -63,7 +67,7 @@ impl Numbers {
         self.ending == KILLED
     }
 
-    /// Bytes in use at the end.
+    /// Bytes in use at the end; of a forked child, those that it allocated less those that it freed.
     pub fn live_bytes(&self) -> u64 {
         self.malloc_bytes.saturating_sub(self.free_bytes)
     }
@@ -71,6 +75,14 @@ impl Numbers {
     /// Blocks in use at the end.
     pub fn live_objects(&self) -> u64 {
         self.mallocs.saturating_sub(self.frees)
+    }
+
+    /// By how much more, or less, blocks and bytes are in use than at the beginning.
+    pub fn change(&self) -> [i64; 2] {
+        [
+            self.mallocs.wrapping_sub(self.frees) as i64,
+            self.malloc_bytes.wrapping_sub(self.free_bytes) as i64,
+        ]
     }
 
     /// Events that are not recorded in full.

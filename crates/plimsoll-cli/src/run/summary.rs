@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::Ran;
 use super::numbers::Numbers;
 use super::profiles::{self, Site};
+use super::{Ran, Unseen};
 use crate::plain_text::plain;
 use crate::profile::Profile;
 
@@ -16,16 +16,21 @@ pub struct Process {
 }
 
 /// The summary of a process; with how it ended, if it is the program itself.
-pub fn text(process: &Process, ran: Option<&Ran>, sites: usize) -> String {
+pub fn text(process: &Process, ran: Option<&Ran>, unseen: Option<&Unseen>, sites: usize) -> String {
     let mut to = String::new();
     // Writing to a string does not fail.
-    let _ = head(&mut to, &process.numbers, ran);
+    let _ = head(&mut to, &process.numbers, ran, unseen);
     let _ = lists(&mut to, process, sites);
     let _ = sizes(&mut to, &process.numbers);
     to
 }
 
-fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
+fn head(
+    to: &mut String,
+    numbers: &Numbers,
+    ran: Option<&Ran>,
+    unseen: Option<&Unseen>,
+) -> std::fmt::Result {
     let ended = ran.map(|ran| &ran.ended);
     let how = match ended {
         Some(ended) => ended.how(),
@@ -50,26 +55,18 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
             "  note       it could say nothing: this is what it had counted up to then"
         )?;
     }
-    if let Some(note) = ran.and_then(|ran| ran.note.as_ref()) {
-        writeln!(to, "  note       {note}")?;
+    let why = why_unseen(numbers);
+    if let Some(unseen) = unseen.filter(|_| why.is_none()) {
+        writeln!(to, "  note       the heap is not seen: {unseen}")?;
     }
-    if let Some(why) = why_unseen(numbers) {
-        writeln!(to, "  heap       not seen: {why}")?;
+    if let Some(why) = why {
+        match unseen {
+            Some(unseen) => writeln!(to, "  heap       not seen: {unseen}")?,
+            None => writeln!(to, "  heap       not seen: {why}")?,
+        }
     } else {
         let seconds = numbers.seconds.max(1e-9);
-        writeln!(
-            to,
-            "  heap       {} in {} blocks at the end, at most {}{}{}",
-            bytes(numbers.live_bytes()),
-            count(numbers.live_objects()),
-            bytes(numbers.peak_bytes),
-            if numbers.peak_estimated {
-                " by the samples"
-            } else {
-                ""
-            },
-            if numbers.exact { "" } else { " (not exact)" }
-        )?;
+        write_heap(to, numbers)?;
         let freed = 100.0 * numbers.free_bytes as f64 / numbers.malloc_bytes.max(1) as f64;
         let asked = if numbers.is_of_killed() {
             String::new()
@@ -85,7 +82,15 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
             count((numbers.mallocs as f64 / seconds) as u64),
         )?;
     }
-    if numbers.mapping_calls != 0 {
+    if numbers.inherited.is_some() && numbers.mapping_calls != 0 {
+        writeln!(
+            to,
+            "  mapped     {} in {} calls since its fork; {} unmapped",
+            bytes(numbers.mapped_bytes),
+            count(numbers.mapping_calls),
+            bytes(numbers.unmapped_bytes),
+        )?;
+    } else if numbers.mapping_calls != 0 {
         writeln!(
             to,
             "  mapped     {} in {} mappings at the end; {} in {} calls in all",
@@ -126,6 +131,42 @@ fn head(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Resu
         )?;
     }
     Ok(())
+}
+
+/// Writes what is in use. A forked child may free blocks that it inherited, so that its own life
+/// has a change and not an amount.
+fn write_heap(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
+    let most = bytes(numbers.peak_bytes);
+    let by = if numbers.peak_estimated {
+        " by the samples"
+    } else {
+        ""
+    };
+    let exact = if numbers.exact { "" } else { " (not exact)" };
+    let Some([inherited_blocks, inherited_bytes]) = numbers.inherited else {
+        return writeln!(
+            to,
+            "  heap       {} in {} blocks at the end, at most {most}{by}{exact}",
+            bytes(numbers.live_bytes()),
+            count(numbers.live_objects()),
+        );
+    };
+    let word = |change: i64| if change < 0 { "less" } else { "more" };
+    let [change_of_blocks, change_of_bytes] = numbers.change();
+    writeln!(
+        to,
+        "  heap       {} {}, in {} blocks {}, at the end than at its fork; at most {most} more{by}{exact}",
+        bytes(change_of_bytes.unsigned_abs()),
+        word(change_of_bytes),
+        count(change_of_blocks.unsigned_abs()),
+        word(change_of_blocks),
+    )?;
+    writeln!(
+        to,
+        "  inherited  {} in {} blocks of its parent, in use at its fork",
+        bytes(inherited_bytes),
+        count(inherited_blocks),
+    )
 }
 
 /// Why nothing is known of the heap, if so.

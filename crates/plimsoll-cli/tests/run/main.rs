@@ -2,6 +2,7 @@
 //! them is true.
 
 mod blocks;
+mod children;
 mod endings;
 mod environment;
 mod figures;

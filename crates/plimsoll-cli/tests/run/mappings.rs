@@ -253,7 +253,7 @@ fn signal_handlers_may_map_at_any_time() {
 }
 
 #[test]
-fn a_forks_child_has_what_its_parent_had() {
+fn a_forks_child_counts_its_own_mappings() {
     let scene = Scene::new("mapping-forks");
     let program = program(
         &scene,
@@ -279,11 +279,12 @@ fn a_forks_child_has_what_its_parent_had() {
     let reports = same_with(&["--children"], &program, &[]);
     assert_eq!(reports.len(), 2, "{reports:?}");
     let child = reports.iter().find(|report| {
-        number(report, "mapping_calls") == 3
+        number(report, "mapping_calls") == 1
             && report["ending"] == "exit"
             && number(report, "unmapped_bytes") == 15 * PAGE
     });
-    assert_mapped(child.expect("the child's"), [3, 130, 15, 3]);
+    // Of two, one was unmapped and the other became two; and one is new.
+    assert_mapped(child.expect("the child's"), [1, 100, 15, 1]);
     let parent = reports
         .iter()
         .find(|report| number(report, "unmapped_bytes") == 20 * PAGE);
@@ -542,4 +543,46 @@ fn pythons_objects_are_explained() {
         "{rows}"
     );
     assert_explained(&rows);
+}
+
+/// Threads that go on while the report is written.
+#[test]
+fn the_numbers_of_mappings_are_those_of_their_profile() {
+    let scene = Scene::new("mapped-meanwhile");
+    let program = scene.c(
+        "meanwhile",
+        r#"
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <sys/mman.h>
+        static void *maps(void *unused) {
+            for (size_t length = 4096;; length = length % (64 << 20) + 4096) {
+                void *at = mmap(0, length, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                if (length % 3) munmap(at, length);
+            }
+        }
+        int main() {
+            pthread_t thread;
+            for (int i = 0; i < 2; i++) pthread_create(&thread, 0, maps, 0);
+            for (int i = 0; i < 100000; i++) free(malloc(i));
+            return 0;
+        }"#,
+    );
+    let out = scene.path("out");
+    for _ in 0..3 {
+        let options = ["--json", "--out", out.to_str().unwrap()];
+        let output = run(&options, &program, &[]).output().unwrap();
+        let report = only(reports(&output).1);
+        let profile = out.join("mmap.pb.gz");
+        let comments = std::process::Command::new(crate::scene::PLIMSOLL)
+            .args(["report", "--comments", profile.to_str().unwrap()])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(comments.stdout).unwrap();
+        let [calls, mapped, gone] =
+            ["mapping_calls", "mapped_bytes", "unmapped_bytes"].map(|name| number(&report, name));
+        let expected =
+            format!("{calls} calls have mapped {mapped} bytes, of which {gone} are gone");
+        assert!(text.contains(&expected), "{expected}: {text}");
+    }
 }

@@ -133,9 +133,17 @@ fn an_allocator_inside_is_said() {
         "#,
         &["-rdynamic"],
     );
-    let output = run(&[], program, &[]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success());
-    assert!(text.contains("heap is not seen"), "{text}");
-    assert!(!text.contains("blocks at the end"), "{text}");
+    // Also by a wrapper, whose own allocator is the C library's.
+    let wrapper = format!("exec {}", program.display());
+    let runs = [
+        run(&[], &program, &[]).output().unwrap(),
+        run(&[], "/bin/sh", &["-c", &wrapper]).output().unwrap(),
+    ];
+    for output in runs {
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success());
+        let named = "heap       not seen: allocations go to a malloc of its own (exported)";
+        assert!(text.contains(named), "{text}");
+        assert!(!text.contains("blocks at the end"), "{text}");
+    }
 }

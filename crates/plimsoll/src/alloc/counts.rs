@@ -54,6 +54,26 @@ unsafe impl Delta for HeapDelta {
 
 #[cfg(feature = "preload")]
 impl HeapDelta {
+    /// The counts since `earlier`, those of accounts excepted.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let less = |now: &[u64; size_class::CLASSES], before: &[u64; size_class::CLASSES]| {
+            std::array::from_fn(|class| now[class].saturating_sub(before[class]))
+        };
+        Self {
+            mallocs: less(&self.mallocs, &earlier.mallocs),
+            frees: less(&self.frees, &earlier.frees),
+            large_mallocs: self.large_mallocs.saturating_sub(earlier.large_mallocs),
+            large_frees: self.large_frees.saturating_sub(earlier.large_frees),
+            large_malloc_bytes: (self.large_malloc_bytes)
+                .saturating_sub(earlier.large_malloc_bytes),
+            large_free_bytes: self
+                .large_free_bytes
+                .saturating_sub(earlier.large_free_bytes),
+            asked_bytes: self.asked_bytes.saturating_sub(earlier.asked_bytes),
+            accounts: self.accounts,
+        }
+    }
+
     /// Bytes in use. Modulo 2^64, so that those of several add up to those of their sum.
     pub(super) fn live_bytes(&self) -> u64 {
         let live = |mallocs: u64, frees: u64| mallocs.wrapping_sub(frees);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::{Request, Response};
 use crate::os::bell::Bell;
+use crate::os::closed_in_forks;
 use crate::own;
 use crate::own_thread::{self, OwnThread};
 
@@ -87,6 +88,7 @@ pub fn serve(address: impl ToSocketAddrs + std::fmt::Display) -> io::Result<Serv
         )
     };
     let listener = TcpListener::bind(&address).map_err(named)?;
+    closed_in_forks::register(listener.as_fd());
     listener.set_nonblocking(true).map_err(named)?;
     let address = listener.local_addr().map_err(named)?;
     let bell = Bell::new().map_err(named)?;

@@ -6,6 +6,8 @@
 pub(crate) mod bell;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
+#[cfg(feature = "http")]
+pub(crate) mod closed_in_forks;
 pub(crate) mod copied_memory;
 pub(crate) mod cpus;
 pub(crate) mod forgotten;

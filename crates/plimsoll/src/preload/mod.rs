@@ -6,6 +6,7 @@
 //! there is one.
 
 mod counting;
+mod inherited;
 mod report;
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -98,10 +99,7 @@ pub fn begin(directory: PathBuf, children: bool) {
     // SAFETY: looks a variable up by name.
     let said = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
     SINGLE_THREADED.store(said.cast(), Ordering::Relaxed);
-    if children {
-        // SAFETY: a function of the right type.
-        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-    }
+    CHILDREN.store(children, Ordering::Relaxed);
     // Nobody else says what is below the door of C.
     if below() == Below::Libc {
         backend::notice(&backend::System::PLAIN);
@@ -111,8 +109,37 @@ pub fn begin(directory: PathBuf, children: bool) {
     }
 }
 
-extern "C" fn forked() {
+/// Whether processes that are forked from this one report as well.
+static CHILDREN: AtomicBool = AtomicBool::new(false);
+
+/// In the child of a fork, when everything else is ready in it: its own life begins.
+pub(crate) fn after_fork_in_child() {
+    if !CHILDREN.load(Ordering::Relaxed) {
+        return;
+    }
     PROCESS.store(own_process(), Ordering::Relaxed);
+    let _counting = Counting::begin();
+    let _own = own::scope();
+    report::begin();
+    inherited::take_down();
+    #[cfg(feature = "http")]
+    if let Some(address) = config::serve_in_child() {
+        note_address(address);
+    }
+}
+
+/// Notes where the pages are served and the name of the process, in a file of the directory for
+/// reports that is named after the process's number.
+#[cfg(feature = "http")]
+fn note_address(address: std::net::SocketAddr) {
+    if let Some(directory) = DIRECTORY.get() {
+        let process = own_process();
+        let beside = directory.join(format!("{process}.http.part"));
+        let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        let written = std::fs::write(&beside, format!("{address}\n{name}"));
+        let _ = written
+            .and_then(|()| std::fs::rename(&beside, directory.join(format!("{process}.http"))));
+    }
 }
 
 fn own_process() -> i32 {
@@ -126,8 +153,13 @@ pub(crate) fn set_off() {
     if reports() && !SET_OFF.swap(true, Ordering::Relaxed) {
         let _counting = Counting::begin();
         let _own = own::scope();
+        let started = config::start();
+        #[cfg(feature = "http")]
+        if let Some(address) = started.http_address() {
+            note_address(address);
+        }
         // For as long as the process lives.
-        std::mem::forget(config::start());
+        std::mem::forget(started);
     }
 }
 

@@ -7,21 +7,22 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use super::inherited::{self, Counted, Inherited};
 use crate::alloc::c::{self, Below};
-use crate::alloc::counts::HEAP;
-use crate::export::json;
+use crate::export::{self, Extent, json};
 use crate::os::clock;
 use crate::primitives::{AtomicU64, Ordering};
-use crate::profile::{self, Format};
+use crate::profile;
+use crate::profile::reading::Reading;
 use crate::stats::HeapStats;
 use crate::symbol::Detail;
-use crate::{lock_stats, mapping_stats, mem_stats, sampler, thread};
+use crate::{keeper, mem_stats, own, sampler};
 
 /// When the process began, as far as this library knows; of [`clock::since_boot`].
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// The profiles of a report.
-const PROFILES: [&str; 7] = [
+pub(super) const PROFILES: [&str; 7] = [
     "heap",
     "peak",
     "lifetimes",
@@ -38,27 +39,81 @@ pub(super) fn begin() {
 /// Writes everything; what cannot be written is not there.
 pub(super) fn write(directory: &Path, ending: &str) {
     let process = std::process::id();
-    // Before there are readings, so that those are not in it.
-    let numbers = numbers(ending);
+    let inherited = inherited::get();
+    // Before the readings, so that those are not in it. The mappings' numbers are the sums of their
+    // profile, since other threads map and unmap meanwhile.
+    let counted = Counted::read();
+    keeper::look();
+    let mmap = inherited::own_reading(inherited, "mmap");
+    let mapped = mmap.as_ref().map(Mapped::of).unwrap_or_default();
+    let numbers = numbers(ending, &counted, inherited, mapped);
     for name in PROFILES {
-        if let Some(profile) = profile::lookup(name) {
-            let bytes = profile.bytes(Format::Pprof, Detail::Addresses);
-            let _ = std::fs::write(directory.join(format!("{process}.{name}.pb.gz")), bytes);
-        }
+        let reading = match &mmap {
+            Some(reading) if name == "mmap" => Some(reading.clone()),
+            _ => inherited::own_reading(inherited, name),
+        };
+        let Some(reading) = reading else {
+            continue;
+        };
+        let extent = Extent {
+            detail: Detail::Addresses,
+            idle: false,
+        };
+        let bytes = export::pprof(&reading, extent);
+        let _ = std::fs::write(directory.join(format!("{process}.{name}.pb.gz")), bytes);
     }
+    own::trim();
     let beside = directory.join(format!("{process}.part"));
     let written = std::fs::write(&beside, numbers);
     let _ =
         written.and_then(|()| std::fs::rename(&beside, directory.join(format!("{process}.json"))));
 }
 
-fn numbers(ending: &str) -> String {
-    let cut = HEAP.read();
-    let heap = HeapStats::of(&cut);
-    let locks = lock_stats();
-    let lost = profile::lost_events();
+/// Mappings of the program, by the values of their profile.
+#[derive(Clone, Copy, Default)]
+struct Mapped {
+    calls: i64,
+    bytes: i64,
+    mappings: i64,
+    live_bytes: i64,
+}
+
+impl Mapped {
+    fn of(reading: &Reading) -> Self {
+        let mut sum = Self::default();
+        for sample in &reading.samples {
+            let [calls, bytes, mappings, live_bytes, ..] = sample.values;
+            sum.calls += calls;
+            sum.bytes += bytes;
+            sum.mappings += mappings;
+            sum.live_bytes += live_bytes;
+        }
+        sum
+    }
+}
+
+fn numbers(
+    ending: &str,
+    counted: &Counted,
+    inherited: Option<&Inherited>,
+    mapped: Mapped,
+) -> String {
+    let none = Counted::default();
+    let before = inherited.map_or(&none, |inherited| &inherited.counted);
+    let most = c::most(&HeapStats::of(&counted.heap));
+    let inherited_stats = HeapStats::of(&before.heap);
+    let inherited_heap = match inherited {
+        Some(_) => format!(
+            "[{},{}]",
+            inherited_stats.live_objects(),
+            inherited_stats.live_bytes()
+        ),
+        None => "null".to_owned(),
+    };
+    let counted = counted.since(before);
+    let heap = HeapStats::of(&counted.heap);
+    let (locks, lost) = (&counted.locks, &counted.lost);
     let own = mem_stats();
-    let mapped = mapping_stats();
     let elapsed =
         Duration::from_nanos(clock::since_boot().saturating_sub(BEGAN.load(Ordering::Relaxed)));
     let below = match c::below() {
@@ -68,7 +123,6 @@ fn numbers(ending: &str) -> String {
         Below::OfTheProgram => "program",
     };
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-    let most = c::most(&heap);
     let mut to = String::new();
     let classes = heap.by_class.iter().filter(|class| class.mallocs != 0);
     let classes: Vec<String> = classes
@@ -78,7 +132,7 @@ fn numbers(ending: &str) -> String {
     let _ = write!(
         to,
         concat!(
-            "{{\"version\":1,\"process\":{process},\"program\":{program},\"ending\":{ending},",
+            "{{\"version\":1,\"inherited\":{inherited},\"process\":{process},\"program\":{program},\"ending\":{ending},",
             "\"seconds\":{seconds},\"allocator\":\"{below}\",\"heap_rate\":{rate},",
             "\"block_rate\":{block_rate},\"mutex_fraction\":{mutex_fraction},",
             "\"mallocs\":{mallocs},\"frees\":{frees},\"malloc_bytes\":{malloc_bytes},",
@@ -93,6 +147,7 @@ fn numbers(ending: &str) -> String {
             "\"mappings\":{mappings},\"mapping_calls\":{mapping_calls},\"mapped_bytes\":{mapped_bytes},",
             "\"unmapped_bytes\":{unmapped_bytes},\"lost_mappings\":{lost_mappings},\"own_bytes\":{own_bytes}}}\n",
         ),
+        inherited = inherited_heap,
         process = std::process::id(),
         program = quoted(&program.to_string_lossy()),
         ending = quoted(ending),
@@ -105,8 +160,8 @@ fn numbers(ending: &str) -> String {
         frees = heap.frees,
         malloc_bytes = heap.malloc_bytes,
         free_bytes = heap.free_bytes,
-        asked = cut.delta.asked_bytes,
-        peak = most.bytes,
+        asked = counted.heap.delta.asked_bytes,
+        peak = most.bytes.saturating_sub(inherited_stats.live_bytes()),
         peak_estimated = most.is_estimated,
         exact = heap.exact,
         classes = classes.join(","),
@@ -114,7 +169,7 @@ fn numbers(ending: &str) -> String {
         large_frees = heap.large.frees,
         large_malloc_bytes = heap.large.malloc_bytes,
         large_free_bytes = heap.large.free_bytes,
-        threads = thread::births::created(),
+        threads = counted.threads,
         waits = locks.waits,
         waited = locks.waited.as_nanos(),
         lock_waits = locks.lock_waits,
@@ -126,10 +181,10 @@ fn numbers(ending: &str) -> String {
         table_full = lost.table_full,
         untracked = lost.untracked,
         lost_waits = lost.waits,
-        mappings = mapped.mappings,
+        mappings = mapped.mappings.max(0),
         mapping_calls = mapped.calls,
-        mapped_bytes = mapped.mapped_bytes,
-        unmapped_bytes = mapped.unmapped_bytes,
+        mapped_bytes = mapped.bytes,
+        unmapped_bytes = mapped.bytes - mapped.live_bytes,
         lost_mappings = lost.mappings,
         own_bytes = own.mcache_sys + own.buck_hash_sys + own.other_sys,
     );

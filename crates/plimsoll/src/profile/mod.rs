@@ -278,6 +278,12 @@ impl Profile {
         self.source.read()
     }
 
+    /// What happened since `earlier`, which [`Profile::read`] returned.
+    #[cfg(feature = "preload")]
+    pub(crate) fn read_since(&self, earlier: &Reading) -> Reading {
+        difference(self.source.read(), earlier)
+    }
+
     fn extent(&self, detail: Detail) -> export::Extent {
         export::Extent {
             detail,

@@ -38,6 +38,14 @@ impl Peak {
     pub(super) fn most_in_use(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
+
+    /// Makes now the last peak.
+    #[cfg(feature = "preload")]
+    pub(super) fn restart(&self) {
+        let now = self.now.load(Ordering::Relaxed);
+        self.most.store(now, Ordering::Relaxed);
+        self.number.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl InUse {

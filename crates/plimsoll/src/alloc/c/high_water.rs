@@ -53,6 +53,12 @@ pub(crate) struct Most {
     pub(crate) is_estimated: bool,
 }
 
+/// Forgets the most that was in use before `now`: in the child of a fork.
+pub(crate) fn restart_peak(now: &HeapStats) {
+    MOST_BYTES.store(0, Ordering::Relaxed);
+    note(now.live_bytes());
+}
+
 /// The most that was in use, as of this reading.
 pub(crate) fn most(now: &HeapStats) -> Most {
     note(now.live_bytes());

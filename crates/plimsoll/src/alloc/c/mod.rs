@@ -20,7 +20,7 @@ use std::ptr::null_mut;
 
 use super::thread::{self, Thread};
 use super::{counts, size_class};
-pub(crate) use high_water::most;
+pub(crate) use high_water::{most, restart_peak};
 pub(crate) use inner::is_in_allocator;
 use inner::{ANYHOW, ENTERED, Entered, WITH_HEADERS, WITH_SIZES};
 pub use inner::{Below, below, is_allocators};

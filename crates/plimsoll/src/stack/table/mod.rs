@@ -375,6 +375,14 @@ impl Table {
         self.head().map_or(0, |head| head.peak.most_in_use())
     }
 
+    /// Forgets the peak before now: in the child of a fork.
+    #[cfg(feature = "preload")]
+    pub(crate) fn restart_peak(&self) {
+        if let Some(head) = self.head() {
+            head.peak.restart();
+        }
+    }
+
     /// Bytes of memory made accessible for the table.
     pub(crate) fn bytes(&self) -> usize {
         self.region.committed()

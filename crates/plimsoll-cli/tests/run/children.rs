@@ -1,0 +1,209 @@
+//! Children: their own lives, and their own pages.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::port::Port;
+use crate::scene::{Scene, number, reports, run};
+
+const FORKS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static char *blocks[1000];
+__attribute__((noinline)) static void of_parent(void) { for (int i = 0; i < 1000; i++) blocks[i] = malloc(50000); }
+__attribute__((noinline)) static void of_child(void) { for (int i = 0; i < 200; i++) *(volatile char *)malloc(50000) = 1; }
+__attribute__((noinline)) static void of_grandchild(void) { for (int i = 0; i < 3; i++) *(volatile char *)malloc(50000) = 1; }
+int main() {
+    of_parent();
+    struct timespec time = {0, 300000000};
+    nanosleep(&time, 0);
+    if (!fork()) {
+        of_child();
+        for (int i = 0; i < 10; i++) free(blocks[i]);
+        if (!fork()) { of_grandchild(); _exit(0); }
+        wait(0);
+        _exit(0);
+    }
+    wait(0);
+    return 0;
+}"#;
+
+#[test]
+fn a_forked_childs_report_is_of_its_own_life() {
+    let scene = Scene::new("own-life");
+    let program = scene.c("forks", FORKS);
+    let options = ["--children", "--heap-rate", "1"];
+    let output = run(&[&options[..], &["--json"]].concat(), &program, &[])
+        .output()
+        .unwrap();
+    let mut all = reports(&output).1;
+    all.sort_by_key(|report| number(report, "mallocs"));
+    let [grandchild, child, parent] = &all[..] else {
+        panic!("{all:?}");
+    };
+    let seconds = |report: &Value| report["seconds"].as_f64().unwrap();
+    // The parent waits for the child, which began 0.3 s later.
+    assert!(seconds(child) + 0.3 <= seconds(parent), "{child} {parent}");
+    assert_eq!(parent["inherited"], Value::Null);
+    assert!(number(parent, "mallocs") >= 1000);
+    for (report, mallocs, frees, inherited) in [(child, 200, 10, 1000), (grandchild, 3, 0, 1190)] {
+        assert_eq!(number(report, "mallocs"), mallocs, "{report}");
+        assert_eq!(number(report, "frees"), frees, "{report}");
+        assert_eq!(number(report, "asked_bytes"), mallocs * 50_000, "{report}");
+        assert_eq!(number(report, "threads"), 1, "{report}");
+        let [blocks, bytes] = [0, 1].map(|at| report["inherited"][at].as_u64().unwrap());
+        assert!((inherited..inherited + 50).contains(&blocks), "{report}");
+        assert!(bytes >= inherited * 50_000, "{report}");
+        // It is looked for after each MiB.
+        let (own, peak) = (mallocs * 50_000, number(report, "peak_bytes"));
+        assert!((own - own / 4..=own + 50_000).contains(&peak), "{report}");
+    }
+
+    let output = run(&options, &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let section = |report: &str| {
+        let sections = text.split("plimsoll: ");
+        let mut found = sections.filter(|section| section.contains(report));
+        found
+            .next()
+            .unwrap_or_else(|| panic!("{report}: {text}"))
+            .to_owned()
+    };
+    let of_child = section(" of_child <");
+    // Blocks of its parent are in what it has freed, and nowhere else.
+    let (in_use, _) = of_child.split_once("\nchurn").unwrap();
+    assert!(!in_use.contains("of_parent"), "{of_child}");
+    assert!(
+        of_child.contains("more, in 190 blocks more, at the end than at its fork"),
+        "{of_child}"
+    );
+    assert!(of_child.contains("\n  inherited  "), "{of_child}");
+    let (_, peak) = of_child.split_once("in use when most was: ").unwrap();
+    assert!(peak.starts_with("9.5 MiB"), "{of_child}");
+    let of_grandchild = section(" of_grandchild <");
+    assert!(!of_grandchild.contains(" of_child <"), "{of_grandchild}");
+}
+
+#[test]
+fn a_forked_child_does_not_hold_the_port() {
+    let scene = Scene::new("daemon");
+    let program = scene.c(
+        "daemon",
+        r#"
+        #include <stdio.h>
+        #include <unistd.h>
+        int main() {
+            int child = fork();
+            if (child) { printf("%d\n", child); return 0; }
+            for (int i = 0; i < 3; i++) close(i);
+            for (;;) pause();
+        }"#,
+    );
+    let port = Port::new();
+    let address = port.number.to_string();
+    let output = run(&["--quiet", "--http", &address], program, &[])
+        .output()
+        .unwrap();
+    let child: i32 = String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let connected = TcpStream::connect(port.address());
+    // SAFETY: sends a signal to the child of this test, which runs until then.
+    let killed = unsafe { libc::kill(child, libc::SIGKILL) };
+    assert_eq!(killed, 0);
+    assert!(connected.is_err(), "the child holds the port");
+}
+
+/// The answer to a request; empty if there is none.
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut answer = String::new();
+    let _ = TcpStream::connect(address).and_then(|mut stream| {
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
+        stream.read_to_string(&mut answer)
+    });
+    answer
+}
+
+#[test]
+fn each_child_has_a_port_of_its_own_and_all_are_listed() {
+    let scene = Scene::new("ports");
+    let program = scene.c(
+        "ports",
+        r#"
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main() {
+            char byte;
+            if (!fork()) { read(0, &byte, 1); _exit(0); }
+            if (!fork()) execl("/bin/cat", "cat", NULL);
+            read(0, &byte, 1);
+            while (wait(0) > 0);
+            return 0;
+        }"#,
+    );
+    let port = Port::new();
+    let address = port.number.to_string();
+    let mut child = run(&["--children", "--http", &address], program, &[])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Until all three serve, and the last has executed its program.
+    let list = loop {
+        let list = get(port.address(), "/");
+        let body = list.split("\r\n\r\n").nth(1).unwrap_or_default();
+        if body.lines().count() == 3 && body.contains(" cat ") {
+            break body.to_owned();
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("{status}: {list}");
+        }
+        std::thread::yield_now();
+    };
+    let mut ports = HashSet::new();
+    for line in list.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [process, _, url] = words[..] else {
+            panic!("{list}");
+        };
+        let rest = url.strip_prefix("http://").unwrap();
+        let at: SocketAddr = rest.split('/').next().unwrap().parse().unwrap();
+        assert!(
+            ports.insert(at.port()) && at.port() != port.number,
+            "{list}"
+        );
+        assert!(
+            get(at, "/debug/pprof/").starts_with("HTTP/1.1 200"),
+            "{line}"
+        );
+        if process == list.split_whitespace().next().unwrap() {
+            // The program has the lowest number, unless those begin anew.
+            let answer = get(port.address(), "/debug/pprof/heap?debug=1");
+            assert!(answer.starts_with("HTTP/1.1 307"), "{answer}");
+            let location = format!("Location: http://{at}/debug/pprof/heap?debug=1\r\n");
+            assert!(
+                answer.contains(&location) || !list.contains(" ports "),
+                "{answer}"
+            );
+        }
+    }
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    for at in ports {
+        assert!(
+            text.contains(&format!("serves http://127.0.0.1:{at}/")),
+            "{text}"
+        );
+    }
+}

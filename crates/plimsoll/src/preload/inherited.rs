@@ -1,0 +1,118 @@
+//! What a forked child has from its parent: counts, the heap and profiles, which the child's report
+//! leaves out.
+
+use super::report::PROFILES;
+use crate::alloc::c;
+use crate::alloc::counts::{HEAP, HeapDelta};
+use crate::ledger::{Cut, Delta};
+use crate::primitives::{AtomicPtr, Ordering};
+use crate::profile::reading::Reading;
+use crate::profile::{self, LostEvents};
+use crate::stack::TABLE;
+use crate::stats::{HeapStats, LockStats};
+use crate::{lock_stats, thread};
+
+/// Counts since the process began, or since an ancestor did.
+pub(super) struct Counted {
+    pub(super) heap: Cut<HeapDelta>,
+    pub(super) locks: LockStats,
+    pub(super) lost: LostEvents,
+    pub(super) threads: u64,
+}
+
+/// The state of a child right after its fork.
+pub(super) struct Inherited {
+    pub(super) counted: Counted,
+    readings: Vec<(&'static str, Reading)>,
+}
+
+/// Null in a process that was not forked from one that reports. Children of children replace it.
+static INHERITED: AtomicPtr<Inherited> = AtomicPtr::new(std::ptr::null_mut());
+
+/// In the child of a fork, which has one thread: takes down what it has inherited. The peak begins
+/// anew.
+pub(super) fn take_down() {
+    let counted = Counted::read();
+    c::restart_peak(&HeapStats::of(&counted.heap));
+    TABLE.restart_peak();
+    let read = |name| Some((name, profile::lookup(name)?.read()));
+    let inherited = Inherited {
+        counted,
+        readings: PROFILES.into_iter().filter_map(read).collect(),
+    };
+    // That of the parent, if there is one, stays: one for each generation of forks.
+    INHERITED.store(Box::into_raw(Box::new(inherited)), Ordering::Release);
+}
+
+pub(super) fn get() -> Option<&'static Inherited> {
+    // SAFETY: null, or leaked by `take_down`.
+    unsafe { INHERITED.load(Ordering::Acquire).as_ref() }
+}
+
+/// The profile of that name, without what was inherited.
+pub(super) fn own_reading(inherited: Option<&Inherited>, name: &'static str) -> Option<Reading> {
+    let profile = profile::lookup(name)?;
+    let mut readings = inherited.into_iter().flat_map(|from| &from.readings);
+    Some(match readings.find(|(of, _)| *of == name) {
+        Some((_, earlier)) => profile.read_since(earlier),
+        None => profile.read(),
+    })
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self {
+            heap: Cut {
+                delta: HeapDelta::ZERO,
+                exact: true,
+            },
+            locks: LockStats::default(),
+            lost: LostEvents::default(),
+            threads: 0,
+        }
+    }
+}
+
+impl Counted {
+    pub(super) fn read() -> Self {
+        Self {
+            heap: HEAP.read(),
+            locks: lock_stats(),
+            lost: profile::lost_events(),
+            threads: thread::births::created(),
+        }
+    }
+
+    /// What was counted since `earlier`. A process has one thread that it did not create.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        let less = |of: fn(&Self) -> u64| of(self).saturating_sub(of(earlier));
+        Self {
+            heap: Cut {
+                delta: self.heap.delta.since(&earlier.heap.delta),
+                exact: self.heap.exact,
+            },
+            locks: LockStats {
+                waits: less(|counted| counted.locks.waits),
+                waited_ns: less(|counted| counted.locks.waited_ns),
+                lock_waits: less(|counted| counted.locks.lock_waits),
+                lock_waited_ns: less(|counted| counted.locks.lock_waited_ns),
+                lock_waited_estimate_ns: less(|counted| counted.locks.lock_waited_estimate_ns),
+                wakeup_latency_ns: less(|counted| counted.locks.wakeup_latency_ns),
+                contended_releases: less(|counted| counted.locks.contended_releases),
+                blamed_ns: less(|counted| counted.locks.blamed_ns),
+            },
+            lost: LostEvents {
+                without_stack: less(|counted| counted.lost.without_stack),
+                table_full: less(|counted| counted.lost.table_full),
+                untracked: less(|counted| counted.lost.untracked),
+                waits: less(|counted| counted.lost.waits),
+                mappings: less(|counted| counted.lost.mappings),
+                ..self.lost
+            },
+            threads: match earlier.threads {
+                0 => self.threads,
+                before => 1 + self.threads.saturating_sub(before),
+            },
+        }
+    }
+}
