@@ -270,6 +270,35 @@ fn programs_are_examined() {
 }
 
 #[test]
+fn a_wrapper_script_is_examined_for_the_program_that_it_executes() {
+    let place = directory("doctor-wrapper");
+    let Some(static_program) = compile(&place, "static", PLAIN, &["-static"]) else {
+        return;
+    };
+    let script = |name: &str, text: String| file(&place, name, text.as_bytes(), 0o755);
+    let target = static_program.display();
+    let wrapper = script(
+        "wrapper",
+        format!("#!/bin/sh\nexec 3>&1\nA=1 exec=2\nexec {target} \"$@\"\n"),
+    );
+    let found = findings(doctor().arg(&wrapper));
+    assert!(says(&found, "file").starts_with(static_program.to_str().unwrap()));
+    assert!(says(&found, "file").contains(&format!("which {} executes", wrapper.display())));
+    assert!(says(&found, "plimsoll run").contains("statically linked"));
+    // If it is not known what it executes, that is said.
+    for text in [
+        "exec \"$0.real\"\n",
+        "/bin/true\n",
+        "exec /no/such/program\n",
+    ] {
+        let unclear = script("unclear", format!("#!/bin/sh\n{text}"));
+        let found = findings(doctor().arg(&unclear));
+        assert_eq!(level(&found, "script"), "note", "{text}");
+        assert!(says(&found, "script").contains("about the shell"), "{text}");
+    }
+}
+
+#[test]
 fn what_is_not_there_is_said_in_one_line_with_the_shell_s_code() {
     let place = directory("doctor-failures");
     let text = file(&place, "text", b"#!/bin/sh\n", 0o644);

@@ -346,7 +346,25 @@ fn rust_programs_say_their_compiler() {
         assert_eq!(executable.language, Language::Rust { version: None });
         assert!(executable.has_plimsoll);
         assert_eq!(executable.allocator.own, Own::No);
+        // Also if the places in the standard library are remapped.
+        let mut bytes = fs::read(&stripped).unwrap();
+        let place = b"/rustc/";
+        let ends: Vec<usize> = (bytes.windows(place.len()).enumerate())
+            .filter(|(_, window)| window == place)
+            .map(|(at, _)| at)
+            .collect();
+        assert!(!ends.is_empty());
+        for at in ends {
+            bytes[at..at + place.len()].copy_from_slice(b"/xxxxx/");
+        }
+        let remapped = file(&place_of(&stripped), "remapped", &bytes, 0o755);
+        let language = look(&remapped).language;
+        assert_eq!(language, Language::Rust { version: None });
     }
+}
+
+fn place_of(file: &Path) -> PathBuf {
+    file.parent().unwrap().to_owned()
 }
 
 #[test]

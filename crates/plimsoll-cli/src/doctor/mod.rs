@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use self::findings::Section;
 use crate::Failure;
 use crate::args::DoctorArguments;
-use crate::program::find_in_environment;
+use crate::program::{Program, find_in_environment};
 
 /// Says what works and what does not. The exit code is 0 if everything does that is needed, and 1
 /// otherwise.
@@ -54,12 +54,22 @@ fn examine(subject: Option<&OsStr>) -> Result<Vec<Section>, Failure> {
     }
     let mut sections = match text.parse() {
         Ok(id) => process::sections(id)?,
-        Err(_) => {
-            vec![program::section(&find_in_environment(subject)?)]
-        }
+        Err(_) => vec![program_or_wrapped(&find_in_environment(subject)?)],
     };
     sections.push(machine::section());
     Ok(sections)
+}
+
+/// Findings about a program, or about the one that a wrapper script executes in its place.
+fn program_or_wrapped(program: &Program) -> Section {
+    let wrapped = program.executed_by_script().and_then(|command| {
+        let wrapped = find_in_environment(&command).ok()?;
+        wrapped.scripts.is_empty().then_some(wrapped)
+    });
+    match wrapped {
+        Some(wrapped) => program::wrapped(program, &wrapped),
+        None => program::section(program),
+    }
 }
 
 /// Whether somebody looks at it who can see colours, and wants them.

@@ -11,14 +11,46 @@ use crate::program::{
 
 /// A program that was not started.
 pub(super) fn section(program: &Program) -> Section {
-    let mut findings = vec![file(program), preloading(&preload_verdict(program))];
-    if let Some(executable) = program.executable() {
-        findings.extend(of(executable));
+    let mut findings = vec![file(program)];
+    if program.is_shell_of_script() {
+        let says = "the findings are about the shell, not about programs that the script starts";
+        findings.push(
+            Finding::note("script", says)
+                .so("plimsoll doctor PROGRAM for each, and plimsoll run --children for all"),
+        );
     }
+    findings.extend(all(program));
     Section {
         title: format!("program {}", program.file.display()),
         findings,
     }
+}
+
+/// A program that a wrapper script executes in its place.
+pub(super) fn wrapped(script: &Program, program: &Program) -> Section {
+    let scripts: Vec<String> = (script.scripts.iter())
+        .map(|script| script.display().to_string())
+        .collect();
+    let says = format!(
+        "{}, which {} executes by {}",
+        program.file.display(),
+        scripts.join(", "),
+        script.file.display()
+    );
+    let mut findings = vec![Finding::ok("file", says)];
+    findings.extend(all(program));
+    Section {
+        title: format!("program {}", program.file.display()),
+        findings,
+    }
+}
+
+fn all(program: &Program) -> Vec<Finding> {
+    let mut findings = vec![preloading(&preload_verdict(program))];
+    if let Some(executable) = program.executable() {
+        findings.extend(of(executable));
+    }
+    findings
 }
 
 fn file(program: &Program) -> Finding {
@@ -104,6 +136,13 @@ fn language(executable: &Executable) -> Finding {
         } => format!("Rust, compiled by rustc {version}"),
         Language::Rust { version: None } => "Rust".into(),
         Language::Go => "Go".into(),
+        Language::Other if !executable.has_sections => {
+            let says = "not known: its file has no section headers";
+            return Finding::note("language", says);
+        }
+        Language::Other if !executable.symbols.has_table => {
+            "no sign of Rust or Go; its symbols are stripped".into()
+        }
         Language::Other => "neither Rust nor Go".into(),
     };
     Finding::ok("language", says)

@@ -11,6 +11,7 @@
 //! | `frame_pointers` | whether functions keep them |
 //! | `symbols` | names, debug information, and files that they were split off to |
 //! | `verdict` | what follows for preloading |
+//! | `wrapper` | which program a shell script executes in its place |
 
 pub mod allocator;
 mod elf;
@@ -19,9 +20,10 @@ mod frame_pointers;
 mod privileges;
 mod symbols;
 mod verdict;
+mod wrapper;
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use self::allocator::Allocator;
@@ -175,6 +177,18 @@ impl Program {
         }
     }
 
+    /// Whether it is a shell that executes a script.
+    pub fn is_shell_of_script(&self) -> bool {
+        !self.scripts.is_empty() && wrapper::is_shell(&self.file)
+    }
+
+    /// The command that its shell script executes in its place in the end, if it is a script with
+    /// such a command written out.
+    pub fn executed_by_script(&self) -> Option<OsString> {
+        let script = self.scripts.last().filter(|_| self.is_shell_of_script())?;
+        wrapper::executed_by(script)
+    }
+
     /// What is known of it; `None` if it is no program for this machine, or cannot be read.
     pub fn executable(&self) -> Option<&Executable> {
         match &self.contents {
@@ -275,9 +289,18 @@ impl Language {
             .find_map(|line| line.strip_prefix(b"rustc version "))
             .map(|rest| rest.split(|&byte| byte == b' ').next().unwrap_or(rest))
             .map(|version| String::from_utf8_lossy(version).into_owned());
-        // The places of panics in the standard library.
-        let is_rust = version.is_some()
-            || allocator::contains(&elf.contents_of(".rodata").unwrap_or_default(), "/rustc|/");
+        // Places and messages of panics in the standard library. Builds may remap the places.
+        const TEXTS: [&str; 5] = [
+            "/rustc|/",
+            "library/|core/src/",
+            "library/|std/src/",
+            "fatal runtime |error: ",
+            "called `Option::|unwrap()` on a `None` value",
+        ];
+        let is_rust = version.is_some() || {
+            let texts = elf.contents_of(".rodata").unwrap_or_default();
+            TEXTS.iter().any(|text| allocator::contains(&texts, text))
+        };
         match is_rust {
             true => Self::Rust { version },
             false => Self::Other,
