@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::heap_stats;
 
-use crate::command::Directory;
+use crate::command::{Directory, said};
 use crate::workloads::{leak, ready, wait};
 use crate::{Process, read, totals_add_up};
 
@@ -64,6 +64,49 @@ pub fn fork_and_count() {
         }
     });
     assert_eq!(status, 0, "the child is content");
+    ready();
+    wait();
+}
+
+/// Makes a child by the system call itself, which the C library does not notice.
+fn raw_clone(child: impl FnOnce()) -> i32 {
+    // SAFETY: a fork, of one thread: the child has a copy of everything.
+    match unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } {
+        -1 => panic!("no process is to be had"),
+        0 => {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(done.is_err())) }
+        }
+        process => {
+            let mut status = 0;
+            // SAFETY: a valid place for the status.
+            let waited = unsafe { libc::waitpid(process as i32, &raw mut status, 0) };
+            assert_eq!(waited, process as i32);
+            status
+        }
+    }
+}
+
+/// The child's numbers are its own from its first sample on, and its parent's go on.
+pub fn clone_and_count() {
+    leak(50);
+    let status = raw_clone(|| {
+        leak(10);
+        let early = live();
+        leak(400);
+        assert!((live() - early - 400 * 10_240).abs() < 200_000);
+        for depth in 0..200 {
+            deep(depth);
+        }
+        // Also in a new thread, which takes a shard.
+        let kept = std::thread::spawn(|| vec![1_u8; 100_000]).join().unwrap();
+        black_box(kept);
+        let status = fork(|| leak(100));
+        assert_eq!(status, 0);
+    });
+    assert_eq!(status, 0, "the child is content");
+    leak(50);
     ready();
     wait();
 }
@@ -133,6 +176,35 @@ fn a_forks_child_counts_for_itself() {
         // A megabyte, known to 3 in 100.
         let estimated = left.estimated_in_use().bytes;
         assert!((500_000..2_000_000).contains(&estimated), "{estimated}");
+    }
+}
+
+/// The child samples its first blocks with a probability of 0.92 each, so that more than 20 of them
+/// are in the file in one of 10^22 runs.
+#[test]
+fn a_child_of_the_system_call_leaves_the_file_and_the_file_says_so() {
+    let directory = Directory::new("postmortem-clone");
+    for protocol in ["auto", "per-thread"] {
+        let file = directory.path(protocol);
+        let settings = format!("heap_rate=4k,ledger={protocol}");
+        let mut process = Process::start("clone", &file, &settings);
+        process.is_ready();
+        process.kill();
+        let left = read(&file);
+        totals_add_up(&left);
+        assert_eq!(left.strays, 1);
+        let class = left.heap.by_class.iter().find(|class| class.size == 10_240);
+        let class = class.expect("there is such a class");
+        let live = class.mallocs - class.frees;
+        assert!(
+            (100..130).contains(&live),
+            "the parent's, and the child's first: {class:?}"
+        );
+        let estimated = left.estimated_in_use().bytes;
+        assert!((500_000..2_000_000).contains(&estimated), "{estimated}");
+        let comments = said(&["report", &file, "--comments"]);
+        assert!(comments.contains("not exact: 1 children"), "{comments}");
+        assert!(!comments.contains("objects exactly"), "{comments}");
     }
 }
 

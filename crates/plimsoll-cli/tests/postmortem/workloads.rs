@@ -68,6 +68,7 @@ fn work() {
             let _plimsoll = plimsoll::start();
         }
         "fork" => super::forks::fork_and_count(),
+        "clone" => super::forks::clone_and_count(),
         "fork while others allocate" => super::forks::fork_under_load(),
         other => panic!("there is no work {other}"),
     }

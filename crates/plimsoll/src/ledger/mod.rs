@@ -386,6 +386,11 @@ impl<D: Delta> Ledger<D> {
         self.per_thread.begin_anew();
     }
 
+    /// The shards are copies in memory of the process's own, in the place of the file's.
+    pub(crate) fn leave_file(&self) {
+        self.per_thread.leave_file();
+    }
+
     /// In the child of a fork: forgets the threads that are not there any more. `survivor` is how
     /// the one thread that is writes.
     pub(crate) fn after_fork_in_child(&self, survivor: Writer) {

@@ -245,6 +245,11 @@ mod storage {
             self.region.committed()
         }
 
+        /// The shards are memory of the process's own.
+        pub(super) fn leave_file(&self) {
+            self.region.leave_file();
+        }
+
         /// Makes what was usable so again, which is fresh memory.
         pub(super) fn begin_anew(&self, shards: u32) {
             self.region.leave_file();
@@ -353,6 +358,11 @@ mod storage {
             }
             // Release: a reader that sees the flag down sees what was written under it.
             trailer.active.store(0, Ordering::Release);
+        }
+
+        /// The shards are memory of the process's own.
+        pub(crate) fn leave_file(&self) {
+            self.storage.leave_file();
         }
 
         pub(crate) fn area(&self, shard: ShardIndex) -> *mut Area {

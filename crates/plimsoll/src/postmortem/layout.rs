@@ -46,6 +46,8 @@ pub(crate) mod word {
     pub(crate) const UNTRACKED: usize = 25;
     /// Events whose stack ends in code that could not be unwound.
     pub(crate) const CUT_STACKS: usize = 26;
+    /// Children made by a system call of the program's own that counted in the file.
+    pub(crate) const STRAYS: usize = 27;
 }
 
 /// How a file begins.

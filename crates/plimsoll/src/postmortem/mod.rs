@@ -17,7 +17,8 @@
 //!
 //! # Fork
 //! The child of a fork has its own memory in place of the file, with everything that was counted up
-//! to then: see `before_fork`.
+//! to then: see `before_fork`. A child that the program makes with the system call itself gets that
+//! at its next sample: see `stray`.
 //!
 //! # Room on disk
 //! The file has holes. Before a part of it is used, the system is asked for its room, since a full
@@ -29,9 +30,12 @@ mod layout;
 mod notes;
 #[cfg(feature = "offline")]
 mod reader;
+mod stray;
 
 #[cfg(feature = "offline")]
 pub use reader::{Amount, Ended, Error, PostMortem, Site, is_one, read};
+
+pub(crate) use stray::leave_if_parents;
 
 use std::cell::UnsafeCell;
 use std::path::PathBuf;
@@ -210,6 +214,7 @@ pub(crate) fn prepare() {
         ));
         return;
     };
+    stray::mark_owner();
     note_early(header);
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_else(|_| PathBuf::new());
     notes::program(&program);
@@ -229,6 +234,7 @@ fn note_early(header: &[AtomicU64]) {
 }
 
 extern "C" fn note_end() {
+    leave_if_parents();
     if let Some(header) = header() {
         header[word::ENDED].store(now_nanos(), Ordering::Relaxed);
     }
@@ -378,14 +384,16 @@ pub(crate) fn after_fork_in_parent() {
 }
 
 /// In the child: what was the file is memory of its own. Before anything counts there. If there was
-/// no memory for that, the child goes on counting in its parent's file.
+/// no memory for that, the child goes on counting in its parent's file, which is marked.
 pub(crate) fn after_fork_in_child(reader: &mut Reader<HeapDelta>) {
     // SAFETY: the locks are held, by the one thread there is.
     let kept = unsafe { (*FORKING.0.get()).take() };
     let header = header();
     let base = BASE.swap(0, Ordering::Relaxed);
     file::close(DESCRIPTOR.swap(-1, Ordering::Relaxed));
-    let (Some(header), Some(kept)) = (header, kept) else {
+    let Some(header) = header else { return };
+    let Some(kept) = kept else {
+        header[word::STRAYS].fetch_add(1, Ordering::Relaxed);
         return;
     };
     let parts = [word::SHARED, word::NOTES, word::TABLE, word::PER_CPU];

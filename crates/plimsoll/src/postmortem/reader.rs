@@ -99,6 +99,9 @@ pub struct PostMortem {
     pub cut_stacks: u64,
     /// Sampled blocks whose free was not noticed: they are left out of what is in use.
     pub untracked: u64,
+    /// Children made by a system call of the program's own that counted in the file, until their
+    /// next sample. If there are any, the counts are not the process's alone.
+    pub strays: u64,
     /// Modules and sets of labels that there was no room for.
     pub notes_lost: u64,
     /// Whether something is missing, because the file is damaged or cut off.
@@ -236,6 +239,7 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         without_stack: header[word::WITHOUT_STACK],
         cut_stacks: header[word::CUT_STACKS],
         untracked: header[word::UNTRACKED],
+        strays: header[word::STRAYS],
         notes_lost: header[word::NOTES_LOST],
         damaged: table.damaged,
         stack_depth: header[word::STACK_DEPTH],

@@ -93,17 +93,22 @@ fn comments(of: &PostMortem) -> Vec<String> {
             "was ended: killed, aborted, by a signal or by _exit; the time is that of its beginning"
         }
     };
+    let exactly = if of.strays == 0 {
+        "exactly"
+    } else {
+        "with counts of its children"
+    };
     let mut comments = vec![
         format!("plimsoll: post-mortem: process {} {ended}", of.process),
         format!(
-            "plimsoll: in use: {} bytes in {} objects exactly; {} bytes estimated from {} samples",
+            "plimsoll: in use: {} bytes in {} objects {exactly}; {} bytes estimated from {} samples",
             heap.live_bytes(),
             heap.live_objects(),
             estimated.bytes,
             estimated.samples,
         ),
         format!(
-            "plimsoll: allocated: {} bytes in {} objects exactly; freed: {} bytes in {} objects",
+            "plimsoll: allocated: {} bytes in {} objects {exactly}; freed: {} bytes in {} objects",
             heap.malloc_bytes, heap.mallocs, heap.free_bytes, heap.frees,
         ),
         format!("plimsoll: at the peak: {peak} bytes in use, estimated"),
@@ -117,6 +122,12 @@ fn comments(of: &PostMortem) -> Vec<String> {
             of.without_stack, of.table_full, of.untracked, of.notes_lost, of.cut_stacks
         ),
     ];
+    if of.strays > 0 {
+        comments.push(format!(
+            "plimsoll: not exact: {} children made by the system call clone or fork counted here until their next sample",
+            of.strays
+        ));
+    }
     if of.damaged {
         comments.push(
             "plimsoll: the file is damaged or cut off: stacks, names or counts are missing".into(),

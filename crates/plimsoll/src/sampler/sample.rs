@@ -32,6 +32,7 @@ static LOST_TRACK: AtomicU64 = AtomicU64::new(0);
 impl Sample {
     /// An allocation that counts as `size` bytes, by the calling thread, here.
     pub(crate) fn take(size: usize, weight: Weight) -> Self {
+        postmortem::leave_if_parents();
         Self {
             bucket: stack::site(Kind::Heap, size as u64),
             weight,
