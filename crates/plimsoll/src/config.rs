@@ -1,5 +1,8 @@
 //! Settings, from code and from the environment, and setting off.
 
+mod output;
+mod words;
+
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -8,16 +11,13 @@ use std::time::Duration;
 #[cfg(feature = "http")]
 use crate::http;
 use crate::memory_limit::{self, MemoryLimit};
-use crate::profile::{self, Format};
+use crate::profile;
 use crate::settings::{self, Early};
 use crate::stack::{self, Unwinder};
 use crate::{dump, export, keeper, own, postmortem, task, thread};
 
 /// The environment variable that all settings come from.
 const VARIABLE: &str = settings::VARIABLE;
-
-/// Every word of the grammar, for complaints.
-const WORDS: &str = "block_rate, dump_on, go_names, heap_rate, http, leak_age, ledger, long_poll, memory_limit, mutex_fraction, out, postmortem, stack_depth, table, task_times, thread_signal, unwinder";
 
 /// Sets Plimsoll off with the settings of the environment variable `PLIMSOLL`. The same as
 /// `config().start()`.
@@ -40,23 +40,26 @@ pub fn start() -> Plimsoll {
 ///
 /// | word | value | default |
 /// |---|---|---|
-/// | `http` | where to serve `/debug/pprof/`, `/debug/vars` and `/metrics`: `host:port`, a port of `127.0.0.1`, or `off` | `off` |
-/// | `out` | a directory: all profiles are written there when the [`Plimsoll`] is dropped | none |
-/// | `dump_on` | when to write what all threads are doing to standard error: `sigquit`, `panic`, `sigquit+panic` or `off` | `off` |
-/// | `go_names` | whether `/metrics` has the names of Go's client (`go_memstats_alloc_bytes`), and `process_*`, beside Plimsoll's own: `on` or `off` | `off` |
-/// | `heap_rate` | mean bytes between samples: `512k`, `1` for all, `0` for none | `512k` |
 /// | `block_rate` | waiting time between samples of the block profile: `1ms`, `1ns` for all, `0` for none | `0` |
+/// | `dump_on` | when to write the stacks of all threads to standard error: `sigquit`, `panic`, `sigquit+panic` or `off` | `off` |
+/// | `go_names` | whether `/metrics` has the names of Go's client (`go_memstats_alloc_bytes`) and `process_*` too: `on` or `off` | `off` |
+/// | `heap_rate` | mean bytes between samples of the heap profile: `512k`, `1` for all, `0` for none | `512k` |
+/// | `http` | where to serve `/debug/pprof/`, `/debug/vars` and `/metrics`: `host:port`, a port of `127.0.0.1`, or `off` | `off` |
+/// | `leak_age` | waiting time after which a thread or task is probably leaked, if more and more wait there: `600s` | `600s` |
+/// | `ledger` | how operations are counted: `auto`, `per-cpu`, `per-thread` or `fenced`; only from the environment | `auto` |
+/// | `long_poll` | shortest poll of a tracked task in the profile `longpoll`: `10ms`, `0` for none | `0` |
+/// | `memory_limit` | memory that the program should stay below: `512m`, `80%` of the available memory, `cgroup` or `off` | `off` |
 /// | `mutex_fraction` | one in how many releases of contended locks is recorded: `100`, `1` for all, `0` for none | `0` |
-/// | `leak_age` | how long somebody has to wait in order to be probably leaked, if there are more and more of them: `600s` | `600s` |
-/// | `long_poll` | how long a poll of a tracked task has to take for the profile `longpoll`: `10ms`, `0` for none | `0` |
-/// | `task_times` | whether it is recorded how long tasks wait for polls and run: `on` or `off` | `off` |
-/// | `memory_limit` | how much memory the program should keep to: `512m`, `80%` of what there is, `cgroup` or `off` | `off` |
+/// | `out` | a directory for all profiles, written when the [`Plimsoll`] is dropped; created at the start | none |
+/// | `postmortem` | a file that keeps counts and heap profile if the process is killed, for `plimsoll report`; `%p` is the process number; only from the environment | none |
 /// | `stack_depth` | frames kept of a stack, 0 to 1024 | `128` |
-/// | `thread_signal` | the real-time signal that running threads are interrupted by, or `auto` for one that nobody uses | `auto` |
-/// | `unwinder` | `auto`, `frame-pointers`, `tables` | `auto` |
-/// | `postmortem` | a file that has counts and heap profile also if the process is killed, for `plimsoll report`; `%p` is the number of the process; only from the environment | none |
 /// | `table` | the bound on the table of stacks, in bytes; only from the environment | `64m` |
-/// | `ledger` | `auto`, `per-cpu`, `per-thread`, `fenced`; only from the environment | `auto` |
+/// | `task_times` | whether the times for which tasks wait for polls and run are recorded: `on` or `off` | `off` |
+/// | `thread_signal` | the number of the real-time signal that interrupts running threads, or `auto` for an unused one | `auto` |
+/// | `unwinder` | how stacks are walked: `auto`, `frame-pointers` or `tables` | `auto` |
+///
+/// `PLIMSOLL=help` prints this table to standard error when Plimsoll is started; the program goes
+/// on.
 ///
 /// Unknown words and bad values are a warning on standard error that names them, and change
 /// nothing.
@@ -111,7 +114,8 @@ impl Config {
         self
     }
 
-    /// Writes all profiles to a directory in the end.
+    /// Writes all profiles to a directory when the [`Plimsoll`] is dropped. [`Config::start`] creates
+    /// the directory, and warns if it cannot write there.
     pub fn out(mut self, directory: impl Into<PathBuf>) -> Self {
         self.out = Some(directory.into());
         self
@@ -225,6 +229,10 @@ impl Config {
         for complaint in complaints {
             warn(complaint);
         }
+        let text = text.as_deref().and_then(std::ffi::OsStr::to_str);
+        if settings::words(text.unwrap_or_default()).any(is_help) {
+            words::print();
+        }
         config.set_off()
     }
 
@@ -233,6 +241,9 @@ impl Config {
         let mut complaints = Vec::new();
         let mut early = Early::DEFAULT;
         for (word, value) in settings::words(text) {
+            if is_help((word, value)) {
+                continue;
+            }
             let Some(value) = value else {
                 complaints.push(format!(
                     "{VARIABLE}: `{word}` has no value; settings are written word=value"
@@ -303,7 +314,8 @@ impl Config {
                 (Ok(true), _) => {}
                 (Ok(false), _) => {
                     complaints.push(format!(
-                        "{VARIABLE}: there is no setting `{word}`; there are {WORDS}"
+                        "{VARIABLE}: there is no setting `{word}`; there are {}",
+                        words::names()
                     ));
                 }
                 (Err(why), _) => {
@@ -338,6 +350,9 @@ impl Config {
     }
 
     fn set_off(self) -> Plimsoll {
+        if let Some(directory) = &self.out {
+            output::prepare(directory);
+        }
         if let Some(rate) = self.heap_rate {
             profile::set_heap_rate(rate);
         }
@@ -456,25 +471,15 @@ impl Plimsoll {
 
 impl Drop for Plimsoll {
     fn drop(&mut self) {
-        let Some(directory) = self.out.take() else {
-            return;
-        };
-        // If there is no such directory, once is enough to say so.
-        let found = std::fs::metadata(&directory).and_then(|found| {
-            let directory = found.is_dir().then_some(());
-            directory.ok_or_else(|| io::Error::other("it is not a directory"))
-        });
-        if let Err(error) = found {
-            let directory = directory.display();
-            return warn(format!("cannot write profiles to {directory}: {error}"));
-        }
-        for profile in profile::profiles() {
-            let path = directory.join(format!("{}.pb.gz", profile.name()));
-            if let Err(error) = profile.write_to_file(path, Format::Pprof) {
-                warn(error);
-            }
+        if let Some(directory) = self.out.take() {
+            output::write(&directory);
         }
     }
+}
+
+/// Whether a word of the settings asks for all of them.
+fn is_help((word, value): (&str, Option<&str>)) -> bool {
+    word == words::HELP && value.is_none()
 }
 
 fn on_or_off(value: &str) -> Result<bool, &'static str> {
@@ -571,7 +576,7 @@ mod tests {
 
     #[test]
     fn every_word_is_in_the_list() {
-        for word in WORDS.split(", ") {
+        for word in words::WORDS.map(|word| word.name) {
             let (_, complaints) = read(&format!("{word}=\u{1}"));
             assert!(
                 complaints

@@ -7,6 +7,10 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 mod child;
 mod client;
+#[path = "settings/help.rs"]
+mod help;
+#[path = "settings/output.rs"]
+mod output;
 #[path = "settings/privileged.rs"]
 mod privileged;
 
@@ -244,7 +248,7 @@ fn a_warning_that_cannot_be_written_does_no_harm() {
     };
     child::run(
         "a_warning_that_cannot_be_written_does_no_harm",
-        "wrong,out=/no/such",
+        "wrong,out=/proc/no/such",
         test,
     );
 }
@@ -280,48 +284,6 @@ fn profiles_are_written_also_when_a_panic_ends_the_work() {
         for file in files() {
             gunzip(&dir.0.join(file));
         }
-    }
-}
-
-#[test]
-fn a_directory_that_is_not_there_is_one_line() {
-    let dir = Dir::new("missing");
-    let file = dir.0.join("a-file");
-    fs::write(&file, "of somebody else").unwrap();
-    for (path, why) in [
-        (dir.0.join("none"), "No such file or directory"),
-        (dir.0.join("none/at/all"), "No such file or directory"),
-        (file.clone(), "not a directory"),
-        (file.join("below"), "Not a directory"),
-    ] {
-        let name = "a_directory_that_is_not_there_is_one_line";
-        let Some(said) = child::said(name, format!("out={}", path.display()), program) else {
-            return;
-        };
-        let lines = lines(&said);
-        assert_eq!(lines.len(), 1, "{said}");
-        let start = format!("plimsoll: cannot write profiles to {}: ", path.display());
-        assert!(
-            lines[0].starts_with(&start) && lines[0].contains(why),
-            "{said}"
-        );
-    }
-    assert_eq!(fs::read(&file).unwrap(), b"of somebody else");
-    assert_eq!(dir.names(), ["a-file"]);
-}
-
-/// Nobody, not even root, can make files there.
-#[test]
-fn a_directory_that_cannot_be_written_to_is_a_line_for_each_profile() {
-    let name = "a_directory_that_cannot_be_written_to_is_a_line_for_each_profile";
-    let Some(said) = child::said(name, "out=/proc/sys", program) else {
-        return;
-    };
-    let lines = lines(&said);
-    assert_eq!(lines.len(), files().len(), "{said}");
-    for (line, file) in lines.iter().zip(files()) {
-        let start = format!("plimsoll: cannot write /proc/sys/{file}: ");
-        assert!(line.starts_with(&start), "{said}");
     }
 }
 
@@ -479,7 +441,7 @@ fn the_environment_wins_over_the_code() {
             .heap_rate(1 << 20)
             .stack_depth(3)
             .http("nonsense")
-            .out("/no/such")
+            .out("/proc/no/such")
             .start();
         assert_eq!(profile::heap_rate(), 64 << 10);
         assert_eq!(profile::set_stack_depth(9), 33);

@@ -40,7 +40,7 @@ pub(super) fn finding(settings: &str) -> Finding {
     let words = settings
         .split(',')
         .map(|setting| setting.trim())
-        .filter(|setting| !setting.is_empty())
+        .filter(|setting| !setting.is_empty() && *setting != "help")
         .map(|setting| setting.split('=').next().unwrap_or(setting).trim());
     let unknown: Vec<&str> = words.filter(|word| !WORDS.contains(word)).collect();
     if unknown.is_empty() {

@@ -1,0 +1,149 @@
+//! Every word of the settings, for complaints and for `PLIMSOLL=help`.
+
+use super::{VARIABLE, warn};
+
+/// The word that prints all words. It has no value.
+pub(super) const HELP: &str = "help";
+
+/// A word of the settings. The table in the documentation of [`Config`](super::Config) says the
+/// same, which a test checks.
+pub(super) struct Word {
+    pub(super) name: &'static str,
+    /// What it sets, and the values that it takes.
+    meaning: &'static str,
+    default: &'static str,
+}
+
+const fn word(name: &'static str, meaning: &'static str, default: &'static str) -> Word {
+    Word {
+        name,
+        meaning,
+        default,
+    }
+}
+
+/// All words, in the order of their names.
+pub(super) const WORDS: [Word; 17] = [
+    word(
+        "block_rate",
+        "waiting time between samples of the block profile: 1ms, 1ns for all, 0 for none",
+        "0",
+    ),
+    word(
+        "dump_on",
+        "when to write the stacks of all threads to standard error: sigquit, panic, sigquit+panic or off",
+        "off",
+    ),
+    word(
+        "go_names",
+        "whether /metrics has the names of Go's client (go_memstats_alloc_bytes) and process_* too: on or off",
+        "off",
+    ),
+    word(
+        "heap_rate",
+        "mean bytes between samples of the heap profile: 512k, 1 for all, 0 for none",
+        "512k",
+    ),
+    word(
+        "http",
+        "where to serve /debug/pprof/, /debug/vars and /metrics: host:port, a port of 127.0.0.1, or off",
+        "off",
+    ),
+    word(
+        "leak_age",
+        "waiting time after which a thread or task is probably leaked, if more and more wait there: 600s",
+        "600s",
+    ),
+    word(
+        "ledger",
+        "how operations are counted: auto, per-cpu, per-thread or fenced; only from the environment",
+        "auto",
+    ),
+    word(
+        "long_poll",
+        "shortest poll of a tracked task in the profile longpoll: 10ms, 0 for none",
+        "0",
+    ),
+    word(
+        "memory_limit",
+        "memory that the program should stay below: 512m, 80% of the available memory, cgroup or off",
+        "off",
+    ),
+    word(
+        "mutex_fraction",
+        "one in how many releases of contended locks is recorded: 100, 1 for all, 0 for none",
+        "0",
+    ),
+    word(
+        "out",
+        "a directory for all profiles, written when the Plimsoll is dropped; created at the start",
+        "none",
+    ),
+    word(
+        "postmortem",
+        "a file that keeps counts and heap profile if the process is killed, for plimsoll report; %p is the process number; only from the environment",
+        "none",
+    ),
+    word("stack_depth", "frames kept of a stack, 0 to 1024", "128"),
+    word(
+        "table",
+        "the bound on the table of stacks, in bytes; only from the environment",
+        "64m",
+    ),
+    word(
+        "task_times",
+        "whether the times for which tasks wait for polls and run are recorded: on or off",
+        "off",
+    ),
+    word(
+        "thread_signal",
+        "the number of the real-time signal that interrupts running threads, or auto for an unused one",
+        "auto",
+    ),
+    word(
+        "unwinder",
+        "how stacks are walked: auto, frame-pointers or tables",
+        "auto",
+    ),
+];
+
+/// The names of all words, for a complaint.
+pub(super) fn names() -> String {
+    let names: Vec<&str> = WORDS.iter().map(|word| word.name).collect();
+    names.join(", ")
+}
+
+/// Writes all words to standard error, one a line.
+pub(super) fn print() {
+    warn(format_args!(
+        "settings: {VARIABLE}=word=value,word=value with these words:"
+    ));
+    for Word {
+        name,
+        meaning,
+        default,
+    } in &WORDS
+    {
+        warn(format_args!("  {name:<14} {meaning} (default: {default})"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_of_config_has_the_same_words() {
+        let source = include_str!("../config.rs");
+        let rows = source.lines().filter_map(|line| {
+            let row = line.strip_prefix("/// | `")?;
+            let mut cells = row.strip_suffix(" |")?.split(" | ");
+            let plain = |text: &str| text.replace(['`', '[', ']'], "");
+            let mut next = || cells.next().map(plain);
+            Some([next()?, next()?, next()?])
+        });
+        let documented: Vec<[String; 3]> = rows.collect();
+        let words = WORDS.map(|word| [word.name, word.meaning, word.default].map(str::to_owned));
+        assert_eq!(documented, words);
+    }
+}
