@@ -32,7 +32,7 @@ pub(crate) fn put_quoted(out: &mut impl Write, text: &str) -> fmt::Result {
 
 /// Whether Go prints a character as it is: letters, marks, numbers, punctuation, symbols, and the
 /// one space that ASCII has. The standard library, which escapes the others too, has the table.
-fn is_printable(character: char) -> bool {
+pub(crate) fn is_printable(character: char) -> bool {
     if character.is_ascii() {
         return !character.is_ascii_control();
     }
@@ -41,6 +41,22 @@ fn is_printable(character: char) -> bool {
     let length = 1 + character.encode_utf8(&mut text[1..]).len();
     let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
     text.escape_debug().nth(1) == Some(character)
+}
+
+/// A name as it is, but for characters that are [not printable](is_printable): these end a line,
+/// steer a terminal or turn the direction of the text round them, and are written by number.
+pub(crate) fn put_name(out: &mut impl Write, name: &str) -> fmt::Result {
+    if name.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return out.write_str(name);
+    }
+    for character in name.chars() {
+        if is_printable(character) {
+            out.write_char(character)?;
+        } else {
+            put_number(out, character)?;
+        }
+    }
+    Ok(())
 }
 
 /// Text with escapes for quotes, backslashes, control characters, and what is `special`.
@@ -110,6 +126,28 @@ mod tests {
             let mut quoted = String::new();
             put_quoted(&mut quoted, text).unwrap();
             assert_eq!(quoted, wanted);
+        }
+    }
+
+    #[test]
+    fn names_keep_their_characters_except_those_that_terminals_act_on() {
+        let plain = "<a::B<\"c\\d\"> as größe::漢字>::{closure#0}";
+        let mut shown = String::new();
+        put_name(&mut shown, plain).unwrap();
+        assert_eq!(shown, plain);
+        let active = ('\u{202a}'..='\u{202e}')
+            .chain('\u{2066}'..='\u{2069}')
+            .chain(['\u{200e}', '\u{200f}', '\u{61c}', '\u{2028}', '\u{feff}'])
+            .chain(['\n', '\r', '\t', '\x1b', '\x7f', '\u{9b}']);
+        for character in active {
+            let mut shown = String::new();
+            put_name(&mut shown, &format!("a{character}b")).unwrap();
+            let number = u32::from(character);
+            let wanted = match number {
+                0..0x80 => format!("a\\x{number:02x}b"),
+                _ => format!("a\\u{number:04x}b"),
+            };
+            assert_eq!(shown, wanted);
         }
     }
 

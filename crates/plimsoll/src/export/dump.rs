@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write};
 
+use super::page::Parts;
 use super::shown::shown_from;
 use crate::escape;
 use crate::leak::Leak;
@@ -16,23 +17,31 @@ use crate::symbol::Symbols;
 /// How many frames are shown of either end of a stack.
 const EITHER_END: usize = 50;
 
-/// The records as text.
-pub(crate) fn write(records: &[Record], symbols: &Symbols) -> String {
-    let mut text = String::new();
-    for (at, record) in records.iter().enumerate() {
-        if at > 0 {
-            text.push('\n');
+/// Records as text: a part for each, and one for the advice behind them.
+pub(super) struct Records {
+    pub(super) records: Vec<Record>,
+    pub(super) symbols: Symbols,
+}
+
+impl Parts for Records {
+    fn count(&self) -> usize {
+        self.records.len() + 1
+    }
+
+    fn put(&self, part: usize, out: &mut String) {
+        if let Some(record) = self.records.get(part) {
+            if part > 0 {
+                out.push('\n');
+            }
+            let written = put_record(out, record, &self.symbols);
+            written.expect("writing to a string cannot fail");
+        } else if let Some(advice) = &self.symbols.advice {
+            // A line that is neither a header nor part of a stack: readers pass it over.
+            out.push_str("\n# ");
+            out.push_str(advice);
+            out.push('\n');
         }
-        let written = put_record(&mut text, record, symbols);
-        written.expect("writing to a string cannot fail");
     }
-    if let Some(advice) = &symbols.advice {
-        // A line that is neither a header nor part of a stack: readers pass it over.
-        text.push_str("\n# ");
-        text.push_str(advice);
-        text.push('\n');
-    }
-    text
 }
 
 fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Result {
@@ -92,22 +101,22 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
         Some(Creator::Thread(by, frames)) => put_creator(out, by, frames, symbols),
         Some(Creator::Task(by, made_of, location)) => {
             out.push_str("created by ");
-            put_escaped(out, made_of, |_| false)?;
+            put_line(out, made_of)?;
             match by {
                 Some(by) => writeln!(out, " in goroutine {by}"),
                 None => writeln!(out),
             }?;
             out.push('\t');
-            put_escaped(out, location.file(), |_| false)?;
+            put_line(out, location.file())?;
             writeln!(out, ":{}", location.line())
         }
         None => Ok(()),
     }
 }
 
-/// Whether it would be taken for a part of the header.
+/// Whether a reader would take it for a part of the header, or a terminal would act on it.
 fn is_of_headers(character: char) -> bool {
-    matches!(character, '[' | ']' | ',')
+    matches!(character, '[' | ']' | ',') || !escape::is_printable(character)
 }
 
 /// The function that wanted it, and where in it.
@@ -194,7 +203,7 @@ fn put_function(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
     match frame.function {
         "" => write!(out, "{:#x}", frame.address),
         // A frame is a line.
-        function => put_escaped(out, function, |_| false),
+        function => put_line(out, function),
     }
 }
 
@@ -202,7 +211,7 @@ fn put_place(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
     out.push('\t');
     match frame.file {
         "" => out.push_str("??"),
-        file => put_escaped(out, file, |_| false)?,
+        file => put_line(out, file)?,
     }
     write!(out, ":{}", frame.line)?;
     match frame.offset {
@@ -222,6 +231,11 @@ fn put_word(out: &mut String, text: &str) -> fmt::Result {
     put_escaped(out, text, |character| !character.is_ascii())?;
     out.push('"');
     Ok(())
+}
+
+/// Text in a line that has nothing else of variable content.
+fn put_line(out: &mut String, text: &str) -> fmt::Result {
+    put_escaped(out, text, |character| !escape::is_printable(character))
 }
 
 /// Text in a line of its own, as Go writes it in a header.

@@ -4,6 +4,7 @@
 mod dump;
 pub(crate) mod json;
 mod labels;
+mod page;
 mod pprof;
 pub(crate) mod prometheus;
 mod proto;
@@ -23,6 +24,8 @@ use flate2::write::GzEncoder;
 use crate::profile::activity::Record;
 use crate::profile::reading::{Reading, Stack, TextReading};
 use crate::symbol::{self, Detail};
+
+pub(crate) use page::TextPage;
 
 /// What of a profile is written.
 #[derive(Clone, Copy, Debug)]
@@ -47,19 +50,23 @@ pub(crate) fn pprof_of_other(reading: &Reading, symbols: &symbol::Symbols) -> Ve
 }
 
 /// The text format.
-pub(crate) fn text(reading: &TextReading, extent: Extent) -> Vec<u8> {
+pub(crate) fn text(reading: TextReading, extent: Extent) -> TextPage {
     let stacks = reading.rows.iter().map(|row| row.stack.frames());
     let symbols = symbol::resolve(&distinct(stacks), extent.detail);
-    text::write(reading, extent.idle, &symbols).into_bytes()
+    TextPage::new(text::Rows {
+        reading,
+        idle: extent.idle,
+        symbols,
+    })
 }
 
 /// Every record by itself, as Go's `debug=2` has it.
-pub(crate) fn dump(records: &[Record], detail: Detail) -> Vec<u8> {
+pub(crate) fn dump(records: Vec<Record>, detail: Detail) -> TextPage {
     let stacks = records.iter().flat_map(|record| &record.stacks);
     let creators = records.iter().filter_map(|record| record.creator?.stack());
     let stacks = stacks.map(Stack::frames).chain(creators);
     let symbols = symbol::resolve(&distinct(stacks), detail);
-    dump::write(records, &symbols).into_bytes()
+    TextPage::new(dump::Records { records, symbols })
 }
 
 /// Each address of the stacks once: stacks have most of theirs in common.

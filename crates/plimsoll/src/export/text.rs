@@ -3,48 +3,43 @@
 use std::fmt::{self, Write};
 
 use super::labels::labels;
+use super::page::Parts;
 use super::shown::shown;
-use crate::escape::put_quoted;
+use crate::escape::{put_name, put_quoted};
 use crate::profile::reading::{LeafRule, Row, TextReading};
 use crate::symbol::Symbols;
 
-/// The reading as text.
-pub(crate) fn write(reading: &TextReading, idle: bool, symbols: &Symbols) -> String {
-    // It can be long: its length is found out first, so that nothing is moved while it grows.
-    let mut length = Length(0);
-    put(&mut length, reading, idle, symbols);
-    let mut text = String::with_capacity(length.0);
-    put(&mut text, reading, idle, symbols);
-    text
+/// A reading as text: a part for its head, one for each row, and one for its tail.
+pub(super) struct Rows {
+    pub(super) reading: TextReading,
+    /// Whether waits of threads that have nothing to do are in it.
+    pub(super) idle: bool,
+    pub(super) symbols: Symbols,
 }
 
-/// Only counts bytes.
-struct Length(usize);
+impl Parts for Rows {
+    fn count(&self) -> usize {
+        self.reading.rows.len() + 2
+    }
 
-impl Write for Length {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0 += text.len();
-        Ok(())
+    fn put(&self, part: usize, out: &mut String) {
+        let row = part.checked_sub(1);
+        let written = match row.map(|row| self.reading.rows.get(row)) {
+            None => out.write_str(&self.reading.head),
+            Some(Some(row)) => self.put_row(row, out),
+            Some(None) => self.put_tail(out),
+        };
+        written.expect("writing to a string cannot fail");
     }
 }
 
-fn put(out: &mut impl Write, reading: &TextReading, idle: bool, symbols: &Symbols) {
-    let written = try_put(out, reading, idle, symbols);
-    written.expect("neither counting nor a string fails");
-}
-
-fn try_put(
-    out: &mut impl Write,
-    reading: &TextReading,
-    idle: bool,
-    symbols: &Symbols,
-) -> fmt::Result {
-    out.write_str(&reading.head)?;
-    for Row { values, stack, tag } in &reading.rows {
+impl Rows {
+    fn put_row(&self, row: &Row, out: &mut String) -> fmt::Result {
+        let Row { values, stack, tag } = row;
         let frames = stack.frames();
-        let labels = labels(tag, frames, symbols);
-        if !idle && labels.are_idle() {
-            continue;
+        let labels = labels(tag, frames, &self.symbols);
+        if !self.idle && labels.are_idle() {
+            return Ok(());
         }
         write!(out, "{values} @")?;
         for frame in frames {
@@ -52,13 +47,16 @@ fn try_put(
         }
         out.write_char('\n')?;
         put_labels(out, &labels.texts())?;
-        put_frames(out, frames, reading.leaf, symbols)?;
-        out.write_char('\n')?;
+        put_frames(out, frames, self.reading.leaf, &self.symbols)?;
+        out.write_char('\n')
     }
-    out.write_str(&reading.tail)?;
-    match &symbols.advice {
-        Some(advice) => writeln!(out, "# {advice}"),
-        None => Ok(()),
+
+    fn put_tail(&self, out: &mut String) -> fmt::Result {
+        out.write_str(&self.reading.tail)?;
+        match &self.symbols.advice {
+            Some(advice) => writeln!(out, "# {advice}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -94,7 +92,11 @@ fn put_frames(
             let name = symbols.texts.get(function.name);
             let file = symbols.texts.get(function.file);
             let (offset, line) = (offset.unwrap_or(0), line.line);
-            writeln!(out, "#\t{frame:#x}\t{name}+{offset:#x}\t{file}:{line}")?;
+            write!(out, "#\t{frame:#x}\t")?;
+            put_name(out, name)?;
+            write!(out, "+{offset:#x}\t")?;
+            put_name(out, file)?;
+            writeln!(out, ":{line}")?;
         }
     }
     Ok(())

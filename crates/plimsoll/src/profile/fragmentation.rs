@@ -100,7 +100,7 @@ pub(crate) fn page() -> Result<Vec<u8>, Untold> {
         detail: Detail::Full,
         idle: false,
     };
-    Ok(export::text(&reading, extent))
+    Ok(export::text(reading, extent).into_bytes())
 }
 
 fn text(told: &Told, sampled: &[Sampled], before: String) -> TextReading {

@@ -249,18 +249,33 @@ impl Profile {
         keeper::look();
         let bytes = match format {
             Format::Pprof => export::pprof(&self.source.read(), self.extent(detail)),
-            Format::Text => self.text(detail),
-            Format::Dump => match self.source.read_each() {
-                Some(records) => export::dump(&records, detail),
-                None => self.text(detail),
-            },
+            Format::Text => self.text(detail).into_bytes(),
+            Format::Dump => self.dump(detail).into_bytes(),
         };
         own::trim();
         bytes
     }
 
-    fn text(&self, detail: Detail) -> Vec<u8> {
-        export::text(&self.source.read_text(), self.extent(detail))
+    /// The profile of everything up to now, to be formatted bit by bit: [`Format::Dump`] if
+    /// `each`, else [`Format::Text`].
+    pub(crate) fn page(&self, each: bool) -> export::TextPage {
+        keeper::look();
+        if each {
+            self.dump(Detail::Full)
+        } else {
+            self.text(Detail::Full)
+        }
+    }
+
+    fn text(&self, detail: Detail) -> export::TextPage {
+        export::text(self.source.read_text(), self.extent(detail))
+    }
+
+    fn dump(&self, detail: Detail) -> export::TextPage {
+        match self.source.read_each() {
+            Some(records) => export::dump(records, detail),
+            None => self.text(detail),
+        }
     }
 
     /// What happened since `earlier`, which [`Profile::read`] returned.

@@ -1,0 +1,103 @@
+//! A long text that is formatted part by part, so that the whole of it need not be in memory.
+
+/// The source of a [`TextPage`]: parts that are formatted in any order, each always the same.
+pub(super) trait Parts: Send {
+    /// The number of parts.
+    fn count(&self) -> usize;
+
+    /// Appends the part of that index.
+    fn put(&self, part: usize, out: &mut String);
+}
+
+/// A text of known length. It holds what it is formatted from, which is a fraction of the text:
+/// a stack of the table and its names are shared between all rows that show them.
+pub(crate) struct TextPage {
+    parts: Box<dyn Parts>,
+    length: usize,
+    /// The part that [`TextPage::chunk`] formats next.
+    #[cfg(feature = "http")]
+    next: usize,
+}
+
+impl TextPage {
+    pub(super) fn new(parts: impl Parts + 'static) -> Self {
+        let mut length = 0;
+        let mut scratch = String::new();
+        for part in 0..parts.count() {
+            scratch.clear();
+            parts.put(part, &mut scratch);
+            length += scratch.len();
+        }
+        Self {
+            parts: Box::new(parts),
+            length,
+            #[cfg(feature = "http")]
+            next: 0,
+        }
+    }
+
+    /// The length of the whole text, in bytes.
+    #[cfg(feature = "http")]
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Returns the next parts, at least `bytes` of them unless the text ends; empty at its end.
+    #[cfg(feature = "http")]
+    pub(crate) fn chunk(&mut self, bytes: usize) -> Vec<u8> {
+        let mut chunk = String::new();
+        while chunk.len() < bytes && self.next < self.parts.count() {
+            self.parts.put(self.next, &mut chunk);
+            self.next += 1;
+        }
+        chunk.into_bytes()
+    }
+
+    /// Returns the whole text, whatever chunks were taken.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        let mut text = String::with_capacity(self.length);
+        for part in 0..self.parts.count() {
+            self.parts.put(part, &mut text);
+        }
+        text.into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Numbers(usize);
+
+    impl Parts for Numbers {
+        fn count(&self) -> usize {
+            self.0
+        }
+
+        fn put(&self, part: usize, out: &mut String) {
+            out.push_str(&part.to_string());
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "http")]
+    fn chunks_add_up_to_the_whole_text() {
+        for count in [0, 1, 2, 10, 1000] {
+            let whole = TextPage::new(Numbers(count)).into_bytes();
+            for bytes in [1, 3, 100, 1 << 20] {
+                let mut page = TextPage::new(Numbers(count));
+                assert_eq!(page.len(), whole.len());
+                let mut text = Vec::new();
+                loop {
+                    let chunk = page.chunk(bytes);
+                    assert!(chunk.len() < bytes + 4);
+                    if chunk.is_empty() {
+                        break;
+                    }
+                    text.extend(chunk);
+                }
+                assert_eq!(text, whole);
+            }
+        }
+    }
+}
