@@ -45,6 +45,7 @@ pub fn start() -> Plimsoll {
 /// | `go_names` | whether `/metrics` has the names of Go's client (`go_memstats_alloc_bytes`) and `process_*` too: `on` or `off` | `off` |
 /// | `heap_rate` | mean bytes between samples of the heap profile: `512k`, `1` for all, `0` for none | `512k` |
 /// | `http` | where to serve `/debug/pprof/`, `/debug/vars` and `/metrics`: `host:port`, a port of `127.0.0.1`, or `off` | `off` |
+/// | `http_hosts` | host names other than `localhost` by which clients may reach the pages, separated by `+`; an IP address is always allowed: `app+debug.example.com` | none |
 /// | `leak_age` | waiting time after which a thread or task is probably leaked, if more and more wait there: `600s` | `600s` |
 /// | `ledger` | how operations are counted: `auto`, `per-cpu`, `per-thread` or `fenced`; only from the environment | `auto` |
 /// | `long_poll` | shortest poll of a tracked task in the profile `longpoll`: `10ms`, `0` for none | `0` |
@@ -71,6 +72,7 @@ pub fn start() -> Plimsoll {
 #[must_use = "settings do nothing until `start`"]
 pub struct Config {
     http: Option<String>,
+    http_hosts: Vec<String>,
     out: Option<PathBuf>,
     heap_rate: Option<usize>,
     block_rate: Option<Duration>,
@@ -111,6 +113,14 @@ impl Config {
     /// of `127.0.0.1`.
     pub fn http(mut self, address: impl Into<String>) -> Self {
         self.http = Some(address.into());
+        self
+    }
+
+    /// Adds a host name by which others reach the pages: the name of a service or a reverse proxy,
+    /// without a port. Requests for other names than this, the name in the address and `localhost`
+    /// are refused; those for IP addresses never are. See [`http::serve_hosts`](crate::http).
+    pub fn http_host(mut self, name: impl Into<String>) -> Self {
+        self.http_hosts.push(name.into());
         self
     }
 
@@ -252,6 +262,7 @@ impl Config {
             };
             let understood = match word {
                 "http" => self.set_http(value),
+                "http_hosts" => self.set_http_hosts(value),
                 "out" if value.is_empty() => Err("names no directory"),
                 "out" => {
                     self.out = Some(value.into());
@@ -335,6 +346,19 @@ impl Config {
         Ok(true)
     }
 
+    fn set_http_hosts(&mut self, value: &str) -> Result<bool, &'static str> {
+        if value.is_empty() {
+            return Err("names no host");
+        }
+        let hosts: Vec<&str> = value.split('+').collect();
+        #[cfg(feature = "http")]
+        for host in &hosts {
+            http::access::Names::default().add(host)?;
+        }
+        self.http_hosts = hosts.into_iter().map(String::from).collect();
+        Ok(true)
+    }
+
     fn set_dump_on(&mut self, value: &str) -> Result<bool, &'static str> {
         let (mut sigquit, mut panic) = (false, false);
         for word in value.split('+') {
@@ -404,7 +428,9 @@ impl Config {
             } else {
                 address
             };
-            http::serve(&*address)
+            let hosts: Vec<&str> = self.http_hosts.iter().map(String::as_str).collect();
+            http::serve_hosts(&*address, &hosts)
+                .inspect(|server| warn_of_address(server.address()))
                 .map_err(|error| warn(format!("{error}; the program goes on without")))
                 .ok()
         });
@@ -437,6 +463,17 @@ pub(crate) fn serve_in_child() -> Option<std::net::SocketAddr> {
     // For as long as the process lives.
     std::mem::forget(server);
     Some(address)
+}
+
+/// Warns if others than this machine can reach an address.
+#[cfg(feature = "http")]
+fn warn_of_address(address: std::net::SocketAddr) {
+    if !address.ip().to_canonical().is_loopback() {
+        warn(format!(
+            "the profiles at {address} can be read by every machine that reaches this address: \
+             they need no password"
+        ));
+    }
 }
 
 /// Whether the environment asks for what takes a thread from the beginning on: the pages, or a
@@ -539,13 +576,15 @@ mod tests {
         );
         assert_eq!(config.out, Some("/tmp/x".into()));
         assert_eq!(read("http=off").0.http, None);
+        let hosts = read("http_hosts=app+Debug.Example.com").0.http_hosts;
+        assert_eq!(hosts, ["app", "Debug.Example.com"]);
         assert_eq!(read("").0.http.as_deref(), Some("from code:1"));
     }
 
     #[test]
     fn what_is_wrong_is_named_and_the_rest_is_used() {
         let (config, complaints) = read(
-            "memory_limit=101%,dump_on=sigquit+off,leak_age=10,long_poll=10,task_times=1,go_names=yes,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,ledger=x,heap_rate=4k",
+            "memory_limit=101%,dump_on=sigquit+off,leak_age=10,long_poll=10,task_times=1,go_names=yes,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,http_hosts=,http_hosts=a:80,http_hosts=a+b c,ledger=x,heap_rate=4k",
         );
         assert_eq!(config.heap_rate, Some(4096));
         assert_eq!(config.http.as_deref(), Some("from code:1"));
@@ -565,6 +604,9 @@ mod tests {
             "`http` has no value",
             "`out=`: the value names no directory",
             "`http=`: the value is empty",
+            "`http_hosts=`: the value names no host",
+            "`http_hosts=a:80`: the value has a port",
+            "`http_hosts=a+b c`: the value is not a host name",
             "`ledger=x`",
         ];
         assert_eq!(complaints.len(), expected.len(), "{complaints:?}");

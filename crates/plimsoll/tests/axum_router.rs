@@ -122,6 +122,28 @@ fn the_pages_are_those_of_plimsolls_own_server() {
     program.end();
 }
 
+#[test]
+fn pages_of_other_sites_are_refused() {
+    let program = Program::start("sites");
+    for (headers, status) in [
+        ("", 200),
+        ("Sec-Fetch-Site: none\r\n", 200),
+        ("Sec-Fetch-Site: same-origin\r\n", 200),
+        ("Sec-Fetch-Site: cross-site\r\n", 403),
+        ("Origin: https://app.example\r\n", 200),
+        ("Origin: https://evil.example\r\n", 403),
+        ("Origin: null\r\n", 403),
+    ] {
+        let request = format!(
+            "GET /debug/pprof/heap?gc=1 HTTP/1.1\r\nHost: app.example\r\n\
+             Connection: close\r\n{headers}\r\n"
+        );
+        let answer = exchange(program.address, request.as_bytes()).expect("an answer");
+        assert_eq!(answer.status, status, "{headers}");
+    }
+    program.end();
+}
+
 /// Several headers of that name are as one.
 #[test]
 fn metrics_come_in_the_format_that_the_client_asks_for() {
@@ -190,7 +212,7 @@ fn a_delta_does_not_keep_the_program_from_its_work() {
     let program = Program::start("delta");
     let address = program.address;
     let mut delta = connect(address);
-    let line = b"GET /debug/pprof/heap?seconds=1000000 HTTP/1.1\r\nHost: test\r\n\r\n";
+    let line = b"GET /debug/pprof/heap?seconds=3600 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     delta.write_all(line).unwrap();
     for _ in 0..20 {
         assert_eq!(get(address, "/").text(), "the program's own");
@@ -210,7 +232,7 @@ fn wait_for_days(address: SocketAddr, blocking: &str) -> Vec<std::net::TcpStream
     let waiting: Vec<_> = (0..3)
         .map(|_| {
             let mut stream = connect(address);
-            let line = b"GET /debug/pprof/heap?seconds=1000000 HTTP/1.1\r\nHost: test\r\n\r\n";
+            let line = b"GET /debug/pprof/heap?seconds=3600 HTTP/1.1\r\nHost: localhost\r\n\r\n";
             stream.write_all(line).unwrap();
             stream
         })

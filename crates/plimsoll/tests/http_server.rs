@@ -9,12 +9,16 @@ mod child;
 mod client;
 mod page;
 
+#[path = "http_server/access.rs"]
+mod access;
 #[path = "http_server/addresses.rs"]
 mod addresses;
 #[path = "http_server/descriptors.rs"]
 mod descriptors;
 #[path = "http_server/harness.rs"]
 mod harness;
+#[path = "http_server/names.rs"]
+mod names;
 #[path = "http_server/own_contention.rs"]
 mod own_contention;
 #[path = "http_server/pages.rs"]

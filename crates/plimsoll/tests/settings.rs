@@ -124,6 +124,12 @@ fn what_is_wrong_is_one_line_that_names_it() {
         ("ledger=paper", &["`ledger=paper`: the value is none of"]),
         ("unwinder=eh", &["`unwinder=eh`: the value is none of"]),
         ("http=", &["`http=`: the value is empty"]),
+        ("http=127.0.0.1:0,http_hosts=app+debug.example.com", &[]),
+        ("http_hosts=", &["`http_hosts=`: the value names no host"]),
+        (
+            "http_hosts=app:80",
+            &["`http_hosts=app:80`: the value has a port"],
+        ),
         ("out=", &["`out=`: the value names no directory"]),
         ("HTTP=off", &["there is no setting `HTTP`"]),
         (
@@ -211,6 +217,27 @@ fn an_address_that_cannot_be_served_is_named_and_the_program_goes_on() {
 fn program_goes_on(plimsoll: plimsoll::Plimsoll) {
     assert!(!vec![plimsoll::mem_stats()].is_empty());
     drop(plimsoll);
+}
+
+#[test]
+fn an_address_that_others_reach_is_warned_of_once() {
+    for (settings, is_warned_of) in [
+        ("http=127.0.0.1:0", false),
+        ("http=localhost:0", false),
+        ("http=127.7.7.7:0", false),
+        ("http=0.0.0.0:0", true),
+    ] {
+        let name = "an_address_that_others_reach_is_warned_of_once";
+        let Some(said) = child::said(name, settings, program) else {
+            return;
+        };
+        let lines = lines(&said);
+        assert_eq!(lines.len(), usize::from(is_warned_of), "{settings}: {said}");
+        for line in lines {
+            assert!(line.contains("the profiles at 0.0.0.0:"), "{line}");
+            assert!(line.contains("every machine that reaches"), "{line}");
+        }
+    }
 }
 
 #[test]

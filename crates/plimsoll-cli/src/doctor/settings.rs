@@ -6,12 +6,13 @@ use super::findings::Finding;
 pub(super) const VARIABLE: &str = "PLIMSOLL";
 
 /// Every word that there is.
-const WORDS: [&str; 17] = [
+const WORDS: [&str; 18] = [
     "block_rate",
     "dump_on",
     "go_names",
     "heap_rate",
     "http",
+    "http_hosts",
     "leak_age",
     "ledger",
     "long_poll",

@@ -23,7 +23,7 @@ const fn word(name: &'static str, meaning: &'static str, default: &'static str) 
 }
 
 /// All words, in the order of their names.
-pub(super) const WORDS: [Word; 17] = [
+pub(super) const WORDS: [Word; 18] = [
     word(
         "block_rate",
         "waiting time between samples of the block profile: 1ms, 1ns for all, 0 for none",
@@ -48,6 +48,11 @@ pub(super) const WORDS: [Word; 17] = [
         "http",
         "where to serve /debug/pprof/, /debug/vars and /metrics: host:port, a port of 127.0.0.1, or off",
         "off",
+    ),
+    word(
+        "http_hosts",
+        "host names other than localhost by which clients may reach the pages, separated by +; an IP address is always allowed: app+debug.example.com",
+        "none",
     ),
     word(
         "leak_age",

@@ -5,14 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::ACCEPT;
-use axum::http::{Response, StatusCode};
+use axum::http::header::{ACCEPT, HOST, ORIGIN};
+use axum::http::{HeaderMap, Response, StatusCode};
 use axum::routing::any;
 
-use super::Request;
+use super::access::{self, Names};
+use super::{Request, pprof};
 
 /// A router with all of `/debug/pprof/`, `/debug/plimsoll/`, `/debug/vars` and `/metrics`, to be
 /// merged into that of the program. Requests are answered on tokio's threads for blocking work.
+///
+/// Requests that a browser sends from a page of another site are refused with the status 403. The
+/// router does not know the names of the program's host: a program that listens on an address of
+/// its user's own machine checks the header `Host`, against DNS rebinding.
 pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route("/debug/pprof", any(answer))
@@ -34,14 +39,13 @@ impl Drop for Gone {
 }
 
 async fn answer(request: axum::extract::Request) -> Response<Body> {
+    if let Err((status, text)) = check_site(request.headers()) {
+        return built(pprof::error(status, &text).into());
+    }
     let gone = Arc::new(AtomicBool::new(false));
     let guard = Gone(Arc::clone(&gone));
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let accept = request.headers().get_all(ACCEPT).iter();
-    let accept: Vec<_> = accept
-        .map(|value| String::from_utf8_lossy(value.as_bytes()))
-        .collect();
-    let accept = accept.join(",");
+    let accept = values(request.headers(), ACCEPT.as_str()).join(",");
     let work = tokio::task::spawn_blocking(move || {
         let cancelled = || gone.load(Ordering::Relaxed);
         Request::new(method.as_str(), uri.path(), uri.query().unwrap_or(""))
@@ -51,16 +55,41 @@ async fn answer(request: axum::extract::Request) -> Response<Body> {
     });
     let answered = work.await;
     drop(guard);
-    let built = answered.ok().and_then(|answer| {
-        let mut response = Response::builder().status(answer.status);
-        for (name, value) in answer.headers {
-            response = response.header(name, value);
-        }
-        response.body(Body::from(answer.body)).ok()
-    });
-    built.unwrap_or_else(|| {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-        response
-    })
+    answered.map_or_else(|_| failed(), built)
+}
+
+/// The values of a header.
+fn values(headers: &HeaderMap, name: &str) -> Vec<String> {
+    let values = headers.get_all(name).iter();
+    values
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect()
+}
+
+fn check_site(headers: &HeaderMap) -> Result<(), (u16, String)> {
+    let (sites, origins) = (
+        values(headers, "sec-fetch-site"),
+        values(headers, ORIGIN.as_str()),
+    );
+    access::check_site(
+        sites.iter().map(String::as_str),
+        origins.iter().map(String::as_str),
+        values(headers, HOST.as_str()).first().map(String::as_str),
+        &Names::default(),
+    )
+}
+
+fn built(answer: super::Response) -> Response<Body> {
+    let mut response = Response::builder().status(answer.status);
+    for (name, value) in answer.headers {
+        response = response.header(name, value);
+    }
+    let response = response.body(Body::from(answer.body));
+    response.unwrap_or_else(|_| failed())
+}
+
+fn failed() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
 }

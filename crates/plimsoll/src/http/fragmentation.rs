@@ -1,20 +1,21 @@
 //! What the allocator's pages have room for beyond the program's blocks, as text or JSON.
 
+use super::answer::Answer;
 use super::pages::TEXT;
-use super::{Request, Response, query, vars};
+use super::{Request, query, vars};
 use crate::{profile, stats};
 
 /// Where it is.
 pub(super) const PATH: &str = "/debug/plimsoll/fragmentation";
 
-pub(super) fn answer(request: &Request<'_>) -> Response {
+pub(super) fn answer(request: &Request<'_>) -> Answer {
     let answered = if query::first(request.query, "format") == "json" {
         let told = stats::fragmentation();
-        told.map(|told| Response::new(200, vars::JSON, told.json().into_bytes()))
+        told.map(|told| Answer::new(200, vars::JSON, told.json().into_bytes()))
     } else {
         let page = profile::fragmentation::page();
-        page.map(|page| Response::new(200, TEXT, page))
+        page.map(|page| Answer::new(200, TEXT, page))
     };
     // As a profile that there is not.
-    answered.unwrap_or_else(|untold| Response::new(501, TEXT, format!("{untold}\n").into_bytes()))
+    answered.unwrap_or_else(|untold| Answer::new(501, TEXT, format!("{untold}\n").into_bytes()))
 }

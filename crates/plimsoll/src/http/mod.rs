@@ -30,10 +30,26 @@
 //! an estimate, whose blocks are in these: [`crate::stats::fragmentation()`]. With `format=json`
 //! the table as JSON. The status is 501, with the reason, where the allocator cannot tell.
 //!
+//! # Who may read them
 //! The pages show the inside of the program and are not for the public: keep them on the loopback
-//! address or behind something that asks for a password.
+//! address or behind something that asks for a password. [`start`](crate::start) warns if the
+//! address is not a loopback address.
+//!
+//! A browser can be made to request them by any web page that its user looks at. So the server
+//! refuses, with the status 403,
+//! * a `Host` that is neither an IP address, `localhost` or a name below it, the host name in the
+//!   address that it listens on, nor a name in the setting `http_hosts`: such a name may belong to
+//!   another site and lead here (DNS rebinding);
+//! * requests with `Sec-Fetch-Site: cross-site`, or with an `Origin` of another site.
+//!
+//! Requests without these headers are answered: they do not come from a browser of today. `router`
+//! checks the latter two. [`handle`] and [`Request`] see no headers: a server of the program's own
+//! that is reachable from its user's browser checks them itself.
 
 mod accept;
+#[cfg(any(feature = "http", feature = "axum"))]
+pub(crate) mod access;
+mod answer;
 #[cfg(feature = "axum")]
 mod axum;
 mod fragmentation;
@@ -47,13 +63,16 @@ mod server;
 mod vars;
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
+use self::answer::{Answer, Step};
+use self::pprof::Delta;
 use crate::{own, own_time};
 
 #[cfg(feature = "axum")]
 pub use self::axum::router;
 #[cfg(feature = "http")]
-pub use server::{Server, serve};
+pub use server::{Server, serve, serve_hosts};
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,12 +145,46 @@ impl<'a> Request<'a> {
     /// With `seconds=N` among the parameters, it returns after that time: give it a thread that may
     /// wait.
     pub fn answer(&self) -> Response {
-        let response = {
-            let (_own, _time) = (own::scope(), own_time::measure());
-            pages::answer(self)
+        let _own = own::scope();
+        let answer = match self.begin() {
+            Step::Answer(answer) => answer,
+            Step::Wait(time, delta) if wait(time, self.cancelled) => finish(delta),
+            Step::Wait(..) => pprof::error(500, "the client has gone"),
         };
+        let response = answer.into();
         own::trim();
         response
+    }
+
+    /// Answers, except for a wait.
+    fn begin(&self) -> Step {
+        let (_own, _time) = (own::scope(), own_time::measure());
+        let step = pages::answer(self);
+        own::trim();
+        step
+    }
+}
+
+/// Answers a request whose wait is over.
+fn finish(delta: Delta) -> Answer {
+    let (_own, _time) = (own::scope(), own_time::measure());
+    delta.finish()
+}
+
+/// Waits; false if it was cancelled.
+fn wait(time: Duration, cancelled: &dyn Fn() -> bool) -> bool {
+    /// How often a waiting request looks whether it is still wanted.
+    const LOOK_AGAIN: Duration = Duration::from_millis(100);
+    let begun = Instant::now();
+    loop {
+        let left = time.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return true;
+        }
+        if cancelled() {
+            return false;
+        }
+        std::thread::sleep(left.min(LOOK_AGAIN));
     }
 }
 

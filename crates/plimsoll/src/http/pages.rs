@@ -1,56 +1,79 @@
 //! Which page is where.
 
-use super::{Request, Response, fragmentation, memory, metrics, pprof, query, vars};
+use super::answer::{Answer, Step};
+use super::{Request, fragmentation, memory, metrics, pprof, query, vars};
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Those that are not under the root.
 const OTHERS: [&str; 4] = [fragmentation::PATH, memory::PATH, metrics::PATH, vars::PATH];
 
-pub(super) fn answer(request: &Request<'_>) -> Response {
+pub(super) fn answer(request: &Request<'_>) -> Step {
     let Some(path) = query::path(request.path) else {
-        return Response::new(400, TEXT, b"Bad Request\n".into());
+        return Answer::new(400, TEXT, b"Bad Request\n".into()).into();
     };
-    if *path == *pprof::ROOT.trim_end_matches('/') {
-        let mut response = Response::new(301, TEXT, Vec::new());
-        response.headers.push(("Location", pprof::ROOT.into()));
-        return response;
+    let moved = match &*path {
+        // The program may have a page of its own there one day: browsers keep a 301 for good.
+        "/" => Some(302),
+        path if path == pprof::ROOT.trim_end_matches('/') => Some(301),
+        _ => None,
+    };
+    if let Some(status) = moved {
+        let mut answer = Answer::new(status, TEXT, Vec::new());
+        answer.headers.push(("Location", pprof::ROOT.into()));
+        return answer.into();
     }
     let profiles = path.strip_prefix(pprof::ROOT);
     if profiles.is_none() && !OTHERS.contains(&&*path) {
-        return Response::new(404, TEXT, b"404 page not found\n".into());
+        return Answer::new(404, TEXT, b"404 page not found\n".into()).into();
     }
     if !matches!(request.method, "GET" | "HEAD") {
-        let mut response = Response::new(405, TEXT, b"Method Not Allowed\n".into());
-        response.headers.push(("Allow", "GET, HEAD".into()));
-        return response;
+        let mut answer = Answer::new(405, TEXT, b"Method Not Allowed\n".into());
+        answer.headers.push(("Allow", "GET, HEAD".into()));
+        return answer.into();
     }
     match (profiles, &*path) {
         (Some(name), _) => pprof::answer(name, request),
-        (None, fragmentation::PATH) => fragmentation::answer(request),
-        (None, memory::PATH) => memory::answer(request),
-        (None, metrics::PATH) => metrics::answer(request),
-        (None, _) => vars::answer(),
+        (None, fragmentation::PATH) => fragmentation::answer(request).into(),
+        (None, memory::PATH) => memory::answer(request).into(),
+        (None, metrics::PATH) => metrics::answer(request).into(),
+        (None, _) => vars::answer().into(),
     }
 }
 
-impl Response {
-    pub(super) fn new(status: u16, content_type: &str, body: Vec<u8>) -> Self {
-        let headers = vec![
-            ("X-Content-Type-Options", "nosniff".into()),
-            ("Content-Type", content_type.into()),
-        ];
-        Self {
-            status,
-            headers,
-            body,
-        }
+/// How much work an answer is, which decides how many of the kind a server computes at once.
+#[cfg(feature = "http")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// Numbers, lists and errors: some milliseconds, whatever the program does.
+    Short,
+    /// Profiles, names for addresses, the allocator's pages: up to seconds.
+    Long,
+    /// Runs the program's collectors first.
+    Collect,
+    /// The second half of an answer with `seconds`.
+    Difference,
+}
+
+/// How much work the answer to a request for that path and query is.
+#[cfg(feature = "http")]
+pub(super) fn effort(path: &str, query: &str) -> Effort {
+    let Some(path) = query::path(path) else {
+        return Effort::Short;
+    };
+    match path.strip_prefix(pprof::ROOT) {
+        Some("" | "cmdline") => Effort::Short,
+        Some("heap") if query::number(query, "gc") > 0 => Effort::Collect,
+        Some(_) => Effort::Long,
+        None if matches!(&*path, fragmentation::PATH | memory::PATH) => Effort::Long,
+        None => Effort::Short,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Response;
 
     const ALL: [&str; 4] = [
         "/debug/pprof/heap",
@@ -81,8 +104,8 @@ mod tests {
     #[test]
     fn paths_elsewhere_are_not_found_and_the_root_is_redirected() {
         for path in [
-            "/",
             "",
+            "//",
             "/debug/pprofx",
             "/debug/",
             "debug/pprof/",
@@ -100,6 +123,11 @@ mod tests {
         assert_eq!(
             (response.status, header(&response, "Location")),
             (301, Some(pprof::ROOT))
+        );
+        let response = Request::new("GET", "/", "seconds=1").answer();
+        assert_eq!(
+            (response.status, header(&response, "Location")),
+            (302, Some(pprof::ROOT))
         );
         assert_eq!(Request::new("GET", "/debug/%", "").answer().status, 400);
     }

@@ -1,10 +1,13 @@
 //! The pages under `/debug/pprof/`.
 
 use std::fmt::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::answer::{Answer, Body, Step};
 use super::pages::TEXT;
-use super::{Request, Response, query};
+use super::{Request, query};
+use crate::escape::put_name;
+use crate::profile::reading::Reading;
 use crate::profile::{self, Format, Profile};
 use crate::symbol::{self, Detail};
 use crate::{gc, keeper};
@@ -18,45 +21,46 @@ const BINARY: &str = "application/octet-stream";
 /// How long a request with `gc=1` waits for collectors.
 const LONGEST_COLLECTION: Duration = Duration::from_secs(5);
 
-/// How often a waiting request looks whether it is still wanted.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The largest value of `seconds`.
+const MAX_SECONDS: i64 = 3600;
 
 /// Answers for what stands behind the root.
-pub(super) fn answer(name: &str, request: &Request<'_>) -> Response {
+pub(super) fn answer(name: &str, request: &Request<'_>) -> Step {
     let Request {
         query, cancelled, ..
     } = *request;
-    match name {
-        "" => Response::new(200, HTML, index().into_bytes()),
-        "cmdline" => Response::new(200, TEXT, command_line()),
-        "symbol" => Response::new(200, TEXT, symbols(query).into_bytes()),
+    let answer = match name {
+        "" => Answer::new(200, HTML, index().into_bytes()),
+        "cmdline" => Answer::new(200, TEXT, command_line()),
+        "symbol" => Answer::new(200, TEXT, symbols(query).into_bytes()),
         "profile" => error(501, "CPU profiles are not supported"),
         "trace" => error(501, "execution traces are not supported"),
         name => match profile::lookup(name) {
-            Some(profile) => profile_page(profile, query, cancelled),
+            Some(profile) => return profile_page(profile, query, cancelled),
             None => error(404, "Unknown profile"),
         },
-    }
+    };
+    answer.into()
 }
 
 /// A file, under the name that a browser saves it as.
-fn attachment(name: &str, body: Vec<u8>) -> Response {
-    let mut response = Response::new(200, BINARY, body);
-    response.headers.push((
+fn attachment(name: &str, body: Vec<u8>) -> Answer {
+    let mut answer = Answer::new(200, BINARY, body);
+    answer.headers.push((
         "Content-Disposition",
         format!("attachment; filename=\"{name}\""),
     ));
-    response
+    answer
 }
 
 /// An error as Go's handler gives it, marked so that its tools show the text.
-fn error(status: u16, message: &str) -> Response {
-    let mut response = Response::new(status, TEXT, format!("{message}\n").into_bytes());
-    response.headers.push(("X-Go-Pprof", "1".into()));
-    response
+pub(super) fn error(status: u16, message: &str) -> Answer {
+    let mut answer = Answer::new(status, TEXT, format!("{message}\n").into_bytes());
+    answer.headers.push(("X-Go-Pprof", "1".into()));
+    answer
 }
 
-fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> Response {
+fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> Step {
     let seconds = query::first(query, "seconds");
     let debug = query::number(query, "debug");
     let profile = match query::number(query, "idle") {
@@ -68,66 +72,57 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
         _ => profile,
     };
     if !seconds.is_empty() && profile.name() == "peak" {
-        return error(
-            400,
-            "seconds and a peak, which is of one moment, are incompatible",
-        );
+        let message = "seconds and a peak, which is of one moment, are incompatible";
+        return error(400, message).into();
     }
     if !seconds.is_empty() {
-        return delta_page(profile, &seconds, debug, cancelled);
+        return delta_page(profile, &seconds, debug);
     }
     if profile.name() == "heap" && query::number(query, "gc") > 0 {
         gc::collect_unless(LONGEST_COLLECTION, cancelled);
     }
-    let format = match debug {
-        ..=0 => {
-            let bytes = profile.bytes(Format::Pprof, Detail::Full);
-            return attachment(profile.name(), bytes);
-        }
-        1 => Format::Text,
-        2.. => Format::Dump,
-    };
-    Response::new(200, TEXT, profile.bytes(format, Detail::Full))
+    if debug <= 0 {
+        let bytes = profile.bytes(Format::Pprof, Detail::Full);
+        return attachment(profile.name(), bytes).into();
+    }
+    let mut answer = Answer::new(200, TEXT, Vec::new());
+    answer.body = Body::Text(profile.page(debug > 1));
+    answer.into()
+}
+
+/// The difference between a profile and what it was.
+pub(super) struct Delta {
+    profile: Profile,
+    earlier: Reading,
 }
 
 /// What happens to a profile in the next seconds.
-fn delta_page(
-    profile: Profile,
-    seconds: &str,
-    debug: i64,
-    cancelled: &dyn Fn() -> bool,
-) -> Response {
+fn delta_page(profile: Profile, seconds: &str, debug: i64) -> Step {
     let Some(seconds) = query::integer(seconds).filter(|&seconds| seconds > 0) else {
-        return error(
-            400,
-            "invalid value for \"seconds\" - must be a positive integer",
-        );
+        let message = "invalid value for \"seconds\" - must be a positive integer";
+        return error(400, message).into();
     };
+    if seconds > MAX_SECONDS {
+        let message = format!("invalid value for \"seconds\" - must be at most {MAX_SECONDS}");
+        return error(400, &message).into();
+    }
     if debug != 0 {
-        return error(400, "seconds and debug params are incompatible");
+        return error(400, "seconds and debug params are incompatible").into();
     }
     let earlier = profile.read();
-    if !wait(Duration::from_secs(seconds as u64), cancelled) {
-        return error(500, "the client has gone");
-    }
-    attachment(
-        &format!("{}-delta", profile.name()),
-        profile.bytes_since(&earlier),
+    Step::Wait(
+        Duration::from_secs(seconds as u64),
+        Delta { profile, earlier },
     )
 }
 
-/// Waits; false if it was cancelled.
-fn wait(duration: Duration, cancelled: &dyn Fn() -> bool) -> bool {
-    let start = Instant::now();
-    loop {
-        let left = duration.saturating_sub(start.elapsed());
-        if left.is_zero() {
-            return true;
-        }
-        if cancelled() {
-            return false;
-        }
-        std::thread::sleep(left.min(LOOK_AGAIN));
+impl Delta {
+    /// The difference until now.
+    pub(super) fn finish(self) -> Answer {
+        attachment(
+            &format!("{}-delta", self.profile.name()),
+            self.profile.bytes_since(&self.earlier),
+        )
     }
 }
 
@@ -163,7 +158,9 @@ fn symbols(query: &str) -> String {
             .map_or(&[][..], |location| symbols.lines(location));
         if let Some(&line) = lines.last() {
             let name = symbols.texts.get(symbols.function(line).name);
-            writeln!(text, "{address:#x} {name}").expect("writing to a string cannot fail");
+            write!(text, "{address:#x} ").expect("writing to a string cannot fail");
+            put_name(&mut text, name).expect("writing to a string cannot fail");
+            text.push('\n');
         }
     }
     text
@@ -267,6 +264,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Response;
 
     fn get(path: &str, query: &str) -> Response {
         Request::new("GET", path, query).answer()
@@ -438,13 +436,29 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_ends_when_nobody_wants_it() {
-        let start = Instant::now();
-        let response = Request::new("GET", "/debug/pprof/heap", "seconds=1000000")
+    fn seconds_are_at_most_an_hour() {
+        for seconds in ["3601", "99999", "9223372036854775807"] {
+            for profile in ["heap", "allocs", "block"] {
+                let path = format!("{ROOT}{profile}");
+                let response = get(&path, &format!("seconds={seconds}"));
+                assert_eq!(
+                    (response.status, body(&response)),
+                    (
+                        400,
+                        "invalid value for \"seconds\" - must be at most 3600\n"
+                    ),
+                    "{seconds}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_delta_ends_when_it_is_cancelled() {
+        let response = Request::new("GET", "/debug/pprof/heap", "seconds=3600")
             .cancelled(&|| true)
             .answer();
         assert_eq!(response.status, 500);
-        assert!(start.elapsed() < Duration::from_secs(100));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Go's `/debug/vars`.
 
-use super::Response;
+use super::answer::Answer;
 use crate::export::vars;
 use crate::stats;
 
@@ -9,10 +9,10 @@ pub(super) const PATH: &str = "/debug/vars";
 
 pub(super) const JSON: &str = "application/json; charset=utf-8";
 
-pub(super) fn answer() -> Response {
+pub(super) fn answer() -> Answer {
     let arguments: Vec<String> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
     let text = vars::write(&arguments, &stats::mem_stats(), &stats::accounts());
-    Response::new(200, JSON, text.into_bytes())
+    Answer::new(200, JSON, text.into_bytes())
 }

@@ -54,28 +54,43 @@ impl Bell {
     }
 
     fn wait_for(&self, other: Option<BorrowedFd<'_>>, time: Option<Duration>) {
-        let wanted = |fd| libc::pollfd {
-            fd,
+        let mut other_entry = self.poll_entry();
+        // A negative descriptor is passed over.
+        other_entry.fd = other.map_or(-1, |other| other.as_raw_fd());
+        self.poll(&mut [self.poll_entry(), other_entry], time);
+    }
+
+    /// The entry for [`Bell::poll`].
+    pub(crate) fn poll_entry(&self) -> libc::pollfd {
+        libc::pollfd {
+            fd: self.descriptor.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
-        };
-        let bell = self.descriptor.as_raw_fd();
-        let mut both = [
-            wanted(bell),
-            wanted(other.map_or(-1, |other| other.as_raw_fd())),
-        ];
+        }
+    }
+
+    /// Waits until the bell rings, for that long, or until an event of another entry comes, and
+    /// makes the bell silent. The first of `entries` is the bell's. A signal may end it early.
+    pub(crate) fn poll(&self, entries: &mut [libc::pollfd], time: Option<Duration>) {
         let time = time.map(|time| libc::timespec {
             tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: time.subsec_nanos().into(),
         });
         let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: two valid entries, of which a negative descriptor is passed over; no time is for
-        // as long as it takes, and no mask leaves the signals as they are.
-        unsafe { libc::ppoll(both.as_mut_ptr(), 2, time, ptr::null()) };
-        if both[0].revents & libc::POLLNVAL != 0 {
+        let count = entries.len() as libc::nfds_t;
+        // SAFETY: the slice has that many valid entries; a null time is without end, and a null
+        // mask leaves the signals as they are.
+        let ready = unsafe { libc::ppoll(entries.as_mut_ptr(), count, time, ptr::null()) };
+        if ready < 0 {
+            // Interrupted, or without memory: the entries have nothing.
+            entries.iter_mut().for_each(|entry| entry.revents = 0);
+        }
+        let events = entries.first().map_or(0, |bell| bell.revents);
+        if events & libc::POLLNVAL != 0 {
             // The program has closed what is not its own. Nobody will ring any more.
             std::thread::sleep(Duration::from_millis(100));
-        } else if both[0].revents != 0 {
+        } else if events != 0 {
+            let bell = self.descriptor.as_raw_fd();
             let mut rung = 0u64;
             // SAFETY: reads 8 bytes, which makes the bell silent again.
             unsafe { call3(libc::SYS_read, bell as usize, &raw mut rung as usize, 8) };

@@ -90,7 +90,8 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Option<Answer> {
 }
 
 pub fn request(address: SocketAddr, method: &str, target: &str) -> Answer {
-    let request = format!("{method} {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     exchange(address, request.as_bytes()).unwrap_or_else(|| panic!("no answer to {target}"))
 }
 

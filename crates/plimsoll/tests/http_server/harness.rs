@@ -6,10 +6,14 @@ use std::os::fd::AsRawFd;
 
 use plimsoll::http::{Server, serve};
 
-use crate::client::{self, Answer, connect, wait_for};
+use crate::client::{Answer, connect, wait_for};
+pub use crate::client::{exchange, request};
 
-/// As many requests as are answered at once.
-pub const PLACES: usize = 8;
+/// As many requests as wait for the end of `seconds=` at once.
+pub const WAITING: usize = 8;
+
+/// The largest value of `seconds`.
+pub const HOUR: u64 = 3600;
 
 pub const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -23,27 +27,6 @@ pub fn server() -> (Server, SocketAddr) {
     (server, address)
 }
 
-/// Asks until there is a place free: the server gives one back a moment after the answer was read.
-pub fn answered(ask: impl Fn() -> Option<Answer>) -> Option<Answer> {
-    let mut answer = ask();
-    let refused = |answer: &Option<Answer>| answer.as_ref().is_some_and(|it| it.status == 503);
-    wait_for("a free place", || {
-        if refused(&answer) {
-            answer = ask();
-        }
-        !refused(&answer)
-    });
-    answer
-}
-
-pub fn exchange(address: SocketAddr, request: &[u8]) -> Option<Answer> {
-    answered(|| client::exchange(address, request))
-}
-
-pub fn request(address: SocketAddr, method: &str, target: &str) -> Answer {
-    answered(|| Some(client::request(address, method, target))).expect("an answer")
-}
-
 pub fn get(address: SocketAddr, target: &str) -> Answer {
     request(address, "GET", target)
 }
@@ -55,21 +38,26 @@ pub fn page(address: SocketAddr, target: &str) -> Answer {
 /// Sends the request for a delta of that many seconds, which goes on in the returned connection.
 pub fn start_delta(address: SocketAddr, seconds: u64) -> TcpStream {
     let mut stream = connect(address);
-    let request = format!("GET /debug/pprof/heap?seconds={seconds} HTTP/1.1\r\nHost: test\r\n\r\n");
+    let request =
+        format!("GET /debug/pprof/heap?seconds={seconds} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     stream
 }
 
-/// Takes all places, for as long as the returned connections are open.
-pub fn take_all_places(address: SocketAddr) -> Vec<TcpStream> {
+/// Takes all places for requests that wait, for as long as the returned connections are open.
+pub fn take_all_waiting(address: SocketAddr) -> Vec<TcpStream> {
     let mut taken = Vec::new();
     wait_for("all places", || {
-        taken.resize_with(PLACES, || start_delta(address, 1_000_000));
-        // Connections are taken in the order in which they were made: those that were refused,
-        // because places were not free yet, know by now.
-        let refused = page_once(address).status == 503;
+        taken.resize_with(WAITING, || start_delta(address, HOUR - 1));
+        // It ends last, so it is refused when the others wait, and only then.
+        let last = start_delta(address, HOUR);
+        let mut is_refused = false;
+        wait_for("eight that wait", || {
+            is_refused = !is_waiting(&last);
+            is_refused || taken.iter().any(|stream| !is_waiting(stream))
+        });
         taken.retain(is_waiting);
-        refused && taken.len() == PLACES
+        is_refused && taken.len() == WAITING
     });
     taken
 }
@@ -80,10 +68,6 @@ pub fn is_waiting(stream: &TcpStream) -> bool {
     let seen = stream.peek(&mut [0]);
     stream.set_nonblocking(false).unwrap();
     seen.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
-}
-
-pub fn page_once(address: SocketAddr) -> Answer {
-    client::get(address, "/debug/pprof/cmdline")
 }
 
 pub fn gunzip(bytes: &[u8]) -> Vec<u8> {
@@ -116,7 +100,7 @@ pub fn reset(stream: TcpStream) {
 
 /// A request for the command line whose head has that many bytes.
 pub fn head_of(bytes: usize) -> Vec<u8> {
-    let mut head = b"GET /debug/pprof/cmdline HTTP/1.1\r\nHost: test\r\nX: ".to_vec();
+    let mut head = b"GET /debug/pprof/cmdline HTTP/1.1\r\nHost: localhost\r\nX: ".to_vec();
     head.resize(bytes - 4, b'x');
     head.extend_from_slice(b"\r\n\r\n");
     head

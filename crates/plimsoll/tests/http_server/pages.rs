@@ -3,9 +3,8 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::client;
 use crate::harness::{
-    BINARY, HTML, TEXT, exchange, get, gunzip, page, request, server, take_all_places,
+    BINARY, HTML, TEXT, exchange, get, gunzip, page, request, server, take_all_waiting,
 };
 use crate::page::is_page;
 
@@ -62,7 +61,12 @@ fn every_page_has_gos_status_and_headers_over_the_wire() {
         (answer.status, answer.header("location")),
         (301, Some("/debug/pprof/"))
     );
-    for elsewhere in ["/", "/debug", "/debug/pprofx", "*"] {
+    let answer = get(address, "/");
+    assert_eq!(
+        (answer.status, answer.header("location")),
+        (302, Some("/debug/pprof/"))
+    );
+    for elsewhere in ["/debug", "/debug/pprofx", "*"] {
         assert_eq!(get(address, elsewhere).status, 404, "{elsewhere}");
     }
 }
@@ -84,8 +88,8 @@ fn head_is_answered_with_the_length_and_without_the_body() {
     let length = page(address, "cmdline").body.len().to_string();
     let head = request(address, "HEAD", "/debug/pprof/cmdline");
     assert_eq!(head.header("content-length"), Some(&*length));
-    let taken = take_all_places(address);
-    let refused = client::request(address, "HEAD", "/debug/pprof/cmdline");
+    let taken = take_all_waiting(address);
+    let refused = request(address, "HEAD", "/debug/pprof/heap?seconds=3600");
     assert_eq!((refused.status, refused.body.len()), (503, 0));
     drop(taken);
 }
@@ -102,7 +106,7 @@ fn other_methods_are_told_which_are_allowed() {
     // Also with a body that nobody reads.
     let body = "x".repeat(20_000);
     let request = format!(
-        "POST /debug/pprof/symbol HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     assert_eq!(

@@ -1,17 +1,97 @@
-//! As many requests as are answered at once, and clients that keep others from it.
+//! Clients that try to keep others from being answered.
 
+use std::hint::black_box;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::client::{connect, read_answer, wait_for};
+use crate::child;
+use crate::client::{HANG, connect, read_answer, wait_for};
 use crate::harness::{
-    PLACES, gunzip, is_waiting, page, page_once, reset, server, start_delta, take_all_places,
+    HOUR, WAITING, get, gunzip, is_waiting, page, reset, server, start_delta, take_all_waiting,
 };
+
+/// More than the server holds in any state.
+const MANY: usize = 64;
+
+/// Pages that monitoring asks for.
+const SCRAPED: [&str; 4] = [
+    "/metrics",
+    "/debug/pprof/heap",
+    "/debug/pprof/",
+    "/debug/pprof/goroutine",
+];
+
+fn scrape(address: SocketAddr, rounds: usize) {
+    for _ in 0..rounds {
+        for target in SCRAPED {
+            assert_eq!(get(address, target).status, 200, "{target}");
+        }
+    }
+}
+
+/// Runs clients that call `attack` again and again, while `scrape` runs once each has done so.
+fn under_attack(clients: usize, attack: impl Fn() + Sync, scrape: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    let attacked = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    attack();
+                    attacked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        wait_for("the attack", || attacked.load(Ordering::Relaxed) >= clients);
+        let scraped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(scrape));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = scraped {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// Sends a part of a request and waits until it is sent away.
+fn stall(address: SocketAddr, part: &str) {
+    let mut stream = connect(address);
+    let _ = stream.write_all(part.as_bytes());
+    let ended = Instant::now() + Duration::from_millis(200);
+    while is_waiting(&stream) && Instant::now() < ended {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A connection that can take few bytes before somebody reads them, with a request in it.
+fn never_read(address: SocketAddr, target: &str) -> TcpStream {
+    let mut stream = connect(address);
+    let size: libc::c_int = 2048;
+    // SAFETY: an open socket, and a valid value of the size given.
+    let status = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            (&raw const size).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(status, 0);
+    let _ = write!(stream, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream
+}
+
+/// Waits until the answer to a request begins.
+fn wait_for_answer(stream: &TcpStream) {
+    wait_for("the beginning of an answer", || !is_waiting(stream));
+}
 
 #[test]
 fn eight_requests_that_wait_are_all_answered() {
     let (_server, address) = server();
-    let waiting: Vec<_> = (0..PLACES).map(|_| start_delta(address, 2)).collect();
+    let waiting: Vec<_> = (0..WAITING).map(|_| start_delta(address, 2)).collect();
     for stream in waiting {
         let answer = read_answer(&stream).expect("an answer");
         assert_eq!(answer.status, 200);
@@ -25,19 +105,21 @@ fn eight_requests_that_wait_are_all_answered() {
 }
 
 #[test]
-fn one_request_too_many_is_told_so_and_the_others_go_on() {
+fn requests_that_wait_for_long_keep_out_none_that_are_shorter() {
     let (_server, address) = server();
-    let taken = take_all_places(address);
-    for _ in 0..5 {
-        let refused = page_once(address);
-        assert_eq!(refused.status, 503);
-        assert!(refused.text().contains("too many requests"), "{refused:?}");
-        let length = refused.body.len().to_string();
-        assert_eq!(refused.header("content-length"), Some(&*length));
-    }
+    let taken = take_all_waiting(address);
+    scrape(address, 3);
+    let refused = page(address, &format!("heap?seconds={HOUR}"));
+    assert_eq!(refused.status, 503);
+    assert!(refused.text().contains("too many requests"), "{refused:?}");
+    let length = refused.body.len().to_string();
+    assert_eq!(refused.header("content-length"), Some(&*length));
     assert!(taken.iter().all(is_waiting));
-    drop(taken);
-    assert_eq!(page(address, "heap").status, 200);
+    // In place of one that waits for longer.
+    assert_eq!(page(address, "heap?seconds=1").status, 200);
+    let ended: Vec<_> = taken.iter().filter(|stream| !is_waiting(stream)).collect();
+    assert_eq!(ended.len(), 1);
+    assert_eq!(read_answer(ended[0]).expect("an answer").status, 503);
 }
 
 /// Every way of leaving in the middle of a long request gives the place back: each is tried by
@@ -46,23 +128,22 @@ fn one_request_too_many_is_told_so_and_the_others_go_on() {
 fn a_client_that_goes_away_gives_its_place_back() {
     let (_server, address) = server();
     type Leave = fn(TcpStream);
-    let ways: [(&str, Leave); 4] = [
-        ("closes", drop),
-        ("resets", reset),
-        ("sends another request and closes", |mut stream| {
+    let ways: [Leave; 4] = [
+        drop,
+        reset,
+        |mut stream| {
             stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
             drop(stream);
-        }),
-        ("sends a byte too many and resets", |mut stream| {
+        },
+        |mut stream| {
             stream.write_all(b"\n").unwrap();
             reset(stream);
-        }),
+        },
     ];
-    for (how, leave) in ways {
-        take_all_places(address).into_iter().for_each(leave);
-        wait_for(how, || page_once(address).status == 200);
+    for leave in ways {
+        take_all_waiting(address).into_iter().for_each(leave);
     }
-    drop(take_all_places(address));
+    drop(take_all_waiting(address));
 }
 
 #[test]
@@ -73,10 +154,174 @@ fn clients_that_stall_stop_nobody_and_are_sent_away() {
         stream.write_all(part.as_bytes()).unwrap();
         stream
     });
-    for _ in 0..20 {
-        assert_eq!(page(address, "cmdline").status, 200);
-    }
+    scrape(address, 5);
     for stream in stalled {
         assert_eq!(read_answer(&stream).expect("an answer").status, 408);
     }
+}
+
+#[test]
+fn silent_clients_that_reconnect_keep_out_nobody() {
+    let (_server, address) = server();
+    under_attack(MANY, || stall(address, ""), || scrape(address, 10));
+}
+
+#[test]
+fn clients_that_never_end_their_head_keep_out_nobody() {
+    let (_server, address) = server();
+    let head = "GET /metrics HTTP/1.1\r\nX: y\r\n";
+    under_attack(MANY, || stall(address, head), || scrape(address, 10));
+}
+
+#[test]
+fn clients_that_reset_keep_out_nobody() {
+    let (_server, address) = server();
+    let attack = || {
+        let mut stream = connect(address);
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        reset(stream);
+    };
+    under_attack(8, attack, || scrape(address, 5));
+}
+
+/// Names of some hundred KiB: more than a connection takes that is not read.
+fn long_target() -> String {
+    let address = long_target as *const () as usize;
+    let addresses = vec![format!("{address:x}"); 900].join("+0x");
+    format!("/debug/pprof/symbol?0x{addresses}")
+}
+
+#[test]
+fn clients_that_never_read_keep_out_nobody() {
+    let (_server, address) = server();
+    let target = long_target();
+    let stalled: Vec<_> = (0..MANY).map(|_| never_read(address, &target)).collect();
+    scrape(address, 10);
+    drop(stalled);
+    assert_eq!(get(address, &target).status, 200);
+}
+
+/// Allocates at as many call stacks as there are ways through, which are 2 to the power of `depth`.
+#[inline(never)]
+fn branch(depth: u32, kept: &mut Vec<Box<u64>>) {
+    match depth {
+        0 => kept.push(black_box(Box::new(1))),
+        _ => {
+            left_of_a_function_with_a_name_that_takes_its_place_in_a_text(depth - 1, kept);
+            right_of_a_function_with_a_name_that_takes_its_place_in_a_text(depth - 1, kept);
+        }
+    }
+}
+
+#[inline(never)]
+fn left_of_a_function_with_a_name_that_takes_its_place_in_a_text(
+    depth: u32,
+    kept: &mut Vec<Box<u64>>,
+) {
+    branch(black_box(depth), kept);
+}
+
+#[inline(never)]
+fn right_of_a_function_with_a_name_that_takes_its_place_in_a_text(
+    depth: u32,
+    kept: &mut Vec<Box<u64>>,
+) {
+    branch(black_box(depth), kept);
+}
+
+/// The memory for Plimsoll's own structures, in bytes, as the system gave it.
+fn own_bytes(address: SocketAddr) -> f64 {
+    let metrics = get(address, "/metrics");
+    let line = metrics
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix("plimsoll_memory_classes_other_bytes "));
+    line.expect("a metric").parse().expect("a number")
+}
+
+fn long_texts_take_little_memory() {
+    let mut kept = Vec::new();
+    branch(10, &mut kept);
+    let (_server, address) = server();
+    let text = page(address, "heap?debug=1").body;
+    assert!(text.len() > 4 << 20, "{} bytes", text.len());
+    let before = own_bytes(address);
+    let stalled: Vec<_> = (0..8)
+        .map(|_| never_read(address, "/debug/pprof/heap?debug=1"))
+        .collect();
+    stalled.iter().for_each(wait_for_answer);
+    let more = own_bytes(address) - before;
+    // Eight times the text, if it were in memory.
+    assert!(
+        more < 2.0 * text.len() as f64,
+        "{more} bytes for eight texts of {}",
+        text.len()
+    );
+    drop(stalled);
+    // What comes in many pieces is all of it.
+    let answer = page(address, "heap?debug=1");
+    let length = answer.body.len().to_string();
+    assert_eq!(answer.header("content-length"), Some(&*length));
+    assert!(answer.text().starts_with("heap profile: ") && answer.text().ends_with('\n'));
+    drop(kept);
+}
+
+/// In a process of its own, in which every allocation is sampled.
+#[test]
+fn long_texts_are_formatted_as_they_are_read() {
+    child::run(
+        "places::long_texts_are_formatted_as_they_are_read",
+        "heap_rate=1",
+        long_texts_take_little_memory,
+    );
+}
+
+/// How long a scraper waits under each attack: the longest and the mean, in milliseconds. Takes the
+/// machine for itself, so it is not run with the others: `cargo test --release -p plimsoll --test
+/// http_server -- --ignored --nocapture measured`.
+#[test]
+#[ignore = "measures times"]
+fn a_scraper_waits_at_most_100_ms_as_measured() {
+    let (_server, address) = server();
+    let target = long_target();
+    let measure = |name: &str| {
+        for target in SCRAPED {
+            let mut times = Vec::new();
+            for _ in 0..20 {
+                let begun = Instant::now();
+                let answer = get(address, target);
+                assert_eq!(answer.status, 200, "{name} {target}");
+                times.push(begun.elapsed().as_secs_f64() * 1e3);
+            }
+            let longest = times.iter().copied().fold(0.0, f64::max);
+            let mean = times.iter().sum::<f64>() / times.len() as f64;
+            println!("{name:16} {target:24} {mean:7.1} ms, at most {longest:7.1} ms");
+        }
+    };
+    measure("no attack");
+    under_attack(16, || stall(address, ""), || measure("silent"));
+    let head = "GET /metrics HTTP/1.1\r\nX: y\r\n";
+    under_attack(16, || stall(address, head), || measure("unfinished"));
+    let slow = || {
+        let stream = never_read(address, &target);
+        stream.set_read_timeout(Some(HANG)).unwrap();
+        wait_for_answer(&stream);
+        std::thread::sleep(Duration::from_secs(1));
+    };
+    under_attack(16, slow, || measure("never reads"));
+    let taken = take_all_waiting(address);
+    measure("seconds=3599");
+    drop(taken);
+    let attack = || {
+        let mut stream = connect(address);
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+        let _ = read_answer(&stream);
+    };
+    under_attack(16, attack, || measure("other host"));
+    let attack = || {
+        let mut stream = connect(address);
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        reset(stream);
+    };
+    under_attack(16, attack, || measure("resets"));
 }

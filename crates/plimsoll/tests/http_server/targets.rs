@@ -24,6 +24,11 @@ fn parameters_of_all_kinds() {
                 );
             }
         }
+        for seconds in ["3601", "99999", "9223372036854775807"] {
+            let answer = page(address, &format!("{profile}?seconds={seconds}"));
+            let at_most = "invalid value for \"seconds\" - must be at most 3600\n";
+            assert_eq!((answer.status, answer.text()), (400, at_most), "{seconds}");
+        }
         // A number that does not fit is taken as the nearest that does.
         for debug in ["1", "2", "-1", "%31", &digits, &many, &format!("-{many}")] {
             for query in [

@@ -11,7 +11,7 @@ fn server() -> Server {
 }
 
 fn asked(server: &Server, headers: &str) -> Answer {
-    let request = format!("GET /metrics HTTP/1.1\r\nHost: test\r\n{headers}\r\n");
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     exchange(server.address(), request.as_bytes()).expect("an answer")
 }
 

@@ -1,0 +1,348 @@
+//! The thread that does all input and output.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::super::access::Names;
+use super::super::answer::{Answer, Step};
+use super::super::pages::{Effort, TEXT};
+use super::super::pprof;
+use super::connection::{Connection, End, State};
+use super::head::Received;
+use super::work::{Job, Shared, Workers};
+use crate::own;
+
+/// How many connections may be in a state at once: see the [module above](super).
+pub(super) const MAX_READING: usize = 32;
+pub(super) const MAX_WAITING: usize = 8;
+pub(super) const MAX_WRITING: usize = 24;
+const MAX_LINGERING: usize = 16;
+
+/// How much memory unsent answers may hold, in bytes.
+const MAX_HELD: usize = 64 << 20;
+
+/// How many connections are accepted before the others have their turn.
+const ACCEPTED_PER_TURN: usize = 16;
+
+/// How long nothing is accepted after the system could not: there are too many descriptors, or
+/// there is no memory, and neither passes at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
+const TOO_MANY: &str = "Service Unavailable: too many requests at once";
+
+/// All connections of a server. Everything that a client can delay is done here without blocking.
+pub(super) struct Reactor {
+    /// `None` once the server was dropped.
+    listener: Option<TcpListener>,
+    /// When it accepts again after an error.
+    accepts_from: Option<Instant>,
+    names: Names,
+    /// By number: the oldest first.
+    connections: BTreeMap<u64, Connection>,
+    accepted: u64,
+    workers: Workers,
+    shared: Arc<Shared>,
+}
+
+impl Reactor {
+    pub(super) fn new(listener: TcpListener, names: Names, shared: Arc<Shared>) -> Self {
+        Self {
+            listener: Some(listener),
+            accepts_from: None,
+            names,
+            connections: BTreeMap::new(),
+            accepted: 0,
+            workers: Workers::new(Arc::clone(&shared)),
+            shared,
+        }
+    }
+
+    /// Serves until the server is stopped, and returns the rest if there are requests under way;
+    /// called again, it serves these to the end.
+    pub(super) fn run(mut self) -> Option<Self> {
+        let is_first = self.listener.is_some();
+        while if is_first {
+            !self.shared.is_stopped()
+        } else {
+            !self.connections.is_empty()
+        } {
+            self.turn();
+        }
+        self.listener = None;
+        (!self.connections.is_empty()).then_some(self)
+    }
+
+    fn turn(&mut self) {
+        self.take_done();
+        let now = Instant::now();
+        self.expire(now);
+        self.workers.dispatch();
+        if self.connections.is_empty() {
+            own::trim();
+        }
+        let ready = self.wait(now);
+        let now = Instant::now();
+        for (number, events) in ready {
+            match number {
+                Some(number) => self.advance(number, events, now),
+                None => self.accept(now),
+            }
+        }
+    }
+
+    /// Waits for the next event. Returns the connections that have some, and `None` for the
+    /// listener.
+    fn wait(&mut self, now: Instant) -> Vec<(Option<u64>, libc::c_short)> {
+        self.accepts_from = self.accepts_from.filter(|from| *from > now);
+        let mut numbers = Vec::with_capacity(self.connections.len() + 1);
+        let mut entries = vec![self.shared.bell.poll_entry()];
+        let mut add = |number, fd, events| {
+            numbers.push(number);
+            entries.push(libc::pollfd {
+                fd,
+                events,
+                revents: 0,
+            });
+        };
+        for (number, connection) in &self.connections {
+            let fd = connection.stream.as_raw_fd();
+            add(Some(*number), fd, connection.events());
+        }
+        if let (Some(listener), None) = (&self.listener, self.accepts_from) {
+            add(None, listener.as_raw_fd(), libc::POLLIN);
+        }
+        let deadlines = self.connections.values().filter_map(Connection::deadline);
+        let next = deadlines.chain(self.accepts_from).min();
+        let time = next.map(|next| next.saturating_duration_since(Instant::now()));
+        self.shared.bell.poll(&mut entries, time);
+        let events = entries[1..].iter().map(|entry| entry.revents);
+        let ready = numbers.into_iter().zip(events);
+        ready.filter(|(_, events)| *events != 0).collect()
+    }
+
+    fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPTED_PER_TURN {
+            let Some(listener) = &self.listener else {
+                return;
+            };
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    if let Ok(connection) = Connection::new(stream, now) {
+                        self.accepted += 1;
+                        let number = self.accepted;
+                        self.connections.insert(number, connection);
+                        // Mostly, the request is there.
+                        self.advance(number, libc::POLLIN, now);
+                        self.limit_reading(now);
+                    }
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    // The client has gone before it was its turn.
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        self.accepts_from = Some(now + PAUSE);
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Goes on with a connection that has events.
+    fn advance(&mut self, number: u64, events: libc::c_short, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let has_ended = events & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
+        let goes_on = match &connection.state {
+            State::Reading { .. } => match connection.read_request(&self.names) {
+                Ok(None) => true,
+                Ok(Some(request)) => return self.queue(number, request, now),
+                Err(End::Gone) => false,
+                Err(End::Refused((status, text))) => {
+                    return self.answer(number, pprof::error(status, &text), now);
+                }
+            },
+            State::Computing(_) | State::Waiting { .. } => false,
+            State::Writing(_) if has_ended => false,
+            State::Writing(_) => connection.write(now),
+            State::Lingering { .. } => connection.linger(),
+        };
+        if !goes_on {
+            self.close(number);
+        } else if matches!(connection.state, State::Lingering { .. }) {
+            self.limit_lingering();
+        }
+    }
+
+    fn queue(&mut self, number: u64, request: Received, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        connection.with_body = request.method != "HEAD";
+        let effort = request.effort();
+        connection.state = State::Computing(effort);
+        let is_gone = Arc::clone(&connection.is_gone);
+        for queued in self.workers.queued_if_full(effort) {
+            self.close_if_gone(queued);
+        }
+        let job = Job::Begin(request);
+        let dropped = self.workers.push(number, effort, job, &is_gone);
+        if let Some(dropped) = dropped {
+            self.answer(dropped, Answer::plain(503, TOO_MANY), now);
+        }
+        self.workers.dispatch();
+    }
+
+    /// Goes on with connections whose answers were computed.
+    fn take_done(&mut self) {
+        for done in self.workers.take_done() {
+            let now = Instant::now();
+            let number = done.connection;
+            match done.step {
+                Some(Step::Answer(answer)) => self.answer(number, answer, now),
+                Some(Step::Wait(time, delta)) => {
+                    let Some(connection) = self.connections.get_mut(&number) else {
+                        continue;
+                    };
+                    let due = now + time;
+                    connection.state = State::Waiting { due, delta };
+                    self.limit_waiting(now);
+                }
+                None => {
+                    let text = "Internal Server Error: the page could not be computed";
+                    self.answer(number, Answer::plain(500, text), now);
+                }
+            }
+        }
+    }
+
+    /// Goes on with connections that have waited for long enough.
+    fn expire(&mut self, now: Instant) {
+        let is_due = |connection: &Connection| {
+            let deadline = connection.deadline();
+            deadline.is_some_and(|deadline| deadline <= now)
+        };
+        let due = self.connections.iter().filter(|(_, it)| is_due(it));
+        let due: Vec<u64> = due.map(|(number, _)| *number).collect();
+        for number in due {
+            let Some(connection) = self.connections.get_mut(&number) else {
+                continue;
+            };
+            match &connection.state {
+                State::Reading { .. } => {
+                    self.answer(number, Answer::plain(408, "Request Timeout"), now);
+                }
+                State::Waiting { .. } => {
+                    let effort = Effort::Difference;
+                    let computing = State::Computing(effort);
+                    let before = std::mem::replace(&mut connection.state, computing);
+                    if let State::Waiting { delta, .. } = before {
+                        let job = Job::Finish(delta);
+                        // As many as may wait for their time have a place in the queue.
+                        self.workers.push(number, effort, job, &connection.is_gone);
+                    }
+                }
+                _ => self.close(number),
+            }
+        }
+    }
+
+    fn answer(&mut self, number: u64, answer: Answer, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        if !connection.begin_answer(answer, now) {
+            self.close(number);
+        }
+        self.limit_writing();
+        self.limit_lingering();
+    }
+
+    fn close(&mut self, number: u64) {
+        if let Some(connection) = self.connections.remove(&number) {
+            connection.is_gone.store(true, Ordering::Relaxed);
+            self.workers.forget(number);
+        }
+    }
+
+    /// Closes a connection if its client has closed it. It may also have closed its direction and
+    /// wait for the answer, but of those that wait for a place, it is the one most likely gone.
+    fn close_if_gone(&mut self, number: u64) {
+        let connection = self.connections.get(&number);
+        if connection.is_some_and(Connection::has_end) {
+            self.close(number);
+        }
+    }
+
+    /// The connections for which `key` has a value: their numbers, and the values.
+    fn all<K>(&self, key: impl Fn(&State) -> Option<K>) -> Vec<(K, u64)> {
+        let all = self.connections.iter();
+        all.filter_map(|(number, connection)| Some((key(&connection.state)?, *number)))
+            .collect()
+    }
+
+    fn limit_reading(&mut self, now: Instant) {
+        let reading = self.all(|state| matches!(state, State::Reading { .. }).then_some(()));
+        if reading.len() > MAX_READING {
+            self.answer(reading[0].1, Answer::plain(503, TOO_MANY), now);
+        }
+    }
+
+    fn limit_waiting(&mut self, now: Instant) {
+        let waiting = self.all(|state| match state {
+            State::Waiting { due, .. } => Some(*due),
+            _ => None,
+        });
+        if waiting.len() > MAX_WAITING {
+            if let Some((_, last)) = waiting.into_iter().max() {
+                let text = "Service Unavailable: too many requests with seconds at once";
+                self.answer(last, Answer::plain(503, text), now);
+            }
+        }
+    }
+
+    fn limit_writing(&mut self) {
+        let mut writing = self.all(|state| match state {
+            State::Writing(outgoing) => Some((outgoing.deadline(), outgoing.held())),
+            _ => None,
+        });
+        writing.sort_unstable();
+        let mut held: usize = writing.iter().map(|((_, held), _)| held).sum();
+        let mut count = writing.len();
+        for ((_, its), number) in writing {
+            // A single answer is sent, however large it is.
+            if count <= 1 || (count <= MAX_WRITING && held <= MAX_HELD) {
+                break;
+            }
+            self.close(number);
+            held -= its;
+            count -= 1;
+        }
+    }
+
+    fn limit_lingering(&mut self) {
+        let lingering = self.all(|state| match state {
+            State::Lingering { until } => Some(*until),
+            _ => None,
+        });
+        if lingering.len() > MAX_LINGERING {
+            if let Some((_, first)) = lingering.into_iter().min() {
+                self.close(first);
+            }
+        }
+    }
+}
+
+impl Answer {
+    /// A line of text that is no page.
+    fn plain(status: u16, reason: &str) -> Self {
+        Self::new(status, TEXT, format!("{reason}\n").into_bytes())
+    }
+}
