@@ -48,6 +48,7 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The program has a use for the signal; or the system's: there are too many descriptors or
 /// threads.
 pub(crate) fn on_sigquit() -> io::Result<()> {
+    crate::contention::note_owners();
     let _own = own::scope();
     if BELL.get().is_none() {
         let bell = Bell::new()?;
@@ -111,6 +112,7 @@ extern "C" fn quit(signal: i32) {
 
 /// Has a panic write a dump to standard error, after what it writes anyway. Once.
 pub(crate) fn on_panic() {
+    crate::contention::note_owners();
     static SET: OnceLock<()> = OnceLock::new();
     if std::thread::panicking() || SET.set(()).is_err() {
         return;

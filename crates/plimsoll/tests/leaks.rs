@@ -13,6 +13,9 @@ mod pprof;
 mod deadlocks;
 #[path = "leaks/growing.rs"]
 mod growing;
+#[cfg(feature = "tokio")]
+#[path = "leaks/task_deadlocks.rs"]
+mod task_deadlocks;
 #[path = "leaks/tasks.rs"]
 mod tasks;
 #[path = "leaks/well.rs"]
@@ -40,7 +43,7 @@ fn leaks() -> BTreeMap<String, i64> {
         let [proved, probable] = sample.value[..] else {
             panic!("{sample:?}");
         };
-        assert_eq!(proved == 0, leak == "probable", "{sample:?}");
+        assert_eq!(proved == 0, leak.contains("probable"), "{sample:?}");
         assert_eq!(proved.min(probable), 0);
         *leaks.entry(format!("{leak}: {name}")).or_insert(0) += proved + probable;
     }
@@ -59,6 +62,11 @@ fn in_full() -> Profile {
         }
         assert!(Instant::now() < deadline, "{comments:?}");
     }
+}
+
+/// Has locks note their owners from now on, as each reading does.
+fn note_owners() {
+    drop(leaks());
 }
 
 /// That is what the profile says in the end, and goes on saying.
@@ -80,7 +88,7 @@ fn expect(expected: &[(&str, i64)]) {
     assert_eq!(leaks(), expected);
     let proved = expected
         .iter()
-        .filter(|(leak, _)| !leak.starts_with("probable"));
+        .filter(|(leak, _)| !leak.contains("probable"));
     let total: i64 = proved.map(|(_, count)| count).sum();
     let profile = plimsoll::profile::lookup("goroutineleak").unwrap();
     assert_eq!(profile.count() as i64, total);

@@ -44,7 +44,8 @@ use crate::os::clock;
 
 pub(crate) use kind::WaitKind;
 pub(crate) use rates::{
-    block_rate, is_on, lock as lock_rates, mutex_fraction, set_block_rate, set_mutex_fraction,
+    block_rate, is_on, lock as lock_rates, mutex_fraction, note_owners, notes_owners,
+    set_block_rate, set_mutex_fraction,
 };
 pub(crate) use record::{COUNT_BITS, cell};
 #[cfg(feature = "interpose")]
@@ -74,5 +75,9 @@ pub(crate) fn after_fork_in_child() {
 
 /// How many waits were not noted, or not in full.
 pub(crate) fn lost_waits() -> u64 {
-    waiters::lost() + holder::lost()
+    #[cfg(feature = "tokio")]
+    let of_tasks = crate::task::held::lost();
+    #[cfg(not(feature = "tokio"))]
+    let of_tasks = 0;
+    waiters::lost() + holder::lost() + of_tasks
 }

@@ -16,20 +16,42 @@ static BLOCK_RATE: AtomicU64 = AtomicU64::new(0);
 /// One in how many releases is in the mutex profile; 0 for none.
 static MUTEX_FRACTION: AtomicU32 = AtomicU32::new(0);
 
-/// Whether either is not 0, in a cache line that nothing else is in: it is read wherever a lock is
-/// given back.
+/// [`RECORDS`] and [`OWNERS`], in a cache line that nothing else is in: it is read wherever a lock of
+/// [`crate::sync`] is taken.
 static ON: Line = Line(AtomicU8::new(0));
+
+/// Either rate is not 0.
+const RECORDS: u8 = 1;
+
+/// A report of deadlocks was asked for: locks note their owners from then on.
+const OWNERS: u8 = 2;
 
 #[repr(align(64))]
 struct Line(AtomicU8);
 
-/// Held while rates are changed, so that [`ON`] is that of the last change.
+/// Held while rates are changed, so that [`RECORDS`] is that of the last change.
 static CHANGING: Mutex<()> = Mutex::new(());
 
 /// Whether anything is to be recorded.
 #[inline]
 pub(crate) fn is_on() -> bool {
+    ON.0.load(Ordering::Relaxed) & RECORDS != 0
+}
+
+/// Whether locks note their owners: anything is to be recorded, or a report of deadlocks was asked
+/// for.
+#[inline]
+pub(crate) fn notes_owners() -> bool {
     ON.0.load(Ordering::Relaxed) != 0
+}
+
+/// Has locks note their owners from now on, for a report of deadlocks. Returns whether they did.
+///
+/// Called by each reading that reports deadlocks, and where readings become possible: when pages
+/// are served, or a signal is set that writes a dump. The owner of a lock that was taken earlier is
+/// unknown until it is taken again, so that no deadlock is proved by it.
+pub(crate) fn note_owners() -> bool {
+    ON.0.fetch_or(OWNERS, Ordering::Relaxed) != 0
 }
 
 pub(crate) fn block_rate() -> u64 {
@@ -63,7 +85,11 @@ fn change<T>(set: impl FnOnce() -> T) -> T {
     clock::prepare();
     let before = set();
     let on = block_rate() != 0 || mutex_fraction() != 0;
-    ON.0.store(on.into(), Ordering::Relaxed);
+    if on {
+        ON.0.fetch_or(RECORDS, Ordering::Relaxed);
+    } else {
+        ON.0.fetch_and(!RECORDS, Ordering::Relaxed);
+    }
     before
 }
 

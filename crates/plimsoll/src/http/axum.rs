@@ -19,6 +19,7 @@ use super::{Request, pprof};
 /// router does not know the names of the program's host: a program that listens on an address of
 /// its user's own machine checks the header `Host`, against DNS rebinding.
 pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    crate::contention::note_owners();
     Router::new()
         .route("/debug/pprof", any(answer))
         .route("/debug/pprof/", any(answer))

@@ -8,25 +8,30 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::contention;
 use crate::contention::holder::{self, Wait};
 use crate::os::copied_memory::PAGE_WORDS;
 use crate::thread::joins::{Descriptors, Join};
 
-/// A thread that will never get the lock that it waits for, or see the end of the thread.
+/// A thread that will never get the lock that it waits for, or see the end of the thread; or a task
+/// that probably will not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stuck {
     /// Which of the circles it is part of or waits behind, from 1.
     pub(crate) circle: u32,
     /// Whether it is part of it.
     pub(crate) in_circle: bool,
-    /// The system's number of the thread that holds the lock, or is to end.
-    pub(crate) holder: i32,
+    /// The number of the thread that owns the lock, or is to end; or of the task that owns it.
+    pub(crate) holder: u64,
     /// What the lock is called; empty if it has no name, or is none.
     pub(crate) lock: &'static str,
+    /// Whether it is certain.
+    pub(crate) is_proved: bool,
 }
 
 /// The threads that are stuck now, by the system's number of each.
 pub(crate) fn stuck() -> HashMap<i32, Stuck> {
+    contention::note_owners();
     let descriptors = Descriptors::of_system();
     let joins = || descriptors.map_or(Vec::new(), Descriptors::joins);
     let numbers = |holders: &[usize]| -> HashMap<i32, usize> {
@@ -79,7 +84,7 @@ fn add(waits: &mut Vec<Wait>, joins: &[Join], holders: &HashMap<i32, usize>) {
 }
 
 /// Who is stuck if all of these wait at once.
-fn circles(waits: &[Wait]) -> HashMap<i32, Stuck> {
+pub(super) fn circles(waits: &[Wait]) -> HashMap<i32, Stuck> {
     let by_thread: HashMap<usize, &Wait> = waits.iter().map(|wait| (wait.thread, wait)).collect();
     // Each waits for one lock, which one thread holds: from each there is one way to go.
     let next = |wait: &Wait| by_thread.get(&wait.holder).copied();
@@ -114,8 +119,9 @@ fn circles(waits: &[Wait]) -> HashMap<i32, Stuck> {
         let stuck = Stuck {
             circle,
             in_circle,
-            holder: next(wait)?.id,
+            holder: next(wait)?.id as u64,
             lock: wait.lock_name,
+            is_proved: true,
         };
         Some((wait.id, stuck))
     });
@@ -127,7 +133,7 @@ mod tests {
     use super::*;
 
     /// Threads, each with the holder of what it waits for.
-    fn found(waits: &[(usize, usize)]) -> Vec<(i32, u32, bool, i32)> {
+    fn found(waits: &[(usize, usize)]) -> Vec<(i32, u32, bool, u64)> {
         let waits: Vec<Wait> = waits
             .iter()
             .map(|&(thread, holder)| Wait {

@@ -6,13 +6,20 @@
 //!   somebody holds who does ([`deadlock`]). What is done once counts as a lock, and so does a
 //!   thread, for who waits for its end.
 //!
-//! *Probable* is a leak where more and more of the same wait in the same place for long
-//! ([`growth`]).
+//! *Probable* is a leak where
+//! * more and more of the same wait in the same place for long ([`growth`]);
+//! * tasks wait for locks of `crate::sync::tokio` whose guards they made themselves, in a circle, or
+//!   behind one (`tasks`).
+//!
+//! Locks note their owners only while rates are set or since a report of deadlocks was asked for
+//! ([`crate::contention::notes_owners`]): the owner of a lock that was taken before is unknown.
 //!
 //! [`TaskRecord::is_forgotten`]: crate::task::TaskRecord::is_forgotten
 
 pub(crate) mod deadlock;
 pub(crate) mod growth;
+#[cfg(feature = "tokio")]
+pub(crate) mod tasks;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,7 +39,8 @@ impl Leak {
     /// Whether it is certain.
     pub(crate) fn is_proved(self) -> bool {
         match self {
-            Self::Forgotten | Self::Deadlock(_) => true,
+            Self::Forgotten => true,
+            Self::Deadlock(stuck) => stuck.is_proved,
             Self::Grows => false,
         }
     }
@@ -41,8 +49,12 @@ impl Leak {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Forgotten => "forgotten",
-            Self::Deadlock(stuck) if stuck.in_circle => "deadlock",
-            Self::Deadlock(_) => "behind a deadlock",
+            Self::Deadlock(stuck) => match (stuck.is_proved, stuck.in_circle) {
+                (true, true) => "deadlock",
+                (true, false) => "behind a deadlock",
+                (false, true) => "probable deadlock",
+                (false, false) => "behind a probable deadlock",
+            },
             Self::Grows => "probable",
         }
     }

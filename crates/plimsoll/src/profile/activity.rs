@@ -107,7 +107,7 @@ impl Record {
     }
 
     /// A task. Of one that runs, `running` is where its thread is.
-    pub(crate) fn of_task(task: &TaskRecord, running: Option<Stack>) -> Self {
+    pub(crate) fn of_task(task: &TaskRecord, running: Option<Stack>, stuck: Option<Stuck>) -> Self {
         let mut stacks: Vec<Stack> = task.stacks().map(Stack::kept).collect();
         stacks.extend(running);
         if stacks.is_empty() {
@@ -128,7 +128,10 @@ impl Record {
                 state: Now::Task(task.now()),
                 name: task.name().unwrap_or(task.type_name()).to_owned(),
                 labels: owned(task.labels()),
-                leak: task.is_forgotten().then_some(Leak::Forgotten),
+                leak: match stuck {
+                    _ if task.is_forgotten() => Some(Leak::Forgotten),
+                    stuck => stuck.map(Leak::Deadlock),
+                },
             }),
             waited: task.waited(),
             creator: Some(Creator::Task(

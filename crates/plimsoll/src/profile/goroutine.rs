@@ -7,7 +7,8 @@ use super::activity::Record;
 use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
 use crate::label::Labels;
-use crate::leak::{self, Leak, deadlock};
+use crate::leak::deadlock::{self, Stuck};
+use crate::leak::{self, Leak};
 use crate::task::{self, TaskRecord};
 use crate::thread::{self, How};
 
@@ -94,13 +95,15 @@ pub(super) fn everybody(which: Which) -> Everybody {
     let mut alike: HashMap<Alike, usize> = HashMap::new();
     let mut tasks: Vec<Group> = Vec::new();
     let age = leak::age();
+    let stuck_tasks = stuck_tasks();
     task::for_each(|task| {
+        let stuck = stuck_tasks(&task);
         let is_old = task.waited().is_some_and(|waited| waited >= age);
-        let at = match alike.entry(Alike::of(&task)) {
+        let at = match alike.entry(Alike::of(&task, stuck)) {
             Entry::Occupied(first) if which != Which::Each => *first.get(),
             entry => {
                 entry.or_insert(tasks.len());
-                tasks.push(Group::of(task));
+                tasks.push(Group::of(task, stuck));
                 tasks.len() - 1
             }
         };
@@ -128,7 +131,7 @@ pub(super) fn everybody(which: Which) -> Everybody {
         Record {
             count: group.count,
             old: group.old,
-            ..Record::of_task(&group.first, running.cloned())
+            ..Record::of_task(&group.first, running.cloned(), group.stuck)
         }
     }));
     let mut comments = vec![format!(
@@ -139,17 +142,34 @@ pub(super) fn everybody(which: Which) -> Everybody {
     Everybody { records, comments }
 }
 
+/// The search for tasks that are stuck: why a task is, if it is one of them.
+fn stuck_tasks() -> impl Fn(&TaskRecord) -> Option<Stuck> {
+    #[cfg(feature = "tokio")]
+    {
+        let found = leak::tasks::stuck();
+        move |task| {
+            let found = found.get(&task.id().0)?;
+            let is_same = task.now() == task::State::Waiting && task.polls() == found.polls;
+            is_same.then_some(found.stuck)
+        }
+    }
+    #[cfg(not(feature = "tokio"))]
+    |_| None
+}
+
 /// Tasks that are alike.
 struct Group {
     first: TaskRecord,
+    stuck: Option<Stuck>,
     count: usize,
     old: usize,
 }
 
 impl Group {
-    fn of(first: TaskRecord) -> Self {
+    fn of(first: TaskRecord, stuck: Option<Stuck>) -> Self {
         Self {
             first,
+            stuck,
             count: 0,
             old: 0,
         }
@@ -166,10 +186,11 @@ struct Alike {
     type_name: &'static str,
     thread: Option<u32>,
     is_forgotten: bool,
+    stuck: Option<Stuck>,
 }
 
 impl Alike {
-    fn of(task: &TaskRecord) -> Self {
+    fn of(task: &TaskRecord, stuck: Option<Stuck>) -> Self {
         Self {
             state: task.now(),
             stacks: task.stacks().collect(),
@@ -178,6 +199,7 @@ impl Alike {
             type_name: task.type_name(),
             thread: task.thread(),
             is_forgotten: task.is_forgotten(),
+            stuck,
         }
     }
 }

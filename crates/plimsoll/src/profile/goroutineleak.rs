@@ -10,6 +10,7 @@ use super::activity::{Activity, Now, Record};
 use super::goroutine::{Everybody, Which, everybody, rows};
 use super::reading::{MOST_VALUES, Reading, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
+use crate::contention;
 use crate::leak::growth::{Growth, Number, READINGS_NEEDED};
 use crate::leak::{self, Leak};
 use crate::primitives::Mutex;
@@ -119,6 +120,7 @@ fn note(records: &[Record]) -> usize {
 
 /// Those that are leaked, and those that probably are.
 fn leaked() -> Everybody {
+    let owners_were_noted = contention::note_owners();
     let Everybody {
         mut records,
         mut comments,
@@ -139,8 +141,8 @@ fn leaked() -> Everybody {
     let mut counted = HashMap::new();
     records.retain(|record| match record.activity.leak {
         None => false,
-        Some(leak) if leak.is_proved() => true,
-        Some(_) => counted
+        Some(Leak::Forgotten | Leak::Deadlock(_)) => true,
+        Some(Leak::Grows) => counted
             .insert((record.stack(), record.activity.clone()), ())
             .is_none(),
     });
@@ -155,12 +157,33 @@ fn leaked() -> Everybody {
             READINGS_NEEDED - 1
         ),
     );
+    let deadlocked: usize = records.iter().filter_map(count_of_probable_deadlock).sum();
+    if deadlocked > 0 {
+        comments.push(format!(
+            "plimsoll: {deadlocked} tasks are probably deadlocked: each waits only for locks whose guards such tasks \
+             made, and may have sent elsewhere"
+        ));
+    }
+    if !owners_were_noted {
+        comments.push(
+            "plimsoll: locks note their owners from this reading on; no deadlock is found by locks that were taken \
+             before"
+                .to_owned(),
+        );
+    }
     if unknown > 0 {
         comments.push(format!(
             "plimsoll: of {unknown} threads it could not be found out how long they have waited"
         ));
     }
     Everybody { records, comments }
+}
+
+/// How many tasks it stands for, if they are probably deadlocked.
+fn count_of_probable_deadlock(record: &Record) -> Option<usize> {
+    let is_probable =
+        matches!(record.activity.leak, Some(Leak::Deadlock(stuck)) if !stuck.is_proved);
+    is_probable.then_some(record.count)
 }
 
 /// Whether it waits, but for how long could not be found out this time.

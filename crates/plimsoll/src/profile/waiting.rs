@@ -6,7 +6,7 @@ use crate::symbol;
 
 /// Beginnings of the names of functions that are not shown at the leaf: how a primitive waits or
 /// wakes, below its own methods.
-const HIDDEN: [&str; 20] = [
+const HIDDEN: [&str; 23] = [
     "std::sys::",
     "std::thread::thread::Thread",
     "std::thread::Thread",
@@ -17,8 +17,11 @@ const HIDDEN: [&str; 20] = [
     "plimsoll::hook::",
     "plimsoll::sync::contended::",
     "plimsoll::sync::lock_api::",
+    "plimsoll::sync::mutex::Mutex::lock_noted",
+    "plimsoll::sync::rwlock::RwLock::write_noted",
     "plimsoll::sync::tokio::waiting::",
     "plimsoll::sync::tokio::permits::",
+    "plimsoll::sync::tokio::semaphore::Semaphore::take",
     "plimsoll::sync::tokio::mpsc::SendingEnd",
     "plimsoll::sync::tokio::mpsc::ReceivingEnd",
     "parking_lot_core::",

@@ -166,11 +166,30 @@ pub(super) fn release<R>(
     key: impl Into<Key>,
     unlock: impl FnOnce() -> R,
 ) -> R {
-    let key = key.into();
+    released(blame, key.into(), unlock, Start::Here(Registers::here()))
+}
+
+/// Gives up a lock that [has a holder](Holder::is_noted): as [`release`] if anything is recorded.
+#[cold]
+#[inline(never)]
+pub(super) fn release_noted<R>(lock: &Identity, unlock: impl FnOnce() -> R) -> R {
+    lock.holder.given_up();
+    if !contention::is_on() {
+        return unlock();
+    }
+    let stack = Start::Here(Registers::here());
+    released(contention::release_key, lock.into(), unlock, stack)
+}
+
+fn released<R>(
+    blame: impl FnOnce(usize) -> Option<Release>,
+    key: Key,
+    unlock: impl FnOnce() -> R,
+    stack: Start,
+) -> R {
     let Some(release) = blame(key.number) else {
         return unlock();
     };
-    let stack = Start::Here(Registers::here());
     let result = {
         let _suspended = contention::suspend();
         unlock()
@@ -244,7 +263,8 @@ pub(super) struct Doing<'a>(&'a Holder);
 
 impl<'a> Doing<'a> {
     pub(super) fn begin(holder: &'a Holder) -> Self {
-        holder.taken();
+        // Whether owners are noted or not: this is no fast path.
+        holder.note();
         Self(holder)
     }
 }

@@ -34,10 +34,14 @@
 //!   that; its waiting for the mutex afterwards is part of the wait.
 //!
 //! # What it costs
-//! With the profiles off, three instructions where a lock is given up, for a byte that is written
-//! to only when rates change; three for who holds it, which is a store where it is taken and
-//! another where it is given up; and some for trying it first. With them on and nobody waiting, a
-//! look at one cache line more, and no clock is read. A lock is larger by a name and a word.
+//! While nothing is recorded and no report of deadlocks was asked for, a look at one byte where a
+//! lock is taken, which is written to only when that changes, and a look at a word of the lock where
+//! it is given up. Otherwise the lock notes its owner there, and where no thread waits, one cache
+//! line more is read, and no clock. A lock is larger by a name and a word.
+//!
+//! A report of deadlocks is asked for by serving the pages, by `dump_on`, and by the first reading
+//! of `goroutine`, `goroutineleak` or a dump. A lock that was taken before has no known owner: no
+//! deadlock is proved by it, and its release is in no profile.
 
 // How they are built: the quick attempt, and what is done when nothing is recorded, are inlined and
 // are the inner primitive's. All else goes through `contended`, whose functions are never inlined,

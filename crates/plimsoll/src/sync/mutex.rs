@@ -65,18 +65,38 @@ impl<T: ?Sized> Mutex<T> {
     /// If the mutex is poisoned; it is locked even so.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        match self.inner.try_lock() {
-            Ok(inner) => Ok(self.guard(inner)),
-            Err(TryLockError::Poisoned(poisoned)) => {
-                Err(PoisonError::new(self.guard(poisoned.into_inner())))
-            }
+        if contention::notes_owners() {
+            let inner = self.lock_noted();
+            keeps_its_frame();
+            // As it was when it was locked: only its owner poisons it.
+            let is_poisoned = self.inner.is_poisoned();
+            let guard = self.unnoted(inner);
+            return if is_poisoned {
+                Err(PoisonError::new(guard))
+            } else {
+                Ok(guard)
+            };
+        }
+        match self.inner.lock() {
+            Ok(inner) => Ok(self.unnoted(inner)),
+            Err(poisoned) => Err(PoisonError::new(self.unnoted(poisoned.into_inner()))),
+        }
+    }
+
+    /// Locks it while anything is recorded or a report of deadlocks was asked for.
+    #[cold]
+    #[inline(never)]
+    fn lock_noted(&self) -> sync::MutexGuard<'_, T> {
+        let locked = match self.inner.try_lock() {
+            Ok(inner) => Ok(inner),
+            Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
             Err(TryLockError::WouldBlock) => {
                 let block = || self.inner.lock();
-                let locked = contended::wait_for_lock(WaitKind::Mutex, &self.identity, block);
-                keeps_its_frame();
-                self.guarded(locked)
+                contended::wait_for_lock(WaitKind::Mutex, &self.identity, block)
             }
-        }
+        };
+        self.identity.holder.note();
+        locked.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`std::sync::Mutex::try_lock`].
@@ -120,14 +140,12 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard::from_parts(inner, &self.identity)
     }
 
+    /// A guard whose owner is noted elsewhere, or not.
     #[inline]
-    fn guarded<'a>(
-        &'a self,
-        locked: LockResult<sync::MutexGuard<'a, T>>,
-    ) -> LockResult<MutexGuard<'a, T>> {
-        match locked {
-            Ok(inner) => Ok(self.guard(inner)),
-            Err(poisoned) => Err(PoisonError::new(self.guard(poisoned.into_inner()))),
+    fn unnoted<'a>(&'a self, inner: sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        MutexGuard {
+            inner: ManuallyDrop::new(inner),
+            lock: &self.identity,
         }
     }
 }
@@ -173,11 +191,11 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.holder.given_up();
         // SAFETY: it is not used after this.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
-        if contention::is_on() {
-            contended::release(contention::release_key, self.lock, || drop(inner));
+        // SAFETY: the guard is there, so the calling thread owns the lock.
+        if unsafe { self.lock.holder.is_noted() } {
+            contended::release_noted(self.lock, || drop(inner));
             keeps_its_frame();
         } else {
             drop(inner);

@@ -114,21 +114,38 @@ impl<T: ?Sized> RwLock<T> {
     /// If the lock is poisoned; it is locked even so.
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        match self.inner.try_write() {
-            Ok(inner) => Ok(self.write_guard(inner)),
-            Err(TryLockError::Poisoned(poisoned)) => {
-                Err(PoisonError::new(self.write_guard(poisoned.into_inner())))
-            }
+        if contention::notes_owners() {
+            let inner = self.write_noted();
+            keeps_its_frame();
+            // As it was when it was locked: only a writer poisons it.
+            let is_poisoned = self.inner.is_poisoned();
+            let guard = self.unnoted(inner);
+            return if is_poisoned {
+                Err(PoisonError::new(guard))
+            } else {
+                Ok(guard)
+            };
+        }
+        match self.inner.write() {
+            Ok(inner) => Ok(self.unnoted(inner)),
+            Err(poisoned) => Err(PoisonError::new(self.unnoted(poisoned.into_inner()))),
+        }
+    }
+
+    /// Locks it to write while anything is recorded or a report of deadlocks was asked for.
+    #[cold]
+    #[inline(never)]
+    fn write_noted(&self) -> sync::RwLockWriteGuard<'_, T> {
+        let locked = match self.inner.try_write() {
+            Ok(inner) => Ok(inner),
+            Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
             Err(TryLockError::WouldBlock) => {
                 let block = || self.inner.write();
-                let locked = contended::wait_for_lock(WaitKind::RwLockWrite, &self.identity, block);
-                keeps_its_frame();
-                match locked {
-                    Ok(inner) => Ok(self.write_guard(inner)),
-                    Err(poisoned) => Err(PoisonError::new(self.write_guard(poisoned.into_inner()))),
-                }
+                contended::wait_for_lock(WaitKind::RwLockWrite, &self.identity, block)
             }
-        }
+        };
+        self.identity.holder.note();
+        locked.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`std::sync::RwLock::try_write`].
@@ -175,13 +192,19 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
+    /// A guard whose owner is noted elsewhere, or not.
     #[inline]
-    fn write_guard<'a>(&'a self, inner: sync::RwLockWriteGuard<'a, T>) -> RwLockWriteGuard<'a, T> {
-        self.identity.holder.taken();
+    fn unnoted<'a>(&'a self, inner: sync::RwLockWriteGuard<'a, T>) -> RwLockWriteGuard<'a, T> {
         RwLockWriteGuard {
             inner: ManuallyDrop::new(inner),
             lock: &self.identity,
         }
+    }
+
+    #[inline]
+    fn write_guard<'a>(&'a self, inner: sync::RwLockWriteGuard<'a, T>) -> RwLockWriteGuard<'a, T> {
+        self.identity.holder.taken();
+        self.unnoted(inner)
     }
 }
 
@@ -220,11 +243,11 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.holder.given_up();
         // SAFETY: it is not used after this.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
-        if contention::is_on() {
-            contended::release(contention::release_key, self.lock, || drop(inner));
+        // SAFETY: the guard is there, so the calling thread is the writer.
+        if unsafe { self.lock.holder.is_noted() } {
+            contended::release_noted(self.lock, || drop(inner));
             keeps_its_frame();
         } else {
             drop(inner);

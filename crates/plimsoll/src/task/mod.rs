@@ -46,6 +46,8 @@ mod current;
 mod cut;
 #[cfg(feature = "hyper")]
 mod executor;
+#[cfg(feature = "tokio")]
+pub(crate) mod held;
 mod inner;
 #[cfg(feature = "tokio")]
 mod join_set;

@@ -153,6 +153,9 @@ pub(crate) struct Seen {
     /// Nothing is left that could wake it: nobody has a waker of it, nor was it woken since its
     /// last poll began, and it is only ever polled when it was.
     pub(crate) forgotten: bool,
+    /// How many registrations there are; `None` if it may be polled without a wake by any of them.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "locks of tokio's"))]
+    pub(crate) registrations: Option<u32>,
 }
 
 /// What else is told of a task.
@@ -688,6 +691,8 @@ impl Slot {
             facts: self.facts(is_polled),
             nested: control & NESTED != 0,
             forgotten: state == State::NoWaker && control & (UNMANAGED | NESTED) == 0,
+            registrations: (control & (UNMANAGED | NESTED | AUXILIARIES) == 0)
+                .then_some((control & REGISTRATIONS) as u32),
         }
     }
 }

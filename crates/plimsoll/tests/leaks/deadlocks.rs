@@ -5,7 +5,7 @@ use std::thread;
 
 use plimsoll::sync::{Mutex, Once, RwLock};
 
-use super::{expect, programs};
+use super::{expect, in_full, note_owners, programs};
 
 programs! {
     "heap_rate=0":
@@ -25,6 +25,7 @@ programs! {
         who_does_it_after_a_panic_is_who_does_it
         what_waits_for_a_reader_is_not_proved
         what_waits_for_a_thread_is_not_proved
+        locks_taken_before_the_first_reading_prove_nothing
         dumps_name_locks_and_holders;
     // The same while waits are recorded, too.
     "heap_rate=0,block_rate=1ns,mutex_fraction=1":
@@ -32,7 +33,14 @@ programs! {
         what_is_done_once_among_recorded_waits;
 }
 
+/// Starts a thread; before the first one, has locks note their owners.
 fn start(name: &str, work: impl FnOnce() + Send + 'static) {
+    static NOTED: std::sync::Once = std::sync::Once::new();
+    NOTED.call_once(note_owners);
+    start_unnoted(name, work);
+}
+
+fn start_unnoted(name: &str, work: impl FnOnce() + Send + 'static) {
     let thread = thread::Builder::new().name(name.into());
     drop(thread.spawn(work).unwrap());
 }
@@ -245,6 +253,7 @@ fn joined(first: thread::JoinHandle<()>, more: usize) {
 
 #[cfg(target_env = "gnu")]
 fn waits_for_the_end_of_who_is_stuck() {
+    note_owners();
     let lock = lock();
     let thread = thread::Builder::new().name("twice".into());
     let twice = thread.spawn(move || {
@@ -345,6 +354,27 @@ fn what_waits_for_a_thread_is_not_proved() {
     start("waits", move || drop(lock.lock()));
     thread::sleep(std::time::Duration::from_millis(100));
     expect(&[]);
+}
+
+/// Their owners are unknown. The first reading says so, and finds what happens later.
+fn locks_taken_before_the_first_reading_prove_nothing() {
+    let locks = [lock(), lock()];
+    let all = Arc::new(Barrier::new(3));
+    for (name, at) in [("a", 0), ("b", 1)] {
+        let (own, other, all) = (locks[at].clone(), locks[1 - at].clone(), all.clone());
+        start_unnoted(name, move || {
+            let _own = own.lock();
+            all.wait();
+            let _other = other.lock();
+        });
+    }
+    all.wait();
+    let is_new = |line: &&str| line.contains("locks note their owners from this reading on");
+    assert!(in_full().comments().iter().any(is_new));
+    assert!(!in_full().comments().iter().any(is_new));
+    expect(&[]);
+    circle(&["c", "d"]);
+    expect(&[("deadlock: c", 1), ("deadlock: d", 1)]);
 }
 
 fn dumps_name_locks_and_holders() {

@@ -23,9 +23,11 @@ use super::Awaited;
 use crate::contention::wait::Release;
 use crate::contention::{WaitKind, clock, suspend};
 use crate::primitives::{AtomicU32, Mutex, Ordering};
+use crate::task::held::Owner;
 
 pub(crate) struct Account {
     name: Option<&'static str>,
+    owner: Owner,
     /// Changed under the lock only.
     waiting: AtomicU32,
     sums: Mutex<Sums>,
@@ -49,6 +51,7 @@ impl Account {
     pub(crate) const fn new(name: Option<&'static str>) -> Self {
         Self {
             name,
+            owner: Owner::none(),
             waiting: AtomicU32::new(0),
             sums: Mutex::new(Sums {
                 new: 0,
@@ -65,14 +68,24 @@ impl Account {
         self.name
     }
 
-    /// Whether anybody waits, or may have a moment ago.
+    /// The calling thread, or the task that it polls, has all of the lock.
+    #[inline]
+    pub(crate) fn taken(&self) {
+        self.owner.taken();
+    }
+
+    /// Whether anybody waits, or may have a moment ago; or an owner is noted.
     #[inline]
     pub(crate) fn is_in_use(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) != 0
+        self.waiting.load(Ordering::Relaxed) != 0 || self.owner.is_noted()
     }
 
     /// The caller is about to give up the lock, or a part of it. Returns what it is to blame for.
     pub(crate) fn release(&self) -> Option<Release> {
+        self.owner.given_up();
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
         self.with(|waiting, sums| {
             if *waiting == 0 {
                 return None;
@@ -111,6 +124,10 @@ impl Sums {
 impl Awaited for Account {
     fn name(&self) -> Option<&'static str> {
         self.name
+    }
+
+    fn owner(&self) -> Option<&Owner> {
+        Some(&self.owner)
     }
 
     fn enter(&self, kind: WaitKind) -> u64 {

@@ -20,6 +20,7 @@ pub(crate) use signal::Signal;
 use super::record::What;
 use super::{Ended, WaitKind, clock, record};
 use crate::stack::Start;
+use crate::task::held::Owner;
 
 /// What tasks wait for.
 pub(crate) trait Awaited {
@@ -31,6 +32,11 @@ pub(crate) trait Awaited {
 
     /// What it is called.
     fn name(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The task that owns it, if it is a lock.
+    fn owner(&self) -> Option<&Owner> {
         None
     }
 }
@@ -46,6 +52,10 @@ impl<A: Awaited> Awaited for &A {
 
     fn name(&self) -> Option<&'static str> {
         A::name(self)
+    }
+
+    fn owner(&self) -> Option<&Owner> {
+        A::owner(self)
     }
 }
 

@@ -71,6 +71,7 @@ pub fn serve_hosts(
     address: impl ToSocketAddrs + std::fmt::Display,
     hosts: &[&str],
 ) -> io::Result<Server> {
+    crate::contention::note_owners();
     let _own = own::scope();
     let named = |error: io::Error| {
         io::Error::new(

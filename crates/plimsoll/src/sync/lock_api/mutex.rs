@@ -30,6 +30,22 @@ impl<R: Raw> RawMutex<R> {
         self.identity.name
     }
 
+    /// Locks it while anything is recorded or a report of deadlocks was asked for.
+    #[cold]
+    #[inline(never)]
+    fn lock_noted(&self) {
+        if !self.inner.try_lock() {
+            let block = || self.inner.lock();
+            if stays_with_its_thread::<R::GuardMarker>() {
+                contended::wait_for_lock(WaitKind::Mutex, &self.identity, block);
+            } else {
+                contended::wait(WaitKind::Mutex, &self.identity, block, |()| Ended::Acquired);
+            }
+            keeps_its_frame();
+        }
+        self.identity.holder.note();
+    }
+
     /// An attempt to lock it ended so.
     #[inline]
     fn taken_if(&self, locked: bool) -> bool {
@@ -51,9 +67,9 @@ macro_rules! release {
     ($self:ident.$unlock:ident) => {{
         // SAFETY: the caller's promise is the inner lock's condition.
         let unlock = || unsafe { $self.inner.$unlock() };
-        $self.identity.holder.given_up();
-        if contention::is_on() {
-            contended::release(contention::release_key, &$self.identity, unlock);
+        // SAFETY: `unlock` is called by the owner of the lock, by the contract of `RawMutex`.
+        if unsafe { $self.identity.holder.is_noted() } {
+            contended::release_noted(&$self.identity, unlock);
             keeps_its_frame();
         } else {
             unlock();
@@ -76,16 +92,12 @@ unsafe impl<R: Raw> Raw for RawMutex<R> {
 
     #[inline]
     fn lock(&self) {
-        if !self.inner.try_lock() {
-            let block = || self.inner.lock();
-            if stays_with_its_thread::<R::GuardMarker>() {
-                contended::wait_for_lock(WaitKind::Mutex, &self.identity, block);
-            } else {
-                contended::wait(WaitKind::Mutex, &self.identity, block, |()| Ended::Acquired);
-            }
+        if contention::notes_owners() {
+            self.lock_noted();
             keeps_its_frame();
+        } else {
+            self.inner.lock();
         }
-        self.identity.holder.taken();
     }
 
     #[inline]

@@ -38,8 +38,9 @@
 //! * What [`poll_recv`](mpsc::Receiver::poll_recv) and its like wait is not counted.
 //!
 //! # What it costs
-//! A look at a word of the primitive's own wherever somebody may be waiting; all else only where
-//! somebody waits. [`Mutex`], [`RwLock`] and [`Semaphore`] are larger by their names and by who
+//! A look at a word of the primitive's own wherever somebody may be waiting, and at whether owners
+//! are noted where all of a lock is taken; all else only where somebody waits. What is there at once
+//! is taken without a future of tokio's, which costs more than both. [`Mutex`], [`RwLock`] and [`Semaphore`] are larger by their names and by who
 //! waits, futures by some words, and a channel is one allocation more.
 //!
 //! [`watch`]: tokio::sync::watch

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::TryLockError;
 
 use super::guards::guard;
-use super::permits::{All, Held, Lock, Permits, taken};
+use super::permits::{All, Held, Lock, Permits};
 use crate::contention::WaitKind;
 
 /// [`tokio::sync::Mutex`], whose waits are in the profiles.
@@ -140,13 +140,13 @@ impl<T: ?Sized> Mutex<T> {
 
     /// As [`tokio::sync::Mutex::lock`].
     pub async fn lock(&self) -> MutexGuard<'_, T> {
-        taken(self.permits.take::<All>(WaitKind::Mutex).await);
+        self.permits.take::<All>(WaitKind::Mutex).await;
         self.guard()
     }
 
     /// As [`tokio::sync::Mutex::lock_owned`].
     pub async fn lock_owned(self: Arc<Self>) -> OwnedMutexGuard<T> {
-        taken(self.permits.take::<All>(WaitKind::Mutex).await);
+        self.permits.take::<All>(WaitKind::Mutex).await;
         self.owned_guard()
     }
 

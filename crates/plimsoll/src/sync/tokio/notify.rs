@@ -66,6 +66,7 @@ impl Notify {
     }
 
     /// As [`tokio::sync::Notify::notified`].
+    #[inline]
     pub fn notified(&self) -> Notified<'_> {
         Notified {
             waiting: Waiting::new(WaitKind::Notify, &self.notified, self.inner.notified()),
@@ -73,6 +74,7 @@ impl Notify {
     }
 
     /// As [`tokio::sync::Notify::notified_owned`].
+    #[inline]
     pub fn notified_owned(self: Arc<Self>) -> OwnedNotified {
         // SAFETY: it lives as long as the future, which has a share of it, and drops it last.
         let notify: &'static Self = unsafe { &*Arc::as_ptr(&self) };
@@ -122,6 +124,7 @@ impl<'a> Notified<'a> {
         self.waiting().with_future(futures::Notified::enable)
     }
 
+    #[inline]
     fn waiting(self: Pin<&mut Self>) -> Pin<&mut Waiting<&'a Signal, futures::Notified<'a>>> {
         // SAFETY: it is pinned as `self` is: it is not moved, and this is all there is.
         unsafe { self.map_unchecked_mut(|this| &mut this.waiting) }
@@ -131,6 +134,7 @@ impl<'a> Notified<'a> {
 impl Future for Notified<'_> {
     type Output = ();
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         self.waiting().poll(context)
     }
@@ -148,6 +152,7 @@ impl OwnedNotified {
         self.notified().enable()
     }
 
+    #[inline]
     fn notified(self: Pin<&mut Self>) -> Pin<&mut Notified<'static>> {
         // SAFETY: it is pinned as `self` is: it is not moved, and the other field does not matter.
         unsafe { self.map_unchecked_mut(|this| &mut this.notified) }
@@ -157,6 +162,7 @@ impl OwnedNotified {
 impl Future for OwnedNotified {
     type Output = ();
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         self.notified().poll(context)
     }

@@ -104,7 +104,7 @@ impl<T> Receiver<T> {
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         let message = self.inner.try_recv()?;
         *self.wait.awaited() = message.sent;
-        self.wait.polled(true);
+        self.wait.arrived();
         Ok(message.content)
     }
 
@@ -130,12 +130,13 @@ impl<T> Receiver<T> {
 impl<T> Future for Receiver<T> {
     type Output = Result<T, RecvError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let polled = Pin::new(&mut self.inner).poll(context);
         if let Poll::Ready(Ok(message)) = &polled {
             *self.wait.awaited() = message.sent;
         }
-        self.wait.polled(polled.is_ready());
+        self.wait.polled(polled.is_ready(), context);
         keeps_its_frame();
         polled.map_ok(|message| message.content)
     }

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryLockError};
 
-use super::waiting::{ThreadWait, Waiting};
+use super::waiting::{ThreadWait, Waiting, at_once};
 use crate::contention::WaitKind;
 use crate::contention::awaited::Account;
 use crate::stack::{Registers, Start};
@@ -34,15 +34,35 @@ impl Permits {
         self.account.given_name()
     }
 
-    /// Takes a share, with what comes of it. It is [given up](Permits::give_up) when that is not
-    /// needed any more.
-    #[inline]
-    pub(super) fn take<S: Share>(
-        &self,
-        kind: WaitKind,
-    ) -> Waiting<&Account, impl Future<Output = Acquired<'_>>> {
+    /// Takes a share. It is [given up](Permits::give_up) when it is not needed any more.
+    pub(super) async fn take<S: Share>(&self, kind: WaitKind) {
+        if at_once(|| self.is_there::<S>()).await {
+            return;
+        }
         let acquired = self.semaphore.acquire_many(S::of(self));
-        Waiting::new(kind, &self.account, acquired)
+        taken(Waiting::new(kind, &self.account, acquired).await);
+        self.note_owner::<S>();
+    }
+
+    /// The caller has taken that share.
+    #[inline]
+    fn note_owner<S: Share>(&self) {
+        if S::IS_ALL {
+            self.account.taken();
+        }
+    }
+
+    /// Takes a share if it is there.
+    #[inline]
+    fn is_there<S: Share>(&self) -> bool {
+        match self.semaphore.try_acquire_many(S::of(self)) {
+            Ok(permits) => {
+                mem::forget(permits);
+                self.note_owner::<S>();
+                true
+            }
+            Err(_) => false,
+        }
     }
 
     /// The same, by a thread.
@@ -53,18 +73,17 @@ impl Permits {
     pub(super) fn take_blocking<S: Share>(&self, kind: WaitKind) {
         let wait = ThreadWait::begin(kind, &self.account);
         taken(self.semaphore.blocking_acquire_many(S::of(self)));
+        self.note_owner::<S>();
         wait.end();
     }
 
     /// The same, if it is there.
     #[inline]
     pub(super) fn try_take<S: Share>(&self) -> Result<(), TryLockError> {
-        match self.semaphore.try_acquire_many(S::of(self)) {
-            Ok(permits) => {
-                mem::forget(permits);
-                Ok(())
-            }
-            Err(_) => Err(would_block()),
+        if self.is_there::<S>() {
+            Ok(())
+        } else {
+            Err(would_block())
         }
     }
 
@@ -107,7 +126,7 @@ type Acquired<'a> = Result<SemaphorePermit<'a>, AcquireError>;
 
 /// Whoever calls it has the share.
 #[inline]
-pub(super) fn taken(acquired: Acquired<'_>) {
+fn taken(acquired: Acquired<'_>) {
     // As its own `forget`, which gives back no permits first.
     mem::forget(acquired.expect("it is never closed"));
 }
@@ -124,6 +143,8 @@ fn would_block() -> TryLockError {
 
 /// How many permits somebody has.
 pub(super) trait Share {
+    const IS_ALL: bool;
+
     fn of(permits: &Permits) -> u32;
 }
 
@@ -134,6 +155,8 @@ pub(super) struct One;
 pub(super) struct All;
 
 impl Share for One {
+    const IS_ALL: bool = false;
+
     #[inline]
     fn of(_permits: &Permits) -> u32 {
         1
@@ -141,6 +164,8 @@ impl Share for One {
 }
 
 impl Share for All {
+    const IS_ALL: bool = true;
+
     #[inline]
     fn of(permits: &Permits) -> u32 {
         permits.all

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::{AcquireError, TryAcquireError};
 
-use super::waiting::{ThreadWait, Waiting};
+use super::waiting::{ThreadWait, Waiting, at_once};
 use crate::contention::WaitKind;
 use crate::contention::awaited::Signal;
 
@@ -114,8 +114,11 @@ impl Semaphore {
     /// # Errors
     /// If it is closed.
     pub async fn acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
-        let acquired = self.wait(self.inner.acquire()).await;
-        self.permit(acquired, 1)
+        self.take(1).await?;
+        Ok(SemaphorePermit {
+            semaphore: self,
+            permits: 1,
+        })
     }
 
     /// As [`tokio::sync::Semaphore::acquire_many`].
@@ -123,8 +126,11 @@ impl Semaphore {
     /// # Errors
     /// If it is closed.
     pub async fn acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
-        let acquired = self.wait(self.inner.acquire_many(n)).await;
-        self.permit(acquired, n)
+        self.take(n).await?;
+        Ok(SemaphorePermit {
+            semaphore: self,
+            permits: n as usize,
+        })
     }
 
     /// As [`tokio::sync::Semaphore::acquire_owned`].
@@ -132,7 +138,7 @@ impl Semaphore {
     /// # Errors
     /// If it is closed.
     pub async fn acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
-        mem::forget(self.wait(self.inner.acquire()).await?);
+        self.take(1).await?;
         Ok(self.owned_permit(1))
     }
 
@@ -144,7 +150,7 @@ impl Semaphore {
         self: Arc<Self>,
         n: u32,
     ) -> Result<OwnedSemaphorePermit, AcquireError> {
-        mem::forget(self.wait(self.inner.acquire_many(n)).await?);
+        self.take(n).await?;
         Ok(self.owned_permit(n))
     }
 
@@ -257,12 +263,14 @@ impl Semaphore {
         self.inner.is_closed()
     }
 
-    #[inline]
-    fn wait<'a, F>(&'a self, acquired: F) -> Waiting<&'a Signal, F>
-    where
-        F: Future<Output = Acquired<'a>>,
-    {
-        Waiting::new(WaitKind::Semaphore, &self.added, acquired)
+    /// Takes so many permits.
+    async fn take(&self, n: u32) -> Result<(), AcquireError> {
+        let is_there = || self.inner.try_acquire_many(n).map(mem::forget).is_ok();
+        if !at_once(is_there).await {
+            let acquired = self.inner.acquire_many(n);
+            mem::forget(Waiting::new(WaitKind::Semaphore, &self.added, acquired).await?);
+        }
+        Ok(())
     }
 
     #[inline]

@@ -2,8 +2,9 @@
 //!
 //! The functions that record are never inlined, so that stacks begin in their caller.
 
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::task::coop;
 
@@ -12,6 +13,24 @@ use crate::contention::meter::{self, Timed};
 use crate::contention::{self, Ended, Suspended, WaitKind, suspend};
 use crate::stack::{Registers, Start};
 use crate::sync::contended::keeps_its_frame;
+use crate::task::held::{self, PlaceNumber};
+
+/// Attempts what needs no wait if it succeeds, as part of tokio's cooperative scheduling. Returns
+/// whether it did.
+///
+/// Where it does, neither tokio's future nor a [`Waiting`] is made, which costs more than the
+/// attempt. Tokio's semaphores and channels let no attempt pass those who wait.
+#[inline]
+pub(super) fn at_once(mut attempt: impl FnMut() -> bool) -> impl Future<Output = bool> {
+    poll_fn(move |context| {
+        let proceeds = ready!(coop::poll_proceed(context));
+        let succeeds = attempt();
+        if succeeds {
+            proceeds.made_progress();
+        }
+        Poll::Ready(succeeds)
+    })
+}
 
 /// A future of tokio's that waits for something, and when it began to.
 ///
@@ -30,6 +49,8 @@ pub(super) struct TaskWait<A: Awaited> {
     start: u64,
     kind: WaitKind,
     state: State,
+    /// Where the wait is noted, for a report of deadlocks.
+    place: PlaceNumber,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,7 +91,7 @@ impl<A: Awaited, F: Future> Future for Waiting<A, F> {
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let polled = unsafe { Pin::new_unchecked(&mut this.future) }.poll(context);
-        this.wait.polled(polled.is_ready());
+        this.wait.polled(polled.is_ready(), context);
         polled
     }
 }
@@ -83,6 +104,7 @@ impl<A: Awaited> TaskWait<A> {
             start: 0,
             kind,
             state: State::Ready,
+            place: 0,
         }
     }
 
@@ -94,19 +116,28 @@ impl<A: Awaited> TaskWait<A> {
 
     /// What the task waits for was polled.
     #[inline]
-    pub(super) fn polled(&mut self, is_ready: bool) {
+    pub(super) fn polled(&mut self, is_ready: bool, context: &Context<'_>) {
         match (self.state, is_ready) {
-            (State::Ready, true) => return,
-            (State::Ready, false) => self.begin(),
-            (_, true) => self.end(Ended::Woken),
+            (State::Ready, false) => self.begin(context),
+            (_, true) => self.arrived(),
+            (_, false) if self.place != 0 => held::waits_still(self.place, context),
             (_, false) => return,
         }
         keeps_its_frame();
     }
 
+    /// What the task waits for is there.
+    #[inline]
+    pub(super) fn arrived(&mut self) {
+        if self.state != State::Ready {
+            self.end(Ended::Woken);
+            keeps_its_frame();
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    fn begin(&mut self) {
+    fn begin(&mut self, context: &Context<'_>) {
         // Where tokio made the future pending because it is some other task's turn, there may be
         // nothing to wait for. Of a lock, that would be told by nobody releasing it; and
         // notifications are not held back.
@@ -121,11 +152,19 @@ impl<A: Awaited> TaskWait<A> {
         } else {
             (State::Untimed, 0)
         };
+        if contention::notes_owners() {
+            if let Some(owner) = self.awaited.owner() {
+                self.place = held::waits(owner, self.awaited.name(), context);
+            }
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn end(&mut self, ended: Ended) {
+        if self.place != 0 {
+            held::waits_no_more(std::mem::take(&mut self.place));
+        }
         match std::mem::replace(&mut self.state, State::Ready) {
             State::Waits => {
                 let stack = Start::Here(Registers::here());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::super::waiting::at_once;
 use super::both::{receiver, sender};
 use super::error::{SendError, TrySendError};
 use super::{ReceivingEnd, SendingEnd, Signals, ends};
@@ -102,14 +103,22 @@ impl<T> Sender<T> {
     /// # Errors
     /// If there is no receiver any more.
     pub async fn send(&self, value: T) -> Result<(), SendError<T>> {
-        match self.end.wait(self.inner.reserve()).await {
-            Ok(permit) => {
-                self.end.sends();
-                permit.send(value);
-                Ok(())
-            }
-            Err(SendError(())) => Err(SendError(value)),
-        }
+        let mut permit = None;
+        let is_room = at_once(|| {
+            permit = self.inner.try_reserve().ok();
+            permit.is_some()
+        });
+        is_room.await;
+        let permit = match permit {
+            Some(permit) => permit,
+            None => match self.end.wait(self.inner.reserve()).await {
+                Ok(permit) => permit,
+                Err(SendError(())) => return Err(SendError(value)),
+            },
+        };
+        self.end.sends();
+        permit.send(value);
+        Ok(())
     }
 
     /// As [`tokio::sync::mpsc::Sender::try_send`].

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tokio::sync::TryLockError;
 
-use super::permits::{All, One, Permits, taken};
+use super::permits::{All, One, Permits};
 use crate::contention::WaitKind;
 
 /// [`tokio::sync::RwLock`], whose waits are in the profiles.
@@ -98,13 +98,13 @@ impl<T: ?Sized> RwLock<T> {
 
     /// As [`tokio::sync::RwLock::read`].
     pub async fn read(&self) -> RwLockReadGuard<'_, T> {
-        taken(self.permits.take::<One>(WaitKind::RwLockRead).await);
+        self.permits.take::<One>(WaitKind::RwLockRead).await;
         RwLockReadGuard::new(&self.permits, self.data())
     }
 
     /// As [`tokio::sync::RwLock::read_owned`].
     pub async fn read_owned(self: Arc<Self>) -> OwnedRwLockReadGuard<T> {
-        taken(self.permits.take::<One>(WaitKind::RwLockRead).await);
+        self.permits.take::<One>(WaitKind::RwLockRead).await;
         let data = self.data();
         OwnedRwLockReadGuard::new(self, data)
     }
@@ -142,13 +142,13 @@ impl<T: ?Sized> RwLock<T> {
 
     /// As [`tokio::sync::RwLock::write`].
     pub async fn write(&self) -> RwLockWriteGuard<'_, T> {
-        taken(self.permits.take::<All>(WaitKind::RwLockWrite).await);
+        self.permits.take::<All>(WaitKind::RwLockWrite).await;
         RwLockWriteGuard::new(&self.permits, self.data())
     }
 
     /// As [`tokio::sync::RwLock::write_owned`].
     pub async fn write_owned(self: Arc<Self>) -> OwnedRwLockWriteGuard<T> {
-        taken(self.permits.take::<All>(WaitKind::RwLockWrite).await);
+        self.permits.take::<All>(WaitKind::RwLockWrite).await;
         let data = self.data();
         OwnedRwLockWriteGuard::new(self, data)
     }
