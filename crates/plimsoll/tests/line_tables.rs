@@ -20,9 +20,11 @@ use pprof::Profile;
 const EXPECTED: &str = "PLIMSOLL_TEST_EXPECTED";
 
 const NO_LINE_TABLES: &str = " has no line tables, so there are no files, lines or inlined calls: \
-                              set debug = \"line-tables-only\" in [profile.release]";
+                              set debug = \"limited\" in [profile.release]; \
+                              \"line-tables-only\" leaves inlined async functions without names";
 const STRIPPED: &str = " is stripped, so there are no names, files or lines: \
-                        set debug = \"line-tables-only\" and strip = false in [profile.release]";
+                        set debug = \"limited\" and strip = false in [profile.release]; \
+                        \"line-tables-only\" leaves inlined async functions without names";
 const OUT_OF_REACH: &str = " is compressed to more than is inflated, or not with zlib, \
                             so there are no files, lines or inlined calls: \
                             link without --compress-debug-sections";

@@ -279,11 +279,15 @@ fn names(executable: &Executable) -> Finding {
     }
 }
 
+/// What Rust programs should be built with. The library recommends the same.
+const LIMITED: &str = "debug = \"limited\" in [profile.release]; \"line-tables-only\" leaves \
+                       inlined async functions without names";
+
 fn lines(executable: &Executable) -> Finding {
     const SUBJECT: &str = "lines";
     let symbols = &executable.symbols;
     let set = match executable.language {
-        Language::Rust { .. } => "debug = \"line-tables-only\" in [profile.release]",
+        Language::Rust { .. } => LIMITED,
         _ => "compile with -g1",
     };
     match symbols.compression {
@@ -304,7 +308,13 @@ fn lines(executable: &Executable) -> Finding {
     }
     let finding = match symbols.debug {
         DebugInformation::Full => Finding::ok(SUBJECT, "full debug information"),
-        DebugInformation::Lines => Finding::ok(SUBJECT, "line tables, and inlined calls"),
+        DebugInformation::Lines => {
+            let finding = Finding::ok(SUBJECT, "line tables, and inlined calls");
+            match executable.language {
+                Language::Rust { .. } => finding.so(LIMITED),
+                _ => finding,
+            }
+        }
         DebugInformation::Unknown => {
             Finding::note(SUBJECT, "there is debug information, too much to look into").so(set)
         }

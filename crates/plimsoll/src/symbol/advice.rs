@@ -8,6 +8,9 @@ use super::source::Source;
 use super::table::{Answer, Table};
 use super::{Detail, Location, dwarf, names};
 
+/// Why no less debug information is recommended.
+const WHY_LIMITED: &str = "; \"line-tables-only\" leaves inlined async functions without names";
+
 /// What is missing of the program's own functions at `locations`, and what to set in order to have
 /// it, as a sentence; `None` if nothing is, or if there are no such functions.
 ///
@@ -60,13 +63,13 @@ pub(super) fn what_to_set(
     if !files().any(Elf::has_symbols) {
         return Some(format!(
             "plimsoll: {file} is stripped, so there are no names, files or lines: \
-             set debug = \"line-tables-only\" and strip = false in [profile.release]"
+             set debug = \"limited\" and strip = false in [profile.release]{WHY_LIMITED}"
         ));
     }
     without_lines.then(|| {
         format!(
             "plimsoll: {file} has no line tables, so there are no files, lines or inlined calls: \
-             set debug = \"line-tables-only\" in [profile.release]"
+             set debug = \"limited\" in [profile.release]{WHY_LIMITED}"
         )
     })
 }
