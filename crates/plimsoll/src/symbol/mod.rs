@@ -23,6 +23,8 @@
 
 #[cfg(feature = "symbolize")]
 mod advice;
+#[cfg(any(feature = "offline", feature = "preload"))]
+mod cpp;
 #[cfg(feature = "symbolize")]
 mod dwarf;
 mod elf;

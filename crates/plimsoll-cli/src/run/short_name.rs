@@ -1,0 +1,156 @@
+//! Names of functions, for lines of limited width.
+
+/// The most characters of a name.
+const MOST: usize = 60;
+
+/// Stands for what is left out.
+const DOTS: &str = "...";
+
+/// Shortens a name that is too long: inner type arguments are left out first, then all of them, and
+/// then the middle. So the last part of a path stays: `std::vector<...>::push_back`.
+pub fn shortened(name: &str) -> String {
+    let name = with_plain_strings(name);
+    let mut short = name.clone();
+    for depth in [2, 1] {
+        if short.chars().count() <= MOST {
+            return short;
+        }
+        short = without_arguments(&name, depth);
+    }
+    let characters: Vec<char> = short.chars().collect();
+    if characters.len() <= MOST {
+        return short;
+    }
+    let kept = MOST - DOTS.len();
+    // The end of a path says more than its beginning.
+    let (begin, end) = (kept / 3, kept - kept / 3);
+    let first: String = characters[..begin].iter().collect();
+    let last: String = characters[characters.len() - end..].iter().collect();
+    first + DOTS + &last
+}
+
+/// C++'s strings under the name by which programs know them.
+fn with_plain_strings(name: &str) -> String {
+    const STRING: &str = "basic_string<char, std::char_traits<char>, std::allocator<char> >";
+    name.replace("std::__cxx11::basic_string", "std::basic_string")
+        .replace(&format!("std::{STRING}"), "std::string")
+        .replace(&format!("std::__1::{STRING}"), "std::string")
+}
+
+/// The name with `...` for type arguments that nest at least so deep. The type in `<type>::method`
+/// and `<type as trait>::method` is no argument.
+fn without_arguments(name: &str, depth: usize) -> String {
+    let mut short = String::with_capacity(name.len());
+    /// What a `<` that is not closed yet begins.
+    #[derive(PartialEq)]
+    enum Open {
+        Type,
+        Arguments,
+    }
+    let mut open: Vec<Open> = Vec::new();
+    let arguments = |open: &[Open]| open.iter().filter(|at| **at == Open::Arguments).count();
+    let mut before = ' ';
+    for (at, character) in name.char_indices() {
+        let is_operator = name[..at]
+            .trim_end_matches(['<', '>', '=', '-'])
+            .ends_with("operator");
+        let hidden = arguments(&open) >= depth;
+        match character {
+            '<' if !is_operator => {
+                let begins_type = !(before.is_alphanumeric() || matches!(before, '_' | '}'))
+                    && !short.ends_with("::");
+                open.push(if begins_type {
+                    Open::Type
+                } else {
+                    Open::Arguments
+                });
+                if !hidden {
+                    short.push('<');
+                    if arguments(&open) >= depth {
+                        short.push_str(DOTS);
+                    }
+                }
+            }
+            '>' if !is_operator && before != '-' && before != '=' => {
+                open.pop();
+                if arguments(&open) < depth {
+                    short.push('>');
+                }
+            }
+            _ if !hidden => short.push(character),
+            _ => {}
+        }
+        before = character;
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_fit_stay_as_they_are() {
+        for name in [
+            "",
+            "main",
+            "std::vector<int, std::allocator<int> >::push_back",
+            "<app::Store as core::clone::Clone>::clone",
+        ] {
+            assert_eq!(shortened(name), name);
+        }
+    }
+
+    #[test]
+    fn type_arguments_are_left_out_from_the_inside() {
+        for (name, short) in [
+            (
+                "std::vector<std::pair<int, int>, std::allocator<std::pair<int, int> > >::push_back",
+                "std::vector<std::pair<...>, std::allocator<...> >::push_back",
+            ),
+            (
+                "std::map<int, std::vector<std::pair<int, int> >, std::less<int>, \
+                 std::allocator<int> >::operator[]",
+                "std::map<...>::operator[]",
+            ),
+            (
+                "app::print<std::__cxx11::basic_string<char, std::char_traits<char>, \
+                 std::allocator<char> > >",
+                "app::print<std::string >",
+            ),
+            (
+                "<app::cache::Table<alloc::string::String, app::Value<u64>> as app::Store<u64>>::load",
+                "<app::cache::Table<...> as app::Store<...>>::load",
+            ),
+            (
+                "app::map::<alloc::vec::Vec<u8>, fn(u8) -> alloc::vec::Vec<u8>, app::a::long::path::Type>",
+                "app::map::<...>",
+            ),
+            (
+                "std::operator<< <std::char_traits<char>, some::quite::long::name::of::a::type>",
+                "std::operator<< <...>",
+            ),
+        ] {
+            assert_eq!(shortened(name), short);
+        }
+    }
+
+    #[test]
+    fn the_middle_of_a_long_path_is_left_out() {
+        let name = format!("first::{}::last_function", "module::".repeat(20));
+        let short = shortened(&name);
+        assert_eq!(short.chars().count(), MOST);
+        assert!(
+            short.starts_with("first::") && short.ends_with("::last_function"),
+            "{short}"
+        );
+    }
+
+    #[test]
+    fn broken_names_are_shortened_too() {
+        for part in ["<", ">", "<é", "operator<", "->", "a<b>"] {
+            let short = shortened(&part.repeat(100));
+            assert!(short.chars().count() <= MOST, "{short}");
+        }
+    }
+}
