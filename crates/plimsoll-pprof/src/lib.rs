@@ -21,6 +21,8 @@ mod field;
 mod frames;
 mod gunzip;
 mod jemalloc;
+#[cfg(feature = "names")]
+mod leaves;
 mod merge;
 #[cfg(feature = "names")]
 mod names;

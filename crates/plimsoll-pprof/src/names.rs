@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use plimsoll::offline::{self, Frame, MappedCode};
 use plimsoll::profile::Detail;
 
-use super::{
-    Function, FunctionId, Line, LocationId, NONE, Profile, StoredLocation, StringId, samples,
-};
+use super::{Function, FunctionId, Line, LocationId, Profile, StoredLocation, StringId};
 
 impl Profile {
     /// Gives names to locations that have none, as far as the files that the profile says were
@@ -72,33 +70,6 @@ impl Profile {
             });
         }
         (self.lines, self.locations) = (lines, locations);
-    }
-
-    /// Takes from the leaf of every stack what lies in a mapped file for which `is_hidden` says so.
-    /// A stack that lies there as a whole is empty then.
-    pub fn hide_leaves_in(&mut self, is_hidden: impl Fn(&str) -> bool) {
-        let hidden: Vec<bool> = self
-            .mappings
-            .iter()
-            .map(|mapping| is_hidden(self.string(mapping.file)))
-            .collect();
-        if !hidden.contains(&true) {
-            return;
-        }
-        let hides = |id: LocationId| {
-            let mapping = self.locations[id.index()].mapping;
-            mapping != NONE && hidden[mapping as usize]
-        };
-        let mut kept = samples::Store::default();
-        for sample in self.samples.iter() {
-            let mut locations = sample.locations();
-            let mut rest = locations.clone();
-            while locations.next().is_some_and(hides) {
-                rest = locations.clone();
-            }
-            kept.push(rest.bytes(), sample.values, sample.labels);
-        }
-        self.samples = kept;
     }
 }
 

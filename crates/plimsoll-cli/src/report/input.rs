@@ -42,8 +42,12 @@ impl Input {
 }
 
 /// Reads a profile. Addresses get their names before profiles are compared and shown by name.
+/// Frames of allocators are hidden in a profile that had none: the writer of names has decided what
+/// it shows.
 fn named(name: &str) -> Result<Profile, Failure> {
     let mut profile = read_url_or_file(name)?;
-    profile.find_names(true);
+    if profile.find_names(true) > 0 && profile.is_of_allocations() {
+        profile.hide_allocators();
+    }
     Ok(profile)
 }

@@ -81,6 +81,7 @@ fn heap(left: &PostMortem) -> Option<Profile> {
     let bytes = left.to_pprof(Detail::Full);
     let mut profile = profile::parse(&bytes, Limits::default()).ok()?;
     profile.hide_leaves_in(|file| file.ends_with(library::NAME));
+    profile.hide_allocators();
     Some(profile)
 }
 

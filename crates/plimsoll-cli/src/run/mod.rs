@@ -7,6 +7,7 @@ mod library;
 mod numbers;
 mod pages;
 mod profiles;
+mod short_name;
 mod summary;
 
 use std::collections::HashMap;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::numbers::Numbers;
 use super::profiles::{self, Site};
+use super::short_name::shortened;
 use super::{Ran, Unseen};
 use crate::plain_text::plain;
 use crate::profile::Profile;
@@ -265,19 +266,27 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
                 "  {:>10} {:>5.1} %  {}",
                 unit(site.value.unsigned_abs()),
                 100.0 * site.value as f64 / total as f64,
-                path(site)
+                path(site, unit)
             )?;
         }
     }
     Ok(())
 }
 
-/// A site and its callers, in a line.
-fn path(site: &Site) -> String {
+/// A site and its callers, in a line. Where others call it too, with what is due to these callers.
+fn path(site: &Site, unit: fn(u64) -> String) -> String {
     let mut path = shortened(&site.function);
     for caller in &site.callers {
         path.push_str(" < ");
         path.push_str(&shortened(caller));
+    }
+    if site.others > 0 {
+        let value = unit(site.value_of_callers.max(0).unsigned_abs());
+        let plural = if site.others == 1 { "" } else { "s" };
+        path.push_str(&format!(
+            " ({value}), +{} other caller{plural}",
+            site.others
+        ));
     }
     match site.lifetime {
         None => path,
@@ -298,17 +307,6 @@ fn decade(nanoseconds: u64) -> String {
         (_, 1..) => format!("{milliseconds} ms"),
         _ => format!("{} us", nanoseconds / 1000),
     }
-}
-
-/// Names of C++ and Rust can be very long.
-fn shortened(name: &str) -> String {
-    const MOST: usize = 60;
-    if name.chars().count() <= MOST {
-        return name.to_owned();
-    }
-    let mut short: String = name.chars().take(MOST - 3).collect();
-    short.push_str("...");
-    short
 }
 
 /// The histogram of sizes: a line for each doubling.

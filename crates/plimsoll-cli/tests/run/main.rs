@@ -6,6 +6,7 @@ mod children;
 mod endings;
 mod environment;
 mod figures;
+mod frames;
 mod hostile;
 mod killed;
 mod loading;

@@ -1,6 +1,21 @@
 //! Where memory was allocated, by name.
 
-use crate::scene::{Scene, run};
+use std::path::Path;
+
+use crate::scene::{PLIMSOLL, Scene, run};
+
+/// What `plimsoll report` prints of the heap profile in a directory.
+fn report(options: &[&str], directory: &Path) -> String {
+    let output = std::process::Command::new(PLIMSOLL)
+        .arg("report")
+        .args(options)
+        .arg(directory.join("heap.pb.gz"))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
 
 const SITES: &str = r#"
 #include <stdlib.h>
@@ -46,6 +61,104 @@ fn the_summary_names_who_holds_and_who_wastes() {
     );
 }
 
+/// The number that a line begins with, in MiB.
+fn mebibytes(line: &str) -> f64 {
+    let (number, _) = line.trim_start().split_once(" MiB").unwrap();
+    number.parse().unwrap()
+}
+
+/// Blocks take a little more than was asked for.
+fn is_about(mebibytes: f64, expected: f64) -> bool {
+    (mebibytes - expected).abs() < 0.02 * expected + 1.1
+}
+
+const OPERATORS: &str = r#"
+#include <map>
+#include <string>
+#include <vector>
+#include <cstring>
+#define SITE __attribute__((noinline))
+static std::vector<char *> kept;
+SITE void first() { for (int i = 0; i < 70; i++) { char *block = new char[1 << 20]; memset(block, 1, 4096); kept.push_back(block); } }
+SITE void second() { for (int i = 0; i < 30; i++) { char *block = new char[1 << 20]; memset(block, 1, 4096); kept.push_back(block); } }
+namespace app {
+template <class Key, class Value> struct Table {
+    std::map<Key, std::vector<Value>> rows;
+    SITE void fill(Key key) { auto &row = rows[key]; for (int i = 0; i < 1 << 20; i++) row.push_back(Value(i)); kept.push_back(0); }
+};
+}
+int main() {
+    kept.reserve(1000);
+    first();
+    second();
+    app::Table<std::string, std::map<int, std::string>::size_type> table;
+    table.fill("one");
+    return 0;
+}
+"#;
+
+/// Each site of a C++ program has its own row: operators and containers have none.
+#[test]
+fn blocks_of_cpp_belong_to_the_functions_that_want_them() {
+    let scene = Scene::new("operators");
+    let program = scene.compile("c++", "operators", OPERATORS, &["-pthread"]);
+    let out = scene.path("out");
+    let options = ["--heap-rate", "1", "--out", out.to_str().unwrap()];
+    let output = run(&options, &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    for (row, expected) in [
+        ("first < main", 70.0),
+        ("second < main", 30.0),
+        ("app::Table<std::string, unsigned long>::fill < main", 16.0),
+    ] {
+        let list = text.split("\nallocated: ").nth(1).unwrap_or_default();
+        let found = list.lines().find(|line| line.contains(row));
+        let found = found.unwrap_or_else(|| panic!("{row} in {text}"));
+        assert!(is_about(mebibytes(found), expected), "{found}");
+    }
+    let reports = ["--top", "--tree", "--folded"].map(|view| report(&[view], &out));
+    for hidden in [
+        "_Zn",
+        "operator new",
+        "std::vector",
+        "std::allocator",
+        "malloc",
+    ] {
+        for text in reports.iter().map(|report| &**report).chain([&*text]) {
+            assert!(!text.contains(hidden), "{hidden} in {text}");
+        }
+    }
+}
+
+const WRAPPED: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#define SITE __attribute__((noinline))
+static void *kept[200];
+SITE void *default_malloc(size_t size) { char *block = malloc(size); memset(block, 1, 4096); return block + 1 - 1; }
+SITE void keep(int at) { kept[at] = default_malloc(1 << 20); }
+SITE void first(void) { for (int i = 0; i < 70; i++) keep(i); kept[199] = 0; }
+SITE void second(void) { for (int i = 70; i < 100; i++) keep(i); kept[199] = 0; }
+int main() { first(); second(); return 0; }
+"#;
+
+/// A row of several stacks gives the share of the one that it shows.
+#[test]
+fn a_site_with_several_callers_counts_the_others() {
+    let scene = Scene::new("wrapped");
+    let program = scene.c("wrapped", WRAPPED);
+    let output = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let row = "keep < first < main";
+    let found = text.lines().find(|line| line.contains(row));
+    let found = found.unwrap_or_else(|| panic!("{row} in {text}"));
+    let (_, of_callers) = found.split_once(" (").unwrap();
+    assert!(is_about(mebibytes(found), 100.0), "{found}");
+    assert!(is_about(mebibytes(of_callers), 70.0), "{found}");
+    assert!(found.ends_with(", +1 other caller"), "{found}");
+    assert!(!text.contains("default_malloc"), "{text}");
+}
+
 /// The profiles are for Go's tool as well as for this one: with names, files and lines.
 #[test]
 fn profiles_are_kept_with_names_and_lines() {
@@ -69,20 +182,7 @@ fn profiles_are_kept_with_names_and_lines() {
     for name in ["heap", "peak", "block", "mutex", "threadcreate"] {
         assert!(out.join(format!("{name}.pb.gz")).is_file(), "{name}");
     }
-    let report = |options: &[&str]| {
-        let output = std::process::Command::new(crate::scene::PLIMSOLL)
-            .arg("report")
-            .args(options)
-            .arg(out.join("heap.pb.gz"))
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
+    let report = |options: &[&str]| report(options, &out);
     assert!(report(&[]).contains("hoard"), "{}", report(&[]));
     let folded = report(&["--folded"]);
     assert!(

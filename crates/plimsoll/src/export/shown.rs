@@ -1,6 +1,6 @@
 //! Which part of a stack is shown.
 
-use crate::profile::reading::{Leaf, LeafRule};
+use crate::profile::reading::{self, LeafRule};
 use crate::stack;
 use crate::symbol::Symbols;
 
@@ -22,24 +22,27 @@ pub(super) fn shown<'a>(
 /// How many frames are left out at the leaf, and how many innermost lines of the next. A stack of
 /// such frames only is shown whole.
 pub(super) fn shown_from(frames: &[usize], leaf: LeafRule, symbols: &Symbols) -> (usize, usize) {
-    let mut from = (0, 0);
-    for (at, &frame) in frames.iter().enumerate() {
-        let location = symbols.location(frame);
-        let lines = location.map_or(&[][..], |location| symbols.lines(location));
-        if lines.is_empty() {
-            return from;
-        }
-        for (line, &of) in lines.iter().enumerate() {
-            let function = symbols.function(of);
+    // A frame without a name counts as one line.
+    let lines = |frame| match symbols.location(frame) {
+        Some(location) => symbols.lines(location),
+        None => &[],
+    };
+    let functions = frames.iter().flat_map(|&frame| {
+        let names = lines(frame).iter().map(|&line| {
+            let function = symbols.function(line);
             let text = |text| symbols.texts.get(text);
-            match leaf(text(function.name), text(function.file)) {
-                Leaf::Shown => return from,
-                Leaf::Glue => {}
-                // From the one after it, which may be in the next frame.
-                Leaf::Hidden if line + 1 == lines.len() => from = (at + 1, 0),
-                Leaf::Hidden => from = (at, line + 1),
-            }
+            (text(function.name), text(function.file))
+        });
+        let nameless = lines(frame).is_empty().then_some(("", ""));
+        names.chain(nameless)
+    });
+    let mut hidden = reading::hidden(leaf, functions);
+    for (at, &frame) in frames.iter().enumerate() {
+        let lines = lines(frame).len().max(1);
+        if hidden < lines {
+            return (at, hidden);
         }
+        hidden -= lines;
     }
     (0, 0)
 }

@@ -1,6 +1,8 @@
 //! What a forked child has from its parent: counts, the heap and profiles, which the child's report
 //! leaves out.
 
+use std::time::Duration;
+
 use super::report::PROFILES;
 use crate::alloc::c;
 use crate::alloc::counts::{HEAP, HeapDelta};
@@ -86,6 +88,7 @@ impl Counted {
     /// What was counted since `earlier`. A process has one thread that it did not create.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         let less = |of: fn(&Self) -> u64| of(self).saturating_sub(of(earlier));
+        let shorter = |of: fn(&Self) -> Duration| of(self).saturating_sub(of(earlier));
         Self {
             heap: Cut {
                 delta: self.heap.delta.since(&earlier.heap.delta),
@@ -93,17 +96,18 @@ impl Counted {
             },
             locks: LockStats {
                 waits: less(|counted| counted.locks.waits),
-                waited_ns: less(|counted| counted.locks.waited_ns),
+                waited: shorter(|counted| counted.locks.waited),
                 lock_waits: less(|counted| counted.locks.lock_waits),
-                lock_waited_ns: less(|counted| counted.locks.lock_waited_ns),
-                lock_waited_estimate_ns: less(|counted| counted.locks.lock_waited_estimate_ns),
-                wakeup_latency_ns: less(|counted| counted.locks.wakeup_latency_ns),
+                lock_waited: shorter(|counted| counted.locks.lock_waited),
+                lock_waited_estimate: shorter(|counted| counted.locks.lock_waited_estimate),
+                wakeup_latency: shorter(|counted| counted.locks.wakeup_latency),
                 contended_releases: less(|counted| counted.locks.contended_releases),
-                blamed_ns: less(|counted| counted.locks.blamed_ns),
+                blamed: shorter(|counted| counted.locks.blamed),
             },
             lost: LostEvents {
                 without_stack: less(|counted| counted.lost.without_stack),
                 table_full: less(|counted| counted.lost.table_full),
+                cut_stacks: less(|counted| counted.lost.cut_stacks),
                 untracked: less(|counted| counted.lost.untracked),
                 waits: less(|counted| counted.lost.waits),
                 mappings: less(|counted| counted.lost.mappings),

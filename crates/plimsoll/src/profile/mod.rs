@@ -62,6 +62,14 @@ use crate::{
     task,
 };
 
+/// Returns how many of the innermost functions of an allocation's stack no profile shows, since
+/// they are how it was made: their names and files, from the leaf, empty where they are not known.
+#[cfg(feature = "offline")]
+#[doc(hidden)]
+pub fn hidden_at_allocation<'a>(functions: impl Iterator<Item = (&'a str, &'a str)>) -> usize {
+    reading::hidden(allocating::leaf, functions)
+}
+
 /// A kind of profile: one is made for each kind of event, and put into [`BUILT_IN`].
 pub(crate) trait Source: Sync {
     fn name(&self) -> &'static str;

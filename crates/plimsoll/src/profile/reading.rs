@@ -227,11 +227,46 @@ pub(crate) type LeafRule = fn(&str, &str) -> Leaf;
 pub(crate) enum Leaf {
     /// Part of how the event came about: not shown.
     Hidden,
+    /// Hidden, with all functions that it calls: `__rust_alloc` calls nothing but an allocator,
+    /// whatever the names in that are.
+    Entry,
     /// May be part of that, if a hidden frame comes after it: `Option::map` between two functions
     /// of the allocator.
     Glue,
+    /// As [`Glue`](Self::Glue), and hidden where it calls a hidden function, too:
+    /// `Iterator::collect`.
+    Library,
+    /// Shown, unless an entry point calls it.
+    Candidate,
     /// What the stack is shown from.
     Shown,
+}
+
+/// How many functions below an entry point may have names of their own.
+const MAX_BELOW_ENTRY: usize = 16;
+
+/// Returns how many of the innermost functions of a stack `leaf` hides: their names and files, from
+/// the leaf, an empty name where it is not known. A stack of hidden functions only is shown whole:
+/// 0.
+pub(crate) fn hidden<'a>(
+    leaf: LeafRule,
+    functions: impl Iterator<Item = (&'a str, &'a str)>,
+) -> usize {
+    let (mut hidden, mut shown) = (0, 0);
+    for (at, (name, file)) in functions.enumerate() {
+        match leaf(name, file) {
+            Leaf::Hidden if shown == 0 => hidden = at + 1,
+            Leaf::Library if hidden == at && at > 0 => hidden = at + 1,
+            Leaf::Entry => (hidden, shown) = (at + 1, 0),
+            Leaf::Candidate if shown < MAX_BELOW_ENTRY => shown += 1,
+            Leaf::Candidate | Leaf::Shown => {
+                shown += 1;
+                break;
+            }
+            Leaf::Hidden | Leaf::Glue | Leaf::Library => {}
+        }
+    }
+    if shown == 0 { 0 } else { hidden }
 }
 
 /// Now, in nanoseconds since 1970.
@@ -240,4 +275,53 @@ pub(crate) fn now_nanos() -> i64 {
     since.map_or(0, |since| {
         i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hidden_of(stack: &str) -> usize {
+        let leaf: LeafRule = |name, _| match name {
+            "h" => Leaf::Hidden,
+            "e" => Leaf::Entry,
+            "g" => Leaf::Glue,
+            "l" => Leaf::Library,
+            "c" => Leaf::Candidate,
+            _ => Leaf::Shown,
+        };
+        hidden(leaf, stack.split_whitespace().map(|name| (name, "")))
+    }
+
+    #[test]
+    fn functions_below_an_entry_point_are_hidden_with_it() {
+        for (stack, count) in [
+            ("", 0),
+            ("s h s", 0),
+            ("c h c", 0),
+            ("h h c h c", 2),
+            ("h g c", 1),
+            ("h g h c", 3),
+            ("c c e c", 3),
+            ("s e c", 0),
+            ("h c e h g h c", 6),
+            ("l c", 0),
+            ("l h l l c l", 4),
+            ("h g l c", 1),
+            ("c e l c l", 3),
+            ("g c e g c", 3),
+        ] {
+            assert_eq!(hidden_of(stack), count, "{stack}");
+        }
+        let deep = |below: usize| format!("{} e c", "c ".repeat(below));
+        assert_eq!(hidden_of(&deep(MAX_BELOW_ENTRY)), MAX_BELOW_ENTRY + 1);
+        assert_eq!(hidden_of(&deep(MAX_BELOW_ENTRY + 1)), 0);
+    }
+
+    #[test]
+    fn a_stack_of_hidden_functions_is_shown_whole() {
+        for stack in ["h", "h g", "e", "c e", "h e g", "h l"] {
+            assert_eq!(hidden_of(stack), 0, "{stack}");
+        }
+    }
 }

@@ -1,0 +1,109 @@
+//! Frames that are taken off the leaves of stacks.
+
+use std::collections::HashMap;
+
+use plimsoll::profile::hidden_at_allocation;
+
+use super::{LocationId, NONE, Profile, StoredLocation, samples, varint};
+
+impl Profile {
+    /// Takes from the leaf of every stack what lies in a mapped file for which `is_hidden` says so.
+    /// A stack that lies there as a whole is empty then.
+    pub fn hide_leaves_in(&mut self, is_hidden: impl Fn(&str) -> bool) {
+        let hidden: Vec<bool> = self
+            .mappings
+            .iter()
+            .map(|mapping| is_hidden(self.string(mapping.file)))
+            .collect();
+        if !hidden.contains(&true) {
+            return;
+        }
+        let hides = |id: LocationId| {
+            let mapping = self.locations[id.index()].mapping;
+            mapping != NONE && hidden[mapping as usize]
+        };
+        let mut kept = samples::Store::default();
+        for sample in self.samples.iter() {
+            let mut locations = sample.locations();
+            let mut rest = locations.clone();
+            while locations.next().is_some_and(hides) {
+                rest = locations.clone();
+            }
+            kept.push(rest.bytes(), sample.values, sample.labels);
+        }
+        self.samples = kept;
+    }
+
+    /// Whether its samples are blocks of memory, by where they were allocated.
+    pub fn is_of_allocations(&self) -> bool {
+        let is_mapped = |kind: &super::ValueType| kind.name.starts_with("mapped_");
+        self.period_type.name == "space" && !self.sample_types.iter().any(is_mapped)
+    }
+
+    /// Takes from the leaf of every stack the functions by which an allocation is made, as
+    /// Plimsoll's own pages do: `malloc` and functions that wrap it, operators, collections. A
+    /// stack of such functions only stays whole.
+    pub fn hide_allocators(&mut self) {
+        let mut kept = samples::Store::default();
+        let mut shortened: HashMap<(LocationId, usize), LocationId> = HashMap::new();
+        let all = std::mem::take(&mut self.samples);
+        let (mut stack, mut bytes) = (Vec::new(), Vec::new());
+        for sample in all.iter() {
+            stack.clear();
+            stack.extend(sample.locations());
+            let mut hidden = hidden_at_allocation(self.functions_of(&stack));
+            let mut callers = sample.locations();
+            let mut rest = callers.clone();
+            let mut first = callers.next();
+            while let Some(id) = first {
+                // A location without a name counts as one function.
+                let lines = self.location(id).lines.len().max(1);
+                if hidden < lines {
+                    break;
+                }
+                hidden -= lines;
+                rest = callers.clone();
+                first = callers.next();
+            }
+            let Some(id) = first.filter(|_| hidden > 0) else {
+                kept.push(rest.bytes(), sample.values, sample.labels);
+                continue;
+            };
+            let id = *shortened
+                .entry((id, hidden))
+                .or_insert_with(|| self.without_innermost(id, hidden));
+            bytes.clear();
+            varint::put(&mut bytes, u64::from(id.0) + 1);
+            bytes.extend_from_slice(callers.bytes());
+            kept.push(&bytes, sample.values, sample.labels);
+        }
+        self.samples = kept;
+    }
+
+    /// Names and files, from the leaf.
+    fn functions_of<'a>(
+        &'a self,
+        stack: &'a [LocationId],
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        stack.iter().flat_map(|&id| {
+            let lines = self.location(id).lines;
+            let named = lines.iter().map(|line| match line.function {
+                Some(id) => (self.function_name(id), self.string(self.function(id).file)),
+                None => ("", ""),
+            });
+            named.chain(lines.is_empty().then_some(("", "")))
+        })
+    }
+
+    /// Adds a location that is like another, without so many of its innermost lines.
+    fn without_innermost(&mut self, id: LocationId, hidden: usize) -> LocationId {
+        let stored = self.locations[id.index()];
+        let lines = self.location(id).lines[hidden..].to_vec();
+        self.locations.push(StoredLocation {
+            first_line: self.lines.len() as u32,
+            ..stored
+        });
+        self.lines.extend(lines);
+        LocationId(self.locations.len() as u32 - 1)
+    }
+}
