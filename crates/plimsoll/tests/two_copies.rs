@@ -90,7 +90,8 @@ impl Block {
             owner,
         };
         assert!(!zeroed || block.has_all(0));
-        block.bytes().fill(block.mark());
+        // SAFETY: a live block of that size, which this thread alone has.
+        unsafe { (block.address as *mut u8).write_bytes(block.mark(), size) };
         block
     }
 
@@ -98,9 +99,9 @@ impl Block {
         (self.size % 251) as u8 + 1
     }
 
-    fn bytes(&self) -> &mut [u8] {
-        // SAFETY: a live block of that size, which one thread has at a time.
-        unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.size) }
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: a live block of that size, filled since, which one thread has at a time.
+        unsafe { std::slice::from_raw_parts(self.address as *const u8, self.size) }
     }
 
     /// Whether the block is full of that byte, as far as some bytes of each page show.
