@@ -1,14 +1,14 @@
 //! The requests of web browsers that are refused.
 //!
-//! A web page of any site can make the browser of someone who works on this machine send requests
-//! here. It reads the answers if its own name leads here ("DNS rebinding"), and takes capacity in
-//! any case. Browsers state where a request comes from: `Host` has the name that was resolved, and
-//! `Sec-Fetch-Site` and `Origin` the site of the page. A request without these headers is not from
-//! a browser of today and passes.
+//! A web page of any site can make its reader's browser send requests here. They take capacity. The
+//! page also reads the answers if its own host name resolves to this address ("DNS rebinding").
+//! Browsers state the origin of a request: `Host` is the name that was resolved, `Sec-Fetch-Site`
+//! and `Origin` identify the site of the page. A request without these headers does not come from
+//! a current browser and passes.
 //!
-//! An address as `Host` always passes: such a request was not resolved, so its page came from that
-//! address. Names pass if no foreign name server answers for them: `localhost`, names below it, and
-//! the names that the program was configured with.
+//! An IP address as `Host` always passes: no name was resolved, so the page came from that address.
+//! A name passes if no foreign name server can resolve it: `localhost`, the names below it, and the
+//! configured names.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -30,7 +30,7 @@
 //! an estimate, whose blocks are in these: [`crate::stats::fragmentation()`]. With `format=json`
 //! the table as JSON. The status is 501, with the reason, where the allocator cannot tell.
 //!
-//! # Who may read them
+//! # Access
 //! The pages show the inside of the program and are not for the public: keep them on the loopback
 //! address or behind something that asks for a password. [`start`](crate::start) warns if the
 //! address is not a loopback address.
@@ -53,6 +53,7 @@ mod answer;
 #[cfg(feature = "axum")]
 mod axum;
 mod fragmentation;
+mod index;
 mod memory;
 mod metrics;
 mod pages;

@@ -64,7 +64,7 @@ fn stall(address: SocketAddr, part: &str) {
     }
 }
 
-/// A connection that can take few bytes before somebody reads them, with a request in it.
+/// Sends a request through a connection that buffers few bytes of the answer.
 fn never_read(address: SocketAddr, target: &str) -> TcpStream {
     let mut stream = connect(address);
     let size: libc::c_int = 2048;
@@ -161,20 +161,20 @@ fn clients_that_stall_stop_nobody_and_are_sent_away() {
 }
 
 #[test]
-fn silent_clients_that_reconnect_keep_out_nobody() {
+fn silent_clients_that_reconnect_do_not_keep_out_a_scraper() {
     let (_server, address) = server();
     under_attack(MANY, || stall(address, ""), || scrape(address, 10));
 }
 
 #[test]
-fn clients_that_never_end_their_head_keep_out_nobody() {
+fn unfinished_heads_do_not_keep_out_a_scraper() {
     let (_server, address) = server();
     let head = "GET /metrics HTTP/1.1\r\nX: y\r\n";
     under_attack(MANY, || stall(address, head), || scrape(address, 10));
 }
 
 #[test]
-fn clients_that_reset_keep_out_nobody() {
+fn clients_that_reset_do_not_keep_out_a_scraper() {
     let (_server, address) = server();
     let attack = || {
         let mut stream = connect(address);
@@ -192,7 +192,7 @@ fn long_target() -> String {
 }
 
 #[test]
-fn clients_that_never_read_keep_out_nobody() {
+fn clients_that_never_read_do_not_keep_out_a_scraper() {
     let (_server, address) = server();
     let target = long_target();
     let stalled: Vec<_> = (0..MANY).map(|_| never_read(address, &target)).collect();

@@ -165,8 +165,8 @@ impl Connection {
         }
     }
 
-    /// Reads what the client still sends: if it were closed on bytes that nobody has read, the
-    /// system would throw away the answer. Returns whether the connection goes on.
+    /// Reads and drops what the client still sends: closing a socket with unread bytes makes the
+    /// system discard the answer. Returns whether the connection goes on.
     pub(super) fn linger(&mut self) -> bool {
         let mut rest = [0; 4096];
         for _ in 0..READS_PER_TURN {

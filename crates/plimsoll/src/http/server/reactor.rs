@@ -65,12 +65,8 @@ impl Reactor {
     /// Serves until the server is stopped, and returns the rest if there are requests under way;
     /// called again, it serves these to the end.
     pub(super) fn run(mut self) -> Option<Self> {
-        let is_first = self.listener.is_some();
-        while if is_first {
-            !self.shared.is_stopped()
-        } else {
-            !self.connections.is_empty()
-        } {
+        let listens = self.listener.is_some();
+        while (listens && !self.shared.is_stopped()) || (!listens && !self.connections.is_empty()) {
             self.turn();
         }
         self.listener = None;

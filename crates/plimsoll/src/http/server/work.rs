@@ -1,8 +1,7 @@
 //! Computing answers: how many of a kind at once, and which of them next.
 //!
-//! The newest request is first. When there are more than can be computed, the oldest clients have
-//! mostly given up, and requests that somebody piled up delay a scraper by no more than the answers
-//! that are being computed.
+//! The newest request is first. Under overload, the oldest clients have mostly given up, and a
+//! scraper waits for the answers that are being computed, but not for a pile of older requests.
 
 use std::collections::VecDeque;
 use std::io;
