@@ -3,6 +3,9 @@
 /// The most characters of a name.
 const MOST: usize = 60;
 
+/// The longest name, in bytes, whose type arguments are looked for.
+const MOST_PARSED: usize = 4 << 10;
+
 /// Stands for what is left out.
 const DOTS: &str = "...";
 
@@ -14,6 +17,9 @@ pub fn shortened(name: &str) -> String {
     for depth in [2, 1] {
         if short.chars().count() <= MOST {
             return short;
+        }
+        if name.len() > MOST_PARSED {
+            break;
         }
         short = without_arguments(&name, depth);
     }
@@ -51,13 +57,17 @@ fn without_arguments(name: &str, depth: usize) -> String {
     let arguments = |open: &[Open]| open.iter().filter(|at| **at == Open::Arguments).count();
     let mut before = ' ';
     for (at, character) in name.char_indices() {
-        let is_operator = name[..at]
+        // The characters of `operator<<` are no brackets; those of `operator<< <int>` are.
+        let follows_operator = name[..at]
+            .trim_end()
             .trim_end_matches(['<', '>', '=', '-'])
             .ends_with("operator");
+        let is_operator = follows_operator && before != ' ';
         let hidden = arguments(&open) >= depth;
         match character {
             '<' if !is_operator => {
-                let begins_type = !(before.is_alphanumeric() || matches!(before, '_' | '}'))
+                let begins_type = !follows_operator
+                    && !(before.is_alphanumeric() || matches!(before, '_' | '}'))
                     && !short.ends_with("::");
                 open.push(if begins_type {
                     Open::Type
@@ -149,8 +159,10 @@ mod tests {
     #[test]
     fn broken_names_are_shortened_too() {
         for part in ["<", ">", "<é", "operator<", "->", "a<b>"] {
-            let short = shortened(&part.repeat(100));
-            assert!(short.chars().count() <= MOST, "{short}");
+            for count in [100, 1_000_000] {
+                let short = shortened(&part.repeat(count));
+                assert!(short.chars().count() <= MOST, "{short}");
+            }
         }
     }
 }
