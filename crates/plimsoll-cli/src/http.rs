@@ -172,9 +172,28 @@ fn plainly(error: &io::Error, address: &Address) -> String {
 /// A connection all of whose reading and writing ends at one time.
 struct Timed<'a> {
     stream: TcpStream,
+    begun: Instant,
     until: Instant,
     read: u64,
     tell: &'a mut dyn FnMut(u64),
+}
+
+impl Timed<'_> {
+    /// The time that is left.
+    ///
+    /// # Errors
+    /// None is. If some of the answer has come, the error states how much.
+    fn left(&self) -> io::Result<Duration> {
+        left(self.until).map_err(|error| match self.read {
+            0 => error,
+            read => {
+                let seconds = self.begun.elapsed().as_secs_f64();
+                io::Error::other(format!(
+                    "the answer is not complete after {seconds:.0} s: {read} bytes of it came"
+                ))
+            }
+        })
+    }
 }
 
 /// How long nobody is told how far it is.
@@ -191,7 +210,7 @@ fn left(until: Instant) -> io::Result<Duration> {
 impl Read for Timed<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         loop {
-            let wait = left(self.until)?.min(TELL_EVERY);
+            let wait = self.left()?.min(TELL_EVERY);
             self.stream.set_read_timeout(Some(wait))?;
             match self.stream.read(to) {
                 Ok(read) => {
@@ -225,6 +244,7 @@ fn connect(address: &Address, until: Instant) -> io::Result<TcpStream> {
 }
 
 fn ask(address: &Address, until: Instant, tell: &mut dyn FnMut(u64)) -> io::Result<Answer> {
+    let begun = Instant::now();
     let mut stream = connect(address, until)?;
     stream.set_write_timeout(Some(left(until)?))?;
     let request = format!(
@@ -237,6 +257,7 @@ fn ask(address: &Address, until: Instant, tell: &mut dyn FnMut(u64)) -> io::Resu
     stream.write_all(request.as_bytes())?;
     let connection = Timed {
         stream,
+        begun,
         until,
         read: 0,
         tell,

@@ -175,6 +175,44 @@ fn a_circle_of_answers_and_silence_end() {
     assert!(error.to_string().contains("there is no answer"), "{error}");
 }
 
+/// Answers with a beginning, and then with a piece of an answer again and again.
+fn dripping(beginning: &'static str, piece: &'static str) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let thread = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut written = stream.write_all(beginning.as_bytes());
+        while written.is_ok() {
+            thread::sleep(Duration::from_millis(5));
+            written = stream.write_all(piece.as_bytes());
+        }
+    });
+    (url, thread)
+}
+
+#[test]
+fn an_answer_that_drips_is_given_up_in_time() {
+    for (beginning, piece) in [
+        ("", "HTTP/1.1 100 Continue\r\n\r\n"),
+        ("HTTP/1.1 200 OK\r\nX: ", "x"),
+        ("HTTP/1.1 200 OK\r\n\r\n", "x"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", "x"),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "1\r\nx\r\n",
+        ),
+    ] {
+        let (url, server) = dripping(beginning, piece);
+        let error = get(&url, Duration::from_millis(300)).unwrap_err();
+        let says = error.to_string();
+        assert!(
+            says.contains("the answer is not complete after 0 s: "),
+            "{beginning:?}: {says}"
+        );
+        server.join().unwrap();
+    }
+}
+
 #[test]
 fn who_waits_is_told_how_much_has_come() {
     let body = vec![b'x'; 3_000_000];

@@ -100,7 +100,6 @@ impl Base {
             _ => error.to_string(),
         };
         let mut stream = self.connect().map_err(says)?;
-        stream.set_read_timeout(Some(TIME)).map_err(says)?;
         stream.set_write_timeout(Some(TIME)).map_err(says)?;
         // Of HTTP 1.0, so that the answer is not sent in chunks.
         let request = format!(
@@ -109,7 +108,7 @@ impl Base {
             self.path, self.host
         );
         stream.write_all(request.as_bytes()).map_err(says)?;
-        let answer = read_all(&mut stream).map_err(says)?;
+        let answer = read_all(&mut stream, TIME).map_err(says)?;
         Answer::parse(&answer).ok_or_else(|| "does not answer in HTTP".into())
     }
 
@@ -126,22 +125,35 @@ impl Base {
 }
 
 /// Everything until the other side closes, as far as it may be: in length and in time.
-fn read_all(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
-    let started = Instant::now();
+fn read_all(stream: &mut TcpStream, time: Duration) -> std::io::Result<Vec<u8>> {
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    let until = Instant::now() + time;
     let mut answer = Vec::new();
     let mut part = [0; 16 * 1024];
-    let mut limited = stream.take(LONGEST);
-    loop {
-        match limited.read(&mut part) {
-            Ok(0) => return Ok(answer),
+    while (answer.len() as u64) < LONGEST {
+        let left = until.saturating_duration_since(Instant::now());
+        let read = match left.is_zero() {
+            true => Err(TimedOut.into()),
+            false => {
+                stream.set_read_timeout(Some(left))?;
+                stream.read(&mut part)
+            }
+        };
+        match read {
+            Ok(0) => break,
             Ok(length) => answer.extend_from_slice(&part[..length]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == Interrupted => {}
+            Err(error) if matches!(error.kind(), TimedOut | WouldBlock) && !answer.is_empty() => {
+                return Err(std::io::Error::other(format!(
+                    "the answer is not complete after {:.0} s: {} bytes of it came",
+                    time.as_secs_f64(),
+                    answer.len()
+                )));
+            }
             Err(error) => return Err(error),
         }
-        if started.elapsed() > TIME {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
     }
+    Ok(answer)
 }
 
 impl Answer {
@@ -364,6 +376,26 @@ mod tests {
         ] {
             assert!(Base::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_drips_is_given_up_in_time() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let dripping = std::thread::spawn(move || {
+            // Until the other side closes.
+            while server.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let error = read_all(&mut stream, Duration::from_millis(300)).unwrap_err();
+        assert!(
+            error.to_string().contains("is not complete after 0 s: "),
+            "{error}"
+        );
+        drop(stream);
+        dripping.join().unwrap();
     }
 
     #[test]
