@@ -189,6 +189,7 @@ fn profiles_are_kept_with_names_and_lines() {
         folded.lines().any(|line| line.contains("main;hoard ")),
         "{folded}"
     );
-    let list = report(&["--list", "^hoard$"]);
+    let sources = scene.directory.to_str().unwrap();
+    let list = report(&["--list", "^hoard$", "--source-path", sources]);
     assert!(list.contains("char *block = malloc(100000)"), "{list}");
 }
