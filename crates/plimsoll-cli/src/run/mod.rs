@@ -58,10 +58,10 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         Failure::new(program, error).with_code(code)
     })?;
     let process = running.process();
-    if let Some(pages) = pages {
-        if let Err(error) = pages.serve(&reports.directory, process, !arguments.quiet) {
-            say(&format!("plimsoll: no list of processes: {error}"));
-        }
+    if let Some(pages) = pages
+        && let Err(error) = pages.serve(&reports.directory, process, !arguments.quiet)
+    {
+        say(&format!("plimsoll: no list of processes: {error}"));
     }
     let ended = running
         .wait()
