@@ -34,7 +34,8 @@ impl Directory {
     /// Opens the directory at `path`, and checks that no other user can redirect its path.
     ///
     /// Every directory on the path, links resolved, belongs to root or to the effective user, and
-    /// other users cannot write to it, or only with the sticky bit, which protects its entries.
+    /// other users cannot write to it, or only with the sticky bit, which protects its entries. In a
+    /// user namespace without root, `/` and `/tmp` may belong to an unmapped user.
     /// Missing directories are created, for the effective user only.
     ///
     /// # Errors
@@ -138,7 +139,9 @@ impl Directory {
 
     fn check_trusted(&self) -> io::Result<()> {
         let found = fs::fstat(&self.descriptor)?;
-        let is_trusted = found.st_uid == 0 || found.st_uid == geteuid().as_raw();
+        let is_trusted = found.st_uid == 0
+            || found.st_uid == geteuid().as_raw()
+            || OF_ROOT.iter().any(|path| self.path == Path::new(path)) && is_unmapped(found.st_uid);
         let is_closed = found.st_mode & WRITABLE_BY_OTHERS == 0 || found.st_mode & STICKY != 0;
         if is_trusted && is_closed {
             return Ok(());
@@ -154,6 +157,22 @@ impl Directory {
             "other users can change {path} (owner {owner}, mode {mode:o})"
         ))
     }
+}
+
+/// Directories of which root is the owner on every system.
+const OF_ROOT: [&str; 2] = ["/", "/tmp"];
+
+/// Whether that is the number of all users who have none in this user namespace, as root has none
+/// in a namespace that an ordinary user made.
+fn is_unmapped(user: u32) -> bool {
+    const ALL: u64 = u32::MAX as u64;
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let overflow = read("/proc/sys/kernel/overflowuid").trim().parse();
+    let mapped = read("/proc/self/uid_map")
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok())
+        .fold(0, u64::saturating_add);
+    overflow == Ok(user) && mapped != 0 && mapped < ALL
 }
 
 fn is_own(found: &Stat) -> bool {

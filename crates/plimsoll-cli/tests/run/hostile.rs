@@ -4,9 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::scene::{Scene, run};
+use crate::scene::{PLIMSOLL, Scene, only, reports, run};
 
 /// The path that the loader is given, with this home directory and directory for temporary files.
 fn library(scene: &Scene, home: &Path) -> PathBuf {
@@ -109,6 +110,27 @@ fn a_cache_that_only_this_user_can_change_is_used() {
     symlink("/none", library).unwrap();
     assert_eq!(path(command.output().unwrap()), first);
     assert!(fs::symlink_metadata(library).unwrap().is_file());
+}
+
+/// There, root's directories have the owner of all users without a number.
+#[test]
+fn a_user_namespace_without_root_has_a_safe_directory() {
+    let inside = ["--map-user=1", "--user", "--"];
+    let is_allowed = Command::new("unshare").args(inside).arg("true").output();
+    if !is_allowed.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no user namespaces");
+        return;
+    }
+    let output = Command::new("unshare")
+        .args(inside)
+        .args([PLIMSOLL, "run", "--json", "--", "/bin/true"])
+        .env("HOME", "/nonexistent")
+        .env_remove("XDG_CACHE_HOME")
+        .output()
+        .unwrap();
+    let (errors, reports) = reports(&output);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(only(reports)["ending"], "exit");
 }
 
 #[test]
