@@ -27,11 +27,16 @@ pub const NAME: &str = "libplimsoll_preload.so";
 /// It stays: children of the program load it after this program has ended. So it is not in a
 /// descriptor of this process, but at a path that no other user can redirect.
 pub fn path() -> Result<PathBuf, Failure> {
-    let mut tried = Vec::new();
+    let mut tried: Vec<String> = Vec::new();
     for directory in directories() {
         match in_directory(&directory) {
             Ok(path) => return Ok(path),
-            Err(error) => tried.push(format!("{}: {error}", directory.display())),
+            Err(error) => {
+                let failed = format!("{}: {error}", directory.display());
+                if !tried.contains(&failed) {
+                    tried.push(failed);
+                }
+            }
         }
     }
     Err(Failure::new(
@@ -43,22 +48,29 @@ pub fn path() -> Result<PathBuf, Failure> {
     ))
 }
 
+/// How many names are tried in a directory for temporary files, where another user may have taken
+/// some.
+const MAX_NAMES: u32 = 4;
+
 /// Where it may be, in the order in which they are tried.
 fn directories() -> impl Iterator<Item = PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let cache = variable("XDG_CACHE_HOME");
-    let home = variable("HOME").map(|home| home.join(".cache"));
-    let all = [cache, home, Some(std::env::temp_dir()), Some("/tmp".into())];
+    let caches = [
+        variable("XDG_CACHE_HOME"),
+        variable("HOME").map(|home| home.join(".cache")),
+    ];
+    let own = caches.into_iter().flatten();
+    let own = own.map(|cache| cache.join("plimsoll"));
     let user = rustix::process::geteuid().as_raw();
-    let each = all.into_iter().flatten().enumerate();
-    each.map(move |(at, base)| {
-        if at < 2 {
-            base.join("plimsoll")
-        } else {
-            base.join(format!("plimsoll-{user}"))
-        }
-    })
-    .filter(|directory| directory.is_absolute())
+    let shared = [std::env::temp_dir(), "/tmp".into()];
+    let shared = shared.into_iter().flat_map(move |base| {
+        (0..MAX_NAMES).map(move |number| match number {
+            0 => base.join(format!("plimsoll-{user}")),
+            _ => base.join(format!("plimsoll-{user}-{number}")),
+        })
+    });
+    own.chain(shared)
+        .filter(|directory| directory.is_absolute())
 }
 
 /// In a directory that only this user can write to, in one of its own for each version.

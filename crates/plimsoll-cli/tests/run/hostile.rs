@@ -112,6 +112,29 @@ fn a_cache_that_only_this_user_can_change_is_used() {
     assert!(fs::symlink_metadata(library).unwrap().is_file());
 }
 
+#[test]
+fn a_name_that_others_have_taken_is_passed_over() {
+    let scene = Scene::new("taken");
+    let shared = scene.path("tmp");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, PermissionsExt::from_mode(0o1777)).unwrap();
+    // SAFETY: no arguments.
+    let user = unsafe { libc::geteuid() };
+    let taken = shared.join(format!("plimsoll-{user}"));
+    fs::create_dir(&taken).unwrap();
+    fs::set_permissions(&taken, PermissionsExt::from_mode(0o777)).unwrap();
+    let mut command = run(
+        &["--quiet", "--children"],
+        "/bin/sh",
+        &["-c", "echo ${LD_PRELOAD%%:*}"],
+    );
+    command.env_remove("HOME").env_remove("XDG_CACHE_HOME");
+    let output = command.env("TMPDIR", &shared).output().unwrap();
+    let library = String::from_utf8(output.stdout).unwrap();
+    let next = shared.join(format!("plimsoll-{user}-1"));
+    assert!(Path::new(&library).starts_with(&next), "{library}");
+}
+
 /// There, root's directories have the owner of all users without a number.
 #[test]
 fn a_user_namespace_without_root_has_a_safe_directory() {
