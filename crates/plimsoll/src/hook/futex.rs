@@ -75,22 +75,33 @@ fn site_of(call: &Call, stack: Start) -> sites::Site {
 
 /// A wait while nothing is recorded: timed if it is for a lock, and if it is its turn.
 fn metered_wait(call: &Call) -> isize {
-    // In this order: to see what it is for takes longer.
-    if !meter::is_turn() {
-        return forward(call);
-    }
-    let is_for_lock = || site_of(call, caller(call)).kind.is_lock();
-    let sites_are_known = super::want_sites();
-    if sites_are_known && !is_for_lock() {
-        return forward(call);
-    }
-    let timed = Timed::begin();
+    let timed = begin_timed(call);
+    // One call for all waits, timed or not: threads that wait in the same place have the same stack.
     let result = forward(call);
-    // A wait that is over before the sites are known is left out.
-    if sites_are_known || super::want_sites() && is_for_lock() {
-        timed.end();
+    if let Some((timed, is_for_lock)) = timed {
+        // The sites may have become known. A wait that is over before that is left out.
+        if is_for_lock || super::want_sites() && waits_for_lock(call) {
+            timed.end();
+        }
     }
     result
+}
+
+/// Times a wait if it is its turn and it may be for a lock; whether it is known to be.
+fn begin_timed(call: &Call) -> Option<(Timed, bool)> {
+    // In this order: to see what it is for takes longer.
+    if !meter::is_turn() {
+        return None;
+    }
+    let is_known = super::want_sites();
+    if is_known && !waits_for_lock(call) {
+        return None;
+    }
+    Some((Timed::begin(), is_known))
+}
+
+fn waits_for_lock(call: &Call) -> bool {
+    site_of(call, caller(call)).kind.is_lock()
 }
 
 /// What a waiter is found by: whoever wakes the standard library's writers knows to look for the
