@@ -4,6 +4,7 @@
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 mod child;
+mod generics;
 mod pprof;
 
 use std::any::Any;
@@ -122,7 +123,7 @@ fn everything_is_there() {
     expect("formats", 100, [0; 4]);
     let class = size_class::counted_size(777) as i64;
     expect("zeroed", class, [1, class, 1, class]);
-    // Two stacks of the same name.
+    // Two instances of a function.
     for bytes in [1000, 4000] {
         let counted = size_class::counted_size(bytes) as i64;
         expect("generic", counted, [1, counted, 1, counted]);

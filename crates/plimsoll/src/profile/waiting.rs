@@ -197,7 +197,7 @@ pub(super) fn for_what<'a>(names: impl Iterator<Item = &'a str>) -> &'static str
                 Some(_) => {}
             }
         }
-        if name.contains("plimsoll::task::tracked::") {
+        if plain.contains("plimsoll::task::tracked::") {
             break;
         }
     }
@@ -320,7 +320,7 @@ pub(crate) fn describe<'a>(kind: WaitKind, names: impl Iterator<Item = &'a str>)
     for name in names.take_while(|name| !is_of_program(name)) {
         // At its end, a scope waits for the threads that were started in it. What is in it may wait
         // for anything.
-        if name.contains("std::thread::scope")
+        if name.starts_with("std::thread::scope")
             && below.contains("park")
             && SCOPE.contains(&symbol::without_types(name).as_str())
         {
@@ -330,9 +330,10 @@ pub(crate) fn describe<'a>(kind: WaitKind, names: impl Iterator<Item = &'a str>)
             };
         }
         below = name;
+        let plain = symbol::without_types(name);
         let found = IN_STACK[..best]
             .iter()
-            .position(|(part, _)| name.contains(part));
+            .position(|(part, _)| plain.contains(part));
         best = found.unwrap_or(best);
     }
     IN_STACK

@@ -109,11 +109,12 @@ pub(crate) struct Mapping {
     pub(crate) has_inline_frames: bool,
 }
 
-/// A function. No two have the same name, file and start line.
+/// A function. No two have the same name, file and start line, but for instances of a generic
+/// function that nothing but their system names tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Function {
-    /// Demangled, without hash. From symbol tables and full debug information, it is qualified;
-    /// an inlined function of a program built with line tables only has the path of its file's
+    /// Demangled, without hash. From symbol tables and full debug information, it is qualified, and
+    /// debug information of any kind adds the type arguments of a generic function. An inlined function of a program built with line tables only has the path of its file's
     /// module before its last name.
     pub(crate) name: Text,
     /// As the linker has it.

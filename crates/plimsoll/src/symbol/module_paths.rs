@@ -5,9 +5,8 @@
 //! laid out as Cargo does it, the path of a file is the path of its module.
 
 /// Writes what `function`, a bare name in `file`, is most likely called in full to `into`, which is
-/// emptied first: `alloc::raw_vec::grow` for `grow<T>` in `.../alloc/src/raw_vec/mod.rs`. Type
-/// arguments go, as they do in names of the linker's. A name in a file that is not Rust's stays as
-/// it is.
+/// emptied first: `alloc::raw_vec::grow<T>` for `grow<T>` in `.../alloc/src/raw_vec/mod.rs`. A name
+/// in a file that is not Rust's stays as it is.
 pub(super) fn qualify(function: &str, file: &str, into: &mut String) {
     into.clear();
     let Some(path) = file.strip_suffix(".rs") else {
@@ -28,11 +27,7 @@ pub(super) fn qualify(function: &str, file: &str, into: &mut String) {
         into.extend(name.chars().map(|c| if c == '-' { '_' } else { c }));
         into.push_str("::");
     }
-    let end = match function.find('<') {
-        None | Some(0) => function.len(),
-        Some(arguments) => arguments,
-    };
-    into.push_str(&function[..end]);
+    into.push_str(function);
 }
 
 /// `tokio` for `tokio-1.54.1`.
@@ -54,12 +49,12 @@ mod tests {
             (
                 "grow<T>",
                 "/rustc/0123/library/alloc/src/raw_vec/mod.rs",
-                "alloc::raw_vec::grow",
+                "alloc::raw_vec::grow<T>",
             ),
             (
                 "{closure#0}<alloc::vec::Vec<u8>>",
                 "/home/somebody/registry/src/index-1/tokio-1.54.1/src/runtime/blocking/pool.rs",
-                "tokio::runtime::blocking::pool::{closure#0}",
+                "tokio::runtime::blocking::pool::{closure#0}<alloc::vec::Vec<u8>>",
             ),
             ("new", "/x/serde-json/src/lib.rs", "serde_json::new"),
             ("run", "/x/my-app/src/bin/tool.rs", "my_app::bin::tool::run"),

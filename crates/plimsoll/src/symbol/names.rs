@@ -5,9 +5,14 @@ use std::fmt::Write;
 /// Writes the name that `linkage` stands for to `into`, which is emptied first. Rust's names lose
 /// their hash. Names of C++ lose their parameters where a demangler for C++ is built in (in the
 /// command and in the preloaded library), and stay as they are elsewhere, like all other names.
-pub(super) fn demangle(linkage: &str, into: &mut String) {
+///
+/// Returns whether the name is the same for all instances of a generic function: Rust's older
+/// mangling has a hash of their types, and not the types.
+pub(super) fn demangle(linkage: &str, into: &mut String) -> bool {
     into.clear();
-    let written = match rustc_demangle::try_demangle(linkage) {
+    let rust = rustc_demangle::try_demangle(linkage);
+    let is_rust = rust.is_ok();
+    let written = match rust {
         // The alternate form is the one without the hash.
         Ok(name) => write!(into, "{name:#}").is_ok(),
         #[cfg(any(feature = "offline", feature = "preload"))]
@@ -19,18 +24,40 @@ pub(super) fn demangle(linkage: &str, into: &mut String) {
         into.clear();
         into.push_str(linkage);
     }
+    written && is_rust && !linkage.starts_with("_R")
 }
 
-/// A name without the arguments of generic types, and without the brackets about the type of a
-/// method: `<a::B>::c` and `a::B<T>::c` are `a::B::c`.
+/// The type arguments at the end of a Rust function's name in the debug information, with their
+/// brackets: `<u32>` of `f<u32>`. Empty if there are none.
+#[cfg(feature = "symbolize")]
+pub(super) fn type_arguments(name: &str) -> &str {
+    match name.find('<') {
+        None | Some(0) => "",
+        Some(_) if !name.ends_with('>') => "",
+        Some(at) => &name[at..],
+    }
+}
+
+/// A name without the arguments of generic types and functions, and without the brackets about the
+/// type of a method: `<a::B>::c`, `a::B<T>::c` and `a::B::c::<T>` are `a::B::c`.
 pub(crate) fn without_types(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     let mut inside = 0;
-    for character in name.chars() {
+    let mut before = ' ';
+    for (at, character) in name.char_indices() {
+        let last = std::mem::replace(&mut before, character);
         match character {
-            '<' if inside > 0 || plain.ends_with(|last: char| last.is_alphanumeric()) => {
+            '<' if inside > 0
+                || plain.ends_with(|last: char| last.is_alphanumeric() || last == '}') =>
+            {
                 inside += 1;
             }
+            '<' if plain.ends_with("::") && !name[at..].starts_with("<impl ") => {
+                plain.truncate(plain.len() - 2);
+                inside += 1;
+            }
+            // Of a function's type: `fn() -> T`.
+            '>' if inside > 0 && last == '-' => {}
             '>' if inside > 0 => inside -= 1,
             '<' | '>' => {}
             other if inside == 0 => plain.push(other),
@@ -60,6 +87,9 @@ mod tests {
             ("<a::B<T, C<U>>>::c", "a::B::c"),
             ("<a::B<T> as d::E<T>>::c", "a::B as d::E::c"),
             ("<&mut a::B as d::E>::c", "&mut a::B as d::E::c"),
+            ("a::b::<T>::{closure#0}", "a::b::{closure#0}"),
+            ("a::b::{{closure}}<fn(u8) -> B<T>, C>", "a::b::{{closure}}"),
+            ("a::<impl b::C for d::E>::f<T>", "a::impl b::C for d::E::f"),
             (">><<", ""),
             ("a<", "a"),
         ] {
@@ -97,6 +127,34 @@ mod tests {
             ("_RNCNvCskwGfYPst2Cb_3foo3bar0", "foo::bar::{closure#0}"),
         ] {
             assert_eq!(demangled(linkage), name, "{linkage}");
+        }
+    }
+
+    #[test]
+    fn names_that_say_nothing_of_types_are_known() {
+        let mut name = String::new();
+        for (linkage, is_shared) in [
+            ("_ZN3app3run17h0123456789abcdefE", true),
+            ("_RINvCskwGfYPst2Cb_3foo3barmE", false),
+            ("_ZNSt6vectorIiSaIiEE9push_backEOi", false),
+            ("main", false),
+        ] {
+            assert_eq!(demangle(linkage, &mut name), is_shared, "{linkage}");
+        }
+    }
+
+    #[cfg(feature = "symbolize")]
+    #[test]
+    fn type_arguments_are_at_the_end() {
+        for (name, arguments) in [
+            ("f<u32>", "<u32>"),
+            ("{closure#0}<a::B<T>, fn() -> u8>", "<a::B<T>, fn() -> u8>"),
+            ("f", ""),
+            ("<impl A for B>", ""),
+            ("operator<", ""),
+            ("", ""),
+        ] {
+            assert_eq!(type_arguments(name), arguments, "{name}");
         }
     }
 

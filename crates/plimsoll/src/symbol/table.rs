@@ -13,8 +13,8 @@ use super::{Function, Line, names};
 pub(super) struct Table {
     pub(super) texts: Interner,
     pub(super) functions: Vec<Function>,
-    /// The place in `functions` by name, file and start line.
-    places: HashMap<(Text, Text, u64), u32>,
+    /// The place in `functions` by name, system name where that says more, file and start line.
+    places: HashMap<(Text, Text, Text, u64), u32>,
     pub(super) lines: Vec<Line>,
     scratch: String,
 }
@@ -37,6 +37,8 @@ pub(super) struct Name<'a> {
     demangled: Text,
     /// As the linker has it.
     linkage: &'a [u8],
+    /// Whether the linkage name says more: it tells instances of a generic function apart.
+    is_shared: bool,
 }
 
 impl Table {
@@ -52,10 +54,26 @@ impl Table {
 
     /// Stores what a linkage name stands for.
     pub(super) fn name<'a>(&mut self, linkage: &'a [u8]) -> Name<'a> {
-        names::demangle(&String::from_utf8_lossy(linkage), &mut self.scratch);
+        let is_shared = names::demangle(&String::from_utf8_lossy(linkage), &mut self.scratch);
         Name {
             demangled: self.texts.text(&self.scratch),
             linkage,
+            is_shared,
+        }
+    }
+
+    /// Stores what a linkage name stands for, with the type arguments that `bare`, the name in the
+    /// debug information, has where the linkage name says nothing of them: `app::f<u32>`.
+    #[cfg(feature = "symbolize")]
+    pub(super) fn full_name<'a>(&mut self, linkage: &'a [u8], bare: &[u8]) -> Name<'a> {
+        if names::demangle(&String::from_utf8_lossy(linkage), &mut self.scratch) {
+            let bare = String::from_utf8_lossy(bare);
+            self.scratch.push_str(names::type_arguments(&bare));
+        }
+        Name {
+            demangled: self.texts.text(&self.scratch),
+            linkage,
+            is_shared: false,
         }
     }
 
@@ -67,20 +85,26 @@ impl Table {
         Name {
             demangled: self.texts.text(&self.scratch),
             linkage: name,
+            is_shared: false,
         }
     }
 
     /// The place of a function, stored if it is new. Of functions that differ in nothing but their
-    /// system name, the first is the one.
+    /// system name, the first is the one, unless only the system name tells them apart.
     pub(super) fn function(&mut self, name: Name<'_>, file: Text, start_line: u64) -> u32 {
         let Self {
             texts, functions, ..
         } = self;
+        let mut system_name = || texts.text(&String::from_utf8_lossy(name.linkage));
+        let instance = match name.is_shared {
+            true => system_name(),
+            false => Text::EMPTY,
+        };
         *self
             .places
-            .entry((name.demangled, file, start_line))
+            .entry((name.demangled, instance, file, start_line))
             .or_insert_with(|| {
-                let system_name = texts.text(&String::from_utf8_lossy(name.linkage));
+                let system_name = system_name();
                 functions.push(Function {
                     name: name.demangled,
                     system_name,

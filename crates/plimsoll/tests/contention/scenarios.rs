@@ -7,7 +7,7 @@ use std::thread;
 
 use plimsoll::profile::Detail;
 
-use crate::pprof::{Profile, Sample};
+use crate::pprof::{Profile, Sample, without_arguments};
 use crate::scene::{alone, thread_id, until_it_waits};
 
 #[inline(never)]
@@ -211,7 +211,7 @@ fn the_primitive_is_the_leaf_and_its_caller_comes_next() {
             kinds()
         );
         let leaf = profile.names(of_kind[0])[0];
-        let last = leaf.split("::<").next().unwrap_or(leaf);
+        let last = without_arguments(leaf);
         assert!(
             last.contains(primitive),
             "{scenario}: the leaf is {leaf} of {:?}",

@@ -219,8 +219,7 @@ impl Profile {
     /// The samples whose leaf is a function with that last name.
     pub fn at(&self, leaf: &str) -> Vec<&Sample> {
         let is_it = |name: &str| {
-            // Some manglings have type arguments: `generic::<u8>`.
-            let name = name.split("::<").next().unwrap_or(name);
+            let name = without_arguments(name);
             name == leaf || name.ends_with(&format!("::{leaf}"))
         };
         let samples = self.sample.iter();
@@ -309,7 +308,12 @@ impl Profile {
         for function in &self.function {
             assert!(!self.text(function.name).is_empty());
             assert!(
-                keys.insert((function.name, function.filename, function.start_line)),
+                keys.insert((
+                    function.name,
+                    function.system_name,
+                    function.filename,
+                    function.start_line
+                )),
                 "{} is there twice",
                 self.text(function.name)
             );
@@ -319,6 +323,25 @@ impl Profile {
             assert!(mapping.memory_start >= last && mapping.memory_start <= mapping.memory_limit);
             last = mapping.memory_limit;
         }
+    }
+}
+
+/// A name without the type arguments at its end: `generic` for `generic<u8>` and `generic::<u8>`.
+pub fn without_arguments(name: &str) -> &str {
+    let mut open = 0;
+    let is_outermost = |&(at, sign): &(usize, u8)| {
+        open += match sign {
+            b'>' if name[..at].ends_with('-') => 0,
+            b'>' => 1,
+            b'<' => -1,
+            _ => 0,
+        };
+        open == 0
+    };
+    let begin = name.bytes().enumerate().rev().find(is_outermost);
+    match begin {
+        Some((begin, b'<')) if begin > 0 => name[..begin].trim_end_matches("::"),
+        _ => name,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::profile;
 
-use crate::pprof::{Profile, Sample};
+use crate::pprof::{Profile, Sample, without_arguments};
 
 /// How many wait.
 pub const WAITERS: usize = 4;
@@ -180,7 +180,7 @@ fn is(name: &str, function: &str) -> bool {
     let name = name
         .replace("::{{closure}}", "")
         .replace("::{closure#0}", "");
-    let name = name.split("::<").next().unwrap_or(&name).to_owned();
+    let name = without_arguments(&name);
     name == function || name.ends_with(&format!("::{function}"))
 }
 

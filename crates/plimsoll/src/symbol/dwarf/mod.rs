@@ -134,6 +134,7 @@ impl Finder<'_, '_, '_> {
             let name = match (origin.linkage_name, mangled, origin.name) {
                 (Some(name), _, _) => Some(name),
                 (None, None, Some(name)) if !physical => Some(self.table.bare_name(name, file)),
+                (None, Some(mangled), Some(name)) => Some(self.table.full_name(mangled, name)),
                 (None, mangled, name) => mangled
                     .or(name)
                     .or(symbol)

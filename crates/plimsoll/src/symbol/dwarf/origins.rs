@@ -90,9 +90,13 @@ impl<'a> Origins<'a> {
             line = line.or(stated.line);
             next = stated.next.and_then(|next| unit.reference(next));
         }
+        let name = name.map(|name| name.slice());
         Origin {
-            linkage_name: linkage_name.map(|name| table.name(name.slice())),
-            name: name.map(|name| name.slice()),
+            linkage_name: linkage_name.map(|linkage| match name {
+                Some(name) => table.full_name(linkage.slice(), name),
+                None => table.name(linkage.slice()),
+            }),
+            name,
             file: file.unwrap_or(Text::EMPTY),
             line: line.unwrap_or(0),
         }

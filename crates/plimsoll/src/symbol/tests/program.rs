@@ -76,6 +76,48 @@ fn inlined_calls_come_innermost_first_with_the_lines_of_their_calls() {
     assert!(mapping.has_filenames && mapping.has_line_numbers);
 }
 
+/// Each instance has code of its own, since the sizes differ.
+#[inline(never)]
+fn generic<T: Default + Copy>() -> usize {
+    let return_address = innermost();
+    std::hint::black_box([T::default(); 3]);
+    return_address
+}
+
+/// The names and the functions' numbers of the instances for `u32` and `u64`.
+fn instances(detail: Detail) -> [(String, u32); 2] {
+    let addresses = [generic::<u32>(), generic::<u64>()];
+    let symbols = resolve(&addresses, detail);
+    addresses.map(|address| {
+        let physical = *symbols
+            .lines(symbols.location(address).unwrap())
+            .last()
+            .unwrap();
+        let name = symbols.texts.get(symbols.function(physical).name);
+        (name.to_owned(), physical.function)
+    })
+}
+
+#[cfg(feature = "symbolize")]
+#[test]
+fn instances_of_a_generic_function_have_names_of_their_own() {
+    let names = instances(Detail::Full).map(|(name, _)| name);
+    // As the debug information has them, or the mangling with types.
+    let path = "plimsoll::symbol::tests::program::generic";
+    assert!(
+        names == [format!("{path}<u32>"), format!("{path}<u64>")]
+            || names == [format!("{path}::<u32>"), format!("{path}::<u64>")],
+        "{names:?}"
+    );
+}
+
+#[test]
+fn instances_without_debug_information_are_functions_of_their_own() {
+    let [(name, first), (_, second)] = instances(Detail::Names);
+    assert!(name.contains("tests::program::generic"), "{name}");
+    assert_ne!(first, second);
+}
+
 #[cfg(feature = "symbolize")]
 #[test]
 fn closures_are_functions_with_their_own_start_lines() {
@@ -164,6 +206,7 @@ fn functions_are_stored_once() {
             let text = |text| symbols.texts.get(text);
             (
                 text(function.name),
+                text(function.system_name),
                 text(function.file),
                 function.start_line,
             )
