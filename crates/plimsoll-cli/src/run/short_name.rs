@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn broken_names_are_shortened_too() {
         for part in ["<", ">", "<é", "operator<", "->", "a<b>"] {
-            for count in [100, 1_000_000] {
+            for count in [100, 100_000] {
                 let short = shortened(&part.repeat(count));
                 assert!(short.chars().count() <= MOST, "{short}");
             }

@@ -242,8 +242,9 @@ pub(crate) enum Leaf {
     Shown,
 }
 
-/// How many functions below an entry point may have names of their own.
-const MAX_BELOW_ENTRY: usize = 16;
+/// How many functions below an entry point may have names that no rule knows. Each stack is searched
+/// so far, so more would cost time.
+const MAX_BELOW_ENTRY: usize = 8;
 
 /// Returns how many of the innermost functions of a stack `leaf` hides: their names and files, from
 /// the leaf, an empty name where it is not known. A stack of hidden functions only is shown whole:
