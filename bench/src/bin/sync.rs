@@ -103,7 +103,9 @@ fn compare(rounds: usize) {
         println!("\nno valgrind: instructions are not counted");
         return;
     }
-    println!("\ninstructions of a pair, by callgrind over 200,000 pairs (aim: 3 more, off)");
+    println!(
+        "\ninstructions of a pair, by callgrind over 200,000 pairs (aim, off: 3 more, 10 over tokio)"
+    );
     println!("| primitive | wrapped | plimsoll, off | added | plimsoll, on | added |");
     println!("|---|---|---|---|---|---|");
     for (name, _) in PRIMITIVES {

@@ -6,7 +6,7 @@ use crate::symbol;
 
 /// Beginnings of the names of functions that are not shown at the leaf: how a primitive waits or
 /// wakes, below its own methods.
-const HIDDEN: [&str; 23] = [
+const HIDDEN: [&str; 25] = [
     "std::sys::",
     "std::thread::thread::Thread",
     "std::thread::Thread",
@@ -17,6 +17,8 @@ const HIDDEN: [&str; 23] = [
     "plimsoll::hook::",
     "plimsoll::sync::contended::",
     "plimsoll::sync::lock_api::",
+    "plimsoll::sync::mpsc::Receiver::recv_recorded",
+    "plimsoll::sync::mpsc::SyncSender::send_recorded",
     "plimsoll::sync::mutex::Mutex::lock_noted",
     "plimsoll::sync::rwlock::RwLock::write_noted",
     "plimsoll::sync::tokio::waiting::",

@@ -90,10 +90,20 @@ impl<T> SyncSender<T> {
     ///
     /// # Errors
     /// If there is no receiver any more.
+    #[inline]
     pub fn send(&self, t: T) -> Result<(), SendError<T>> {
         if !contention::is_on() {
             return self.inner.send(t);
         }
+        let sent = self.send_recorded(t);
+        keeps_its_frame();
+        sent
+    }
+
+    /// Sends while waits are recorded.
+    #[cold]
+    #[inline(never)]
+    fn send_recorded(&self, t: T) -> Result<(), SendError<T>> {
         match self.try_send(t) {
             Ok(()) => Ok(()),
             Err(TrySendError::Disconnected(t)) => Err(SendError(t)),
@@ -125,10 +135,20 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     /// If there is nothing to receive, and no sender any more.
+    #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
         if !contention::is_on() {
             return self.inner.recv();
         }
+        let received = self.recv_recorded();
+        keeps_its_frame();
+        received
+    }
+
+    /// Receives while waits are recorded.
+    #[cold]
+    #[inline(never)]
+    fn recv_recorded(&self) -> Result<T, RecvError> {
         match self.try_recv() {
             Ok(t) => Ok(t),
             Err(TryRecvError::Disconnected) => Err(RecvError),

@@ -35,13 +35,18 @@ impl Permits {
     }
 
     /// Takes a share. It is [given up](Permits::give_up) when it is not needed any more.
-    pub(super) async fn take<S: Share>(&self, kind: WaitKind) {
-        if at_once(|| self.is_there::<S>()).await {
-            return;
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "the future of an async function has each argument twice"
+    )]
+    pub(super) fn take<S: Share>(&self, kind: WaitKind) -> impl Future<Output = ()> {
+        async move {
+            if !at_once(|| self.is_there::<S>()).await {
+                let acquired = self.semaphore.acquire_many(S::of(self));
+                taken(Waiting::new(kind, &self.account, acquired).await);
+                self.note_owner::<S>();
+            }
         }
-        let acquired = self.semaphore.acquire_many(S::of(self));
-        taken(Waiting::new(kind, &self.account, acquired).await);
-        self.note_owner::<S>();
     }
 
     /// The caller has taken that share.

@@ -264,13 +264,18 @@ impl Semaphore {
     }
 
     /// Takes so many permits.
-    async fn take(&self, n: u32) -> Result<(), AcquireError> {
-        let is_there = || self.inner.try_acquire_many(n).map(mem::forget).is_ok();
-        if !at_once(is_there).await {
-            let acquired = self.inner.acquire_many(n);
-            mem::forget(Waiting::new(WaitKind::Semaphore, &self.added, acquired).await?);
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "the future of an async function has each argument twice"
+    )]
+    fn take(&self, n: u32) -> impl Future<Output = Result<(), AcquireError>> {
+        async move {
+            if !at_once(|| self.inner.try_acquire_many(n).map(mem::forget).is_ok()).await {
+                let acquired = self.inner.acquire_many(n);
+                mem::forget(Waiting::new(WaitKind::Semaphore, &self.added, acquired).await?);
+            }
+            Ok(())
         }
-        Ok(())
     }
 
     #[inline]
