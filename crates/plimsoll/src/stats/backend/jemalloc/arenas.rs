@@ -162,7 +162,8 @@ fn open() -> Option<()> {
 /// unless there are threads for that.
 fn make_oversize_arena(arena: usize) -> Option<()> {
     let of_thread = control::Name::find(c"thread.arena")?;
-    let name = control::Name::find(c"arena.0.name")?.with(1, arena);
+    // jemalloc 5.3.0 gives arenas no names.
+    let name = control::Name::find(c"arena.0.name").map(|name| name.with(1, arena));
     // SAFETY: those are their types. The thread gets its own arena back before it allocates.
     unsafe {
         let own = of_thread.read::<c_uint>()?;
@@ -170,7 +171,9 @@ fn make_oversize_arena(arena: usize) -> Option<()> {
         if !of_thread.write(own) || !made {
             return None;
         }
-        name.write(c"auto_oversize".as_ptr());
+        if let Some(name) = name {
+            name.write(c"auto_oversize".as_ptr());
+        }
         if control::read::<bool>(c"background_thread") != Some(true) {
             for [default, of_arena] in [
                 [c"arenas.dirty_decay_ms", c"arena.0.dirty_decay_ms"],

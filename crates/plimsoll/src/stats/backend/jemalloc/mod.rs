@@ -23,19 +23,17 @@ use crate::alloc::{Alloc, is_aligned_anyway};
 /// jemalloc, as an allocator and as its own backend. Needs the feature `jemalloc`.
 ///
 /// ```
-/// use plimsoll::stats::backend::Jemalloc;
-///
 /// #[global_allocator]
-/// static ALLOC: plimsoll::Alloc<Jemalloc> = plimsoll::Alloc::jemalloc();
+/// static ALLOC: plimsoll::Alloc<plimsoll::Jemalloc> = plimsoll::Alloc::jemalloc();
 /// # fn main() {
 /// #     drop(vec![1]);
 /// #     assert!(plimsoll::mem_stats().pages.reserved.known() > Some(1000));
 /// # }
 /// ```
 ///
-/// The crate `tikv-jemallocator` is the same jemalloc:
+/// The crate `tikv-jemallocator`, 0.6 or 0.7, is the same jemalloc:
 /// `Alloc::with_backend(tikv_jemallocator::Jemalloc, &plimsoll::stats::backend::Jemalloc)` works as
-/// well.
+/// well. With 0.6, whose jemalloc 5.3.0 has no such sum, `active` is absent.
 ///
 /// | figure | | what it is |
 /// |---|---|---|
