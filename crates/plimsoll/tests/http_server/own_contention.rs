@@ -1,7 +1,6 @@
 //! A look at the profiles does not produce their content.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use plimsoll::metrics::{Sample, Value, read};
@@ -60,46 +59,35 @@ fn own_waits() -> u64 {
 fn reads_all_pages_and_leaves_no_trace() {
     let _plimsoll = plimsoll::start();
     let (server, address) = server();
-    let rounds = Arc::new(AtomicUsize::new(0));
-    let ended = Arc::new(AtomicUsize::new(0));
-    let spawn = |work: Box<dyn Fn() + Send>| {
-        let (rounds, ended) = (rounds.clone(), ended.clone());
-        thread::spawn(move || {
-            while ended.load(Ordering::Relaxed) == 0 {
-                work();
-                rounds.fetch_add(1, Ordering::Relaxed);
-            }
-        })
-    };
-    let client = move |at: usize| {
-        for turn in 0..PAGES.len() {
-            let target = PAGES[(at * 5 + turn) % PAGES.len()];
+    static READ: AtomicUsize = AtomicUsize::new(0);
+    static ENDED: AtomicBool = AtomicBool::new(false);
+    let client = move || {
+        while !ENDED.load(Ordering::Relaxed) {
+            let target = PAGES[READ.fetch_add(1, Ordering::Relaxed) % PAGES.len()];
             assert_eq!(page(address, target).status, 200, "{target}");
         }
     };
     // Threads of the program inside Plimsoll: they take its locks, and release them.
     let reader = || {
-        for profile in profile::profiles() {
+        for profile in profile::profiles().iter().cycle() {
+            if ENDED.load(Ordering::Relaxed) {
+                return;
+            }
             let mut out = Vec::new();
             profile
                 .write_with(&mut out, Format::Pprof, Detail::Addresses)
                 .expect("memory takes everything");
             plimsoll::mem_stats();
-            plimsoll::heap_stats();
+            read(&mut [Sample::new("/sched/goroutines:goroutines")]);
         }
-        plimsoll::metrics::read(&mut [Sample::new("/sched/goroutines:goroutines")]);
     };
-    let mut threads = Vec::new();
-    for at in 0..CLIENTS {
-        threads.push(spawn(Box::new(move || client(at))));
-    }
-    for _ in 0..READERS {
-        threads.push(spawn(Box::new(reader)));
-    }
-    wait_for("a round of each, and waits of Plimsoll's own", || {
-        rounds.load(Ordering::Relaxed) >= CLIENTS + READERS && own_waits() > 0
+    let clients = (0..CLIENTS).map(|_| thread::spawn(client));
+    let readers = (0..READERS).map(|_| thread::spawn(reader));
+    let threads: Vec<_> = clients.chain(readers).collect();
+    wait_for("all pages, and waits of Plimsoll's own", || {
+        READ.load(Ordering::Relaxed) >= PAGES.len() + CLIENTS && own_waits() > 0
     });
-    ended.store(1, Ordering::Relaxed);
+    ENDED.store(true, Ordering::Relaxed);
     for thread in threads {
         thread.join().expect("a reader does not panic");
     }
