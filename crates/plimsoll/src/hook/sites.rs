@@ -271,7 +271,7 @@ const CRATES: [&[u8]; 3] = [b"3std", b"11parking_lot", b"16parking_lot_core"];
 
 /// Whether a function may be one of those above, by its linkage name. Called for every symbol of
 /// the process, so it looks at few bytes of most.
-fn may_tell(linkage: &[u8]) -> bool {
+fn may_classify(linkage: &[u8]) -> bool {
     let is_in_crate = |rest: &[u8]| CRATES.iter().any(|name| rest.starts_with(name));
     let of_crates = if let Some(path) = linkage.strip_prefix(b"_ZN") {
         // The path of a trait's function begins with a type in brackets.
@@ -298,7 +298,7 @@ fn may_tell(linkage: &[u8]) -> bool {
 /// Looks for functions in what was loaded since the last time. Reads symbol tables: not for hooks.
 /// One at a time.
 pub(super) fn refresh(searched: &mut SearchedObjects) {
-    symbol::each_function(searched, may_tell, |name, code| {
+    symbol::each_function(searched, may_classify, |name, code| {
         if let Some(meaning) = Meaning::of_function(name) {
             add(code, meaning);
         }
@@ -386,12 +386,12 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_passes_each_function_that_tells() {
+    fn the_filter_passes_each_function_that_classifies_a_wait() {
         let mut passed = 0;
         let each = |linkage: &[u8], name: &str| {
-            let tells = Meaning::of_function(name).is_some();
-            assert!(!tells || may_tell(linkage), "{name}");
-            passed += usize::from(may_tell(linkage) && !tells);
+            let classifies = Meaning::of_function(name).is_some();
+            assert!(!classifies || may_classify(linkage), "{name}");
+            passed += usize::from(may_classify(linkage) && !classifies);
         };
         let linkage = RefCell::new(Vec::new());
         // All that a filter which is simpler passes: it takes seconds to demangle all names.
@@ -414,7 +414,7 @@ mod tests {
             "_ZN16parking_lot_core11parking_lot4park28_$u7b$$u7b$closure$u7d$$u7d$17h0E",
             "_ZN99_$LT$parking_lot..raw_rwlock..RawRwLock$u20$as$u20$lock_api..rwlock..RawRwLock$GT$4lock17h0E",
         ] {
-            assert!(may_tell(linkage.as_bytes()), "{linkage}");
+            assert!(may_classify(linkage.as_bytes()), "{linkage}");
         }
         for linkage in [
             "",
@@ -423,7 +423,7 @@ mod tests {
             "pthread_park",
             "_ZN3app4park17h0123456789abcdefE",
         ] {
-            assert!(!may_tell(linkage.as_bytes()), "{linkage}");
+            assert!(!may_classify(linkage.as_bytes()), "{linkage}");
         }
     }
 

@@ -110,7 +110,7 @@ pub(crate) struct Mapping {
 }
 
 /// A function. No two have the same name, file and start line, but for instances of a generic
-/// function that nothing but their system names tell apart.
+/// function that only their system names distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Function {
     /// Demangled, without hash. From symbol tables and full debug information, it is qualified, and

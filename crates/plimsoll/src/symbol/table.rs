@@ -37,7 +37,7 @@ pub(super) struct Name<'a> {
     demangled: Text,
     /// As the linker has it.
     linkage: &'a [u8],
-    /// Whether the linkage name says more: it tells instances of a generic function apart.
+    /// Whether the linkage name says more: it distinguishes the instances of a generic function.
     is_shared: bool,
 }
 
@@ -90,7 +90,7 @@ impl Table {
     }
 
     /// The place of a function, stored if it is new. Of functions that differ in nothing but their
-    /// system name, the first is the one, unless only the system name tells them apart.
+    /// system name, the first is the one, unless only the system name distinguishes instances.
     pub(super) fn function(&mut self, name: Name<'_>, file: Text, start_line: u64) -> u32 {
         let Self {
             texts, functions, ..
