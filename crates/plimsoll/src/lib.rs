@@ -208,6 +208,10 @@ pub use memory_limit::{
     MemoryLimit, MemoryLimitError, MemoryPressure, MemoryThreshold, on_memory_threshold,
     set_memory_limit,
 };
+#[cfg(all(feature = "jemalloc", not(loom)))]
+pub use stats::backend::Jemalloc;
+#[cfg(all(feature = "mimalloc", not(loom)))]
+pub use stats::backend::MiMalloc;
 #[cfg(not(loom))]
 pub use stats::{
     CpuStats, GcStats, HeapStats, Histogram, LockStats, MappingStats, MemStats, cpu_stats,

@@ -29,8 +29,10 @@ use thread::Thread;
 /// # fn main() { drop(vec![1]); }
 /// ```
 ///
-/// or, over another one, `static ALLOC: plimsoll::Alloc<MiMalloc> =
-/// plimsoll::Alloc::new(MiMalloc);`.
+/// With the features `jemalloc` and `mimalloc`, `plimsoll::Alloc<plimsoll::Jemalloc> =
+/// plimsoll::Alloc::jemalloc()` and `plimsoll::Alloc<plimsoll::MiMalloc> =
+/// plimsoll::Alloc::mimalloc()`; over any other allocator of a type `A`,
+/// `plimsoll::Alloc<A> = plimsoll::Alloc::new(..)`.
 ///
 /// What memory the allocator holds around its blocks is asked of a
 /// [`Backend`], if the `Alloc` was made with one.

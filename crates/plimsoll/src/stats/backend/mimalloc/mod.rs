@@ -18,10 +18,8 @@ use crate::alloc::{Alloc, is_aligned_anyway};
 /// mimalloc 3, as an allocator and as its own backend. Needs the feature `mimalloc`.
 ///
 /// ```
-/// use plimsoll::stats::backend::MiMalloc;
-///
 /// #[global_allocator]
-/// static ALLOC: plimsoll::Alloc<MiMalloc> = plimsoll::Alloc::mimalloc();
+/// static ALLOC: plimsoll::Alloc<plimsoll::MiMalloc> = plimsoll::Alloc::mimalloc();
 /// # fn main() {
 /// #     drop(vec![1]);
 /// #     assert!(plimsoll::mem_stats().pages.reserved.known() > Some(1000));

@@ -1,0 +1,57 @@
+//! Finds the fenced code blocks of the documentation.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+fn main() {
+    let root = Path::new("../..");
+    let mut files = vec![root.join("README.md")];
+    let docs = fs::read_dir(root.join("docs")).unwrap();
+    let docs = docs.map(|entry| entry.unwrap().path());
+    files.extend(docs.filter(|path| path.extension().is_some_and(|of| of == "md")));
+    files.sort();
+    println!("cargo::rerun-if-changed=../../docs");
+    let (mut rust, mut toml) = (String::new(), String::from("&["));
+    for file in files {
+        println!("cargo::rerun-if-changed={}", file.display());
+        let text = fs::read_to_string(&file).unwrap();
+        let name = file.file_name().unwrap().to_str().unwrap();
+        for (line, language, block) in blocks(&text) {
+            match language {
+                // Of its own, since several set the global allocator; not run, since some serve.
+                "rust" => {
+                    let block = format!("```rust,no_run,standalone_crate\n{block}```");
+                    let module = name.trim_end_matches(".md").to_lowercase();
+                    writeln!(rust, "#[doc = {block:?}]\nmod {module}_{line} {{}}").unwrap();
+                }
+                "toml" => write!(toml, "({:?}, {block:?}),", format!("{name}:{line}")).unwrap(),
+                "" | "text" | "console" | "sh" => {}
+                other => panic!("{name}:{line}: a code block of {other}, which is not checked"),
+            }
+        }
+    }
+    toml.push(']');
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
+    fs::write(out.join("rust.rs"), rust).unwrap();
+    fs::write(out.join("toml.rs"), toml).unwrap();
+}
+
+/// The line, the language and the content of each block.
+fn blocks(text: &str) -> Vec<(usize, &str, String)> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(usize, &str, String)> = None;
+    for (at, line) in text.lines().enumerate() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(language), None) => open = Some((at + 1, language.trim(), String::new())),
+            (None, Some((.., block))) => {
+                block.push_str(line);
+                block.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a code block that does not end");
+    blocks
+}
