@@ -1,6 +1,6 @@
 //! A small server for the pages, on threads of Plimsoll's own.
 //!
-//! One thread, the [reactor](reactor), does all input and output and never blocks on a connection.
+//! One thread, the [`reactor`], does all input and output and never blocks on a connection.
 //! A thread is created for each answer that is computed. So a client that sends nothing, reads
 //! nothing or asks for `seconds=` holds a descriptor and some memory, and neither a thread nor a
 //! place for computing.
