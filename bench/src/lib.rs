@@ -1,6 +1,7 @@
 //! What the measuring programs share. Nothing here uses Plimsoll, so that the programs which
 //! measure without it are without it.
 
+pub mod callgrind;
 pub mod children;
 pub mod clock;
 pub mod crew;

@@ -1,8 +1,10 @@
 //! Pairs of an allocation and its free, through the program's global allocator.
 //!
-//! `PROGRAM tight|random PAIRS [THREADS]` runs that many pairs in each thread and prints the
-//! processor time of a pair in nanoseconds. *tight* boxes a `u64` and drops it; *random* replaces
-//! one of 10,000 live blocks by one of 16 to 511 bytes.
+//! `PROGRAM WORK PAIRS [THREADS]` runs that many pairs in each thread and prints the processor time
+//! of a pair in nanoseconds. *tight* boxes a `u64` and drops it; *random* replaces one of 10,000
+//! live blocks by one of 16 to 511 bytes, *larger* by one of 1 to 5 KiB, *large* by one of 33 to 63
+//! KB. *zeroed* allocates 16 to 511 zero bytes and frees them; *realloc* grows or shrinks one
+//! block, to 16 to 511 bytes.
 
 use std::hint::black_box;
 
@@ -11,10 +13,14 @@ use crate::clock;
 /// The `main` of each program that does this. Returns the number of pairs in all threads.
 pub fn main() -> usize {
     let mut arguments = std::env::args().skip(1);
-    let work = match arguments.next().as_deref() {
+    let work: fn(usize, u64) = match arguments.next().as_deref() {
         Some("tight") => tight,
-        Some("random") => random,
-        _ => panic!("the first argument is tight or random"),
+        Some("random") => |pairs, seed| replace(pairs, seed, |size| size),
+        Some("larger") => |pairs, seed| replace(pairs, seed, |size| 1025 + 8 * size),
+        Some("large") => |pairs, seed| replace(pairs, seed, |size| 33_000 + 60 * size),
+        Some("zeroed") => zeroed,
+        Some("realloc") => realloc,
+        _ => panic!("the first argument is tight, random, larger, large, zeroed or realloc"),
     };
     let pairs: usize = arguments
         .next()
@@ -53,14 +59,38 @@ fn box_and_drop(pairs: usize) {
     }
 }
 
-fn random(pairs: usize, seed: u64) {
+fn replace(pairs: usize, seed: u64, size_of: impl Fn(usize) -> usize) {
     let mut live: Vec<Option<Vec<u8>>> = vec![None; 10_000];
     let mut random = Random::new(seed);
     for _ in 0..pairs {
         let (size, place) = random.size_and_place(live.len());
-        live[place] = Some(Vec::with_capacity(size));
+        live[place] = Some(Vec::with_capacity(size_of(size)));
     }
     black_box(live);
+}
+
+fn zeroed(pairs: usize, seed: u64) {
+    let mut random = Random::new(seed);
+    for _ in 0..pairs {
+        let (size, _) = random.size_and_place(1);
+        drop(black_box(vec![0u8; size]));
+    }
+}
+
+fn realloc(pairs: usize, seed: u64) {
+    let mut block: Vec<u8> = Vec::with_capacity(1024);
+    let mut random = Random::new(seed);
+    for _ in 0..pairs {
+        // The new size is never that of before, so that each round is one reallocation.
+        let (size, _) = random.size_and_place(1);
+        let size = size + usize::from(size == block.capacity());
+        if size > block.capacity() {
+            block.reserve_exact(size);
+        } else {
+            block.shrink_to(size);
+        }
+        black_box(block.as_ptr());
+    }
 }
 
 /// A row of numbers, the same for the same seed (xorshift).

@@ -1,16 +1,29 @@
 //! What does counting and sampling cost an allocation and its free?
 //!
 //! Runs the `pairs_*` programs beside this one in turn, bare and counted, and prints medians of the
-//! ratios; then counts instructions with callgrind, if that is there. `hot_path [ROUNDS]`, 15
-//! rounds unless told otherwise; with one, a tenth of the instructions are counted.
+//! ratios; then counts instructions with callgrind where that is installed, and fails if more are
+//! added than the limit: then the fast path has lost its inlining. `hot_path [ROUNDS]`, 15 rounds by
+//! default; with 1, a tenth of the instructions are counted, and with 0 nothing is timed.
+//!
+//! The profile `release` shows what a program pays that is not optimized at link time, `lto` what
+//! one pays that is.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plimsoll_bench::{machine, quantiles::median};
+use plimsoll_bench::{callgrind, machine, quantiles::median};
 
 const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
 const WORKS: [&str; 2] = ["tight", "random"];
+/// What instructions are counted of, with the most that may be added to a pair or a reallocation.
+const LIMITS: [(&str, f64); 6] = [
+    ("tight", 40.0),
+    ("random", 40.0),
+    ("zeroed", 42.0),
+    ("realloc", 60.0),
+    ("larger", 100.0),
+    ("large", 600.0),
+];
 
 /// Pairs of a timed run, and of the two counted ones whose difference leaves the start-up out.
 const TIMED: &str = "10000000";
@@ -22,6 +35,14 @@ fn main() {
         .nth(1)
         .map_or(15, |rounds| rounds.parse().expect("a number of rounds"));
     println!("{}\n", machine::describe());
+    if rounds > 0 {
+        print_times(rounds);
+    }
+    print_instructions(rounds);
+}
+
+/// Times pairs, bare and counted in turn.
+fn print_times(rounds: usize) {
     println!("processor time of a pair, medians of {rounds} alternating rounds");
     println!(
         "| allocator | pairs | threads | bare ns | counted ns | ratio |\n|---|---|---|---|---|---|"
@@ -46,28 +67,35 @@ fn main() {
             }
         }
     }
-    if Command::new("valgrind").arg("--version").output().is_err() {
+}
+
+/// Counts instructions of pairs. Panics if more are added than [`LIMITS`] allows.
+fn print_instructions(rounds: usize) {
+    if !callgrind::is_installed() {
         println!("\nno valgrind: instructions are not counted");
         return;
     }
-    let pairs = if rounds == 1 {
+    let pairs = if rounds <= 1 {
         COUNTED_IN_SHORT
     } else {
         COUNTED
     };
     let counted = pairs[1] - pairs[0];
     println!("\ninstructions of a pair, by callgrind over {counted} pairs");
-    println!("| allocator | pairs | bare | counted | added |\n|---|---|---|---|---|");
+    println!("| allocator | pairs | bare | counted | added | limit |\n|---|---|---|---|---|---|");
+    let mut above = Vec::new();
     for allocator in ALLOCATORS {
-        for work in WORKS {
+        for (work, limit) in LIMITS {
             let [bare, counted] = ["bare", "plimsoll"]
                 .map(|kind| instructions(&program(kind, allocator), work, pairs));
-            println!(
-                "| {allocator} | {work} | {bare:.1} | {counted:.1} | {:+.1} |",
-                counted - bare
-            );
+            let added = counted - bare;
+            println!("| {allocator} | {work} | {bare:.1} | {counted:.1} | {added:+.1} | {limit} |");
+            if added > limit {
+                above.push(format!("{work} over {allocator}"));
+            }
         }
     }
+    assert!(above.is_empty(), "above the limit: {}", above.join(", "));
 }
 
 /// A program that was built with this one.
@@ -89,21 +117,7 @@ fn time(program: &Path, work: &str, threads: &str) -> f64 {
 
 fn instructions(program: &Path, work: &str, pairs: [u64; 2]) -> f64 {
     let [few, many] = pairs.map(|pairs| {
-        let output = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(program)
-            .args([work, &pairs.to_string()])
-            .output()
-            .expect("valgrind can be run");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let collected = said
-            .lines()
-            .find_map(|line| line.split_once("Collected : "));
-        let (_, number) = collected.unwrap_or_else(|| panic!("callgrind said {said}"));
-        number
-            .trim()
-            .parse::<u64>()
-            .expect("a number of instructions")
+        callgrind::instructions(callgrind::command(program).args([work, &pairs.to_string()]))
     });
     (many - few) as f64 / (pairs[1] - pairs[0]) as f64
 }

@@ -8,11 +8,9 @@
 //!
 //! Built with the feature `pthread` of this package.
 
-use std::process::Command;
-
 use plimsoll_bench::pthread::CASES;
 use plimsoll_bench::quantiles::median;
-use plimsoll_bench::{children, machine};
+use plimsoll_bench::{callgrind, children, machine};
 
 /// Name, program, settings.
 const WAYS: [(&str, &str, &str); 4] = [
@@ -56,7 +54,7 @@ fn main() {
             times[0], times[1], ratios[0], times[2], ratios[1], times[3], ratios[2]
         );
     }
-    if Command::new("valgrind").arg("--version").output().is_err() {
+    if !callgrind::is_installed() {
         return println!("\nno valgrind: instructions are not counted");
     }
     println!("\ninstructions of a pair, by callgrind over 200,000 pairs");
@@ -75,20 +73,9 @@ fn main() {
 fn instructions((_, program, settings): (&str, &str, &str), case: &str) -> f64 {
     let here = std::env::current_exe().expect("this program has a path");
     let [few, many] = COUNTED.map(|pairs| {
-        let output = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(here.with_file_name(program))
-            .args([case, &pairs.to_string()])
-            .env("PLIMSOLL", settings)
-            .output()
-            .expect("valgrind can be run");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let collected = said
-            .lines()
-            .find_map(|line| line.split_once("Collected : "));
-        let (_, number) = collected.unwrap_or_else(|| panic!("callgrind said {said}"));
-        let number = number.trim().parse::<u64>();
-        number.expect("a number of instructions") as f64
+        let mut command = callgrind::command(&here.with_file_name(program));
+        command.args([case, &pairs.to_string()]);
+        callgrind::instructions(command.env("PLIMSOLL", settings)) as f64
     });
     // A tenth is done before, to warm up.
     (many - few) / ((COUNTED[1] - COUNTED[0]) as f64 * 1.1)

@@ -1,0 +1,8 @@
+//! The work over system alone.
+
+#[global_allocator]
+static ALLOC: std::alloc::System = std::alloc::System;
+
+fn main() {
+    plimsoll_bench_inside::main();
+}

@@ -1,0 +1,29 @@
+//! Instructions of a program, counted by valgrind's callgrind.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Whether valgrind is installed.
+pub fn is_installed() -> bool {
+    Command::new("valgrind").arg("--version").output().is_ok()
+}
+
+/// Returns a command that runs `program` under callgrind, for [`instructions`].
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program);
+    command
+}
+
+/// Runs a [`command`] and returns how many instructions it took. Panics if it prints no number.
+pub fn instructions(command: &mut Command) -> u64 {
+    let output = command.output().expect("valgrind can be run");
+    let report = String::from_utf8_lossy(&output.stderr);
+    let collected = report
+        .lines()
+        .find_map(|line| line.split_once("Collected : "));
+    let (_, number) = collected.unwrap_or_else(|| panic!("callgrind printed {report}"));
+    number.trim().parse().expect("a number of instructions")
+}
