@@ -1,0 +1,58 @@
+//! Allocations through an [`Alloc`] in an own scope.
+
+use super::*;
+use crate::own;
+
+/// Plimsoll's heap has an end. What does not fit becomes memory of the program's: there is
+/// nobody who could do anything about a failure.
+#[test]
+fn what_outgrows_plimsolls_own_heap_becomes_the_programs() {
+    let alloc = Alloc::system();
+    let layout = |size: usize| Layout::from_size_align(size, 8).unwrap();
+    let (small, large) = (layout(4000), layout(1500 << 20));
+    let _own = own::scope();
+    // SAFETY: valid layouts; each block is used with its own.
+    unsafe {
+        let block = alloc.alloc(small);
+        assert!(own::contains(block as usize));
+        block.write_bytes(7, small.size());
+        let moved = alloc.realloc(block, small, large.size());
+        assert!(!moved.is_null() && !own::contains(moved as usize));
+        let moved_bytes = std::slice::from_raw_parts(moved, small.size());
+        assert!(moved_bytes.iter().all(|&byte| byte == 7));
+        alloc.dealloc(moved, large);
+
+        let block = alloc.alloc(large);
+        assert!(!block.is_null() && !own::contains(block as usize));
+        alloc.dealloc(block, large);
+    }
+}
+
+/// In an own scope every allocation takes the slow path, which stays so after a refusal.
+#[test]
+#[cfg_attr(plimsoll_sanitized, ignore = "sanitizers abort at such requests")]
+fn a_refused_request_leaves_an_own_scope_as_it_was() {
+    let alloc = Alloc::system();
+    let layout = |size: usize| Layout::from_size_align(size, 1).unwrap();
+    let refuse_then_allocate = |is_own: bool| {
+        for size in [(1 << 62) + 1, isize::MAX as usize] {
+            // SAFETY: valid layouts; each block is used with its own.
+            unsafe {
+                let block = alloc.alloc(layout(48));
+                assert_eq!(own::contains(block as usize), is_own);
+                assert!(alloc.alloc(layout(size)).is_null());
+                assert!(alloc.alloc_zeroed(layout(size)).is_null());
+                assert!(alloc.realloc(block, layout(48), size).is_null());
+                alloc.dealloc(block, layout(48));
+                let block = alloc.alloc(layout(48));
+                assert_eq!(own::contains(block as usize), is_own);
+                alloc.dealloc(block, layout(48));
+            }
+        }
+    };
+    {
+        let _own = own::scope();
+        refuse_then_allocate(true);
+    }
+    refuse_then_allocate(false);
+}
