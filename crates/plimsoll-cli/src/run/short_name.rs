@@ -66,13 +66,13 @@ fn without_arguments(name: &str, depth: usize) -> String {
         let hidden = arguments(&open) >= depth;
         match character {
             '<' if !is_operator => {
-                let begins_type = !follows_operator
-                    && !(before.is_alphanumeric() || matches!(before, '_' | '}'))
-                    && !short.ends_with("::");
-                open.push(if begins_type {
-                    Open::Type
-                } else {
+                let is_after_name = before.is_alphanumeric()
+                    || matches!(before, '_' | '}')
+                    || short.ends_with("::");
+                open.push(if is_after_name || follows_operator {
                     Open::Arguments
+                } else {
+                    Open::Type
                 });
                 if !hidden {
                     short.push('<');
