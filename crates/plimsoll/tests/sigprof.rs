@@ -239,7 +239,7 @@ fn all_at_once(timers: Timers) {
     let seconds = std::env::var("PLIMSOLL_SOAK_SECONDS")
         .map_or(2, |seconds| seconds.parse().expect("a number of seconds"));
     let _plimsoll = plimsoll::start();
-    profile::set_block_rate(1);
+    profile::set_block_rate(Duration::from_nanos(1));
     profile::set_mutex_fraction(1);
     let profiler = (timers == Timers::OfPprof).then(|| {
         let profiler = pprof::ProfilerGuardBuilder::default()
