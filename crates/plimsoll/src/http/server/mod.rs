@@ -30,7 +30,7 @@ mod work;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use self::reactor::Reactor;
@@ -39,6 +39,9 @@ use super::access::Names;
 use crate::os::closed_in_forks;
 use crate::own;
 use crate::own_thread::{self, OwnThread};
+
+/// How many connections the system holds until they are accepted, as far as it allows.
+const BACKLOG: libc::c_int = 4096;
 
 /// A server that is running. It stops when this is dropped; requests under way are answered to the
 /// end.
@@ -89,6 +92,10 @@ pub fn serve_hosts(
     let listener = TcpListener::bind(&address).map_err(named)?;
     closed_in_forks::register(listener.as_fd());
     listener.set_nonblocking(true).map_err(named)?;
+    // The standard library's 128 overflow when clients connect in a storm, and the system then lets
+    // a scraper wait for a second.
+    // SAFETY: `listener` is an open socket that listens; the call changes the length of its queue.
+    unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
     let address = listener.local_addr().map_err(named)?;
     let shared = Arc::new(Shared::new().map_err(named)?);
     let reactor = Reactor::new(listener, names, Arc::clone(&shared));
