@@ -184,9 +184,17 @@ fn clients_that_reset_do_not_keep_out_a_scraper() {
     under_attack(8, attack, || scrape(address, 5));
 }
 
-/// Names of some hundred KiB: more than a connection takes that is not read.
+#[inline(never)]
+fn name_of_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_x()
+-> u8 {
+    black_box(1)
+}
+
+/// Names of some 400 KiB: more than the buffers of a connection that is not read.
 fn long_target() -> String {
-    let address = long_target as *const () as usize;
+    let address =
+        name_of_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_x
+            as *const () as usize;
     let addresses = vec![format!("{address:x}"); 900].join("+0x");
     format!("/debug/pprof/symbol?0x{addresses}")
 }
@@ -198,7 +206,9 @@ fn clients_that_never_read_do_not_keep_out_a_scraper() {
     let stalled: Vec<_> = (0..MANY).map(|_| never_read(address, &target)).collect();
     scrape(address, 10);
     drop(stalled);
-    assert_eq!(get(address, &target).status, 200);
+    let answer = get(address, &target);
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.len() > 300 << 10, "{} bytes", answer.body.len());
 }
 
 /// Allocates at as many call stacks as there are ways through, which are 2 to the power of `depth`.
