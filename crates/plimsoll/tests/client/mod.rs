@@ -49,7 +49,7 @@ pub fn read_answer(mut stream: &TcpStream) -> Option<Answer> {
         match stream.read(&mut chunk) {
             Ok(0) => break,
             Ok(read) => bytes.extend_from_slice(&chunk[..read]),
-            // A thread's stack was read; with a time limit, the call does not start again.
+            // A profile of threads interrupts them, and a read with a timeout is not restarted.
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             // It closed without having read everything.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
