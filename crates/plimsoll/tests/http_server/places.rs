@@ -213,9 +213,9 @@ fn clients_that_never_read_do_not_keep_out_a_scraper() {
 
 /// Allocates at as many call stacks as there are ways through, which are 2 to the power of `depth`.
 #[inline(never)]
-fn branch(depth: u32, kept: &mut Vec<Box<u64>>) {
+fn branch(depth: u32, kept: &mut Vec<Vec<u8>>) {
     match depth {
-        0 => kept.push(black_box(Box::new(1))),
+        0 => kept.push(black_box(vec![1; 8])),
         _ => {
             left_of_a_function_with_a_name_that_takes_its_place_in_a_text(depth - 1, kept);
             right_of_a_function_with_a_name_that_takes_its_place_in_a_text(depth - 1, kept);
@@ -226,7 +226,7 @@ fn branch(depth: u32, kept: &mut Vec<Box<u64>>) {
 #[inline(never)]
 fn left_of_a_function_with_a_name_that_takes_its_place_in_a_text(
     depth: u32,
-    kept: &mut Vec<Box<u64>>,
+    kept: &mut Vec<Vec<u8>>,
 ) {
     branch(black_box(depth), kept);
 }
@@ -234,7 +234,7 @@ fn left_of_a_function_with_a_name_that_takes_its_place_in_a_text(
 #[inline(never)]
 fn right_of_a_function_with_a_name_that_takes_its_place_in_a_text(
     depth: u32,
-    kept: &mut Vec<Box<u64>>,
+    kept: &mut Vec<Vec<u8>>,
 ) {
     branch(black_box(depth), kept);
 }
