@@ -320,8 +320,9 @@ fn forms_agree() {
         {
             let after = estimate(counted);
             let [objects, bytes] = text[&(counted as u64)];
-            // Rows of several sites, each rounded; and the profile rounds down.
-            let one = 1.0 / -(-(counted as f64) / RATE as f64).exp_m1();
+            // Rows of several sites, each rounded; the profile rounds down; and this function
+            // allocates between the two readings.
+            let one = 1.0 / -(-(counted as f64) / rate as f64).exp_m1();
             let slack = 3.0 * one + 1e-4 * objects + 10.0;
             let off = (objects - after.alloc_objects as f64).abs();
             assert!(

@@ -111,9 +111,9 @@ fn words_that_lead_astray_are_not_followed() {
     let directory = Directory::new("postmortem-astray");
     let whole = file(&directory);
     let table = part(&whole, 8);
-    // Two words, and the overflow buckets of eight kinds of events, come before its name.
-    let newest = u32::from_ne_bytes(whole[table + 48..][..4].try_into().unwrap());
-    let overflow = u32::from_ne_bytes(whole[table + 44..][..4].try_into().unwrap());
+    // Two words, and the overflow buckets of nine kinds of events, come before its name.
+    let newest = u32::from_ne_bytes(whole[table + 52..][..4].try_into().unwrap());
+    let overflow = u32::from_ne_bytes(whole[table + 48..][..4].try_into().unwrap());
     assert!(
         newest > overflow && overflow != 0,
         "the newest bucket's name is where this test takes it to be"

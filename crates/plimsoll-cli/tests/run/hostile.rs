@@ -144,10 +144,11 @@ fn a_user_namespace_without_root_has_a_safe_directory() {
         eprintln!("skipped: no user namespaces");
         return;
     }
+    let scene = Scene::new("namespace");
     let output = Command::new("unshare")
         .args(inside)
         .args([PLIMSOLL, "run", "--json", "--", "/bin/true"])
-        .env("HOME", "/nonexistent")
+        .env("HOME", scene.path("nowhere"))
         .env_remove("XDG_CACHE_HOME")
         .output()
         .unwrap();
