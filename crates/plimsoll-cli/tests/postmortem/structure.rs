@@ -26,7 +26,7 @@ const STACK: usize = 16;
 const SET: usize = 20;
 
 /// The position of the newest bucket's name in the table.
-const NEWEST: usize = 48;
+const NEWEST: usize = 52;
 
 /// The unit that names of stacks and buckets count in.
 const UNIT: usize = 16;

@@ -143,8 +143,8 @@ impl Region {
 }
 
 /// Where Plimsoll has memory that stays: base and length, in the order in which it was had.
-static NOTED: [(AtomicUsize, AtomicUsize); 32] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 32];
+static NOTED: [(AtomicUsize, AtomicUsize); 64] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 64];
 
 /// Notes that this is Plimsoll's own, for good. What finds no room is taken for the program's.
 pub(crate) fn note(base: usize, length: usize) {
