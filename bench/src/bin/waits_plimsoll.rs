@@ -8,7 +8,7 @@ fn main() {
     waits::main();
     let case = std::env::args().nth(1).unwrap_or_default();
     let waits = CASES[..WAITING].iter().any(|(name, _)| *name == case);
-    if waits && profile::block_rate() == 1 {
+    if waits && profile::block_rate().as_nanos() == 1 {
         let block = profile::lookup("block").expect("built in");
         assert!(block.count() > 0, "{case}: no wait was recorded");
     }

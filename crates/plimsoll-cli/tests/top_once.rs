@@ -103,7 +103,7 @@ fn figures_that_cannot_be_had_are_one_line() {
         (Answer::HangUp, "cut off"),
         (Answer::CutOff, "cut off"),
         (Answer::Silence, "no answer"),
-        (Answer::Drip, "no answer"),
+        (Answer::Drip, "the answer is not complete"),
         (Answer::Body(Vec::new()), "none of Plimsoll's"),
         (
             Answer::Body(b"<html>\x1b[2J</html>\n".to_vec()),

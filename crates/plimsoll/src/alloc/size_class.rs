@@ -25,11 +25,11 @@ const LARGER: [usize; 35] = [
 
 /// The class of a size: `None` above [`LARGEST`] bytes.
 #[inline]
+#[allow(clippy::manual_div_ceil, reason = "`div_ceil` takes more instructions")]
 pub const fn of(size: usize) -> Option<usize> {
     if size <= LARGEST_STEP {
         Some(size.div_ceil(8))
     } else if size <= LARGEST {
-        // Rounded up to the next step without the instructions of `div_ceil`.
         Some(BY_128[(size - LARGEST_STEP + 127) / 128] as usize)
     } else {
         None

@@ -49,7 +49,7 @@ mod tests {
             (150..400, 2),
             (50..60, 3),
             (50..55, 4),
-            (20..10, 5),
+            (Range { start: 20, end: 10 }, 5),
             (400..400, 6),
         ];
         let ranges = Ranges::new(given.into_iter());

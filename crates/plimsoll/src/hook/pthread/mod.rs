@@ -132,8 +132,8 @@ fn finish(call: &mut Call, ended: Ended) {
         UnderWay::IsTimed(timed) => timed.end(),
         // The lock may be gone.
         UnderWay::Releases(release) => release.record(stack(call)),
-        UnderWay::OwnWaits(wait) if ended == Ended::Refused => drop(wait),
-        UnderWay::OwnWaits(wait) => wait.end(stack(call)),
+        UnderWay::OwnWaits(wait) if ended != Ended::Refused => wait.end(stack(call)),
+        UnderWay::OwnWaits(_) => {}
         UnderWay::Waits(wait) => wait.end(ended, stack(call)),
     }
 }
