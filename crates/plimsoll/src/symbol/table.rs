@@ -30,6 +30,11 @@ pub(super) struct Answer {
     pub(super) has_inlined: bool,
 }
 
+/// The longest type arguments that are part of a name, in bytes: those of iterators over closures
+/// take thousands, which hide the name.
+#[cfg(feature = "symbolize")]
+const MAX_ARGUMENTS_BYTES: usize = 80;
+
 /// A function's name.
 #[derive(Clone, Copy)]
 pub(super) struct Name<'a> {
@@ -63,17 +68,24 @@ impl Table {
     }
 
     /// Stores what a linkage name stands for, with the type arguments that `bare`, the name in the
-    /// debug information, has where the linkage name says nothing of them: `app::f<u32>`.
+    /// debug information, has where the linkage name says nothing of them: `app::f<u32>`. Longer
+    /// arguments than [`MAX_ARGUMENTS_BYTES`] are left out, and the linkage names distinguish the
+    /// instances.
     #[cfg(feature = "symbolize")]
     pub(super) fn full_name<'a>(&mut self, linkage: &'a [u8], bare: &[u8]) -> Name<'a> {
+        let mut is_shared = false;
         if names::demangle(&String::from_utf8_lossy(linkage), &mut self.scratch) {
             let bare = String::from_utf8_lossy(bare);
-            self.scratch.push_str(names::type_arguments(&bare));
+            let arguments = names::type_arguments(&bare);
+            is_shared = arguments.len() > MAX_ARGUMENTS_BYTES;
+            if !is_shared {
+                self.scratch.push_str(arguments);
+            }
         }
         Name {
             demangled: self.texts.text(&self.scratch),
             linkage,
-            is_shared: false,
+            is_shared,
         }
     }
 

@@ -46,8 +46,8 @@ const TRAITS: [&str; 8] = [
     "<[_]>::to_vec_in::ConvertVec",
 ];
 
-/// Where traits are defined that only the standard library implements for its types.
-const OF_LIBRARY: [&str; 4] = ["alloc::", "core::", "hashbrown::", "std::"];
+/// Where traits are defined whose methods belong to an allocation if the type does.
+const OF_LIBRARY: [&str; 5] = ["alloc::", "core::", "gc_arena::", "hashbrown::", "std::"];
 
 /// Returns what a function of this name, in this file if that is known, is, unless it is no
 /// function of this kind.
