@@ -17,11 +17,11 @@ const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
 const WORKS: [&str; 2] = ["tight", "random"];
 /// What instructions are counted of, with the most that may be added to a pair or a reallocation.
 const LIMITS: [(&str, f64); 6] = [
-    ("tight", 40.0),
-    ("random", 40.0),
-    ("zeroed", 42.0),
-    ("realloc", 60.0),
-    ("larger", 100.0),
+    ("tight", 45.0),
+    ("random", 45.0),
+    ("zeroed", 65.0),
+    ("realloc", 75.0),
+    ("larger", 120.0),
     ("large", 600.0),
 ];
 

@@ -588,7 +588,7 @@ mod tests {
         );
         assert_eq!(config.heap_rate, Some(4096));
         assert_eq!(config.http.as_deref(), Some("from code:1"));
-        let expected = [
+        let mut expected = vec![
             "`memory_limit=101%`: the value is not a share",
             "`dump_on=sigquit+off`: the value is none of",
             "`leak_age=10`: the value is not a length of time",
@@ -609,6 +609,10 @@ mod tests {
             "`http_hosts=a+b c`: the value is not a host name",
             "`ledger=x`",
         ];
+        if !cfg!(feature = "http") {
+            // Only the server examines names.
+            expected.retain(|text| !text.contains("http_hosts=a"));
+        }
         assert_eq!(complaints.len(), expected.len(), "{complaints:?}");
         for (complaint, expected) in complaints.iter().zip(expected) {
             assert!(complaint.contains(expected), "{complaint}");
