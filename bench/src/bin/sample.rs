@@ -117,7 +117,7 @@ fn recorded_depth(recursion: usize) -> usize {
     let written = heap.write_with(&mut text, Format::Text, Detail::Addresses);
     written.expect("writing to memory cannot fail");
     let text = String::from_utf8_lossy(&text);
-    let wanted = format!("[1: {size}] @ ");
+    let wanted = format!("[1: {size}] @");
     let addresses = text
         .lines()
         .skip(1)

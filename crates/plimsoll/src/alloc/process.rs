@@ -22,10 +22,12 @@ static RANGE: Region = Region::new();
 /// use (position-independent programs, their heaps, and all mappings are far above), so that one
 /// comparison tells. The other places are for sanitizers and emulators, which keep the first for
 /// themselves.
-const RANGE_PLACES: [(usize, usize); 3] = [
+const RANGE_PLACES: [(usize, usize); 4] = [
     (1 << 36, RANGE_BYTES),
     (1 << 24, 640 << 20),
     (1 << 24, 32 << 20),
+    // Above a large program that valgrind loads from the first megabyte on.
+    (40 << 20, 24 << 20),
 ];
 
 /// Address space for sampled blocks and Plimsoll's own heap, in bytes: four fifths and one.
