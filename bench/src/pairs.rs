@@ -81,7 +81,7 @@ fn realloc(pairs: usize, seed: u64) {
     let mut block: Vec<u8> = Vec::with_capacity(1024);
     let mut random = Random::new(seed);
     for _ in 0..pairs {
-        // The new size is never that of before, so that each round is one reallocation.
+        // The new size always differs from the old one, so that each round is one reallocation.
         let (size, _) = random.size_and_place(1);
         let size = size + usize::from(size == block.capacity());
         if size > block.capacity() {
