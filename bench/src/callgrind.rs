@@ -1,9 +1,9 @@
-//! Instructions of a program, counted by valgrind's callgrind.
+//! Instruction counts of programs, by valgrind's callgrind.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Whether valgrind is installed.
+/// Returns whether valgrind is installed.
 pub fn is_installed() -> bool {
     Command::new("valgrind").arg("--version").output().is_ok()
 }
@@ -17,7 +17,7 @@ pub fn command(program: &Path) -> Command {
     command
 }
 
-/// Runs a [`command`] and returns how many instructions it took. Panics if it prints no number.
+/// Runs a [`command`] and returns its number of instructions. Panics if callgrind prints none.
 pub fn instructions(command: &mut Command) -> u64 {
     let output = command.output().expect("valgrind can be run");
     let report = String::from_utf8_lossy(&output.stderr);

@@ -1,16 +1,16 @@
-//! Running a program of this package as a process of its own.
+//! Runs programs of this package as separate processes.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Runs this program again with other arguments and other settings, and returns what it printed.
-/// Panics if it fails.
+/// Runs this program again with other arguments and settings, and returns its output. Panics if it
+/// fails.
 pub fn again(settings: &str, arguments: &[&str]) -> String {
     run(&this(), settings, arguments)
 }
 
-/// Runs the program of that name which was built beside this one, with these settings, and returns
-/// what it printed. Panics if it fails.
+/// Runs the program of this name that was built beside this one, with these settings, and returns
+/// its output. Panics if it fails.
 pub fn sibling(name: &str, settings: &str, arguments: &[&str]) -> String {
     run(&this().with_file_name(name), settings, arguments)
 }

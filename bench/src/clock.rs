@@ -1,25 +1,25 @@
-//! Clocks, in nanoseconds, and the processor's own.
+//! Clocks in nanoseconds, and the processor's time stamp counter.
 
-/// Processor time of the whole process.
+/// Returns the CPU time of the whole process.
 pub fn process() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// Processor time of the calling thread.
+/// Returns the CPU time of the calling thread.
 pub fn thread() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Time of the wall.
+/// Returns the elapsed time.
 pub fn wall() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The processor's time stamp counter, or the wall's time where there is none.
+/// Returns the processor's time stamp counter, or the elapsed time if there is none.
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: all processors of that architecture have the counter.
+    // SAFETY: all x86-64 processors have the counter.
     unsafe {
         std::arch::x86_64::_rdtsc()
     }
@@ -27,7 +27,7 @@ pub fn ticks() -> u64 {
     wall()
 }
 
-/// How many [`ticks`] a microsecond has, found out in some milliseconds.
+/// Returns the number of [`ticks`] per microsecond, measured over 20 milliseconds.
 pub fn ticks_per_microsecond() -> f64 {
     let (start, first) = (wall(), ticks());
     let mut now = start;
@@ -42,7 +42,7 @@ fn read(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: fills a valid struct.
+    // SAFETY: the struct is valid for writes.
     let failed = unsafe { libc::clock_gettime(clock, &raw mut now) };
     assert_eq!(failed, 0, "the clock can be read");
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

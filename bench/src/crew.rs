@@ -1,9 +1,9 @@
-//! Many threads that do something once when told to, and otherwise sleep.
+//! Many threads that run a task once on request, and sleep otherwise.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// The threads. They end when it is dropped.
+/// A crew of threads, which end when it is dropped.
 pub struct Crew {
     board: Arc<Board>,
     threads: Vec<JoinHandle<()>>,
@@ -19,7 +19,7 @@ struct Board {
 #[derive(Default)]
 struct State {
     turns: u64,
-    /// Threads that have done what the last turn asked for.
+    /// The number of threads that have finished the current turn.
     done: usize,
     over: bool,
 }
@@ -29,7 +29,7 @@ impl Board {
         self.state.lock().expect("no thread panics")
     }
 
-    /// What each thread runs.
+    /// Runs `work` once in each turn, on each thread.
     fn serve(&self, work: fn()) {
         let mut seen = 0;
         loop {
@@ -49,15 +49,14 @@ impl Board {
     }
 }
 
-/// Small, since there are many.
+/// Small stacks, because there are many threads.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Mappings of a thread: its stack, the one for signals, and a guard page of each; one to spare.
+/// Mappings of a thread: its stack and its signal stack, a guard page of each, and one spare.
 const MAPPINGS: usize = 5;
 
 impl Crew {
-    /// Starts `count` threads, or as many as the system lets this process have, to do `work` once
-    /// in each turn.
+    /// Starts `count` threads, or as many as the system permits, that do `work` once in each turn.
     pub fn start(count: usize, work: fn()) -> Self {
         let board = Arc::<Board>::default();
         let count = count.min(mappings_limit() / MAPPINGS);
@@ -73,12 +72,12 @@ impl Crew {
         Self { board, threads }
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     pub fn size(&self) -> usize {
         self.threads.len()
     }
 
-    /// Lets each thread do its work once; returns when all have.
+    /// Lets each thread do its work once; returns when all have finished.
     pub fn turn(&self) {
         let mut state = self.board.state();
         state.turns += 1;
@@ -103,7 +102,7 @@ impl Drop for Crew {
     }
 }
 
-/// How many more mappings this process may have, with some left over.
+/// Returns how many more mappings this process may have, minus a reserve.
 fn mappings_limit() -> usize {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
     let limit = limit.ok().and_then(|text| text.trim().parse().ok());

@@ -1,5 +1,5 @@
-//! What the measuring programs share. Nothing here uses Plimsoll, so that the programs which
-//! measure without it are without it.
+//! Shared code of the measuring programs. No module uses Plimsoll, so that programs that measure
+//! without it do not contain it.
 
 pub mod callgrind;
 pub mod children;

@@ -7,25 +7,25 @@ use std::thread::JoinHandle;
 
 use crate::pairs::Random;
 
-/// What each thread does over and over.
+/// The repeated work of each thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Boxes a number and drops it.
     Tight,
     /// Replaces one of 1,000 live blocks by one of 16 to 511 bytes.
     RandomSizes,
-    /// Nothing but to be busy.
+    /// Only keeps the processor busy.
     Spin,
 }
 
-/// The threads. They end when it is dropped.
+/// A set of threads, which end when it is dropped.
 pub struct Load {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Load {
-    /// Starts the threads; returns when all are at work.
+    /// Starts the threads; returns when all work.
     pub fn start(threads: usize, work: Work) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let started = Arc::new(Barrier::new(threads + 1));

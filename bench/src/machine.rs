@@ -1,8 +1,8 @@
-//! What a figure was measured on.
+//! A description of the machine for measured figures.
 
 use std::process::Command;
 
-/// A line for the machine, one for the versions, one for the date.
+/// Returns a line each for the machine, the versions and the date.
 pub fn describe() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo

@@ -1,16 +1,16 @@
 //! Pairs of an allocation and its free, through the program's global allocator.
 //!
-//! `PROGRAM WORK PAIRS [THREADS]` runs that many pairs in each thread and prints the processor time
-//! of a pair in nanoseconds. *tight* boxes a `u64` and drops it; *random* replaces one of 10,000
-//! live blocks by one of 16 to 511 bytes, *larger* by one of 1 to 5 KiB, *large* by one of 33 to 63
-//! KB. *zeroed* allocates 16 to 511 zero bytes and frees them; *realloc* grows or shrinks one
-//! block, to 16 to 511 bytes.
+//! `PROGRAM WORK PAIRS [THREADS]` runs that many pairs in each thread and prints the CPU time of a
+//! pair in nanoseconds. *tight* boxes a `u64` and drops it. *random* replaces one of 10,000 live
+//! blocks by one of 16 to 511 bytes, *larger* by one of 1 to 5 KiB, *large* by one of 33 to 63 KB.
+//! *zeroed* allocates 16 to 511 zeroed bytes and frees them. *realloc* grows or shrinks one block,
+//! to 16 to 511 bytes.
 
 use std::hint::black_box;
 
 use crate::clock;
 
-/// The `main` of each program that does this. Returns the number of pairs in all threads.
+/// The `main` of each such program. Returns the number of pairs in all threads.
 pub fn main() -> usize {
     let mut arguments = std::env::args().skip(1);
     let work: fn(usize, u64) = match arguments.next().as_deref() {
@@ -45,8 +45,8 @@ pub fn main() -> usize {
 }
 
 fn tight(pairs: usize, _seed: u64) {
-    // Uses up what the thread got from others when it was started: two threads whose one block lies
-    // in the same cache line would measure that line.
+    // Uses up blocks that the thread inherited from others at its start. Two threads whose single
+    // blocks share a cache line would measure that line.
     let before: Vec<Box<usize>> = (0..1000).map(Box::new).collect();
     box_and_drop(pairs);
     black_box(before);
@@ -93,7 +93,7 @@ fn realloc(pairs: usize, seed: u64) {
     }
 }
 
-/// A row of numbers, the same for the same seed (xorshift).
+/// A generator of numbers, the same for the same seed (xorshift).
 pub struct Random(u64);
 
 impl Random {
@@ -102,7 +102,7 @@ impl Random {
         Self(seed + 1)
     }
 
-    /// A size from 16 to 511, and a place below `places`.
+    /// Returns a size from 16 to 511, and an index below `places`.
     pub fn size_and_place(&mut self, places: usize) -> (usize, usize) {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,18 +1,18 @@
-//! What the system says of this process's memory.
+//! The system's figures of this process's memory.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// `/proc/self/status`, kept open. Reading it allocates nothing.
+/// `/proc/self/status`, kept open. Reading it does not allocate.
 pub struct Status(File);
 
 impl Status {
-    /// Panics where there is none.
+    /// Opens the file. Panics if it does not exist.
     pub fn open() -> Self {
-        Self(File::open("/proc/self/status").expect("the system tells of processes"))
+        Self(File::open("/proc/self/status").expect("/proc/self/status is readable"))
     }
 
-    /// A field that is given in kB, such as `VmRSS`, in KiB; 0 if there is none.
+    /// Returns a field that the file states in kB, such as `VmRSS`, in KiB; 0 if it is missing.
     pub fn kib(&self, field: &str) -> u64 {
         let mut text = [0; 8192];
         let length = self.0.read_at(&mut text, 0).expect("it can be read");
@@ -24,7 +24,7 @@ impl Status {
     }
 }
 
-/// Makes `VmHWM` begin anew from what is resident now. False if the system does not let us.
+/// Resets `VmHWM` to the current resident memory. Returns false if the system does not permit that.
 pub fn forget_peak() -> bool {
     std::fs::write("/proc/self/clear_refs", "5").is_ok()
 }

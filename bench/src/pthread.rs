@@ -1,7 +1,6 @@
-//! The C library's locks, taken and given back where nobody else wants them.
+//! Uncontended locks of the C library: locking and unlocking.
 //!
-//! `PROGRAM CASE PAIRS` runs one of [`CASES`] and prints the processor time of a pair in
-//! nanoseconds.
+//! `PROGRAM CASE PAIRS` runs one of [`CASES`] and prints the CPU time of a pair in nanoseconds.
 
 use std::hint::black_box;
 use std::sync::mpsc;
@@ -9,11 +8,11 @@ use std::thread;
 
 use crate::clock;
 
-/// A name, whether the process has other threads (the C library does without atomic instructions in
-/// one that never had), and what runs that many pairs of it.
+/// A name, whether the process has other threads, and the function that runs this many pairs. In a
+/// process that never had other threads, the C library avoids atomic instructions.
 type Case = (&'static str, bool, fn(usize));
 
-/// What is measured.
+/// The measured cases.
 pub const CASES: [Case; 4] = [
     ("mutex", true, mutex),
     ("rwlock, read", true, read),
@@ -21,7 +20,7 @@ pub const CASES: [Case; 4] = [
     ("mutex, one thread", false, mutex),
 ];
 
-/// The `main` of each program that does this.
+/// The `main` of each such program.
 pub fn main() {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().expect("a case");
@@ -42,19 +41,19 @@ pub fn main() {
     println!("{}", took as f64 / pairs as f64);
     drop(end);
     if let Some(other) = other {
-        // It is told that nobody has anything to say.
+        // A panicking thread reports its own panic.
         let _ = other.join().expect("it does not panic");
     }
 }
 
-/// A function of that name, which does that to a lock so many times.
+/// Defines a function with this name that locks and unlocks this many times.
 macro_rules! pairs {
     ($name:ident, $lock:expr, $take:ident, $give:ident) => {
         fn $name(pairs: usize) {
             let mut lock = $lock;
             for _ in 0..pairs {
                 let lock = black_box(&raw mut lock);
-                // SAFETY: the lock is one, and outlives the calls.
+                // SAFETY: the lock is initialized, and outlives the calls.
                 unsafe {
                     black_box(libc::$take(lock));
                     black_box(libc::$give(lock));

@@ -1,23 +1,23 @@
-//! What a program takes, and what each of many threads adds to that.
+//! The memory of a program, and the memory that each of many threads adds.
 
 use crate::crew::Crew;
 use crate::process_memory::Status;
 
-/// In KiB, except for the number of threads.
+/// Figures in KiB, except for the number of threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// `RssAnon` of the program before it has done anything.
+    /// `RssAnon` of the program before any work.
     pub at_start: u64,
-    /// As many as there were to be had.
+    /// The number of threads, at most as many as the system permits.
     pub threads: u64,
-    /// Growth of `RssAnon` from before the threads to when all have allocated.
+    /// The growth of `RssAnon` from before the threads started to after all have allocated.
     pub anonymous: u64,
-    /// The same of `VmRSS`.
+    /// The same for `VmRSS`.
     pub resident: u64,
 }
 
-/// Starts `threads` threads and lets each allocate and free twice, with `between` called after
-/// each time.
+/// Starts `threads` threads and makes each allocate and free twice. Calls `between` after each
+/// time.
 pub fn measure(threads: usize, between: impl Fn()) -> Figures {
     let status = Status::open();
     let read = || (status.kib("RssAnon"), status.kib("VmRSS"));
@@ -37,7 +37,7 @@ pub fn measure(threads: usize, between: impl Fn()) -> Figures {
 }
 
 impl Figures {
-    /// What [`Figures::parse`] reads.
+    /// Prints the line that [`Figures::parse`] reads.
     pub fn print(self) {
         println!(
             "{} {} {} {}",
@@ -45,7 +45,7 @@ impl Figures {
         );
     }
 
-    /// From the first line of a text. Panics if they are not there.
+    /// Parses the first line of a text. Panics if it does not contain the figures.
     pub fn parse(text: &str) -> Self {
         let line = text.lines().next().unwrap_or_default();
         let numbers: Vec<u64> = line

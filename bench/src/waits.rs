@@ -1,8 +1,7 @@
-//! Locks that are contended in every operation, and such as are not.
+//! Locks that are contended in every operation, and locks that are not.
 //!
-//! `PROGRAM CASE OPERATIONS` runs one of [`CASES`] and prints the processor time of an operation in
-//! nanoseconds, and how often a thread gave up its processor by itself, which is how often it
-//! waited.
+//! `PROGRAM CASE OPERATIONS` runs one of [`CASES`]. Prints the CPU time of an operation in
+//! nanoseconds, and the number of voluntary context switches, which is the number of waits.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,10 +10,10 @@ use std::thread;
 
 use crate::clock;
 
-/// A name, and what runs that many operations of it.
+/// A name, and the function that runs this many operations.
 type Case = (&'static str, fn(usize));
 
-/// Those that wait in about every operation come first.
+/// The cases. Those that wait in almost every operation come first.
 pub const CASES: [Case; 10] = [
     ("std Mutex", |operations| {
         let locks: [Mutex<()>; 3] = Default::default();
@@ -50,11 +49,11 @@ pub const CASES: [Case; 10] = [
     }),
     ("getppid", |operations| {
         for _ in 0..operations {
-            // SAFETY: always callable.
+            // SAFETY: `getppid` takes no arguments.
             unsafe { libc::syscall(libc::SYS_getppid) };
         }
     }),
-    ("futex wake, nobody waits", |operations| {
+    ("futex wake, no waiter", |operations| {
         let word = 0u32;
         for _ in 0..operations {
             let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
@@ -64,10 +63,10 @@ pub const CASES: [Case; 10] = [
     }),
 ];
 
-/// How many of [`CASES`] wait.
+/// The number of [`CASES`] that wait.
 pub const WAITING: usize = 5;
 
-/// The `main` of each program that does this.
+/// The `main` of each such program.
 pub fn main() {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().expect("a case");
@@ -79,7 +78,7 @@ pub fn main() {
         .into_iter()
         .find(|(case, _)| *case == name)
         .expect("one of the cases");
-    // Whatever is done once is done.
+    // Warms up: one-time work is done here.
     case(operations / 20);
     NOT_COUNTED.store(0, Ordering::Relaxed);
     let (start, waited) = (clock::process(), switches());
@@ -92,9 +91,9 @@ pub fn main() {
     );
 }
 
-/// How often threads of this process gave up their processors by themselves.
+/// Returns the number of voluntary context switches of this process.
 fn switches() -> i64 {
-    // SAFETY: fills a struct of the right layout, for which all zeros is a value.
+    // SAFETY: all zeros is a valid `rusage`, which the call fills.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -102,9 +101,9 @@ fn switches() -> i64 {
     }
 }
 
-/// Two threads go round a ring of three locks, each taking the next before it gives back the last,
-/// and keeping both for a while: so each waits for the other at every step, after all the spinning
-/// that its lock does first. The time for which locks are kept is not counted.
+/// Two threads go round a ring of three locks. Each takes the next lock before it releases the
+/// last, and holds both for a while. So each waits for the other at every step, after its lock's
+/// initial spinning. The time for which locks are held is not counted.
 fn chase<G>(operations: usize, lock: impl Fn(usize) -> G + Sync) {
     let started = Barrier::new(2);
     thread::scope(|scope| {
@@ -129,13 +128,13 @@ fn chase<G>(operations: usize, lock: impl Fn(usize) -> G + Sync) {
     });
 }
 
-/// Nanoseconds for which both locks are kept.
+/// The time for which both locks are held, in nanoseconds.
 const KEPT: u64 = 20_000;
 
-/// Processor time in nanoseconds that no operation takes.
+/// CPU time in nanoseconds that belongs to no operation.
 static NOT_COUNTED: AtomicU64 = AtomicU64::new(0);
 
-/// Two threads take turns.
+/// Two threads take turns by a condition variable.
 fn condvar(operations: usize) {
     let pair = (Mutex::new(0), Condvar::new());
     thread::scope(|scope| {

@@ -1,8 +1,7 @@
-//! Builds the library that `plimsoll run` preloads, which is then part of the program. It is not a
-//! dependency: what it wants of Plimsoll would then be in everything that is built beside it.
+//! Builds the shared library that `plimsoll run` preloads, which is included in the command.
 //!
-//! Makes the manual pages and the completions for shells, beside the program: in `man` and
-//! `completions` of the directory that it is built in.
+//! Makes manual pages and shell completions beside the program: in `man` and `completions` of the
+//! directory that it is built in.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ mod args;
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/args");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo says where"));
+    let out = PathBuf::from(variable("OUT_DIR"));
     // The directory of the program is the third above: <profile>/build/<package>/out.
     let beside = out.ancestors().nth(3).unwrap_or(&out);
     preload(beside)?;
@@ -29,60 +28,34 @@ fn main() -> io::Result<()> {
     completions(&beside.join("completions"))
 }
 
-/// Always as for a release, and in a directory of its own, which all ways to build the command
-/// share.
+/// Compiles `plimsoll-preload` as a shared library, with a package of its own that depends on it:
+/// its features of `plimsoll` must not reach the crates that are built beside it. Always optimized
+/// as for a release, in a directory that all builds of the command share.
 fn preload(beside: &Path) -> io::Result<()> {
-    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo says where"))
-        .join("../plimsoll-preload");
-    for part in ["Cargo.toml", "Cargo.lock", "src"] {
-        println!("cargo::rerun-if-changed={}", package.join(part).display());
+    let manifest = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let target = variable("TARGET");
+    let directory = beside.parent().unwrap_or(beside).join("preload");
+    let package = directory.join("package");
+    fs::create_dir_all(&package)?;
+    write(&package.join("Cargo.toml"), &wrapper(&manifest))?;
+    write(&package.join("lib.rs"), "use plimsoll_preload as _;\n")?;
+    // The versions are those of this build, where it has a lock file.
+    let lock = manifest.ancestors().map(|above| above.join("Cargo.lock"));
+    if let Some(lock) = lock.clone().find(|lock| lock.is_file()) {
+        println!("cargo::rerun-if-changed={}", lock.display());
+        write(&package.join("Cargo.lock"), &fs::read_to_string(lock)?)?;
     }
-    for part in ["plimsoll", "plimsoll-interpose"] {
-        let part = package.join("..").join(part);
-        println!(
-            "cargo::rerun-if-changed={}",
-            part.join("Cargo.toml").display()
-        );
-        println!("cargo::rerun-if-changed={}", part.join("src").display());
+    // Without the network if possible: this build may be offline, and there is no way to know.
+    let mut built = cargo_build(&package, &directory, &target, &["--offline", "--quiet"])?;
+    if !built.success() {
+        built = cargo_build(&package, &directory, &target, &["--quiet"])?;
     }
-    let target = beside.parent().unwrap_or(beside).join("preload");
-    let cargo = env::var_os("CARGO").expect("cargo says which");
-    let mut command = process::Command::new(cargo);
-    command
-        .args(["build", "--release", "--locked", "--quiet"])
-        .arg("--manifest-path")
-        .arg(package.join("Cargo.toml"))
-        .arg("--target-dir")
-        .arg(&target);
-    // What is said to the build of the command is not for this one.
-    for (name, _) in env::vars_os() {
-        let text = name.to_string_lossy();
-        let of_cargo = text.starts_with("CARGO_") && text != "CARGO_HOME"
-            || text.starts_with("RUSTC")
-            || [
-                "RUSTFLAGS",
-                "RUSTDOCFLAGS",
-                "TARGET",
-                "HOST",
-                "OUT_DIR",
-                "PROFILE",
-            ]
-            .contains(&&*text);
-        let of_networks = text.starts_with("CARGO_NET_")
-            || text.starts_with("CARGO_HTTP_")
-            || text.starts_with("CARGO_REGISTR")
-            || text.starts_with("CARGO_SOURCE_");
-        if of_cargo && !of_networks {
-            command.env_remove(&name);
-        }
-    }
-    let status = command.status()?;
-    if !status.success() {
+    if !built.success() {
         return Err(io::Error::other(
-            "the library that is preloaded was not built",
+            "plimsoll-preload, the library that `plimsoll run` preloads, was not built",
         ));
     }
-    let library = target.join("release/libplimsoll_preload.so");
+    let library = directory.join(format!("{target}/release/libplimsoll_preload_library.so"));
     println!("cargo::rustc-env=PLIMSOLL_PRELOAD={}", library.display());
     let mut hasher = DefaultHasher::new();
     fs::read(&library)?.hash(&mut hasher);
@@ -91,6 +64,121 @@ fn preload(beside: &Path) -> io::Result<()> {
         hasher.finish()
     );
     Ok(())
+}
+
+/// The manifest of the package that becomes the shared library. Packages of this project come from
+/// the folders beside this one, where they are, and else from the registry.
+fn wrapper(manifest: &Path) -> String {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    let mut patches = String::new();
+    for name in [
+        "plimsoll",
+        "plimsoll-interpose",
+        "plimsoll-preload",
+        "plimsoll-postmortem",
+        "plimsoll-pprof",
+        "plimsoll-settings",
+        "plimsoll-symbolize",
+        "plimsoll-sys",
+        "plimsoll-unwind",
+    ] {
+        let folders = [name.to_owned(), format!("{name}-{VERSION}")];
+        let mut folders = folders
+            .iter()
+            .map(|folder| manifest.join("..").join(folder));
+        if let Some(folder) = folders.find(|folder| folder.join("Cargo.toml").is_file()) {
+            for part in ["Cargo.toml", "src"] {
+                println!("cargo::rerun-if-changed={}", folder.join(part).display());
+            }
+            patches.push_str(&format!("{name} = {{ path = {:?} }}\n", folder));
+        }
+    }
+    format!(
+        r#"[package]
+name = "plimsoll-preload-library"
+version = "{VERSION}"
+edition = "2024"
+publish = false
+
+[workspace]
+
+[lib]
+name = "plimsoll_preload_library"
+path = "lib.rs"
+crate-type = ["cdylib"]
+
+[dependencies]
+plimsoll-preload = {{ version = "={VERSION}", features = ["library"] }}
+
+[patch.crates-io]
+{patches}
+[profile.release]
+lto = "fat"
+codegen-units = 1
+debug = "limited"
+strip = "debuginfo"
+"#
+    )
+}
+
+/// Runs `cargo build` in the current directory, whose configuration (vendored sources, mirrors,
+/// linkers) holds for the command as well, with the job slots of the outer build.
+fn cargo_build(
+    package: &Path,
+    directory: &Path,
+    target: &str,
+    options: &[&str],
+) -> io::Result<process::ExitStatus> {
+    let mut command = process::Command::new(variable("CARGO"));
+    command
+        .args(["build", "--release", "--target", target])
+        .arg("--manifest-path")
+        .arg(package.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(directory)
+        .args(options);
+    // Flags and profiles of the outer build, and what cargo sets for build scripts, are not for
+    // this one. Its network settings, linkers and job slots are.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        let is_kept = ["CARGO_HOME", "CARGO_MAKEFLAGS"].contains(&&*name)
+            || [
+                "CARGO_NET_",
+                "CARGO_HTTP_",
+                "CARGO_REGISTR",
+                "CARGO_SOURCE_",
+            ]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+            || name.starts_with("CARGO_TARGET_") && name.ends_with("_LINKER");
+        let is_for_build = ["CARGO_", "RUSTC"].iter().any(|of| name.starts_with(of))
+            || [
+                "RUSTFLAGS",
+                "RUSTDOCFLAGS",
+                "TARGET",
+                "HOST",
+                "OUT_DIR",
+                "PROFILE",
+            ]
+            .contains(&&*name);
+        if is_for_build && !is_kept {
+            command.env_remove(&*name);
+        }
+    }
+    command.status()
+}
+
+/// An environment variable that cargo sets for build scripts.
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Writes a file unless it has this content, so that nothing is built anew without need.
+fn write(path: &Path, content: &str) -> io::Result<()> {
+    match fs::read_to_string(path) {
+        Ok(present) if present == content => Ok(()),
+        _ => fs::write(path, content),
+    }
 }
 
 fn man(to: &Path) -> io::Result<()> {
@@ -131,8 +219,8 @@ fn pages(command: &Command, name: &str, to: &Path) -> io::Result<()> {
     fs::write(to.join(format!("{name}.1")), page)
 }
 
-/// What stands at the end of a command's help: sections, whose titles are lines that begin at the
-/// margin and end with a colon. What is indented is kept as it is.
+/// The end of a command's help: sections, whose titles are unindented lines that end with a colon.
+/// Indented lines are kept unchanged.
 fn sections(text: &str) -> Roff {
     let mut page = Roff::new();
     let mut is_kept = false;

@@ -7,22 +7,26 @@ use std::{env, fs};
 fn main() {
     let root = Path::new("../..");
     let mut files = vec![root.join("README.md")];
-    let docs = fs::read_dir(root.join("docs")).unwrap();
-    let docs = docs.map(|entry| entry.unwrap().path());
-    files.extend(docs.filter(|path| path.extension().is_some_and(|of| of == "md")));
+    for folder in ["docs", "docs/guides", "docs/reference"] {
+        let docs = fs::read_dir(root.join(folder)).unwrap();
+        let docs = docs.map(|entry| entry.unwrap().path());
+        files.extend(docs.filter(|path| path.extension().is_some_and(|of| of == "md")));
+    }
     files.sort();
     println!("cargo::rerun-if-changed=../../docs");
     let (mut rust, mut toml) = (String::new(), String::from("&["));
     for file in files {
         println!("cargo::rerun-if-changed={}", file.display());
         let text = fs::read_to_string(&file).unwrap();
-        let name = file.file_name().unwrap().to_str().unwrap();
+        let name = file.strip_prefix(root).unwrap().to_str().unwrap();
         for (line, language, block) in blocks(&text) {
             match language {
-                // Of its own, since several set the global allocator; not run, since some serve.
+                // A separate crate, because several set the global allocator; not run, because some
+                // serve pages.
                 "rust" => {
                     let block = format!("```rust,no_run,standalone_crate\n{block}```");
                     let module = name.trim_end_matches(".md").to_lowercase();
+                    let module = module.replace(['/', '-'], "_");
                     writeln!(rust, "#[doc = {block:?}]\nmod {module}_{line} {{}}").unwrap();
                 }
                 "toml" => write!(toml, "({:?}, {block:?}),", format!("{name}:{line}")).unwrap(),
@@ -37,7 +41,7 @@ fn main() {
     fs::write(out.join("toml.rs"), toml).unwrap();
 }
 
-/// The line, the language and the content of each block.
+/// Returns the line, language and content of each block.
 fn blocks(text: &str) -> Vec<(usize, &str, String)> {
     let mut blocks = Vec::new();
     let mut open: Option<(usize, &str, String)> = None;

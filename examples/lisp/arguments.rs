@@ -15,7 +15,7 @@ Usage: lisp [PROGRAM.lisp ...] [--seconds S]
   --help         this text
 ";
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     Run(Arguments),
@@ -29,7 +29,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the arguments after the program's name.
+    /// Parses the arguments after the program's name.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Error> {
         let mut parsed = Self::default();
         let mut only_operands = false;
@@ -63,7 +63,7 @@ fn seconds(value: &OsStr) -> Result<u32, Error> {
         .ok_or_else(|| Error::Seconds(value.to_owned()))
 }
 
-/// An argument that cannot be taken. Each is a mistake of the caller: exit code 2.
+/// An invalid argument. Each is a mistake of the caller: exit code 2.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Error {
     Unknown(OsString),

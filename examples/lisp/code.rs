@@ -1,7 +1,7 @@
-//! What a function is compiled to: operations on a stack of values.
+//! The operations of compiled functions, on a stack of values.
 
-/// An operation. Numbers of constants and codes are those of the function; `up` counts the frames
-/// between the innermost one and the variable's.
+/// An operation. Indices of constants and codes refer to the function's tables. `up` counts the
+/// frames from the innermost one to the variable's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Pushes a constant.
@@ -22,14 +22,14 @@ pub enum Op {
     SetGlobal(u32),
     /// Pops a value into a global variable.
     Define(u32),
-    /// Pushes a function with the variables that are seen here.
+    /// Pushes a function that captures the variables visible here.
     Lambda(u32),
     /// Pops values into a new frame, within the current one.
     Enter {
         values: u16,
         slots: u16,
     },
-    /// Goes back to the frame around this one.
+    /// Returns to the enclosing frame.
     Leave,
     Pop,
     Jump(u32),
@@ -41,7 +41,7 @@ pub enum Op {
     Or(u32),
     /// Calls the function below this many arguments.
     Call(u32),
-    /// The same as the last of a function, in place of it.
+    /// A call as the last operation of a function, which it replaces.
     TailCall(u32),
     Return,
 }

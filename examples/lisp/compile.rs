@@ -1,4 +1,4 @@
-//! The compiler: from forms to operations.
+//! The compiler, from forms to operations.
 
 use gc_arena::Gc;
 
@@ -8,10 +8,10 @@ use crate::read::{Form, Kind};
 use crate::symbols::Symbols;
 use crate::value::{self, Code, Heap, Parts, Value};
 
-/// What a form outside of all functions is called.
+/// The name of code outside all functions.
 pub const TOP_LEVEL: &str = "top level";
 
-/// Compiles a form outside of all functions, to a function without parameters.
+/// Compiles a form outside all functions to a function without parameters.
 pub fn top_level<'gc>(
     heap: &Heap<'gc>,
     symbols: &mut Symbols<'gc>,
@@ -34,7 +34,7 @@ struct Compiler<'a, 'gc> {
     symbols: &'a mut Symbols<'gc>,
     /// The variables of each frame, the innermost frame last.
     scopes: Vec<Vec<String>>,
-    /// In a function: how many of those are outside of it.
+    /// In a function, the number of frames outside it.
     outside: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ impl Builder<'_> {
         self.ops.len() - 1
     }
 
-    /// Has the jump at `from` go to what comes next.
+    /// Sets the target of the jump at `from` to the next operation.
     fn land(&mut self, from: usize) {
         let here = self.ops.len() as u32;
         match &mut self.ops[from] {
@@ -136,7 +136,7 @@ impl<'gc> Compiler<'_, 'gc> {
         let Kind::Symbol(name) = &head.kind else {
             return self.call(code, line, forms, tail);
         };
-        // What a variable is called is not a form, as in (define (f list) (list 1)).
+        // A variable hides a special form of the same name, as in (define (f list) (list 1)).
         if self.place(line, name)?.is_some() {
             return self.call(code, line, forms, tail);
         }
@@ -157,10 +157,10 @@ impl<'gc> Compiler<'_, 'gc> {
         }
     }
 
-    /// How many frames up, and in which slot of that.
+    /// Returns the number of frames up, and the slot in that frame.
     fn place(&self, line: u32, name: &str) -> Result<Option<(u16, u16)>, Fault> {
         for (up, scope) in self.scopes.iter().rev().enumerate() {
-            // Of two with one name, the later one is meant.
+            // The later of two variables with one name hides the earlier.
             if let Some(slot) = scope.iter().rposition(|known| known == name) {
                 let number = |number: usize| u16::try_from(number).ok();
                 let place = number(up).zip(number(slot));
@@ -374,8 +374,8 @@ impl<'gc> Compiler<'_, 'gc> {
         self.expression(code, last, tail)
     }
 
-    /// `(lambda (parameter ... [. rest]) form ...)`, or all arguments as a list:
-    /// `(lambda rest form ...)`.
+    /// `(lambda (parameter ... [&rest rest]) form ...)`, or with all arguments as a list: `(lambda
+    /// rest form ...)`.
     fn lambda(&mut self, code: &mut Builder<'gc>, line: u32, forms: &[Form]) -> Result<(), Fault> {
         let Some((parameters, body)) = forms.split_first() else {
             return Err(Fault::new(line, "lambda needs parameters"));
@@ -427,7 +427,7 @@ impl<'gc> Compiler<'_, 'gc> {
         add_definitions(&mut names, body);
         let slots = names.len();
         let outside = self.outside.replace(self.scopes.len());
-        // A call without variables has no frame.
+        // A function without variables needs no frame.
         if slots > 0 {
             self.scopes.push(names);
         }
@@ -467,7 +467,7 @@ impl<'gc> Compiler<'_, 'gc> {
         self.scope(code, line, values, names, body, tail)
     }
 
-    /// Pops values into a frame, in which the body is.
+    /// Compiles a body in a frame, into which the values are popped.
     fn scope(
         &mut self,
         code: &mut Builder<'gc>,
@@ -507,7 +507,7 @@ impl<'gc> Compiler<'_, 'gc> {
         code.put(Op::Leave, line);
     }
 
-    /// `(let name ((variable value) ...) form ...)`: a function that is called at once.
+    /// `(let name ((variable value) ...) form ...)`: a function that is called immediately.
     fn loop_named(
         &mut self,
         code: &mut Builder<'gc>,
@@ -530,7 +530,7 @@ impl<'gc> Compiler<'_, 'gc> {
         self.function(code, function, line, names, false, body)?;
         code.put(Op::SetVariable { up: 0, slot: 0 }, line);
         code.put(Op::Variable { up: 0, slot: 0 }, line);
-        // The values do not see the name.
+        // The name is not visible in the values.
         self.hide_innermost(String::new());
         for (_, value) in &bindings {
             self.expression(code, value, false)?;
@@ -547,7 +547,7 @@ impl<'gc> Compiler<'_, 'gc> {
         }
     }
 
-    /// `let*` and `letrec`: the values see the names before theirs, or all.
+    /// `let*` and `letrec`: each value sees the names before its own, or all names.
     fn let_each(
         &mut self,
         code: &mut Builder<'gc>,
@@ -589,7 +589,7 @@ impl<'gc> Compiler<'_, 'gc> {
         Ok(())
     }
 
-    /// An expression; a function gets this name.
+    /// Compiles an expression. A function that it makes gets this name.
     fn named(&mut self, code: &mut Builder<'gc>, name: &str, form: &Form) -> Result<(), Fault> {
         if let Kind::List(forms) = &form.kind {
             if let [head, parameters, body @ ..] = forms.as_slice() {
@@ -682,7 +682,7 @@ fn symbol<'a>(form: &'a Form, message: &str) -> Result<&'a str, Fault> {
     }
 }
 
-/// `((name value) ...)`.
+/// Parses `((name value) ...)`.
 fn pairs(form: &Form) -> Result<Vec<(&str, &Form)>, Fault> {
     let wrong = |form: &Form| Fault::new(form.line, "let needs ((name value) ...)");
     let Kind::List(forms) = &form.kind else {

@@ -1,18 +1,18 @@
-//! What went wrong in a script, and where.
+//! Faults of a script, with their positions.
 
 use std::fmt;
 
-/// How many callers are named.
-pub const MOST_CALLERS: usize = 8;
+/// The maximum number of callers that a fault names.
+pub const MAX_CALLERS: usize = 8;
 
-/// A mistake of a script.
+/// A fault in a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub line: u32,
     pub message: String,
     /// Functions that were being executed, innermost first, each with its line.
     pub callers: Vec<(String, u32)>,
-    /// How many more there were.
+    /// The number of further callers.
     pub more_callers: usize,
 }
 

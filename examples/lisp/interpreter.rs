@@ -1,5 +1,5 @@
-//! An interpreter: an arena with all that a script has, and the steps in which it is executed, with
-//! the collector's in between.
+//! An interpreter: an arena with the state of all scripts, and the steps that execute them,
+//! alternating with the collector's.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ use crate::read::{self, Form};
 use crate::symbols::Symbols;
 use crate::value::{Heap, Program, Symbol, Value};
 
-/// What is written in Lisp, of what every script has.
+/// The part of every script's functions that is written in Lisp.
 const PRELUDE: &str = include_str!("prelude.lisp");
 
-/// How much a script may have, in bytes.
-const MOST_BYTES: u64 = 256 << 20;
+/// The maximum memory of a script, in bytes.
+const MAX_BYTES: u64 = 256 << 20;
 
-/// How many bytes are allocated before the next step of the collector.
+/// Bytes that are allocated between two steps of the collector.
 const BETWEEN_STEPS: u64 = 64 << 10;
 
 /// The name under which the collections are counted.
@@ -31,9 +31,9 @@ pub struct Interpreter {
     arena: Arena<Rootable![Root<'_>]>,
     host: Host,
     most_bytes: u64,
-    /// Bytes that were allocated since the collector last knew what was live.
+    /// Bytes that were allocated since the live bytes were last known.
     since_live: u64,
-    /// Cycles that were complete then.
+    /// Cycles that were complete at that time.
     cycles: u64,
     since_step: u64,
 }
@@ -45,7 +45,7 @@ struct Root<'gc> {
     machine: Machine<'gc>,
 }
 
-/// A mistake in a script.
+/// A fault in a script.
 #[derive(Debug)]
 pub struct Error {
     pub script: String,
@@ -61,7 +61,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Interpreter {
-    /// Knows the functions that every script has.
+    /// Creates an interpreter with the functions that every script has.
     pub fn new(output: Output) -> Result<Self, plimsoll::gc::Error> {
         let mut arena = Arena::<Rootable![Root<'_>]>::with_name(COLLECTOR, |_| Root::default())?;
         arena.mutate_root(|mutation, root| {
@@ -80,7 +80,7 @@ impl Interpreter {
                 },
                 output,
             },
-            most_bytes: MOST_BYTES,
+            most_bytes: MAX_BYTES,
             since_live: 0,
             cycles: 0,
             since_step: 0,
@@ -91,18 +91,18 @@ impl Interpreter {
         Ok(interpreter)
     }
 
-    /// Has nothing written any more.
+    /// Discards all further output.
     pub fn silence(&mut self) {
         self.host.output = Output::Nowhere;
     }
 
-    /// Ends scripts that have more than so many bytes.
+    /// Sets the limit in bytes above which scripts end.
     #[cfg(test)]
     pub fn limit_bytes(&mut self, bytes: u64) {
         self.most_bytes = bytes;
     }
 
-    /// What scripts have written, if it is kept.
+    /// Returns the kept output of scripts.
     #[cfg(test)]
     pub fn written(&self) -> &str {
         match &self.host.output {
@@ -115,7 +115,7 @@ impl Interpreter {
     pub fn run(&mut self, script: &str, source: &str) -> Result<String, Error> {
         self.host.program = Program {
             name: script.to_owned(),
-            // 0 is no program's.
+            // No program has the number 0.
             number: self.host.program.number.checked_add(1).unwrap_or(1),
         };
         let outcome = self.run_forms(source);
@@ -158,7 +158,8 @@ impl Interpreter {
         }
     }
 
-    /// Lets the collector work for what was allocated, and ends a script that has too much.
+    /// Lets the collector work in proportion to the allocations, and ends a script that has too
+    /// much memory.
     fn collect(&mut self, allocated: u64, line: u32) -> Result<(), Fault> {
         self.since_live += allocated;
         self.since_step += allocated;
@@ -170,8 +171,8 @@ impl Interpreter {
         self.note_cycles();
         let live = || Fault::new(line, "the script has too much in memory");
         if self.arena.live_bytes() + self.since_live > self.most_bytes {
-            // What has died since counts until a whole cycle has shown it: two, since there may
-            // be one under way.
+            // Objects that died since then count until a whole cycle has found them. Two cycles are
+            // needed, because one may be in progress.
             self.arena.finish_cycle();
             self.arena.finish_cycle();
             self.note_cycles();

@@ -1,4 +1,4 @@
-//! The language, as programs see it.
+//! Tests of the language, as programs see it.
 
 use crate::interpreter::{Error, Interpreter};
 use crate::machine::DEEPEST;
@@ -13,7 +13,7 @@ fn run(source: &str) -> Result<String, Error> {
     interpreter().run("test.lisp", source)
 }
 
-/// The value of the last form, as it is written.
+/// Returns the value of the last form as text.
 fn value(source: &str) -> String {
     run(source).unwrap_or_else(|error| panic!("{source}: {error}"))
 }
@@ -123,7 +123,7 @@ fn forms_choose_and_bind() {
         ),
         ("(let () 5)", "5"),
         ("(define x 1) (set! x (+ x 1)) x", "2"),
-        // What is bound is no form.
+        // A bound name is not a special form.
         ("(define (f if) (if 1)) (f (lambda (x) (+ x 1)))", "2"),
     ]);
 }
@@ -224,7 +224,7 @@ fn tables_are_asked_by_what_keys_say() {
 }
 
 #[test]
-fn a_mistake_has_its_line_and_who_called() {
+fn a_mistake_has_its_line_and_its_callers() {
     let error =
         run("(define (f x)\n  (car x))\n\n(define (g)\n  (+ 1 (f 5)))\n(list (g))").unwrap_err();
     assert_eq!(
@@ -306,7 +306,7 @@ fn depth_has_an_end_and_no_crash() {
         mistake("(define (f n) (+ 1 (f n))) (f 1)"),
         format!("calls are nested deeper than {DEEPEST}")
     );
-    // Lists that are nested by the program, deeper than any stack: made, compared, and shown.
+    // Lists that the program nests deeper than any stack are made, compared, and shown.
     let nested = format!(
         "(define (nest n all) (if (= n 0) all (nest (- n 1) (list all)))) (define deep (nest {deeper} '()))"
     );
@@ -334,7 +334,7 @@ fn depth_has_an_end_and_no_crash() {
         let closing = opening.matches('(').count() - opening.matches(')').count();
         let depth = 190 / closing;
         let source = opening.repeat(depth) + "1" + &")".repeat(closing * depth);
-        // Whatever it says to it.
+        // The result does not matter, only that there is one.
         let _ = run(&source);
     }
 }
@@ -356,7 +356,7 @@ fn memory_has_an_end_and_no_crash() {
         );
         interpreter.run("test.lisp", "(define t 0)").unwrap();
     }
-    // Garbage is no reason.
+    // Garbage does not end a script.
     let garbage =
         "(define (churn n) (if (= n 0) 'done (begin (iota 100) (churn (- n 1))))) (churn 2000)";
     assert_eq!(interpreter.run("test.lisp", garbage).unwrap(), "done");
@@ -398,7 +398,7 @@ fn the_programs_of_the_example_hold_what_they_assert() {
     assert!(interpreter.written().contains("8 queens: 92 ways"));
 }
 
-/// Programs of words that are thrown together end, with a value or a mistake.
+/// Programs of random words end, with a value or a fault.
 #[test]
 fn no_text_is_a_crash() {
     const WORDS: [&str; 40] = [
@@ -467,7 +467,7 @@ fn no_text_is_a_crash() {
             source.push(' ');
         }
         source.push_str(&")".repeat(open));
-        // There are no loops: nothing is defined for long, and what recurs has an end.
+        // Programs cannot loop forever: definitions are discarded soon, and recursion is limited.
         values += usize::from(interpreter.run("test.lisp", &source).is_ok());
         if chance(20) == 0 {
             interpreter = self::interpreter();

@@ -1,20 +1,20 @@
-//! What executes compiled functions. Its state is all in the arena, so it can be left between any
-//! two operations for the collector to work, and a recursion is as deep as there is room for.
+//! Executes compiled functions. All state is in the arena, so the collector can work between any
+//! two operations, and [`DEEPEST`] limits recursion instead of the native stack.
 
 use gc_arena::{Collect, Gc};
 use plimsoll::label;
 
 use crate::code::Op;
-use crate::fault::{Fault, MOST_CALLERS};
+use crate::fault::{Fault, MAX_CALLERS};
 use crate::natives::{Host, Run};
 use crate::print::written;
 use crate::value::{self, Closure, Code, Frame, Heap, Symbol, Value};
 
-/// How deep calls may be nested, and how many values may be under way.
+/// The maximum depth of calls, and the maximum number of values on the stack.
 pub const DEEPEST: usize = 100_000;
-const MOST_VALUES: usize = 1_000_000;
+const MAX_VALUES: usize = 1_000_000;
 
-/// The longest step: in operations, and in bytes that are allocated.
+/// The longest step, in operations and in allocated bytes.
 const STEP_OPS: u32 = 4096;
 const STEP_BYTES: u64 = 256 << 10;
 
@@ -22,12 +22,12 @@ const STEP_BYTES: u64 = 256 << 10;
 #[collect(no_drop)]
 pub struct Machine<'gc> {
     stack: Vec<Value<'gc>>,
-    /// The functions that wait for the current one.
+    /// The callers of the current function, which wait for it.
     calls: Vec<Call<'gc>>,
     current: Option<Call<'gc>>,
 }
 
-/// A function that is being executed.
+/// A call of a function that is being executed.
 #[derive(Clone, Copy, Collect)]
 #[collect(no_drop)]
 struct Call<'gc> {
@@ -38,7 +38,7 @@ struct Call<'gc> {
 }
 
 impl<'gc> Machine<'gc> {
-    /// Begins with a function without parameters, in place of whatever was being executed.
+    /// Starts a function without parameters, in place of the current execution.
     pub fn start(&mut self, code: Gc<'gc, Code<'gc>>) {
         self.clear();
         self.current = Some(Call {
@@ -52,7 +52,7 @@ impl<'gc> Machine<'gc> {
         *self = Self::default();
     }
 
-    /// Executes some operations. What was started returns its value once it has come to its end.
+    /// Executes some operations. Returns the value of the started function once that has returned.
     pub fn step(&mut self, heap: &Heap<'gc>, host: &mut Host) -> Result<Option<Value<'gc>>, Fault> {
         let Some(mut call) = self.current else {
             return Ok(None);
@@ -67,7 +67,7 @@ impl<'gc> Machine<'gc> {
         outcome.map_err(|message| self.fault(&call, message))
     }
 
-    /// As [`Machine::step`], for the innermost call.
+    /// The same as [`Machine::step`], for the innermost call.
     fn run(
         &mut self,
         heap: &Heap<'gc>,
@@ -149,7 +149,7 @@ impl<'gc> Machine<'gc> {
         Ok(None)
     }
 
-    /// The compiler sees to it that there is one.
+    /// Pops a value; the compiler ensures that there is one.
     fn pop(&mut self) -> Value<'gc> {
         self.stack.pop().expect("every operation has its operands")
     }
@@ -163,7 +163,7 @@ impl<'gc> Machine<'gc> {
         }
     }
 
-    /// Calls what is below so many arguments.
+    /// Calls the function below `arguments` arguments.
     fn call(
         &mut self,
         heap: &Heap<'gc>,
@@ -195,7 +195,8 @@ impl<'gc> Machine<'gc> {
         }
     }
 
-    /// Makes of `apply f x (y z)` a call of `f` with x, y and z, and returns how many those are.
+    /// Converts `apply f x (y z)` to a call of `f` with x, y and z; returns the number of
+    /// arguments.
     fn spread(&mut self, first: usize) -> Result<usize, String> {
         let last = self.pop();
         let mut items = last.items();
@@ -205,13 +206,13 @@ impl<'gc> Machine<'gc> {
         if !matches!(items.end(), Value::Nil) {
             return Err(format!("apply: {} is not a list", shown(last)));
         }
-        // Without `apply` itself.
+        // Removes `apply` itself.
         self.stack.remove(first - 1);
         Ok(self.stack.len() - first)
     }
 
     fn push_checked(&mut self, value: Value<'gc>) -> Result<(), String> {
-        if self.stack.len() >= MOST_VALUES {
+        if self.stack.len() >= MAX_VALUES {
             return Err("too many values are under way".to_owned());
         }
         self.stack.push(value);
@@ -243,7 +244,7 @@ impl<'gc> Machine<'gc> {
             self.stack.push(rest);
         }
         if !tail {
-            if self.calls.len() >= DEEPEST || self.stack.len() >= MOST_VALUES {
+            if self.calls.len() >= DEEPEST || self.stack.len() >= MAX_VALUES {
                 return Err(format!("calls are nested deeper than {DEEPEST}"));
             }
             self.calls.push(*call);
@@ -262,13 +263,13 @@ impl<'gc> Machine<'gc> {
 
     fn fault(&self, innermost: &Call<'gc>, message: String) -> Fault {
         let calls = || std::iter::once(innermost).chain(self.calls.iter().rev());
-        let callers = calls().take(MOST_CALLERS);
+        let callers = calls().take(MAX_CALLERS);
         let callers = callers.map(|call| (call.code.name.to_string(), line(call)));
         Fault {
             line: line(innermost),
             message,
             callers: callers.collect(),
-            more_callers: (self.calls.len() + 1).saturating_sub(MOST_CALLERS),
+            more_callers: (self.calls.len() + 1).saturating_sub(MAX_CALLERS),
         }
     }
 }
@@ -292,7 +293,7 @@ fn frame_above<'gc>(frame: Option<Gc<'gc, Frame<'gc>>>, up: u16) -> Gc<'gc, Fram
     frame.expect("the compiler has counted the frames")
 }
 
-/// A value in a message: its beginning, if it is long.
+/// Returns a value for a message, cut if it is long.
 pub fn shown(value: Value<'_>) -> String {
     let text = written(value);
     match text.char_indices().nth(60) {

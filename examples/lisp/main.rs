@@ -1,17 +1,17 @@
-//! A small Lisp on gc-arena, with Plimsoll in it: a program with a garbage collector to point a
-//! profiler at.
+//! A small Lisp on gc-arena, with Plimsoll inside: an example of a program with a garbage collector
+//! to profile.
 //!
 //! ```text
 //! cargo run --release --example lisp -- [PROGRAM.lisp ...] [--seconds S]
 //! ```
 //!
-//! With programs, it runs those and ends. Without, it runs the ones in `programs` round and round,
-//! and serves its profiles. What the scripts have is in the heap profile, by what it is
-//! (`lisp::value::cons`, `lisp::value::frame`) and, as labels, by script and by Lisp function;
-//! what their collector does is in the figures at the end of its text, as Go's is.
+//! With programs as arguments, it runs them and ends. Without, it runs the ones in `programs`
+//! repeatedly and serves its profiles. The heap profile shows the scripts' memory by kind of object
+//! (`lisp::value::cons`, `lisp::value::frame`) and, as labels, by script and by Lisp function. The
+//! figures at the end of its text describe the collector, as Go's do.
 //!
-//! What Plimsoll needs is `ALLOC` and `start_profiles` in this file, the wrapper around the arena
-//! in `interpreter`, and the weights in `value`, from which it knows how many bytes are live.
+//! Plimsoll needs only `ALLOC` and `start_profiles` in this file, the wrapper around the arena in
+//! `interpreter`, and the weights in `value`, which give the number of live bytes.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -43,9 +43,9 @@ mod value;
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
-/// Serves the profiles for as long as the returned guard lives, here unless the environment says
-/// otherwise. Scripts have some megabytes only: so that those are seen well, one of 16 KiB is
-/// sampled, not one of 512.
+/// Serves the profiles while the returned guard lives, at this address unless the environment sets
+/// another. Scripts use only some megabytes; for detail, the rate is one sample in 16 KiB instead
+/// of 512 KiB.
 fn start_profiles() -> plimsoll::Plimsoll {
     plimsoll::config()
         .http("127.0.0.1:6060")
@@ -79,9 +79,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs programs, one after the other, each in an interpreter of its own.
+/// Runs programs one after the other, each in a new interpreter.
 fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    // Settings come from the environment only.
+    // The environment is the only source of settings here.
     let _profiles = plimsoll::start();
     for path in &arguments.programs {
         let source = std::fs::read_to_string(path)
@@ -92,8 +92,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Runs the programs that come with the example, until its time is over. What the first round
-/// writes is shown.
+/// Runs the programs of the example until the time is over. Prints the output of the first round.
 fn serve(seconds: Option<u32>) -> Result<(), Box<dyn std::error::Error>> {
     let profiles = start_profiles();
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds.into()));
@@ -107,14 +106,13 @@ fn serve(seconds: Option<u32>) -> Result<(), Box<dyn std::error::Error>> {
              \x20 collector   curl '{pages}heap?debug=1&gc=1'\n\n"
         ));
     }
-    // The scripts are on a thread of their own, as they would be in a program that has other
-    // things to do.
+    // The scripts run on a separate thread, as in a program that has other work.
     let (done, ended) = mpsc::channel();
     thread::Builder::new()
         .name("scripts".to_owned())
         .spawn(move || {
             let Err(error) = round_and_round();
-            // Nobody waits for it any more if the time is over.
+            // The receiver no longer exists if the time is over.
             let _ = done.send(error.to_string());
         })?;
     let error = match end {
@@ -127,7 +125,8 @@ fn serve(seconds: Option<u32>) -> Result<(), Box<dyn std::error::Error>> {
     Err(error.into())
 }
 
-/// Runs the programs in one interpreter, so that what they define stays until it is defined anew.
+/// Runs the programs in one interpreter, so their definitions last until the next round redefines
+/// them.
 fn round_and_round() -> Result<Infallible, Box<dyn std::error::Error>> {
     let mut interpreter = Interpreter::new(Output::Stdout)?;
     loop {
@@ -138,7 +137,7 @@ fn round_and_round() -> Result<Infallible, Box<dyn std::error::Error>> {
     }
 }
 
-/// Writes to stdout. That nobody reads it is no reason to stop.
+/// Writes to standard output. A closed standard output does not stop the program.
 fn print(text: &str) {
     let mut stdout = io::stdout().lock();
     let _ = stdout
@@ -146,7 +145,7 @@ fn print(text: &str) {
         .and_then(|()| stdout.flush());
 }
 
-/// Writes one line to stderr, with the program's name.
+/// Writes one line to standard error, with the program's name.
 fn complain(what: &(impl fmt::Display + ?Sized)) {
     let _ = writeln!(io::stderr(), "lisp: {what}");
 }

@@ -1,4 +1,4 @@
-//! The functions that are not written in Lisp.
+//! The functions that are implemented in Rust.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,24 +15,24 @@ type Plain = for<'gc> fn(&Heap<'gc>, &mut Host, &[Value<'gc>]) -> Result<Value<'
 pub struct Native {
     pub name: &'static str,
     fewest: usize,
-    /// None: any number.
+    /// The maximum number of arguments; `None` for any number.
     most: Option<usize>,
     pub run: Run,
 }
 
 pub enum Run {
     Plain(Plain),
-    /// `apply`, which is the machine's.
+    /// `apply`, which the machine implements.
     Apply,
 }
 
-/// What a script has of the world.
+/// The environment of a script.
 pub struct Host {
     pub program: Program,
     pub output: Output,
 }
 
-/// Where a script writes to.
+/// The destination of a script's output.
 pub enum Output {
     Stdout,
     Nowhere,
@@ -43,7 +43,7 @@ pub enum Output {
 impl Host {
     fn write(&mut self, text: fmt::Arguments) {
         match &mut self.output {
-            // That nobody reads it is no reason to stop.
+            // A closed standard output does not stop the script.
             Output::Stdout => drop(io::stdout().lock().write_fmt(text)),
             Output::Nowhere => {}
             #[cfg(test)]
@@ -97,7 +97,7 @@ const APPLY: Native = Native {
     run: Run::Apply,
 };
 
-/// All of them.
+/// All native functions.
 pub static NATIVES: &[Native] = &[
     APPLY,
     // Numbers.
@@ -312,7 +312,7 @@ pub static NATIVES: &[Native] = &[
     native("table-keys", 1, 1, |heap, _, v| {
         Ok(value::list(heap, &table(v[0])?.keys()))
     }),
-    // The world.
+    // Input and output.
     variadic("display", 0, |_, host, v| {
         v.iter()
             .for_each(|&value| host.write(format_args!("{}", displayed(value))));
@@ -434,13 +434,13 @@ impl From<i64> for Value<'_> {
     }
 }
 
-/// Whole if both are and nothing is left over.
+/// Divides; the result is an integer if both are and there is no remainder.
 fn divide<'gc>(a: Value<'gc>, b: Value<'gc>) -> Result<Value<'gc>, String> {
     if let (Value::Int(a), Value::Int(b)) = (a, b) {
         if b == 0 {
             return Err(format!("{a} cannot be divided by 0"));
         }
-        // Only the least of all numbers, divided by -1, has no rest.
+        // `checked_rem` fails only for the least integer divided by -1, which has no remainder.
         if a.checked_rem(b).is_none_or(|rest| rest == 0) {
             let result = a.checked_div(b).map(Value::Int);
             return result.ok_or_else(|| format!("of {a} and {b} is too large for an integer"));
@@ -467,7 +467,7 @@ fn truncate(value: Value<'_>) -> Result<Value<'_>, String> {
     match value {
         Value::Float(number) => {
             let whole = number.trunc();
-            // The bounds are powers of two, which floats have exactly.
+            // The bounds are powers of two, which floats represent exactly.
             let fits = (-(2f64.powi(63))..2f64.powi(63)).contains(&whole);
             if fits {
                 Ok(Value::Int(whole as i64))
@@ -495,12 +495,12 @@ fn compare<'gc>(values: &[Value<'gc>], holds: fn(Ordering) -> bool) -> Result<Va
     is(all)
 }
 
-/// Whether lists are of equal elements, and anything else is alike.
+/// Compares lists by their elements and other values by [`Value::is_like`].
 fn equal<'gc>(a: Value<'gc>, b: Value<'gc>) -> Result<bool, String> {
     /// Lists that share parts can be exponentially longer than they look.
-    const MOST_COMPARED: usize = 4_000_000;
+    const MAX_COMPARED: usize = 4_000_000;
     let mut left = vec![(a, b)];
-    for _ in 0..MOST_COMPARED {
+    for _ in 0..MAX_COMPARED {
         match left.pop() {
             None => return Ok(true),
             Some((Value::Pair(a), Value::Pair(b))) => {

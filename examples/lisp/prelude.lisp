@@ -1,4 +1,4 @@
-; What every script has, beside what is written in Rust.
+; The functions of every script that are written in Lisp.
 
 (define (caar list) (car (car list)))
 (define (cadr list) (car (cdr list)))
@@ -71,7 +71,7 @@
           ((less? (car b) (car a)) (loop a (cdr b) (cons (car b) merged)))
           (else (loop (cdr a) b (cons (car a) merged))))))
 
-; Of equal elements, those that came first stay first.
+; The sort is stable: equal elements keep their order.
 (define (sort list less?)
   (define (sorted list length)
     (if (< length 2)

@@ -5,18 +5,19 @@ use std::fmt::Write;
 use crate::read::CHARACTERS;
 use crate::value::Value;
 
-/// How deep lists are written, and how long a text may become, in bytes. What is beyond is `...`.
+/// The maximum depth of written lists, and the maximum length of a text in bytes. `...` replaces
+/// the rest.
 const DEEPEST: usize = 100;
 const LONGEST: usize = 1 << 20;
 
-/// As it is written in programs.
+/// Returns a value as programs write it.
 pub fn written(value: Value<'_>) -> String {
     let mut text = String::new();
     put(&mut text, value, true, 0);
     text
 }
 
-/// Strings and characters as they are.
+/// Returns a value with strings and characters unquoted.
 pub fn displayed(value: Value<'_>) -> String {
     let mut text = String::new();
     put(&mut text, value, false, 0);

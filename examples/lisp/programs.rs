@@ -1,4 +1,4 @@
-//! The programs that come with the example.
+//! The programs of the example.
 
 pub struct Program {
     pub name: &'static str,

@@ -1,11 +1,11 @@
-//! The reader: from text to forms, with the line that each begins in.
+//! The reader, from text to forms with their first lines.
 
 use crate::fault::Fault;
 
-/// How deep forms may be nested.
+/// The maximum depth of nested forms.
 pub const DEEPEST: usize = 200;
 
-/// What is written in a program.
+/// A form: a piece of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {
     pub line: u32,
@@ -23,7 +23,7 @@ pub enum Kind {
     List(Vec<Form>),
 }
 
-/// The names of characters that are not written as themselves.
+/// The names of characters that cannot be written as themselves.
 pub const CHARACTERS: [(&str, char); 5] = [
     ("space", ' '),
     ("newline", '\n'),
@@ -32,7 +32,7 @@ pub const CHARACTERS: [(&str, char); 5] = [
     ("nul", '\0'),
 ];
 
-/// All forms of a text.
+/// Returns all forms of a text.
 pub fn read(source: &str) -> Result<Vec<Form>, Fault> {
     let mut reader = Reader {
         rest: source,
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next form; none at the end of the text or of the list that is being read.
+    /// Returns the next form, or `None` at the end of the text or of the current list.
     fn form(&mut self, depth: usize) -> Result<Option<Form>, Fault> {
         self.skip_space();
         let line = self.line;
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
 
     fn atom(&mut self) -> Result<Kind, Fault> {
         if let Some(character) = self.rest.strip_prefix("#\\") {
-            // The first one may be a delimiter.
+            // The first character may be a delimiter.
             let first = character.chars().next();
             let first = first.ok_or_else(|| self.fault("#\\ at the end of the text"))?;
             let name = &character[first.len_utf8()..];
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where a word ends.
+/// Returns the end of a word.
 fn delimiter(text: &str) -> usize {
     let ends = |sign: char| sign.is_whitespace() || "()\"';".contains(sign);
     text.find(ends).unwrap_or(text.len())

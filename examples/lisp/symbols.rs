@@ -1,4 +1,4 @@
-//! The symbols that there are.
+//! The table of symbols.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use gc_arena::{Collect, Gc};
 
 use crate::value::{self, Heap, Symbol};
 
-/// Every symbol by its name. Symbols come from the texts of programs only, and stay.
+/// All symbols by name. Symbols come only from the texts of programs, and are never freed.
 #[derive(Default, Collect)]
 #[collect(no_drop)]
 pub struct Symbols<'gc> {

@@ -1,5 +1,5 @@
-//! The values of a script, each kind allocated by one function: those are what the heap profile
-//! names.
+//! The values of a script. One function allocates each kind, and the heap profile names these
+//! functions.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,20 +15,20 @@ use crate::natives::Native;
 /// The longest string, in bytes.
 pub const LONGEST_TEXT: usize = 1 << 20;
 
-/// What a block of gc-arena's needs beside its value, in bytes.
+/// The size of gc-arena's header of each block, in bytes.
 const HEADER: usize = 2 * size_of::<usize>();
 
-/// Whoever allocates for the script.
+/// The allocator of the script's values.
 pub struct Heap<'gc> {
     pub mutation: &'gc Mutation<'gc>,
-    /// Bytes that were allocated since this was made.
+    /// Bytes that were allocated through this `Heap`.
     allocated: Cell<u64>,
 }
 
 #[derive(Clone, Copy, Collect)]
 #[collect(no_drop)]
 pub enum Value<'gc> {
-    /// A variable that its definition was not reached of.
+    /// A variable whose definition was not reached yet.
     Undefined,
     Nil,
     Bool(bool),
@@ -43,7 +43,7 @@ pub enum Value<'gc> {
     Native(&'static Native),
 }
 
-/// A name, each there once, and the global variable of that name.
+/// A unique name, and the global variable of that name.
 #[derive(Collect)]
 #[collect(no_drop)]
 pub struct Symbol<'gc> {
@@ -64,7 +64,7 @@ pub struct Pair<'gc> {
 #[collect(no_drop)]
 pub struct Text {
     text: Box<str>,
-    /// Whether a character is where its byte is.
+    /// Whether the index of each character is its byte offset.
     ascii: bool,
     weight: Weight,
 }
@@ -76,7 +76,7 @@ pub struct Table<'gc> {
     weight: Weight,
 }
 
-/// A value that tables can be asked for: one that is compared by what it says.
+/// A key of a table: a value that is compared by its content.
 #[derive(Clone, Copy, Collect)]
 #[collect(no_drop)]
 pub struct Key<'gc>(Value<'gc>);
@@ -89,7 +89,7 @@ pub struct Closure<'gc> {
     weight: Weight,
 }
 
-/// The variables of a call, or of a `let`.
+/// The variables of a call or of a `let`.
 #[derive(Collect)]
 #[collect(no_drop)]
 pub struct Frame<'gc> {
@@ -98,16 +98,16 @@ pub struct Frame<'gc> {
     weight: Weight,
 }
 
-/// A function, compiled.
+/// A compiled function.
 #[derive(Collect)]
 #[collect(no_drop)]
 pub struct Code<'gc> {
     pub name: Box<str>,
-    /// How many arguments it has, the rest aside.
+    /// The number of parameters, without the rest parameter.
     pub parameters: usize,
-    /// Whether there may be more arguments, which become a list.
+    /// Whether there may be more arguments, which form a list.
     pub rest: bool,
-    /// Parameters, the rest, and what is defined inside.
+    /// The number of variables: parameters, the rest parameter, and local definitions.
     pub slots: usize,
     #[collect(require_static)]
     pub ops: Box<[Op]>,
@@ -115,7 +115,7 @@ pub struct Code<'gc> {
     pub lines: Box<[u32]>,
     pub constants: Box<[Value<'gc>]>,
     pub codes: Box<[Gc<'gc, Code<'gc>>]>,
-    /// The program that is being run, by its number, and the labels of that and this function.
+    /// The number of the running program, and the labels of that program and this function.
     #[collect(require_static)]
     labels: Cell<(u32, Labels)>,
     weight: Weight,
@@ -133,7 +133,7 @@ impl<'gc> Heap<'gc> {
         self.allocated.get()
     }
 
-    /// Counts a block, and whatever is its own.
+    /// Counts a block and the memory that it owns.
     fn weigh<T>(&self, owned: usize) -> Weight {
         let bytes = HEADER + size_of::<T>() + owned;
         self.count(bytes);
@@ -142,7 +142,7 @@ impl<'gc> Heap<'gc> {
 
     fn count(&self, bytes: usize) {
         self.allocated.set(self.allocated.get() + bytes as u64);
-        // gc-arena counts objects: large ones are to hurry it as many small ones would.
+        // gc-arena counts objects; a large one adds as much debt as many small ones.
         if bytes > 1024 {
             self.mutation.metrics().adjust_debt(bytes as f64 / 64.0);
         }
@@ -169,7 +169,7 @@ pub fn cons<'gc>(heap: &Heap<'gc>, first: Value<'gc>, rest: Value<'gc>) -> Value
     Value::Pair(Gc::new(heap.mutation, pair))
 }
 
-/// A string, if it is not longer than [`LONGEST_TEXT`].
+/// Returns a string, or an error if it is longer than [`LONGEST_TEXT`].
 #[inline(never)]
 pub fn text<'gc>(heap: &Heap<'gc>, text: String) -> Result<Value<'gc>, String> {
     if text.len() > LONGEST_TEXT {
@@ -206,7 +206,7 @@ pub fn closure<'gc>(
     Value::Closure(Gc::new(heap.mutation, closure))
 }
 
-/// The variables of a call: these first, as many as `slots` in all.
+/// Returns the variables of a call, `slots` in total, of which these come first.
 #[inline(never)]
 pub fn frame<'gc>(
     heap: &Heap<'gc>,
@@ -225,7 +225,7 @@ pub fn frame<'gc>(
     Gc::new(heap.mutation, frame)
 }
 
-/// What a function is made of, as the compiler has found it.
+/// The parts of a function, from the compiler.
 pub struct Parts<'gc> {
     pub name: String,
     pub parameters: usize,
@@ -259,12 +259,12 @@ pub fn code<'gc>(heap: &Heap<'gc>, parts: Parts<'gc>) -> Gc<'gc, Code<'gc>> {
     Gc::new(heap.mutation, code)
 }
 
-/// A list of these, in their order.
+/// Returns a list of these values in their order.
 pub fn list<'gc>(heap: &Heap<'gc>, values: &[Value<'gc>]) -> Value<'gc> {
     list_before(heap, values, Value::Nil)
 }
 
-/// A list of these and then what is in `rest`.
+/// Returns a list of these values, followed by `rest`.
 pub fn list_before<'gc>(heap: &Heap<'gc>, values: &[Value<'gc>], rest: Value<'gc>) -> Value<'gc> {
     let mut all = rest;
     for &value in values.iter().rev() {
@@ -278,7 +278,7 @@ impl<'gc> Value<'gc> {
         !matches!(self, Self::Bool(false))
     }
 
-    /// What it is, for messages.
+    /// Returns the kind of the value, for messages.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Undefined => "nothing",
@@ -295,12 +295,12 @@ impl<'gc> Value<'gc> {
         }
     }
 
-    /// The elements of a list. Whatever ends it is returned by [`Items::end`].
+    /// Returns the elements of a list. [`Items::end`] returns the value after the last pair.
     pub fn items(self) -> Items<'gc> {
         Items { rest: self }
     }
 
-    /// The same object, number, character, or empty list.
+    /// Returns whether both are the same object, number, character, or empty list.
     pub fn is(self, other: Self) -> bool {
         match (self, other) {
             (Self::Undefined, Self::Undefined) | (Self::Nil, Self::Nil) => true,
@@ -318,7 +318,7 @@ impl<'gc> Value<'gc> {
         }
     }
 
-    /// The same, or strings of the same characters.
+    /// Returns whether both are the same, or strings of the same characters.
     pub fn is_like(self, other: Self) -> bool {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => a.text == b.text,
@@ -333,7 +333,7 @@ pub struct Items<'gc> {
 }
 
 impl<'gc> Items<'gc> {
-    /// What comes after the elements that were taken: `Nil` at the end of a list.
+    /// Returns the rest of the list after the elements that were taken: `Nil` at the end of a list.
     pub fn end(&self) -> Value<'gc> {
         self.rest
     }
@@ -356,7 +356,7 @@ impl Text {
         &self.text
     }
 
-    /// How many characters there are.
+    /// Returns the number of characters.
     pub fn length(&self) -> usize {
         if self.ascii {
             self.text.len()
@@ -373,7 +373,8 @@ impl Text {
         }
     }
 
-    /// The characters from one place to before another, if they are in it and in order.
+    /// Returns the characters from `from` up to but not including `to`, if both are in range and in
+    /// order.
     pub fn part(&self, from: usize, to: usize) -> Option<&str> {
         if self.ascii {
             return self.text.get(from..to);
@@ -395,7 +396,7 @@ impl Text {
 }
 
 impl<'gc> Key<'gc> {
-    /// Of a number that is whole, a string, a symbol, a character or a boolean.
+    /// Makes a key of an integer, a string, a symbol, a character, a boolean or an empty list.
     pub fn of(value: Value<'gc>) -> Result<Self, String> {
         match value {
             Value::Int(_)
@@ -450,7 +451,7 @@ impl<'gc> Table<'gc> {
         entries.insert(key, value);
         let room = entries.capacity();
         if room != before {
-            // An entry, and a byte of control, for each of a power of two of places.
+            // An entry and a control byte for each slot, whose number is a power of two.
             let each = size_of::<(Key, Value)>() + 1;
             let owned = room.next_power_of_two() * each;
             heap.count(owned);
@@ -471,7 +472,7 @@ impl<'gc> Table<'gc> {
 }
 
 impl Code<'_> {
-    /// The labels of what this function does in a program.
+    /// Returns the labels of this function in a program.
     pub fn labels(&self, program: &Program) -> Labels {
         let (number, labels) = self.labels.get();
         if number == program.number {
@@ -483,10 +484,10 @@ impl Code<'_> {
     }
 }
 
-/// A program that is being run.
+/// A running program.
 pub struct Program {
     pub name: String,
-    /// From 1 on, another one for each run.
+    /// A different number for each run, from 1.
     pub number: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The parts together: started and stopped in the order that loses no request.
+//! Starts and stops the parts in an order that loses no request.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,7 @@ use crate::summary::{Summary, counted};
 /// The time between two builds of the index.
 const REINDEX_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long each step of stopping waits for what is under way.
+/// The time for which each step of stopping waits for work in progress.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The running service.
@@ -41,12 +41,12 @@ pub struct App {
 }
 
 impl App {
-    /// Takes the address, builds the index and begins to serve. Returns once the index is there.
+    /// Binds the address, builds the index and starts to serve. Returns when the index is complete.
     pub async fn start(arguments: &Arguments) -> Result<Self, Error> {
         Self::start_with(arguments, |router| router).await
     }
 
-    /// Starts with routes of the caller's own added.
+    /// Starts with additional routes of the caller.
     async fn start_with(
         arguments: &Arguments,
         extend: impl FnOnce(Router) -> Router,
@@ -59,7 +59,7 @@ impl App {
 
         let start = Instant::now();
         let (stop_background, stopped) = watch::channel(false);
-        // Nothing else runs yet that the build could hold up.
+        // No other task runs yet that the build could delay.
         let index = Index::build(&arguments.root, || true)
             .map_err(|error| Error::Root(arguments.root.clone(), error))?;
         let build_time = start.elapsed();
@@ -67,7 +67,7 @@ impl App {
         let store = Arc::new(Store::new(index));
         let traffic = Arc::new(Traffic::new());
         let (stop_server, server_stopped) = oneshot::channel();
-        // Or the end of an answer may wait for the client to acknowledge its beginning.
+        // Without this, the end of a response may wait for the client to acknowledge its beginning.
         let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
         let router = extend(service::router(store.clone(), traffic.clone()));
         let server = axum::serve(listener, router)
@@ -96,7 +96,7 @@ impl App {
         })
     }
 
-    /// Where it is and what to try. `profiles` is where Plimsoll serves, if it does.
+    /// Returns the address and examples of use. `profiles` is Plimsoll's address, if it serves.
     pub fn greeting(&self, profiles: Option<SocketAddr>) -> String {
         let snapshot = self.store.current();
         let (files, terms) = (
@@ -128,7 +128,7 @@ impl App {
         greeting
     }
 
-    /// What the current index misses because it could not be read, in one line.
+    /// Returns one line about paths that the current index lacks because they could not be read.
     pub fn unreadable(&self) -> Option<String> {
         let snapshot = self.store.current();
         let skipped = snapshot.index.skipped();
@@ -139,15 +139,15 @@ impl App {
         ))
     }
 
-    /// Ends in this order: the clients of the load, each with its last answer; then the server,
-    /// with the requests of others. The other way round, requests of the load would find the
-    /// door shut and count as errors.
+    /// Ends the clients of the load first, each after its last response; then the server, after the
+    /// requests of others. In the opposite order, requests of the load would fail and count as
+    /// errors.
     pub async fn stop(self) -> Summary {
         let ran = self.started.elapsed();
         let figures = self.load.figures().clone();
         self.stop_background.send_replace(true);
         let load = tokio::time::timeout(GRACE, self.load.finish()).await;
-        // The server may have ended by itself, and then nobody listens.
+        // If the server has already ended, the receiver no longer exists.
         let _ = self.stop_server.send(());
         let rest =
             tokio::time::timeout(GRACE, async { tokio::join!(self.server, self.reindexing) }).await;
@@ -165,7 +165,7 @@ impl App {
     }
 }
 
-/// Where a client on this machine finds what listens at `address`.
+/// Returns the address at which a client on this machine reaches a listener on `address`.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -175,7 +175,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Why the service could not start, or did not end in order: exit code 1.
+/// The reason why the service could not start or did not end in order: exit code 1.
 #[derive(Debug)]
 pub enum Error {
     Root(PathBuf, io::Error),

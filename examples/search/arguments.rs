@@ -18,7 +18,7 @@ Usage: search [DIR] [--listen ADDR] [--load N] [--seconds S]
 
 const MAX_LOAD: usize = 1000;
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     Search(Arguments),
@@ -30,7 +30,7 @@ pub struct Arguments {
     pub root: PathBuf,
     /// `HOST:PORT`; the host is not resolved yet.
     pub listen: String,
-    /// Clients of the load generator, a count.
+    /// The number of clients of the load generator.
     pub load: usize,
     pub seconds: Option<u32>,
 }
@@ -47,8 +47,8 @@ impl Default for Arguments {
 }
 
 impl Arguments {
-    /// Reads the arguments after the program's name. A value may follow its option or, after `=`,
-    /// be part of it.
+    /// Parses the arguments after the program's name. A value may follow its option, or be part of
+    /// it after `=`.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Error> {
         let mut parsed = Self::default();
         let mut root = None;
@@ -129,7 +129,7 @@ fn seconds(value: &OsStr) -> Result<u32, Error> {
         .ok_or_else(|| Error::Seconds(value.to_owned()))
 }
 
-/// An argument that cannot be taken. Each is a mistake of the caller: exit code 2.
+/// An invalid argument. Each is a mistake of the caller: exit code 2.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Error {
     Unknown(OsString),

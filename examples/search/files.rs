@@ -8,35 +8,35 @@ use std::path::{Path, PathBuf};
 /// Larger files are not indexed.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// A file with a NUL byte in its first so many bytes is binary, as for git.
+/// A file with a NUL byte in its first bytes, this many, is binary, as for git.
 const BINARY_PROBE_BYTES: u64 = 8 << 10;
 
-/// Files that were found and left out.
+/// Files that were found but not read.
 #[derive(Debug, Default)]
 pub struct Skipped {
-    /// Files with a NUL byte near their beginning, a count.
+    /// The number of files with a NUL byte near their beginning.
     pub binary: usize,
-    /// Files above 4 MiB, a count.
+    /// The number of files above 4 MiB.
     pub large: usize,
-    /// Files and directories that could not be read, a count.
+    /// The number of files and directories that could not be read.
     pub unreadable: usize,
-    /// One of those, with the cause.
+    /// The first of those, with the cause.
     pub first_unreadable: Option<(PathBuf, io::Error)>,
 }
 
-/// Calls `take` with the path (below `root`, made printable) and the text of every text file under
-/// `root`, until it returns false.
+/// Calls `take` with the path and text of every text file under `root`, until it returns false. The
+/// path is relative to `root` and printable.
 ///
-/// The order is the same for the same tree. `.git` and `target` are left out; symbolic links are
-/// not followed, so there are no loops and nothing from outside; nor is anything read that is no
-/// regular file. Bytes that are not UTF-8 become U+FFFD. What cannot be read is counted, except
-/// `root` itself, which is an error.
+/// The order is the same for the same tree. `.git`, `target` and all but regular files are left
+/// out. Symbolic links are not followed, so there are no loops and no files from outside. Bytes
+/// that are not UTF-8 become U+FFFD. Unreadable files are counted; an unreadable `root` is an
+/// error.
 pub fn read_texts(
     root: &Path,
     mut take: impl FnMut(String, String) -> bool,
 ) -> io::Result<Skipped> {
     let mut skipped = Skipped::default();
-    // A list, not recursion: a tree may be deeper than a stack.
+    // A list instead of recursion: a tree may be deeper than a stack.
     let mut directories = VecDeque::new();
     let mut entries = sorted_entries(root)?;
     loop {
@@ -113,8 +113,7 @@ fn read_text(path: &Path) -> io::Result<Content> {
     if bytes.contains(&0) {
         return Ok(Content::Binary);
     }
-    // The length of a file that is being written is only a hint, and there are files that do not
-    // tell theirs.
+    // The length is only a hint: a file may grow meanwhile, and some files report no length.
     file.take(MAX_FILE_BYTES + 1 - bytes.len() as u64)
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
@@ -252,7 +251,7 @@ mod tests {
         let mut skipped = Skipped::default();
         for name in ["first", "second"] {
             let path = directory.path().join(name);
-            let error = read_text(&path).expect_err("there is no such file");
+            let error = read_text(&path).expect_err("no such file exists");
             skipped.unreadable(path, error);
         }
         assert_eq!(skipped.unreadable, 2);
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_ends_when_nobody_takes_more() {
+    fn reading_ends_when_the_receiver_is_dropped() {
         let directory = Directory::new();
         for name in ["a", "b", "c"] {
             directory.write(name, "text");

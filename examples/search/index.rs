@@ -1,4 +1,4 @@
-//! The inverted index: which documents a term is in, and where.
+//! The inverted index: the documents and positions of each term.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,13 +11,13 @@ use serde::Serialize;
 use crate::files::{self, Skipped};
 use crate::words::{term_of, words};
 
-/// A snippet is a line, or of a long line about so many bytes around the word that was found.
+/// A snippet is a line, or about this many bytes of a long line around the match.
 const SNIPPET_BYTES: usize = 160;
 
-/// How many places in one document are looked at for the best line to show.
+/// The number of positions in a document that are examined for the best line.
 const MAX_PLACES: usize = 1000;
 
-/// The documents of a directory tree and the terms in them. It does not change once it is built.
+/// The documents of a directory tree and their terms. Immutable once it is built.
 #[derive(Debug)]
 pub struct Index {
     documents: Vec<Document>,
@@ -27,27 +27,27 @@ pub struct Index {
 
 #[derive(Debug)]
 pub struct Document {
-    /// Below the directory that was indexed.
+    /// The path relative to the indexed directory.
     path: String,
     text: String,
     /// The byte offset at which each line begins.
     lines: Vec<u32>,
 }
 
-/// That a term is in a document.
+/// The occurrences of a term in a document.
 #[derive(Debug)]
 struct Posting {
     document: u32,
-    /// The byte offsets at which it is there, ascending.
+    /// The byte offsets of the term, ascending.
     places: Vec<u32>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, PartialEq)]
 pub struct Found {
-    /// Documents that have all terms, a count; more than there are results if there was a limit.
+    /// The number of documents with all terms; more than the results if there was a limit.
     pub total: usize,
-    /// The best first.
+    /// The results, the best first.
     pub results: Vec<Hit>,
 }
 
@@ -55,7 +55,7 @@ pub struct Found {
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Hit {
     pub path: String,
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
     pub snippet: String,
     /// The sum over the terms of (1 + ln occurrences) * ln(1 + documents / documents with the
@@ -64,8 +64,8 @@ pub struct Hit {
 }
 
 impl Index {
-    /// Indexes the text files under a directory (see [`files::read_texts`]). `go_on` is asked at
-    /// every file; when it returns false, the index stays as far as it came.
+    /// Indexes the text files under a directory (see [`files::read_texts`]). Calls `go_on` after
+    /// every file; when it returns false, returns the incomplete index.
     pub fn build(root: &Path, go_on: impl Fn() -> bool) -> io::Result<Self> {
         let mut index = Self::new();
         index.skipped = files::read_texts(root, |path, text| {
@@ -84,7 +84,7 @@ impl Index {
     }
 
     fn add(&mut self, path: String, text: String) {
-        // No overflow here and below: a file has at most 4 MiB, and no memory holds so many files.
+        // No overflow here and below: a file has at most 4 MiB, and so many files exceed memory.
         let document = self.documents.len() as u32;
         let mut term = String::new();
         for (place, word) in words(&text) {
@@ -108,7 +108,7 @@ impl Index {
         &self.documents
     }
 
-    /// How many terms there are.
+    /// Returns the number of terms.
     pub fn term_count(&self) -> usize {
         self.terms.len()
     }
@@ -117,7 +117,7 @@ impl Index {
         &self.skipped
     }
 
-    /// The documents that have all of the terms, at most `limit` of them.
+    /// Returns the documents with all of the terms, at most `limit` of them.
     pub fn search(&self, terms: &[String], limit: usize) -> Found {
         let mut lists = Vec::with_capacity(terms.len());
         for term in terms {
@@ -162,9 +162,9 @@ impl Index {
     }
 }
 
-/// The postings of one term of a query, with what an occurrence is worth.
+/// The postings of one term of a query, and the weight of an occurrence.
 struct Weighted<'a> {
-    /// By ascending document.
+    /// The postings, by ascending document.
     postings: &'a [Posting],
     weight: f64,
 }
@@ -190,12 +190,12 @@ impl<'a> Weighted<'a> {
     }
 }
 
-/// The documents that are in all lists, with their scores, by ascending document.
+/// Returns the documents that are in all lists, with their scores, by ascending document.
 fn rank(lists: &[Weighted<'_>]) -> Vec<(f64, u32)> {
     let Some(rarest) = lists.iter().min_by_key(|list| list.postings.len()) else {
         return Vec::new();
     };
-    // What is left of each list: its documents that are not below the current one.
+    // The rest of each list, without documents below the current one.
     let mut rests: Vec<&[Posting]> = lists.iter().map(|list| list.postings).collect();
     let score_of = |document: u32, rests: &mut [&[Posting]]| -> Option<f64> {
         lists
@@ -224,12 +224,12 @@ impl Document {
         Self { path, text, lines }
     }
 
-    /// How many lines there are, at least one.
+    /// Returns the number of lines, at least one.
     pub fn line_count(&self) -> usize {
         self.lines.len()
     }
 
-    /// A line, counted from 0, without its end.
+    /// Returns a line, counted from 0, without its line end.
     pub fn line(&self, line: usize) -> &str {
         &self.text[self.range_of(line)]
     }
@@ -246,9 +246,9 @@ impl Document {
         self.lines.partition_point(|&start| start <= place) - 1
     }
 
-    /// The line to show and a place in it: of the lines with the rarest term, the first that has
-    /// the most terms. `places` are those of each term, all within this document, at least one
-    /// of each.
+    /// Returns the line to show and a position in it. Of the lines with the rarest term, it is the
+    /// first with the most terms. `places` are the positions of each term in this document, at
+    /// least one of each.
     fn best_place(&self, places: &[&[u32]]) -> (usize, usize) {
         let rarest = places
             .iter()
@@ -273,7 +273,7 @@ impl Document {
             .expect("a posting has a place")
     }
 
-    /// The line, or a part of it around `place` with an ellipsis where something is missing.
+    /// Returns the line, or a part of it around `place`, with an ellipsis for omitted text.
     fn snippet(&self, line: usize, place: usize) -> String {
         let range = self.range_of(line);
         if range.len() <= SNIPPET_BYTES {
@@ -286,7 +286,7 @@ impl Document {
         format!("{before}{}{after}", self.text[start..end].trim())
     }
 
-    /// The last boundary between characters up to a byte offset.
+    /// Returns the last character boundary at or before a byte offset.
     fn char_boundary(&self, offset: usize) -> usize {
         (0..=offset)
             .rev()

@@ -1,16 +1,16 @@
-//! How long requests took, in memory that does not grow.
+//! Latencies of requests, in memory of constant size.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A power of two is divided into this many buckets, so a quantile is right to a sixteenth.
+/// Each power of two is divided into this many buckets, so a quantile is exact to a sixteenth.
 const PER_OCTAVE: u64 = 16;
 const BUCKETS: usize = 976;
 
-/// A histogram of durations that any number of threads add to.
+/// A histogram of durations to which any number of threads add.
 ///
-/// Buckets are as wide as their values below 16 ns, and a sixteenth of their power of two above.
-/// Nobody reads while it matters in which order the counts arrive, so all orderings are relaxed.
+/// Below 16 ns, each value has a bucket; above, a bucket is a sixteenth of its power of two. No
+/// reader depends on the order of the counts, so all orderings are relaxed.
 pub struct Latencies {
     counts: Box<[AtomicU64]>,
 }
@@ -31,8 +31,8 @@ impl Latencies {
         self.counts.iter().map(|count| count.load(Relaxed)).sum()
     }
 
-    /// The latency that the given share of the requests, from 0 to 1, did not exceed, rounded up to
-    /// the end of its bucket. None if there were no requests.
+    /// Returns the latency that the given share of the requests, from 0 to 1, did not exceed,
+    /// rounded up to the end of its bucket. `None` if there were no requests.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let counts: Vec<u64> = self
             .counts
@@ -55,11 +55,11 @@ fn bucket(nanos: u64) -> usize {
         return nanos as usize;
     }
     let shift = nanos.ilog2() - PER_OCTAVE.ilog2();
-    // The leading bit stays, so that each octave begins where the one before ends.
+    // The leading bit stays, so that each octave begins where the previous one ends.
     (u64::from(shift) * PER_OCTAVE + (nanos >> shift)) as usize
 }
 
-/// The largest number of nanoseconds in a bucket.
+/// Returns the largest number of nanoseconds in a bucket.
 fn last_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * PER_OCTAVE {

@@ -16,22 +16,22 @@ use crate::latency::Latencies;
 use crate::store::Store;
 use crate::words::{term_of, words};
 
-/// How long a client waits after an error before it connects again.
+/// The time that a client waits after an error before it connects again.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
-/// Clients that each send one request after the other until they are told to stop.
+/// Clients that each send one request after the other until they are stopped.
 pub struct Load {
     clients: JoinSet<()>,
     figures: Arc<Figures>,
 }
 
-/// What the clients saw.
+/// Figures of the clients.
 pub struct Figures {
-    /// How many there are.
+    /// The number of clients.
     pub clients: usize,
-    /// Of the requests that were answered with 200, from the first byte sent to the last one read.
+    /// Latencies of requests with status 200, from the first byte sent to the last byte read.
     pub latencies: Latencies,
-    /// Connections that failed, and answers that were cut off, malformed or not 200.
+    /// The number of failed connections, and of responses that were cut off, malformed or not 200.
     pub errors: AtomicU64,
 }
 
@@ -66,7 +66,7 @@ impl Load {
         &self.figures
     }
 
-    /// Waits until every client has the answer to its last request.
+    /// Waits until every client has the response to its last request.
     pub async fn finish(mut self) {
         while self.clients.join_next().await.is_some() {}
     }
@@ -99,7 +99,7 @@ async fn send(
 }
 
 /// Sends a request over the open connection or a new one, and keeps the connection if it can be
-/// used again.
+/// reused.
 async fn request(
     connection: &mut Option<Connection>,
     address: SocketAddr,
@@ -114,9 +114,8 @@ async fn request(
     Ok(answer)
 }
 
-/// Draws queries as people put them: words that stand together in a text, the frequent ones more
-/// often, and the same query again now and then. The same seed and the same texts give the same
-/// queries.
+/// Draws queries like those of people: adjacent words of a text, frequent words more often, and
+/// sometimes a recent query again. The same seed and texts give the same queries.
 struct Queries {
     random: Random,
     recent: Vec<String>,
@@ -140,7 +139,7 @@ impl Queries {
             }
             self.recent.swap_remove(again - RECENT_QUERIES);
         }
-        // An index may have no words at all; a query it must be.
+        // An index may have no words, but a query is needed.
         let query = self
             .neighbours(index)
             .unwrap_or_else(|| "nothing".to_owned());
@@ -148,12 +147,11 @@ impl Queries {
         query
     }
 
-    /// One to three words of some line.
+    /// Returns one to three adjacent words of a line.
     fn neighbours(&mut self, index: &Index) -> Option<String> {
         const ATTEMPTS: usize = 32;
         const MAX_WORDS: usize = 3;
-        // The lines of generated files are as long as the files, and a client has better to do than
-        // to read those.
+        // Lines of generated files may be as long as the files; longer lines are skipped.
         const MAX_LINE_BYTES: usize = 4 << 10;
         let documents = index.documents();
         if documents.is_empty() {
@@ -183,7 +181,8 @@ impl Queries {
 struct Random(u64);
 
 impl Random {
-    /// A number below `end`, which is far below 2^64, so that the bias of the remainder is nothing.
+    /// Returns a number below `end`, which is far below 2^64, so the bias of the remainder is
+    /// negligible.
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -210,8 +209,8 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// An HTTP/1.1 connection that stays open. It knows as much of HTTP as the service says: answers
-/// with a `Content-Length`.
+/// A persistent HTTP/1.1 connection. It supports only the responses of this service, which have a
+/// `Content-Length`.
 pub struct Connection {
     stream: TcpStream,
     address: SocketAddr,
@@ -225,8 +224,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether it is what the service says to a search; an answer that began or ended in the wrong
-    /// place is not.
+    /// Returns whether this is the service's response to a search, complete from beginning to end.
     fn is_found(&self) -> bool {
         self.status == 200 && self.body.starts_with(b"{\"query\":") && self.body.ends_with(b"}")
     }
@@ -243,7 +241,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request and reads its answer. After an error the connection is of no use.
+    /// Sends a request and reads the response. After an error, the connection is unusable.
     pub async fn get(&mut self, target: &str) -> io::Result<Answer> {
         let request = format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
         self.stream.write_all(request.as_bytes()).await?;
@@ -278,7 +276,7 @@ impl Connection {
     }
 }
 
-/// The status and the length of the body.
+/// Returns the status and the length of the body.
 fn parse_head(head: &[u8]) -> Option<(u16, usize)> {
     let mut lines = std::str::from_utf8(head).ok()?.split("\r\n");
     let status = lines

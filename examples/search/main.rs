@@ -1,18 +1,17 @@
-//! A search service over the text files of a directory, with Plimsoll in it: the example to point a
-//! profiler at.
+//! A search service over the text files of a directory, with Plimsoll inside: an example of a
+//! service to profile.
 //!
 //! ```text
 //! cargo run --release --example search -- [DIR] [--listen ADDR] [--load N] [--seconds S]
 //! ```
 //!
-//! It keeps an inverted index in memory, answers `GET /search?q=...` from it, builds the index anew
-//! every few seconds, and puts itself under load. So there is always something to see in its
-//! profiles: a large heap that lives long (the index), a second one that comes and goes (the next
-//! index), many small short-lived blocks (the requests), and two locks that every request takes:
-//! the cache of answers is behind one of the standard library's, the count of words behind one of
-//! parking_lot's.
+//! The service keeps an inverted index in memory, answers `GET /search?q=...` from it, rebuilds the
+//! index every few seconds, and generates its own load. Its profiles therefore always have content:
+//! a large long-lived heap (the index), a second one that is replaced (the next index), and many
+//! small short-lived blocks (the requests). Every request takes two locks. The cache of responses
+//! is behind a lock of the standard library, the count of words behind one of parking_lot.
 //!
-//! What Plimsoll needs is `ALLOC` and `start_profiles` in this file, and nothing anywhere else.
+//! Plimsoll needs only `ALLOC` and `start_profiles` in this file.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -42,8 +41,8 @@ mod words;
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
-/// Serves the profiles for as long as the returned guard lives, here unless the environment says
-/// otherwise.
+/// Serves the profiles while the returned guard lives, at this address unless the environment sets
+/// another.
 fn start_profiles() -> plimsoll::Plimsoll {
     plimsoll::config()
         .http("127.0.0.1:6060")
@@ -76,7 +75,7 @@ fn main() -> ExitCode {
         }
     };
     let outcome = runtime.block_on(run(&arguments, profiles.http_address()));
-    // Not dropped: that would wait for an index build that hangs in a read.
+    // Dropping the runtime would wait for an index build that hangs in a read.
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -87,7 +86,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the service until a signal or the end of its time.
+/// Runs the service until a signal arrives or its time is over.
 async fn run(arguments: &Arguments, profiles: Option<SocketAddr>) -> Result<(), app::Error> {
     let app = App::start(arguments).await?;
     let mut signals = Signals::new().map_err(app::Error::Signals)?;
@@ -113,8 +112,8 @@ async fn end_after(seconds: Option<u32>) {
     }
 }
 
-/// Ctrl-C and SIGTERM, which mean the same: the first asks the service to end, the second not to
-/// wait.
+/// Ctrl-C and SIGTERM, which have the same effect. The first ends the service; the second ends it
+/// without waiting.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -136,8 +135,8 @@ impl Signals {
     }
 }
 
-/// Writes to stdout. That nobody reads it (`search | head -1`) is no reason to stop serving, as
-/// `println!` would.
+/// Writes to standard output. Unlike with `println!`, a closed standard output (`search | head -1`)
+/// does not stop the service.
 fn print(text: &str) {
     let mut stdout = io::stdout().lock();
     let _ = stdout
@@ -145,7 +144,7 @@ fn print(text: &str) {
         .and_then(|()| stdout.flush());
 }
 
-/// Writes one line to stderr, with the program's name.
+/// Writes one line to standard error, with the program's name.
 fn complain(what: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "search: {what}");
 }

@@ -1,4 +1,4 @@
-//! Which words are asked for most.
+//! The most frequent words of queries.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -6,16 +6,16 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-/// How many words are counted at most.
+/// The maximum number of counted words.
 const COUNTED: usize = 1024;
 
-/// Counts of the words of recent questions, under one lock that every request takes.
+/// Counts of the words of recent queries, under one lock that every request takes.
 #[derive(Default)]
 pub struct Popular {
     counts: Mutex<HashMap<String, u64>>,
 }
 
-/// A word, and how often it was asked for.
+/// A word and its count.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Word {
     pub word: String,
@@ -23,8 +23,8 @@ pub struct Word {
 }
 
 impl Popular {
-    /// Counts the words of a question. Once there are [`COUNTED`] of them, every count is halved,
-    /// and what comes to nothing is forgotten.
+    /// Counts the words of a query. When there are [`COUNTED`] words, every count is halved, and
+    /// words whose count becomes zero are removed.
     pub fn count(&self, words: &[String]) {
         let mut counts = self.counts.lock();
         for word in words {
@@ -42,8 +42,8 @@ impl Popular {
         }
     }
 
-    /// The words that were asked for most, the first of them first; of equals, in alphabetical
-    /// order.
+    /// Returns the most frequent words, in descending order; words of equal counts are in
+    /// alphabetical order.
     pub fn most(&self, limit: usize) -> Vec<Word> {
         let mut words: Vec<Word> = self
             .counts

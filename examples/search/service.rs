@@ -1,4 +1,4 @@
-//! The HTTP side: routes, what they take and what they answer.
+//! The HTTP service: routes, parameters and responses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ const DEFAULT_LIMIT: usize = 10;
 const MAX_LIMIT: usize = 100;
 const MAX_QUERY_BYTES: usize = 1024;
 
-/// What was served.
+/// Statistics of served requests.
 pub struct Traffic {
-    /// From a request's head to the answer's: what the service takes, not what the network does.
+    /// Times from a request's head to the response's head, so without the network.
     pub latencies: Latencies,
-    /// Answers with a 4xx status, a count.
+    /// The number of responses with a 4xx status.
     pub refused: AtomicU64,
-    /// Answers with a 5xx status, a count.
+    /// The number of responses with a 5xx status.
     pub failed: AtomicU64,
 }
 
@@ -72,14 +72,14 @@ async fn measure(State(traffic): State<Arc<Traffic>>, request: Request, next: Ne
     response
 }
 
-/// The parameters as they come. Unknown ones are ignored.
+/// The parameters of a request, unparsed. Unknown ones are ignored.
 #[derive(Deserialize)]
 struct Parameters {
     q: Option<String>,
     limit: Option<String>,
 }
 
-/// The parameters as they are meant.
+/// The parsed parameters.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     query: String,
@@ -146,13 +146,13 @@ fn wanted(parameters: Result<Query<Parameters>, QueryRejection>) -> Result<Wante
     }
 }
 
-/// What `/search` answers.
+/// The response of `/search`.
 #[derive(Serialize)]
 struct Answer<'a> {
     query: &'a str,
-    /// Documents that match, a count.
+    /// The number of documents that match.
     total: usize,
-    /// How long the search took, in milliseconds with three decimals.
+    /// The duration of the search, in milliseconds with three decimals.
     millis: f64,
     results: &'a [Hit],
 }
@@ -196,7 +196,7 @@ fn refusal(status: StatusCode, error: &dyn fmt::Display) -> Response {
         .into_response()
 }
 
-/// The form, with what was found if something was asked for.
+/// Returns the form, with the results if there is a query.
 async fn page(
     State(store): State<Arc<Store>>,
     parameters: Result<Query<Parameters>, QueryRejection>,
@@ -235,7 +235,7 @@ async fn page(
          <form action=\"/\"><input name=\"q\" value=\"{query}\" maxlength=\"{MAX_QUERY_BYTES}\" autofocus> \
          <button>Search</button></form>\n{body}\n</html>\n"
     );
-    // Nothing in the page loads or runs anything, whatever gets past the escaping.
+    // The page loads and runs nothing, even if text passes the escaping.
     let policy = (
         header::CONTENT_SECURITY_POLICY,
         "default-src 'none'; form-action 'self'",
@@ -252,7 +252,7 @@ fn list(found: &Found) -> String {
     html + "</ol>"
 }
 
-/// A text as the content of an HTML element or of an attribute in quotes.
+/// A text as the content of an HTML element or of a quoted attribute.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

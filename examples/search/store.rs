@@ -1,5 +1,4 @@
-//! The index that requests are answered from, its replacement by a newer one, and the cache of
-//! recent answers.
+//! The current index, its replacement by a newer one, and the cache of recent results.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,14 +12,13 @@ use tokio::sync::watch;
 use crate::index::{Found, Index};
 use crate::popular::Popular;
 
-/// How many answers the cache keeps.
+/// The number of results in the cache.
 const CACHED_ANSWERS: usize = 256;
 
-/// An index and the answers found in it.
+/// An index and the results found in it.
 ///
-/// The cache belongs to the index: a new index starts with an empty one, and an answer that is
-/// found in the old index while the new one is published goes to the old cache. So no answer is
-/// ever stale.
+/// The cache belongs to the index, so no result is stale. A new index starts with an empty cache. A
+/// result that is found in the old index while the new one is published enters the old cache.
 pub struct Snapshot {
     pub index: Index,
     cache: Mutex<Cache>,
@@ -34,8 +32,8 @@ impl Snapshot {
         }
     }
 
-    /// Searches, unless the answer is known. Two requests may find the same answer at the same
-    /// time: the cache is not locked while one searches.
+    /// Searches, unless the result is cached. Two requests may find the same result concurrently,
+    /// because a search does not lock the cache.
     pub fn search(&self, terms: Vec<String>, limit: usize) -> Arc<Found> {
         let question = Arc::new(Question { terms, limit });
         if let Some(found) = self.cache().answers.get(&*question) {
@@ -57,7 +55,7 @@ struct Question {
     limit: usize,
 }
 
-/// The last [`CACHED_ANSWERS`] answers that were found.
+/// The last [`CACHED_ANSWERS`] results.
 #[derive(Default)]
 struct Cache {
     answers: HashMap<Arc<Question>, Arc<Found>>,
@@ -79,8 +77,8 @@ impl Cache {
     }
 }
 
-/// Where the current index is. Requests take it and keep it until they are done; a new one is built
-/// aside and put in its place. The old one goes when its last request does.
+/// The current index. A request takes a reference and keeps it until it has ended. A new index is
+/// built separately and replaces the current one. The old index is freed after its last request.
 pub struct Store {
     current: RwLock<Arc<Snapshot>>,
     replaced: AtomicU64,
@@ -105,7 +103,7 @@ impl Store {
 
     pub fn replace(&self, index: Index) {
         let next = Arc::new(Snapshot::new(index));
-        // An index takes a while to drop, which must not happen under the lock.
+        // An index takes long to drop, which must not happen under the lock.
         let old = {
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *current, next)
@@ -114,14 +112,14 @@ impl Store {
         drop(old);
     }
 
-    /// How many times the index was replaced.
+    /// Returns how often the index was replaced.
     pub fn replaced(&self) -> u64 {
         self.replaced.load(Relaxed)
     }
 }
 
-/// Builds the index anew, again and again with a pause between, until `stop` becomes true. A build
-/// that fails leaves the index as it is, and is reported once as long as the cause is the same.
+/// Rebuilds the index repeatedly, with a pause between builds, until `stop` becomes true. A failed
+/// build leaves the index unchanged; a cause that repeats is reported once.
 pub async fn keep_fresh(
     store: Arc<Store>,
     root: Arc<Path>,
@@ -153,7 +151,7 @@ pub async fn keep_fresh(
 
 fn refresh(store: &Store, root: &Path, stop: &watch::Receiver<bool>) -> io::Result<()> {
     let index = Index::build(root, || !*stop.borrow())?;
-    // An index that was given up is not whole.
+    // An index whose build was stopped is incomplete.
     if !*stop.borrow() {
         store.replace(index);
     }

@@ -1,4 +1,4 @@
-//! What is printed at the end, and how numbers are written.
+//! The summary at the end, and the format of its numbers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::load;
 use crate::service::Traffic;
 
 pub struct Summary {
-    /// From the first moment of serving to the last.
+    /// The time from the start of serving to its end.
     pub ran: Duration,
     pub files: usize,
     pub terms: usize,
     pub reindexed: u64,
     pub traffic: Arc<Traffic>,
     pub load: Arc<load::Figures>,
-    /// Whether something was still under way when the wait for it ended.
+    /// Whether work was still in progress when the wait for it ended.
     pub cut_off: bool,
-    /// Read while the last index was still there.
+    /// Heap statistics, read while the last index existed.
     pub heap: HeapStats,
 }
 
@@ -109,7 +109,7 @@ impl fmt::Display for Bytes {
         }
         let mut size = self.0 as f64 / 1024.0;
         let mut unit = 0;
-        // What would be written as 1024.0 is one of the next unit.
+        // A size that would be printed as 1024.0 takes the next unit.
         while size >= 1023.95 && unit + 1 < units.len() {
             size /= 1024.0;
             unit += 1;
@@ -128,7 +128,7 @@ pub fn counted(count: impl TryInto<u64>, what: &str) -> String {
     )
 }
 
-/// A number with its digits in groups of three.
+/// Returns a number with its digits in groups of three.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A new directory that goes away with the value.
+/// A new directory that is removed on drop.
 pub struct Directory {
     path: PathBuf,
 }
@@ -18,7 +18,7 @@ impl Directory {
             NEXT.fetch_add(1, Relaxed)
         );
         let path = std::env::temp_dir().join(name);
-        // What a killed process of the same number may have left.
+        // Removes the directory of a killed process with the same id.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Self { path }
@@ -28,7 +28,7 @@ impl Directory {
         &self.path
     }
 
-    /// Writes a file, with the directories it lies in.
+    /// Writes a file, and creates its directories.
     pub fn write(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         let path = self.path.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,14 +1,14 @@
-//! What counts as a word, in documents and in queries alike.
+//! The definition of a word, for documents and queries alike.
 
-/// Longer words are cut after this many characters, so that a line of base64 is not a term of its
-/// own length.
+/// Longer words are cut after this many characters, so that a line of base64 is not a term of that
+/// length.
 const MAX_TERM_CHARS: usize = 64;
 
-/// The words of a text, each with its byte offset: the longest runs of letters and digits, in any
-/// script.
+/// Returns the words of a text, each with its byte offset: the longest runs of letters and digits,
+/// in any script.
 ///
-/// So `heap_stats` is two words and `don't` is too. Scripts that write no spaces (Chinese, Thai)
-/// get runs instead of words, and accents must be composed, as they nearly always are.
+/// `heap_stats` and `don't` are therefore two words each. Scripts without spaces (Chinese, Thai)
+/// get runs instead of words. Accents must be composed, as they usually are.
 pub fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut rest = 0;
     std::iter::from_fn(move || {
@@ -21,11 +21,11 @@ pub fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Writes to `term` what a word is filed under, so that case does not matter. `term` is cleared
-/// first; it belongs to the caller so that a known term costs no allocation.
+/// Writes the term of a word to `term`, so that case does not matter. `term` is cleared first; the
+/// caller provides it so that a known term costs no allocation.
 ///
-/// A term is a word whose term is itself: what lower case adds that is no letter (the dot that is
-/// left of the Turkish capital İ) is dropped, and the final sigma is a sigma.
+/// The term of a term is the term itself. Non-letters that lower case adds are dropped, such as the
+/// dot of the Turkish capital İ; the final sigma becomes a sigma.
 pub fn term_of(word: &str, term: &mut String) {
     term.clear();
     let lower = word
@@ -39,7 +39,8 @@ pub fn term_of(word: &str, term: &mut String) {
     );
 }
 
-/// The terms of a query: sorted, each once. The order and the number of its words do not matter.
+/// Returns the terms of a query, sorted and without duplicates. Order and repetition of words do
+/// not matter.
 pub fn terms_of(query: &str) -> Vec<String> {
     let mut terms: Vec<String> = words(query)
         .map(|(_, word)| {

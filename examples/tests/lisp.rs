@@ -1,5 +1,5 @@
-//! The Lisp as its users run it: with a program, and without, when it serves its profiles. If there
-//! is a Go toolchain (`PLIMSOLL_GO`, or `go` in `PATH`), its tool looks as well.
+//! The Lisp as users run it: with a program, and without one, when it serves its profiles. Go's
+//! tool reads them, too, if there is a Go toolchain (`PLIMSOLL_GO`, or `go` in `PATH`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -43,7 +43,7 @@ fn a_program_is_run_and_ends() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_place() {
+fn a_mistake_is_reported_with_its_place() {
     let directory = std::env::temp_dir().join(format!("plimsoll-lisp-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let wrong = directory.join("wrong.lisp");
@@ -68,7 +68,7 @@ fn a_mistake_is_told_with_its_place() {
     let _ = std::fs::remove_dir_all(&directory);
 }
 
-/// A figure at the end of the heap profile's text: `# NumGC = 12`.
+/// Returns a figure at the end of the heap profile's text: `# NumGC = 12`.
 fn figure(text: &str, name: &str) -> u64 {
     let begins = format!("# {name} = ");
     let mut lines = text.lines();
@@ -79,7 +79,7 @@ fn figure(text: &str, name: &str) -> u64 {
 #[test]
 fn what_the_scripts_have_is_in_the_profile() {
     let lisp = Running::start("lisp", &["--seconds", "300"], "heap_rate=4k");
-    // The first round is over when the last program has been seen.
+    // The first round has ended when the last program was seen.
     let seen = lisp.text_when("heap?debug=1", |text| {
         figure(text, "NumGC") > 10
             && text.contains("lisp::value::cons")
@@ -96,7 +96,7 @@ fn what_the_scripts_have_is_in_the_profile() {
         );
     }
 
-    // With labels: which program, and which of its functions.
+    // The labels name the program and its function.
     let of_trees = |text: &str| {
         text.lines().any(|line| {
             line.contains("\"script\":\"trees.lisp\"") && line.contains("\"function\":\"tree\"")
@@ -104,7 +104,7 @@ fn what_the_scripts_have_is_in_the_profile() {
     };
     lisp.text_when("heap?debug=1", of_trees);
 
-    // A collection that is asked for is one of the whole.
+    // A requested collection is a complete one.
     let (_, collected) = lisp.get("heap?gc=1&debug=1");
     let collected = text(&collected);
     assert!(figure(&collected, "NumForcedGC") >= 1);

@@ -1,5 +1,5 @@
-//! The example as its users run it: started as a program, under its own load, and looked into over
-//! HTTP. If there is a Go toolchain (`PLIMSOLL_GO`, or `go` in `PATH`), its tool looks as well.
+//! The example as users run it: started as a program, under its own load, and read over HTTP. Go's
+//! tool reads it, too, if there is a Go toolchain (`PLIMSOLL_GO`, or `go` in `PATH`).
 
 mod running;
 
@@ -32,8 +32,8 @@ fn the_running_example_shows_what_is_in_it() {
         "what Plimsoll needs is not"
     );
 
-    // Every request takes the lock of the cache, and that of the counts; whoever asks for those
-    // keeps it so long that somebody finds it locked, however little runs at the same time.
+    // Every request takes the locks of the cache and of the counts. A request for the counts holds
+    // its lock so long that another request finds it taken, even on few processors.
     let service = search.service.as_deref().expect("it says where it serves");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

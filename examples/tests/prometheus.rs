@@ -1,6 +1,6 @@
-//! The example as Prometheus sees it: a real server scrapes it and is asked for what it has got,
-//! and `promtool` checks the page. Both are looked for in the directory `PLIMSOLL_PROMETHEUS`, and
-//! else in `PATH`; where they are not, only a test that is told of them by that variable fails.
+//! The example as Prometheus sees it: a real server scrapes it and answers queries, and `promtool`
+//! checks the page. `PLIMSOLL_PROMETHEUS` names the directory of both, which are otherwise searched
+//! in `PATH`. Without them, a test fails only if that variable is set.
 
 mod running;
 
@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use running::{Running, get};
 use serde_json::Value;
 
-/// The longest that anything here may take: for noticing that something hangs.
+/// The time after which a test fails as hanging.
 const HANG: Duration = Duration::from_secs(60);
 
-/// The path of a program of Prometheus; `None` if it is not there and was not promised.
+/// Returns the path of a program of Prometheus, or `None` if it is missing and the variable is not
+/// set.
 fn program(name: &str) -> Option<PathBuf> {
     let promised = std::env::var_os("PLIMSOLL_PROMETHEUS").map(PathBuf::from);
     let path = promised.as_deref().unwrap_or("".as_ref()).join(name);
@@ -31,7 +32,7 @@ fn program(name: &str) -> Option<PathBuf> {
     }
 }
 
-/// A server that scrapes one target twice a second; killed when it is dropped.
+/// A server that scrapes one target twice a second; killed on drop.
 struct Prometheus {
     process: Child,
     /// `host:port` of its API.
@@ -54,7 +55,7 @@ impl Prometheus {
         loop {
             std::fs::create_dir_all(&directory).expect("a directory");
             std::fs::write(&config, &text).expect("a file");
-            // It does not say which port it took, so it is told one that was free just now.
+            // The server does not print its port, so it receives one that was free just before.
             let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
             let api = free.expect("a free port").to_string();
             let data = directory.join("data");
@@ -80,13 +81,13 @@ impl Prometheus {
                 assert!(started.elapsed() < HANG, "it is not ready");
                 std::thread::sleep(Duration::from_millis(50));
             }
-            // Somebody else had that port by then.
+            // Another process took the port in the meantime.
             assert!(started.elapsed() < HANG, "it does not stay");
             drop(server);
         }
     }
 
-    /// What the API answers to a path.
+    /// Returns the API's response to a path.
     fn ask(&self, path: &str) -> Value {
         let (head, body) = get(&self.api, path).expect("it answers");
         let answer: Value = serde_json::from_slice(&body).unwrap_or_else(|error| {
@@ -96,7 +97,7 @@ impl Prometheus {
         answer["data"].clone()
     }
 
-    /// The values of a query, with their labels.
+    /// Returns the values of a query, with their labels.
     fn query(&self, query: &str) -> Vec<(Value, f64)> {
         let answer = self.ask(&format!("/api/v1/query?query={}", escaped(query)));
         let rows = answer["result"].as_array().expect("a list");
@@ -108,8 +109,8 @@ impl Prometheus {
             .collect()
     }
 
-    /// The one value of a query, with its labels, once it is as it is `wanted`. There is none after
-    /// a scrape that took too long.
+    /// Waits until a query has one value that is `wanted`, and returns it with its labels. After a
+    /// scrape that took too long, there is no value.
     fn row_when(&self, query: &str, wanted: impl Fn(f64) -> bool) -> (Value, f64) {
         let start = Instant::now();
         loop {
@@ -128,7 +129,7 @@ impl Prometheus {
         self.row_when(query, wanted).1
     }
 
-    /// The one value of a query, as soon as there is one.
+    /// Waits until a query has one value, and returns it.
     fn value(&self, query: &str) -> f64 {
         self.value_when(query, |_| true)
     }
@@ -142,19 +143,19 @@ impl Drop for Prometheus {
     }
 }
 
-/// As a value in the query of a URL.
+/// Escapes a text as a value in the query of a URL.
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
-/// The page, in text.
+/// Returns the page as text.
 fn page(search: &Running) -> String {
     let (head, body) = get(&search.profiles, "/metrics").expect("it serves");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     String::from_utf8(body).expect("text")
 }
 
-/// The value of a sample in the page, by its name and labels as they are written.
+/// Returns the value of a sample in the page, by its name and labels as written there.
 fn on_page(page: &str, sample: &str) -> f64 {
     let mut lines = page.lines();
     let value = lines.find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
@@ -171,12 +172,12 @@ fn a_server_gets_every_series_with_its_value() {
     let server = Prometheus::start(&program, &search.profiles);
     server.value_when("up{job=\"search\"}", |up| up == 1.0);
 
-    // Everything that is on the page, and no more.
+    // Prometheus has every sample on the page, and no others.
     let samples = page(&search)
         .lines()
         .filter(|line| !line.starts_with('#'))
         .count();
-    // A scrape that takes too long has none.
+    // After a scrape that took too long, there are no samples.
     for count in [
         "scrape_samples_scraped{job=\"search\"}",
         "count({job=\"search\", __name__!~\"up|scrape_.*\"})",
@@ -184,7 +185,7 @@ fn a_server_gets_every_series_with_its_value() {
         server.value_when(count, |count| count == samples as f64);
     }
 
-    // A count lies between what it was before and after.
+    // A count lies between its values before and after.
     for sample in [
         "plimsoll_gc_heap_allocs_bytes_total",
         "plimsoll_gc_heap_allocs_by_size_bytes_bucket{le=\"64.0\"}",
@@ -200,7 +201,7 @@ fn a_server_gets_every_series_with_its_value() {
         );
     }
 
-    // All that is of one scrape is of one moment, under load.
+    // All samples of one scrape belong to one instant, under load.
     let mut last = 0.0;
     for _ in 0..5 {
         let time = "timestamp(plimsoll_gc_heap_allocs_bytes_total)";
@@ -217,7 +218,7 @@ fn a_server_gets_every_series_with_its_value() {
         }
     }
 
-    // What people ask.
+    // Typical queries.
     let rate = "rate(plimsoll_gc_heap_allocs_bytes_total[5s])";
     server.value_when(rate, |rate| rate > 0.0);
     let size = "histogram_quantile(0.9, rate(plimsoll_gc_heap_allocs_by_size_bytes_bucket[5s]))";
@@ -234,7 +235,7 @@ fn a_server_gets_every_series_with_its_value() {
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
     assert!((0.0..600.0).contains(&(now.as_secs_f64() - process)));
 
-    // What each is.
+    // The metadata of each metric.
     let known = server.ask("/api/v1/metadata");
     for (name, kind, unit) in [
         ("plimsoll_gc_heap_allocs_bytes", "counter", "bytes"),
@@ -256,7 +257,7 @@ fn a_server_gets_every_series_with_its_value() {
     }
 }
 
-/// Scripts are collected, and that is seen.
+/// Collections of scripts are visible.
 #[test]
 fn a_server_sees_the_collections_of_scripts() {
     let Some(program) = program("prometheus") else {
@@ -271,7 +272,7 @@ fn a_server_sees_the_collections_of_scripts() {
     server.value_when("go_memstats_last_gc_time_seconds", |time| time > 1.7e9);
     let pauses = "rate(go_gc_duration_seconds_sum[5s])";
     server.value_when(pauses, |rate| rate > 0.0);
-    // All of one moment.
+    // These figures belong to one instant.
     for zero in [
         "plimsoll_gc_cycles_total - go_gc_duration_seconds_count",
         "plimsoll_gc_heap_goal_bytes - go_memstats_next_gc_bytes",
@@ -296,13 +297,13 @@ fn promtool_has_nothing_to_say_about_the_page() {
         let page = page(&search);
         let complaints = check(&program, &page);
         assert!(complaints.is_empty(), "{settings}: {complaints}\n{page}");
-        // It would say so if there were something.
+        // `promtool` does report a flaw.
         let wrong = check(&program, &format!("{page}no_help_total 1\n"));
         assert!(wrong.contains("no_help_total no help text"), "{wrong}");
     }
 }
 
-/// What `promtool check metrics` says.
+/// Returns the output of `promtool check metrics`.
 fn check(program: &Path, page: &str) -> String {
     let mut process = Command::new(program)
         .args(["check", "metrics"])

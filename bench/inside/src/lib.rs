@@ -1,4 +1,4 @@
-//! Work of real programs that allocate much, for whatever global allocator a binary has.
+//! Work of real programs that allocate much, over the global allocator of each binary.
 //!
 //! `PROGRAM jaq|boa|prettyplease SCALE` generates its input, does the work and prints a checksum of
 //! the output. jaq filters JSON, boa runs JavaScript, prettyplease formats Rust.
@@ -24,7 +24,7 @@ pub fn main() {
     println!("{:016x}", hasher.finish());
 }
 
-/// Filters an array of `1000 * scale` records of some 200 bytes of JSON each.
+/// Filters an array of `1000 * scale` records of about 200 bytes of JSON each.
 fn jaq(scale: usize) -> String {
     use jaq_core::load::{Arena, File, Loader};
     use jaq_core::{Compiler, Ctx, Vars, data, unwrap_valr};
@@ -80,7 +80,7 @@ fn jaq(scale: usize) -> String {
     output
 }
 
-/// Runs JavaScript that makes objects, strings, arrays, maps and closures, in `scale` rounds.
+/// Runs JavaScript that creates objects, strings, arrays, maps and closures, in `scale` rounds.
 fn boa(scale: usize) -> String {
     let script = format!(
         r#"

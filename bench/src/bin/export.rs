@@ -1,9 +1,9 @@
-//! How long does it take to write a heap profile of many stacks?
+//! Measures how long it takes to write a heap profile of many stacks.
 //!
-//! `export [ROUNDS [STACKS...]]`, 7 rounds with 1,000 and 10,000 stacks unless told otherwise.
-//! Allocations are made from that many different call paths of 16 frames and some below, in
-//! functions of this program, and sampled all; meanwhile and while profiles are written, a second
-//! thread allocates without pause. `symbols` is for programs with much debug information.
+//! `export [ROUNDS [STACKS...]]`, 7 rounds with 1,000 and 10,000 stacks by default. Functions of
+//! this program allocate from that many different call paths, of 16 frames and the frames below
+//! them, and every allocation is sampled. Meanwhile, and while profiles are written, a second
+//! thread allocates without pause. `symbols` measures programs with much debug information.
 
 use std::hint::black_box;
 
@@ -67,10 +67,10 @@ fn main() {
     }
 }
 
-/// Of two frames each, one of which is one of four: enough for 65,536 paths.
+/// Levels of two frames each, with a choice of four functions: enough for 65,536 paths.
 const LEVELS: u32 = 8;
 
-/// Follows the path that `path` names, two bits a level, and keeps a block that is made at its end.
+/// Follows the path in `path`, two bits per level, and keeps a block that is allocated at its end.
 #[inline(never)]
 fn call(path: usize, levels: u32) {
     if levels == 0 {

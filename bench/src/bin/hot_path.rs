@@ -1,12 +1,11 @@
-//! What does counting and sampling cost an allocation and its free?
+//! Measures the cost of counting and sampling for an allocation and its free.
 //!
 //! Runs the `pairs_*` programs beside this one in turn, bare and counted, and prints medians of the
-//! ratios; then counts instructions with callgrind where that is installed, and fails if more are
-//! added than the limit: then the fast path has lost its inlining. `hot_path [ROUNDS]`, 15 rounds by
-//! default; with 1, a tenth of the instructions are counted, and with 0 nothing is timed.
+//! ratios. Then counts instructions with callgrind, if it is installed, and fails if more than the
+//! limit are added: then the fast path has lost its inlining. `hot_path [ROUNDS]`, 15 rounds by
+//! default; with 1, a twentieth of the instructions are counted, and with 0 nothing is timed.
 //!
-//! The profile `release` shows what a program pays that is not optimized at link time, `lto` what
-//! one pays that is.
+//! The profile `release` shows the cost without optimization at link time, `lto` the cost with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,20 +14,23 @@ use plimsoll_bench::{callgrind, machine, quantiles::median};
 
 const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
 const WORKS: [&str; 2] = ["tight", "random"];
-/// What instructions are counted of, with the most that may be added to a pair or a reallocation.
+/// The work whose instructions are counted, with the maximum that may be added to a pair or a
+/// reallocation.
 const LIMITS: [(&str, f64); 6] = [
     ("tight", 45.0),
     ("random", 45.0),
     ("zeroed", 65.0),
-    ("realloc", 75.0),
+    // The C library's own reallocation takes 380 to 400 instructions, and 450 to 465 below
+    // Plimsoll. The number depends on the address of its heap, which the environment changes.
+    ("realloc", 100.0),
     ("larger", 120.0),
     ("large", 600.0),
 ];
 
-/// Pairs of a timed run, and of the two counted ones whose difference leaves the start-up out.
+/// Pairs of a timed run, and of the two counted runs, whose difference excludes the start-up.
 const TIMED: &str = "10000000";
 const COUNTED: [u64; 2] = [1_000_000, 3_000_000];
-const COUNTED_IN_SHORT: [u64; 2] = [100_000, 300_000];
+const COUNTED_IN_SHORT: [u64; 2] = [50_000, 150_000];
 
 fn main() {
     let rounds = std::env::args()
@@ -98,7 +100,7 @@ fn print_instructions(rounds: usize) {
     assert!(above.is_empty(), "above the limit: {}", above.join(", "));
 }
 
-/// A program that was built with this one.
+/// Returns the path of a program that was built with this one.
 fn program(kind: &str, allocator: &str) -> PathBuf {
     let here = std::env::current_exe().expect("this program has a path");
     here.with_file_name(format!("pairs_{kind}_{allocator}"))
@@ -116,6 +118,8 @@ fn time(program: &Path, work: &str, threads: &str) -> f64 {
 }
 
 fn instructions(program: &Path, work: &str, pairs: [u64; 2]) -> f64 {
+    // Pairs of large blocks take the allocator many times as long.
+    let pairs = pairs.map(|pairs| if work == "large" { pairs / 5 } else { pairs });
     let [few, many] = pairs.map(|pairs| {
         callgrind::instructions(callgrind::command(program).args([work, &pairs.to_string()]))
     });

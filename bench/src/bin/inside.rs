@@ -1,17 +1,17 @@
-//! What does Plimsoll cost a real program that allocates much, and has it inside?
+//! Measures the cost of Plimsoll inside real programs that allocate much.
 //!
-//! `inside [ROUNDS [SCALE [lto]]]`: 9 rounds, all of the work and no optimization at link time by
-//! default. Builds the programs of `bench/inside`, which takes minutes the first time, and runs each
-//! over each allocator: bare, sampled only, and counted with default settings. Prints the medians of
-//! the ratios of CPU time of alternating rounds, and of instructions where callgrind is installed.
-//! All ways must print the same checksum.
+//! `inside [ROUNDS [SCALE [lto]]]`: by default 9 rounds, the full work and no optimization at link
+//! time. Builds the programs of `bench/inside`, which takes minutes the first time. Runs each over
+//! each allocator: bare, sampled only, and counted with default settings. Prints the medians of the
+//! ratios of CPU time of alternating rounds, and of instructions if callgrind is installed. All
+//! variants must print the same checksum.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plimsoll_bench::{callgrind, machine, quantiles::median};
 
-/// Each program with the scale of its timed runs and of its counted ones.
+/// Each program with the scale of its timed runs and of its counted runs.
 const WORKS: [(&str, usize, usize); 3] = [("jaq", 120, 2), ("boa", 60, 2), ("prettyplease", 60, 2)];
 const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
 const KINDS: [&str; 3] = ["bare", "sampled", "counted"];
@@ -79,7 +79,7 @@ fn main() {
     }
 }
 
-/// Builds the programs and returns the folder that they are in.
+/// Builds the programs and returns their folder.
 fn build(profile: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("inside");
     let status = Command::new("cargo")

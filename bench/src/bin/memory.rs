@@ -1,9 +1,9 @@
-//! What memory does Plimsoll take, at the start and for each thread?
+//! Measures Plimsoll's memory, at the start and for each thread.
 //!
-//! `memory [ROUNDS [THREADS]]`, 7 rounds of 1,000 threads unless told otherwise. Runs
-//! `memory_bare`, beside it, and itself with each ledger in turn. In each run, every thread
-//! allocates and frees, the statistics are read, and that once more, so that both generations of
-//! every shard are in use. Medians.
+//! `memory [ROUNDS [THREADS]]`, 7 rounds of 1,000 threads by default. Runs `memory_bare`, and
+//! itself with each ledger, in turn. In each run, every thread allocates and frees, and then the
+//! statistics are read. This happens twice, so that both generations of every shard are in use.
+//! Prints medians.
 
 use plimsoll_bench::thread_memory::{self, Figures};
 use plimsoll_bench::{children, machine, quantiles::median};
@@ -44,7 +44,7 @@ fn child(threads: usize) {
     }
 }
 
-/// Of each run.
+/// The figures of all runs of one variant.
 #[derive(Default)]
 struct Column {
     at_start: Vec<f64>,

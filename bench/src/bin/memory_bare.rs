@@ -1,4 +1,4 @@
-//! What threads take without Plimsoll: `memory` runs it. `memory_bare THREADS`.
+//! The memory of threads without Plimsoll; `memory` runs this program. `memory_bare THREADS`.
 
 #[global_allocator]
 static ALLOC: std::alloc::System = std::alloc::System;

@@ -1,4 +1,4 @@
-//! Pairs over system alone.
+//! Pairs over the system's allocator alone.
 
 #[global_allocator]
 static ALLOC: std::alloc::System = std::alloc::System;

@@ -1,4 +1,4 @@
-//! Pairs over system, counted and sampled.
+//! Pairs over the system's allocator, counted and sampled.
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc<std::alloc::System> = plimsoll::Alloc::new(std::alloc::System);

@@ -1,15 +1,14 @@
-//! What does `plimsoll run` cost real programs, and heaptrack beside it?
+//! Measures the cost of `plimsoll run` for real programs, in comparison with heaptrack.
 //!
-//! `programs PLIMSOLL [ROUNDS] [PER CENT] [NAME]`: the path of the command, 7 rounds of work of the
-//! full size, and all programs unless told otherwise, or those that have that in their names. Each
-//! program is run by itself, by `plimsoll run` and by heaptrack in turn, and in the opposite order
-//! in every other round. A ratio is the median of those of the rounds, and behind it that of the
-//! quickest runs; of wall time, for `plimsoll run` with everything up to the summary, and of the
-//! processor time of the program and what runs it. heaptrack takes part in three rounds.
+//! `programs PLIMSOLL [ROUNDS] [PER CENT] [NAME]`: the path of the command; by default 7 rounds,
+//! the full size of the work, and all programs. A name selects the programs that contain it. Each
+//! program runs alone, by `plimsoll run` and by heaptrack in turn, and in the opposite order in
+//! every other round. A ratio is the median of the rounds' ratios, followed by the ratio of the
+//! quickest runs. Ratios are of wall time, which for `plimsoll run` includes the summary, and of
+//! the CPU time of the program and its runner. heaptrack takes part in three rounds.
 //!
-//! By itself and by `plimsoll run`, a program has to write the same, bit by bit, and to end with
-//! success. What it needs is made first, in a directory of its own; programs that are not there are
-//! left out.
+//! Alone and by `plimsoll run`, a program must write the same bytes and succeed. Its input is
+//! generated first, in a separate directory; programs that are not installed are skipped.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -24,22 +23,22 @@ use plimsoll_bench::quantiles::median;
 /// A program with its work.
 struct Work {
     name: &'static str,
-    /// What is run; by a shell, in the directory.
+    /// The command line, which a shell runs in the directory.
     command: String,
     /// Options of `plimsoll run`.
     options: &'static str,
-    /// The file that it makes, if any.
+    /// The file that the program writes, if any.
     makes: Option<&'static str>,
-    /// If it is a server: the client, whose time is what counts.
+    /// For a server: the client, whose time is measured.
     client: Option<String>,
 }
 
-/// What is asked of the server after that; the answers are what is compared.
+/// Requests to the server after the measurement; the responses are compared.
 const QUESTIONS: &str = "for i in 1 2 3 4 5 6 7 8 9; do redis-cli -p 7399 rpush numbers $((i * 7919 % 101)); done; \
      redis-cli -p 7399 sort numbers; redis-cli -p 7399 eval 'return redis.sha1hex(string.rep(\"a\", 100000))' 0; \
      redis-cli -p 7399 lrange numbers 0 -1; redis-cli -p 7399 nothing; true";
 
-/// The ways to run a program.
+/// The ways of running a program.
 const WAYS: [&str; 4] = ["alone", "plimsoll run", "heaptrack", "plimsoll run --json"];
 
 fn main() {
@@ -81,14 +80,15 @@ fn main() {
                 if way == 0 {
                     resident[0].extend(ran.resident);
                 }
-                // heaptrack says something on standard output as well.
+                // heaptrack also writes to standard output.
                 if way < 2 {
                     let first = *wrote.get_or_insert(ran.wrote);
                     assert_eq!(ran.wrote, first, "{}: what it writes differs", work.name);
                 }
             }
         }
-        // To the byte, which the summary does not say, and not timed.
+        // `--json` reports resident memory to the byte, unlike the summary; these runs are not
+        // timed.
         for _ in 0..rounds.min(3) {
             resident[1].extend(run(&work, 3, &plimsoll, &directory).resident);
         }
@@ -138,11 +138,11 @@ fn main() {
     let _ = std::fs::remove_dir_all(directory);
 }
 
-/// Where the ratios of processor time are, behind those of the ways.
+/// The index of the ratios of CPU time, behind those of the ways.
 const PROCESSOR: usize = WAYS.len();
 
-/// The median of the ratios of the rounds, and the ratio of the quickest, as is shown; the first is
-/// added to the others.
+/// Returns the median of the rounds' ratios and the ratio of the quickest runs, as text. Adds the
+/// median to `ratios`.
 fn ratio(alone: &[f64], other: &[f64], ratios: &mut Vec<f64>) -> String {
     if other.is_empty() {
         return "-".to_owned();
@@ -162,11 +162,11 @@ fn is_there(program: &str) -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-/// Those for which much is made.
+/// Programs whose input is large.
 const LOG: &str = "git log --stat";
 const SORT: &str = "sort, 1 GB";
 
-/// Makes what the programs need that have `wanted` in their names.
+/// Generates the input of the programs with `wanted` in their names.
 fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
     let of = |full: usize| (full * per_cent / 100).max(1);
     let is_wanted = |name: &str, program: &str| name.contains(wanted) && is_there(program);
@@ -322,18 +322,18 @@ fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
 /// A run of a program.
 struct Ran {
     time: Duration,
-    /// Processor time, in seconds; of a server, from its start to its end.
+    /// CPU time in seconds; for a server, from its start to its end.
     processor: f64,
-    /// The memory that was resident at most, where that is known, in bytes.
+    /// The peak of resident memory in bytes, if it is known.
     resident: Option<f64>,
-    /// Tells what it wrote, to standard output and to its file.
+    /// A hash of standard output and of the program's file.
     wrote: u64,
 }
 
 fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> Ran {
     let script = &work.command;
     let plimsoll = plimsoll.display();
-    // The program itself has to be what is run, not the shell.
+    // The runner must run the program itself, not the shell.
     let (before, program) = match script.rsplit_once("; ") {
         Some((before, program)) => (format!("{before}; "), program),
         None => (String::new(), script.as_str()),
@@ -356,7 +356,8 @@ fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> Ran {
         _ => format!("{before}{assignment}exec heaptrack -o heaptrack.out {program}"),
     };
     let started = Instant::now();
-    // By a process that has hardly any memory itself: what is resident is handed down by a fork.
+    // Runs through a process with little memory, because a child inherits its parent's peak at the
+    // fork.
     let mut child = Command::new(std::env::current_exe().expect("this program has a path"))
         .current_dir(directory)
         .args(["--line", &line])
@@ -410,7 +411,7 @@ fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> Ran {
     }
 }
 
-/// Has a shell do something else meanwhile.
+/// Runs a line in a shell meanwhile.
 fn ask(line: &str) {
     let mut shell = Command::new("/bin/sh");
     let status = shell.args(["-c", line]).stdout(Stdio::null()).status();
@@ -422,15 +423,15 @@ fn wait(child: &mut Child, line: &str) {
     assert!(status.success(), "{line}: {status}");
 }
 
-/// Has a shell execute a line, and says how much memory was resident at most, in bytes, and what
-/// processor time it took, in seconds.
+/// Runs a line in a shell. Prints the peak of resident memory in bytes, and the CPU time in
+/// seconds.
 fn line(line: &str) {
     let status = Command::new("/bin/sh")
         .args(["-c", line])
         .status()
         .expect("there is a shell");
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: a valid place for the answer.
+    // SAFETY: the struct is valid for writes, and all zeros are a valid `rusage`.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
         usage.assume_init()
@@ -442,8 +443,8 @@ fn line(line: &str) {
     eprintln!("processor: {processor}");
 }
 
-/// What was resident at most, in bytes: of the program alone, as the system says; of what
-/// `plimsoll run --json` ran, as that does.
+/// Returns the peak of resident memory in bytes: of the program alone as the system reports it, of
+/// `plimsoll run --json` as that reports it.
 fn resident(directory: &Path, way: usize) -> Option<f64> {
     match WAYS[way] {
         "alone" => said(directory, "resident: "),
@@ -460,7 +461,7 @@ fn resident(directory: &Path, way: usize) -> Option<f64> {
     }
 }
 
-/// What was said of the program, by its name.
+/// Returns a figure that [`line()`] printed, by its name.
 fn said(directory: &Path, name: &str) -> Option<f64> {
     let text = std::fs::read_to_string(directory.join("errors")).ok()?;
     let mut lines = text.lines().rev();

@@ -1,18 +1,18 @@
-//! What does the feature `pthread` cost the C library's locks where nobody waits?
+//! Measures the cost of the feature `pthread` for uncontended locks of the C library.
 //!
-//! `pthread [ROUNDS]`, 15 rounds unless told otherwise. Processor time of taking a lock and giving
-//! it back, as a ratio to the same program without Plimsoll: a process for each, in alternating
-//! rounds, the medians of their ratios. *linked*: linked in, and not started; *started*: nothing is
-//! recorded, and waits are timed for the sum of all; *recording*:
-//! `mutex_fraction=1,block_rate=1ns`. Then instructions, by callgrind, if that is there.
+//! `pthread [ROUNDS]`, 15 rounds by default. Prints the CPU time of locking and unlocking, as a
+//! ratio to the same program without Plimsoll. Each variant is a separate process; the ratios are
+//! medians of alternating rounds. *linked*: linked in, not started; *started*: nothing is recorded,
+//! and waits are timed for the total; *recording*: `mutex_fraction=1,block_rate=1ns`. Then counts
+//! instructions by callgrind, if it is installed.
 //!
-//! Built with the feature `pthread` of this package.
+//! Needs the feature `pthread` of this package.
 
 use plimsoll_bench::pthread::CASES;
 use plimsoll_bench::quantiles::median;
 use plimsoll_bench::{callgrind, children, machine};
 
-/// Name, program, settings.
+/// The name, program and settings of each variant.
 const WAYS: [(&str, &str, &str); 4] = [
     ("bare", "pthread_bare", ""),
     ("linked", "pthread_linked", ""),
@@ -24,7 +24,7 @@ const WAYS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// Pairs of the two counted runs, whose difference leaves the start-up out.
+/// Pairs of the two counted runs, whose difference excludes the start-up.
 const COUNTED: [usize; 2] = [100_000, 300_000];
 
 fn main() {
@@ -77,6 +77,6 @@ fn instructions((_, program, settings): (&str, &str, &str), case: &str) -> f64 {
         command.args([case, &pairs.to_string()]);
         callgrind::instructions(command.env("PLIMSOLL", settings)) as f64
     });
-    // A tenth is done before, to warm up.
+    // Each run is preceded by a tenth of it, as a warm-up.
     (many - few) / ((COUNTED[1] - COUNTED[0]) as f64 * 1.1)
 }

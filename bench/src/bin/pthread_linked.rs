@@ -1,4 +1,4 @@
-//! The C library's locks, with Plimsoll linked in and not started.
+//! The C library's locks, with Plimsoll linked in but not started.
 
 fn main() {
     assert!(plimsoll::profile::block_rate().is_zero());

@@ -4,7 +4,7 @@ use plimsoll::profile;
 
 fn main() {
     let _plimsoll = plimsoll::start();
-    // What its thread does some time later, for certain.
+    // Forces the preparations that the maintenance thread would make some time later.
     let fraction = profile::mutex_fraction();
     profile::set_mutex_fraction(1);
     profile::set_mutex_fraction(fraction);

@@ -1,16 +1,15 @@
-//! How long does `heap_stats()` take, and does it delay anyone?
+//! Measures how long `heap_stats()` takes, and whether it delays other threads.
 //!
-//! `reader [CALLS]`, 20,000 calls in each situation unless told otherwise, or as many as fit into
-//! 20 seconds. Each situation runs in a process of its own, with the default ledger and with the
-//! one of a shard for each thread. Times of the wall include what other threads of this and other
-//! processes took of the processor; the reader's own processor time does not.
+//! `reader [CALLS]`, 20,000 calls in each situation by default, or as many as fit into 20 seconds.
+//! Each situation runs in a separate process, with the default ledger and with the per-thread
+//! ledger. Wall time includes the time for which other threads and processes used the processor;
+//! the reader's CPU time does not.
 //!
-//! Then a thread times each of its allocations together with the free, back to back by the
-//! processor's time stamp counter, so that nothing that delays it is missed: beside nobody, beside
-//! a thread that spins, and beside one that reads without pause, on another processor each, in
-//! turn. What the system and the machine do to the thread is in all three; what only the third has
-//! is the reader's doing. An interval in which the system gave the thread's processor away is
-//! counted apart.
+//! Then a thread times each allocation together with its free, back to back by the time stamp
+//! counter, so that no delay is missed. It does so alone, beside a spinning thread, and beside a
+//! thread that reads without pause, each on another processor, in turn. All three include delays by
+//! the system and the machine; only the third includes the reader. An interval in which the thread
+//! lost its processor is counted separately.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -28,7 +27,7 @@ const LEDGERS: [&str; 2] = ["auto", "per-thread"];
 
 const CALLS: usize = 20_000;
 
-/// How long calls may take on average before their number is cut.
+/// The mean time of a call above which the number of calls is reduced.
 const LONGEST: Duration = Duration::from_millis(1);
 
 fn main() {
@@ -73,7 +72,7 @@ fn all(calls: usize) {
     }
 }
 
-/// What the other threads do while one reads.
+/// The work of the other threads while one reads.
 struct Situation {
     name: &'static str,
     busy: usize,
@@ -95,7 +94,7 @@ impl Situation {
 }
 
 const SITUATIONS: [Situation; 6] = [
-    Situation::busy("nobody", 0, Work::Spin, ""),
+    Situation::busy("no thread", 0, Work::Spin, ""),
     Situation::busy("2 threads, tight", 2, Work::Tight, "wall p50 < 10"),
     Situation::busy(
         "2 threads, random sizes",
@@ -148,18 +147,18 @@ impl Situation {
     }
 }
 
-/// Rounds, each with all three neighbours in turn.
+/// The number of rounds, each with all three neighbours in turn.
 const ROUNDS: usize = 4;
 
-/// Pairs in a round for each call that was asked for.
+/// The number of pairs in a round, per requested call.
 const PAIRS: usize = 250;
 
 fn delays(calls: usize) {
     let processors = processors();
     if let [first, second, ..] = processors[..] {
-        // The neighbour is started from a thread that is on the second processor, and stays there.
+        // This thread is pinned to the second processor; the neighbour inherits that.
         pin(second);
-        let neighbours = [Neighbour::Nobody, Neighbour::Spinner, Neighbour::Reader];
+        let neighbours = [Neighbour::None, Neighbour::Spinner, Neighbour::Reader];
         let mut times = neighbours.map(|_| Times::new());
         let mut readings = 0;
         for _ in 0..ROUNDS {
@@ -189,7 +188,7 @@ fn delays(calls: usize) {
 
 #[derive(Clone, Copy)]
 enum Neighbour {
-    Nobody,
+    None,
     Spinner,
     Reader,
 }
@@ -197,16 +196,16 @@ enum Neighbour {
 impl Neighbour {
     fn name(self) -> &'static str {
         match self {
-            Self::Nobody => "nobody",
+            Self::None => "no thread",
             Self::Spinner => "a spinning thread",
             Self::Reader => "a reader without pause",
         }
     }
 
-    /// Runs `work` beside it; returns how many readings there were meanwhile.
+    /// Runs `work` beside the neighbour; returns the number of readings meanwhile.
     fn beside(self, work: impl FnOnce()) -> usize {
         use std::sync::atomic::{AtomicBool, Ordering};
-        if let Self::Nobody = self {
+        if let Self::None = self {
             work();
             return 0;
         }
@@ -232,14 +231,14 @@ impl Neighbour {
     }
 }
 
-/// How many pairs took how long.
+/// The distribution of the times of pairs.
 struct Times {
-    /// By ticks.
+    /// The number of pairs, by ticks.
     counts: Vec<u32>,
-    /// Those that took longer, in ticks.
+    /// The times above the range of `counts`, in ticks.
     long: Vec<u64>,
     pairs: u64,
-    /// The longest, in ticks, in which the thread kept its processor.
+    /// The longest time, in ticks, in which the thread kept its processor.
     longest_kept: u64,
     above: u64,
     above_with_switch: u64,
@@ -259,7 +258,7 @@ impl Times {
         }
     }
 
-    /// In ticks.
+    /// Returns a quantile in ticks.
     fn quantile(&mut self, q: f64) -> f64 {
         let rank = (self.pairs - 1) as f64 * q;
         let mut below = 0.0;
@@ -289,7 +288,7 @@ impl Times {
 
 fn time_pairs(pairs: usize, times: &mut Times) {
     let limit = (clock::ticks_per_microsecond() * LIMIT_MICROSECONDS) as u64;
-    // Above this the thread asks whether it was taken off its processor.
+    // Above this time, the thread checks whether it lost its processor.
     let asked = limit / 4;
     let mut random = Random::new(1);
     let mut switches = switches();
@@ -321,7 +320,7 @@ fn time_pairs(pairs: usize, times: &mut Times) {
     times.pairs += pairs as u64;
 }
 
-/// How often the calling thread has lost its processor.
+/// Returns how often the calling thread has lost its processor.
 fn switches() -> i64 {
     // SAFETY: all zeros is a valid value; the call fills it.
     unsafe {
@@ -331,7 +330,7 @@ fn switches() -> i64 {
     }
 }
 
-/// Those that this process may run on.
+/// Returns the processors on which this process may run.
 fn processors() -> Vec<usize> {
     // SAFETY: all zeros is the empty set; the call fills it, and positions are within it.
     unsafe {
@@ -342,7 +341,7 @@ fn processors() -> Vec<usize> {
     }
 }
 
-/// Keeps the calling thread, and those it starts from here on, on one processor.
+/// Pins the calling thread, and threads that it starts later, to one processor.
 fn pin(cpu: usize) {
     // SAFETY: all zeros is the empty set; `cpu` is a position within it.
     let failed = unsafe {

@@ -1,16 +1,16 @@
-//! What does a sample cost: the capture of a stack, counting it in the table, and the free?
+//! Measures the cost of a sample: capturing a stack, counting it in the table, and the free.
 //!
-//! `sample [ROUNDS]`, 15 rounds unless told otherwise. Pairs of an allocation and its free, all
-//! sampled (`set_heap_rate(1)`), less the same pairs with sampling off, in alternating rounds of
-//! 20,000 pairs at one place, so that everything is warm. The stack that is recorded has exactly as
-//! many frames as the row says: the program reads that from the profile. The frames of the
-//! allocator and of the thread's root are among them, so the first row has as few as there can be.
-//! Each unwinder runs in a process of its own.
+//! `sample [ROUNDS]`, 15 rounds by default. Times pairs of an allocation and its free, all sampled
+//! (`set_heap_rate(1)`), minus the same pairs without sampling. Rounds alternate and have 20,000
+//! pairs at one site, so that everything is warm. The recorded stack has exactly as many frames as
+//! the row states: the program reads that from the profile. They include the frames of the
+//! allocator and of the thread's root, so the first row has the least possible number. Each
+//! unwinder runs in a separate process.
 //!
-//! The program fails if it measured nothing: the probe's sample is missing, or its stack is not as
-//! deep as the recursion. Frame pointers can only be followed in a program that was built with them:
-//! `RUSTFLAGS="-C force-frame-pointers=yes" cargo run --profile lto -p plimsoll-bench --bin
-//! sample`.
+//! The program fails if it measured nothing: the sample of the probe is missing, or its stack is
+//! not as deep as the recursion. Frame pointers can only be followed in a program that was built
+//! with them: `RUSTFLAGS="-C force-frame-pointers=yes" cargo run --profile lto -p plimsoll-bench
+//! --bin sample`.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -25,7 +25,7 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 const UNWINDERS: [(&str, &str); 2] = [("frame-pointers", "< 400"), ("tables", "< 800")];
 const DEPTHS: [usize; 4] = [5, 20, 60, 128];
 
-/// What the target is for.
+/// The depth for which the target holds.
 const TARGET_DEPTH: usize = 20;
 
 const PAIRS: usize = 20_000;
@@ -59,7 +59,8 @@ fn main() {
 }
 
 fn child(unwinder: &str, rounds: usize) {
-    // Two probes: the frames below the recursion, and whether the recursion is recorded.
+    // Two probes: the number of frames below the recursion, and a check that the recursion is
+    // recorded.
     let (least, ten) = (recorded_depth(0), recorded_depth(10));
     if ten != least + 10 {
         assert_eq!(
@@ -101,10 +102,10 @@ fn child(unwinder: &str, rounds: usize) {
     }
 }
 
-/// How many frames the profile has of a stack in which [`pairs`] is called from that deep. Panics if
-/// the profile does not have the stack.
+/// Returns the number of frames that the profile shows for a stack in which [`pairs`] is called at
+/// this depth. Panics if the profile lacks the stack.
 fn recorded_depth(recursion: usize) -> usize {
-    // Sizes above 32 KiB are told apart to the byte, and nothing else here is as large as these.
+    // Sizes above 32 KiB are distinguished to the byte, and no other block here is as large.
     static SIZES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1_000_001);
     let size = SIZES.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
     descend(recursion, &mut || {
@@ -133,7 +134,7 @@ fn pairs(count: usize, size: usize) {
     }
 }
 
-/// Calls `work` from `depth` frames further down.
+/// Calls `work` below `depth` further frames.
 #[inline(never)]
 fn descend(depth: usize, work: &mut dyn FnMut()) {
     if depth == 0 {
@@ -141,16 +142,16 @@ fn descend(depth: usize, work: &mut dyn FnMut()) {
     } else {
         descend(depth - 1, work);
     }
-    // Something to come back for, or the call would be a jump.
+    // Work after the call, without which the call would be a jump.
     black_box(depth);
 }
 
-/// Runs `work` on a thread of the system's, which has fewer frames at its root than the standard
+/// Runs `work` on a thread of the C library, which has fewer frames at its root than the standard
 /// library's.
 fn on_a_bare_thread(work: &mut dyn FnMut()) {
     extern "C" fn run(work: *mut c_void) -> *mut c_void {
-        // SAFETY: what is given below, alive and not used by anyone else until the thread has
-        // ended.
+        // SAFETY: the pointer is to `work` below, which lives and is not used otherwise until the
+        // thread has ended.
         let work = unsafe { &mut *work.cast::<&mut dyn FnMut()>() };
         work();
         std::ptr::null_mut()

@@ -1,12 +1,12 @@
-//! What do the primitives of `plimsoll::sync` cost where nobody waits?
+//! Measures the cost of uncontended primitives of `plimsoll::sync`.
 //!
-//! Prints how large those are that tasks wait for, and their futures. Takes and gives back each,
-//! the wrapped one and Plimsoll's, with the profiles off and on, in processes of their own in turn,
-//! and prints medians; then counts instructions with callgrind, if that is there. `sync [ROUNDS]`,
-//! 15 rounds unless told otherwise.
+//! Prints the sizes of the primitives for tasks, and of their futures. Acquires and releases each
+//! primitive, the wrapped one and Plimsoll's, with the profiles off and on, in separate processes
+//! in turn, and prints medians. Then counts instructions with callgrind, if it is installed. `sync
+//! [ROUNDS]`, 15 rounds by default.
 //!
-//! `sync once PRIMITIVE wrapped|plimsoll off|on PAIRS` is one such process; it prints the processor
-//! time of a pair in nanoseconds.
+//! `sync once PRIMITIVE wrapped|plimsoll off|on PAIRS` is one such process; it prints the CPU time
+//! of a pair in nanoseconds.
 
 use std::hint::black_box;
 use std::pin::pin;
@@ -17,10 +17,10 @@ use plimsoll::profile;
 use plimsoll::sync::lock_api::{RawMutex, RawRwLock};
 use plimsoll_bench::{clock, machine, quantiles::median};
 
-/// Take and give back so many times: the wrapped primitive, and Plimsoll's.
+/// Functions that acquire and release this many times: the wrapped primitive, and Plimsoll's.
 type Works = [fn(u64); 2];
 
-/// What is measured, by its name.
+/// The measured primitives, by name.
 const PRIMITIVES: [(&str, Works); 15] = [
     ("std Mutex", [std_mutex, mutex]),
     ("std RwLock, read", [std_read, read]),
@@ -45,11 +45,11 @@ const PRIMITIVES: [(&str, Works); 15] = [
     ("tokio Notify, notified", [wrapped::notify, tasks::notify]),
 ];
 
-/// Pairs of a timed run, and of the two counted ones whose difference leaves the start-up out.
+/// Pairs of a timed run, and of the two counted runs, whose difference excludes the start-up.
 const TIMED: u64 = 5_000_000;
 const COUNTED: [u64; 2] = [100_000, 300_000];
 
-/// Which of the two, and whether profiles are on.
+/// The index of the primitive (wrapped or Plimsoll's), and the mode of the profiles.
 const VARIANTS: [(usize, &str); 4] = [(0, "off"), (1, "off"), (0, "on"), (1, "on")];
 
 fn main() {
@@ -128,7 +128,7 @@ fn print_sizes() {
     println!();
 }
 
-/// This program, run once by `runner`.
+/// Returns the command that runs this program once, by `runner`.
 fn command(runner: &[&str], name: &str, (which, mode): (usize, &str), pairs: u64) -> Command {
     let here = std::env::current_exe().expect("this program has a path");
     let mut command = match runner {
@@ -161,18 +161,18 @@ fn instructions(name: &str, variant: (usize, &str)) -> f64 {
         let number = number.trim().parse::<u64>();
         number.expect("a number of instructions") as f64
     });
-    // A tenth is done before, to warm up.
+    // Each run is preceded by a tenth of it, as a warm-up.
     (many - few) / ((COUNTED[1] - COUNTED[0]) as f64 * 1.1)
 }
 
-/// Does it once, in a function of its own: in a loop, the compiler would keep in registers what it
-/// has to make each time in a program.
+/// Runs one pair in a separate function. In a loop, the compiler would keep values in registers
+/// that a real program computes each time.
 #[inline(never)]
 fn once_to<P>(primitive: &P, pair: impl Fn(&P)) {
     pair(primitive);
 }
 
-/// A function of that name, which does that to the primitive so many times.
+/// Defines a function with this name that runs the pair this many times.
 macro_rules! work {
     ($name:ident, $primitive:expr, |$used:ident| $pair:expr) => {
         pub(crate) fn $name(pairs: u64) {
@@ -245,7 +245,7 @@ work!(
     |lock| *lock.write() += 1
 );
 
-/// The same for primitives that tasks wait for, and how large they are.
+/// The same for the primitives of tasks, and a function for their sizes.
 macro_rules! of_tasks {
     ($module:ident, $($sync:tt)*) => {
         mod $module {
@@ -314,7 +314,7 @@ macro_rules! of_tasks {
 of_tasks!(wrapped, ::tokio::sync);
 of_tasks!(tasks, plimsoll::sync::tokio);
 
-/// The output of a future that has nothing to wait for.
+/// Returns the output of a future that does not wait.
 #[inline(always)]
 fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {

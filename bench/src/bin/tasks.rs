@@ -1,13 +1,13 @@
-//! What does it cost that a task is tracked, and how long does it take to look at a million?
+//! Measures the cost of tracking a task, and the time to read a million tasks.
 //!
-//! 1. A future that keeps a clone of its waker at each poll, under so many boxed `async` blocks:
-//!    the processor time of a poll and the wake before it, raw, tracked with and without stacks,
-//!    and with the peers' instrumentation of each level.
+//! 1. A future that keeps a clone of its waker at each poll, below several boxed `async` blocks.
+//!    Prints the CPU time of a poll and the wake before it: raw, tracked with and without stacks,
+//!    and with other crates' instrumentation of each level.
 //! 2. The same for programs that do little else on tokio's scheduler.
-//! 3. A million suspended tasks: memory, the time of `task::tasks()`, and for how long no poll came
-//!    about meanwhile among a hundred busy tasks on another thread.
+//! 3. A million suspended tasks: memory, the time of `task::tasks()`, and the longest time without
+//!    a poll meanwhile among a hundred busy tasks on another thread.
 //!
-//! `tasks [ROUNDS [TASKS]]`, 15 rounds and 1,000,000 tasks unless told otherwise.
+//! `tasks [ROUNDS [TASKS]]`, 15 rounds and 1,000,000 tasks by default.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -43,7 +43,7 @@ fn main() {
     many(tasks);
 }
 
-/// What an executor has of a task: nothing but a count.
+/// An executor's record of a task: only a count of wakes.
 struct Woken(AtomicU64);
 
 impl Wake for Woken {
@@ -64,7 +64,7 @@ struct Keeps(Kept);
 impl Future for Keeps {
     type Output = ();
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        *self.0.lock().expect("nobody panics") = Some(context.waker().clone());
+        *self.0.lock().expect("no holder panics") = Some(context.waker().clone());
         Poll::Pending
     }
 }
@@ -95,7 +95,8 @@ fn await_tree_level(inner: Boxed) -> Boxed {
     })
 }
 
-/// How a task is made of a future that waits, under so many levels.
+/// The name of a variant, and the function that makes a task of a waiting future below this many
+/// levels.
 type Variant = (&'static str, fn(usize, Boxed) -> Boxed);
 
 fn variants() -> [Variant; 5] {
@@ -108,7 +109,7 @@ fn variants() -> [Variant; 5] {
             Box::pin(nested(levels, leaf, plain_level).tracked())
         }),
         ("async-backtrace", |levels, leaf| {
-            // The outermost, without which there is no trace, is the task's own.
+            // The outermost frame, without which there is no trace, is the task's.
             Box::pin(async_backtrace::frame!(nested(
                 levels,
                 leaf,
@@ -158,7 +159,7 @@ fn wake_and_poll(levels: usize, make: fn(usize, Boxed) -> Boxed) -> f64 {
     let mut context = Context::from_waker(&waker);
     let mut poll = || {
         assert!(task.as_mut().poll(&mut context).is_pending());
-        let waker = kept.lock().expect("nobody panics").take();
+        let waker = kept.lock().expect("no holder panics").take();
         waker.expect("it was kept").wake();
     };
     for _ in 0..POLLS / 10 {
@@ -171,7 +172,7 @@ fn wake_and_poll(levels: usize, make: fn(usize, Boxed) -> Boxed) -> f64 {
     (clock::process() - start) as f64 / f64::from(POLLS)
 }
 
-/// A program on tokio's scheduler: what is spawned is wrapped or not.
+/// A program on tokio's scheduler, whose spawned tasks are tracked or not.
 type Program = fn(bool) -> Boxed;
 
 const TURNS: u32 = 100_000;
@@ -267,7 +268,7 @@ fn schedulers(rounds: usize) {
     }
 }
 
-/// How many busy tasks there are beside the others.
+/// The number of busy tasks beside the suspended ones.
 const BUSY: usize = 100;
 
 fn many(tasks: usize) {
@@ -340,14 +341,14 @@ fn many(tasks: usize) {
             "| longest time without a poll meanwhile, median of 15 (aim: 100 us) | {median_gap:.0} us, at most {most:.0} |"
         );
         let (median_gap, most) = ordered(&quiet);
-        println!("| the same while nobody looks, 60 ms | {median_gap:.0} us, at most {most:.0} |");
+        println!("| the same without a reader, 60 ms | {median_gap:.0} us, at most {most:.0} |");
         done.store(true, Ordering::Relaxed);
     });
     drop(all);
     drop(kept);
 }
 
-/// Polls busy tasks in turn, and notes the longest time between two polls.
+/// Polls busy tasks in turn, and records the longest time between two polls.
 fn busy(done: &AtomicBool, longest: &AtomicU64) {
     let waker: Waker = Arc::new(Woken(AtomicU64::new(0))).into();
     let mut context = Context::from_waker(&waker);
@@ -361,7 +362,7 @@ fn busy(done: &AtomicBool, longest: &AtomicU64) {
     while !done.load(Ordering::Relaxed) {
         for (task, kept) in &mut tasks {
             assert!(task.as_mut().poll(&mut context).is_pending());
-            let waker = kept.lock().expect("nobody panics").take();
+            let waker = kept.lock().expect("no holder panics").take();
             waker.expect("it was kept").wake();
             let now = Instant::now();
             longest.fetch_max((now - last).as_nanos() as u64, Ordering::Relaxed);

@@ -1,9 +1,8 @@
-//! What does it take to read the stacks of all threads?
+//! Measures the time to read the stacks of all threads.
 //!
-//! `threads [ROUNDS] [THREADS]`, 15 rounds with 1,000 threads unless told otherwise. The threads
-//! are blocked, in a futex, a sleep, a read and a poll in turn, twelve calls deep. What is timed is
-//! the profile `goroutine`: with names of functions, and without any, which is the stacks and
-//! little else.
+//! `threads [ROUNDS] [THREADS]`, by default 15 rounds with 1,000 threads. The threads are blocked
+//! in a futex, a sleep, a read or a poll, twelve calls deep. Times the profile `goroutine`: with
+//! names of functions, and without names, which is little more than the stacks.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ fn main() {
     println!("{}\n", machine::describe());
     let interruptions = Arc::new(AtomicI64::new(0));
     let mut pipe = [0; 2];
-    // SAFETY: fills two descriptors.
+    // SAFETY: the array has space for the two descriptors.
     assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
     for number in 0..threads {
         let interruptions = Arc::clone(&interruptions);
@@ -44,7 +43,7 @@ fn main() {
             goroutine
                 .write_with(&mut bytes, Format::Pprof, detail)
                 .expect("memory can be written to");
-            // The first one finds out how to unwind.
+            // The first round determines how to unwind.
             if round > 0 {
                 wall.push((clock::wall() - start) as f64 / 1e6);
                 processor.push((clock::thread() - start_of_thread) as f64 / 1e6);
@@ -101,7 +100,7 @@ fn block(way: usize, pipe: i32, interruptions: &AtomicI64) {
     };
     let mut byte = 0u8;
     loop {
-        // SAFETY: each of them waits, for what does not happen; what is passed outlives it.
+        // SAFETY: the arguments outlive each call, which waits for an event that does not happen.
         let result = unsafe {
             match way {
                 0 => libc::syscall(libc::SYS_futex, &raw const word, libc::FUTEX_WAIT, 0, 0),

@@ -1,10 +1,9 @@
-//! How much of a program's memory does nobody account for, under `plimsoll run`?
+//! Measures the memory of a program that has no known owner, under `plimsoll run`.
 //!
-//! `unexplained PLIMSOLL SECONDS LINE...`: the path of the command; for how long each program is
-//! looked at, at most; and lines for the shell, each a program with its arguments, which is run by
-//! `exec`. The page `/debug/plimsoll/memory` is read again and again, and what it says when most
-//! memory was resident is printed: the share of each row that has a hundredth or more, and the
-//! rest.
+//! `unexplained PLIMSOLL SECONDS LINE...`: the path of the command; the maximum time for which each
+//! program is observed; and lines for the shell, each a program with its arguments, which is run by
+//! `exec`. Reads the page `/debug/plimsoll/memory` repeatedly, and prints its content when the most
+//! memory was resident: the share of each row of at least 1%, and the rest.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -49,7 +48,7 @@ fn main() {
     }
 }
 
-/// The page when most was resident, and how often it was read.
+/// Returns the page when the most memory was resident, and the number of readings.
 fn look(plimsoll: &str, line: &str, longest: Duration) -> (String, usize) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let port = listener.local_addr().expect("it has one").port();
@@ -73,7 +72,7 @@ fn look(plimsoll: &str, line: &str, longest: Duration) -> (String, usize) {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    // SAFETY: a child that was not waited for. It hands the signal on.
+    // SAFETY: the child is not waited for yet, so the id is its own. It forwards the signal.
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
     let _ = child.wait();
     (most, readings)
@@ -89,7 +88,7 @@ fn read(port: u16) -> Option<String> {
     Some(page.to_owned())
 }
 
-/// The last number of bytes in the line that begins so.
+/// Returns the last number of bytes in the line with this beginning.
 fn number_behind(page: &str, name: &str) -> Option<f64> {
     let behind = |line: &str| {
         let rest = line.strip_prefix(name)?.strip_prefix("  ")?;

@@ -1,13 +1,13 @@
-//! What do block and mutex profiles cost programs whose locks are contended all the time, and what
-//! do they cost locks that are not?
+//! Measures the cost of block and mutex profiles for programs with permanently contended locks, and
+//! for uncontended locks.
 //!
-//! `waits [ROUNDS]`, 15 rounds unless told otherwise. Processor time of an operation, as a ratio to
-//! the same program without Plimsoll: a process for each, in alternating rounds, the medians of
-//! their ratios. *off*: linked in, and switched off; *sampled*: `mutex_fraction=100,
-//! block_rate=10us`; *all*: every event with its stack. In the first five cases every
-//! operation waits, which the second column shows: nothing could be worse.
+//! `waits [ROUNDS]`, 15 rounds by default. Prints the CPU time of an operation, as a ratio to the
+//! same program without Plimsoll. Each variant is a separate process; the ratios are medians of
+//! alternating rounds. *off*: linked in, and switched off; *sampled*:
+//! `mutex_fraction=100,block_rate=10us`; *all*: every event with its stack. In the first five cases
+//! every operation waits, as the second column shows: the worst possible case.
 //!
-//! Stacks are unwound by frame pointers if the programs were built with them, and by tables if not.
+//! Stacks are unwound by frame pointers if the programs were built with them, otherwise by tables.
 
 use plimsoll_bench::quantiles::median;
 use plimsoll_bench::waits::{CASES, WAITING};

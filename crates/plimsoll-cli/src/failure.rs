@@ -1,14 +1,14 @@
-//! Why a command could not do what it was asked for.
+//! The error of a subcommand: its subject, cause and exit code.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use crate::plain_text::plain;
 
-/// A failure: one line for whoever gave the command.
+/// A failure, which is reported to the user in one line.
 ///
-/// Every subcommand but `run`, whose exit status is the program's, exits with 1 then, and with 2 if
-/// its arguments make no sense.
+/// The exit code is 1 by default. Invalid arguments exit with 2. `run` exits with the program's
+/// status, or with 125 to 127 if it fails.
 #[derive(Debug)]
 pub struct Failure {
     subject: String,
@@ -17,8 +17,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Of a file, URL, program or option, and the cause in a few words. Both are shown on one line,
-    /// without anything that a terminal would obey.
+    /// Creates a failure. `subject` is a file, URL, program or option; `cause` is a few words. Both
+    /// are shown on one line, with control characters escaped.
     pub fn new(subject: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self {
             subject: plain(&subject.to_string()).into_owned(),
@@ -27,17 +27,17 @@ impl Failure {
         }
     }
 
-    /// The cause alone.
+    /// Returns the cause without the subject.
     pub fn cause(&self) -> &str {
         &self.cause
     }
 
-    /// The same with another exit code.
+    /// Returns this failure with another exit code.
     pub fn with_code(self, code: u8) -> Self {
         Self { code, ..self }
     }
 
-    /// What the command exits with.
+    /// Returns the exit code of the command.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

@@ -1,28 +1,32 @@
-//! A client for the pages of running programs: plain HTTP, answers of a bounded size.
+//! A client for the pages of running programs: plain HTTP, with limits on body sizes and times.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use flate2::read::MultiGzDecoder;
+use ureq::{Agent, Error};
 
-use crate::Failure;
+use crate::failure::Failure;
 
-/// The longest answer that is taken, in bytes, as it comes and uncompressed.
-const LONGEST: u64 = 1 << 30;
+/// The maximum length of a body in bytes, after decompression.
+const MAX_BODY: u64 = 1 << 30;
 
-/// The longest line of a head, and how many there may be.
-const LONGEST_LINE: u64 = 16 << 10;
-const MOST_LINES: usize = 200;
+/// The maximum length of a response's head in bytes.
+const MAX_HEAD: usize = 64 << 10;
 
-/// How often what was moved is asked for again.
-const MOST_MOVES: usize = 5;
+/// The maximum number of redirects that are followed.
+const MAX_REDIRECTS: usize = 5;
 
-/// The page with the heap profile.
+/// The interval between progress reports.
+const REPORT_EVERY: Duration = Duration::from_millis(200);
+
+/// The path of the heap profile.
 const HEAP: &str = "/debug/pprof/heap";
 
-/// The URL of a profile if `name` is one, or a bare `host:port` that is no file. Without a path, it
-/// is that of the heap profile.
+/// Returns the URL of a profile if `name` is a URL, or a bare `host:port` that is not a file.
+/// Without a path, the URL is completed to the heap profile.
 pub fn profile_url(name: &str) -> Option<String> {
     let url = base_url(name)?;
     let (scheme, rest) = url.split_once("://")?;
@@ -36,8 +40,8 @@ pub fn profile_url(name: &str) -> Option<String> {
     }
 }
 
-/// The URL that `name` is: with a scheme, or a bare `host:port` that is no file, perhaps with a
-/// path.
+/// Returns `name` as a URL. Adds `http://` to a bare `host:port`, with or without a path. Returns
+/// `None` for other names, and for names of existing files.
 pub fn base_url(name: &str) -> Option<String> {
     if name.starts_with("http://") || name.starts_with("https://") {
         return Some(name.to_owned());
@@ -59,354 +63,212 @@ pub fn base_url(name: &str) -> Option<String> {
     Some(format!("http://{host}:{port}{rest}"))
 }
 
-/// What is at the URL, uncompressed if it was compressed for the way.
+/// Fetches the page at a URL and returns it decompressed.
 ///
 /// # Errors
-/// If nobody answers within `timeout` altogether, or with anything but a page.
+/// No complete page arrives within `timeout`, or the status is not 200.
 pub fn get(url: &str, timeout: Duration) -> Result<Vec<u8>, Failure> {
-    get_telling(url, timeout, |_| {})
+    get_with_progress(url, timeout, |_| {})
 }
 
-/// The same; `tell` is told several times a second how many bytes have come.
+/// Like [`get`], but calls `report` several times a second with the number of body bytes so far.
 ///
 /// # Errors
-/// Those of [`get`].
-pub fn get_telling(
+/// The errors of [`get`].
+pub fn get_with_progress(
     url: &str,
     timeout: Duration,
-    mut tell: impl FnMut(u64),
+    report: impl FnMut(u64),
 ) -> Result<Vec<u8>, Failure> {
-    let until = Instant::now() + timeout;
-    let mut asked = url.to_owned();
-    for _ in 0..=MOST_MOVES {
-        let fail = |cause: String| Failure::new(&asked, cause);
-        let address = Address::new(&asked).map_err(&fail)?;
-        let answer = ask(&address, until, &mut tell);
-        match answer.map_err(|error| fail(plainly(&error, &address)))? {
-            Answer::Page(page) => return Ok(page),
-            Answer::Moved(to) => {
-                asked = match to.strip_prefix('/') {
-                    Some(_) => format!("http://{}{to}", address.authority),
-                    None => to,
-                }
+    match request(url, timeout, report)? {
+        Answer { status: 200, body } => Ok(body),
+        Answer { status, body } => Err(Failure::new(url, refusal(status, &body))),
+    }
+}
+
+/// A response, whatever its status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status code, such as 200.
+    pub status: u16,
+    /// The body, decompressed.
+    pub body: Vec<u8>,
+}
+
+/// Requests a page. Calls `report` as [`get_with_progress`] does.
+///
+/// # Errors
+/// No complete response arrives within `timeout`.
+pub fn request(
+    url: &str,
+    timeout: Duration,
+    mut report: impl FnMut(u64),
+) -> Result<Answer, Failure> {
+    let fail = |cause: String| Failure::new(url, cause);
+    let received = Arc::new(AtomicU64::new(0));
+    let (send, answer) = channel();
+    let client = {
+        let (url, received) = (url.to_owned(), Arc::clone(&received));
+        // Sending fails only if this function has panicked.
+        move || send.send(fetch(&url, timeout, &received)).unwrap_or(())
+    };
+    std::thread::Builder::new()
+        .name("plimsoll-http".to_owned())
+        .spawn(client)
+        .map_err(|error| fail(format!("cannot create a thread for the request: {error}")))?;
+    loop {
+        let answer = answer.recv_timeout(REPORT_EVERY);
+        report(received.load(Ordering::Relaxed));
+        match answer {
+            Ok(answer) => return answer.map_err(fail),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(fail(
+                    "the client thread ended without a response".to_owned(),
+                ));
             }
-            Answer::Refused(why) => return Err(fail(why)),
         }
     }
-    Err(Failure::new(url, "it was moved too often"))
 }
 
-/// Where to ask for what.
-struct Address {
-    /// As in the URL.
-    authority: String,
-    host: String,
-    port: u16,
-    path: String,
+/// Rejects URLs that this client does not support.
+fn check(url: &str) -> Result<(), String> {
+    if url.starts_with("https://") {
+        return Err(NO_HTTPS.to_owned());
+    }
+    if !url.starts_with("http://") {
+        return Err("the URL does not begin with http://".to_owned());
+    }
+    if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err("the URL contains blanks or control characters".to_owned());
+    }
+    let authority = authority(url);
+    if authority.contains('@') {
+        return Err("user names and passwords in URLs are not supported".to_owned());
+    }
+    if authority.is_empty() || authority.starts_with(':') {
+        return Err("the URL contains no host".to_owned());
+    }
+    match authority.rsplit_once(':') {
+        Some((_, port)) if !port.contains(']') && port.parse::<u16>().is_err() => {
+            Err(format!("{port} is not a port"))
+        }
+        _ => Ok(()),
+    }
 }
 
-impl Address {
-    fn new(url: &str) -> Result<Self, String> {
-        if url.starts_with("https://") {
-            return Err(
-                "https is not spoken here; fetch it with another program, as in \
-                        `curl -o profile.pb.gz URL`, and give the file"
-                    .to_owned(),
-            );
-        }
-        let rest = url.strip_prefix("http://").ok_or("it is no URL of http")?;
-        let rest = rest.split('#').next().unwrap_or_default();
-        let (authority, path) = match rest.find(['/', '?']) {
-            Some(at) => rest.split_at(at),
-            None => (rest, ""),
-        };
-        if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Err("it has blanks or control characters".to_owned());
-        }
-        if authority.contains('@') {
-            return Err("names and passwords in URLs are not understood".to_owned());
-        }
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => (
-                host,
-                port.parse().map_err(|_| format!("{port} is no port"))?,
+/// Returns the host and port in a URL.
+fn authority(url: &str) -> &str {
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
+}
+
+const NO_HTTPS: &str = "https is not supported; fetch it with another program, as in `curl -o profile.pb.gz URL`, \
+                        and give the file";
+
+fn fetch(url: &str, timeout: Duration, received: &AtomicU64) -> Result<Answer, String> {
+    let began = Instant::now();
+    let agent: Agent = Agent::config_builder()
+        // The pages are on this machine or in its network, so no proxy is used.
+        .proxy(None)
+        .timeout_global(Some(timeout))
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_response_header_size(MAX_HEAD)
+        .http_status_as_error(false)
+        .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into();
+    let describe = |error: Error| match error {
+        Error::Timeout(_) => match received.load(Ordering::Relaxed) {
+            0 => format!("no response arrived within {:.1?}", began.elapsed()),
+            bytes => format!(
+                "the response is incomplete after {:.1?}: {bytes} bytes arrived",
+                began.elapsed()
             ),
-            _ => (authority, 80),
-        };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        if host.is_empty() {
-            return Err("it names no host".to_owned());
-        }
-        let slash = if path.starts_with('/') { "" } else { "/" };
-        Ok(Self {
-            authority: authority.to_owned(),
-            host: host.to_owned(),
-            port,
-            path: format!("{slash}{path}"),
-        })
-    }
-}
-
-enum Answer {
-    Page(Vec<u8>),
-    Moved(String),
-    /// Another status, and what the page says about it.
-    Refused(String),
-}
-
-/// Errors in words for whoever gave the URL.
-fn plainly(error: &io::Error, address: &Address) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => {
-            format!(
-                "nobody listens on port {} of {}",
-                address.port, address.host
-            )
-        }
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "there is no answer".to_owned(),
-        io::ErrorKind::UnexpectedEof => "the answer is cut off".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-/// A connection all of whose reading and writing ends at one time.
-struct Timed<'a> {
-    stream: TcpStream,
-    begun: Instant,
-    until: Instant,
-    read: u64,
-    tell: &'a mut dyn FnMut(u64),
-}
-
-impl Timed<'_> {
-    /// The time that is left.
-    ///
-    /// # Errors
-    /// None is. If some of the answer has come, the error states how much.
-    fn left(&self) -> io::Result<Duration> {
-        left(self.until).map_err(|error| match self.read {
-            0 => error,
-            read => {
-                let seconds = self.begun.elapsed().as_secs_f64();
-                io::Error::other(format!(
-                    "the answer is not complete after {seconds:.0} s: {read} bytes of it came"
-                ))
-            }
-        })
-    }
-}
-
-/// How long nobody is told how far it is.
-const TELL_EVERY: Duration = Duration::from_millis(200);
-
-fn left(until: Instant) -> io::Result<Duration> {
-    let left = until.saturating_duration_since(Instant::now());
-    match left.is_zero() {
-        true => Err(io::ErrorKind::TimedOut.into()),
-        false => Ok(left),
-    }
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let wait = self.left()?.min(TELL_EVERY);
-            self.stream.set_read_timeout(Some(wait))?;
-            match self.stream.read(to) {
-                Ok(read) => {
-                    self.read += read as u64;
-                    (self.tell)(self.read);
-                    return Ok(read);
-                }
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-                    ) =>
-                {
-                    (self.tell)(self.read);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
-fn connect(address: &Address, until: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::other(format!("{} has no address", address.host));
-    for to in (address.host.as_str(), address.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&to, left(until)?) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-fn ask(address: &Address, until: Instant, tell: &mut dyn FnMut(u64)) -> io::Result<Answer> {
-    let begun = Instant::now();
-    let mut stream = connect(address, until)?;
-    stream.set_write_timeout(Some(left(until)?))?;
-    let request = format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: plimsoll/{}\r\nAccept-Encoding: gzip\r\n\
-         Connection: close\r\n\r\n",
-        address.path,
-        address.authority,
-        env!("CARGO_PKG_VERSION"),
-    );
-    stream.write_all(request.as_bytes())?;
-    let connection = Timed {
-        stream,
-        begun,
-        until,
-        read: 0,
-        tell,
-    };
-    let mut from = BufReader::with_capacity(64 << 10, connection);
-    let head = Head::read(&mut from)?;
-    if (300..400).contains(&head.status)
-        && let Some(to) = head.location
-    {
-        return Ok(Answer::Moved(to));
-    }
-    let body = body(&mut from, &head)?;
-    let body = match head.gzip {
-        true => bounded(MultiGzDecoder::new(&body[..]))?,
-        false => body,
-    };
-    if head.status == 200 {
-        return Ok(Answer::Page(body));
-    }
-    let said = String::from_utf8_lossy(&body[..body.len().min(200)]);
-    let said = said.lines().next().unwrap_or_default().trim();
-    let said: String = said.chars().filter(|letter| !letter.is_control()).collect();
-    Ok(Answer::Refused(
-        match said.is_empty() || said.starts_with('<') {
-            true => format!("the answer is status {}", head.status),
-            false => format!("the answer is status {}: {said}", head.status),
         },
-    ))
-}
-
-/// What is used of an answer's head.
-#[derive(Default)]
-struct Head {
-    status: u16,
-    length: Option<u64>,
-    chunked: bool,
-    gzip: bool,
-    location: Option<String>,
-}
-
-impl Head {
-    fn read(from: &mut impl BufRead) -> io::Result<Self> {
-        let mut head = Self::default();
-        // Answers of 100 and the like come before the one that counts.
-        while head.status < 200 {
-            let status = line(from)?;
-            let mut parts = status.split_ascii_whitespace();
-            let version = parts.next().unwrap_or_default();
-            head.status = match parts.next().and_then(|status| status.parse().ok()) {
-                Some(status) if version.starts_with("HTTP/1.") && status >= 100 => status,
-                _ => return Err(io::Error::other("the answer is not HTTP")),
-            };
-            let mut lines = 0;
-            loop {
-                let line = line(from)?;
-                if line.is_empty() {
-                    break;
-                }
-                lines += 1;
-                if lines > MOST_LINES {
-                    return Err(io::Error::other("the answer's head is too long"));
-                }
-                let (name, value) = line.split_once(':').unwrap_or((&line, ""));
-                head.field(&name.to_ascii_lowercase(), value.trim())?;
-            }
-        }
-        Ok(head)
-    }
-
-    fn field(&mut self, name: &str, value: &str) -> io::Result<()> {
-        match name {
-            "content-length" => {
-                let length = value.parse();
-                self.length =
-                    Some(length.map_err(|_| io::Error::other("the answer's length is no number"))?);
-            }
-            "transfer-encoding" => self.chunked = value.eq_ignore_ascii_case("chunked"),
-            "content-encoding" => self.gzip = value.eq_ignore_ascii_case("gzip"),
-            "location" => self.location = Some(value.to_owned()),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// The next line, without its end.
-fn line(from: &mut impl BufRead) -> io::Result<String> {
-    let mut line = Vec::new();
-    from.take(LONGEST_LINE).read_until(b'\n', &mut line)?;
-    if line.pop() != Some(b'\n') {
-        return Err(match line.len() as u64 + 1 >= LONGEST_LINE {
-            true => io::Error::other("the answer's head is too long"),
-            false => io::ErrorKind::UnexpectedEof.into(),
-        });
-    }
-    if line.last() == Some(&b'\r') {
-        line.pop();
-    }
-    Ok(String::from_utf8_lossy(&line).into_owned())
-}
-
-fn too_long() -> io::Error {
-    io::Error::other(format!("the answer is longer than {} MiB", LONGEST >> 20))
-}
-
-/// All that comes from there.
-fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
-    let mut all = Vec::new();
-    from.take(LONGEST + 1).read_to_end(&mut all)?;
-    match all.len() as u64 > LONGEST {
-        true => Err(too_long()),
-        false => Ok(all),
-    }
-}
-
-fn body(from: &mut impl BufRead, head: &Head) -> io::Result<Vec<u8>> {
-    if head.chunked {
-        return chunks(from);
-    }
-    let Some(length) = head.length else {
-        return bounded(from);
+        error => describe(error, url),
     };
-    if length > LONGEST {
+    // Redirects are followed here, because each URL must be checked.
+    let mut url = url.to_owned();
+    let mut redirects = 0;
+    let mut answer = loop {
+        check(&url)?;
+        let answer = agent.get(&url).call().map_err(describe)?;
+        let location = answer.headers().get("location");
+        let Some(location) = location.filter(|_| answer.status().is_redirection()) else {
+            break answer;
+        };
+        let location = String::from_utf8_lossy(location.as_bytes());
+        url = match location.strip_prefix('/') {
+            Some(_) => format!("http://{}{location}", authority(&url)),
+            None => location.into_owned(),
+        };
+        redirects += 1;
+        if redirects > MAX_REDIRECTS {
+            return Err("too many redirects".to_owned());
+        }
+    };
+    let status = answer.status().as_u16();
+    if answer.body().content_length() > Some(MAX_BODY) {
         return Err(too_long());
     }
-    let body = bounded(from.take(length))?;
-    match body.len() as u64 == length {
-        true => Ok(body),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    // One byte more than allowed, so that `read` detects a body that is too long.
+    let reader = answer.body_mut().with_config().limit(MAX_BODY + 1).reader();
+    let body = read(reader, received).map_err(|error| describe(error.into()))?;
+    Ok(Answer { status, body })
+}
+
+fn read(mut from: impl Read, received: &AtomicU64) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return Ok(body),
+            Ok(read) => body.extend_from_slice(&piece[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        received.store(body.len() as u64, Ordering::Relaxed);
+        if body.len() as u64 > MAX_BODY {
+            return Err(Error::BodyExceedsLimit(MAX_BODY).into_io());
+        }
     }
 }
 
-fn chunks(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
-    let mut body = Vec::new();
-    loop {
-        let size = line(from)?;
-        let size = size.split(';').next().unwrap_or_default().trim();
-        let size = u64::from_str_radix(size, 16)
-            .map_err(|_| io::Error::other("the answer is in broken chunks"))?;
-        if size == 0 {
-            return Ok(body);
-        }
-        if body.len() as u64 + size.min(LONGEST) > LONGEST || size > LONGEST {
-            return Err(too_long());
-        }
-        let before = body.len();
-        from.take(size).read_to_end(&mut body)?;
-        if (body.len() - before) as u64 != size || !line(from)?.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+/// Describes a response whose status is not 200, with the first line of its body.
+fn refusal(status: u16, body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
+    let text = text.lines().next().unwrap_or_default().trim();
+    let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
+    if text.is_empty() || text.starts_with('<') {
+        format!("the response has status {status}")
+    } else {
+        format!("the response has status {status}: {text}")
     }
+}
+
+/// Describes an error for the user.
+fn describe(error: Error, url: &str) -> String {
+    match error {
+        Error::Io(error) => match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                format!("no server listens on {}", authority(url))
+            }
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                "the response is truncated".to_owned()
+            }
+            _ => error.to_string(),
+        },
+        Error::HostNotFound => "the host name has no address".to_owned(),
+        Error::BodyExceedsLimit(_) => too_long(),
+        Error::LargeResponseHeader(..) => "the response header is too long".to_owned(),
+        Error::Decompress(_, error) => format!("the response does not match its header: {error}"),
+        Error::Protocol(error) => format!("the response is not HTTP: {error}"),
+        error => error.to_string(),
+    }
+}
+
+fn too_long() -> String {
+    format!("the response is longer than {} MiB", MAX_BODY >> 20)
 }

@@ -1,9 +1,8 @@
-//! The command `plimsoll`: one module for each of its subcommands, and what they share.
+//! The command `plimsoll`: one module for each subcommand, and modules that subcommands share.
 
 pub mod args;
 mod doctor;
 mod failure;
-mod flame;
 pub mod http;
 mod plain_text;
 pub mod profile;
@@ -20,19 +19,20 @@ pub use failure::Failure;
 
 use args::{Arguments, Command};
 
-/// Does what the arguments say. Failures are one line on stderr, with what failed and why.
-pub fn carry_out(arguments: Arguments) -> ExitCode {
+/// Runs the subcommand. Reports a failure on standard error in one line, with its subject and
+/// cause.
+pub fn run(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Diff(arguments) => report::diff(&arguments),
-        Command::Doctor(arguments) => doctor::carry_out(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
     };
     match done {
         Ok(code) => code,
         Err(failure) => {
-            // If nobody reads it, nobody is to be told.
+            // If standard error is closed, the failure cannot be reported.
             let _ = writeln!(std::io::stderr(), "plimsoll: {failure}");
             failure.exit_code()
         }

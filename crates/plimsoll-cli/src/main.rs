@@ -1,5 +1,5 @@
-//! The command `plimsoll`. What it does is in the library of the same package, so that tests can
-//! use parts of it.
+//! The command `plimsoll`. The library of the same package implements it, so that tests can use
+//! parts of it.
 
 use std::process::ExitCode;
 
@@ -7,5 +7,5 @@ use clap::Parser;
 use plimsoll_cli::args::Arguments;
 
 fn main() -> ExitCode {
-    plimsoll_cli::carry_out(Arguments::parse())
+    plimsoll_cli::run(Arguments::parse())
 }

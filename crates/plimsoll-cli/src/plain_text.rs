@@ -1,12 +1,12 @@
-//! Text from elsewhere, made fit for a terminal.
+//! Makes text from other sources safe for a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Whether a terminal obeys the character instead of showing it: control characters, characters
-/// that change the direction of writing, separators of lines, and format characters that are
-/// invisible everywhere. Joiners are not among them, because words of some languages need them.
+/// Returns whether a terminal interprets the character instead of showing it: control characters,
+/// bidirectional formatting characters, line separators, and format characters that are always
+/// invisible. Joiners are excluded, because words of some languages need them.
 fn is_obeyed(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -25,13 +25,13 @@ fn is_obeyed(character: char) -> bool {
         )
 }
 
-/// The same text on one line, with the numbers of the characters that a terminal would obey.
+/// Returns the text on one line. Characters that a terminal would interpret are escaped.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     escaped(text, is_obeyed)
 }
 
-/// The same text with the numbers of the characters that a terminal would obey, except the ends of
-/// lines and tabs.
+/// Returns the text. Characters that a terminal would interpret are escaped, except line feeds and
+/// tabs.
 pub(crate) fn plain_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| {
         is_obeyed(character) && !matches!(character, '\n' | '\t')
@@ -54,10 +54,10 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A writer for reports in lines of text: what a terminal would obey is written by its number, and
-/// bytes that are not UTF-8 are replaced. Every report that a person reads goes through it.
+/// A writer for text reports. It escapes characters that a terminal would interpret, and replaces
+/// bytes that are not UTF-8. All text reports for users go through it.
 ///
-/// Each write holds whole characters, as those of formatted strings do.
+/// Each write must hold whole characters, as writes of formatted strings do.
 pub(crate) struct PlainText<W>(pub(crate) W);
 
 impl<W: Write> Write for PlainText<W> {

@@ -1,4 +1,4 @@
-//! Profiles, and where the command takes them from: files, and pages of running programs.
+//! Reads profiles from files and from pages of running programs.
 
 use std::fs::File;
 use std::io;
@@ -6,14 +6,14 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use plimsoll::postmortem;
-use plimsoll::profile::Detail;
 pub use plimsoll_pprof::*;
+use plimsoll_symbolize::Detail;
 
+use crate::failure::Failure;
+use crate::http;
 use crate::progress::Progress;
-use crate::{Failure, http};
 
-/// How long a page may keep the command waiting: a minute, and what it is asked to take.
+/// Returns the timeout of a request: a minute plus the seconds that its query requests.
 fn timeout(url: &str) -> Duration {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let asked = query
@@ -25,18 +25,19 @@ fn timeout(url: &str) -> Duration {
     Duration::from_secs(60 + u64::from(seconds))
 }
 
-/// Reads a profile from a file (also a post-mortem, of which it is the heap profile), from the
-/// standard input (`-`), or from the page of a running program. Of a URL without a path, and of a
-/// bare `host:port`, it is the heap profile. What takes long shows its progress on a terminal.
+/// Reads a profile from a file, from standard input (`-`), or from a page of a running program. A
+/// post-mortem file yields its heap profile; so does a URL without a path, or a bare `host:port`.
+/// Shows progress on a terminal if reading takes long.
 ///
 /// # Errors
-/// With the name as it was given, and what is wrong with it.
+/// The failure names the input as the user gave it, except for an invalid page, which it names by
+/// its URL.
 pub fn read_url_or_file(name: &str) -> Result<Profile, Failure> {
     let limits = Limits::default();
     let fail = |error: Error| Failure::new(name, error);
     if let Some(url) = http::profile_url(name) {
-        let mut progress = Progress::new(format!("asking {url}"), 0);
-        let bytes = http::get_telling(&url, timeout(&url), |bytes| progress.at(bytes))?;
+        let mut progress = Progress::new(format!("fetching {url}"), 0);
+        let bytes = http::get_with_progress(&url, timeout(&url), |bytes| progress.at(bytes))?;
         drop(progress);
         return parse(&bytes, limits).map_err(|error| Failure::new(&url, error));
     }
@@ -57,24 +58,24 @@ pub fn read_url_or_file(name: &str) -> Result<Profile, Failure> {
     read(progress.counting(file), limits).map_err(fail)
 }
 
-/// Whether it is what is left of a process that ran with `PLIMSOLL=postmortem=FILE`.
+/// Returns whether the file was written by a process with `PLIMSOLL=postmortem=FILE`.
 fn is_post_mortem(file: &File) -> bool {
     let mut beginning = [0; 8];
     let read = file.read_at(&mut beginning, 0).unwrap_or(0);
-    postmortem::is_one(&beginning[..read])
+    plimsoll_postmortem::is_post_mortem(&beginning[..read])
 }
 
-/// The heap profile that was left.
+/// Reads the heap profile of a post-mortem file.
 fn read_post_mortem(file: &File) -> Result<Profile, String> {
-    let post_mortem = postmortem::read(file).map_err(|error| error.to_string())?;
+    let post_mortem = plimsoll_postmortem::read(file).map_err(|error| error.to_string())?;
     parse(&post_mortem.to_pprof(Detail::Full), Limits::default()).map_err(|error| error.to_string())
 }
 
-/// What the system says, without its number.
+/// Describes a system error without its number for the most frequent kinds.
 fn plainly(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        io::ErrorKind::PermissionDenied => "it may not be read".to_owned(),
+        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         _ => error.to_string(),
     }
 }

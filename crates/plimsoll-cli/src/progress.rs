@@ -1,26 +1,26 @@
-//! Says on a terminal how far something is that takes longer than a second.
+//! Shows the progress of operations that take longer than a second, on a terminal.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::time::{Duration, Instant};
 
-/// How far something is. What it has written is gone when this is dropped.
+/// The progress of one operation. Dropping it erases its line.
 #[derive(Debug)]
 pub struct Progress {
     what: String,
-    /// In bytes; 0 if nobody knows.
+    /// The total in bytes; 0 if unknown.
     total: u64,
-    /// When to say something; `None` for never.
+    /// The time of the next output; `None` if nothing is ever printed.
     next: Option<Instant>,
     is_shown: bool,
 }
 
-/// After which time there is a line, and how often it changes.
+/// The time before the first line, and the interval between its updates.
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_millis(200);
 
 impl Progress {
-    /// Of something that takes so many bytes; 0 if nobody knows. Says nothing if the standard error
-    /// is no terminal.
+    /// Creates the progress of a transfer of `total` bytes; 0 if unknown. Prints nothing if
+    /// standard error is not a terminal.
     pub fn new(what: String, total: u64) -> Self {
         Self {
             what,
@@ -30,7 +30,7 @@ impl Progress {
         }
     }
 
-    /// So many bytes are done. To be called often.
+    /// Records that `bytes` bytes are done. Must be called often.
     pub fn at(&mut self, bytes: u64) {
         if let Some(next) = self.next
             && let now = Instant::now()
@@ -51,7 +51,7 @@ impl Progress {
         }
     }
 
-    /// Counts what is read from there.
+    /// Returns a reader that reports the bytes it reads from `from`.
     pub fn counting<R: Read>(self, from: R) -> Counting<R> {
         Counting {
             from,
@@ -69,7 +69,7 @@ impl Drop for Progress {
     }
 }
 
-/// Shows how much of something was read.
+/// A reader that shows how much of its input was read.
 #[derive(Debug)]
 pub struct Counting<R> {
     from: R,

@@ -1,9 +1,10 @@
-//! What is no profile, or a broken one, is refused in one line that says which and why.
+//! Files that are not profiles, and broken profiles, are refused in one line that names the file
+//! and the reason.
 
 mod command;
 mod proto;
 
-use command::{Directory, complained, plimsoll};
+use command::{Directory, failure_of, plimsoll};
 use plimsoll_cli::profile::{Limits, parse};
 use proto::{Message, Writer, gzip};
 
@@ -13,35 +14,35 @@ fn small() -> Writer {
     writer
 }
 
-/// Each of these bytes is refused with that in its line.
+/// Asserts that each of these inputs is refused with its reason in the line.
 fn refused(test: &str, cases: &[(&str, Vec<u8>, &str)]) {
     let directory = Directory::new(test);
     for (name, bytes, why) in cases {
         let file = directory.file(name, bytes);
-        let (line, code) = complained(&["report", &file]);
+        let (line, code) = failure_of(&["report", &file]);
         assert_eq!(code, 1, "{line}");
         assert!(line.starts_with(&format!("plimsoll: {file}: ")), "{line}");
         assert!(line.contains(why), "{line}");
-        // The same as a base.
+        // As the base of a comparison, the input is refused in the same way.
         let good = directory.file("good", &small().finish());
-        let (line, code) = complained(&["diff", &file, &good]);
+        let (line, code) = failure_of(&["diff", &file, &good]);
         assert!(code == 1 && line.contains(why), "{line}");
     }
 }
 
 #[test]
-fn what_is_no_profile_is_refused() {
+fn inputs_other_than_profiles_are_refused() {
     let program = std::fs::read(env!("CARGO_BIN_EXE_plimsoll")).unwrap();
     refused(
         "no-profile",
         &[
-            ("empty", Vec::new(), "not a profile: it is empty"),
-            ("empty.gz", gzip(b""), "not a profile: it is empty"),
+            ("empty", Vec::new(), "not a profile: the input is empty"),
+            ("empty.gz", gzip(b""), "not a profile: the input is empty"),
             ("text", b"hello, world\n".to_vec(), "not a profile"),
             (
                 "zeros",
                 vec![0; 1 << 20],
-                "not a profile: there is no field at byte 0",
+                "not a profile: invalid field at byte 0",
             ),
             ("ones", vec![0xff; 1 << 20], "not a profile"),
             ("page", b"<html>".to_vec(), "not a profile: a web page"),
@@ -61,11 +62,11 @@ fn what_is_no_profile_is_refused() {
 }
 
 #[test]
-fn what_is_cut_off_is_refused() {
+fn truncated_profiles_are_refused() {
     let whole = small().finish();
     let compressed = gzip(&whole);
     let mut broken = compressed.clone();
-    // Of the checksum.
+    // A byte of the checksum.
     broken[compressed.len() - 8] ^= 0x55;
     refused(
         "cut-off",
@@ -78,22 +79,22 @@ fn what_is_cut_off_is_refused() {
             (
                 "short.gz",
                 compressed[..compressed.len() / 2].to_vec(),
-                "cut off",
+                "truncated",
             ),
             (
                 "no-sum.gz",
                 compressed[..compressed.len() - 4].to_vec(),
-                "cut off",
+                "truncated",
             ),
-            ("head.gz", compressed[..5].to_vec(), "cut off"),
-            ("broken.gz", broken, "gzip, and broken"),
+            ("head.gz", compressed[..5].to_vec(), "truncated"),
+            ("broken.gz", broken, "the gzip data is damaged"),
         ],
     );
 }
 
 #[test]
-fn what_refers_to_what_there_is_not_is_refused() {
-    // Appended, it is one part more.
+fn dangling_references_are_refused() {
+    // Appended bytes add one more part.
     let with = |part: Message| [small().finish(), part.0].concat();
     let sample = |id| Message::default().packed(1, [id]).packed(2, [1]);
     let part = |field, message: &Message| with(Message::default().message(field, message));
@@ -104,7 +105,7 @@ fn what_refers_to_what_there_is_not_is_refused() {
             (
                 "location",
                 part(2, &sample(99)),
-                "a sample has location 99, which there is not",
+                "a sample refers to the undefined location 99",
             ),
             (
                 "location-0",
@@ -114,7 +115,7 @@ fn what_refers_to_what_there_is_not_is_refused() {
             (
                 "location-huge",
                 part(2, &sample(-1)),
-                "a sample has location 18446744073709551615, which there is not",
+                "a sample refers to the undefined location 18446744073709551615",
             ),
             (
                 "function",
@@ -122,33 +123,37 @@ fn what_refers_to_what_there_is_not_is_refused() {
                     4,
                     &number().number(1, 3).message(4, &number().number(1, 77)),
                 ),
-                "a line is of function 77, which there is not",
+                "a line refers to the undefined function 77",
             ),
             (
                 "mapping",
                 part(4, &number().number(1, 3).number(2, 5)),
-                "a location is in mapping 5, which there is not",
+                "a location refers to the undefined mapping 5",
             ),
             (
                 "string",
                 part(5, &number().number(1, 3).number(2, 1000)),
-                "string 1000 is used, and there are",
+                "string 1000 is undefined: the string table has",
             ),
             (
                 "string-below-zero",
                 part(5, &number().number(1, 3).number(2, -1)),
-                "string 18446744073709551615 is used",
+                "string 18446744073709551615 is undefined",
             ),
-            ("drop", with(number().number(7, 500)), "string 500 is used"),
+            (
+                "drop",
+                with(number().number(7, 500)),
+                "string 500 is undefined",
+            ),
             (
                 "comment",
                 with(number().packed(13, [1, 600])),
-                "string 600 is used",
+                "string 600 is undefined",
             ),
             (
                 "default",
                 with(number().number(14, 700)),
-                "string 700 is used",
+                "string 700 is undefined",
             ),
             (
                 "label",
@@ -156,27 +161,27 @@ fn what_refers_to_what_there_is_not_is_refused() {
                     2,
                     &sample(1).message(3, &number().number(1, 800).number(2, 1)),
                 ),
-                "string 800 is used",
+                "string 800 is undefined",
             ),
             (
                 "two-functions",
                 part(5, &number().number(1, 1)),
-                "two functions of id 1",
+                "two functions with id 1",
             ),
             (
                 "two-locations",
                 part(4, &number().number(1, 1)),
-                "two locations of id 1",
+                "two locations with id 1",
             ),
             (
                 "two-mappings",
                 part(3, &number().number(1, 1)),
-                "two mappings of id 1",
+                "two mappings with id 1",
             ),
             (
                 "values",
                 part(2, &number().packed(1, [1]).packed(2, [1, 2, 3])),
-                "a sample has 3 values, and there are 1 sample types",
+                "a sample has 3 values, but the profile has 1 sample types",
             ),
             (
                 "no-values",
@@ -188,11 +193,11 @@ fn what_refers_to_what_there_is_not_is_refused() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn malformed_fields_are_refused() {
     let no_types = Message::default()
         .message(2, &Message::default().packed(1, [1]))
         .bytes(6, b"");
-    // A length that is longer than anything, of what is known and of what is not.
+    // A length beyond any input, of a known and of an unknown field.
     let absurd = |field: u64| {
         let mut message = Message(small().finish());
         message.varint(field << 3 | 2);
@@ -204,76 +209,76 @@ fn what_makes_no_sense_is_refused() {
     refused(
         "no-sense",
         &[
-            ("no-types", no_types.0, "it has no sample types"),
-            ("absurd", absurd(6), "9223372036854775807 bytes of field 6"),
+            ("no-types", no_types.0, "the profile has no sample types"),
+            ("absurd", absurd(6), "has 9223372036854775807 bytes"),
             ("absurd-unknown", absurd(1000), "ends in the middle"),
             ("endless", endless, "ends in the middle"),
             (
                 "type-3",
                 [small().finish(), vec![0x13]].concat(),
-                "a field of type 3",
+                "field of type 3",
             ),
             (
                 "rate",
                 b"heap_v2/often\n".to_vec(),
-                "its sampling rate is no number",
+                "the sampling rate is not a number",
             ),
             (
                 "address",
                 b"heap_v2/1\n@ 0x1 nowhere\n".to_vec(),
-                "line 2: nowhere is no address",
+                "line 2: nowhere is not an address",
             ),
             (
                 "count",
                 b"heap_v2/1\n@ 0x1\n t*: -5: 7 [0: 0]\n".to_vec(),
-                "line 3: -5 is no count",
+                "line 3: -5 is not a count",
             ),
         ],
     );
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn missing_files_and_bad_urls_are_refused() {
     let directory = Directory::new("no-file");
     let here = directory.path("");
     let missing = directory.path("missing");
     for (name, why) in [
         (&*here, "it is a directory"),
-        (&*missing, "there is no such file"),
-        ("https://localhost/", "https is not spoken here"),
-        ("http://", "it names no host"),
+        (&*missing, "no such file"),
+        ("https://localhost/", "https is not supported"),
+        ("http://", "the URL contains no host"),
         ("http://a b/", "blanks"),
-        ("http://localhost:99999/", "99999 is no port"),
+        ("http://localhost:99999/", "99999 is not a port"),
     ] {
-        let (line, code) = complained(&["report", name]);
+        let (line, code) = failure_of(&["report", name]);
         assert!(code == 1 && line.contains(why), "{line}");
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn what_may_not_be_read_is_refused() {
+fn unreadable_files_are_refused() {
     use std::os::unix::fs::PermissionsExt;
     let directory = Directory::new("permission");
     let file = directory.file("secret", &small().finish());
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o000)).unwrap();
     if std::fs::read(&file).is_ok() {
-        eprintln!("this user may read everything: what may not be read is not tried");
+        eprintln!("skipped: this user can read every file");
         return;
     }
-    let (line, code) = complained(&["report", &file]);
-    assert!(code == 1 && line.contains("it may not be read"), "{line}");
+    let (line, code) = failure_of(&["report", &file]);
+    assert!(code == 1 && line.contains("permission denied"), "{line}");
 }
 
 #[test]
-fn what_a_profile_wants_dropped_has_to_be_a_regular_expression() {
+fn drop_frames_must_be_a_regular_expression() {
     let directory = Directory::new("dropped");
     let mut writer = small();
     writer.text(7, "(unclosed");
     let file = directory.file("drop", &writer.finish());
-    let (line, code) = complained(&["report", &file]);
+    let (line, code) = failure_of(&["report", &file]);
     assert!(
-        code == 1 && line.contains("no regular expression: (unclosed"),
+        code == 1 && line.contains("not a regular expression: (unclosed"),
         "{line}"
     );
 }
@@ -287,9 +292,9 @@ fn a_bomb_is_refused_where_the_limit_is() {
     let number = Message::default;
     let sample = number().packed(1, [1; 100]).packed(2, [1]);
     let mib = 1 << 20;
-    // Each is a profile's beginning, and then the same on and on.
+    // Each input is the beginning of a profile, followed by many repetitions of one part.
     for (part, why) in [
-        (vec![0; 16], "there is no field"),
+        (vec![0; 16], "invalid field"),
         (
             number().bytes(6, &[b'x'; 1000]).0,
             "more than 1 MiB of memory",
@@ -302,7 +307,7 @@ fn a_bomb_is_refused_where_the_limit_is() {
         ),
         (
             number().bytes(99, &[b'x'; 1000]).0,
-            "too large, uncompressed",
+            "too large when decompressed",
         ),
     ] {
         let bytes = [small().finish(), part.repeat(10 * mib / part.len())].concat();
@@ -313,7 +318,10 @@ fn a_bomb_is_refused_where_the_limit_is() {
     }
     let line = b"@ 0x1 0x2 0x3\n t*: 1: 2 [3: 4]\n".repeat(1 << 17);
     let error = parse(&[&b"heap_v2/1\n"[..], &line].concat(), limits).unwrap_err();
-    assert!(error.to_string().contains("it is too large"), "{error}");
+    assert!(
+        error.to_string().contains("the number is too large"),
+        "{error}"
+    );
     let endless = [&b"heap_v2/1\n@"[..], &vec![b' '; 2 * mib]].concat();
     let error = parse(&endless, limits).unwrap_err();
     assert!(error.to_string().contains("line 2 is too long"), "{error}");
@@ -322,7 +330,7 @@ fn a_bomb_is_refused_where_the_limit_is() {
 #[test]
 fn what_is_odd_but_a_profile_is_shown() {
     let directory = Directory::new("odd");
-    // No samples; no stack; values at the ends of what there is; fields nobody knows.
+    // Valid edge cases: no samples, no stack, values at the ends of their range, unknown fields.
     let none = Writer::new(&[("inuse_space", "bytes")]).finish();
     let mut ends = Writer::new(&[("inuse_space", "bytes")]);
     ends.sample(&["low", "main"], &[i64::MIN]);
@@ -364,7 +372,7 @@ fn what_is_odd_but_a_profile_is_shown() {
 }
 
 #[test]
-fn a_failure_that_nobody_reads_is_one_all_the_same() {
+fn an_unread_failure_still_fails() {
     for (arguments, code) in [
         (&["report", "/nonexistent"][..], 1),
         (&["run", "--", "/nonexistent"], 127),

@@ -21,7 +21,7 @@ fn doctor() -> Command {
     command
 }
 
-/// What it says and exits with. It must end by itself: it is killed, and the test fails, if not.
+/// Returns the output and exit status. After 60 seconds, kills the command and fails the test.
 fn output(command: &mut Command) -> Output {
     let child = command
         .stdin(Stdio::null())
@@ -34,7 +34,8 @@ fn output(command: &mut Command) -> Output {
     let watch = thread::spawn(move || {
         let timed_out = is_done.recv_timeout(Duration::from_secs(60));
         if matches!(timed_out, Err(std::sync::mpsc::RecvTimeoutError::Timeout)) {
-            // SAFETY: the child is not waited for yet, so the number is its own.
+            // SAFETY: `kill` takes no pointers. The id is the child's until `wait_with_output`
+            // returns.
             unsafe { libc::kill(id, libc::SIGKILL) };
         }
     });
@@ -49,7 +50,7 @@ fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
-/// The findings of all sections, as JSON; and whether the exit code agrees.
+/// Returns the findings of all sections as JSON, and asserts that the exit code agrees.
 fn findings(command: &mut Command) -> Vec<Value> {
     let output = output(command.arg("--json"));
     let json: Value = serde_json::from_slice(&output.stdout)
@@ -80,7 +81,7 @@ fn one<'a>(findings: &'a [Value], subject: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("{subject}: {findings:#?}"))
 }
 
-/// A failure is one line on standard error, and nothing else.
+/// Asserts a failure with exactly one line on standard error; returns the exit code and the line.
 fn failure(subject: &OsStr) -> (Option<i32>, String) {
     let output = output(doctor().arg(subject));
     let says = String::from_utf8(output.stderr.clone()).unwrap();
@@ -94,7 +95,7 @@ fn failure(subject: &OsStr) -> (Option<i32>, String) {
     (output.status.code(), says)
 }
 
-/// A child that is ended with the test.
+/// A child that is killed on drop.
 struct Running(Child);
 
 impl Running {
@@ -108,7 +109,7 @@ impl Running {
         )
     }
 
-    /// Waits until it has said something: it has begun by then.
+    /// Waits for the first byte of output: the child has started by then.
     fn wait(mut self) -> Self {
         let mut byte = [0];
         self.0
@@ -153,18 +154,18 @@ fn text_and_json_say_the_same() {
     let bad = findings.iter().any(|finding| finding["level"] == "bad");
     let last = text.lines().last().unwrap();
     assert_eq!(
-        last.starts_with("everything that is needed works"),
+        last.starts_with("all required checks passed"),
         !bad,
         "{last}"
     );
-    assert!(!text.contains('\x1b'), "there is no terminal");
+    assert!(!text.contains('\x1b'), "the output is not a terminal");
 }
 
 #[test]
 fn sequences_that_are_switched_off_are_noticed() {
     let before = findings(&mut doctor());
     if level(&before, "rseq") != "ok" {
-        eprintln!("skipped: they are not there anyway");
+        eprintln!("skipped: not available on this machine");
         return;
     }
     let after = findings(doctor().env("GLIBC_TUNABLES", "glibc.pthread.rseq=0"));
@@ -178,7 +179,7 @@ fn limits_are_noticed() {
         rlim_cur: 3 << 30,
         rlim_max: 3 << 30,
     };
-    // SAFETY: a system call with a struct that the closure owns.
+    // SAFETY: the closure makes one system call, with a struct that it owns.
     unsafe {
         command.pre_exec(
             move || match libc::setrlimit(libc::RLIMIT_AS, &raw const limit) {
@@ -192,7 +193,7 @@ fn limits_are_noticed() {
     assert!(says(&findings, "address space").contains("limited to 3 GiB"));
 }
 
-/// Makes system calls fail in this process from now on, as a container's filter does.
+/// Makes these system calls fail with ENOSYS in this process, as a container's filter does.
 fn forbid(calls: &[i64]) -> std::io::Result<()> {
     const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -202,7 +203,7 @@ fn forbid(calls: &[i64]) -> std::io::Result<()> {
     filter[0] = step(LOAD_NUMBER, 0, 0);
     let count = calls.len();
     for (at, &call) in calls.iter().enumerate() {
-        // To the last step, which comes after the one that allows.
+        // Jumps to the last step, which follows the one that allows.
         filter[1 + at] = step(EQUAL, (count - at) as u8, call as u32);
     }
     filter[2 + count] = step(RETURN, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
@@ -210,7 +211,7 @@ fn forbid(calls: &[i64]) -> std::io::Result<()> {
         len: (3 + count) as u16,
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: the filter is there until the kernel has copied it, and has as many steps.
+    // SAFETY: the filter outlives the call that copies it, and `len` is its length.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(
@@ -228,7 +229,7 @@ fn forbid(calls: &[i64]) -> std::io::Result<()> {
 #[test]
 fn filters_of_system_calls_are_noticed() {
     let mut command = doctor();
-    // SAFETY: system calls, and nothing that allocates.
+    // SAFETY: the closure only makes system calls and does not allocate.
     unsafe {
         command.pre_exec(|| forbid(&[libc::SYS_membarrier, libc::SYS_process_vm_readv]));
     }
@@ -242,7 +243,7 @@ fn filters_of_system_calls_are_noticed() {
     assert!(says(&found, "seccomp").contains("filtered;"));
 
     let mut command = doctor();
-    // SAFETY: as above.
+    // SAFETY: the closure only makes system calls and does not allocate.
     unsafe { command.pre_exec(|| forbid(&[libc::SYS_rseq])) };
     let found = findings(&mut command);
     assert_ne!(level(&found, "rseq"), "ok");
@@ -264,7 +265,7 @@ fn programs_are_examined() {
         assert_eq!(level(&found, "plimsoll run"), "bad");
         assert!(says(&found, "plimsoll run").contains("statically linked"));
     }
-    // By its name, in PATH.
+    // The program is found by name in PATH.
     let found = findings(doctor().arg("plain").env("PATH", &place));
     assert_eq!(says(&found, "file"), plain.to_str().unwrap());
 }
@@ -285,7 +286,7 @@ fn a_wrapper_script_is_examined_for_the_program_that_it_executes() {
     assert!(says(&found, "file").starts_with(static_program.to_str().unwrap()));
     assert!(says(&found, "file").contains(&format!("which {} executes", wrapper.display())));
     assert!(says(&found, "plimsoll run").contains("statically linked"));
-    // If it is not known what it executes, that is said.
+    // If the executed program is unknown, a finding says so.
     for text in [
         "exec \"$0.real\"\n",
         "/bin/true\n",
@@ -304,7 +305,7 @@ fn what_is_not_there_is_said_in_one_line_with_the_shell_s_code() {
     let text = file(&place, "text", b"#!/bin/sh\n", 0o644);
     let pipe = place.join("pipe");
     let name = CString::new(pipe.as_os_str().as_bytes()).unwrap();
-    // SAFETY: a path that ends with NUL.
+    // SAFETY: the path ends with NUL.
     let made = unsafe { libc::mkfifo(name.as_ptr(), 0o777) };
     assert_eq!(made, 0);
     for (subject, code) in [
@@ -340,12 +341,12 @@ fn names_are_shown_without_what_a_terminal_obeys() {
     let found = findings(doctor().arg(&odd));
     assert!(
         says(&found, "file").contains("a\x1b[31mb\nc"),
-        "JSON has its own escapes"
+        "JSON uses its own escapes"
     );
 }
 
 #[test]
-fn whoever_has_seen_enough_may_leave() {
+fn a_reader_may_close_early() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = doctor()
@@ -407,14 +408,14 @@ fn processes_are_examined() {
     assert!(allocators.any(is_library), "{found:#?}");
     assert_eq!(says(&found, "file"), program.to_str().unwrap());
 
-    // Replaced under it.
+    // The file of the running program is deleted.
     fs::remove_file(&program).unwrap();
     let found = running.findings();
     assert_eq!(level(&found, "file"), "note");
     assert_eq!(
         level(&found, "unwind tables"),
         "ok",
-        "it can still be looked into"
+        "the process can still be examined"
     );
 }
 
@@ -431,7 +432,7 @@ fn a_library_of_plimsoll_is_seen_in_a_process() {
     );
     let mut command = Command::new(&program);
     command.env("LD_PRELOAD", library.unwrap());
-    // Where nobody serves anything.
+    // No server listens on this port.
     command.env("PLIMSOLL", "http=1");
     let found = Running::start(&mut command).wait().findings();
     assert_eq!(level(&found, "plimsoll"), "ok");
@@ -452,7 +453,7 @@ fn a_process_that_has_ended_is_said_to_have() {
     running.0.wait().unwrap();
 }
 
-/// A server that gives each request to `answer`, which may do with the connection what it wants.
+/// Starts a server that passes each request to `answer`, which may use the connection freely.
 fn serve(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -513,7 +514,7 @@ fn pages_are_examined() {
 }
 
 #[test]
-fn pages_of_others_are_told_from_plimsoll_s() {
+fn pages_of_other_servers_are_recognised() {
     let address = serve(|path, stream| match path {
         "/debug/pprof/" => answer(stream, "200 OK", INDEX),
         _ => answer(stream, "404 Not Found", "404 page not found\n"),
@@ -522,7 +523,7 @@ fn pages_of_others_are_told_from_plimsoll_s() {
     assert_eq!(level(&found, "profiles"), "ok");
     assert_eq!(
         says(&found, "metrics"),
-        "/metrics answers 404: nothing is known of what is switched on"
+        "/metrics returns status 404: the enabled profiles are unknown"
     );
     let address = serve(|_, stream| answer(stream, "200 OK", "go_goroutines 7\n"));
     let found = findings(doctor().arg(address.to_string()));
@@ -535,7 +536,7 @@ fn pages_of_others_are_told_from_plimsoll_s() {
 #[test]
 fn servers_that_misbehave_are_given_up() {
     let says_nothing = serve(|_, stream| {
-        // Until the other side gives up.
+        // Waits until the client gives up.
         let _ = stream.read(&mut [0]);
     });
     let hangs_up = serve(|_, _| {});
@@ -550,7 +551,7 @@ fn servers_that_misbehave_are_given_up() {
         let (status, says) = failure(OsStr::new(&address.to_string()));
         assert_eq!(status, Some(1), "{says}");
     }
-    // What came of it so far is read, and is no page.
+    // The client reads only a limited part, which is not a page.
     let output = output(doctor().arg(never_ends.to_string()));
     assert_eq!(output.status.code(), Some(1));
 }

@@ -1,5 +1,5 @@
-//! What is executed for a command is what the kernel and `execvp` execute: whatever is tried here
-//! is really executed, too, and both must come to the same.
+//! Tests that a command is resolved to the file that the kernel and `execvp` execute. Each case is
+//! also executed, and both results must agree.
 
 mod doctor_common;
 
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use doctor_common::{PLAIN, compile, directory, file};
 use plimsoll_cli::program::{Program, preload_verdict};
 
-/// What comes of really executing a command: the shell's exit code if that fails.
+/// Executes a command. Returns the shell's exit code if that fails.
 fn executed(name: &OsStr, path: &OsStr) -> Result<(), u8> {
     let mut command = Command::new(name);
     command
@@ -22,12 +22,12 @@ fn executed(name: &OsStr, path: &OsStr) -> Result<(), u8> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // Without this, the standard library may take `posix_spawn`, which gives nothing to the shell.
-    // SAFETY: does nothing.
+    // Forces `fork`: with `posix_spawn`, the standard library passes no script to the shell.
+    // SAFETY: the closure does nothing.
     unsafe { command.pre_exec(|| Ok(())) };
     let spawned = loop {
         match command.spawn() {
-            // A child of another test's still has the file open that this one wrote: not for long.
+            // A child of another test still holds the new file open for writing, but not for long.
             Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) => std::thread::yield_now(),
             spawned => break spawned,
         }
@@ -45,7 +45,7 @@ fn executed(name: &OsStr, path: &OsStr) -> Result<(), u8> {
     }
 }
 
-/// What is found, after comparing with what is executed.
+/// Finds a program, and asserts that executing the command has the same outcome.
 fn found_as_executed(name: &OsStr, path: &OsStr) -> Result<Program, u8> {
     let found = Program::find(name, Some(path));
     let expected = executed(name, path);
@@ -82,7 +82,7 @@ fn scripts_are_followed_to_their_interpreters() {
     let unended = script("unended", "#!/bin/sh");
     assert_eq!(one(&unended).unwrap().file, shell());
 
-    // What has no format is for the shell.
+    // The shell executes files without a known format.
     for (name, text) in [
         ("none", "exit 0\n"),
         ("empty", ""),
@@ -98,7 +98,7 @@ fn scripts_are_followed_to_their_interpreters() {
         );
     }
 
-    // An interpreter that has no format is no interpreter: the shell gets the script.
+    // An interpreter without a known format is not used: the shell executes the script.
     let none = place.join("none");
     let over = script("over", &format!("#!{}\nexit 0\n", none.display()));
     let found = one(&over).unwrap();
@@ -152,7 +152,7 @@ fn interpreters_that_are_scripts_are_followed_as_far_as_the_kernel_does() {
 #[test]
 fn long_first_lines_are_cut_as_the_kernel_does() {
     let place = directory("scripts-long");
-    // Links to the shell with paths of all lengths about the limit.
+    // Links to the shell, with path lengths around the kernel's limit.
     for length in 240..=262 {
         let mut link = place.clone().into_os_string();
         link.push("/");
@@ -189,14 +189,14 @@ fn env_is_followed_to_what_it_executes() {
     let error = Program::find(outer.as_os_str(), Some(OsStr::new("/bin"))).unwrap_err();
     assert_eq!(error.code, 127);
     assert_eq!(error.cause, "env: inner: not found in PATH");
-    // Which never ends.
+    // The script executes itself endlessly.
     file(&place, "inner", b"#!/usr/bin/env inner\n", 0o755);
     let found = Program::find(outer.as_os_str(), Some(&path)).unwrap();
     assert_eq!(found.file, Path::new("/usr/bin/env"));
 }
 
 #[test]
-fn files_that_cannot_be_executed_are_told_from_those_that_are_not_there() {
+fn files_that_cannot_be_executed_and_missing_files_get_different_errors() {
     let place = directory("not-executable");
     for (name, code) in [
         ("/no/such/program", 127),
@@ -210,7 +210,7 @@ fn files_that_cannot_be_executed_are_told_from_those_that_are_not_there() {
         let found = found_as_executed(OsStr::new(name), OsStr::new("/bin:/usr/bin"));
         assert_eq!(found.unwrap_err(), code, "{name}");
     }
-    // Without any permission to execute it, which root needs, too.
+    // A file without execute permission, which even root needs.
     assert_eq!(
         one(&file(&place, "text", b"#!/bin/sh\n", 0o600)).unwrap_err(),
         126
@@ -218,11 +218,11 @@ fn files_that_cannot_be_executed_are_told_from_those_that_are_not_there() {
 
     let pipe = place.join("pipe");
     let text = CString::new(pipe.as_os_str().as_bytes()).unwrap();
-    // SAFETY: a path that ends with NUL.
+    // SAFETY: the path ends with NUL.
     let made = unsafe { libc::mkfifo(text.as_ptr(), 0o777) };
     assert_eq!(made, 0, "{}", Error::last_os_error());
     assert_eq!(one(&pipe).unwrap_err(), 126);
-    // Nobody writes to it: whoever waits for that hangs.
+    // The pipe has no writer: a reader that waits for one hangs.
     let verdict = preload_verdict(&Program::of_file(&pipe));
     assert!(format!("{verdict:?}").contains("not a regular file"));
 
@@ -274,7 +274,7 @@ fn path_is_searched_as_execvp_does() {
     assert_eq!(
         of("both").unwrap().scripts,
         [executable],
-        "what is forbidden is passed by"
+        "forbidden files are skipped"
     );
     assert_eq!(
         of("hidden").unwrap().scripts,
@@ -287,10 +287,10 @@ fn path_is_searched_as_execvp_does() {
     let error = Program::find(OsStr::new("broken"), Some(&both)).unwrap_err();
     assert!(error.cause.contains("/no/such/program"), "{}", error.cause);
 
-    // The default, where there is none, has the shell.
+    // The default search path contains the shell.
     let found = Program::find(OsStr::new("sh"), None).unwrap();
     assert_eq!(found.file, shell());
-    // An empty part is the current directory, which this package has no program in.
+    // An empty entry means the current directory, which contains no program here.
     assert_eq!(
         found_as_executed(OsStr::new("src"), OsStr::new("")).unwrap_err(),
         126
@@ -301,7 +301,7 @@ fn path_is_searched_as_execvp_does() {
     );
 }
 
-/// The code of a command that a shell was given, to compare with.
+/// Compares the codes with those of a shell that executes the same commands.
 #[test]
 fn codes_are_the_shell_s() {
     for name in ["/no/such/program", "/etc/passwd", "/tmp"] {

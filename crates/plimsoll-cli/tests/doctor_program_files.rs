@@ -1,5 +1,5 @@
-//! What is told of programs by their files: small programs of all kinds, made by the C compiler,
-//! and damaged ones.
+//! The findings of `doctor` on program files: small programs of all kinds, built by the C compiler,
+//! and damaged files.
 
 mod doctor_common;
 
@@ -12,8 +12,8 @@ use std::process::Command;
 use doctor_common::{Numbers, PLAIN, compile, directory, file, is_root};
 use plimsoll_cli::program::allocator::Own;
 use plimsoll_cli::program::{
-    CLibrary, Compression, Contents, DebugInformation, Executable, Language, Linking, Program,
-    ToldBy, Verdict, preload_verdict,
+    CLibrary, Compression, Contents, DebugInformation, Evidence, Executable, Language, Linking,
+    Program, Verdict, preload_verdict,
 };
 
 fn look(path: &Path) -> Executable {
@@ -34,8 +34,8 @@ fn refusal(path: &Path) -> String {
     }
 }
 
-/// Whether a library that is preloaded into a program is loaded, found out by trying. What it is
-/// given says so and ends the program.
+/// Returns whether the dynamic linker loads a preloaded library into the program, by running it.
+/// The library ends the program with exit code 77.
 fn is_preloaded(directory: &Path, program: &Path) -> bool {
     is_preloaded_by(directory, &mut Command::new(program))
 }
@@ -111,10 +111,10 @@ fn static_programs_are_refused_and_really_are_not_preloaded() {
 }
 
 #[test]
-fn frame_pointers_are_told_by_unwind_tables_or_by_code() {
+fn frame_pointers_are_detected_by_unwind_tables_or_by_code() {
     let place = directory("frame-pointers");
     let own = [
-        // Start-up code has no frame pointers, and few functions.
+        // Excludes the start-up code, which has few functions and keeps no frame pointers.
         "-nostartfiles",
         "-Wl,-e,main",
     ];
@@ -122,52 +122,52 @@ fn frame_pointers_are_told_by_unwind_tables_or_by_code() {
     let none = [
         "-fno-asynchronous-unwind-tables",
         "-fno-unwind-tables",
-        // The linker makes some for its own stubs.
+        // Suppresses the tables that the linker generates for its own stubs.
         "-Wl,--no-ld-generated-unwind-info",
     ];
     let mut source = PLAIN.to_owned();
-    // So many that the linker's own do not matter.
+    // Enough functions that the linker's own do not matter.
     for number in 0..40 {
         source += &format!(
             "__attribute__((noinline, used)) int number{number}(int n) {{ \
                 return first(\"{number}\", n) + second(n + {number}); }}\n"
         );
     }
-    for (unwinding, told_by) in [
-        (&tables[..], ToldBy::UnwindTables),
-        (&none, ToldBy::Prologues),
+    for (unwinding, evidence) in [
+        (&tables[..], Evidence::UnwindTables),
+        (&none, Evidence::Prologues),
     ] {
         for (flag, are_kept) in [
             ("-fno-omit-frame-pointer", true),
             ("-fomit-frame-pointer", false),
         ] {
-            let name = format!("{told_by:?}{flag}");
+            let name = format!("{evidence:?}{flag}");
             let flags = [&["-O2", flag][..], unwinding, &own].concat();
             let program = compile(&place, &name, &source, &flags).unwrap();
             let found = look(&program).frame_pointers;
             assert_eq!(
-                (found.told_by, found.are_used()),
-                (told_by, are_kept),
+                (found.evidence, found.are_used()),
+                (evidence, are_kept),
                 "{found:?}"
             );
             assert!(found.with + found.without >= 43, "{found:?}");
             assert_eq!(found.per_cent() >= Some(92), are_kept, "{found:?}");
             assert_eq!(found.per_cent() <= Some(8), !are_kept, "{found:?}");
-            // Without symbols there is only what the tables say.
+            // Without symbols, the unwind tables are the only evidence.
             if !run("strip", &[text(&program)]) {
                 continue;
             }
             let stripped = look(&program).frame_pointers;
-            match told_by {
-                ToldBy::UnwindTables => assert_eq!(stripped, found),
-                _ => assert_eq!(stripped.told_by, ToldBy::Nothing),
+            match evidence {
+                Evidence::UnwindTables => assert_eq!(stripped, found),
+                _ => assert_eq!(stripped.evidence, Evidence::Nothing),
             }
         }
     }
 }
 
 #[test]
-fn symbols_and_debug_information_are_told() {
+fn symbols_and_debug_information_are_recognised() {
     let place = directory("symbols");
     let build = |name: &str, flags: &[&str]| compile(&place, name, PLAIN, flags);
     let full = build("full", &["-g"]).unwrap();
@@ -197,7 +197,7 @@ fn symbols_and_debug_information_are_told() {
     let without = build("without", &["-g", "-Wl,--build-id=none"]).unwrap();
     assert_eq!(look(&without).symbols.build_id, None);
 
-    // Split off, beside the program: found only if it is the program's.
+    // A separate debug file beside the program is used only if it belongs to the program.
     for program in [id, without] {
         let debug = format!("{}.debug", text(&program));
         if !run("objcopy", &["--only-keep-debug", text(&program), &debug])
@@ -222,7 +222,7 @@ fn symbols_and_debug_information_are_told() {
     }
 }
 
-/// An allocator of three functions, and a program.
+/// A small allocator and a program that uses it.
 const OWN_MALLOC: &str = r#"
 #include <stddef.h>
 #include <stdio.h>
@@ -248,10 +248,10 @@ fn a_malloc_of_its_own_hides_the_heap() {
         };
         (look(&program).allocator, allocator)
     };
-    // The linker exports it by itself, because the C library has one, too.
+    // The linker exports the function without an option, because the C library defines it too.
     let (found, says) = build("exported", "malloc", "free", &["-fno-builtin"]);
     assert_eq!((found.own, found.linked), (Own::Exported, None));
-    assert_eq!(says, "a malloc of its own (exported)");
+    assert_eq!(says, "its own malloc (exported)");
     let hidden = "-fvisibility=hidden";
     let (found, _) = build("hidden", "malloc", "free", &["-fno-builtin", hidden]);
     assert_eq!(found.own, Own::Linked);
@@ -263,19 +263,19 @@ fn a_malloc_of_its_own_hides_the_heap() {
 }
 
 #[test]
-fn a_stripped_allocator_is_told_by_its_texts() {
+fn a_stripped_allocator_is_recognised_by_its_texts() {
     let place = directory("allocators-stripped");
     let source = PLAIN.replace("%s %d", &["<jemal", "loc>: %s %d"].concat());
     let program = compile(&place, "program", &source, &["-s"]).unwrap();
     let found = look(&program).allocator;
     assert_eq!((found.own, found.linked), (Own::Texts, Some("jemalloc")));
-    // With symbols, those are believed.
+    // If the program has symbols, they decide.
     let program = compile(&place, "with-symbols", &source, &[]).unwrap();
     assert_eq!(look(&program).allocator.own, Own::No);
 }
 
 #[test]
-fn an_allocator_that_is_a_library_is_told_and_is_no_obstacle() {
+fn an_allocator_in_a_library_is_recognised_and_no_obstacle() {
     let place = directory("allocators-library");
     let source = "void *malloc(unsigned long n) { return 0; } void free(void *p) {}";
     let library = "libjemalloc.so.2";
@@ -298,7 +298,7 @@ fn an_allocator_that_is_a_library_is_told_and_is_no_obstacle() {
 }
 
 #[test]
-fn sanitizers_are_told() {
+fn sanitizers_are_recognised() {
     let place = directory("sanitizers");
     for (flags, name) in [
         (&["-fsanitize=address"][..], "AddressSanitizer"),
@@ -335,18 +335,20 @@ fn rust_programs_say_their_compiler() {
         says.starts_with(&format!("rustc {version} ")),
         "{says} {version}"
     );
-    assert!(executable.has_plimsoll, "the command has names from it");
+    assert!(
+        !executable.has_plimsoll,
+        "the command does not contain the runtime"
+    );
 
-    // Stripped, its texts tell.
+    // In a stripped program, text constants identify the language.
     let place = directory("rust");
     let stripped = place.join("stripped");
     fs::copy(&program.file, &stripped).unwrap();
     if run("strip", &["-R", ".comment", text(&stripped)]) {
         let executable = look(&stripped);
         assert_eq!(executable.language, Language::Rust { version: None });
-        assert!(executable.has_plimsoll);
         assert_eq!(executable.allocator.own, Own::No);
-        // Also if the places in the standard library are remapped.
+        // Remapped paths of the standard library change nothing.
         let mut bytes = fs::read(&stripped).unwrap();
         let place = b"/rustc/";
         let ends: Vec<usize> = (bytes.windows(place.len()).enumerate())
@@ -372,12 +374,12 @@ fn a_program_that_gives_rights_is_refused_if_it_gives_any() {
     let place = directory("setuid");
     let program = compile(&place, "program", PLAIN, &[]).unwrap();
     let mode = |bits| fs::set_permissions(&program, fs::Permissions::from_mode(bits)).unwrap();
-    // To oneself: nothing is gained.
+    // Set-id bits for the current user grant no privileges.
     mode(0o6755);
     assert_eq!(Program::of_file(&program).gains, None);
     assert!(is_preloaded(&place, &program));
     if !is_root() {
-        eprintln!("skipped: only root can give a file to somebody else");
+        eprintln!("skipped: only root can change the owner of a file");
         return;
     }
     for (owner, bits, word) in [
@@ -388,7 +390,7 @@ fn a_program_that_gives_rights_is_refused_if_it_gives_any() {
         mode(0o755);
         assert_eq!(verdict(&program), Verdict::Covered);
         mode(bits);
-        // The file system may be one that gives no rights; then nothing is gained, either.
+        // The file system may ignore set-id bits; then the program gains no privileges.
         let gains = Program::of_file(&program).gains;
         let ignored = !is_preloaded(&place, &program);
         assert_eq!(gains.is_some(), ignored, "{gains:?}");
@@ -398,7 +400,7 @@ fn a_program_that_gives_rights_is_refused_if_it_gives_any() {
     }
 }
 
-/// A Rust program with an allocator that gives from a block of its own, or asks the C library.
+/// A Rust program whose allocator either uses a static block or calls the C library.
 const RUST: &str = r#"
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -430,7 +432,7 @@ fn main() { println!("{}", vec![1u8; std::env::args().count()].len()); }
 "#;
 
 #[test]
-fn a_rust_program_s_own_allocator_is_told_by_what_it_does_not_call() {
+fn the_allocator_of_a_rust_program_is_recognised_by_missing_calls() {
     let place = directory("rust-allocators");
     let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
     for (name, flags) in [("debug", &[][..]), ("stripped", &["-O", "-Cstrip=symbols"])] {
@@ -463,23 +465,29 @@ fn a_rust_program_s_own_allocator_is_told_by_what_it_does_not_call() {
 }
 
 #[test]
-fn rights_are_refused_to_those_who_gain_them() {
-    const NOBODY: u32 = 65534;
+fn users_that_gain_privileges_are_refused() {
+    const UNPRIVILEGED: u32 = 65534;
     if !is_root() {
-        eprintln!("skipped: only root can become somebody else");
+        eprintln!("skipped: only root can become another user");
         return;
     }
     let place = directory("rights");
     let plain = compile(&place, "plain", PLAIN, &[]).unwrap();
-    let as_nobody = |program: &Path| {
+    let as_unprivileged = |program: &Path| {
         let mut command = Command::new(program);
-        command.uid(NOBODY).gid(NOBODY);
+        command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         command
     };
-    // A copy in the same place, which everybody can get to if anybody can get to the others.
+    // A copy in the same directory is accessible to each user to whom the programs are.
     let doctor = place.join("plimsoll");
-    fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &doctor).unwrap();
-    if as_nobody(&doctor).arg("--version").output().is_err() {
+    // Copied by another process: a child that another test starts meanwhile cannot inherit the open
+    // file, with which an execution fails.
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_plimsoll"))
+        .arg(&doctor)
+        .status();
+    assert!(copied.unwrap().success());
+    if as_unprivileged(&doctor).arg("--version").output().is_err() {
         eprintln!("skipped: others have no way to {}", place.display());
         return;
     }
@@ -500,8 +508,8 @@ fn rights_are_refused_to_those_who_gain_them() {
     for program in &programs {
         assert!(is_preloaded(&place, program), "root gains nothing");
         assert_eq!(Program::of_file(program).gains, None);
-        let is_loaded = is_preloaded_by(&place, &mut as_nobody(program));
-        let output = as_nobody(&doctor)
+        let is_loaded = is_preloaded_by(&place, &mut as_unprivileged(program));
+        let output = as_unprivileged(&doctor)
             .args(["doctor", text(program)])
             .output()
             .unwrap();
@@ -516,7 +524,7 @@ fn rights_are_refused_to_those_who_gain_them() {
 }
 
 #[test]
-fn programs_of_other_machines_and_other_files_are_told() {
+fn programs_of_other_machines_and_other_files_are_recognised() {
     let place = directory("others");
     let program = compile(&place, "program", PLAIN, &[]).unwrap();
     let bytes = fs::read(&program).unwrap();
@@ -554,7 +562,7 @@ fn programs_of_other_machines_and_other_files_are_told() {
     };
     assert_eq!(of("zeros", &[0; 4096]), is_not("not ELF"));
     assert_eq!(of("empty", b""), is_not("not ELF"));
-    assert_eq!(of("magic", b"\x7fELF"), is_not("its header is cut short"));
+    assert_eq!(of("magic", b"\x7fELF"), is_not("its header is truncated"));
     assert!(matches!(
         Program::of_file(&place).contents,
         Contents::NotAProgram(_)
@@ -581,7 +589,7 @@ fn a_program_without_section_headers_is_not_guessed_at() {
     assert!(matches!(verdict(&program), Verdict::Unknown { .. }));
 }
 
-/// Everything that is said of a file, which must not panic, hang or take much memory.
+/// Runs all examinations of a file; none may panic, hang or use much memory.
 fn look_at_all(path: &Path) {
     let program = Program::of_file(path);
     let _ = format!("{:?} {program:?}", preload_verdict(&program));
@@ -605,7 +613,7 @@ fn damaged_files_do_no_harm() {
     let headers = whole.len() - 64 * 40..whole.len();
     for round in 0..800 {
         let mut bytes = whole.clone();
-        // Many in few places that matter, and few anywhere.
+        // Many changes in the few places that matter, and few elsewhere.
         for _ in 0..1 + numbers.below(8) {
             let at = match round % 4 {
                 0 => numbers.below(64),
@@ -629,7 +637,7 @@ fn an_index_of_what_is_before_it_all_does_no_harm() {
     let place = directory("index");
     let program = compile(&place, "program", PLAIN, &[]).unwrap();
     let mut bytes = fs::read(&program).unwrap();
-    // The index begins so; then comes where the tables are, relative to here.
+    // The first bytes of the index; the relative offset of the tables follows.
     let start = [1, 0x1b, 0x03, 0x3b];
     let at = bytes.windows(4).position(|part| part == start).unwrap();
     for far in [i32::MAX, i32::MIN, -1, 0x1000_0000] {
@@ -643,7 +651,7 @@ fn a_huge_file_of_nothing_takes_no_time() {
     let place = directory("huge");
     let program = compile(&place, "program", PLAIN, &["-g"]).unwrap();
     let mut bytes = fs::read(&program).unwrap();
-    // Each section is as large as the file, which is a terabyte that is not there.
+    // Each section claims nearly the size of the file, which is a terabyte of holes.
     let start = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
     for section in bytes[start..].chunks_exact_mut(64) {
         section[32..40].copy_from_slice(&((1u64 << 40) - (1 << 30)).to_le_bytes());
@@ -659,7 +667,7 @@ fn a_huge_file_of_nothing_takes_no_time() {
 }
 
 #[test]
-fn plimsoll_is_told_in_a_stripped_program_by_what_it_takes_over() {
+fn plimsoll_is_recognised_in_a_stripped_program_by_its_interposed_functions() {
     let place = directory("plimsoll-stripped");
     let build = |name: &str, source: &str| {
         let source = format!("{PLAIN}\n{source}");

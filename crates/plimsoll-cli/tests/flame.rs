@@ -1,5 +1,5 @@
-//! Flame graphs are one file, and what they promise to do, they do in a browser. Chromium is the
-//! program that `PLIMSOLL_CHROMIUM` names; without that variable, the browser is not tried.
+//! Flame graphs are single files, and their interactive functions work in a browser.
+//! `PLIMSOLL_CHROMIUM` names the Chromium program; without that variable, the browser is not tried.
 
 mod command;
 mod proto;
@@ -7,7 +7,7 @@ mod proto;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use command::{Directory, complained, said};
+use command::{Directory, failure_of, stdout_of};
 use proto::Writer;
 
 fn profile() -> Vec<u8> {
@@ -19,7 +19,7 @@ fn profile() -> Vec<u8> {
     writer.finish()
 }
 
-/// Nothing is loaded from elsewhere: the only address is the name of SVG itself.
+/// Asserts that the file loads nothing: its only address is SVG's own namespace.
 fn check_self_contained(text: &str) {
     let text = text.replace("http://www.w3.org/2000/svg", "");
     for outside in [
@@ -35,7 +35,7 @@ fn check_self_contained(text: &str) {
     }
 }
 
-/// What a frame has in its title.
+/// Returns the titles of the frames.
 fn titles(text: &str) -> Vec<&str> {
     text.split("<title>")
         .skip(1)
@@ -51,14 +51,14 @@ fn a_picture_is_written_to_where_people_want_it() {
     let [file, other] = [file, other].map(|name| directory.file(name, &profile()));
     let out = directory.path("out.html");
     for (view, end) in [("--html", "</html>\n"), ("--svg", "</svg>\n")] {
-        let expected = said(&["report", &file, view, "-"]);
+        let expected = stdout_of(&["report", &file, view, "-"]);
         assert!(expected.ends_with(end));
         for arguments in [
             &["report", view, &file][..],
             &["report", &file, view],
             &["report", &file, view, "-o", "-"],
         ] {
-            assert_eq!(said(arguments), expected, "{arguments:?}");
+            assert_eq!(stdout_of(arguments), expected, "{arguments:?}");
         }
         for arguments in [
             &["report", view, &file, "-o", &out][..],
@@ -67,21 +67,21 @@ fn a_picture_is_written_to_where_people_want_it() {
             &["report", &file, view, &out],
             &["report", view, &out, &file],
         ] {
-            assert_eq!(said(arguments), "", "{arguments:?}");
+            assert_eq!(stdout_of(arguments), "", "{arguments:?}");
             let written = std::fs::read_to_string(&out).unwrap();
             assert_eq!(written, expected, "{arguments:?}");
             std::fs::remove_file(&out).unwrap();
         }
-        let difference = said(&["diff", &file, &other, view, "-"]);
-        assert_eq!(said(&["diff", view, &file, &other]), difference);
-        assert_eq!(said(&["diff", &file, &other, view]), difference);
+        let difference = stdout_of(&["diff", &file, &other, view, "-"]);
+        assert_eq!(stdout_of(&["diff", view, &file, &other]), difference);
+        assert_eq!(stdout_of(&["diff", &file, &other, view]), difference);
     }
-    // Other views, too.
-    let top = said(&["report", &file]);
-    assert_eq!(said(&["report", &file, "-o", &out]), "");
+    // Other views can be written to files, too.
+    let top = stdout_of(&["report", &file]);
+    assert_eq!(stdout_of(&["report", &file, "-o", &out]), "");
     assert_eq!(std::fs::read_to_string(&out).unwrap(), top);
     for arguments in [&["report"][..], &["report", "--html"], &["diff", &file]] {
-        let (line, code) = complained(arguments);
+        let (line, code) = failure_of(arguments);
         assert!(line.contains("missing"), "{line}");
         assert_eq!(code, 2);
     }
@@ -92,7 +92,7 @@ fn a_flame_graph_is_one_file() {
     let directory = Directory::new("flame-file");
     let file = directory.file("heap", &profile());
     for view in ["--svg", "--html"] {
-        let text = said(&["report", view, "-", &file]);
+        let text = stdout_of(&["report", view, "-", &file]);
         check_self_contained(&text);
         assert_eq!(
             titles(&text),
@@ -111,9 +111,9 @@ fn a_flame_graph_is_one_file() {
             text.contains(r#"data-x="20" data-w="80" data-d="2"><title>work"#),
             "{text}"
         );
-        // The same in a file.
+        // The same text in a file.
         let path = directory.path("flame");
-        assert_eq!(said(&["report", view, &path, &file]), "");
+        assert_eq!(stdout_of(&["report", view, &path, &file]), "");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
 }
@@ -131,7 +131,7 @@ fn a_difference_shows_what_is_gone_as_well() {
         directory.file("base", &base.finish()),
         directory.file("new", &new.finish()),
     );
-    let text = said(&["diff", "--svg=-", &base, &new]);
+    let text = stdout_of(&["diff", "--svg=-", &base, &new]);
     check_self_contained(&text);
     assert_eq!(
         titles(&text),
@@ -168,13 +168,13 @@ fn what_is_too_narrow_is_left_out_and_the_rest_stays_right() {
         writer.sample(&[&name, "many", "main"], &[10]);
     }
     let file = directory.file("heap", &writer.finish());
-    let text = said(&["report", "--svg=-", &file]);
+    let text = stdout_of(&["report", "--svg=-", &file]);
     assert!(text.contains("<title>wide\n"));
     assert!(!text.contains("narrow1"));
     assert!(text.len() < 20_000);
 }
 
-/// The browser; `None` if none was promised.
+/// Returns the browser, or `None` if the variable is not set.
 fn chromium() -> Option<PathBuf> {
     let promised = std::env::var_os("PLIMSOLL_CHROMIUM").map(PathBuf::from);
     if promised.is_none() {
@@ -183,8 +183,8 @@ fn chromium() -> Option<PathBuf> {
     promised
 }
 
-/// What is done with a flame graph as a user does it, and what is seen of it then. The last line of
-/// the page's title is what came of it.
+/// A script that uses a flame graph as a user does and checks the results. It writes the outcome to
+/// the last line of the page's title.
 const DRIVER: &str = r#"
 (() => {
   const said = [];
@@ -266,7 +266,7 @@ fn zoom_search_and_reset_work_in_a_browser() {
         ("--svg", "flame.svg", "</svg>"),
         ("--html", "flame.html", "</body>"),
     ] {
-        let text = said(&["report", view, "-", &file]);
+        let text = stdout_of(&["report", view, "-", &file]);
         let (before, after) = text.rsplit_once(end).unwrap();
         let driven = format!("{before}<script>//<![CDATA[\n{DRIVER}//]]></script>{end}{after}");
         let page = directory.file(name, driven.as_bytes());

@@ -1,6 +1,6 @@
-//! The numbers are those of `go tool pprof`, on the same files. Go is looked for in `PLIMSOLL_GO`,
-//! the path of the command, and else in `PATH`; where it is not, only a test that is told of it by
-//! that variable fails.
+//! The numbers equal those of `go tool pprof` on the same files. `PLIMSOLL_GO` is the path of the
+//! command `go`, which is otherwise searched in `PATH`. Without Go, a test fails only if that
+//! variable is set.
 
 mod command;
 mod proto;
@@ -8,10 +8,10 @@ mod proto;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use command::{Directory, said};
+use command::{Directory, stdout_of};
 use proto::Writer;
 
-/// The command `go`; `None` if there is none and none was promised.
+/// Returns the command `go`, or `None` if it is missing and `PLIMSOLL_GO` is not set.
 fn go() -> Option<PathBuf> {
     let promised = std::env::var_os("PLIMSOLL_GO");
     let go = PathBuf::from(promised.as_deref().unwrap_or("go".as_ref()));
@@ -36,9 +36,9 @@ fn pprof(go: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The rows of a table: name, and the columns, without the signs that the tool does not
-/// write; sorted, since rows with
-/// equal values are in another order, and so have other sums.
+/// Returns the rows of a table, sorted: the name, and the columns without plus signs, which the
+/// tool does not write. The running sum is left out: it depends on the order of rows with equal
+/// values.
 fn rows(text: &str) -> Vec<(String, Vec<String>)> {
     let mut rows: Vec<(String, Vec<String>)> = text
         .lines()
@@ -48,13 +48,14 @@ fn rows(text: &str) -> Vec<(String, Vec<String>)> {
             let parts: Vec<String> = line
                 .split_whitespace()
                 .map(|part| match part.strip_suffix('%') {
-                    // The tool writes small shares with an exponent.
+                    // The tool writes small percentages with an exponent.
                     Some(share) => share.parse::<f64>().unwrap().abs().to_string(),
                     None => part.trim_start_matches('+').to_owned(),
                 })
                 .collect();
             let columns = [0, 1, 3, 4].map(|index| parts[index].clone()).to_vec();
-            // Whether what is inlined is so in these samples or anywhere is another matter.
+            // Drops the suffix: one tool marks functions inlined in these samples, the other those
+            // inlined anywhere.
             let name = parts[5..].join(" ");
             let name = name.split(" (").next().unwrap_or_default();
             (name.to_owned(), columns)
@@ -75,7 +76,7 @@ impl Random {
     }
 }
 
-/// A profile of many stacks, with recursion and inlined functions.
+/// Returns a profile of many stacks, with recursion and inlined functions.
 fn random(seed: u64, values: &[(&str, &str)]) -> Writer {
     let mut random = Random(seed);
     let mut writer = Writer::new(values);
@@ -148,7 +149,7 @@ fn numbers_are_those_of_gos_tool() {
             ],
         ),
     ] {
-        let ours_text = said(&[&["report", &file], ours].concat());
+        let ours_text = stdout_of(&[&["report", &file], ours].concat());
         let theirs_text = pprof(&go, &[&["-top"], theirs, &[&*file]].concat());
         let (ours_rows, theirs_rows) = (rows(&ours_text), rows(&theirs_text));
         assert!(theirs_rows.len() > 10, "{theirs_text}");
@@ -157,8 +158,8 @@ fn numbers_are_those_of_gos_tool() {
             "{ours:?}\n{ours_text}\n{theirs_text}"
         );
     }
-    // What calls what, and how much of it.
-    let ours = said(&["report", "--peek", "^lib::f3$", "--unit", "ns", &file]);
+    // Callers and callees, with their values.
+    let ours = stdout_of(&["report", "--peek", "^lib::f3$", "--unit", "ns", &file]);
     let theirs = pprof(&go, &["-peek", "^lib::f3$", "-unit=ns", &file]);
     let calls = |text: &str| {
         let mut calls: Vec<String> = text
@@ -176,8 +177,8 @@ fn numbers_are_those_of_gos_tool() {
     assert_eq!(calls(&ours), calls(&theirs), "{ours}\n{theirs}");
 }
 
-/// The tool knows what is sampled so only in another text: the same samples in both have the same
-/// sum.
+/// The tool scales samples only in its own text format. The same samples in both formats have the
+/// same sum.
 #[test]
 fn dumps_of_jemalloc_are_scaled_as_gos_tool_does() {
     let Some(go) = go() else { return };
@@ -198,7 +199,7 @@ fn dumps_of_jemalloc_are_scaled_as_gos_tool_does() {
     let ours = directory.file("ours", (ours + libraries).as_bytes());
     let theirs = directory.file("theirs", (theirs + libraries).as_bytes());
     for (unit, sample_type) in [("kb", "inuse_space"), ("count", "inuse_objects")] {
-        let ours = said(&["report", "--unit", unit, "-t", sample_type, &ours]);
+        let ours = stdout_of(&["report", "--unit", unit, "-t", sample_type, &ours]);
         let unit = format!("-unit={unit}");
         let sample_type = format!("-sample_index={sample_type}");
         let theirs = pprof(&go, &["-top", &unit, &sample_type, &theirs]);
@@ -210,7 +211,7 @@ fn dumps_of_jemalloc_are_scaled_as_gos_tool_does() {
         };
         let (ours, theirs) = (total(&ours), total(&theirs));
         assert!(theirs > 1000.0);
-        // Each sample is rounded once, by one way or the other.
+        // Each tool rounds each sample once, in its own way.
         assert!((ours - theirs).abs() <= 50.0, "{ours}, {theirs}");
     }
 }

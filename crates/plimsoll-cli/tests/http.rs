@@ -1,4 +1,4 @@
-//! Profiles come from pages of running programs.
+//! Profiles from pages of running programs.
 
 mod command;
 mod proto;
@@ -8,11 +8,11 @@ use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use command::{complained, said};
-use plimsoll_cli::http::{get, get_telling, profile_url};
+use command::{failure_of, stdout_of};
+use plimsoll_cli::http::{get, get_with_progress, profile_url};
 use proto::{Writer, gzip};
 
-/// Answers one request after the other; what was asked for is what the thread ends with.
+/// Serves one response after the other. The thread returns the requests.
 fn server(answers: Vec<Vec<u8>>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -23,7 +23,7 @@ fn server(answers: Vec<Vec<u8>>) -> (String, JoinHandle<Vec<String>>) {
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
             asked.push(lines.next().unwrap().unwrap());
             while !lines.next().unwrap().unwrap().is_empty() {}
-            // Who has heard enough may be gone.
+            // The client may have closed its end.
             let _ = stream.write_all(&answer);
         }
         asked
@@ -54,7 +54,7 @@ fn a_host_and_port_mean_its_heap_profile() {
         format!("http://{address}/"),
         format!("http://{address}/debug/pprof/mutex?seconds=1"),
     ] {
-        assert!(said(&["report", &name]).contains("777B total"));
+        assert!(stdout_of(&["report", &name]).contains("777B total"));
     }
     let heap = "GET /debug/pprof/heap HTTP/1.1";
     let mutex = "GET /debug/pprof/mutex?seconds=1 HTTP/1.1";
@@ -106,16 +106,16 @@ fn what_is_no_answer_is_refused_in_one_line() {
     let cases = [
         (
             answer("404 Not Found", b"unknown profile\nx"),
-            "the answer is status 404: unknown profile",
+            "the response has status 404: unknown profile",
         ),
-        (answer("500 Oh", b"<html>"), "the answer is status 500"),
+        (answer("500 Oh", b"<html>"), "the response has status 500"),
         (
             answer("200 OK\r\nContent-Length: 100", b"short"),
-            "the answer is cut off",
+            "the response is truncated",
         ),
         (
             answer("200 OK\r\nContent-Length: -1", b""),
-            "the answer's length is no number",
+            "content-length header not a number",
         ),
         (
             answer("200 OK\r\nContent-Length: 99999999999", b""),
@@ -123,26 +123,29 @@ fn what_is_no_answer_is_refused_in_one_line() {
         ),
         (
             answer("200 OK\r\nTransfer-Encoding: chunked", b"zz\r\n"),
-            "broken chunks",
+            "chunk length cannot be read as a number",
         ),
         (
             answer("200 OK\r\nTransfer-Encoding: chunked", b"5\r\nhe"),
-            "the answer is cut off",
+            "the response is truncated",
         ),
         (
             answer(
                 "200 OK\r\nTransfer-Encoding: chunked",
                 b"ffffffffffffffff\r\n",
             ),
-            "longer than 1024 MiB",
+            "the response is truncated",
         ),
-        (b"SSH-2.0-OpenSSH_9\r\n".to_vec(), "the answer is not HTTP"),
-        (Vec::new(), "the answer is cut off"),
-        (long, "the answer's head is too long"),
-        (many.into_bytes(), "the answer's head is too long"),
+        (
+            b"SSH-2.0-OpenSSH_9\r\n".to_vec(),
+            "the response is not HTTP",
+        ),
+        (Vec::new(), "the response is truncated"),
+        (long, "the response header is too long"),
+        (many.into_bytes(), "too many headers"),
         (
             answer("302 Found\r\nLocation: https://x/", b""),
-            "https is not spoken here",
+            "https is not supported",
         ),
         (
             answer(
@@ -155,7 +158,7 @@ fn what_is_no_answer_is_refused_in_one_line() {
     ];
     for (bytes, why) in cases {
         let (address, server) = server(vec![bytes]);
-        let (line, code) = complained(&["report", &address]);
+        let (line, code) = failure_of(&["report", &address]);
         assert!(code == 1 && line.contains(why), "{why}: {line}");
         server.join().unwrap();
     }
@@ -166,16 +169,16 @@ fn a_circle_of_answers_and_silence_end() {
     let moved = answer("301 Moved\r\nLocation: /again", b"");
     let (address, server) = server(vec![moved; 6]);
     let error = get(&format!("http://{address}/"), TIMEOUT).unwrap_err();
-    assert!(error.to_string().contains("moved too often"), "{error}");
+    assert!(error.to_string().contains("too many redirects"), "{error}");
     server.join().unwrap();
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let error = get(&url, Duration::from_millis(50)).unwrap_err();
-    assert!(error.to_string().contains("there is no answer"), "{error}");
+    assert!(error.to_string().contains("no response arrived"), "{error}");
 }
 
-/// Answers with a beginning, and then with a piece of an answer again and again.
+/// Serves a beginning, and then the same piece again and again.
 fn dripping(beginning: &'static str, piece: &'static str) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -205,24 +208,25 @@ fn an_answer_that_drips_is_given_up_in_time() {
         let (url, server) = dripping(beginning, piece);
         let error = get(&url, Duration::from_millis(300)).unwrap_err();
         let says = error.to_string();
-        assert!(
-            says.contains("the answer is not complete after 0 s: "),
-            "{beginning:?}: {says}"
-        );
+        let expected = match beginning.ends_with("\r\n\r\n") {
+            true => "the response is incomplete after 3",
+            false => "no response arrived within 3",
+        };
+        assert!(says.contains(expected), "{beginning:?}: {says}");
         server.join().unwrap();
     }
 }
 
 #[test]
-fn who_waits_is_told_how_much_has_come() {
+fn progress_is_reported_while_bytes_arrive() {
     let body = vec![b'x'; 3_000_000];
     let (address, server) = server(vec![answer("200 OK", &body)]);
-    let mut told = Vec::new();
-    let page = get_telling(&format!("http://{address}/"), TIMEOUT, |bytes| {
-        told.push(bytes)
+    let mut received = Vec::new();
+    let page = get_with_progress(&format!("http://{address}/"), TIMEOUT, |bytes| {
+        received.push(bytes)
     });
     assert_eq!(page.unwrap(), body);
     server.join().unwrap();
-    assert!(told.is_sorted() && told.len() > 1);
-    assert_eq!(told.last(), Some(&(3_000_000 + 19)));
+    assert!(received.is_sorted());
+    assert_eq!(received.last(), Some(&3_000_000));
 }

@@ -1,4 +1,4 @@
-//! Profiles that are larger than they should be are shown in a bounded time and memory.
+//! Profiles beyond a sensible size are shown in bounded time and memory.
 
 #![cfg(unix)]
 
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use proto::Message;
 
-/// A file that is gone with the test.
+/// A file that is removed on drop.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -28,7 +28,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Numbers that are the same in every run.
+/// A generator of numbers that are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -42,8 +42,8 @@ impl Random {
 
 const FUNCTIONS: u64 = 5000;
 
-/// Writes a profile of four values whose stacks share their callers, as those of programs do.
-/// Returns the sum of the last value.
+/// Writes a profile of four values whose stacks share callers, as those of programs do. Returns the
+/// sum of the last value.
 fn write_profile(to: &mut dyn Write, samples: u64, depth: u64) -> i64 {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut sum = 0;
@@ -54,7 +54,7 @@ fn write_profile(to: &mut dyn Write, samples: u64, depth: u64) -> i64 {
     }
     let mut stack: Vec<i64> = Vec::new();
     for _ in 0..samples {
-        // The next stack leaves the last one somewhere.
+        // The next stack leaves the previous one at some depth.
         stack.truncate(random.below(depth) as usize);
         while (stack.len() as u64) < depth {
             stack.push(1 + random.below(FUNCTIONS) as i64);
@@ -92,7 +92,7 @@ fn write_profile(to: &mut dyn Write, samples: u64, depth: u64) -> i64 {
     sum
 }
 
-/// Runs the command with an address space of so many MiB.
+/// Runs the command with an address space of `mib` MiB.
 fn within(mib: u64, arguments: &[&str], file: &Path) -> Output {
     Command::new("sh")
         .arg("-c")
@@ -144,7 +144,7 @@ fn check(samples: u64, depth: u64, mib: u64, views: &[&[&str]]) {
 
 #[test]
 fn a_large_profile_takes_little_more_memory_than_its_bytes() {
-    // 15 MB; the threads' stacks are part of the address space.
+    // 15 MB of profile. The threads' stacks count as address space.
     check(100_000, 60, 200, &[&["--tree"], &["--html", "-"]]);
 }
 

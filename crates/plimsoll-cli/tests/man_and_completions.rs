@@ -1,4 +1,4 @@
-//! The build makes manual pages and completions beside the program: they are there, name every
+//! The build generates manual pages and completions beside the program. They exist, name every
 //! subcommand and option, and work.
 
 use std::fs;
@@ -13,7 +13,7 @@ fn beside(directory: &str) -> PathBuf {
     program.parent().unwrap().join(directory)
 }
 
-/// All commands that there are: their names, as the pages have them, and what they are.
+/// Returns all commands with the names that the manual pages use.
 fn commands() -> Vec<(String, clap::Command)> {
     let mut root = Arguments::command();
     root.build();
@@ -26,7 +26,7 @@ fn commands() -> Vec<(String, clap::Command)> {
     all
 }
 
-/// Long options of a command.
+/// Returns the long options of a command.
 fn options(command: &clap::Command) -> Vec<String> {
     let shown = command
         .get_arguments()
@@ -41,11 +41,11 @@ fn page(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Whether there is a program, found by asking it for something harmless.
+/// Returns whether a program is installed, by running it with `--version`.
 fn there_is(program: &str) -> bool {
     let is_there = Command::new(program).arg("--version").output().is_ok();
     if !is_there {
-        eprintln!("skipped: there is no {program}");
+        eprintln!("skipped: {program} is not installed");
     }
     is_there
 }
@@ -55,7 +55,7 @@ fn each_command_has_a_page_that_names_its_options() {
     let commands = commands();
     assert!(commands.len() >= 4);
     for (name, command) in &commands {
-        // Hyphens that are to be typed are written so.
+        // The pages escape hyphens that the user types.
         let page = page(name).replace("\\-", "-");
         assert!(
             page.contains(&format!(".TH {}", name.to_uppercase())),
@@ -117,7 +117,7 @@ fn completions_are_there_for_all_shells_and_name_every_option() {
             let subcommand = name.trim_start_matches("plimsoll-");
             assert!(text.contains(subcommand), "{file}: {subcommand}");
             for option in options(&command) {
-                // fish has the names without hyphens.
+                // fish lists options without hyphens.
                 assert!(
                     text.contains(option.trim_start_matches('-')),
                     "{file}: {option}"
@@ -147,7 +147,7 @@ fn shells_understand_the_completions() {
     }
 }
 
-/// What bash completes the last of some words to, as it does when somebody presses the key.
+/// Returns bash's completions of the last word, as after a press of the Tab key.
 fn completed(words: &[&str]) -> Vec<String> {
     let script = r#"
         source "$1"; shift
@@ -190,4 +190,31 @@ fn bash_completes_subcommands_and_options() {
         }
     }
     assert_eq!(completed(&["plimsoll", "doctor", "--js"]), ["--json"]);
+}
+
+/// The reference page contains the help of each subcommand. `PLIMSOLL_WRITE_DOCS=1` writes it.
+#[test]
+fn the_reference_contains_the_help() {
+    let mut text = String::from(
+        "# The command\n\nThe help of `plimsoll` and of each subcommand. This page is written from \
+         `crates/plimsoll-cli/src/args`.\n",
+    );
+    let mut commands = commands();
+    // `plimsoll` itself comes first.
+    commands.rotate_right(1);
+    for (name, command) in commands {
+        let name = name.replacen('-', " ", 1);
+        let help = command.bin_name(&name).term_width(110).render_long_help();
+        let help = help.to_string();
+        let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+        text.push_str(&format!("\n## {name}\n```text\n{}\n```\n", help.join("\n")));
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/command.md");
+    if std::env::var_os("PLIMSOLL_WRITE_DOCS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap_or_default() == text,
+        "docs/reference/command.md differs from the help: write it with PLIMSOLL_WRITE_DOCS=1"
+    );
 }

@@ -1,12 +1,12 @@
-//! What is almost a profile is read or refused, and nothing else happens. The same for ever longer,
-//! and with more imagination, does the fuzz target in `plimsoll-pprof`'s `fuzz`.
+//! A damaged profile is read or refused, without panics. The fuzz target in `plimsoll-pprof`'s
+//! `fuzz` tests the same for longer and with more variety.
 
 mod proto;
 
 use plimsoll_cli::profile::{Limits, Profile, function_totals, parse};
 use proto::{Writer, gzip};
 
-/// Profiles of all kinds, by name.
+/// Returns profiles of all kinds, by name.
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mut heap = Writer::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
     heap.text(7, "alloc::.*|malloc");
@@ -45,7 +45,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// What holds of every profile that is read.
+/// Checks the invariants of every profile that is read.
 fn check(profile: &Profile) {
     let types = profile.sample_types().len();
     for sample in profile.samples() {
@@ -81,7 +81,8 @@ impl Random {
     }
 }
 
-/// Writes the seeds where `PLIMSOLL_SEEDS` says, for the fuzz target to begin with.
+/// Checks the seeds. Writes them to the directory `PLIMSOLL_SEEDS`, from which the fuzz target
+/// starts.
 #[test]
 fn seeds_are_profiles() {
     let directory = std::env::var_os("PLIMSOLL_SEEDS").map(std::path::PathBuf::from);

@@ -1,4 +1,4 @@
-//! What is read of profiles is what is in them.
+//! The content of profiles is read correctly.
 
 mod proto;
 
@@ -77,7 +77,7 @@ fn a_profile_is_read_compressed_or_not() {
     let bytes = small((1, 1));
     check_small(&read(&bytes));
     check_small(&read(&gzip(&bytes)));
-    // Two members, as some compressors write them.
+    // Two gzip members, as some compressors write them.
     let (one, other) = bytes.split_at(bytes.len() / 2);
     check_small(&read(&[gzip(one), gzip(other)].concat()));
 }
@@ -95,7 +95,7 @@ fn a_function_has_flat_and_cumulative_values() {
     assert_eq!(
         profile.default_sample_type(),
         1,
-        "the last, if it does not say"
+        "the last type is the default"
     );
     let totals = function_totals(&profile, 1).unwrap();
     assert_eq!(totals.total, 114);
@@ -120,12 +120,12 @@ fn what_a_profile_wants_dropped_is() {
     let mut writer = Writer::new(&[("delay", "nanoseconds")]);
     writer.text(7, "runtime::.*|lock");
     writer.text(8, "runtime::kept");
-    // Dropped with what it calls; arguments are no part of the name.
+    // A matching frame is dropped with its callees; arguments are not part of the name.
     writer.sample(&["syscall", "runtime::wait(int)", "work", "main"], &[1]);
-    // Only what is inlined into another is dropped.
+    // Here only the frame that is inlined into another is dropped, with its callees.
     writer.sample(&["syscall", "lock|guard", "main"], &[20]);
     writer.sample(&["leaf", "runtime::kept", "main"], &[300]);
-    // Nothing but such functions: all stay.
+    // A stack that consists of such functions keeps all frames.
     writer.sample(&["lock", "runtime::start"], &[4000]);
     let totals = function_totals(&read(&writer.finish()), 0).unwrap();
     let mut rows: Vec<_> = totals
@@ -157,7 +157,7 @@ fn the_profile_says_which_sample_type_is_shown() {
     assert_eq!(profile.default_sample_type(), 0);
     assert_eq!(profile.sample_type("inuse_space"), Some(1));
     assert_eq!(profile.sample_type("nothing"), None);
-    // As old profiles of heaps have it.
+    // Old heap profiles use these names.
     let mut writer = Writer::new(&[("objects", "count"), ("space", "bytes")]);
     writer.sample(&["main"], &[1, 2]);
     assert_eq!(read(&writer.finish()).sample_type("inuse_space"), Some(1));
@@ -190,7 +190,7 @@ fn a_dump_of_jemalloc_is_scaled_to_what_it_stands_for() {
     assert!(values[0][1] > 6_000_000, "{values:?}");
     let totals = function_totals(&profile, 1).unwrap();
     let names: Vec<_> = totals.functions.iter().map(|row| &*row.name).collect();
-    for name in ["0x401234 [a program]", "0x7f0000000100 [libc.so.6]", "0x98"] {
+    for name in ["a program+0x3234", "libc.so.6+0x100", "0x98"] {
         assert!(names.contains(&name), "{names:?}");
     }
     let first = profile
@@ -205,7 +205,7 @@ fn a_dump_of_jemalloc_is_scaled_to_what_it_stands_for() {
         (mapping.start, mapping.limit, mapping.offset),
         (0x40_0000, 0x50_0000, 0x2000)
     );
-    // With what was ever allocated, too.
+    // The same dump, with totals of all allocations.
     let accumulated = dump.replace("13: 8480 [0: 0]", "13: 8480 [26: 16960]");
     let profile = read(accumulated.as_bytes());
     let types: Vec<_> = profile.sample_types().iter().map(|t| &*t.name).collect();

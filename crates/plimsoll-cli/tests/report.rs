@@ -1,4 +1,4 @@
-//! What `plimsoll report` and `plimsoll diff` print.
+//! The output of `plimsoll report` and `plimsoll diff`.
 
 mod command;
 mod proto;
@@ -6,7 +6,7 @@ mod proto;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use command::{Directory, complained, plimsoll, said};
+use command::{Directory, failure_of, plimsoll, stdout_of};
 use proto::{Message, Writer, gzip};
 
 const KB: i64 = 1024;
@@ -34,7 +34,7 @@ fn heap() -> Writer {
     writer
 }
 
-/// The rows of `--top`: name, flat and cumulative value.
+/// Returns the rows of `--top`: name, flat and cumulative value.
 fn rows(text: &str) -> Vec<(String, String, String)> {
     text.lines()
         .skip_while(|line| !line.contains("flat%"))
@@ -55,7 +55,7 @@ fn names(text: &str) -> Vec<String> {
 fn top_has_the_columns_of_gos_tool() {
     let directory = Directory::new("top");
     let file = directory.file("heap", &gzip(&heap().finish()));
-    let text = said(&["report", &file]);
+    let text = stdout_of(&["report", &file]);
     assert_eq!(
         text,
         "File: program\nBuild ID: abcdef\nType: inuse_space\n\
@@ -68,16 +68,16 @@ fn top_has_the_columns_of_gos_tool() {
          \x20        0     0%   100%      100kB 10.00%  other\n"
     );
     assert_eq!(
-        names(&said(&["report", "--cum", &file])),
+        names(&stdout_of(&["report", "--cum", &file])),
         ["main", "outer", "leaf", "inlined", "other"]
     );
-    let text = said(&["report", "-n", "2", "-t", "inuse_objects", &file]);
+    let text = stdout_of(&["report", "-n", "2", "-t", "inuse_objects", &file]);
     assert!(text.contains("Type: inuse_objects\n"), "{text}");
     assert!(text.contains("Showing top 2 nodes out of 5\n"), "{text}");
     assert_eq!(names(&text), ["leaf", "outer"]);
-    let text = said(&["report", "--sample-index=0", "--nodefraction", "0.5", &file]);
+    let text = stdout_of(&["report", "--sample-index=0", "--nodefraction", "0.5", &file]);
     assert!(text.contains("Dropped 1 nodes (cum <= 2)\n"), "{text}");
-    let text = said(&["report", "--unit", "mb", &file]);
+    let text = stdout_of(&["report", "--unit", "mb", &file]);
     assert_eq!(rows(&text)[0].1, "0.68MB");
 }
 
@@ -89,7 +89,7 @@ fn a_tree_has_callers_above_and_callees_below() {
         &["report", "--tree", &file][..],
         &["report", "--peek", "^outer$", &file],
     ] {
-        let text = said(arguments);
+        let text = stdout_of(arguments);
         let parts: Vec<&str> = text.split("+-------------\n").collect();
         let outer: Vec<String> = parts
             .iter()
@@ -111,20 +111,20 @@ fn a_tree_has_callers_above_and_callees_below() {
             "{text}"
         );
     }
-    // Between what is shown, what is not is passed over.
-    let text = said(&[
+    // Functions that are not shown are skipped between those that are.
+    let text = stdout_of(&[
         "report", "--tree", "-n", "2", "--cum", "--ignore", "other", &file,
     ]);
-    let text = said(&["report", "--tree", "-n", "3", "--cum", &file]) + &text;
+    let text = stdout_of(&["report", "--tree", "-n", "3", "--cum", &file]) + &text;
     assert!(text.contains("leaf ..."), "{text}");
-    let (line, code) = complained(&["report", "--peek", "nothing", &file]);
+    let (line, code) = failure_of(&["report", "--peek", "nothing", &file]);
     assert!(
         code == 1 && line.ends_with("no function matches nothing"),
         "{line}"
     );
 }
 
-/// The share of `outer`, and of all down to it.
+/// Returns the share of `outer`, and the sum of shares down to it.
 fn outer_sum(arguments: &[&str]) -> &'static str {
     match arguments[1] {
         "--tree" => "30.00% 100%",
@@ -142,7 +142,7 @@ fn a_list_has_the_source() {
     directory.file("below/src/program.rs", source.as_bytes());
     let file = directory.file("heap", &heap().finish());
     let below = directory.path("below");
-    let text = said(&[
+    let text = stdout_of(&[
         "report",
         "--list",
         "^leaf$|other",
@@ -167,7 +167,7 @@ fn a_list_has_the_source() {
     assert!(text.contains("(the source is not below"), "{text}");
 }
 
-/// Functions that are one but for their types have one name, and may be several times in a stack.
+/// Functions that differ only in their types have one name, and may occur several times in a stack.
 #[test]
 fn a_list_counts_a_sample_once_for_all_functions_of_a_name() {
     let directory = Directory::new("list-once");
@@ -194,7 +194,7 @@ fn a_list_counts_a_sample_once_for_all_functions_of_a_name() {
         profile = profile.bytes(6, text.as_bytes());
     }
     let file = directory.file("profile", &profile.0);
-    let text = said(&["report", "--list", "call_once", &file]);
+    let text = stdout_of(&["report", "--list", "call_once", &file]);
     let line = text
         .lines()
         .find(|line| line.contains("(flat, cum)"))
@@ -202,9 +202,9 @@ fn a_list_counts_a_sample_once_for_all_functions_of_a_name() {
     assert!(line.contains("100B (flat, cum) 100%"), "{text}");
     let line = text.lines().find(|line| line.contains(" 250")).unwrap();
     assert!(line.contains("100B"), "{text}");
-    // What is not shown is not what a filter is about.
-    assert!(names(&said(&["report", "--focus", "^h1$", &file])).is_empty());
-    assert!(!names(&said(&["report", "--focus", "^call_once$", &file])).is_empty());
+    // Filters do not match names that are not shown.
+    assert!(names(&stdout_of(&["report", "--focus", "^h1$", &file])).is_empty());
+    assert!(!names(&stdout_of(&["report", "--focus", "^call_once$", &file])).is_empty());
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn folded_stacks_are_lines_with_a_value() {
     writer.sample(&["leaf@4", "outer@9", "main@7"], &[1, 1]);
     writer.sample(&["leaf@4", "outer@9", "main@8"], &[1, 2]);
     let file = directory.file("heap", &writer.finish());
-    let mut lines: Vec<String> = said(&["report", "--folded", &file])
+    let mut lines: Vec<String> = stdout_of(&["report", "--folded", &file])
         .lines()
         .map(str::to_owned)
         .collect();
@@ -237,7 +237,7 @@ fn filters_choose_samples_and_shares_stay_of_all() {
     let directory = Directory::new("filters");
     let file = directory.file("heap", &heap().finish());
     let leaf = |arguments: &[&str]| {
-        let text = said(&[&["report", "--unit", "kb", &file], arguments].concat());
+        let text = stdout_of(&[&["report", "--unit", "kb", &file], arguments].concat());
         let row = rows(&text).into_iter().find(|row| row.0 == "main");
         row.map(|row| row.2)
     };
@@ -262,7 +262,7 @@ fn filters_choose_samples_and_shares_stay_of_all() {
     assert_eq!(leaf(&["--tag", "wait=2ms:4ms"]), value("100kB"));
     assert_eq!(leaf(&["--tag", "wait=4ms:"]), None);
     assert_eq!(leaf(&["--tag", "tenant=acme", "--tag", "bytes=100"]), None);
-    let text = said(&["report", "--focus", "other", &file]);
+    let text = stdout_of(&["report", "--focus", "other", &file]);
     assert!(
         text.contains("accounting for 100kB, 10.00% of 1000kB total"),
         "{text}"
@@ -277,7 +277,7 @@ fn a_difference_has_signs_and_shares_of_the_base() {
     base.sample(&["gone", "main"], &[100]);
     base.sample(&["same", "main"], &[50]);
     base.sample(&["less", "main"], &[50]);
-    // Other ids and another order than in the base.
+    // Ids and order differ from the base.
     let mut new = Writer::new(&types);
     new.ids = (1000, 7);
     new.sample(&["more", "main"], &[60, 1]);
@@ -287,10 +287,10 @@ fn a_difference_has_signs_and_shares_of_the_base() {
         directory.file("base", &base.finish()),
         directory.file("new", &gzip(&new.finish())),
     );
-    let text = said(&["diff", "--nodefraction", "0", &base, &new]);
+    let text = stdout_of(&["diff", "--nodefraction", "0", &base, &new]);
     assert_eq!(
         text,
-        said(&["report", "--nodefraction=0", "--base", &base, &new])
+        stdout_of(&["report", "--nodefraction=0", "--base", &base, &new])
     );
     assert!(
         text.contains("Showing nodes accounting for -70B, -35.00% of the base's 200B\n"),
@@ -308,15 +308,15 @@ fn a_difference_has_signs_and_shares_of_the_base() {
         ]
     );
     assert!(text.contains("  +60B +30.00% -20.00%"), "{text}");
-    // As if the profile had 200 as well.
-    let text = said(&["diff", "--normalize", "--nodefraction=0", &base, &new]);
+    // Scales the profile as if its total were 200, too.
+    let text = stdout_of(&["diff", "--normalize", "--nodefraction=0", &base, &new]);
     assert_eq!(rows(&text)[1], row("more", "+92B", "+92B"));
-    let folded = said(&["diff", "--folded", &base, &new]);
+    let folded = stdout_of(&["diff", "--folded", &base, &new]);
     let mut folded: Vec<&str> = folded.lines().collect();
     folded.sort_unstable();
     assert_eq!(folded, ["main;gone -100", "main;less -30", "main;more 60"]);
     let json: serde_json::Value =
-        serde_json::from_str(&said(&["diff", "--json", &base, &new])).unwrap();
+        serde_json::from_str(&stdout_of(&["diff", "--json", &base, &new])).unwrap();
     assert_eq!(json["functions"][0]["name"], "gone");
     assert_eq!(json["functions"][0]["flat"], -100);
     assert_eq!(json["total"], 200);
@@ -324,7 +324,7 @@ fn a_difference_has_signs_and_shares_of_the_base() {
     let mut other = Writer::new(&[("delay", "nanoseconds")]);
     other.sample(&["main"], &[1]);
     let other = directory.file("other", &other.finish());
-    let (line, _) = complained(&["diff", &base, &other]);
+    let (line, _) = failure_of(&["diff", &base, &other]);
     assert!(
         line.contains("no sample type in common with the base: delay, and inuse_space"),
         "{line}"
@@ -341,13 +341,13 @@ fn what_makes_no_sense_to_ask_for_is_2() {
         (&["--peek", "["], "--peek ["),
         (
             &["-t", "nothing"],
-            "it has no nothing; it has inuse_objects, inuse_space",
+            "no sample type nothing; available: inuse_objects, inuse_space",
         ),
-        (&["-t", "2"], "it has no 2"),
+        (&["-t", "2"], "no sample type 2"),
         (&["--unit", "ms"], "bytes cannot be shown in ms"),
-        (&["--nodefraction", "2"], "2 is not from 0 to 1"),
+        (&["--nodefraction", "2"], "2 is not between 0 and 1"),
     ] {
-        let (line, code) = complained(&[&["report", &file], arguments].concat());
+        let (line, code) = failure_of(&[&["report", &file], arguments].concat());
         assert!(code == 2 && line.contains(why), "{line}");
     }
     for arguments in [
@@ -358,19 +358,19 @@ fn what_makes_no_sense_to_ask_for_is_2() {
         assert_eq!(plimsoll(arguments).status.code(), Some(2), "{arguments:?}");
     }
     let missing = directory.path("missing/flame.svg");
-    let (line, code) = complained(&["report", "--svg", &missing, &file]);
+    let (line, code) = failure_of(&["report", "--svg", &missing, &file]);
     assert!(code == 1 && line.contains(&missing), "{line}");
 }
 
 #[test]
-fn whoever_stops_reading_ends_it_quietly() {
+fn a_closed_pipe_ends_the_report_quietly() {
     let directory = Directory::new("pipe");
     let mut writer = Writer::new(&[("inuse_space", "bytes")]);
     for number in 0..20_000 {
         writer.sample(&[&format!("function{}", number % 500), "main"], &[number]);
     }
     let file = directory.file("heap", &writer.finish());
-    // More than a pipe takes.
+    // The output exceeds a pipe's capacity.
     for view in ["--svg=-", "--tree", "--folded"] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
             .args(["report", view, "-n", "0", "--nodefraction", "0", &file])
@@ -394,7 +394,7 @@ fn a_profile_comes_from_standard_input() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // In pieces, the first of which does not tell what it is.
+    // The input arrives in pieces; the first is too short to identify the format.
     let bytes = gzip(&heap().finish());
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&bytes[..1]).unwrap();
@@ -414,12 +414,12 @@ fn what_a_profile_says_of_itself_is_shown() {
     writer.number(9, 1_700_000_000_000_000_000);
     writer.number(10, 2_500_000_000);
     let file = directory.file("heap", &writer.finish());
-    // Nothing that a terminal would obey.
+    // Control characters do not reach the terminal.
     assert_eq!(
-        said(&["report", "--comments", &file]),
+        stdout_of(&["report", "--comments", &file]),
         "estimated \u{fffd}[31m\n"
     );
-    let text = said(&["report", &file]);
+    let text = stdout_of(&["report", &file]);
     assert!(
         text.contains("Time: 2023-11-14 22:13:20 UTC\nDuration: 2.50s\n"),
         "{text}"
@@ -447,7 +447,7 @@ fn characters_that_a_terminal_obeys_are_shown_by_their_numbers() {
         &["--svg"],
         &["--base", &file],
     ] {
-        let text = said(&[&["report", &file], view].concat());
+        let text = stdout_of(&[&["report", &file], view].concat());
         let obeyed = |letter| {
             matches!(
                 letter,
@@ -499,11 +499,11 @@ fn a_list_opens_only_regular_files_below_the_source_path() {
             "--source-path",
             &below,
         ];
-        let text = said(&list);
+        let text = stdout_of(&list);
         assert!(text.contains("(the source is not below"), "{file}: {text}");
         assert!(!text.contains("the secret"), "{file}: {text}");
         if file == secret {
-            let text = said(&["report", &profile, "--list", "leaf", "--source-path", "/"]);
+            let text = stdout_of(&["report", &profile, "--list", "leaf", "--source-path", "/"]);
             assert!(text.contains("1: the secret"), "{text}");
         }
     }

@@ -1,8 +1,8 @@
-//! The test suites of programs that everybody knows: they end as they do without Plimsoll.
+//! The test suites of well-known programs have the same outcomes as without Plimsoll.
 //!
-//! All of CPython's take minutes: `cargo test -p plimsoll-cli --test suites -- --ignored`. For
-//! those of redis, `PLIMSOLL_REDIS` names the directory of its source, of the version that is
-//! installed (`apt-get source redis`), and there is `tclsh`.
+//! CPython's full tests take minutes: `cargo test -p plimsoll-cli --test suites -- --ignored`.
+//! redis's tests need `tclsh`, and the source of the installed version (`apt-get source redis`).
+//! `PLIMSOLL_REDIS` names the directory of that source.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
-/// Runs tests of CPython's by their names, and writes how each ended that did not simply pass.
+/// Runs CPython's tests by name, and writes the outcome of each that did not simply pass.
 const PYTHON: &str = r"
 import sys, unittest
 result = unittest.TestResult()
@@ -23,12 +23,12 @@ with open(sys.argv[1], 'w') as to:
             print(what, name, file=to)
 ";
 
-/// A python that has its own tests, if there is one.
+/// Returns a Python that includes its own tests, if one is installed.
 fn python() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let pythons = std::env::split_paths(&path).map(|directory| directory.join("python3"));
     pythons.into_iter().find_map(|python| {
-        // What stands there may be a script that finds another.
+        // The file in PATH may be a script that executes another Python.
         let script = "import sys, test.test_threading, test.test_subprocess; print(sys.executable)";
         let output = Command::new(python).args(["-c", script]).output().ok()?;
         let found = String::from_utf8(output.stdout).ok()?;
@@ -36,7 +36,7 @@ fn python() -> Option<PathBuf> {
     })
 }
 
-/// What the tests say, alone or by `plimsoll run` with options.
+/// Returns the outcomes of the tests, alone or by `plimsoll run` with options.
 fn python_says(python: &Path, run: Option<&[&str]>, names: &[&str]) -> String {
     let to = std::env::temp_dir().join(format!(
         "plimsoll-suites-{}-{}",
@@ -72,7 +72,7 @@ fn python_says(python: &Path, run: Option<&[&str]>, names: &[&str]) -> String {
 
 fn python_is_the_same(names: &[&str], ways: &[&[&str]]) {
     let Some(python) = python() else {
-        eprintln!("not tested: there is no python3 with its own tests");
+        eprintln!("skipped: python3 with its test suite is not installed");
         return;
     };
     let alone = python_says(&python, None, names);
@@ -104,7 +104,7 @@ fn cpython_s_tests_of_threads_and_processes_end_as_without() {
     );
 }
 
-/// Those that need no more than a processor and this machine's own network.
+/// The units that need only a processor and the local network.
 const OF_REDIS: [&str; 34] = [
     "unit/printver",
     "unit/dump",
@@ -149,7 +149,7 @@ fn redis_s_tests_end_as_without() {
         panic!("PLIMSOLL_REDIS names the directory of the source of redis");
     };
     let source = Path::new(&source);
-    // The programs are those that are installed.
+    // Links the installed programs into the source.
     for name in [
         "redis-server",
         "redis-cli",
@@ -176,7 +176,7 @@ fn redis_s_tests_end_as_without() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
         for line in text.lines() {
-            // In colours, and with how long it took: `[ok]: name (3 ms)`.
+            // Outcomes have colours and durations: `[ok]: name (3 ms)`.
             let Some((outcome, name)) = line.split_once("]: ") else {
                 continue;
             };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Killed when it is dropped.
+/// A process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -15,7 +15,7 @@ impl Drop for Running {
     }
 }
 
-/// An example, built as this test was.
+/// Builds an example with this test's profile, and returns its path.
 fn example(name: &str) -> PathBuf {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     let cargo = std::env::var_os("CARGO").expect("run by cargo");
@@ -27,7 +27,7 @@ fn example(name: &str) -> PathBuf {
         build.arg("--release");
     }
     assert!(build.status().expect("cargo can be run").success());
-    // This test is in `deps` of the directory that examples are in.
+    // This test is in `deps`, whose parent directory contains the examples.
     let here = std::env::current_exe().expect("the test has a path");
     let programs = here.parent().and_then(|deps| deps.parent());
     programs
@@ -71,11 +71,11 @@ fn a_real_program_is_watched() {
     let said = BufReader::new(search.0.stdout.take().expect("piped"));
     let mut lines = said.lines().map(|line| line.expect("text"));
     let profiles = lines.find_map(|line| Some(line.split_once("profiles    ")?.1.to_owned()));
-    let url = profiles.expect("it says where its profiles are");
+    let url = profiles.expect("the program prints the address of its pages");
     let pid = search.0.id().to_string();
     for program in [&url, &pid] {
         let mut text = watched_once(program);
-        // Under load somebody waits for a lock, sooner or later.
+        // Under load, some thread waits for a lock sooner or later.
         let start = Instant::now();
         while !text.contains("\nholder ") || !text.contains("\nwaiter ") {
             assert!(start.elapsed() < Duration::from_secs(60), "{text}");
@@ -91,7 +91,7 @@ fn a_real_program_is_watched() {
         };
         assert!(value("program ").starts_with("search "), "{text}");
         assert!(value("heap ").ends_with("iB"), "{text}");
-        // It is under load: there is nothing that says nothing.
+        // Under load, none of these figures is zero.
         for name in [
             "objects ",
             "allocated ",
@@ -109,6 +109,6 @@ fn a_real_program_is_watched() {
             text.contains("search::index::Index::add index.rs:"),
             "{text}"
         );
-        assert!(!text.contains("There is no profile"), "{text}");
+        assert!(!text.contains("The profile is not available"), "{text}");
     }
 }

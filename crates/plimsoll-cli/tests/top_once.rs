@@ -1,4 +1,4 @@
-//! `plimsoll top --once`: plain text, or one line that says why not.
+//! `plimsoll top --once` prints plain text, or one line that states the failure.
 
 mod port;
 mod top_fake;
@@ -16,7 +16,7 @@ fn top(program: &str, more: &[&str]) -> Command {
     command
 }
 
-/// Once, with a short interval.
+/// Runs `plimsoll top --once` with a short interval.
 fn once(program: &str) -> Output {
     let mut command = top(program, &["--once", "--interval", "0.1"]);
     command.output().expect("it can be run")
@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("it is text")
 }
 
-/// What it says on stderr: one line, and nothing that steers a terminal.
+/// Returns the only line on standard error, which contains no control characters.
 fn complaint(output: &Output) -> &str {
     let said = text(&output.stderr);
     let line = said
@@ -100,18 +100,18 @@ fn figures_that_cannot_be_had_are_one_line() {
         (Answer::Status(500), "status 500"),
         (Answer::Status(404), "status 404"),
         (Answer::Noise, "not HTTP"),
-        (Answer::HangUp, "cut off"),
-        (Answer::CutOff, "cut off"),
-        (Answer::Silence, "no answer"),
-        (Answer::Drip, "the answer is not complete"),
-        (Answer::Body(Vec::new()), "none of Plimsoll's"),
+        (Answer::HangUp, "truncated"),
+        (Answer::CutOff, "truncated"),
+        (Answer::Silence, "no response"),
+        (Answer::Drip, "the response is incomplete"),
+        (Answer::Body(Vec::new()), "no metrics of Plimsoll"),
         (
             Answer::Body(b"<html>\x1b[2J</html>\n".to_vec()),
-            "none of Plimsoll's",
+            "no metrics of Plimsoll",
         ),
         (
             Answer::Body(b"go_goroutines 4\n".to_vec()),
-            "none of Plimsoll's",
+            "no metrics of Plimsoll",
         ),
         (Answer::Body(vec![0xff; 1 << 16]), "the middle of a line"),
         (Answer::Body(vec![b'\n'; 20 << 20]), "too long"),
@@ -140,7 +140,7 @@ fn a_program_that_is_gone_is_one_line() {
     assert_eq!(output.status.code(), Some(1));
     let said = complaint(&output);
     assert!(
-        said.contains("nobody listens") && said.contains("PLIMSOLL=http="),
+        said.contains("no server listens") && said.contains("PLIMSOLL=http="),
         "{said}"
     );
 }
@@ -164,8 +164,8 @@ fn profiles_that_cannot_be_had_are_said_and_the_rest_is_printed() {
     let fake = Fake::start();
     let cases = [
         (Answer::Status(501), "status 501"),
-        (Answer::CutOff, "cut off"),
-        (Answer::HangUp, "cut off"),
+        (Answer::CutOff, "truncated"),
+        (Answer::HangUp, "truncated"),
         (Answer::Noise, "not HTTP"),
         (Answer::Body(Vec::new()), "empty"),
         (Answer::Body(vec![0xff; 4096]), "profile"),
@@ -191,7 +191,7 @@ fn profiles_that_cannot_be_had_are_said_and_the_rest_is_printed() {
             "{shown}: {printed}"
         );
         assert!(
-            printed.contains("There is no profile: "),
+            printed.contains("The profile is not available: "),
             "{shown}: {printed}"
         );
         assert!(
@@ -224,9 +224,9 @@ fn hostile_names_are_printed_as_letters() {
 }
 
 #[test]
-fn whoever_reads_no_further_is_no_failure() {
+fn a_closed_pipe_is_no_failure() {
     let fake = Fake::start();
-    // More than a pipe holds.
+    // The output exceeds a pipe's capacity.
     fake.change(|figures| {
         let stack = |number| vec![("x".repeat(300), "own.rs".to_owned(), number)];
         figures.heap = (1..2000).map(|number| (stack(number), [1; 4])).collect();
@@ -240,7 +240,7 @@ fn whoever_reads_no_further_is_no_failure() {
     let mut lines = BufReader::new(running.stdout.take().expect("piped"));
     lines
         .read_line(&mut String::new())
-        .expect("there is a line");
+        .expect("the line exists");
     drop(lines);
     let output = running.wait_with_output().expect("it ends");
     assert_eq!(text(&output.stderr), "");
@@ -248,7 +248,7 @@ fn whoever_reads_no_further_is_no_failure() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_told_from_failures() {
+fn invalid_arguments_and_failures_have_different_exit_codes() {
     for arguments in [
         &["nonsense", "--once"][..],
         &["", "--once"],
@@ -257,7 +257,7 @@ fn arguments_that_make_no_sense_are_told_from_failures() {
         &["127.0.0.1:1", "--once", "--interval", "nan"],
         &["127.0.0.1:1", "--once", "--rows", "-1"],
         &["127.0.0.1:1", "--profile-interval", "1e9"],
-        // Here, stdout is no terminal.
+        // Standard output is not a terminal here.
         &["127.0.0.1:1"],
     ] {
         let mut command = top(arguments[0], &arguments[1..]);
@@ -267,5 +267,5 @@ fn arguments_that_make_no_sense_are_told_from_failures() {
     }
     let output = once("999999999");
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint(&output).contains("there is no such process"));
+    assert!(complaint(&output).contains("no such process"));
 }

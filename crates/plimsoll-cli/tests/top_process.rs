@@ -1,4 +1,4 @@
-//! `plimsoll top PID`: the pages of a process are found among what it listens on.
+//! `plimsoll top PID` finds the pages of a process among its listening sockets.
 
 mod top_fake;
 
@@ -9,8 +9,8 @@ use top_fake::{Answer, Fake};
 
 #[test]
 fn a_process_is_watched_by_its_id() {
-    // This process: with sockets that say nothing, noise, and pages of others, and one that is
-    // meant.
+    // This process has silent sockets, sockets with noise or other programs' pages, and one socket
+    // with Plimsoll's pages.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let others = [
         Answer::Noise,
@@ -44,12 +44,12 @@ fn a_process_is_watched_by_its_id() {
         meant.address().port()
     );
     assert!(said.contains(&pages), "{said}");
-    // Without it, there is none left.
+    // Without that socket, no pages are left.
     drop(meant);
     let output = once(own);
     let complained = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1), "{complained}");
-    let why = format!("plimsoll: process {own}: Plimsoll answers on none of its ports (");
+    let why = format!("plimsoll: process {own}: Plimsoll responds on none of its ports (");
     assert!(complained.starts_with(&why), "{complained}");
     assert_eq!(complained.lines().count(), 1, "{complained}");
     drop((silent, others));

@@ -1,4 +1,4 @@
-//! `plimsoll top` on a terminal: keys are pressed, and what is on the screen is compared.
+//! `plimsoll top` on a terminal: tests press keys and compare the screen.
 
 mod port;
 mod top_fake;
@@ -10,19 +10,20 @@ use port::Port;
 use top_fake::{Answer, Fake, TOO_LONG};
 use top_pane::Pane;
 
-/// The places on the screen, from the top.
+/// Returns the sites on the screen, from the top.
 fn places(screen: &str) -> Vec<&str> {
     let lines = screen.lines();
     let places = lines.filter_map(|line| line.find("own::").map(|at| &line[at..]));
     places.collect()
 }
 
-/// Notes how the terminal is, then watches, then notes it again, with the exit code before.
+/// Records the terminal's modes, runs `plimsoll top`, prints its exit code, and records the modes
+/// again.
 fn watch(pane: &Pane, environment: &str, arguments: &str) {
     let (before, after) = (pane.file("before"), pane.file("after"));
     let top = pane.top(arguments);
     pane.command("clear; echo what was there before");
-    // Not before it is cleared: what is typed then is seen at once.
+    // Waits for the clear screen, because the terminal echoes typed text at once.
     pane.wait("a clear screen", |screen| {
         screen.starts_with("what was there before\nREADY>")
     });
@@ -31,7 +32,7 @@ fn watch(pane: &Pane, environment: &str, arguments: &str) {
     ));
 }
 
-/// That the terminal is as it was before it was watched on, and what it was left with.
+/// Asserts that the terminal is as it was before `plimsoll top`; returns the screen.
 fn assert_given_back(pane: &Pane, code: u32) -> String {
     let screen = pane.wait_for(&format!("code {code}\n"));
     let first = screen.lines().next();
@@ -53,7 +54,7 @@ fn keys_change_what_is_seen() {
         "",
         &format!("{} --interval 0.2 --profile-interval 0.2", fake.url()),
     );
-    // What belongs together is waited for together: a screen may be seen while it is drawn.
+    // Waits for related texts together, because a screen may be read while it is drawn.
     let by_size = [
         "own::large own.rs:1",
         "own::many own.rs:2",
@@ -63,7 +64,7 @@ fn keys_change_what_is_seen() {
         screen.contains("heap       12.0 MiB") && places(screen) == by_size
     });
     assert_eq!(pane.property("alternate_on"), "1");
-    // Sorted.
+    // Sorts the table.
     pane.type_letters("2");
     pane.wait_for("in the profile 12.0 MiB");
     pane.type_letters("s");
@@ -84,7 +85,7 @@ fn keys_change_what_is_seen() {
     pane.wait("the table reversed", |screen| {
         screen.contains("OBJECTS▲") && places(screen) == reversed
     });
-    // Filtered.
+    // Filters the table.
     pane.type_letters("/larg");
     let filtered = pane.wait_for("filter: larg_");
     assert_eq!(places(&filtered), ["own::large own.rs:1"]);
@@ -94,7 +95,7 @@ fn keys_change_what_is_seen() {
     pane.wait("all rows", |screen| {
         places(screen).len() == 3 && !screen.contains("filter:")
     });
-    // Looked into.
+    // Opens a stack.
     pane.press("End");
     pane.press("Enter");
     pane.wait("a stack", |screen| {
@@ -102,12 +103,12 @@ fn keys_change_what_is_seen() {
     });
     pane.press("Escape");
     pane.wait("a table", |screen| places(screen).len() == 3);
-    // Helped.
+    // Opens the help.
     pane.type_letters("?");
-    pane.wait_for("Any key goes back.");
+    pane.wait_for("Press any key to return.");
     pane.press("Space");
     pane.wait("the page", |screen| screen.contains("OBJECTS▲"));
-    // Read at another pace.
+    // Changes the interval.
     pane.type_letters("+");
     pane.wait_for("every 400 ms");
     pane.type_letters("--");
@@ -139,7 +140,7 @@ fn a_view_that_stands_still_does_not_change() {
         &format!("{} --interval 0.1 --profile-interval 0.1", fake.url()),
     );
     pane.wait("a table", |screen| places(screen).len() == 3);
-    // What moves moves before.
+    // Before the pause, the figures change.
     fake.change(|figures| figures.heap_mib = 13);
     pane.wait_for("heap       13.0 MiB");
     pane.type_letters("p");
@@ -151,7 +152,7 @@ fn a_view_that_stands_still_does_not_change() {
     let stopped = figures(&pane.screen());
     fake.change(|figures| figures.heap_mib = 77);
     fake.wait_for_requests("/metrics", 5);
-    // That the view has drawn since is seen in its last line.
+    // The last line shows that the view was redrawn since.
     pane.wait("time goes by", |screen| {
         screen.contains("PAUSED") && !screen.contains("PAUSED 0 s")
     });
@@ -161,7 +162,7 @@ fn a_view_that_stands_still_does_not_change() {
     assert_eq!(
         fake.asked("/debug/pprof/heap"),
         profiles,
-        "nobody looks at them"
+        "no page shows them"
     );
     pane.press("Space");
     pane.wait_for("heap       77.0 MiB");
@@ -177,9 +178,9 @@ fn signals_leave_the_terminal_as_it_was() {
         let Some(pane) = Pane::open(80, 24) else {
             return;
         };
-        // Nobody wants the core of what is asked to leave one.
+        // Prevents the core dump of SIGQUIT.
         pane.command("ulimit -c 0");
-        // A shell that is interrupted itself forgets the rest of the line.
+        // Without the trap, the interrupted shell drops the rest of the line.
         watch(&pane, "trap : INT;", &fake.url());
         pane.wait("a table", |screen| places(screen).len() == 3);
         pane.signal(signal);
@@ -198,9 +199,9 @@ fn a_terminal_that_is_hung_up_is_the_end() {
     let process = format!("/proc/{}/stat", pane.read_file("pid").trim());
     pane.hang_up();
     let start = Instant::now();
-    // Whoever is its parent then may leave it as a zombie.
+    // The ended process may remain a zombie of its parent.
     while std::fs::read_to_string(&process).is_ok_and(|stat| !stat.contains(") Z ")) {
-        assert!(start.elapsed() < TOO_LONG, "it goes on");
+        assert!(start.elapsed() < TOO_LONG, "plimsoll top continues");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -216,13 +217,13 @@ fn panics_leave_the_terminal_as_it_was() {
         let environment = format!("RUST_BACKTRACE=0 PLIMSOLL_TOP_PANICS_IN={place}");
         watch(&pane, &environment, &fake.url());
         let screen = assert_given_back(&pane, code);
-        let said = format!("a panic in the {place} was asked for");
+        let said = format!("a panic in the {place} was requested");
         assert!(screen.contains(&said), "{screen}");
     }
 }
 
 #[test]
-fn whoever_stops_it_has_the_terminal_meanwhile() {
+fn a_stopped_view_gives_the_terminal_back() {
     let fake = Fake::start();
     let Some(pane) = Pane::open(80, 24) else {
         return;
@@ -236,14 +237,14 @@ fn whoever_stops_it_has_the_terminal_meanwhile() {
     );
     pane.command(&format!("stty -a > {before}; {}", pane.top(&fake.url())));
     pane.wait("a table", |screen| places(screen).len() == 3);
-    // By its key, by the signal of that, and by the one that it cannot see.
+    // By the key, by the key's signal, and by SIGSTOP, which no process can handle.
     for how in ["key", "TSTP", "STOP"] {
         match how {
             "key" => pane.press("C-z"),
             signal => pane.signal(signal),
         }
         if how == "STOP" {
-            // It could not give anything back, so the shell is drawn over what it left.
+            // The program could not restore the screen, so the shell draws over it.
             pane.wait(how, |screen| screen.contains("READY>"));
         } else {
             let screen = pane.wait(how, |screen| {
@@ -254,12 +255,12 @@ fn whoever_stops_it_has_the_terminal_meanwhile() {
             pane.command(&format!("stty -a > {stopped}"));
             assert_eq!(pane.read_file("stopped"), pane.read_file("before"));
         }
-        // With the modes that it left, a line ends with a line feed.
+        // In the terminal modes that the program left, a line feed ends a line.
         pane.type_letters("fg");
         pane.press("C-j");
         let again = |screen: &str| places(screen).len() == 3 && !screen.contains("READY");
         pane.wait("a table again", again);
-        // Keys reach it at once, one by one.
+        // Keys reach the program immediately, one by one.
         pane.type_letters("3");
         pane.wait_for("300  23.1 %");
         pane.type_letters("1");
@@ -271,7 +272,7 @@ fn whoever_stops_it_has_the_terminal_meanwhile() {
     assert_eq!(pane.read_file("after"), pane.read_file("before"));
 }
 
-/// The parameters of all escape sequences that set how letters look.
+/// Returns the parameters of all escape sequences that set the appearance of text.
 fn looks(screen: &str) -> Vec<u32> {
     let sequences = screen.split("\u{1b}[").skip(1);
     let sequences = sequences.filter_map(|text| text.split_once('m').map(|(numbers, _)| numbers));
@@ -297,7 +298,7 @@ fn without_colour_and_unicode_there_is_none() {
             environment,
             &format!("{} --interval 0.1", fake.url()),
         );
-        // With a graph.
+        // Waits for a graph, too.
         pane.wait("a table", |screen| {
             places(screen).len() == 3 && screen.contains("heap  ")
         });
@@ -330,7 +331,7 @@ fn terminals_may_change_their_size() {
     let columns = |screen: &str| screen.lines().nth(2).map(|line| line.contains("trend"));
     pane.wait("three columns", |screen| columns(screen) == Some(true));
     pane.resize(80, 24);
-    // Not what is left of the larger screen, either.
+    // Nothing of the larger screen remains, either.
     pane.wait("two columns", |screen| {
         columns(screen) == Some(false) && screen.contains("?: help  q: quit")
     });
@@ -343,13 +344,13 @@ fn terminals_may_change_their_size() {
                 .is_some_and(|line| line.contains("reading"))
     });
     pane.resize(1, 1);
-    // Keys still reach it.
+    // Keys still reach the program.
     pane.type_letters("2");
     pane.resize(200, 60);
     pane.wait_for("in the profile 12.0 MiB");
     pane.type_letters("q");
     pane.wait_for("code 0");
-    // But for its size, the terminal is as it was.
+    // Except for its size, the terminal is as it was.
     let modes = |name| {
         pane.read_file(name)
             .split_once('\n')
@@ -369,19 +370,19 @@ fn a_program_that_goes_is_said_to_be_gone_until_it_is_back() {
     pane.wait("a table", |screen| places(screen).len() == 3);
     fake.answer("/metrics", Answer::Status(500));
     let screen = pane.wait("a complaint", |screen| {
-        screen.contains("NO FIGURES ") && screen.contains(" s, trying on: ")
+        screen.contains("NO FIGURES ") && screen.contains(" s, retrying: ")
     });
     assert!(
         screen.contains("heap       12.0 MiB"),
-        "what was known stays: {screen}"
+        "the last figures stay visible: {screen}"
     );
     fake.answer("/metrics", Answer::Fine);
     pane.wait_for(" reading  ");
     drop(fake);
-    // At first, some may still have been answered half.
-    let screen = pane.wait_for("trying on: nobody listens");
+    // At first, a request in progress may have had half a response.
+    let screen = pane.wait_for("retrying: no server listens");
     assert!(screen.contains(" GONE "), "{screen}");
-    // The next one there has done less.
+    // The next program at this address has allocated less.
     let fake = Fake::start_at(port.address());
     fake.change(|figures| (figures.heap_mib, figures.allocated_mib) = (3, 5));
     let screen = pane.wait_for("restarted 1x");
@@ -391,7 +392,7 @@ fn a_program_that_goes_is_said_to_be_gone_until_it_is_back() {
 }
 
 #[test]
-fn a_program_that_does_not_answer_keeps_nobody_waiting() {
+fn a_hanging_program_does_not_block_the_view() {
     let fake = Fake::start();
     for page in ["/debug/pprof/heap", "/debug/pprof/cmdline"] {
         fake.answer(page, Answer::Silence);
@@ -404,7 +405,7 @@ fn a_program_that_does_not_answer_keeps_nobody_waiting() {
     fake.answer("/metrics", Answer::Drip);
     fake.wait_for_requests("/metrics", 1);
     pane.type_letters("?");
-    pane.wait_for("Any key goes back.");
+    pane.wait_for("Press any key to return.");
     pane.type_letters(" 3");
     pane.wait_for("300  23.1 %");
     pane.type_letters("q");
@@ -427,10 +428,10 @@ fn hostile_names_do_not_steer_the_terminal() {
     };
     watch(&pane, "", &fake.url());
     let named = pane.property("pane_title");
-    // Whoever reads profiles has a sign of his own for what is left out.
+    // The reader of profiles replaces control characters by U+FFFD.
     let row = "own::?]2;PWNED??[2J?[5;5H?31mx検索??end".replace('?', "\u{fffd}");
     let title = "own::?]2;PWNED??[2J?[5;5H?31mx検索  end";
-    // They are asked for by two threads, in whatever order.
+    // Two threads request them, in either order.
     pane.wait("the row and the title", |screen| {
         let mut lines = screen.lines();
         lines.next().is_some_and(|line| line.contains(title))

@@ -1,4 +1,4 @@
-//! The arena, and what its collector does, phase by phase.
+//! The arena, and the phases of its collector.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,32 +9,32 @@ use plimsoll::gc::{Cause, Collector, Error};
 
 use crate::course::Course;
 
-/// [`gc_arena::Arena`], which reports its collections.
+/// A [`gc_arena::Arena`] that reports its collections.
 ///
-/// Its methods are those of gc-arena's, and do the same. They differ in two things: while somebody
-/// waits for a forced collection, [`collect_debt`](Self::collect_debt) runs a whole one, whatever
-/// the debt is; and a panic of a `Drop` while it sweeps leaves the cycle open, to be gone on with.
+/// Its methods are those of gc-arena's, with two differences in behaviour. While a forced
+/// collection is requested, [`collect_debt`](Self::collect_debt) runs a whole one, whatever the
+/// debt is. And a panic of a `Drop` during sweeping leaves the cycle open, to be continued.
 ///
-/// An arena that is dropped in the middle of a cycle abandons it, unless its marking was complete.
-/// What it frees then is freed by the program, not by a sweep.
+/// An arena that is dropped in the middle of a cycle abandons the cycle, unless its marking was
+/// complete. Memory that the drop frees counts as freed by the program, not by a sweep.
 pub struct Arena<R>
 where
     R: for<'a> Rootable<'a>,
 {
-    // Dropped first, so that the cycle is closed before everything is freed.
+    // Dropped first, so that the cycle ends before the objects are freed.
     course: Course,
     inner: gc_arena::Arena<R>,
 }
 
-/// Creation and what becomes of the whole.
+/// Creation and conversion.
 impl<R> Arena<R>
 where
     R: for<'a> Rootable<'a>,
     for<'a> Root<'a, R>: Sized,
 {
-    /// Creates an arena whose collections this collector reports.
+    /// Creates an arena whose collections `collector` reports.
     ///
-    /// An arena stops the thread that it is on, and no other: its collector should be one of
+    /// An arena stops only its own thread, so its collector should come from
     /// [`Collector::register_local`]. Each arena needs one; several may have the same name.
     pub fn new<F>(collector: Collector, f: F) -> Self
     where
@@ -46,8 +46,8 @@ where
         }
     }
 
-    /// Creates an arena whose collections are counted under this name, together with those of all
-    /// arenas of the same name. Fails if the name cannot be registered.
+    /// Creates an arena whose collections are counted under `name`, together with those of all
+    /// arenas of that name. Fails if the name cannot be registered.
     pub fn with_name<F>(name: &str, f: F) -> Result<Self, Error>
     where
         F: for<'gc> FnOnce(&'gc Mutation<'gc>) -> Root<'gc, R>,
@@ -55,7 +55,7 @@ where
         Ok(Self::new(Collector::register_local(name)?, f))
     }
 
-    /// As [`new`](Self::new), with a root that may fail to be made.
+    /// Creates an arena as [`new`](Self::new) does, with a root whose creation may fail.
     pub fn try_new<F, E>(collector: Collector, f: F) -> Result<Self, E>
     where
         F: for<'gc> FnOnce(&'gc Mutation<'gc>) -> Result<Root<'gc, R>, E>,
@@ -81,7 +81,7 @@ where
         }
     }
 
-    /// Replaces the root by one of another type, if that can be made; drops everything otherwise.
+    /// Replaces the root by one of another type. Drops the arena if `f` fails.
     pub fn try_map_root<R2, E>(
         self,
         f: impl for<'gc> FnOnce(&'gc Mutation<'gc>, Root<'gc, R>) -> Result<Root<'gc, R2>, E>,
@@ -96,19 +96,19 @@ where
         })
     }
 
-    /// gc-arena's arena, whose collections are not reported from here on. A cycle that is open is
+    /// Returns gc-arena's arena, whose later collections are not reported. An open cycle is
     /// abandoned, unless its marking was complete.
     pub fn into_inner(self) -> gc_arena::Arena<R> {
         self.inner
     }
 }
 
-/// What the program does with it.
+/// Access by the program.
 impl<R> Arena<R>
 where
     R: for<'a> Rootable<'a>,
 {
-    /// Calls `f` with the root. Nothing is collected meanwhile.
+    /// Calls `f` with the root. No collection runs during the call.
     #[inline]
     pub fn mutate<F, T>(&self, f: F) -> T
     where
@@ -117,7 +117,7 @@ where
         self.inner.mutate(f)
     }
 
-    /// Calls `f` with the root, which may change. Nothing is collected meanwhile.
+    /// Calls `f` with the root, which `f` may change. No collection runs during the call.
     #[inline]
     pub fn mutate_root<F, T>(&mut self, f: F) -> T
     where
@@ -126,38 +126,38 @@ where
         self.inner.mutate_root(f)
     }
 
-    /// gc-arena's figures. Pacing is better set by [`set_pacing`](Self::set_pacing).
+    /// Returns gc-arena's figures. To set the pacing, prefer [`set_pacing`](Self::set_pacing).
     #[inline]
     pub fn metrics(&self) -> &Metrics {
         self.inner.metrics()
     }
 
-    /// Where the collector is in its cycle.
+    /// Returns the phase of the collector.
     #[inline]
     pub fn collection_phase(&self) -> CollectionPhase {
         self.inner.collection_phase()
     }
 
-    /// gc-arena's arena.
+    /// Returns gc-arena's arena.
     pub fn get_ref(&self) -> &gc_arena::Arena<R> {
         &self.inner
     }
 
-    /// The collector that reports for this arena: its [`stats`](Collector::stats) are those of its
-    /// name.
+    /// Returns the collector that reports for this arena. Its [`stats`](Collector::stats) cover all
+    /// arenas of its name.
     pub fn collector(&self) -> &Collector {
         &self.course.collector
     }
 
-    /// Sets the pacing, as [`Metrics::set_pacing`] does, and has the reported goal follow it.
+    /// Sets the pacing, as [`Metrics::set_pacing`] does, and updates the reported goal.
     pub fn set_pacing(&mut self, pacing: Pacing) {
         self.course.set_pacing(self.inner.metrics(), pacing);
     }
 
-    /// Has the pacing follow [`plimsoll::gc::percent`] from here on: the collector sleeps until
-    /// there are as many more objects as that is of those that are live, in per cent, and at
-    /// least `min_sleep` of the [`Pacing`]. A change takes effect with the next cycle; less than 0
-    /// takes effect at once, and lets no cycle begin but forced ones.
+    /// Makes the pacing follow [`plimsoll::gc::percent`] from now on. The collector sleeps until
+    /// the number of objects has grown by that percentage of the live ones, and at least by
+    /// `min_sleep` of the [`Pacing`]. A change takes effect with the next cycle. A negative
+    /// percentage takes effect at once, and permits only forced cycles.
     ///
     /// The other factors of the pacing stay. They are those of [`set_pacing`](Self::set_pacing), or
     /// [`Pacing::DEFAULT`].
@@ -166,25 +166,26 @@ where
         self.course.follow(self.inner.metrics());
     }
 
-    /// How many cycles of this arena were counted: how often its marking was complete.
+    /// Returns the number of cycles of this arena that completed their marking.
     pub fn cycles(&self) -> u64 {
         self.course.cycles
     }
 
-    /// What the last complete marking has found live, of what has a [`Weight`](crate::Weight), in
-    /// bytes.
+    /// Returns the bytes of objects with a [`Weight`](crate::Weight) that the last complete marking
+    /// found live.
     pub fn live_bytes(&self) -> u64 {
         self.course.live.bytes
     }
 
-    /// How many objects with a [`Weight`](crate::Weight) the last complete marking has found live.
+    /// Returns the number of objects with a [`Weight`](crate::Weight) that the last complete
+    /// marking found live.
     pub fn live_objects(&self) -> u64 {
         self.course.live.objects
     }
 
-    /// What will be there when the next cycle begins, in bytes, if new objects are as large as
-    /// those that are live. 0 if nothing has a [`Weight`](crate::Weight); `u64::MAX` if no cycle
-    /// begins by itself.
+    /// Returns the bytes in the arena at the start of the next cycle, if new objects are as large
+    /// as live ones. Returns 0 without a [`Weight`](crate::Weight) on any object, and `u64::MAX` if
+    /// only forced cycles begin.
     pub fn goal_bytes(&self) -> u64 {
         self.course.goal_bytes
     }
@@ -194,33 +195,33 @@ where
     }
 }
 
-/// What the collector does.
+/// Collection.
 impl<R> Arena<R>
 where
     R: for<'a> Rootable<'a>,
     for<'a> Root<'a, R>: Collect<'a>,
 {
     /// Collects until the debt is zero, through all phases and into the next cycle, as gc-arena's
-    /// does.
+    /// method does.
     ///
-    /// If a forced collection is wanted, runs the cycle that is open to its end and then a whole
-    /// one. But if the program had a [`MarkedArena`] of the last cycle that was marked, it may want
-    /// to see what is marked in this one before it is swept: then only what was marked before is
-    /// swept to the end, and the forced cycle is left to the next call of
-    /// [`mark_debt`](Self::mark_debt) or [`finish_marking`](Self::finish_marking).
+    /// If a forced collection is requested, completes the open cycle and then runs a whole one. An
+    /// exception applies if the program obtained a [`MarkedArena`] of the last marked cycle: it may
+    /// need the next one before its sweep. Then this call only completes a sweep in progress. It
+    /// leaves the forced cycle to the next call of [`mark_debt`](Self::mark_debt) or
+    /// [`finish_marking`](Self::finish_marking).
     pub fn collect_debt(&mut self) {
         Stopped(self).collect_until_paid(true);
     }
 
-    /// As [`collect_debt`](Self::collect_debt), and stops at the end of the cycle at the latest.
+    /// Collects as [`collect_debt`](Self::collect_debt) does, but not beyond the end of the cycle.
     pub fn cycle_debt(&mut self) {
         Stopped(self).collect_until_paid(false);
     }
 
-    /// Marks until the debt is zero. If all is marked, that can be looked at before it is swept.
+    /// Marks until the debt is zero. Returns the arena if all is marked, before it is swept.
     ///
-    /// If a forced collection is wanted, marks everything: of a cycle that began before, or else of
-    /// the forced one, whose rest is done by whatever collects next.
+    /// If a forced collection is requested, completes the marking of the open cycle, or else of the
+    /// forced one. Later calls that collect complete the forced cycle.
     pub fn mark_debt(&mut self) -> Option<MarkedArena<'_, R>> {
         if self.course.wants_another() {
             let mut stopped = Stopped(self);
@@ -241,15 +242,14 @@ where
         }
     }
 
-    /// Marks everything, unless the collector is sweeping. Begins a cycle, a forced one, if it
-    /// sleeps.
+    /// Completes the marking, unless the collector is sweeping. If the collector sleeps, begins a
+    /// forced cycle.
     pub fn finish_marking(&mut self) -> Option<MarkedArena<'_, R>> {
         Stopped(self).mark_all();
         self.seen()
     }
 
-    /// Runs the cycle that is open to its end; a whole one, which is a forced one, if the collector
-    /// sleeps.
+    /// Completes the open cycle. If the collector sleeps, runs a whole forced cycle.
     pub fn finish_cycle(&mut self) {
         Stopped(self).run_to_end();
     }
@@ -268,7 +268,7 @@ where
         if self.collect_forced() {
             return;
         }
-        // Whether all of the cycle is run by this call.
+        // Whether this call runs the whole cycle.
         let mut whole = false;
         while self.has_debt() {
             match self.collection_phase() {
@@ -295,7 +295,7 @@ where
         }
     }
 
-    /// Runs what somebody waits for. Returns whether that was all that is to be done.
+    /// Runs the requested collection. Returns whether the call has nothing else to do.
     fn collect_forced(&mut self) -> bool {
         if self.course.is_awaited() {
             self.run_to_end();
@@ -310,29 +310,29 @@ where
             return sweeps;
         }
         if !self.is_asleep() {
-            // What this one has marked may be dead by now: it is not enough.
+            // Objects that the open cycle has marked may be dead by now, so it does not suffice.
             self.run_to_end();
         }
         self.run_to_end();
         true
     }
 
-    /// The same comparison as gc-arena's.
+    /// Returns whether there is debt, by gc-arena's comparison.
     fn has_debt(&self) -> bool {
         self.metrics().allocation_debt() > 0.0
     }
 
-    /// gc-arena forgets what debt is left after a cycle that was run as a whole, so that it does
-    /// not grow for ever; of a cycle that is driven phase by phase it does not know. What was
-    /// adjusted is one floating-point number, which is absorbed by a large one, and 0 once that
-    /// is taken away.
+    /// Clears the debt that remains after a whole cycle, so that it does not grow without limit.
+    /// The crate gc-arena does so only for a cycle that one of its calls runs. The adjustment of
+    /// the debt is one floating-point number: adding a large one absorbs it, and subtracting that
+    /// one leaves 0.
     fn forget_debt(&self) {
         const ABSORBS_ALL: f64 = 1e200;
         self.metrics().adjust_debt(ABSORBS_ALL);
         self.metrics().adjust_debt(-ABSORBS_ALL);
     }
 
-    /// Marks a part or all of it. If the collector sleeps, there has to be debt, or all is marked.
+    /// Marks a part or all. If the collector sleeps, `all` must be true, or there must be debt.
     fn mark(&mut self, all: bool) {
         if self.is_asleep() {
             self.course
@@ -348,7 +348,7 @@ where
         });
     }
 
-    /// Marks everything, unless the collector sweeps.
+    /// Completes the marking, unless the collector sweeps.
     fn mark_all(&mut self) {
         match self.collection_phase() {
             CollectionPhase::Sweeping | CollectionPhase::Marked => {}
@@ -356,19 +356,19 @@ where
         }
     }
 
-    /// The arena if all is marked, for the program.
+    /// Returns the arena for the program, if all is marked, and records that.
     fn seen(&mut self) -> Option<MarkedArena<'_, R>> {
         let marked = self.marked()?;
         marked.course.is_seen = true;
         Some(marked)
     }
 
-    /// The arena if all is marked.
+    /// Returns the arena, if all is marked.
     fn marked(&mut self) -> Option<MarkedArena<'_, R>> {
         if self.collection_phase() != CollectionPhase::Marked {
             return None;
         }
-        // There is nothing left to be done by that.
+        // All is marked, so this call does no work.
         let inner = self.inner.finish_marking()?;
         Some(MarkedArena {
             inner,
@@ -383,7 +383,7 @@ where
         }
     }
 
-    /// Sweeps until the debt is zero, or to the end of the cycle; nothing if it does not sweep.
+    /// Sweeps until the debt is zero, or to the end of the cycle. Has no effect in other phases.
     fn sweep(&mut self, all: bool) {
         if self.collection_phase() != CollectionPhase::Sweeping {
             return;
@@ -403,7 +403,7 @@ where
     }
 }
 
-/// While it collects, the program is stopped: until this is dropped, in a panic as well.
+/// The scope of a call that may stop the program. Dropping it, also in a panic, ends the pause.
 struct Stopped<'a, R>(&'a mut Arena<R>)
 where
     R: for<'b> Rootable<'b>;
@@ -437,7 +437,7 @@ where
     }
 }
 
-/// An arena in which all is marked, and nothing swept: [`gc_arena::arena::MarkedArena`].
+/// An arena in which all is marked and nothing is swept: [`gc_arena::arena::MarkedArena`].
 pub struct MarkedArena<'a, R>
 where
     R: for<'b> Rootable<'b>,
@@ -451,8 +451,8 @@ where
     R: for<'b> Rootable<'b>,
     for<'b> Root<'b, R>: Collect<'b>,
 {
-    /// Calls `f`, which may look at what is dead, and resurrect it for this cycle. It is the
-    /// program's time, not a pause.
+    /// Calls `f`, which may inspect dead objects and resurrect them for this cycle. The time counts
+    /// as the program's, not as a pause.
     pub fn finalize<F, T>(self, f: F) -> T
     where
         F: for<'gc> FnOnce(&'gc Finalization<'gc>, &'gc Root<'gc, R>) -> T,

@@ -1,34 +1,35 @@
-//! Where an arena is in its cycle, and what of that was reported.
+//! The phase of an arena's cycle, and its part that was reported.
 
 use gc_arena::metrics::{Metrics, Pacing};
 use plimsoll::gc::{self, Cause, Collector, Cycle, Pause};
 
 use crate::weight::{Counting, Marked};
 
-/// The course of an arena's cycles. The cycle is open exactly while the arena does not sleep, but
-/// for the moments in which its methods run.
+/// The course of an arena's cycles. The cycle is open exactly while the arena does not sleep,
+/// except inside its methods.
 pub(crate) struct Course {
     pub collector: Collector,
     cycle: Option<Cycle>,
-    /// While one of the arena's methods collects.
+    /// The pause of the method that is collecting.
     pause: Option<Pause>,
-    /// Whether somebody waits for the end of the cycle that is open.
+    /// Whether the open cycle answers a request.
     awaited: bool,
     /// The number of the current cycle, or of the last one.
     number: u32,
-    /// What the current cycle has marked until now.
+    /// The objects that the current cycle has marked so far.
     marked: Marked,
-    /// What the last complete marking has marked, and the goal, in bytes.
+    /// The objects that the last complete marking has marked.
     pub live: Marked,
+    /// The goal that followed from it, in bytes.
     pub goal_bytes: u64,
-    /// How many markings were completed.
+    /// The number of complete markings.
     pub cycles: u64,
     pacing: Pacing,
     pub follows_percent: bool,
-    /// Whether the program has had a look at what the current cycle has marked.
+    /// Whether the program has obtained a `MarkedArena` of the current cycle.
     pub is_seen: bool,
-    /// Whether the program had a look at what the last complete marking has marked, before it
-    /// was swept.
+    /// Whether the program had obtained a `MarkedArena` of the last complete marking before it was
+    /// swept.
     pub last_was_seen: bool,
 }
 
@@ -54,26 +55,26 @@ impl Course {
     /// Begins a cycle.
     pub fn begin(&mut self, cause: Cause) {
         self.awaited = matches!(cause, Cause::Forced) && self.collector.is_wanted();
-        // 0 is no cycle's.
+        // 0 stands for no cycle.
         self.number = self.number.checked_add(1).unwrap_or(1);
         self.marked = Marked::default();
         self.is_seen = false;
         self.cycle = Some(self.collector.begin(cause));
     }
 
-    /// The cycle that is open.
+    /// Returns the open cycle, and opens one if there is none.
     fn cycle(&mut self) -> &Cycle {
         let collector = &self.collector;
         let cycle = &mut self.cycle;
         cycle.get_or_insert_with(|| collector.begin(Cause::Automatic))
     }
 
-    /// Whether somebody waits for the end of the cycle that is open.
+    /// Returns whether the open cycle answers a request.
     pub fn is_awaited(&self) -> bool {
         self.awaited && self.cycle.is_some()
     }
 
-    /// Whether a forced cycle is asked for that has not begun.
+    /// Returns whether a forced cycle is requested that has not begun.
     pub fn wants_another(&self) -> bool {
         self.collector.is_wanted() && !self.is_awaited()
     }
@@ -86,27 +87,26 @@ impl Course {
         self.awaited = false;
     }
 
-    /// The program is stopped from here on, for the cycle that is open, until that ends or
-    /// [`resume`](Self::resume) is called.
+    /// Stops the program for the open cycle, until that ends or [`resume`](Self::resume) is called.
     fn stop(&mut self) {
         if self.pause.is_none() {
             self.pause = Some(self.cycle().pause());
         }
     }
 
-    /// The program goes on.
+    /// Ends the program's pause.
     pub fn resume(&mut self) {
         self.pause = None;
     }
 
-    /// Does a part of the marking.
+    /// Runs a part of the marking.
     pub fn mark<T>(&mut self, work: impl FnOnce() -> T) -> T {
         self.stop();
         let _counting = Counting::new(self.number, &mut self.marked);
         work()
     }
 
-    /// Does the last part of the marking, and counts the cycle.
+    /// Runs the last part of the marking, and counts the cycle.
     pub fn terminate_marking(&mut self, work: impl FnOnce()) {
         self.stop();
         let termination = self.cycle().mark_termination();
@@ -121,7 +121,7 @@ impl Course {
         termination.finish(self.live.bytes, self.goal_bytes);
     }
 
-    /// Does a part of the sweeping.
+    /// Runs a part of the sweeping.
     pub fn sweep(&mut self, metrics: &Metrics, work: impl FnOnce()) {
         if self.follows_percent {
             self.follow(metrics);
@@ -139,7 +139,7 @@ impl Course {
         }
     }
 
-    /// Sets how long the next sleep is.
+    /// Sets the length of the next sleep from the percentage.
     pub fn follow(&mut self, metrics: &Metrics) {
         if let Ok(percent) = u32::try_from(gc::percent()) {
             self.pacing.sleep_factor = f64::from(percent) / 100.0;
@@ -147,13 +147,13 @@ impl Course {
         }
     }
 
-    /// Whether no cycle begins by itself.
+    /// Returns whether only forced cycles begin.
     pub fn is_off(&self) -> bool {
         self.follows_percent && gc::percent() < 0
     }
 
-    /// What there is in bytes when the next cycle begins, if new objects are as large as those
-    /// that are live. In floating point, as gc-arena computes it of objects.
+    /// Returns the bytes in the arena at the start of the next cycle, if new objects are as large
+    /// as live ones. Computed in floating point, as gc-arena does for objects.
     fn goal(&self) -> u64 {
         if self.is_off() {
             return u64::MAX;

@@ -1,9 +1,9 @@
 //! gc-arena's arenas, with their collections in Plimsoll's statistics and heap profiles.
 //!
-//! [`Arena`] stands in place of [`gc_arena::Arena`] and has its methods. What the arena does, it
-//! does as before; each call that collects is a pause of its thread, in [`plimsoll::gc_stats()`],
-//! [`plimsoll::mem_stats()`] and [`plimsoll::metrics`], and the heap profile follows its cycles, as
-//! Go's follows those of Go's collector.
+//! [`Arena`] replaces [`gc_arena::Arena`] and has its methods, with unchanged behaviour. Each call
+//! that collects is a pause of its thread, in [`plimsoll::gc_stats()`], [`plimsoll::mem_stats()`]
+//! and [`plimsoll::metrics`]. The heap profile follows its cycles, as Go's follows those of Go's
+//! collector.
 //!
 //! ```
 //! use gc_arena::{Collect, Gc, Rootable};
@@ -32,36 +32,37 @@
 //!
 //! # What is reported
 //! * A cycle begins when the collector leaves its sleep and ends when it sleeps again. It is
-//!   counted at the end of marking, when [`CollectionPhase`] goes from `Marked` to `Sweeping`: also
-//!   if a call runs through several phases, since each is driven by a call of its own.
-//! * Each call that collects is a pause: one for each cycle that it works for. What the program
-//!   does in [`MarkedArena::finalize`] is none.
-//! * Whatever is freed by sweeping counts as freed in that cycle.
-//! * A cycle that [`Arena::finish_cycle`] or [`Arena::finish_marking`] begins, and one that was
-//!   asked for by [`plimsoll::gc::collect`] or `/debug/pprof/heap?gc=1`, is a forced one.
-//! * Live bytes are those of what has a [`Weight`] and was marked.
+//!   counted at the end of marking, when [`CollectionPhase`] goes from `Marked` to `Sweeping`. This
+//!   also holds if a call runs several phases, since [`Arena`] drives each phase by a separate
+//!   call.
+//! * Each call that collects is one pause for each cycle on which it works. The program's work in
+//!   [`MarkedArena::finalize`] is not a pause.
+//! * Memory that is freed by sweeping counts as freed in that cycle.
+//! * A cycle is forced if [`Arena::finish_cycle`] or [`Arena::finish_marking`] begins it. So is one
+//!   that [`plimsoll::gc::collect`] or `/debug/pprof/heap?gc=1` requested.
+//! * Live bytes are those of marked objects with a [`Weight`].
 //!
-//! # What gc-arena does not tell
-//! * **Bytes.** gc-arena counts objects, not bytes, and what is live only by sweeping. An object
-//!   that has a [`Weight`] says at marking how much it is; without weights, live bytes and goal are
-//!   0, which means that they are not known.
-//! * **The goal** in bytes. The next cycle begins after as many new objects as [`Pacing`] says; the
-//!   goal is what these come to if they are as large as those that are live. It follows what was
-//!   set by [`Arena::set_pacing`]: what is set by [`Metrics::set_pacing`] cannot be read back.
-//! * **Finalizers.** How many there are knows whoever calls [`MarkedArena::finalize`], who may
-//!   report them to [`Arena::collector`] with `add`.
+//! # What gc-arena does not report
+//! * **Bytes.** gc-arena counts objects, not bytes, and determines live objects only by sweeping.
+//!   An object with a [`Weight`] reports its size at marking. Without weights, live bytes and goal
+//!   are 0, which means unknown.
+//! * **The goal** in bytes. [`Pacing`] determines the number of new objects after which the next
+//!   cycle begins. The goal assumes that they are as large as the live ones. It follows
+//!   [`Arena::set_pacing`]: a pacing set by [`Metrics::set_pacing`] cannot be read back.
+//! * **Finalizers.** The caller of [`MarkedArena::finalize`] knows their number, and may report it
+//!   to [`Arena::collector`] with `add`.
 //! * **The collector's own memory**: its queues, and the two words before each object, which the
 //!   allocator counts as part of the object.
-//! * **What was scanned**: nothing is said of scannable bytes.
-//! * [`plimsoll::gc::memory_limit`] is not followed, since bytes are not known where gc-arena
-//!   decides when to collect. [`plimsoll::gc::percent`] is, if asked for:
+//! * **Scannable bytes.** gc-arena does not provide such a figure.
+//! * [`plimsoll::gc::memory_limit`] has no effect, since gc-arena decides on collections without
+//!   knowledge of bytes. [`plimsoll::gc::percent`] has one on request:
 //!   [`Arena::follow_percent`].
 //!
 //! # Requests
-//! Who asks for a collection waits until the arenas' own threads have called one of the collecting
-//! methods: an arena that is idle does not answer, and a request for the heap profile with `gc=1`
-//! then takes as long as it waits at most. A program whose scripts rest should look at
-//! `arena.collector().is_wanted()` now and then.
+//! A request for a collection waits until the arenas' own threads call one of the collecting
+//! methods. An idle arena does not respond, and a request for the heap profile with `gc=1` then
+//! takes its full time limit. A program whose scripts pause should check
+//! `arena.collector().is_wanted()` periodically.
 //!
 //! [`CollectionPhase`]: gc_arena::arena::CollectionPhase
 //! [`Pacing`]: gc_arena::metrics::Pacing

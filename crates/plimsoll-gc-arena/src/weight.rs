@@ -1,4 +1,4 @@
-//! How large an object is, told to whoever marks it.
+//! The size of an object, reported at marking.
 
 use std::cell::Cell;
 use std::fmt;
@@ -6,18 +6,18 @@ use std::fmt;
 use gc_arena::Collect;
 use gc_arena::collect::Trace;
 
-/// What gc-arena keeps before each value: two words.
+/// The size of the header that gc-arena keeps before each value: two words.
 const HEADER: usize = 2 * size_of::<usize>();
 
 thread_local! {
-    /// The cycle that is marking on this thread.
+    /// The current marking on this thread.
     static MARKING: Cell<Marking> = const { Cell::new(Marking::NONE) };
 }
 
-/// What was marked on this thread by the step that is under way.
+/// The objects that the current step has marked on this thread.
 #[derive(Clone, Copy)]
 struct Marking {
-    /// The arena's number for its cycle; 0 outside of marking.
+    /// The arena's number for the cycle; 0 outside of marking.
     cycle: u32,
     marked: Marked,
 }
@@ -32,22 +32,23 @@ impl Marking {
     };
 }
 
-/// Objects with a weight that were marked.
+/// The number and size of marked objects with a weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marked {
     pub objects: u64,
     pub bytes: u64,
 }
 
-/// How many bytes an object is: a field of it, by which [`Arena`](crate::Arena) knows how much is
-/// live.
+/// The size of an object in bytes, as a field of the object, from which [`Arena`](crate::Arena)
+/// computes live bytes.
 ///
-/// gc-arena does not know. When it marks an object, it has its fields traced, and this one is
-/// then counted, once in each cycle, however often the object is traced. So what is counted is
-/// exactly what survives the cycle; what only weak pointers are left to does not.
+/// gc-arena itself does not know sizes. When it marks an object, it traces the object's fields, and
+/// so counts this one. It counts only once in each cycle, however often the object is traced. So
+/// the count is exactly the size of the objects that survive the cycle; objects with only weak
+/// pointers to them are excluded.
 ///
-/// An object that has one is traced even if it has no pointers. It takes eight bytes. A value
-/// that moves to another arena takes its weight along, which has to be made anew.
+/// An object with a weight is traced even without pointers. The weight takes eight bytes. After a
+/// move of its value to another arena, a weight must be created anew.
 ///
 /// ```
 /// # use gc_arena::Collect;
@@ -66,12 +67,12 @@ pub(crate) struct Marked {
 /// ```
 pub struct Weight {
     bytes: Cell<u32>,
-    /// The last cycle that it was counted in.
+    /// The last cycle in which the weight was counted.
     counted_in: Cell<u32>,
 }
 
 impl Weight {
-    /// Of an object of this many bytes. More than 4 GiB count as 4 GiB.
+    /// Creates a weight for an object of this many bytes. More than 4 GiB count as 4 GiB.
     pub fn new(bytes: usize) -> Self {
         Self {
             bytes: Cell::new(saturated(bytes)),
@@ -79,25 +80,25 @@ impl Weight {
         }
     }
 
-    /// Of an object with a value of this type in a `Gc`, header included, without what else it
-    /// owns.
+    /// Creates a weight for an object with a value of this type in a `Gc`. It includes the header,
+    /// but no other memory that the value owns.
     pub fn of<T>() -> Self {
         Self::new(HEADER + size_of::<T>())
     }
 
-    /// With this many bytes more, for what else the object owns.
+    /// Adds bytes for other memory that the object owns.
     #[must_use]
     pub fn and(self, bytes: usize) -> Self {
         self.set(self.bytes().saturating_add(bytes));
         self
     }
 
-    /// Changes it, for an object that has grown or shrunk. Counts from the next marking on.
+    /// Changes the size of an object that has grown or shrunk, from the next marking on.
     pub fn set(&self, bytes: usize) {
         self.bytes.set(saturated(bytes));
     }
 
-    /// In bytes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.get() as usize
     }
@@ -113,12 +114,12 @@ impl fmt::Debug for Weight {
     }
 }
 
-// SAFETY: there are no pointers in it.
+// SAFETY: the type contains no pointers that need tracing.
 unsafe impl<'gc> Collect<'gc> for Weight {
     const NEEDS_TRACE: bool = true;
 
     fn trace<T: Trace<'gc>>(&self, _: &mut T) {
-        // At the end of a thread, nothing is counted any more.
+        // At the end of a thread, its marking no longer exists, and nothing is counted.
         let _ = MARKING.try_with(|marking| {
             let mut now = marking.get();
             if now.cycle == 0 || self.counted_in.replace(now.cycle) == now.cycle {
@@ -131,15 +132,15 @@ unsafe impl<'gc> Collect<'gc> for Weight {
     }
 }
 
-/// Counts what this thread marks, for an arena's cycle, until it is dropped: also in a panic, since
-/// what was counted is not counted again.
+/// Counts the objects that this thread marks for an arena's cycle, until dropped. It adds the count
+/// also in a panic, since these objects are not counted again.
 pub(crate) struct Counting<'a> {
     into: &'a mut Marked,
     before: Marking,
 }
 
 impl<'a> Counting<'a> {
-    /// The number of the cycle is not 0, and not that of the arena's cycle before.
+    /// Begins counting. `cycle` must not be 0, nor the number of the arena's previous cycle.
     pub fn new(cycle: u32, into: &'a mut Marked) -> Self {
         let marking = Marking {
             cycle,

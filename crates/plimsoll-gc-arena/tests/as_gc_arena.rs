@@ -1,4 +1,4 @@
-//! What the wrapper does to an arena, held against gc-arena's own, which is told to do the same.
+//! Compares the wrapper's arena with gc-arena's own, driven by the same calls.
 
 use gc_arena::arena::CollectionPhase;
 use gc_arena::metrics::Pacing;
@@ -27,7 +27,7 @@ struct Root<'gc> {
 type Wrapped = Arena<Rootable![Root<'_>]>;
 type Plain = gc_arena::Arena<Rootable![Root<'_>]>;
 
-/// Some changes of the graph, the same for the same numbers.
+/// Changes the graph, in the same way for the same random numbers.
 fn change<'gc>(mutation: &Mutation<'gc>, root: &mut Root<'gc>, chance: &mut Chance) {
     for _ in 0..chance.below(40) {
         let children = (0..chance.below(3))
@@ -53,7 +53,7 @@ fn change<'gc>(mutation: &Mutation<'gc>, root: &mut Root<'gc>, chance: &mut Chan
     }
 }
 
-/// Both, side by side.
+/// The wrapper's arena and gc-arena's own, side by side.
 struct Pair {
     wrapped: Wrapped,
     plain: Plain,
@@ -88,7 +88,7 @@ impl Pair {
     }
 }
 
-/// Resurrects what is dead and has a weak pointer to it, and counts it.
+/// Resurrects dead nodes to which nodes have weak pointers, and counts them.
 macro_rules! finalize {
     ($marked:expr) => {
         $marked.finalize(|finalization, root| {

@@ -1,12 +1,12 @@
-//! What is said of an arena's collections, held against what gc-arena says and what is left.
+//! The figures of an arena's collections, compared with gc-arena's figures and the remaining
+//! objects.
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 mod chance;
-#[path = "../../plimsoll/tests/child/mod.rs"]
-mod child;
 
+use plimsoll_testkit::child;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +57,7 @@ fn node<'gc>(
     Gc::new(mutation, node)
 }
 
-/// Adds some nodes, of which some hold others, and forgets some.
+/// Adds nodes, some of which refer to others, and removes some.
 fn change<'gc>(mutation: &Mutation<'gc>, root: &mut Root<'gc>, chance: &mut Chance) {
     for _ in 0..chance.below(60) {
         let next = chance.of(&root.nodes).copied();
@@ -69,7 +69,7 @@ fn change<'gc>(mutation: &Mutation<'gc>, root: &mut Root<'gc>, chance: &mut Chan
             root.nodes.swap_remove(at);
         }
     }
-    // What is written to is traced again.
+    // A node that is written to is traced again.
     for _ in 0..chance.below(10) {
         if let Some(&node) = chance.of(&root.nodes) {
             Gc::write(mutation, node);
@@ -77,7 +77,7 @@ fn change<'gc>(mutation: &Mutation<'gc>, root: &mut Root<'gc>, chance: &mut Chan
     }
 }
 
-/// How many objects can be reached, and how many bytes those are.
+/// Returns the number of reachable objects, and their bytes.
 fn reachable(arena: &Nodes) -> (u64, u64) {
     arena.mutate(|_, root| {
         let mut seen = std::collections::HashSet::new();
@@ -110,7 +110,7 @@ fn metric(name: &'static str) -> Value {
     sample.value
 }
 
-/// Runs to the end of the cycle that is open, and one more, in which nothing is forgotten any more.
+/// Finishes the open cycle, and runs another during which no object becomes unreachable.
 fn settle(arena: &mut Nodes) {
     if arena.collection_phase() != CollectionPhase::Sleeping {
         arena.finish_cycle();
@@ -126,7 +126,7 @@ fn what_is_live_is_what_a_cycle_leaves() {
         for _ in 0..300 {
             arena.mutate_root(|mutation, root| change(mutation, root, &mut chance));
             if chance.below(2) == 0 {
-                // A part of the marking is done before the last changes.
+                // Does a part of the marking before the last changes.
                 arena
                     .metrics()
                     .adjust_debt((200 + chance.below(200)) as f64);
@@ -136,7 +136,7 @@ fn what_is_live_is_what_a_cycle_leaves() {
             let cycles = arena.cycles();
             arena.finish_cycle();
             assert_eq!(arena.cycles(), cycles + 1);
-            // What was marked has survived, also if it died since.
+            // Marked objects survive, even those that died since.
             let left = arena.metrics().total_gc_count() as u64;
             assert_eq!(arena.live_objects(), left);
             assert!(arena.live_objects() >= reachable(&arena).0);
@@ -156,7 +156,7 @@ fn every_cycle_is_counted_once_and_every_step_is_a_pause() {
         || {
             let mut arena = arena("nodes");
             let mut chance = Chance::new(11);
-            // What was seen of the phases from outside.
+            // Counts of cycles, from phases observed outside.
             let (mut began, mut forced) = (0, 0);
             let mut before = gc_stats();
             for _ in 0..2000 {
@@ -231,14 +231,14 @@ fn the_goal_is_where_the_next_cycle_begins() {
             settle(&mut arena);
             let size = Weight::of::<Node>().and(10).bytes() as u64;
             assert_eq!(arena.live_bytes(), live * size);
-            // By one at a time, until the collector wakes up.
+            // Adds one node at a time until the collector wakes up.
             let mut bytes = arena.live_bytes();
             while arena.collection_phase() == CollectionPhase::Sleeping {
                 arena.mutate_root(|mutation, root| root.nodes.push(node(mutation, None, 10)));
                 bytes += size;
                 arena.collect_debt();
             }
-            // It wakes up with the first one that is beyond.
+            // The first node beyond the goal wakes it up.
             assert_eq!(bytes, arena.goal_bytes() + size, "{sleep_factor}, {live}");
         }
     });
@@ -271,10 +271,10 @@ fn what_only_weak_pointers_are_left_to_is_not_live() {
         assert_eq!(arena.live_objects(), 1);
         arena.mutate_root(|_, root| root.0 = None);
         arena.finish_cycle();
-        // gc-arena keeps its block for the weak pointer, without a value in it.
+        // gc-arena keeps the block for the weak pointer, but drops the value.
         assert_eq!(arena.metrics().total_gc_count(), 1);
         assert_eq!((arena.live_objects(), arena.live_bytes()), (0, 0));
-        // What a finalizer resurrects is.
+        // An object that a finalizer resurrects is live.
         arena.mutate_root(|mutation, root| {
             root.1 = Some(Gc::downgrade(node(mutation, None, 5)));
         });
@@ -338,7 +338,7 @@ fn the_pacing_follows_the_percentage() {
     });
 }
 
-/// Asks for a collection on a thread of its own, while `step` is called.
+/// Requests a collection in another thread, and calls `step` until it has ended.
 fn collected_while(mut step: impl FnMut()) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -353,10 +353,10 @@ fn collected_while(mut step: impl FnMut()) {
 }
 
 #[test]
-fn who_asks_for_a_collection_gets_a_whole_one() {
-    tested("who_asks_for_a_collection_gets_a_whole_one", || {
+fn a_requested_collection_is_a_whole_one() {
+    tested("a_requested_collection_is_a_whole_one", || {
         let mut arena = arena("nodes");
-        // From here on, it sleeps until there are 256 new objects.
+        // After this cycle, the arena sleeps until there are 256 new objects.
         arena.finish_cycle();
         arena.mutate_root(|mutation, root| {
             root.nodes.push(node(mutation, None, 0));
@@ -367,7 +367,7 @@ fn who_asks_for_a_collection_gets_a_whole_one() {
         assert_eq!(arena.collector().stats().forced_cycles, 2);
         assert!(!arena.collector().is_wanted());
 
-        // A cycle that is under way keeps what it has marked: another one is needed.
+        // An open cycle keeps the objects that it marked, so another cycle is needed.
         for _ in 0..100 {
             arena.mutate_root(|mutation, root| {
                 let next = root.nodes.last().copied();
@@ -412,7 +412,7 @@ fn nothing_is_swept_by_request_that_the_program_did_not_see() {
                         }
                     }
                 });
-                // A cycle that was being marked is ended first.
+                // A cycle in its marking phase is finished first.
                 assert_eq!(arena.cycles() - before, seen, "{phase:?}");
                 let marks = matches!(phase, CollectionPhase::Marking | CollectionPhase::Marked);
                 assert_eq!(seen, 1 + u64::from(marks), "{phase:?}");
@@ -455,12 +455,12 @@ const PHASES: [CollectionPhase; 4] = [
     CollectionPhase::Sweeping,
 ];
 
-/// Has an arena that sleeps, with about a hundred nodes, go on to a phase.
+/// Brings a sleeping arena of about a hundred nodes to a phase.
 fn bring_to(arena: &mut Nodes, phase: CollectionPhase) {
     match phase {
         CollectionPhase::Sleeping => {}
         CollectionPhase::Marking => {
-            // What it owes is less than marking takes.
+            // The debt is less than the work of marking.
             let metrics = arena.metrics();
             metrics.adjust_debt(1000.0);
             metrics.adjust_debt(10.0 - metrics.allocation_debt());
@@ -510,16 +510,16 @@ fn an_arena_may_go_away_in_any_phase() {
                 assert_eq!((stats.live_bytes, stats.misuses), (0, 0));
             }
         }
-        assert!(gc::collect(Duration::ZERO), "there is nobody to wait for");
+        assert!(gc::collect(Duration::ZERO), "no collector to wait for");
     });
 }
 
 thread_local! {
-    /// What does not panic more than that often.
+    /// The number of panics that remain.
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Panics when it is dropped, or when it is traced, while it may.
+/// Panics on drop or on tracing, while panics remain.
 struct Panics {
     in_drop: bool,
     in_trace: bool,
@@ -528,7 +528,7 @@ struct Panics {
 fn panic_once() {
     if let Some(left) = PANICS.get().checked_sub(1) {
         PANICS.set(left);
-        panic!("as the test wants it");
+        panic!("a panic requested by the test");
     }
 }
 
@@ -540,7 +540,7 @@ impl Drop for Panics {
     }
 }
 
-// SAFETY: there are no pointers in it.
+// SAFETY: the type contains no `Gc` pointers.
 unsafe impl<'gc> Collect<'gc> for Panics {
     fn trace<T: Trace<'gc>>(&self, _: &mut T) {
         if self.in_trace {
@@ -574,10 +574,10 @@ fn a_panic_leaves_an_arena_that_goes_on() {
                 }
             });
         };
-        panicked(|| arena.mutate_root(|_, _| panic!("as the test wants it")));
-        panicked(|| arena.mutate(|_, _| panic!("as the test wants it")));
+        panicked(|| arena.mutate_root(|_, _| panic!("a panic requested by the test")));
+        panicked(|| arena.mutate(|_, _| panic!("a panic requested by the test")));
 
-        // While it marks: the cycle goes on, and nothing is counted twice.
+        // Panics while marking: the cycle continues, and nothing is counted twice.
         add(&mut arena, false, true);
         PANICS.set(3);
         for _ in 0..3 {
@@ -588,7 +588,7 @@ fn a_panic_leaves_an_arena_that_goes_on() {
         arena.finish_cycle();
         assert_eq!((arena.cycles(), arena.live_objects()), (1, 10));
 
-        // While it sweeps: what panicked is gone.
+        // Panics while sweeping: the object whose drop panicked is gone.
         add(&mut arena, true, false);
         arena.mutate_root(|_, root| root.clear());
         PANICS.set(4);
@@ -601,7 +601,7 @@ fn a_panic_leaves_an_arena_that_goes_on() {
         assert_eq!(arena.cycles(), 2);
         assert_eq!(arena.collection_phase(), CollectionPhase::Sleeping);
 
-        // And while the collector is wanted by somebody.
+        // Panics during a requested collection.
         add(&mut arena, true, true);
         let mut panics = 0;
         PANICS.set(5);
@@ -615,7 +615,7 @@ fn a_panic_leaves_an_arena_that_goes_on() {
     });
 }
 
-/// Collects in an arena of its own when it is traced, and when it is dropped.
+/// Collects in a separate arena when it is traced, and when it is dropped.
 struct Nested;
 
 fn nested() {
@@ -638,7 +638,7 @@ impl Drop for Nested {
     }
 }
 
-// SAFETY: there are no pointers in it.
+// SAFETY: the type contains no `Gc` pointers.
 unsafe impl<'gc> Collect<'gc> for Nested {
     fn trace<T: Trace<'gc>>(&self, _: &mut T) {
         nested();
@@ -669,14 +669,14 @@ fn a_collection_within_another_is_counted_apart() {
             }
         });
         arena.finish_cycle();
-        // Two weights each.
+        // Each object has two weights.
         assert_eq!((arena.live_objects(), arena.live_bytes()), (10, 5500));
         arena.mutate_root(|_, root| root.truncate(2));
         arena.finish_cycle();
         assert_eq!((arena.live_objects(), arena.live_bytes()), (4, 2200));
         let (outer, inner) = (of_name("outer"), of_name("inner"));
         assert_eq!((outer.cycles, outer.misuses), (2, 0));
-        // Traced five times and twice, dropped three times.
+        // Objects are traced five times, then twice, and dropped three times.
         assert_eq!((inner.cycles, inner.misuses, inner.attached), (10, 0, 0));
         assert_eq!(gc_stats().num_gc, 12);
         arena.mutate(|_, root| assert_eq!(root[0].before.bytes() + root[0].after.bytes(), 1100));
@@ -723,7 +723,7 @@ fn many_arenas_on_many_threads_have_one_name() {
     });
 }
 
-/// Collects once more when it is dropped.
+/// Collects once more on drop.
 struct Late(Nodes);
 
 impl Drop for Late {
@@ -762,7 +762,7 @@ fn an_arena_collects_while_its_thread_ends() {
 #[test]
 fn a_name_that_is_none_is_an_error() {
     tested("a_name_that_is_none_is_an_error", || {
-        let made = Nodes::with_name("", |_| unreachable!("there is no collector"));
+        let made = Nodes::with_name("", |_| unreachable!("no collector is registered"));
         assert_eq!(made.err(), Some(gc::Error::EmptyName));
         let collector = Collector::register_local("nodes").unwrap();
         let made = Nodes::try_new(collector, |_| Err::<Root<'_>, _>("no root"));

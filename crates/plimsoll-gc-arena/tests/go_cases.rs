@@ -1,13 +1,9 @@
-//! Go's tests of collections, and of what is read beside them, with a real collector.
+//! Go's tests of collections and of the figures read during them, with a real collector.
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
-#[path = "../../plimsoll/tests/child/mod.rs"]
-mod child;
-#[path = "../../plimsoll/tests/relations/mod.rs"]
-mod relations;
-
+use plimsoll_testkit::{child, relations};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,7 +39,7 @@ fn tree<'gc>(mutation: &gc_arena::Mutation<'gc>, depth: usize) -> Gc<'gc, Tree<'
     Gc::new(mutation, Tree { branches, weight })
 }
 
-/// Grows a tree, forgets an old one, and collects what is owed.
+/// Grows a tree, removes old ones, and collects the debt.
 fn work(arena: &mut Trees) {
     arena.mutate_root(|mutation, root| {
         root.kept.push(tree(mutation, 6));
@@ -58,7 +54,7 @@ fn tested(name: &str, test: fn()) {
     child::run(name, "", test);
 }
 
-/// Cases 4 to 6 and 22 to 25, over the end of the rings.
+/// Cases 4 to 6 and 22 to 25, for more cycles than the ring buffers hold.
 #[test]
 fn statistics_agree_after_every_collection() {
     tested("statistics_agree_after_every_collection", || {
@@ -93,7 +89,7 @@ fn statistics_agree_after_every_collection() {
     });
 }
 
-/// Case 26, and `runtime.GC` on the thread that collects.
+/// Case 26, and `runtime.GC` on the collecting thread.
 #[test]
 fn a_forced_collection_runs_where_none_begins_by_itself() {
     let name = "a_forced_collection_runs_where_none_begins_by_itself";
@@ -105,14 +101,17 @@ fn a_forced_collection_runs_where_none_begins_by_itself() {
             work(&mut arena);
         }
         assert_eq!(mem_stats().num_gc, 0);
-        assert!(!plimsoll::gc::collect(Duration::ZERO), "it is asked for");
+        assert!(
+            !plimsoll::gc::collect(Duration::ZERO),
+            "a collection is requested"
+        );
         work(&mut arena);
         let stats = mem_stats();
         assert_eq!((stats.num_gc, stats.num_forced_gc), (1, 1));
     });
 }
 
-/// Cases 37, 40 to 44, 46 and 51, in each reading beside an arena and a program that allocate.
+/// Cases 37, 40 to 44, 46 and 51, in each reading while an arena and the program allocate.
 #[test]
 fn metrics_agree_in_every_reading_beside_an_arena() {
     tested("metrics_agree_in_every_reading_beside_an_arena", || {
@@ -158,7 +157,7 @@ fn metrics_agree_in_every_reading_beside_an_arena() {
     });
 }
 
-/// Cases 30, 31 and 43: an arena's pauses are one processor's.
+/// Cases 30, 31 and 43: an arena's pauses occupy one processor.
 #[test]
 fn pauses_are_processor_time() {
     tested("pauses_are_processor_time", || {
@@ -166,14 +165,14 @@ fn pauses_are_processor_time() {
         for _ in 0..300 {
             work(&mut arena);
         }
-        // No cycle is open whose pauses do not count yet.
+        // No cycle is open whose pauses are not counted yet.
         arena.finish_cycle();
         let cpu = cpu_stats();
         assert_eq!(cpu.gc_pause, gc_stats().pause_total);
         assert_eq!(cpu.gc_total, cpu.gc_pause);
         let all = cpu.gc_total + cpu.scavenge_total + cpu.user + cpu.idle;
         assert_eq!(all, cpu.total);
-        // Pauses are times of the wall: the thread may have used less.
+        // Pauses are elapsed times: the thread may have used less CPU time.
         assert!(cpu.gc_total > Duration::ZERO && cpu.total > cpu.gc_total);
         let stats = arena.collector().stats();
         assert_eq!(stats.pause_total, gc_stats().pause_total);

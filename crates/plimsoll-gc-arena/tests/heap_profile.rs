@@ -1,15 +1,12 @@
-//! What the heap profile shows of an arena, held against what the arena did: with the rate 1, every
-//! object is in it.
+//! The heap profile of an arena, compared with the arena's operations. At rate 1, the profile
+//! contains every object.
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 mod chance;
-#[path = "../../plimsoll/tests/child/mod.rs"]
-mod child;
-#[path = "../../plimsoll/tests/pprof/mod.rs"]
-mod pprof;
 
+use plimsoll_testkit::{child, pprof};
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 
@@ -22,18 +19,18 @@ use plimsoll_gc_arena::Arena;
 use chance::Chance;
 use pprof::Profile;
 
-/// Sizes that nothing else has, in bytes.
+/// Sizes in bytes that no other allocation has.
 const OBJECT: usize = 920;
 const OWNED: usize = 936;
 const LEFT_BEHIND: usize = 952;
 
-/// To that size, with the two words before each object, a pointer and a slice.
+/// Fills an object up to that size, besides gc-arena's two words, a pointer and a slice.
 const FILLER: usize = OBJECT - 16 - 8 - 16;
 
 thread_local! {
-    /// How many objects were dropped on this thread.
+    /// The number of objects dropped on this thread.
     static DROPPED: Cell<i64> = const { Cell::new(0) };
-    /// What drops have left behind.
+    /// Blocks that drops allocated and kept.
     static BEHIND: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -41,7 +38,7 @@ fn block(size: usize) -> Box<[u8]> {
     black_box(vec![1; size]).into_boxed_slice()
 }
 
-/// Allocates when it is dropped, of which it keeps a part.
+/// Allocates two blocks on drop, and keeps one of them.
 struct Contents {
     _owned: Box<[u8]>,
 }
@@ -86,7 +83,7 @@ fn object<'gc>(
     Gc::new(mutation, object)
 }
 
-/// How many of a size were allocated, and are in use, by the profile.
+/// Returns the numbers of blocks of a size that are allocated and in use, by the profile.
 fn shown(profile: &Profile, size: usize) -> [i64; 2] {
     let mut sums = [0; 2];
     for sample in &profile.sample {
@@ -106,7 +103,7 @@ fn shown(profile: &Profile, size: usize) -> [i64; 2] {
 }
 
 fn profile() -> Profile {
-    // Names take long, and are not looked at.
+    // Names take long to resolve, and are not compared.
     Profile::of_all("heap", Detail::Addresses)
 }
 
@@ -114,7 +111,7 @@ fn tested(name: &str, test: fn()) {
     child::run(name, "heap_rate=1", test);
 }
 
-/// What was done until a mark termination, and dropped until the end of the sweep after it.
+/// Allocations up to a mark termination, and drops up to the end of the sweep after it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cycle {
     allocated: i64,
@@ -123,7 +120,7 @@ struct Cycle {
     ended: bool,
 }
 
-/// An arena whose calls end one cycle at most, and what its profile has to be.
+/// An arena whose calls each end at most one cycle, and its expected profile.
 struct Watched {
     arena: Objects,
     allocated: i64,
@@ -155,7 +152,7 @@ impl Watched {
         self.allocated += count as i64;
     }
 
-    /// Notes what a call of the collector did.
+    /// Records the effect of a call of the collector.
     fn collect(&mut self, work: impl FnOnce(&mut Objects)) {
         let forced = |arena: &Objects| arena.collector().stats().forced_cycles;
         let before = (self.arena.cycles(), forced(&self.arena));
@@ -175,8 +172,8 @@ impl Watched {
         }
     }
 
-    /// What was allocated and is in use in what is to be shown: that of the last cycle but one, or
-    /// of the last if that was forced and is over.
+    /// Returns the expected numbers of allocated objects and objects in use. They are those of the
+    /// last cycle but one, or of the last cycle if it was forced and has ended.
     fn expected(&self) -> Option<[i64; 2]> {
         let shown = match &self.cycles[..] {
             [.., last] if last.forced && last.ended => last,
@@ -187,7 +184,7 @@ impl Watched {
     }
 }
 
-/// Has the profile show everything up to now, by a collector that has nothing to free.
+/// Makes the profile show everything up to now, by a collector that has nothing to free.
 fn show_everything() -> Collector {
     let collector = Collector::register("another").unwrap();
     for _ in 0..2 {
@@ -225,15 +222,15 @@ fn what_died_in_a_sweep_is_in_no_profile_of_its_cycle() {
                     "start_sweeping"
                 }
                 _ => {
-                    // As a larger script would.
+                    // Adds debt, as a larger script would.
                     let debt = chance.below(60) as f64;
                     watched.arena.metrics().adjust_debt(debt);
                     watched.collect(Objects::cycle_debt);
                     "cycle_debt"
                 }
             };
-            // A mark termination that finds the one before still being folded publishes nothing;
-            // whoever reads waits for that.
+            // A mark termination publishes nothing while the previous one is still being folded;
+            // the reader waits for the folding.
             let profile = profile();
             if let Some(expected) = watched.expected() {
                 assert_eq!(shown(&profile, OBJECT), expected, "step {step}: {did}");
@@ -243,7 +240,7 @@ fn what_died_in_a_sweep_is_in_no_profile_of_its_cycle() {
         }
         assert!(looked > 150 && watched.cycles.len() > 40, "{looked}");
 
-        // A forced cycle from the beginning shows all there is.
+        // A cycle that is forced from its beginning shows all objects.
         for _ in 0..2 {
             watched.collect(Objects::finish_cycle);
             profile();
@@ -252,12 +249,12 @@ fn what_died_in_a_sweep_is_in_no_profile_of_its_cycle() {
         let now = [watched.allocated, left];
         assert_eq!(shown(&profile(), OBJECT), now);
         let behind = |profile: &Profile| shown(profile, LEFT_BEHIND);
-        // What drops have made since the mark termination is shown by the next.
+        // Allocations by drops since the mark termination appear in the next one.
         watched.collect(Objects::finish_cycle);
         let kept = BEHIND.with_borrow(|behind| behind.len()) as i64;
         assert_eq!(behind(&profile()), [2 * DROPPED.get(), kept]);
 
-        // What the arena frees in the end is freed by the program.
+        // The frees when the arena is dropped count as the program's.
         drop(watched);
         let _collector = show_everything();
         assert_eq!(shown(&profile(), OBJECT), [now[0], 0]);
@@ -285,7 +282,7 @@ fn no_bucket_shows_more_frees_than_allocations_with_many_arenas() {
                             });
                             arena.collect_debt();
                             if chance.below(200) == 0 {
-                                // In whatever phase it is.
+                                // Drops the arena in any phase.
                                 arena = Objects::with_name("objects", |_| Vec::new()).unwrap();
                             }
                         }
@@ -302,7 +299,7 @@ fn no_bucket_shows_more_frees_than_allocations_with_many_arenas() {
             for thread in threads {
                 thread.join().unwrap();
             }
-            // Whatever is shown in the end, nothing is left of it.
+            // After all frees are shown, nothing is in use.
             let _collector = show_everything();
             let profile = profile();
             for size in [OBJECT, OWNED, LEFT_BEHIND] {
@@ -317,8 +314,8 @@ fn no_bucket_shows_more_frees_than_allocations_with_many_arenas() {
 }
 
 #[test]
-fn who_made_an_object_is_the_leaf() {
-    tested("who_made_an_object_is_the_leaf", || {
+fn the_maker_of_an_object_is_the_leaf() {
+    tested("the_maker_of_an_object_is_the_leaf", || {
         let mut arena = Objects::with_name("objects", |_| Vec::new()).unwrap();
         arena.mutate_root(|mutation, root| root.push(object(mutation, None)));
         arena.finish_cycle();

@@ -1,11 +1,11 @@
-//! The forms in which a function of the C library's is defined.
+//! The assembly forms in which functions of the C library are defined.
 
-/// Defines a function in assembly: `define!(name in section => body; operands)`, with
-/// `name as other_name` if it is to be known by another name, hidden, which nobody else defines.
+/// Defines a function in assembly: `define!(name in section => body; operands)`. The form `name as
+/// other_name` adds a hidden name that nothing else defines.
 ///
-/// It is nothing of Rust's: in a shared library, rustc makes it local, so that the library's own
-/// calls are bound to it, whatever the program has. With the feature `export` it is a function that
-/// rustc knows, so that it is seen from outside a shared library.
+/// The function is not a Rust item. In a shared library, rustc makes its symbol local, which binds
+/// the library's own calls to it, whatever the program defines. With the feature `export`, it is a
+/// Rust function, so that a shared library exports it.
 macro_rules! define {
     (
         $name:ident $(as $own:ident)? in $section:expr =>
@@ -13,9 +13,9 @@ macro_rules! define {
     ) => {
         #[cfg(not(feature = "export"))]
         core::arch::global_asm!(
-            concat!(".section ", $section, ", \"ax\", @progbits"),
+            concat!(".section ", $section, ", \"ax\", %progbits"),
             concat!(".globl ", stringify!($name)),
-            concat!(".type ", stringify!($name), ", @function"),
+            concat!(".type ", stringify!($name), ", %function"),
             ".balign 16",
             concat!(stringify!($name), ":"),
             $(
@@ -30,7 +30,7 @@ macro_rules! define {
         );
 
         /// # Safety
-        /// As the C library's.
+        /// The requirements of the C library's function of that name.
         #[cfg(feature = "export")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]

@@ -1,24 +1,24 @@
-//! Where functions of the C library's can be taken over.
+//! The systems on which functions of the C library can be interposed: see `build.rs`.
 
-/// One expression where that is so (glibc that is linked dynamically, on x86-64), and another
-/// elsewhere.
+/// Evaluates the first expression where functions are interposed whose calls pass to the C
+/// library's, and the second one elsewhere. With `syscall =>`, where `syscall` is interposed.
 macro_rules! in_force {
     ($there:expr, $elsewhere:expr $(,)?) => {{
-        #[cfg(all(
-            target_os = "linux",
-            target_env = "gnu",
-            target_arch = "x86_64",
-            not(target_feature = "crt-static")
-        ))]
+        #[cfg(interposes_functions)]
         {
             $there
         }
-        #[cfg(not(all(
-            target_os = "linux",
-            target_env = "gnu",
-            target_arch = "x86_64",
-            not(target_feature = "crt-static")
-        )))]
+        #[cfg(not(interposes_functions))]
+        {
+            $elsewhere
+        }
+    }};
+    (syscall => $there:expr, $elsewhere:expr $(,)?) => {{
+        #[cfg(interposes_syscall)]
+        {
+            $there
+        }
+        #[cfg(not(interposes_syscall))]
         {
             $elsewhere
         }

@@ -1,10 +1,11 @@
-//! Whether this crate's `syscall` is the one that is called, however a program is linked.
+//! Tests that a program calls this crate's `syscall`, however it is linked.
 //!
-//! Small packages are generated, built in each way and run. They contend for a lock in a way that
-//! certainly waits, and say what their hook saw. The short form builds a few of the ways;
-//! `PLIMSOLL_LINK_MATRIX=all` has all of them. What a machine does not have is skipped, and said.
+//! Each test generates a small package, builds it in one way and runs it. The programs contend for
+//! a lock so that one thread certainly waits, and print the counts of their hook. By default only a
+//! few ways are built; `PLIMSOLL_LINK_MATRIX=all` builds all. A case whose tools the machine lacks
+//! is skipped with a message.
 
-#![cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
+#![cfg(interposes_functions)]
 
 #[path = "link_matrix/commands.rs"]
 mod commands;

@@ -1,13 +1,12 @@
-//! `mmap` and its like answer as the kernel does, with a hook and without, and the hook is told who
-//! calls.
+//! `mmap`, `munmap` and `mremap` return the kernel's results, with a hook and without one. The hook
+//! receives the caller's position.
 
-#![cfg(all(
-    feature = "mmap",
-    target_os = "linux",
-    target_env = "gnu",
-    target_arch = "x86_64",
-    not(target_feature = "crt-static")
-))]
+#![cfg(all(feature = "mmap", interposes_functions))]
+
+// This test only makes system calls.
+#[allow(dead_code, unused_imports, unused_macros)]
+#[path = "pass_through/arch/mod.rs"]
+mod arch;
 
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -17,13 +16,13 @@ use plimsoll_interpose::mappings::{self, Call, Function};
 
 const PAGE: usize = 4096;
 
-/// The thread whose calls are noted.
+/// The thread whose calls are recorded.
 static NOTED: AtomicI32 = AtomicI32::new(0);
 
 static SEEN: Mutex<Vec<Call>> = Mutex::new(Vec::new());
 
 fn thread() -> i32 {
-    // SAFETY: no arguments.
+    // SAFETY: `gettid` takes no arguments.
     unsafe { libc::gettid() }
 }
 
@@ -31,18 +30,8 @@ unsafe extern "C" fn hook(call: &Call) -> isize {
     if NOTED.load(Ordering::Relaxed) == thread() {
         SEEN.lock().unwrap().push(*call);
     }
-    let [a, b, c, d, e, f] = call.arguments;
-    let result: isize;
-    // SAFETY: the call that was to be made.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            inlateout("rax") call.function.number() as isize => result,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
-            lateout("rcx") _, lateout("r11") _,
-        );
-    }
-    result
+    // SAFETY: forwards the intercepted call unmodified.
+    unsafe { arch::direct(call.function.number() as usize, call.arguments) }
 }
 
 fn errno() -> i32 {
@@ -52,9 +41,9 @@ fn errno() -> i32 {
 const ACCESS: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const KIND: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// Maps, moves, unmaps, and fails in each function.
+/// Maps, moves and unmaps memory, and makes each function fail.
 fn calls() {
-    // SAFETY: what is mapped here is used here, within its length.
+    // SAFETY: the calls and accesses concern only memory that this function maps.
     unsafe {
         let at = libc::mmap(null_mut(), 3 * PAGE, ACCESS, KIND, -1, 0);
         assert_ne!(at, libc::MAP_FAILED);

@@ -1,10 +1,10 @@
-//! What goes through this crate's `syscall` is answered as the kernel answers it, whether the hook
-//! is asked or not; and the hook is told where the caller stands.
+//! This crate's `syscall` returns the kernel's results, with a hook and without one. The hook
+//! receives the caller's position.
 //!
-//! Each thread counts its own calls to the hook (see `harness`), so that other threads' locks, the
-//! test harness's among them, are of no account. The mode is the process's: tests take turns.
+//! Each thread counts its own calls of the hook (see `harness`), so locks of other threads,
+//! including the test harness, do not matter. The mode belongs to the process: tests take turns.
 
-#![cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
+#![cfg(interposes_syscall)]
 
 mod known_caller;
 
@@ -21,5 +21,5 @@ mod processes;
 #[path = "pass_through/registers.rs"]
 mod registers;
 
-/// There is no other hook.
+/// The process has no other hook.
 fn before_the_hook_is_set() {}

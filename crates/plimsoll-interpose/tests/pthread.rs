@@ -1,13 +1,7 @@
-//! What goes through this crate's pthread functions is answered as the C library answers it,
-//! whatever is reported; and the hooks are told what was called, and where it stands.
+//! This crate's pthread functions return the C library's results, whatever is reported. The hooks
+//! receive the called function and the caller's position.
 
-#![cfg(all(
-    feature = "pthread",
-    target_os = "linux",
-    target_env = "gnu",
-    target_arch = "x86_64",
-    not(target_feature = "crt-static")
-))]
+#![cfg(all(feature = "pthread", interposes_functions))]
 
 mod known_caller;
 

@@ -1,13 +1,7 @@
-//! A program whose function for looking up others uses a lock, as tools have it: looking up the
-//! function that locks does not go round in circles.
+//! A program whose `dlsym` takes a lock, as in some tools. Looking up the locking function must not
+//! recurse.
 
-#![cfg(all(
-    feature = "pthread",
-    target_os = "linux",
-    target_env = "gnu",
-    target_arch = "x86_64",
-    not(target_feature = "crt-static")
-))]
+#![cfg(all(feature = "pthread", interposes_functions))]
 
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,21 +10,23 @@ use plimsoll_interpose::pthread;
 
 static LOCKED: AtomicUsize = AtomicUsize::new(0);
 
-/// The C library's, with a lock around it.
+/// Calls the C library's `dlsym` under a lock.
 ///
 /// # Safety
-/// As the C library's.
+/// The requirements of the C library's `dlsym`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     static mut LOCK: libc::pthread_mutex_t = libc::PTHREAD_MUTEX_INITIALIZER;
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-    // SAFETY: the lock is a lock, and the C library's function is of that type.
+    // SAFETY: the lock is statically initialized, and the C library's function has this type.
     unsafe {
         assert_eq!(libc::pthread_mutex_lock(&raw mut LOCK), 0);
         LOCKED.fetch_add(1, Ordering::Relaxed);
-        let version = c"GLIBC_2.2.5".as_ptr();
-        let real = libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version);
-        assert!(!real.is_null());
+        // The first version of the C library, on x86-64 and on aarch64.
+        let real = [c"GLIBC_2.2.5", c"GLIBC_2.17"]
+            .map(|version| libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()));
+        let real = real.into_iter().find(|found| !found.is_null());
+        let real = real.expect("one of these");
         let found = std::mem::transmute::<*mut c_void, Dlsym>(real)(handle, name);
         assert_eq!(libc::pthread_mutex_unlock(&raw mut LOCK), 0);
         found
@@ -43,7 +39,7 @@ fn looking_up_the_function_that_locks_may_lock() {
     assert!(LOCKED.load(Ordering::Relaxed) > 0, "it came by here");
     pthread::set_mode(pthread::Mode::LockWaits);
     let mut mutex = libc::PTHREAD_MUTEX_INITIALIZER;
-    // SAFETY: a mutex.
+    // SAFETY: the mutex is statically initialized.
     unsafe {
         assert_eq!(libc::pthread_mutex_lock(&raw mut mutex), 0);
         assert_eq!(libc::pthread_mutex_trylock(&raw mut mutex), libc::EBUSY);

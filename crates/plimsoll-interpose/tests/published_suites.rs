@@ -1,10 +1,10 @@
-//! The tests that parking_lot and crossbeam are published with pass with all of their futex calls
-//! going by a hook, as they pass without.
+//! The published tests of parking_lot and crossbeam pass with all their futex calls passing a hook,
+//! as they do without one.
 //!
-//! It takes some minutes, and the packages' sources from the registry:
-//! `cargo test -p plimsoll-interpose --test published_suites -- --ignored --nocapture`.
+//! The test takes some minutes, and needs the packages' sources from the registry: `cargo test -p
+//! plimsoll-interpose --test published_suites -- --ignored --nocapture`.
 
-#![cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
+#![cfg(interposes_functions)]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use std::process::Command;
 const AT_START: &str = include_str!("published_suites/at_start.rs");
 const WITNESS: &str = include_str!("link_matrix/source/witness.rs");
 
-/// A package, and the version that is asked for.
+/// Packages and their required versions.
 const PACKAGES: [(&str, &str); 4] = [
     ("parking_lot_core", "0.9"),
     ("parking_lot", "0.12"),
@@ -26,7 +26,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("published_suites")
 }
 
-/// Without what the run of these tests has set for itself.
+/// Returns a cargo command without the variables that this test run sets for itself.
 fn cargo(directory: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(directory);
@@ -49,7 +49,7 @@ fn write(path: &Path, content: &str) {
     fs::write(path, content).expect("may be written");
 }
 
-/// The sources of all packages, each in a directory of its name.
+/// Downloads the sources of all packages, each into a directory of its name.
 fn sources() -> PathBuf {
     let wanted = root().join("wanted");
     let mut manifest = "[package]\nname = \"wanted\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
@@ -63,7 +63,7 @@ fn sources() -> PathBuf {
     let output = cargo(&wanted)
         .args(["vendor", "sources"])
         .output()
-        .expect("there is cargo");
+        .expect("cargo is installed");
     assert!(
         output.status.success(),
         "{}",
@@ -85,7 +85,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The crate that a suite is linked with.
+/// Writes the crate that is linked into a suite.
 fn at_start() -> PathBuf {
     let package = root().join("at-start");
     let manifest = format!(
@@ -99,19 +99,19 @@ fn at_start() -> PathBuf {
     package
 }
 
-/// How a suite went.
+/// The outcome of a suite.
 #[derive(Default)]
 struct Outcome {
-    /// What became of each test, by the file that it is in and its name.
+    /// The outcome of each test, by file and name.
     tests: BTreeMap<(String, String), String>,
-    /// What the hooks of the suite's programs saw.
+    /// The number of programs, and the totals of their hooks.
     programs: usize,
     waits: usize,
     wakes: usize,
 }
 
 impl Outcome {
-    /// Reads what cargo and the tests wrote, in the order in which they did.
+    /// Parses the output of cargo and the tests, in its original order.
     fn parse(text: &str) -> Self {
         let mut outcome = Self::default();
         let mut file = "";
@@ -146,15 +146,15 @@ impl Outcome {
     }
 }
 
-/// A test's name, and what became of it.
+/// Returns the name of a test and its outcome.
 fn test(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix("test ")?.rsplit_once(" ... ")
 }
 
-/// Runs a package's tests, in a copy of it; with the crate, or as it is.
+/// Runs a package's tests in a copy, with the crate or without it.
 ///
-/// What fails is run again by itself, with the crate as without: some of the tests measure what
-/// those beside them have a part in, or how far one thread gets ahead of another.
+/// A failed test is run again alone, up to three times, in both forms. Some tests measure times
+/// that other tests influence, or how far one thread gets ahead of another.
 fn run(sources: &Path, name: &str, interposed: bool) -> Outcome {
     let form = if interposed { "with" } else { "without" };
     let package = root().join(form).join(name);
@@ -162,12 +162,12 @@ fn run(sources: &Path, name: &str, interposed: bool) -> Outcome {
     copy(&sources.join(name), &package);
 
     let manifest = package.join("Cargo.toml");
-    let mut text = fs::read_to_string(&manifest).expect("it has one");
+    let mut text = fs::read_to_string(&manifest).expect("it exists");
     text += "\n[workspace]\n";
     if interposed {
         text += &format!("\n[dependencies.at-start]\npath = {:?}\n", at_start());
         let library = package.join("src/lib.rs");
-        let mut source = fs::read_to_string(&library).expect("it has one");
+        let mut source = fs::read_to_string(&library).expect("it exists");
         source += "\nextern crate at_start as _;\n";
         write(&library, &source);
     }
@@ -176,15 +176,15 @@ fn run(sources: &Path, name: &str, interposed: bool) -> Outcome {
     let log = root().join(format!("{form}-{name}.log"));
     let tests = |arguments: &[&str]| {
         let both = File::create(&log).expect("may be written");
-        // Whether all passed is not asked: what fails without the crate may fail with it.
+        // The exit status is ignored: a test that fails without the crate may fail with it.
         cargo(&package)
             .args(["test", "--no-fail-fast", "--target-dir"])
             .arg(root().join("target").join(form))
             .args(arguments)
-            .stdout(both.try_clone().expect("there is room"))
+            .stdout(both.try_clone().expect("the descriptor can be duplicated"))
             .stderr(both)
             .status()
-            .expect("there is cargo");
+            .expect("cargo is installed");
         Outcome::parse(&fs::read_to_string(&log).expect("text"))
     };
 
@@ -218,7 +218,7 @@ fn run(sources: &Path, name: &str, interposed: bool) -> Outcome {
 
 const PASSED: &str = "ok";
 const FAILED: &str = "FAILED";
-/// What follows the name of a test that is to panic.
+/// The suffix of the name of a test that should panic.
 const SHOULD_PANIC: &str = " - should panic";
 
 #[test]

@@ -1,81 +1,26 @@
-//! Puts a profile together from parts that come in any order and refer to one another by ids, and
+//! Assembles a profile from parts that arrive in any order and refer to each other by ids, and
 //! checks them.
 
 use std::collections::HashMap;
 
-use super::samples::Store;
-use super::{
-    Error, Function, FunctionId, Limits, Line, Mapping, NONE, Profile, StoredLocation, StringId,
-    ValueType, varint,
-};
+use crate::error::Error;
+use crate::ids::{FunctionId, StringId};
+use crate::limits::Limits;
+use crate::profile::{Function, Line, Mapping, NONE, Profile, StoredLocation, ValueType};
+use crate::samples::Store;
+use crate::varint;
 
-/// Strings, one behind another.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Strings {
-    text: String,
-    /// Where each ends.
-    ends: Vec<u32>,
-}
-
-impl Strings {
-    /// Appends one. Bytes that are not text, and control characters, are replaced.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> u32 {
-        for chunk in bytes.utf8_chunks() {
-            let valid = chunk.valid();
-            if valid.bytes().any(|byte| byte < 0x20 || byte == 0x7f) || valid.contains('\u{9b}') {
-                self.text
-                    .extend(valid.chars().map(|character| match character.is_control() {
-                        true => char::REPLACEMENT_CHARACTER,
-                        false => character,
-                    }));
-            } else {
-                self.text.push_str(valid);
-            }
-            if !chunk.invalid().is_empty() {
-                self.text.push(char::REPLACEMENT_CHARACTER);
-            }
-        }
-        self.ends.push(self.text.len() as u32);
-        self.ends.len() as u32 - 1
-    }
-
-    /// The string of that index; the empty one if there is none.
-    pub(super) fn get(&self, index: u32) -> &str {
-        let index = index as usize;
-        let Some(&end) = self.ends.get(index) else {
-            return "";
-        };
-        let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        &self.text[start as usize..end as usize]
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Appends all of another's, behind its own.
-    pub(super) fn append(&mut self, other: &Self) {
-        let before = self.text.len() as u32;
-        self.text.push_str(&other.text);
-        self.ends.extend(other.ends.iter().map(|end| before + end));
-    }
-
-    /// In bytes.
-    fn size(&self) -> usize {
-        self.text.len() + 4 * self.ends.len()
-    }
-}
-
-/// The ids of a table's entries. Most writers number them from 1 on: that takes no room.
+/// A map from the ids of a table's entries to indices. Most writers number entries from 1, which
+/// takes no memory.
 #[derive(Default)]
 struct Ids {
     count: u32,
-    /// The indices, as soon as an id is another than that.
+    /// The index of each id, from the first id on that is not its index + 1.
     others: Option<HashMap<u64, u32>>,
 }
 
 impl Ids {
-    /// The id of the next entry; `false` if it has been there, or is 0.
+    /// Adds the id of the next entry. Returns `false` if the id exists already, or is 0.
     fn push(&mut self, id: u64) -> bool {
         let index = self.count;
         self.count += 1;
@@ -93,7 +38,7 @@ impl Ids {
         id != 0 && others.insert(id, index).is_none()
     }
 
-    /// The index of an entry.
+    /// Returns the index of an entry.
     fn get(&self, id: u64) -> Option<u32> {
         match &self.others {
             Some(others) => others.get(&id).copied(),
@@ -104,14 +49,14 @@ impl Ids {
         }
     }
 
-    /// In bytes.
+    /// Returns the size in bytes.
     fn size(&self) -> usize {
         self.others.as_ref().map_or(0, |others| others.len() * 24)
     }
 }
 
-/// The parts of a profile. Strings are told by their index, everything else by id.
-pub(super) struct Builder {
+/// The parts of a profile. They refer to strings by index, and to all other entries by id.
+pub(crate) struct Builder {
     limits: Limits,
     profile: Profile,
     value_types: Vec<(u64, u64)>,
@@ -119,38 +64,38 @@ pub(super) struct Builder {
     mapping_ids: Ids,
     function_ids: Ids,
     location_ids: Ids,
-    /// The ids of functions, for lines; of mappings, for locations: resolved at the end.
+    /// The function ids of lines, and the mapping ids of locations, which `finish` resolves.
     line_functions: Vec<u64>,
     location_mappings: Vec<u64>,
     highest_string: u64,
     highest_location: u64,
-    /// The fewest and the most values that a sample has.
+    /// The smallest and the largest number of values in a sample.
     values: Option<(usize, usize)>,
 }
 
-/// A function whose strings are told by index.
+/// A function that refers to strings by index.
 #[derive(Default)]
-pub(super) struct RawFunction {
-    pub(super) id: u64,
-    pub(super) name: u64,
-    pub(super) system_name: u64,
-    pub(super) file: u64,
-    pub(super) start_line: u64,
+pub(crate) struct RawFunction {
+    pub(crate) id: u64,
+    pub(crate) name: u64,
+    pub(crate) system_name: u64,
+    pub(crate) file: u64,
+    pub(crate) start_line: u64,
 }
 
-/// A mapping whose strings are told by index.
+/// A mapping that refers to strings by index.
 #[derive(Default)]
-pub(super) struct RawMapping {
-    pub(super) id: u64,
-    pub(super) start: u64,
-    pub(super) limit: u64,
-    pub(super) offset: u64,
-    pub(super) file: u64,
-    pub(super) build_id: u64,
+pub(crate) struct RawMapping {
+    pub(crate) id: u64,
+    pub(crate) start: u64,
+    pub(crate) limit: u64,
+    pub(crate) offset: u64,
+    pub(crate) file: u64,
+    pub(crate) build_id: u64,
 }
 
 impl Builder {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
             profile: Profile::default(),
@@ -167,21 +112,21 @@ impl Builder {
         }
     }
 
-    /// Whether there is anything that only a profile has.
-    pub(super) fn has_sample_types(&self) -> bool {
+    /// Returns whether sample types were read, which only a profile contains.
+    pub(crate) fn has_sample_types(&self) -> bool {
         !self.value_types.is_empty()
     }
 
-    pub(super) fn string(&mut self, bytes: &[u8]) -> Result<u64, Error> {
+    pub(crate) fn string(&mut self, bytes: &[u8]) -> Result<u64, Error> {
         let index = self.profile.strings.push(bytes);
         self.check_size()?;
         Ok(u64::from(index))
     }
 
-    pub(super) fn sample_type(&mut self, name: u64, unit: u64) -> Result<(), Error> {
-        if self.value_types.len() == MOST_SAMPLE_TYPES {
+    pub(crate) fn sample_type(&mut self, name: u64, unit: u64) -> Result<(), Error> {
+        if self.value_types.len() == MAX_SAMPLE_TYPES {
             return Err(Error::Malformed(format!(
-                "more than {MOST_SAMPLE_TYPES} sample types"
+                "the profile has more than {MAX_SAMPLE_TYPES} sample types"
             )));
         }
         self.seen_string(name);
@@ -190,45 +135,45 @@ impl Builder {
         Ok(())
     }
 
-    pub(super) fn period_type(&mut self, name: u64, unit: u64) {
+    pub(crate) fn period_type(&mut self, name: u64, unit: u64) {
         self.seen_string(name);
         self.seen_string(unit);
         self.period_type = (name, unit);
     }
 
-    pub(super) fn default_sample_type(&mut self, name: u64) {
+    pub(crate) fn default_sample_type(&mut self, name: u64) {
         self.profile.default_sample_type = self.seen_string(name);
     }
 
-    pub(super) fn drop_frames(&mut self, expression: u64) {
+    pub(crate) fn drop_frames(&mut self, expression: u64) {
         self.profile.drop_frames = self.seen_string(expression);
     }
 
-    pub(super) fn keep_frames(&mut self, expression: u64) {
+    pub(crate) fn keep_frames(&mut self, expression: u64) {
         self.profile.keep_frames = self.seen_string(expression);
     }
 
-    pub(super) fn comment(&mut self, text: u64) -> Result<(), Error> {
+    pub(crate) fn comment(&mut self, text: u64) -> Result<(), Error> {
         let text = self.seen_string(text);
         self.profile.comments.push(text);
         self.check_size()
     }
 
-    pub(super) fn time_ns(&mut self, time_ns: u64) {
-        self.profile.time_ns = time_ns.cast_signed();
+    pub(crate) fn time_ns(&mut self, time_ns: u64) {
+        self.profile.time_ns = time_ns as i64;
     }
 
-    pub(super) fn duration_ns(&mut self, duration_ns: u64) {
-        self.profile.duration_ns = duration_ns.cast_signed();
+    pub(crate) fn duration_ns(&mut self, duration_ns: u64) {
+        self.profile.duration_ns = duration_ns as i64;
     }
 
-    pub(super) fn period(&mut self, period: u64) {
-        self.profile.period = period.cast_signed();
+    pub(crate) fn period(&mut self, period: u64) {
+        self.profile.period = period as i64;
     }
 
-    pub(super) fn mapping(&mut self, raw: &RawMapping) -> Result<(), Error> {
+    pub(crate) fn mapping(&mut self, raw: &RawMapping) -> Result<(), Error> {
         if !self.mapping_ids.push(raw.id) {
-            return Err(Error::Malformed(format!("two mappings of id {}", raw.id)));
+            return Err(Error::Malformed(format!("two mappings with id {}", raw.id)));
         }
         let mapping = Mapping {
             start: raw.start,
@@ -241,9 +186,12 @@ impl Builder {
         self.check_size()
     }
 
-    pub(super) fn function(&mut self, raw: &RawFunction) -> Result<(), Error> {
+    pub(crate) fn function(&mut self, raw: &RawFunction) -> Result<(), Error> {
         if !self.function_ids.push(raw.id) {
-            return Err(Error::Malformed(format!("two functions of id {}", raw.id)));
+            return Err(Error::Malformed(format!(
+                "two functions with id {}",
+                raw.id
+            )));
         }
         let function = Function {
             name: self.seen_string(raw.name),
@@ -255,9 +203,9 @@ impl Builder {
         self.check_size()
     }
 
-    /// Its lines are `(function, line)`, the innermost first. 0 stands for no mapping, function or
-    /// line.
-    pub(super) fn location(
+    /// Adds a location. Its lines are `(function, line)`, innermost first. 0 stands for no mapping,
+    /// function or line.
+    pub(crate) fn location(
         &mut self,
         id: u64,
         mapping: u64,
@@ -265,7 +213,7 @@ impl Builder {
         lines: &[(u64, u64)],
     ) -> Result<(), Error> {
         if !self.location_ids.push(id) {
-            return Err(Error::Malformed(format!("two locations of id {id}")));
+            return Err(Error::Malformed(format!("two locations with id {id}")));
         }
         self.profile.locations.push(StoredLocation {
             address,
@@ -283,15 +231,15 @@ impl Builder {
         self.check_size()
     }
 
-    /// A sample of variable-length integers: `locations` are ids, leaf first; each of `labels` is
-    /// of four, the indices of key and text, the number, and the index of its unit.
-    pub(super) fn sample(
+    /// Adds a sample of variable-length integers. `locations` are ids, leaf first. Each of `labels`
+    /// consists of four: the indices of key and text, the number, and the index of its unit.
+    pub(crate) fn sample(
         &mut self,
         locations: &[u8],
         values: &[u8],
         labels: &[u8],
     ) -> Result<(), Error> {
-        let cut = || Error::Malformed("a number of a sample is cut off or too long".to_owned());
+        let cut = || Error::Malformed("a number in a sample is truncated or too long".to_owned());
         let mut rest = locations;
         while !rest.is_empty() {
             let id = varint::take(&mut rest).ok_or_else(cut)?;
@@ -323,17 +271,19 @@ impl Builder {
         self.check_size()
     }
 
-    /// The profile, if its parts agree.
-    pub(super) fn finish(mut self) -> Result<Profile, Error> {
+    /// Returns the profile, if its parts are consistent.
+    pub(crate) fn finish(mut self) -> Result<Profile, Error> {
         let strings = self.profile.strings.len() as u64;
         if self.highest_string >= strings.max(1) {
             return Err(Error::Malformed(format!(
-                "string {} is used, and there are {strings}",
+                "string {} is undefined: the string table has {strings} entries",
                 self.highest_string
             )));
         }
         if self.value_types.is_empty() {
-            return Err(Error::Malformed("it has no sample types".to_owned()));
+            return Err(Error::Malformed(
+                "the profile has no sample types".to_owned(),
+            ));
         }
         let value_type = |(name, unit): (u64, u64)| ValueType {
             name: self.profile.strings.get(name as u32).to_owned(),
@@ -345,7 +295,7 @@ impl Builder {
             let types = self.value_types.len();
             if let Some(wrong) = [fewest, most].into_iter().find(|&count| count != types) {
                 return Err(Error::Malformed(format!(
-                    "a sample has {wrong} values, and there are {types} sample types"
+                    "a sample has {wrong} values, but the profile has {types} sample types"
                 )));
             }
         }
@@ -357,14 +307,14 @@ impl Builder {
         {
             if id != 0 {
                 location.mapping = self.mapping_ids.get(id).ok_or_else(|| {
-                    Error::Malformed(format!("a location is in mapping {id}, which there is not"))
+                    Error::Malformed(format!("a location refers to the undefined mapping {id}"))
                 })?;
             }
         }
         for (line, &id) in self.profile.lines.iter_mut().zip(&self.line_functions) {
             if id != 0 {
                 let function = self.function_ids.get(id).ok_or_else(|| {
-                    Error::Malformed(format!("a line is of function {id}, which there is not"))
+                    Error::Malformed(format!("a line refers to the undefined function {id}"))
                 })?;
                 line.function = Some(FunctionId(function));
             }
@@ -373,12 +323,12 @@ impl Builder {
         Ok(self.profile)
     }
 
-    /// Has samples refer to locations by index instead of id.
+    /// Replaces the location ids in samples by indices.
     fn resolve_samples(&mut self) -> Result<(), Error> {
         let dangling =
-            |id: u64| Error::Malformed(format!("a sample has location {id}, which there is not"));
+            |id: u64| Error::Malformed(format!("a sample refers to the undefined location {id}"));
         if self.location_ids.others.is_none() {
-            // Ids are one more than indices, which is how indices are kept.
+            // Each id is its index + 1, which is the stored form of an index.
             return match self.highest_location <= u64::from(self.location_ids.count) {
                 true => Ok(()),
                 false => Err(dangling(self.highest_location)),
@@ -399,7 +349,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Notes that a string is used. That there is one is known at the end.
+    /// Records the use of a string. `finish` checks that the string exists.
     #[inline]
     fn seen_string(&mut self, index: u64) -> StringId {
         self.highest_string = self.highest_string.max(index);
@@ -429,10 +379,10 @@ impl Builder {
     }
 }
 
-/// More than that, nobody has.
-const MOST_SAMPLE_TYPES: usize = 1000;
+/// Maximum number of sample types.
+const MAX_SAMPLE_TYPES: usize = 1000;
 
-/// Lines that no file has are 0, which is unknown.
+/// Converts a line number. Numbers above 32 bits become 0, which is unknown.
 fn line_number(line: u64) -> u32 {
     u32::try_from(line).unwrap_or(0)
 }

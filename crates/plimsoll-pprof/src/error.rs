@@ -1,18 +1,18 @@
-//! Why a profile could not be read.
+//! Errors in reading profiles.
 
 use std::fmt;
 use std::io;
 
-/// Why a profile could not be read.
+/// The reason for which a profile could not be read.
 #[derive(Debug)]
 pub enum Error {
-    /// The file, or what it is decompressed by, failed.
+    /// Reading the file, or decompressing it, failed.
     Io(io::Error),
-    /// It is something else than a profile; what it seems to be.
+    /// The input is not a profile; the text names its likely type.
     NotAProfile(String),
-    /// A part of it makes no sense; which.
+    /// A part of the profile is invalid; the text describes it.
     Malformed(String),
-    /// It is larger than what is read.
+    /// The profile exceeds the limits.
     TooLarge(String),
 }
 

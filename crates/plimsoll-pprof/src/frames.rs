@@ -1,11 +1,16 @@
-//! What stacks are shown as.
+//! Stacks in the form in which they are shown.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::{Error, Line, LocationId, Profile, Pruning, Sample, StringId};
+use crate::error::Error;
+use crate::ids::{LocationId, StringId};
+use crate::profile::{Line, Profile};
+use crate::prune::Pruning;
+use crate::samples::Sample;
 
-/// Functions by name, inlined ones too, without what is dropped. A frame is told by its index.
+/// A table of functions by name, including inlined ones, without dropped ones. A frame is an index
+/// into it.
 #[derive(Debug)]
 pub struct Frames<'a> {
     profile: &'a Profile,
@@ -13,11 +18,11 @@ pub struct Frames<'a> {
     kinds: Vec<Kind<'a>>,
     /// The frames of all locations, each innermost first.
     frames: Vec<u32>,
-    /// Where those of each location begin; one more entry for the end.
+    /// The index in `frames` of each location's first frame, with one more entry for the end.
     starts: Vec<u32>,
 }
 
-/// All functions of one name.
+/// All functions of the same name.
 #[derive(Debug)]
 struct Kind<'a> {
     name: Cow<'a, str>,
@@ -26,18 +31,18 @@ struct Kind<'a> {
     called: bool,
 }
 
-/// Whether a function is inlined where it is called.
+/// The extent to which a function is inlined into its callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inlined {
-    /// Nowhere, as far as the profile says.
+    /// Not inlined anywhere, as far as the profile shows.
     Nowhere,
-    /// At some places.
+    /// Inlined at some call sites.
     Partly,
-    /// Wherever it is.
+    /// Inlined at all call sites.
     Everywhere,
 }
 
-/// Room for the stack of one sample after the other.
+/// A reusable buffer for the stack of one sample.
 #[derive(Debug, Default)]
 pub struct Stack {
     locations: Vec<LocationId>,
@@ -45,22 +50,22 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Those of the sample that was read last, leaf first, without what is dropped.
+    /// Returns the locations of the last sample that was read, leaf first, without dropped ones.
     pub fn locations(&self) -> &[LocationId] {
         &self.locations
     }
 
-    /// The same as frames.
+    /// Returns the frames of the last sample that was read, leaf first, without dropped ones.
     pub fn frames(&self) -> &[u32] {
         &self.frames
     }
 }
 
 impl<'a> Frames<'a> {
-    /// Of all locations.
+    /// Builds the table from all locations of `profile`.
     ///
     /// # Errors
-    /// If what the profile has in `drop_frames` is no regular expression.
+    /// If the profile's `drop_frames` or `keep_frames` is not a valid regular expression.
     pub fn new(profile: &'a Profile) -> Result<Self, Error> {
         let pruning = Pruning::new(profile)?;
         let mut by_name: HashMap<Cow<'a, str>, u32> = HashMap::new();
@@ -76,7 +81,7 @@ impl<'a> Frames<'a> {
                 kinds.len() as u32 - 1
             })
         };
-        // Those without a name have none.
+        // Functions without a name have no frame.
         let of_functions: Vec<Option<u32>> = profile
             .functions()
             .iter()
@@ -118,27 +123,27 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// How many there are. Some may be in no sample.
+    /// Returns the number of frames. Some may occur in no sample.
     pub fn len(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
-    /// The function's name; without symbols, the address and its file.
+    /// Returns the function's name; without symbols, the module and the offset in its file.
     pub fn name(&self, frame: u32) -> &str {
         &self.kinds[frame as usize].name
     }
 
-    /// The source file of the first function of that name; empty if the profile does not say.
+    /// Returns the source file of the first function with that name; empty if unknown.
     pub fn file(&self, frame: u32) -> &'a str {
         self.profile.string(self.kinds[frame as usize].file)
     }
 
-    /// Whether it is inlined.
+    /// Returns the extent to which the function is inlined.
     pub fn inlined(&self, frame: u32) -> Inlined {
         let kind = &self.kinds[frame as usize];
         match (kind.inlined, kind.called) {
@@ -148,7 +153,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Reads the stack of a sample.
+    /// Reads the stack of a sample into `stack`.
     #[inline]
     pub fn read(&self, sample: &Sample<'_>, stack: &mut Stack) {
         stack.locations.clear();
@@ -163,7 +168,7 @@ impl<'a> Frames<'a> {
         for &location in &stack.locations {
             let index = location.index();
             let (start, end) = (self.starts[index], self.starts[index + 1]);
-            // Mostly one.
+            // Most locations have one frame.
             if end - start == 1 {
                 stack.frames.push(self.frames[start as usize]);
             } else {
@@ -174,13 +179,13 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// The frames of a location, the innermost first. At least one.
+    /// Returns the frames of a location, innermost first. At least one.
     pub fn frames_of(&self, location: LocationId) -> &[u32] {
         let index = location.index();
         &self.frames[self.starts[index] as usize..self.starts[index + 1] as usize]
     }
 
-    /// The lines of a location that are shown, the innermost first.
+    /// Returns the visible lines of a location, innermost first.
     pub fn lines(&self, location: LocationId) -> &'a [Line] {
         shown_lines(self.profile, &self.pruning, location)
     }
@@ -190,17 +195,23 @@ fn shown_lines<'a>(profile: &'a Profile, pruning: &Pruning, id: LocationId) -> &
     let lines = profile.location(id).lines;
     &lines[pruning.hidden_lines(id, lines.len())..]
 }
-/// What stands for a location without names.
+
+/// Returns the name of a location without functions: `module+0xoffset`, where the offset counts from
+/// the beginning of the module's file. Parts that the profile lacks are left out.
 fn address_name(profile: &Profile, id: LocationId) -> String {
     let location = profile.location(id);
-    let file = location
-        .mapping
-        .map_or("", |mapping| profile.string(profile.mapping(mapping).file));
+    let mapping = location.mapping.map(|mapping| profile.mapping(mapping));
+    let file = mapping.map_or("", |mapping| profile.string(mapping.file));
     let file = file.rsplit('/').next().unwrap_or_default();
-    match (location.address, file) {
-        (0, "") => "[unknown]".to_owned(),
-        (0, file) => format!("[{file}]"),
-        (address, "") => format!("{address:#x}"),
-        (address, file) => format!("{address:#x} [{file}]"),
+    match (location.address, mapping) {
+        (0, _) if file.is_empty() => "[unknown]".to_owned(),
+        (0, _) => format!("[{file}]"),
+        (address, Some(mapping)) if !file.is_empty() => {
+            let offset = address
+                .wrapping_sub(mapping.start)
+                .wrapping_add(mapping.offset);
+            format!("{file}+{offset:#x}")
+        }
+        (address, _) => format!("{address:#x}"),
     }
 }

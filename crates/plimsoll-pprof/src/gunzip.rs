@@ -1,4 +1,4 @@
-//! Decompresses on one thread while another reads what comes of it.
+//! Decompresses on one thread while another reads the result.
 
 use std::io::{self, BufRead, Read};
 use std::panic::resume_unwind;
@@ -7,19 +7,19 @@ use std::thread;
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::Error;
+use crate::error::Error;
 
-/// In bytes, of what is handed from one to the other.
+/// The size in bytes of a chunk that passes between the threads.
 const CHUNK: usize = 256 << 10;
 
-/// How many are on the way.
+/// The capacity of the channel, in chunks.
 const CHUNKS: usize = 4;
 
-/// Has `read` read what is compressed in `from`.
+/// Calls `read` with the decompressed contents of `from`.
 ///
 /// # Errors
-/// Those of `read`. Where what is compressed is broken, reading fails.
-pub(super) fn while_reading<T>(
+/// If `read` fails. Reads from damaged data return an error.
+pub(crate) fn while_reading<T>(
     from: impl BufRead + Send,
     read: impl FnOnce(Uncompressed) -> Result<T, Error>,
 ) -> Result<T, Error> {
@@ -36,7 +36,7 @@ pub(super) fn while_reading<T>(
             chunk: Vec::new(),
             taken: 0,
         });
-        // The scope waits for its work only: then it would still be there for a moment.
+        // The scope waits only for the closure to return, not for the thread's end.
         if let Err(panic) = thread.join() {
             resume_unwind(panic);
         }
@@ -44,7 +44,7 @@ pub(super) fn while_reading<T>(
     })
 }
 
-/// Ends at the end, at an error, or when nobody reads any more.
+/// Sends decompressed chunks until the end of file, an error, or the loss of the receiver.
 fn decompress(
     from: impl BufRead,
     send: &SyncSender<io::Result<Vec<u8>>>,
@@ -80,19 +80,16 @@ fn decompress(
 
 fn broken(error: io::Error) -> io::Error {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            io::Error::new(error.kind(), "it is compressed by gzip, and cut off")
+        io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "the gzip data is truncated"),
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            io::Error::new(error.kind(), format!("the gzip data is damaged: {error}"))
         }
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => io::Error::new(
-            error.kind(),
-            format!("it is compressed by gzip, and broken: {error}"),
-        ),
         _ => error,
     }
 }
 
-/// What was compressed.
-pub(super) struct Uncompressed {
+/// The decompressed stream, as received from the other thread.
+pub(crate) struct Uncompressed {
     receive: Receiver<io::Result<Vec<u8>>>,
     give_back: SyncSender<Vec<u8>>,
     chunk: Vec<u8>,
@@ -107,7 +104,7 @@ impl Read for Uncompressed {
             };
             let used = std::mem::replace(&mut self.chunk, chunk?);
             self.taken = 0;
-            // If it is not wanted, it is freed.
+            // If the channel is full or closed, the chunk is freed.
             let _ = self.give_back.try_send(used);
         }
         let read = (&self.chunk[self.taken..]).read(to)?;

@@ -1,4 +1,4 @@
-//! Reads heap dumps of jemalloc (`prof.dump`), whose text begins with `heap_v2/` and the sampling
+//! Reads heap dumps of jemalloc (`prof.dump`). Their text begins with `heap_v2/` and the sampling
 //! rate in bytes:
 //!
 //! ```text
@@ -12,23 +12,26 @@
 //! 55d1c0000000-55d1c1000000 r-xp 00000000 08:01 1234 /usr/bin/program
 //! ```
 //!
-//! A stack is return addresses, leaf first. Behind `t*` is what all threads have of it: objects and
-//! bytes in use, and ever allocated; the latter is 0 unless `prof_accum` was set.
+//! A stack consists of return addresses, leaf first. `t*` precedes its counts for all threads:
+//! objects and bytes in use, and those ever allocated, which are 0 unless `prof_accum` was set.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
-use super::build::{Builder, RawMapping};
-use super::{Error, Limits, Profile, varint};
+use crate::build::{Builder, RawMapping};
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::profile::Profile;
+use crate::varint;
 
-/// How a dump begins.
-pub(super) const BEGINNING: &[u8] = b"heap_v2/";
+/// The first bytes of a dump.
+pub(crate) const BEGINNING: &[u8] = b"heap_v2/";
 
-/// The longest line, in bytes; a stack of a thousand frames has 20 KB.
+/// The longest line, in bytes. A stack of a thousand frames takes 20 KB.
 const LONGEST_LINE: u64 = 1 << 20;
 
 /// Reads a dump.
-pub(super) fn read(mut from: impl BufRead, limits: Limits) -> Result<Profile, Error> {
+pub(crate) fn read(mut from: impl BufRead, limits: Limits) -> Result<Profile, Error> {
     let mut lines = Lines {
         from: &mut from,
         number: 0,
@@ -39,7 +42,7 @@ pub(super) fn read(mut from: impl BufRead, limits: Limits) -> Result<Profile, Er
     let rate = head.strip_prefix("heap_v2/").unwrap_or_default().trim();
     dump.rate = rate
         .parse()
-        .map_err(|_| Error::Malformed("its sampling rate is no number".to_owned()))?;
+        .map_err(|_| Error::Malformed("the sampling rate is not a number".to_owned()))?;
     let mut in_libraries = false;
     while let Some(line) = lines.next()? {
         let line = line.trim();
@@ -55,7 +58,7 @@ pub(super) fn read(mut from: impl BufRead, limits: Limits) -> Result<Profile, Er
     dump.finish()
 }
 
-/// The lines of a text, which are of a bounded length.
+/// An iterator over the lines of a text, with a limit on their length.
 struct Lines<'a, R> {
     from: &'a mut R,
     number: u64,
@@ -82,9 +85,9 @@ impl<R: BufRead> Lines<'_, R> {
 
 struct Sampled {
     stack: Vec<u32>,
-    /// Objects and bytes, in use and ever allocated.
+    /// Objects and bytes, first in use, then ever allocated.
     values: [i64; 4],
-    /// Of an object, on average.
+    /// The mean size of an object, in bytes.
     bytes: i64,
 }
 
@@ -96,7 +99,8 @@ struct Library {
 }
 
 impl Library {
-    /// What the line has of addresses, permissions, offset, device, inode and path, if it is code.
+    /// Parses a line of addresses, permissions, offset, device, inode and path. Returns `None` if
+    /// it is malformed or not executable.
     fn of_line(line: &str) -> Option<Self> {
         let mut rest = line;
         let mut parts = [""; 5];
@@ -117,11 +121,11 @@ impl Library {
 
 struct Dump {
     builder: Builder,
-    /// In bytes, between two samples.
+    /// The mean distance between two samples, in bytes.
     rate: u64,
     addresses: Vec<u64>,
     indices: HashMap<u64, u32>,
-    /// The stack that the next line is of.
+    /// The stack to which the next line belongs.
     stack: Option<Vec<u32>>,
     samples: Vec<Sampled>,
     kept: u64,
@@ -132,7 +136,7 @@ struct Dump {
 impl Dump {
     fn new(limits: Limits) -> Result<Self, Error> {
         let mut builder = Builder::new(limits);
-        // The first is the empty one, by definition.
+        // The format requires that the first string is empty.
         builder.string(b"")?;
         Ok(Self {
             builder,
@@ -153,17 +157,17 @@ impl Dump {
             for address in stack.split_ascii_whitespace() {
                 let digits = address.strip_prefix("0x").unwrap_or(address);
                 let address = u64::from_str_radix(digits, 16)
-                    .map_err(|_| format!("{address} is no address"))?;
+                    .map_err(|_| format!("{address} is not an address"))?;
                 frames.push(self.location(address));
             }
             self.stack = Some(frames);
             return Ok(());
         }
         let Some(values) = line.strip_prefix("t*:") else {
-            // Of one thread, or an empty line.
+            // A line of one thread, or an empty line.
             return match line.is_empty() || line.starts_with('t') {
                 true => Ok(()),
-                false => Err("it is of no known form".to_owned()),
+                false => Err("the line has an unknown format".to_owned()),
             };
         };
         let mut numbers = values
@@ -171,7 +175,7 @@ impl Dump {
             .filter(|part| !part.is_empty())
             .map(|part| {
                 let number: Option<u64> = part.parse().ok();
-                number.ok_or_else(|| format!("{part} is no count"))
+                number.ok_or_else(|| format!("{part} is not a count"))
             });
         let mut next = || {
             numbers
@@ -179,7 +183,7 @@ impl Dump {
                 .unwrap_or(Err("a number is missing".to_owned()))
         };
         let raw = [next()?, next()?, next()?, next()?];
-        // What comes before the first stack is the sum of all.
+        // The line before the first stack contains the sums of all stacks.
         let Some(stack) = self.stack.take() else {
             return Ok(());
         };
@@ -192,7 +196,7 @@ impl Dump {
         let [alloc_objects, alloc_bytes] = self.unbiased(alloc);
         self.kept += (size_of::<Sampled>() + 4 * stack.capacity() + 16) as u64;
         if self.kept + 64 * self.addresses.len() as u64 > self.limits.kept_bytes {
-            return Err("it is too large".to_owned());
+            return Err("the number is too large".to_owned());
         }
         self.samples.push(Sampled {
             stack,
@@ -202,9 +206,8 @@ impl Dump {
         Ok(())
     }
 
-    /// What objects and bytes of samples stand for: an object of s bytes is sampled with
-    /// probability 1 - exp(-s / rate), and those of a stack are taken for objects of their mean
-    /// size.
+    /// Scales sampled objects and bytes to estimates of all. An object of s bytes is sampled with
+    /// probability 1 - exp(-s / rate). All objects of a stack are assumed to have their mean size.
     fn unbiased(&self, [objects, bytes]: [u64; 2]) -> [i64; 2] {
         if objects == 0 || self.rate == 0 {
             return [objects as i64, bytes as i64];
@@ -217,7 +220,7 @@ impl Dump {
         [objects, bytes].map(|value| (value as f64 / probability).round() as i64)
     }
 
-    /// The index of a return address.
+    /// Returns the index of a return address, which is added if it is new.
     fn location(&mut self, address: u64) -> u32 {
         *self.indices.entry(address).or_insert_with(|| {
             self.addresses.push(address);
@@ -225,11 +228,11 @@ impl Dump {
         })
     }
 
-    /// A line of `/proc/self/maps`. Those of another form say nothing.
+    /// Adds a library from a line of `/proc/self/maps`. Ignores other lines.
     fn library(&mut self, line: &str) {
         if let Some(library) = Library::of_line(line)
-            // More than the kernel allows of them is not looked at.
-            && self.libraries.len() < MOST_LIBRARIES
+            // Bounds memory use: the kernel allows fewer mappings than this.
+            && self.libraries.len() < MAX_LIBRARIES
         {
             self.libraries.push(library);
         }
@@ -269,7 +272,7 @@ impl Dump {
             })?;
         }
         for (index, &address) in self.addresses.iter().enumerate() {
-            // The call is before where it returns to.
+            // The call precedes its return address.
             let address = address.saturating_sub(1);
             let behind = self
                 .libraries
@@ -290,9 +293,9 @@ impl Dump {
                 varint::put(&mut locations, u64::from(index) + 1);
             }
             for &value in &sample.values[..shown.len()] {
-                varint::put(&mut values, value.cast_unsigned());
+                varint::put(&mut values, value as u64);
             }
-            for part in [bytes, 0, sample.bytes.cast_unsigned(), 0] {
+            for part in [bytes, 0, sample.bytes as u64, 0] {
                 varint::put(&mut labels, part);
             }
             self.builder.sample(&locations, &values, &labels)?;
@@ -301,7 +304,7 @@ impl Dump {
     }
 }
 
-const MOST_LIBRARIES: usize = 1 << 20;
+const MAX_LIBRARIES: usize = 1 << 20;
 
 const SAMPLE_TYPES: &[(&[u8], &[u8])] = &[
     (b"inuse_objects", b"count"),

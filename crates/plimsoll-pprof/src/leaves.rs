@@ -1,14 +1,16 @@
-//! Frames that are taken off the leaves of stacks.
+//! Removes frames from the leaves of stacks.
 
 use std::collections::HashMap;
 
-use plimsoll::profile::hidden_at_allocation;
+use plimsoll_symbolize::leaves::{allocation, hidden};
 
-use super::{LocationId, NONE, Profile, StoredLocation, samples, varint};
+use crate::ids::LocationId;
+use crate::profile::{NONE, Profile, StoredLocation};
+use crate::{samples, varint};
 
 impl Profile {
-    /// Takes from the leaf of every stack what lies in a mapped file for which `is_hidden` says so.
-    /// A stack that lies there as a whole is empty then.
+    /// Removes from the leaf of every stack the frames in mapped files for which `is_hidden` is
+    /// true. A stack that consists only of such frames becomes empty.
     pub fn hide_leaves_in(&mut self, is_hidden: impl Fn(&str) -> bool) {
         let hidden: Vec<bool> = self
             .mappings
@@ -34,15 +36,15 @@ impl Profile {
         self.samples = kept;
     }
 
-    /// Whether its samples are blocks of memory, by where they were allocated.
+    /// Returns whether its samples are blocks of memory, by allocation site.
     pub fn is_of_allocations(&self) -> bool {
-        let is_mapped = |kind: &super::ValueType| kind.name.starts_with("mapped_");
+        let is_mapped = |kind: &crate::profile::ValueType| kind.name.starts_with("mapped_");
         self.period_type.name == "space" && !self.sample_types.iter().any(is_mapped)
     }
 
-    /// Takes from the leaf of every stack the functions by which an allocation is made, as
-    /// Plimsoll's own pages do: `malloc` and functions that wrap it, operators, collections. A
-    /// stack of such functions only stays whole.
+    /// Removes from the leaf of every stack the functions that make an allocation, as Plimsoll's
+    /// own pages do: `malloc` and functions that wrap it, operators, collections. A stack that
+    /// consists only of such functions stays complete.
     pub fn hide_allocators(&mut self) {
         let mut kept = samples::Store::default();
         let mut shortened: HashMap<(LocationId, usize), LocationId> = HashMap::new();
@@ -51,7 +53,7 @@ impl Profile {
         for sample in all.iter() {
             stack.clear();
             stack.extend(sample.locations());
-            let mut hidden = hidden_at_allocation(self.functions_of(&stack));
+            let mut hidden = hidden(allocation::leaf, self.functions_of(&stack));
             let mut callers = sample.locations();
             let mut rest = callers.clone();
             let mut first = callers.next();
@@ -80,7 +82,7 @@ impl Profile {
         self.samples = kept;
     }
 
-    /// Names and files, from the leaf.
+    /// Returns names and files of functions, from the leaf.
     fn functions_of<'a>(
         &'a self,
         stack: &'a [LocationId],
@@ -95,7 +97,7 @@ impl Profile {
         })
     }
 
-    /// Adds a location that is like another, without so many of its innermost lines.
+    /// Adds a copy of a location without its `hidden` innermost lines.
     fn without_innermost(&mut self, id: LocationId, hidden: usize) -> LocationId {
         let stored = self.locations[id.index()];
         let lines = self.location(id).lines[hidden..].to_vec();

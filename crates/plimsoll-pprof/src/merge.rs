@@ -1,21 +1,25 @@
-//! What one profile has more, and less, than another.
+//! The difference of two profiles.
 
-use super::{Error, FunctionId, Limits, NONE, Profile, StringId, varint};
+use crate::error::Error;
+use crate::ids::{FunctionId, StringId};
+use crate::limits::Limits;
+use crate::profile::{NONE, Profile};
+use crate::varint;
 
-/// A profile, and behind its samples those of another, with their signs reversed.
+/// A profile whose samples are followed by those of another, with their signs reversed.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Of the sample types that both have.
+    /// The combined profile, with the sample types that both profiles contain.
     pub profile: Profile,
-    /// How many of its samples are its own; the ones behind are the base's.
+    /// The number of samples that come from the first profile; all later ones come from the base.
     pub own_samples: usize,
 }
 
-/// Takes `base` away from `profile`. With `normalized`, the profile is scaled first, so that both
-/// have the same sum of each sample type.
+/// Subtracts `base` from `profile`. With `normalized`, the profile is scaled first, so that both
+/// have the same sum for each sample type.
 ///
 /// # Errors
-/// If they have no sample type in common, or are together too large.
+/// If they have no sample type in common, or if both together are too large.
 pub fn difference(
     mut profile: Profile,
     base: &Profile,
@@ -34,7 +38,7 @@ pub fn difference(
         .collect();
     if own.is_empty() {
         return Err(Error::Malformed(format!(
-            "it has no sample type in common with the base: {}, and {}",
+            "no sample type in common with the base: {}, and {}",
             names(&profile),
             names(base)
         )));
@@ -65,7 +69,7 @@ pub fn difference(
                 Some(scale) => (value as f64 * scale).round() as i64,
                 None => value,
             };
-            varint::put(&mut values, value.cast_unsigned());
+            varint::put(&mut values, value as u64);
         }
         merged
             .samples
@@ -88,13 +92,13 @@ pub fn difference(
         }
         for &index in &theirs {
             let value = sample.value(index).saturating_neg();
-            varint::put(&mut values, value.cast_unsigned());
+            varint::put(&mut values, value as u64);
         }
         for label in sample.labels() {
             for part in [
                 u64::from(shift.string(label.key).0),
                 u64::from(shift.string(label.text).0),
-                label.number.cast_unsigned(),
+                label.number as u64,
                 u64::from(shift.string(label.unit).0),
             ] {
                 varint::put(&mut labels, part);
@@ -102,7 +106,9 @@ pub fn difference(
         }
         merged.samples.push(&locations, &values, &labels);
         if merged.samples.size() as u64 > 2 * limits.kept_bytes {
-            return Err(Error::TooLarge("both profiles are too large".to_owned()));
+            return Err(Error::TooLarge(
+                "the two profiles together are too large".to_owned(),
+            ));
         }
     }
     Ok(Difference {
@@ -122,7 +128,7 @@ fn sum(of: &Profile, sample_type: usize) -> f64 {
         .sum()
 }
 
-/// What indices of the appended profile are moved by.
+/// The amounts by which indices of the appended profile increase.
 struct Shift {
     strings: u32,
     locations: u32,
@@ -174,7 +180,7 @@ impl Shift {
         shift
     }
 
-    /// 0 stays 0: that is no string.
+    /// Returns the new index of a string. Index 0, the empty string, stays 0.
     fn string(&self, id: StringId) -> StringId {
         match id.0 {
             0 => id,

@@ -1,17 +1,18 @@
-//! Names for locations that have only an address, from the files that were mapped.
+//! Resolves names for locations with only an address, from the mapped files.
 
 use std::collections::HashMap;
 
-use plimsoll::offline::{self, Frame, MappedCode};
-use plimsoll::profile::Detail;
+use plimsoll_symbolize::Detail;
+use plimsoll_symbolize::offline::{self, Frame, MappedCode};
 
-use super::{Function, FunctionId, Line, LocationId, Profile, StoredLocation, StringId};
+use crate::ids::{FunctionId, LocationId, StringId};
+use crate::profile::{Function, Line, Profile, StoredLocation};
 
 impl Profile {
-    /// Gives names to locations that have none, as far as the files that the profile says were
-    /// mapped are still what they were: by their build ids, if the profile has those. Returns how
-    /// many got one. With lines and inlined calls, it takes some tenths of a second for a large
-    /// program; without, some milliseconds.
+    /// Resolves names of locations without lines, from the files that the profile lists as mapped.
+    /// If the profile contains build ids, a file is used only if its build id matches. Returns the
+    /// number of locations that received names. For a large program, this takes some tenths of a
+    /// second with lines and inlined calls, and some milliseconds without.
     pub fn find_names(&mut self, with_lines: bool) -> usize {
         let detail = if with_lines {
             Detail::Full
@@ -29,7 +30,7 @@ impl Profile {
             return 0;
         }
         let mapped: Vec<MappedCode> = self.mappings.iter().map(|at| self.mapped(at)).collect();
-        // What is looked up is the byte before a return address; a profile has that byte.
+        // `symbolize` looks up the byte before a return address, which is the profile's address.
         let addresses: Vec<u64> = nameless
             .iter()
             .map(|&id| self.location(id).address + 1)
@@ -45,7 +46,7 @@ impl Profile {
         count
     }
 
-    fn mapped(&self, mapping: &super::Mapping) -> MappedCode {
+    fn mapped(&self, mapping: &crate::profile::Mapping) -> MappedCode {
         MappedCode {
             start: mapping.start,
             limit: mapping.limit,
@@ -73,11 +74,11 @@ impl Profile {
     }
 }
 
-/// What was added, so that nothing is there twice.
+/// Strings and functions that were added, so that none is added twice.
 #[derive(Default)]
 struct Names {
     strings: HashMap<String, StringId>,
-    /// By name, name of the symbol table, file and line.
+    /// The ids of functions by name, name in the symbol table, file and line.
     functions: HashMap<(StringId, StringId, StringId, u32), FunctionId>,
 }
 

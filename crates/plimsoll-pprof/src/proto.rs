@@ -1,15 +1,18 @@
-//! Reads `profile.proto` of `github.com/google/pprof`, a message at a time as it comes.
+//! Reads `profile.proto` of `github.com/google/pprof`, one message at a time as the input arrives.
 
 use std::io::{self, Read};
 
-use super::build::{Builder, RawFunction, RawMapping};
-use super::{Error, Limits, Profile, field, varint};
+use crate::build::{Builder, RawFunction, RawMapping};
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::profile::Profile;
+use crate::{field, varint};
 
-/// The longest message, or string, that is read. A sample of a thousand frames has 10 KB.
+/// The longest message or string that is read. A sample of a thousand frames takes 10 KB.
 const LONGEST_MESSAGE: u64 = 64 << 20;
 
-/// Reads a profile that is not compressed.
-pub(super) fn read(from: impl Read, limits: Limits) -> Result<Profile, Error> {
+/// Reads an uncompressed profile.
+pub(crate) fn read(from: impl Read, limits: Limits) -> Result<Profile, Error> {
     let mut decoder = Decoder {
         builder: Builder::new(limits),
         lines: Vec::new(),
@@ -19,7 +22,7 @@ pub(super) fn read(from: impl Read, limits: Limits) -> Result<Profile, Error> {
     };
     match decoder.profile(&mut Feed::new(from)) {
         Ok(()) => decoder.builder.finish(),
-        // Anything may begin with what looks like a field or two.
+        // Arbitrary input may begin with one or two valid fields.
         Err(Error::Malformed(what)) if !decoder.builder.has_sample_types() => {
             Err(Error::NotAProfile(what))
         }
@@ -27,13 +30,13 @@ pub(super) fn read(from: impl Read, limits: Limits) -> Result<Profile, Error> {
     }
 }
 
-/// What is to be read, with as much of it at once as the next message needs.
+/// The input, buffered at least as far as the next message needs.
 struct Feed<R> {
     reader: R,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// How much was taken before `start`.
+    /// The number of bytes taken so far: the offset of `start` in the input.
     taken: u64,
 }
 
@@ -48,8 +51,8 @@ impl<R: Read> Feed<R> {
         }
     }
 
-    /// What there is, at least `wanted` bytes unless the end comes before. The buffer grows with
-    /// what arrives, not with what is wanted.
+    /// Returns the buffered input: at least `wanted` bytes, unless the input ends earlier. The
+    /// buffer grows with the bytes that arrive, not with `wanted`, which may be forged.
     fn at_least(&mut self, wanted: usize) -> io::Result<&[u8]> {
         if self.end - self.start < wanted {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -75,7 +78,7 @@ impl<R: Read> Feed<R> {
         self.taken += count as u64;
     }
 
-    /// Takes that many bytes unseen; `false` if there are fewer.
+    /// Discards `count` bytes; returns `false` if the input ends earlier.
     fn skip(&mut self, mut count: u64) -> io::Result<bool> {
         while count > 0 {
             let here = self.at_least(1)?.len();
@@ -94,14 +97,14 @@ impl<R: Read> Feed<R> {
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Of a type that no field of a profile has.
+    /// A value of a type that no field of a profile has.
     Other,
 }
 
-/// The fields of a message, which is there as a whole.
+/// The fields of a message, which is completely in memory.
 struct Fields<'a> {
     rest: &'a [u8],
-    /// What the message is, for errors.
+    /// The name of the message, for errors.
     of: &'static str,
 }
 
@@ -115,12 +118,15 @@ impl<'a> Fields<'a> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        let cut = |of: &str| Error::Malformed(format!("a {of} is cut off"));
+        let cut = |of: &str| Error::Malformed(format!("a {of} is truncated"));
         let tag = varint::take(&mut self.rest).ok_or_else(|| cut(self.of))?;
         let field = tag >> 3;
         let value = match tag & 7 {
             _ if field == 0 => {
-                return Err(Error::Malformed(format!("a {} has a field 0", self.of)));
+                return Err(Error::Malformed(format!(
+                    "a {} contains a field 0",
+                    self.of
+                )));
             }
             0 => Value::Number(varint::take(&mut self.rest).ok_or_else(|| cut(self.of))?),
             1 => self.fixed(8).ok_or_else(|| cut(self.of))?,
@@ -137,7 +143,7 @@ impl<'a> Fields<'a> {
             5 => self.fixed(4).ok_or_else(|| cut(self.of))?,
             other => {
                 return Err(Error::Malformed(format!(
-                    "a {} has a field of type {other}",
+                    "a {} contains a field of type {other}",
                     self.of
                 )));
             }
@@ -153,7 +159,7 @@ impl<'a> Fields<'a> {
 
 struct Decoder {
     builder: Builder,
-    /// Of the message that is being read; kept for the room they have.
+    /// Parts of the current message; kept for their capacity.
     lines: Vec<(u64, u64)>,
     locations: Vec<u8>,
     values: Vec<u8>,
@@ -168,7 +174,7 @@ impl Decoder {
                 return Ok(());
             }
             let before = head.len();
-            let ends = || Error::Malformed("it ends in the middle".to_owned());
+            let ends = || Error::Malformed("the profile ends in the middle of a field".to_owned());
             let tag = varint::take(&mut head).ok_or_else(ends)?;
             let number = match tag & 7 {
                 0 | 2 => Some(varint::take(&mut head).ok_or_else(ends)?),
@@ -180,13 +186,13 @@ impl Decoder {
             let field = tag >> 3;
             match (tag & 7, number) {
                 _ if field == 0 => {
-                    return Err(Error::Malformed(format!("there is no field at byte {at}")));
+                    return Err(Error::Malformed(format!("invalid field at byte {at}")));
                 }
                 (0, Some(number)) => self.number(field, number)?,
                 (2, Some(length)) if (1..=13).contains(&field) => {
                     if length > LONGEST_MESSAGE {
                         return Err(Error::Malformed(format!(
-                            "{length} bytes of field {field} at byte {at}"
+                            "field {field} at byte {at} has {length} bytes, which is too long"
                         )));
                     }
                     let length = length as usize;
@@ -211,7 +217,7 @@ impl Decoder {
                 }
                 (other, _) => {
                     return Err(Error::Malformed(format!(
-                        "there is a field of type {other} at byte {at}"
+                        "invalid field of type {other} at byte {at}"
                     )));
                 }
             }
@@ -230,7 +236,7 @@ impl Decoder {
             field::profile::SAMPLE_TYPE..=field::profile::STRING_TABLE
             | field::profile::PERIOD_TYPE => {
                 return Err(Error::Malformed(format!(
-                    "field {field} is a number, and should be a message"
+                    "field {field} is a number instead of a message"
                 )));
             }
             _ => {}
@@ -258,13 +264,13 @@ impl Decoder {
                 let mut rest = bytes;
                 while !rest.is_empty() {
                     let text = varint::take(&mut rest)
-                        .ok_or_else(|| Error::Malformed("a comment is cut off".to_owned()))?;
+                        .ok_or_else(|| Error::Malformed("a comment is truncated".to_owned()))?;
                     self.builder.comment(text)?;
                 }
                 Ok(())
             }
             _ => Err(Error::Malformed(format!(
-                "field {field} is a message, and should be a number"
+                "field {field} is a message instead of a number"
             ))),
         }
     }
@@ -340,9 +346,9 @@ impl Decoder {
     }
 }
 
-/// A repeated number: packed, in one piece or more, or one field for each.
+/// A repeated number: packed in one or more pieces, or encoded as one field for each element.
 struct Numbers<'a, 'b> {
-    /// All of it, as long as it is in one piece.
+    /// The whole packed value, as long as there is only one piece.
     only: &'a [u8],
     pieces: &'b mut Vec<u8>,
 }
@@ -414,7 +420,7 @@ fn label(bytes: &[u8], to: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Function and number of a line.
+/// Returns the function's id and the number of a line.
 fn line(bytes: &[u8]) -> Result<(u64, u64), Error> {
     let (mut function, mut line) = (0, 0);
     let mut fields = Fields::new("line", bytes);

@@ -1,28 +1,29 @@
-//! Frames that the profile itself says are not to be shown: what functions that are of no interest,
-//! such as an allocator's, call.
+//! Hides frames that the profile itself marks: functions such as an allocator's, with all that they
+//! call.
 
 use regex::Regex;
 
-use super::{Error, Profile};
+use crate::error::Error;
+use crate::profile::Profile;
 
-/// What `drop_frames` and `keep_frames` have of the locations of a profile, as Go's tool reads
-/// them:
+/// The effect of a profile's `drop_frames` and `keep_frames` on its locations, as in Go's tool:
 ///
-/// - a function is dropped if `drop_frames` matches its name as a whole, without arguments, and
-///   `keep_frames` does not; and with it all that it calls, directly or not;
-/// - a stack of which nothing would be left but such functions at its root keeps these.
+/// - A function is dropped if `drop_frames` matches its whole name, without arguments, and
+///   `keep_frames` does not. All functions that it calls, directly or not, are dropped with it.
+/// - Such functions at the root of a stack are kept. The search for functions to drop begins at the
+///   outermost other function.
 #[derive(Clone, Debug, Default)]
 pub struct Pruning {
-    /// For each location, how many of its lines, from the innermost on, are dropped. Empty if
-    /// nothing is dropped anywhere.
+    /// For each location, the number of its innermost lines that are dropped. Empty if the profile
+    /// drops nothing.
     hidden: Vec<u32>,
 }
 
 impl Pruning {
-    /// Of that profile.
+    /// Computes the effect on all locations of `profile`.
     ///
     /// # Errors
-    /// If what it says is no regular expression.
+    /// If `drop_frames` or `keep_frames` is not a valid regular expression.
     pub fn new(profile: &Profile) -> Result<Self, Error> {
         let Some(drop) = whole(profile.drop_frames())? else {
             return Ok(Self::default());
@@ -52,20 +53,20 @@ impl Pruning {
         Ok(Self { hidden })
     }
 
-    /// Whether nothing is dropped from any stack.
+    /// Returns whether no stack loses any frame.
     pub fn is_empty(&self) -> bool {
         self.hidden.is_empty()
     }
 
-    /// How many lines of a location, from the innermost on, are not shown in any stack.
-    pub fn hidden_lines(&self, location: super::LocationId, lines: usize) -> usize {
+    /// Returns the number of innermost lines of a location that are hidden in all stacks.
+    pub fn hidden_lines(&self, location: crate::ids::LocationId, lines: usize) -> usize {
         let hidden = self.hidden.get(location.index()).copied().unwrap_or(0) as usize;
-        // Where the whole location would go, it does so with what it calls, or not at all.
+        // If all lines match, `hidden_locations` hides the location as a whole, or not at all.
         if hidden == lines { 0 } else { hidden }
     }
 
-    /// How many locations at the leaf of a stack are not shown.
-    pub fn hidden_locations(&self, profile: &Profile, stack: &[super::LocationId]) -> usize {
+    /// Returns the number of locations at the leaf of a stack that are hidden.
+    pub fn hidden_locations(&self, profile: &Profile, stack: &[crate::ids::LocationId]) -> usize {
         if self.is_empty() {
             return 0;
         }
@@ -85,7 +86,7 @@ impl Pruning {
     }
 }
 
-/// A regular expression for the whole of something; `None` for the empty one.
+/// Compiles a regular expression that must match a whole name; `None` for the empty one.
 fn whole(expression: &str) -> Result<Option<Regex>, Error> {
     if expression.is_empty() {
         return Ok(None);
@@ -94,12 +95,12 @@ fn whole(expression: &str) -> Result<Option<Regex>, Error> {
         .map(Some)
         .map_err(|_| {
             Error::Malformed(format!(
-                "what it says is to be dropped is no regular expression: {expression}"
+                "drop_frames or keep_frames is not a regular expression: {expression}"
             ))
         })
 }
 
-/// The name up to its arguments. Two parentheses of C++ are part of names.
+/// Returns the name up to its arguments. Two forms of parentheses are part of C++ names.
 fn without_arguments(name: &str) -> &str {
     let name = name.strip_prefix('.').unwrap_or(name);
     let mut from = 0;

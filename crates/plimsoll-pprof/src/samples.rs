@@ -1,19 +1,20 @@
-//! The samples of a profile, as they are kept.
+//! The samples of a profile, in the form in which they are stored.
 
-use super::{LocationId, StringId, varint};
+use crate::ids::{LocationId, StringId};
+use crate::varint;
 
-/// All samples, one behind another. Each is three parts, each part its length and its bytes, all of
-/// them variable-length integers: locations, as one more than their index; values; and labels, of
+/// All samples, contiguous. Each sample consists of three parts, and each part of its length and
+/// its bytes. All are variable-length integers: locations, as index + 1; values; and labels, of
 /// four integers each.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Store {
+pub(crate) struct Store {
     bytes: Vec<u8>,
     count: usize,
 }
 
 impl Store {
-    /// Appends a sample of parts that were checked.
-    pub(super) fn push(&mut self, locations: &[u8], values: &[u8], labels: &[u8]) {
+    /// Appends a sample whose parts were checked.
+    pub(crate) fn push(&mut self, locations: &[u8], values: &[u8], labels: &[u8]) {
         for part in [locations, values, labels] {
             varint::put(&mut self.bytes, part.len() as u64);
             self.bytes.extend_from_slice(part);
@@ -21,16 +22,16 @@ impl Store {
         self.count += 1;
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// In bytes.
-    pub(super) fn size(&self) -> usize {
+    /// Returns the size in bytes.
+    pub(crate) fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    pub(super) fn iter(&self) -> Samples<'_> {
+    pub(crate) fn iter(&self) -> Samples<'_> {
         Samples { rest: &self.bytes }
     }
 }
@@ -67,33 +68,33 @@ impl<'a> Iterator for Samples<'a> {
 /// A sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    pub(super) locations: &'a [u8],
-    pub(super) values: &'a [u8],
-    pub(super) labels: &'a [u8],
+    pub(crate) locations: &'a [u8],
+    pub(crate) values: &'a [u8],
+    pub(crate) labels: &'a [u8],
 }
 
 impl<'a> Sample<'a> {
-    /// The stack, leaf first.
+    /// Returns the stack, leaf first.
     pub fn locations(&self) -> Locations<'a> {
         Locations {
             rest: self.locations,
         }
     }
 
-    /// The value of the sample type of that index; 0 if there is no such type.
+    /// Returns the value of the sample type with that index; 0 for an invalid index.
     #[inline]
     pub fn value(&self, sample_type: usize) -> i64 {
         self.values().nth(sample_type).unwrap_or(0)
     }
 
-    /// The values, one for each sample type.
+    /// Returns the values, one for each sample type.
     #[inline]
     pub fn values(&self) -> impl Iterator<Item = i64> + use<'a> {
         let mut rest = self.values;
-        std::iter::from_fn(move || varint::take(&mut rest).map(u64::cast_signed))
+        std::iter::from_fn(move || varint::take(&mut rest).map(|value| value as i64))
     }
 
-    /// The labels.
+    /// Returns the labels.
     pub fn labels(&self) -> impl Iterator<Item = Label> + use<'a> {
         let mut rest = self.labels;
         std::iter::from_fn(move || {
@@ -101,7 +102,7 @@ impl<'a> Sample<'a> {
             Some(Label {
                 key: StringId(next()? as u32),
                 text: StringId(next()? as u32),
-                number: next()?.cast_signed(),
+                number: next()? as i64,
                 unit: StringId(next()? as u32),
             })
         })
@@ -111,13 +112,13 @@ impl<'a> Sample<'a> {
 /// A label of a sample: a text, or a number if the text is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// What it says something of, such as `thread`.
+    /// The name of the label, such as `thread`.
     pub key: StringId,
     /// The text, or the empty string.
     pub text: StringId,
     /// The number, in `unit`.
     pub number: i64,
-    /// Of `number`; often empty: the key says it then, as `bytes` does.
+    /// The unit of `number`. Often empty, since a key such as `bytes` implies it.
     pub unit: StringId,
 }
 
@@ -128,8 +129,8 @@ pub struct Locations<'a> {
 }
 
 impl<'a> Locations<'a> {
-    /// Those that are left, as they are kept.
-    pub(super) fn bytes(&self) -> &'a [u8] {
+    /// Returns the remaining locations in encoded form.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
         self.rest
     }
 }

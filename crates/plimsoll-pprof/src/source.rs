@@ -1,39 +1,24 @@
-//! What there is to be read: which format it is of, and how much of it is read.
+//! Recognizes the format of the input and limits its size.
 
 use std::io::{self, BufReader, Read};
 
-use super::{Error, Profile, gunzip, jemalloc, proto};
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::profile::Profile;
+use crate::{gunzip, jemalloc, proto};
 
-/// How much is read before it is an error.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Uncompressed.
-    pub read_bytes: u64,
-    /// Of the profile in memory. Below 4 GiB, so that there are fewer of everything.
-    pub kept_bytes: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            read_bytes: 4 << 30,
-            kept_bytes: 1 << 30,
-        }
-    }
-}
-
-/// Reads a profile from bytes: compressed or not, of pprof's or jemalloc's format.
+/// Reads a profile from bytes: compressed or not, in pprof's or jemalloc's format.
 ///
 /// # Errors
-/// If they are no profile, a broken one, or one beyond the limits.
+/// If the bytes are not a profile, are malformed, or exceed the limits.
 pub fn parse(bytes: &[u8], limits: Limits) -> Result<Profile, Error> {
     read(bytes, limits)
 }
 
-/// The same, from whatever can be read. What is compressed is decompressed by a second thread.
+/// Reads a profile from a reader, as [`parse`] does. A second thread decompresses compressed input.
 ///
 /// # Errors
-/// If it cannot be read, or is no profile, a broken one, or one beyond the limits.
+/// If reading fails, or if the input is not a profile, is malformed, or exceeds the limits.
 pub fn read(from: impl Read + Send, limits: Limits) -> Result<Profile, Error> {
     let (head, from) = peek(from)?;
     if !head.starts_with(GZIP) {
@@ -46,12 +31,12 @@ pub fn read(from: impl Read + Send, limits: Limits) -> Result<Profile, Error> {
     })
 }
 
-/// How what is compressed by gzip begins.
+/// The first bytes of gzip's format.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
 fn read_plain(head: &[u8], from: impl Read, limits: Limits) -> Result<Profile, Error> {
     if head.is_empty() {
-        return Err(Error::NotAProfile("it is empty".to_owned()));
+        return Err(Error::NotAProfile("the input is empty".to_owned()));
     }
     let from = Bounded {
         from,
@@ -68,27 +53,28 @@ fn read_plain(head: &[u8], from: impl Read, limits: Limits) -> Result<Profile, E
     proto::read(from, limits)
 }
 
-/// The first bytes, as many as are needed to tell what it is, and all of it.
+/// Reads the first 32 bytes, which identify the format. Returns them, and a reader of the whole
+/// input.
 fn peek<R: Read>(mut from: R) -> io::Result<(Vec<u8>, impl Read + use<R>)> {
     let mut head = Vec::new();
     (&mut from).take(32).read_to_end(&mut head)?;
     Ok((head.clone(), io::Cursor::new(head).chain(from)))
 }
 
-/// What is often taken for a profile. None can be the beginning of one.
+/// Beginnings of files that are often mistaken for profiles. No profile begins in this way.
 const OTHERS: &[(&[u8], &str)] = &[
-    (GZIP, "it is compressed twice"),
+    (GZIP, "the input is compressed twice"),
     (
         b"heap profile:",
-        "a profile's text, which is asked for by debug=1; without that, there is a profile",
+        "a profile in text form; fetch it without debug=1",
     ),
     (
         b"goroutine profile:",
-        "a profile's text, which is asked for by debug=1; without that, there is a profile",
+        "a profile in text form; fetch it without debug=1",
     ),
     (
         b"plimpost",
-        "a post-mortem, which is read from a file of its own: it has holes",
+        "a post-mortem file; give the file by its name, because it is sparse",
     ),
     (b"<", "a web page"),
     (b"\x7fELF", "a program or a library"),
@@ -99,7 +85,7 @@ const OTHERS: &[(&[u8], &str)] = &[
     ),
 ];
 
-/// Fails behind a number of bytes.
+/// A reader that fails after a number of bytes.
 struct Bounded<R> {
     from: R,
     left: u64,
@@ -111,7 +97,7 @@ impl<R: Read> Read for Bounded<R> {
         self.left = self
             .left
             .checked_sub(read as u64)
-            .ok_or_else(|| io::Error::other("it is too large, uncompressed"))?;
+            .ok_or_else(|| io::Error::other("the profile is too large when decompressed"))?;
         Ok(read)
     }
 }

@@ -1,31 +1,34 @@
-//! What of a profile is of which function.
+//! Values of a profile by function.
 
-use super::{Error, Frames, Profile, Stack};
+use crate::error::Error;
+use crate::frames::{Frames, Stack};
+use crate::profile::Profile;
 
-/// What functions have of a sample type.
+/// The values of a sample type, by function.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Of all samples. Values below zero count as if they were above, as in Go's tool.
+    /// The sum over all samples, of absolute values, as in Go's tool.
     pub total: i64,
-    /// Of each function that is in a sample, the largest `flat` first.
+    /// The totals of each function that occurs in a sample, the largest `flat` first.
     pub functions: Vec<FunctionTotals>,
 }
 
-/// What a function has.
+/// The totals of one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionTotals {
-    /// Functions of one name are one. Without symbols, the address and its file.
+    /// The function's name; functions with the same name are combined. Without symbols, the file
+    /// and the offset in it.
     pub name: String,
-    /// Of samples with the function at the leaf.
+    /// The sum over samples with the function at the leaf.
     pub flat: i64,
-    /// Of samples with the function anywhere; a sample counts once, also in recursion.
+    /// The sum over samples that contain the function. Recursion counts a sample once.
     pub cum: i64,
 }
 
-/// What each function has of a sample type: the numbers of `go tool pprof -top`.
+/// Returns the totals of each function for a sample type: the numbers of `go tool pprof -top`.
 ///
 /// # Errors
-/// If what the profile has in `drop_frames` is no regular expression.
+/// If the profile's `drop_frames` or `keep_frames` is not a valid regular expression.
 pub fn function_totals(profile: &Profile, sample_type: usize) -> Result<Totals, Error> {
     let frames = Frames::new(profile)?;
     let mut flat = vec![0_i64; frames.len()];

@@ -1,11 +1,12 @@
-//! Variable-length integers, seven bits to a byte, the lowest first.
+//! Variable-length integers: seven bits per byte, the lowest bits first.
 
-/// The longest that one of 64 bits can be.
-pub(super) const LONGEST: usize = 10;
+/// The greatest length of an encoded 64-bit integer, in bytes.
+pub(crate) const LONGEST: usize = 10;
 
-/// Takes one off the front; `None` if there is no whole one, or one of more than 64 bits.
+/// Removes an integer from the front of `bytes`; `None` if it is incomplete, or longer than
+/// [`LONGEST`].
 #[inline]
-pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
+pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
     if first < 0x80 {
         *bytes = rest;
@@ -17,7 +18,7 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
 fn take_long(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for (index, &byte) in bytes.iter().take(LONGEST).enumerate() {
-        // What is beyond the 64th bit is lost, as in every reader of protocol buffers.
+        // Bits beyond the 64th are lost, as in every reader of protocol buffers.
         value |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
             *bytes = &bytes[index + 1..];
@@ -27,9 +28,9 @@ fn take_long(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Appends one.
+/// Appends an integer.
 #[inline]
-pub(super) fn put(to: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put(to: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         to.push(value as u8 | 0x80);
         value >>= 7;

@@ -1,9 +1,9 @@
-//! The ways in which a program ends: before each, the report is written.
+//! The ends of a process: before each, the library writes the report.
 //!
-//! By `exit`, and by the end of `main`, after all else that is done then; by `_exit`, `_Exit` and
-//! `quick_exit` when they are called. What a process executes in its own place is reported on as
-//! well: see [`crate::execution`]. The child of a `vfork`, which borrows this process's memory,
-//! passes through untouched.
+//! At `exit` and at the end of `main`, the report follows all other exit handlers. At `_exit`,
+//! `_Exit` and `quick_exit`, it precedes the call. A process that executes another program reports
+//! as well: see [`crate::execution`]. In the child of a `vfork`, which shares this process's
+//! memory, calls are passed on without a report.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -20,11 +20,12 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// What is registered first is done last. Before `main`, that is before the destructors of the
-/// program and its libraries, which the C library registers as one; if it is of no object, not with
-/// this library's either.
+/// Registers the report to run last. `exit` calls functions in the reverse order of registration.
+/// This registration comes before `main`, and so before the single one by which the C library runs
+/// the destructors of the program and its libraries. The null object keeps the report from running
+/// with this library's own destructors.
 pub(crate) fn prepare() {
-    // SAFETY: a function of the right type, which stays.
+    // SAFETY: the function has the right type, and this library is never unloaded.
     unsafe { __cxa_atexit(at_end, null_mut(), null_mut()) };
 }
 
@@ -35,19 +36,19 @@ extern "C" fn at_end(_: *mut c_void) {
 macro_rules! ends {
     ($($name:ident;)*) => {$(
         /// # Safety
-        /// As C's.
+        /// The requirements of the C function of that name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(status: c_int) -> ! {
             static NEXT: Next = Next::new(concat!(stringify!($name), "\0"));
             preload::report(stringify!($name));
             if let Some(next) = NEXT.get() {
-                // SAFETY: the C library's function of that name; it does not come back.
+                // SAFETY: `next` is the C library's function of that name, which does not return.
                 unsafe {
                     std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(next)(status)
                 };
             }
             loop {
-                // SAFETY: what those functions come down to.
+                // SAFETY: `exit_group` takes an integer, and ends the process.
                 unsafe { libc::syscall(libc::SYS_exit_group, status) };
             }
         }

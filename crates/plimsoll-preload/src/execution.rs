@@ -1,19 +1,20 @@
-//! The functions by which a process becomes another program: before each, the report is written,
-//! and what the process becomes has this library preloaded as well, so that it reports in its turn.
-//! If it cannot be executed, the program goes on as it was, and there will be another report.
+//! The functions by which a process executes another program. Before each call, the report is
+//! written, and this library is added to the new program's environment, so that it reports in turn.
+//! If the execution fails, the program continues, and another report follows later.
 //!
-//! In a child, what it executes is nobody's business, unless children report too: then the
-//! environment says so anyway. There, the C library's function is jumped to with registers and
-//! stack as they were; the child of a `vfork` borrows the memory of its parent.
+//! In a child, executed programs are not followed, unless children report too; the environment then
+//! contains the settings anyway. Calls in a child jump to the C library's function with registers
+//! and stack unchanged: the child of a `vfork` shares its parent's memory.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use plimsoll::preload;
 
+use crate::arch::Call;
 use crate::next::Next;
 
-/// The functions, by their numbers.
+/// The functions, by number.
 static FUNCTIONS: [Next; 9] = [
     Next::new("execve\0"),
     Next::new("execv\0"),
@@ -35,7 +36,7 @@ const EXECLP: usize = 5;
 const EXECLE: usize = 6;
 const FEXECVE: usize = 7;
 
-/// What set this library off: `name=value`, and the path of the library.
+/// The settings that an executed program inherits: entries `name=value`, and this library's path.
 struct Wanted {
     variables: Vec<CString>,
     library: Vec<u8>,
@@ -43,8 +44,8 @@ struct Wanted {
 
 static WANTED: OnceLock<Wanted> = OnceLock::new();
 
-/// Notes what the next program is to be told, and looks up what must not be looked up later: the
-/// child of a `vfork` may be who calls.
+/// Stores the environment for executed programs. Also looks up all functions now, since a later
+/// caller may be the child of a `vfork`.
 pub(crate) fn prepare(variables: Vec<CString>, library: Vec<u8>) {
     for next in &FUNCTIONS {
         next.get();
@@ -54,40 +55,18 @@ pub(crate) fn prepare(variables: Vec<CString>, library: Vec<u8>) {
 
 type Strings = *const *const c_char;
 
-/// The arguments of a call, as the caller passed them: six in registers, the others on the stack.
-#[repr(C)]
-struct Call {
-    /// What is restored when the C library's function is jumped to.
-    rax: usize,
-    /// From the last to the first.
-    registers: [usize; 6],
-    return_address: usize,
-    stack: [usize; 0],
-}
-
 impl Call {
-    /// The argument of that number.
-    ///
-    /// # Safety
-    /// There are that many.
-    unsafe fn argument(&self, at: usize) -> usize {
-        match self.registers.len().checked_sub(1 + at) {
-            Some(register) => self.registers[register],
-            // SAFETY: the caller's.
-            None => unsafe { self.stack.as_ptr().add(at - self.registers.len()).read() },
-        }
-    }
-
     unsafe fn strings(&self, at: usize) -> Strings {
-        // SAFETY: the caller's.
+        // SAFETY: this function has the contract of `argument`.
         unsafe { self.argument(at) as Strings }
     }
 
-    /// The arguments from that number on up to a null, that included, and the number behind it.
+    /// Returns the arguments from index `from` up to and including a null, and the index after it.
     unsafe fn list(&self, from: usize) -> (Vec<*const c_char>, usize) {
         let mut list = Vec::new();
         loop {
-            // SAFETY: the caller's: there is a null.
+            // SAFETY: a null argument ends the list, by this function's contract, and no argument
+            // after it is read.
             let argument = unsafe { self.argument(from + list.len()) } as *const c_char;
             list.push(argument);
             if argument.is_null() {
@@ -98,17 +77,17 @@ impl Call {
     }
 }
 
-/// Returns where the call goes on; null if it was made, and has failed.
+/// Returns the function to which the entry point jumps; null if the call was made and has failed.
 unsafe extern "C" fn called(of: usize, call: &Call) -> *mut c_void {
     extern "C" fn none() -> c_int {
-        // SAFETY: the thread's own.
+        // SAFETY: the pointer is valid, and belongs to the calling thread.
         unsafe { *libc::__errno_location() = libc::ENOSYS };
         -1
     }
     if preload::reports() {
         preload::report("exec");
         if let Some(wanted) = WANTED.get() {
-            // SAFETY: the caller's: it is a call of that function.
+            // SAFETY: `call` is a call of function number `of`, since its entry point called this.
             unsafe { execute(of, call, wanted) };
             return std::ptr::null_mut();
         }
@@ -120,11 +99,12 @@ unsafe extern "C" {
     static environ: Strings;
 }
 
-/// Makes the call with what is wanted in the environment. Comes back if it fails.
+/// Makes the call with the settings in the environment. Returns only if it fails.
 unsafe fn execute(of: usize, call: &Call, wanted: &Wanted) {
     type WithPath = unsafe extern "C" fn(usize, Strings, Strings) -> c_int;
     type At = unsafe extern "C" fn(usize, usize, Strings, Strings, usize) -> c_int;
-    // SAFETY: the caller's; the functions are of these types.
+    // SAFETY: `call` is a call of function number `of`, by this function's contract. Each function
+    // is called with its own type.
     unsafe {
         let with_path = |function: usize, arguments: Strings, environment: Strings| {
             if let Some(next) = FUNCTIONS[function].get() {
@@ -162,21 +142,24 @@ unsafe fn execute(of: usize, call: &Call, wanted: &Wanted) {
     }
 }
 
-/// An environment with what is wanted in it.
+/// An environment that includes the settings.
 struct Environment {
     list: Vec<*const c_char>,
     _preload: CString,
 }
 
 impl Environment {
+    /// Adds the settings to an environment.
+    ///
     /// # Safety
-    /// `environment` is null, or a list of strings up to a null.
+    /// `environment` must be null, or a null-terminated list of C strings.
     unsafe fn of(environment: Strings, wanted: &Wanted) -> Self {
         const NAME: &[u8] = b"LD_PRELOAD=";
         let mut preload = [NAME, &wanted.library].concat();
         let mut list = Vec::new();
         let mut at = environment;
-        // SAFETY: the caller's.
+        // SAFETY: `environment` is null or a null-terminated list of C strings, by this function's
+        // contract.
         unsafe {
             while !at.is_null() && !(*at).is_null() {
                 let entry = *at;
@@ -191,7 +174,7 @@ impl Environment {
                 at = at.add(1);
             }
         }
-        // Neither part has a null in it.
+        // Neither part contains a NUL byte.
         let preload = CString::new(preload).unwrap_or_default();
         list.push(preload.as_ptr());
         list.extend(wanted.variables.iter().map(|variable| variable.as_ptr()));
@@ -206,39 +189,13 @@ impl Environment {
 macro_rules! executes {
     ($($position:literal = $name:ident;)*) => {$(
         /// # Safety
-        /// As C's.
+        /// The requirements of the C function of that name.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
-                ".cfi_startproc",
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                "push rcx",
-                "push r8",
-                "push r9",
-                "push rax",
-                ".cfi_adjust_cfa_offset 56",
-                concat!("mov edi, ", $position),
-                "mov rsi, rsp",
-                "call {called}",
-                "mov r11, rax",
-                "pop rax",
-                "pop r9",
-                "pop r8",
-                "pop rcx",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                ".cfi_adjust_cfa_offset -56",
-                "test r11, r11",
-                "jz 2f",
-                "jmp r11",
-                "2:",
-                "mov eax, -1",
-                "ret",
-                ".cfi_endproc",
+                crate::arch::executes!(),
+                position = const $position,
                 called = sym called,
             )
         }

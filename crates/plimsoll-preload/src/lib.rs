@@ -1,10 +1,15 @@
-//! Plimsoll's doors in a library that is preloaded (`LD_PRELOAD`) into a program that knows nothing
-//! of it: the C library's functions for memory are defined here, those for mappings, threads, locks
-//! and futexes in `plimsoll_interpose`, and those by which a program ends in `ending`.
+//! The library that the command `plimsoll run` preloads (`LD_PRELOAD`) into an unmodified program.
 //!
-//! Set off by the command `plimsoll run`, which says by the environment what is wanted: see
-//! `start`.
+//! It interposes the C library's functions for memory and for the end of a process;
+//! `plimsoll-interpose` interposes those for mappings, threads, locks and futexes. The command
+//! configures it through the environment: see `start`.
+//!
+//! The build of the command compiles this crate, with the feature `library`, as a shared library.
+//! Without that feature, the crate is empty.
 
+#![cfg(feature = "library")]
+
+mod arch;
 mod ending;
 mod execution;
 mod memory;
@@ -13,9 +18,9 @@ mod operators;
 mod signals;
 mod start;
 
-/// What this library allocates for itself is in none of the program's figures.
+/// The heap of this library, whose allocations count in none of the program's figures.
 #[global_allocator]
 static HEAP: plimsoll::preload::OwnHeap = plimsoll::preload::OwnHeap;
 
-// So that its functions are linked.
+// Links the functions of that crate.
 use plimsoll_interpose as _;

@@ -1,106 +1,108 @@
-//! C's functions for memory.
+//! Interposed memory functions of C.
 
 use std::ffi::{c_int, c_void};
 
 use plimsoll::preload;
 
 /// # Safety
-/// As C's function of that name, as for all of these.
+/// The requirements of C's `malloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    // SAFETY: the caller's, as for all of these.
+    // SAFETY: this entry point has the contract of C's `malloc`, which `preload::malloc` shares.
+    // The same holds for each function below and its namesake in C.
     unsafe { preload::malloc(size) }
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: the caller's.
+    // SAFETY: as C's `free` requires, `block` is null or a live block.
     unsafe { preload::free(block) }
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `calloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: usize, each: usize) -> *mut c_void {
-    // SAFETY: the caller's.
+    // SAFETY: C's `calloc` has no condition on its arguments.
     unsafe { preload::calloc(count, each) }
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `realloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: the caller's.
+    // SAFETY: as C's `realloc` requires, `block` is null or a live block.
     unsafe { preload::realloc(block, size) }
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `reallocarray`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(
     block: *mut c_void,
     count: usize,
     each: usize,
 ) -> *mut c_void {
-    // SAFETY: the caller's.
+    // SAFETY: as C's `reallocarray` requires, `block` is null or a live block.
     unsafe { preload::reallocarray(block, count, each) }
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `memalign`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-    // SAFETY: the caller's.
+    // SAFETY: `preload::memalign` checks the alignment.
     unsafe { preload::memalign(align, size) }
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `aligned_alloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
-    // SAFETY: the caller's.
+    // SAFETY: `preload::memalign` checks the alignment.
     unsafe { preload::memalign(align, size) }
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `posix_memalign`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: as C's `posix_memalign` requires, `to` is valid for a write. The callee checks the
+    // alignment.
     unsafe { preload::posix_memalign(to, align, size) }
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `valloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
-    // SAFETY: the caller's.
+    // SAFETY: the size of a page is a valid alignment.
     unsafe { preload::memalign(page(), size) }
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `pvalloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
     match size.checked_next_multiple_of(page()) {
-        // SAFETY: the caller's.
+        // SAFETY: the size of a page is a valid alignment.
         Some(size) => unsafe { preload::memalign(page(), size) },
-        // SAFETY: more than there can be, which is refused.
+        // SAFETY: `preload::malloc` accepts any size; this one fails.
         None => unsafe { preload::malloc(usize::MAX) },
     }
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `malloc_usable_size`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: as C's `malloc_usable_size` requires, `block` is null or a live block.
     unsafe { preload::usable_size(block) }
 }
 
 fn page() -> usize {
-    // SAFETY: no arguments that could be wrong.
+    // SAFETY: `sysconf` has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

@@ -1,11 +1,11 @@
-//! The function of the same name that comes after this library's.
+//! The next definition of a function after this library's.
 
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Looked up once it is wanted.
+/// A function that is looked up at its first use.
 pub(crate) struct Next {
-    /// Ends with a null.
+    /// The function's name, NUL-terminated.
     name: &'static str,
     found: AtomicPtr<c_void>,
 }
@@ -18,11 +18,11 @@ impl Next {
         }
     }
 
-    /// `None` if there is none.
+    /// Returns the function; `None` if it does not exist.
     pub(crate) fn get(&self) -> Option<*mut c_void> {
         let mut found = self.found.load(Ordering::Relaxed);
         if found.is_null() {
-            // SAFETY: looks a function up by name. Two threads at once find the same.
+            // SAFETY: the name is NUL-terminated. Concurrent lookups have the same result.
             found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast::<c_char>()) };
             self.found.store(found, Ordering::Relaxed);
         }

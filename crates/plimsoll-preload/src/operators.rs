@@ -1,11 +1,11 @@
-//! The operators of C++ that make and free blocks.
+//! The C++ operators that allocate and free memory.
 //!
-//! Those of an allocator that the program is linked with may not come down to its `malloc` and
-//! `free`, so they are taken over here. Any others are the standard library's, which call `malloc`
-//! and `free`, or what a library has put in their place: calls go on to them.
+//! The operators of an allocator in the program may not call its `malloc` and `free`, so they are
+//! interposed here. All other operators belong to the standard library, which calls `malloc` and
+//! `free`, or to a library that replaces them. Calls are passed on to those.
 //!
-//! Where there is no memory, the operator that was taken over says so in its own way: by an
-//! exception, or a null pointer, or what the program has set.
+//! When out of memory, the interposed operator is called to report it. It throws an exception,
+//! returns a null pointer, or calls the program's new-handler.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -14,10 +14,10 @@ use plimsoll::preload;
 
 use crate::next::Next;
 
-/// One of the operators.
+/// An operator.
 struct Operator {
     next: Next,
-    /// One of the following.
+    /// [`UNKNOWN`], [`IS_TAKEN`] or [`IS_LEFT`].
     taken: AtomicU8,
 }
 
@@ -33,7 +33,8 @@ impl Operator {
         }
     }
 
-    /// The operator that the call goes on to; `None` if it is the allocator's, or there is none.
+    /// Returns the operator to which the call is passed on; `None` if it is the allocator's, or if
+    /// it does not exist.
     #[inline]
     fn other(&self) -> Option<*mut c_void> {
         match self.taken.load(Ordering::Relaxed) {
@@ -45,7 +46,7 @@ impl Operator {
 
     #[cold]
     fn find_out(&self) -> Option<*mut c_void> {
-        // Two threads at once find the same.
+        // Concurrent calls have the same result.
         let other = self
             .next
             .get()
@@ -56,28 +57,29 @@ impl Operator {
     }
 }
 
-/// Memory for one byte is what C++ wants for none.
+/// Allocates a block. C++ requires memory for one byte if the size is 0.
 unsafe fn make(size: usize) -> *mut c_void {
-    // SAFETY: any size may be asked for.
+    // SAFETY: `preload::malloc` accepts any size.
     unsafe { preload::malloc(size.max(1)) }
 }
 
 unsafe fn make_aligned(size: usize, align: usize) -> *mut c_void {
-    // SAFETY: any size may be asked for.
+    // SAFETY: `preload::memalign` accepts any size, and checks the alignment.
     unsafe { preload::memalign(align, size.max(1)) }
 }
 
 macro_rules! operators {
     (makes: $($name:ident($($argument:ident),*) = $make:ident($($passed:ident),*);)*) => {$(
         /// # Safety
-        /// As the operator of that name.
+        /// The requirements of the C++ operator of that name.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C-unwind" fn $name($($argument: usize),*) -> *mut c_void {
             type This = unsafe extern "C-unwind" fn($(operators!(@word $argument)),*) -> *mut c_void;
             static OPERATOR: Operator = Operator::new(concat!(stringify!($name), "\0"));
-            // SAFETY: the caller's; the next function of that name is of that type. What it makes
-            // is freed by the operator of its own kind. Nothing here is dropped if it unwinds.
+            // SAFETY: the next function of that name has this type, and the arguments meet this
+            // operator's contract. The matching operator below frees the block. Nothing here needs
+            // to be dropped if the call unwinds.
             unsafe {
                 if let Some(other) = OPERATOR.other() {
                     return std::mem::transmute::<*mut c_void, This>(other)($($argument),*);
@@ -95,14 +97,14 @@ macro_rules! operators {
     )*};
     (frees: $($name:ident($($argument:ident),*);)*) => {$(
         /// # Safety
-        /// As the operator of that name. What else it is told, size and alignment, is of no
-        /// interest.
+        /// The requirements of the C++ operator of that name. Size and alignment are ignored.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C-unwind" fn $name(block: *mut c_void, $($argument: usize),*) {
             type This = unsafe extern "C-unwind" fn(*mut c_void, $(operators!(@word $argument)),*);
             static OPERATOR: Operator = Operator::new(concat!(stringify!($name), "\0"));
-            // SAFETY: the caller's; the next function of that name is of that type.
+            // SAFETY: the next function of that name has this type. By this operator's contract,
+            // `block` is null or live.
             unsafe {
                 match OPERATOR.other() {
                     Some(other) => {

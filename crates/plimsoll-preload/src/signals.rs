@@ -1,18 +1,19 @@
-//! Signals that end the process: where the program has left one at its default, the report is
-//! written first. Then the default takes place, so that whoever waits for the process sees what he
-//! would have seen.
+//! Signals that end the process. If the program left a signal at its default, the report is written
+//! first. Then the default takes effect, so that the parent of the process sees the same status.
 //!
-//! The program sees nothing of this: it is told that the default is in force, and what it sets is.
+//! The program does not notice the handler: it reads the default action, and its own actions take
+//! effect.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, zeroed};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll::preload;
+use plimsoll_sys::arch;
 
 use crate::next::Next;
 
-/// By default they end the process, some with a core dump.
+/// Signals that end the process by default, some with a core dump.
 const FATAL: [c_int; 15] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -31,11 +32,12 @@ const FATAL: [c_int; 15] = [
     libc::SIGXCPU,
 ];
 
-/// After so many seconds, the process ends without a report: what the thread was about when the
-/// signal came may be what the report waits for.
+/// The time in seconds after which the process ends without a report. The report may wait for a
+/// resource that the interrupted thread holds.
 const PATIENCE: libc::time_t = 10;
 
-/// The stack that the report is written on: the thread's may have no room for it.
+/// The size of the stack on which the report is written, in bytes. The thread's own may be too
+/// small.
 const STACK: usize = 1 << 20;
 
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
@@ -43,13 +45,13 @@ type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::
 static NEXT_SIGACTION: Next = Next::new("sigaction\0");
 static NEXT_SIGNAL: Next = Next::new("signal\0");
 
-/// Whether this is in force.
+/// Whether the handlers are installed.
 static PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// Takes the place of the default, where that is in force.
+/// Installs the handler for each fatal signal whose action is the default.
 pub(crate) fn prepare() {
     for signal in FATAL {
-        // SAFETY: valid actions.
+        // SAFETY: `before` is writable, and `ours` returns a valid action.
         unsafe {
             let mut before = MaybeUninit::zeroed();
             if real_sigaction(signal, std::ptr::null(), before.as_mut_ptr()) == 0
@@ -63,7 +65,7 @@ pub(crate) fn prepare() {
 }
 
 fn ours() -> libc::sigaction {
-    // SAFETY: integers and pointers, for which zero is a value.
+    // SAFETY: the struct consists of integers and pointers, for which zero is a valid value.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = ends as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
@@ -80,7 +82,8 @@ unsafe fn real_sigaction(
     before: *mut libc::sigaction,
 ) -> c_int {
     match NEXT_SIGACTION.get() {
-        // SAFETY: the C library's function of that name; the caller's.
+        // SAFETY: `next` is the C library's `sigaction`, which has this type. The pointers are null
+        // or valid, as its contract and this function's require.
         Some(next) => unsafe {
             std::mem::transmute::<*mut c_void, Sigaction>(next)(signal, action, before)
         },
@@ -89,14 +92,15 @@ unsafe fn real_sigaction(
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `sigaction`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
     action: *const libc::sigaction,
     before: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: the caller's: what is not null can be read, and written to.
+    // SAFETY: as C's `sigaction` requires, `action` is null or readable, and `before` is null or
+    // writable.
     unsafe {
         let mut wanted = action;
         let ours = ours();
@@ -112,7 +116,7 @@ pub unsafe extern "C" fn sigaction(
 }
 
 /// # Safety
-/// As C's.
+/// The requirements of C's `signal`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
     let Some(next) = NEXT_SIGNAL.get() else {
@@ -123,7 +127,7 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
     } else {
         handler
     };
-    // SAFETY: the C library's function of that name; the caller's.
+    // SAFETY: `next` is the C library's `signal`, which has this type and no preconditions.
     let before = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int, usize) -> usize>(next)(
             signal, wanted,
@@ -136,16 +140,17 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
     }
 }
 
-/// Whether the default for a signal is to be preceded by a report: not in a child, which has none.
+/// Returns whether a report precedes the default action of a signal. Returns `false` in a child
+/// that does not report.
 fn takes_place(signal: c_int) -> bool {
     PREPARED.load(Ordering::Relaxed) && FATAL.contains(&signal) && preload::reports()
 }
 
-/// The handler.
+/// The handler of all fatal signals.
 unsafe extern "C" fn ends(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
-    // SAFETY: valid actions, masks and timers; the system passes valid information.
+    // SAFETY: actions and masks are valid, and the system passes a valid or null `info`.
     unsafe {
-        // What the processor reports, because of an instruction, comes again by itself.
+        // A signal that an instruction caused occurs again when the handler returns.
         let by_instruction = matches!(
             signal,
             libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP
@@ -164,15 +169,15 @@ unsafe extern "C" fn ends(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_v
         }
         *libc::__errno_location() = errno;
         if !by_instruction {
-            // Takes place when this returns, since the signal is blocked until then.
+            // The signal stays blocked until this handler returns, and takes effect then.
             libc::raise(signal);
         }
     }
 }
 
-/// Has the signal come once more when patience is at its end, and lets it.
+/// Requests a second signal after [`PATIENCE`], and unblocks it.
 unsafe fn end_at_last(signal: c_int) {
-    // SAFETY: valid structures; the timer is for the rest of the process's life.
+    // SAFETY: all structures are valid. The timer lasts for the rest of the process.
     unsafe {
         let mut event: libc::sigevent = zeroed();
         event.sigev_notify = libc::SIGEV_SIGNAL;
@@ -190,17 +195,17 @@ unsafe fn end_at_last(signal: c_int) {
     }
 }
 
-/// Writes the report on a stack with room for it.
+/// Writes the report on a new stack of sufficient size.
 unsafe fn on_own_stack(signal: usize) {
-    extern "C" fn write(signal: usize) {
-        /// The thread that writes; others wait for it.
+    extern "C" fn write(signal: *mut c_void) {
+        /// The thread that writes the report; others wait for it.
         static WRITER: AtomicUsize = AtomicUsize::new(0);
-        // SAFETY: no arguments.
+        // SAFETY: `pthread_self` has no preconditions.
         let me = unsafe { libc::pthread_self() } as usize;
         match WRITER.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
                 preload::abandon_what_is_under_way();
-                let name = match signal as c_int {
+                let name = match signal as usize as c_int {
                     libc::SIGTERM => "SIGTERM",
                     libc::SIGINT => "SIGINT",
                     libc::SIGHUP => "SIGHUP",
@@ -214,15 +219,15 @@ unsafe fn on_own_stack(signal: usize) {
             }
             Err(writer) if writer == me => {}
             Err(_) => loop {
-                // SAFETY: waits for a signal, or for the process to end.
+                // SAFETY: `pause` takes no arguments; it waits for a signal or the process's end.
                 unsafe { libc::pause() };
             },
         }
     }
-    // SAFETY: the new stack is large enough, mapped for good, and aligned; the old one is gone back
-    // to.
+    // SAFETY: the new stack is mapped, large enough, aligned, and never unmapped. `write` takes a
+    // signal in place of its argument, and does not unwind.
     unsafe {
-        // Not by `mmap`, which would count it as the program's.
+        // A direct system call, since `mmap` would count the stack as the program's.
         let stack = libc::syscall(
             libc::SYS_mmap,
             0,
@@ -235,16 +240,7 @@ unsafe fn on_own_stack(signal: usize) {
         if stack < 0 {
             return;
         }
-        std::arch::asm!(
-            "mov r12, rsp",
-            "mov rsp, {top}",
-            "call {write}",
-            "mov rsp, r12",
-            top = in(reg) stack as usize + STACK,
-            write = sym write,
-            in("rdi") signal,
-            out("r12") _,
-            clobber_abi("C"),
-        );
+        let top = stack as usize + STACK;
+        arch::call_on_stack(top, write, signal as *mut c_void);
     }
 }

@@ -1,13 +1,14 @@
-//! What is done before `main`: what is wanted is read from the environment, which is then as if
-//! nothing had been said, so that the program and its children find it as it was.
+//! Work before `main`. Reads the settings of `plimsoll run` from the environment and removes them,
+//! so that the program and its children see the original environment.
 //!
-//! | variable | what it says |
+//! | variable | meaning |
 //! |---|---|
 //! | `PLIMSOLL_RUN` | settings, in the grammar of `PLIMSOLL` |
 //! | `PLIMSOLL_RUN_TO` | the directory for reports |
-//! | `PLIMSOLL_RUN_CHILDREN` | that there are to be reports of children and of what they execute, too: then the environment stays |
+//! | `PLIMSOLL_RUN_CHILDREN` | requests reports of children and of programs that they execute; the
+//! environment then stays |
 //!
-//! A process with elevated privileges (setuid, setgid, file capabilities) obeys none of them.
+//! A process with elevated privileges (setuid, setgid, file capabilities) ignores all of them.
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -17,10 +18,10 @@ use plimsoll::preload;
 
 use crate::{ending, execution, signals};
 
-/// Variables that only this library knows.
+/// Variables that only this library reads.
 const OURS: [&str; 3] = ["PLIMSOLL_RUN", "PLIMSOLL_RUN_TO", "PLIMSOLL_RUN_CHILDREN"];
 
-/// What the loader reads.
+/// The variable in which the loader finds preloaded libraries.
 const PRELOAD: &str = "LD_PRELOAD";
 
 #[used]
@@ -47,11 +48,12 @@ extern "C" fn at_start() {
     }
 }
 
-/// What is executed may long outlive the command, which removes libraries that have not been used
-/// for a month.
+/// Updates the times of the library's file. An executed program may outlive the command by far, and
+/// the command removes libraries that were not used for a month.
 fn note_use(library: Vec<u8>) {
     if let Ok(library) = CString::new(library) {
-        // SAFETY: a string; no times are now. Somebody else's file stays as it is.
+        // SAFETY: the path is a C string, and null times mean the current time. If the file belongs
+        // to another user, the call fails without effect.
         unsafe { libc::utimensat(libc::AT_FDCWD, library.as_ptr(), std::ptr::null(), 0) };
     }
 }
@@ -60,13 +62,14 @@ unsafe extern "C" {
     static mut environ: *mut *mut c_char;
 }
 
-/// The entries of the environment. The C library's functions for that may be the program's own, as
-/// a shell's are.
+/// Returns the entries of the environment. The C library's functions for this may be replaced by
+/// the program, as shells do.
 fn entries() -> impl Iterator<Item = *mut *mut c_char> {
-    // SAFETY: a list of strings up to a null; before `main`, nobody changes it.
+    // SAFETY: before `main`, no other thread changes `environ`.
     let mut at = unsafe { environ };
     std::iter::from_fn(move || {
-        // SAFETY: as above.
+        // SAFETY: `at` is null or points into a null-terminated list, which no other thread changes
+        // before `main`.
         unsafe {
             if at.is_null() || (*at).is_null() {
                 return None;
@@ -78,9 +81,9 @@ fn entries() -> impl Iterator<Item = *mut *mut c_char> {
     })
 }
 
-/// What is behind the name and the sign of equality, if this is the entry of that name.
+/// Returns the value of an entry, if it is the variable of that name.
 fn value_in(entry: *mut *mut c_char, name: &str) -> Option<&'static [u8]> {
-    // SAFETY: a string of the environment, which stays.
+    // SAFETY: the entry is a C string of the environment, which is never freed.
     let text = unsafe { CStr::from_ptr(*entry) }.to_bytes();
     text.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
@@ -89,7 +92,7 @@ fn variable(name: &str) -> Option<&'static [u8]> {
     entries().find_map(|entry| value_in(entry, name))
 }
 
-/// What set this library off, to be handed on.
+/// Returns the variables of `plimsoll run`, for programs that this process executes.
 fn variables() -> Vec<CString> {
     let variable = |name: &&str| {
         let value = variable(name)?;
@@ -98,7 +101,7 @@ fn variables() -> Vec<CString> {
     OURS.iter().filter_map(variable).collect()
 }
 
-/// The path that this library was loaded by: the command puts it before others.
+/// Returns the path of this library, which the command puts before all others.
 fn library() -> Vec<u8> {
     let list = variable(PRELOAD).unwrap_or_default();
     list.split(|&at| at == b':')
@@ -107,7 +110,7 @@ fn library() -> Vec<u8> {
         .to_vec()
 }
 
-/// Takes out of the environment what set this library off.
+/// Removes the variables of `plimsoll run`, and this library, from the environment.
 fn leave_no_trace() {
     let mut kept = entries();
     for entry in entries() {
@@ -119,18 +122,18 @@ fn leave_no_trace() {
                 continue;
             };
             let rest = &list[colon + 1..];
-            // SAFETY: the rest, and the null behind it, are moved to the front of the list, which
-            // nobody looks at meanwhile.
+            // SAFETY: moves the rest and its NUL to the front of the same string. No other thread
+            // reads the environment before `main`.
             unsafe { std::ptr::copy(rest.as_ptr(), list.as_ptr().cast_mut(), rest.len() + 1) };
         }
-        // SAFETY: an earlier place of the same list, or the same.
+        // SAFETY: `place` is an entry of the same list, at or before `entry`.
         unsafe {
             if let Some(place) = kept.next() {
                 *place = *entry;
             }
         }
     }
-    // SAFETY: the place behind those that were kept.
+    // SAFETY: `place` is the entry after those that were kept.
     unsafe {
         if let Some(place) = kept.next() {
             *place = std::ptr::null_mut();

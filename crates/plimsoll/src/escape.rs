@@ -1,15 +1,15 @@
-//! Text within a line, or within quotes, with Go's escapes for what would not stay there.
+//! Text within a line or within quotes, with Go's escapes for characters that cannot appear there.
 //!
-//! Go has two ways to write a control character: strings are quoted with every letter that C has;
-//! the headers of goroutines have letters for the ends of lines and for tabs, and numbers for all
-//! others. What has no picture, in either of them, is written by its number.
+//! Go writes control characters in two ways. Quoted strings use every letter escape of C. The
+//! headers of goroutines use letters for the ends of lines and for tabs, and numbers for all
+//! others. Both write other unprintable characters by number.
 
 use std::fmt::{self, Write};
 
-/// The control characters that are written by a letter, with that letter.
+/// The control characters with a letter escape, with that letter.
 pub(crate) type Letters = [(char, char)];
 
-/// As in a quoted string.
+/// The letters in a quoted string.
 pub(crate) const OF_STRINGS: &Letters = &[
     ('\n', 'n'),
     ('\r', 'r'),
@@ -20,31 +20,32 @@ pub(crate) const OF_STRINGS: &Letters = &[
     ('\x0c', 'f'),
 ];
 
-/// As in the header of a goroutine.
+/// The letters in the header of a goroutine.
 pub(crate) const OF_HEADERS: &Letters = &[('\n', 'n'), ('\r', 'r'), ('\t', 't')];
 
-/// A string as Go's `%q` writes it.
+/// Writes a string in the form of Go's `%q`.
 pub(crate) fn put_quoted(out: &mut impl Write, text: &str) -> fmt::Result {
     out.write_char('"')?;
     put_escaped(out, text, OF_STRINGS, |character| !is_printable(character))?;
     out.write_char('"')
 }
 
-/// Whether Go prints a character as it is: letters, marks, numbers, punctuation, symbols, and the
-/// one space that ASCII has. The standard library, which escapes the others too, has the table.
+/// Returns whether Go prints a character unescaped: letters, marks, numbers, punctuation, symbols,
+/// and the ASCII space. Uses the table of the standard library, which escapes the other characters
+/// too.
 pub(crate) fn is_printable(character: char) -> bool {
     if character.is_ascii() {
         return !character.is_ascii_control();
     }
-    // Not as the first of a string, where marks are escaped that would go with what is before.
+    // Not at the start of the string, where `escape_debug` also escapes combining marks.
     let mut text = [b'a'; 5];
     let length = 1 + character.encode_utf8(&mut text[1..]).len();
     let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
     text.escape_debug().nth(1) == Some(character)
 }
 
-/// A name as it is, but for characters that are [not printable](is_printable): these end a line,
-/// steer a terminal or turn the direction of the text round them, and are written by number.
+/// Writes a name; replaces characters that are [not printable](is_printable) by their numbers. Such
+/// characters end a line, control a terminal, or change the direction of the text.
 pub(crate) fn put_name(out: &mut impl Write, name: &str) -> fmt::Result {
     if name.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return out.write_str(name);
@@ -59,7 +60,7 @@ pub(crate) fn put_name(out: &mut impl Write, name: &str) -> fmt::Result {
     Ok(())
 }
 
-/// Text with escapes for quotes, backslashes, control characters, and what is `special`.
+/// Writes text with escapes for quotes, backslashes, control characters, and `special` characters.
 pub(crate) fn put_escaped(
     out: &mut impl Write,
     text: &str,

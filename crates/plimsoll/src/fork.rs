@@ -1,11 +1,13 @@
-//! `fork`: the child has one thread, and must find nothing held by the others.
+//! `fork`: the child has one thread, and must not find a lock held by another.
 //!
-//! Readers' locks are taken before and given back on both sides, so no reading is cut in half. What
-//! hooks use has no locks; where hooks count themselves in and out, the child forgets those that
-//! are gone. Counts and profiles go on from where they were.
+//! Readers' locks are taken before the fork and released on both sides, so no reading is
+//! interrupted. The data of hooks has no locks. Where hooks count themselves in and out, the child
+//! resets the counts of threads that no longer exist. Counts and profiles continue unchanged.
 
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
+
+use plimsoll_sys::os::{self, loader};
 
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::thread as alloc_thread;
@@ -15,11 +17,10 @@ use crate::gc;
 use crate::hook;
 use crate::label;
 use crate::ledger::Reader;
-use crate::os::{self, loader};
 use crate::profile::{self, Earlier};
 use crate::stack::{self, RetiredList, TABLE};
 use crate::stats::cpu_stats::{self, Meter};
-use crate::{memory_limit, own, own_thread, postmortem, task, thread};
+use crate::{internal_heap, internal_thread, memory_limit, postmortem, task, thread};
 
 #[cfg(feature = "interpose")]
 type HookGuard = MutexGuard<'static, hook::Progress>;
@@ -45,21 +46,20 @@ type Guards = (
 /// The locks that are held across a fork.
 struct Held(UnsafeCell<Option<Guards>>);
 
-// SAFETY: used between `before` and `after_*` only, by the thread that holds the locks.
+// SAFETY: only the thread that holds the locks uses it, between `before` and `after_*`.
 unsafe impl Sync for Held {}
 
 static HELD: Held = Held(UnsafeCell::new(None));
 
-/// Has the C library call the functions below around each fork. Once.
+/// Registers the functions below, which the C library calls around each fork. Once.
 pub(crate) fn register() {
-    // SAFETY: functions of the right type that live as long as the program.
-    unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
+    os::fork::register(before, after_in_parent, after_in_child);
 }
 
 extern "C" fn before() {
     let guards = (
         memory_limit::lock(),
-        // Before the others, because it is held where they are taken.
+        // Before the others, because code that holds it takes them.
         task::lock_watcher(),
         task::lock_cut(),
         contention::lock_rates(),
@@ -80,36 +80,36 @@ extern "C" fn before() {
         profile::lock_earlier(),
         loader::lock(),
     );
-    // SAFETY: the locks are held.
+    // SAFETY: this thread holds the locks, so no other uses `HELD`.
     unsafe { *HELD.0.get() = Some(guards) };
-    own::lock();
+    internal_heap::lock();
     thread::before_fork();
 }
 
 extern "C" fn after_in_parent() {
-    own::unlock();
+    internal_heap::unlock();
     postmortem::after_fork_in_parent();
-    // SAFETY: the locks are held, by this thread.
+    // SAFETY: this thread has held the locks since `before`.
     drop(unsafe { (*HELD.0.get()).take() });
 }
 
 extern "C" fn after_in_child() {
-    // SAFETY: the locks are held, by the one thread there is.
+    // SAFETY: the child's only thread has held the locks since `before`.
     if let Some((.., readers, _, _, _, _, _)) = unsafe { &mut *HELD.0.get() } {
         postmortem::after_fork_in_child(readers);
     }
     os::forget_thread_id();
     #[cfg(feature = "http")]
-    os::closed_in_forks::after_fork_in_child();
+    os::close_on_fork::after_fork_in_child();
     HEAP.after_fork_in_child(alloc_thread::writer());
     TABLE.after_fork_in_child();
     stack::forget_vanished_threads();
     contention::after_fork_in_child();
     task::after_fork_in_child();
-    own_thread::after_fork_in_child();
+    internal_thread::after_fork_in_child();
     thread::after_fork_in_child();
-    own::unlock();
-    // SAFETY: the locks are held, by the one thread there is.
+    internal_heap::unlock();
+    // SAFETY: the child's only thread has held the locks since `before`.
     let mut held = unsafe { (*HELD.0.get()).take() };
     if let Some((limit, .., collectors, _, _, _, _)) = &mut held {
         limit.after_fork_in_child();

@@ -1,25 +1,44 @@
-//! What is done once, before `main`: the parts that must not be left to a hook, because they
-//! allocate or take the loader's locks.
+//! Work done once, before `main`: set-up that hooks must not do, because it allocates or takes the
+//! loader's locks.
 
+use crate::alloc::process;
 use crate::{contention, fork, label, postmortem, settings, stack, thread};
 
-/// The loader calls this before `main`, when the program's libraries are there and nobody is
-/// running yet.
+/// The loader calls this before `main`, when the program's libraries are loaded and no other thread
+/// runs yet.
 #[used]
-#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
+#[cfg_attr(
+    all(unix, not(target_vendor = "apple")),
+    unsafe(link_section = ".init_array")
+)]
+#[cfg_attr(
+    target_vendor = "apple",
+    unsafe(link_section = "__DATA,__mod_init_func")
+)]
+#[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
 static AT_START: extern "C" fn() = prepare;
 
 extern "C" fn prepare() {
-    // First: what Plimsoll allocates below may come to be the program's allocator's.
+    // First: allocations below may reach the program's allocator, and make it map memory.
     #[cfg(feature = "mmap")]
-    crate::hook::mappings::start();
+    crate::alloc::mappings::start();
+    // If the program's allocator is not `Alloc`, its first allocation does not do this.
+    process::open();
     fork::register();
+    stack::observe_modules(modules_changed);
     stack::prepare(settings::early().unwinder);
     thread::stacks::prepare();
-    thread::births::prepare();
+    thread::creation::prepare();
     contention::prepare();
     label::prepare();
     postmortem::prepare();
     #[cfg(feature = "interpose")]
     crate::hook::threads::start();
+}
+
+/// Updates the users of the module list after it was replaced. Not for hooks.
+fn modules_changed() {
+    postmortem::note_modules();
+    #[cfg(feature = "interpose")]
+    crate::hook::refresh();
 }

@@ -1,5 +1,9 @@
-//! jemalloc, with its backend, beside jemalloc's own statistics and what the system sees.
+//! jemalloc with its backend, compared with jemalloc's own statistics and the kernel's figures.
 
+#[global_allocator]
+static ALLOC: plimsoll::Alloc<Jemalloc> = plimsoll::Alloc::jemalloc();
+
+use plimsoll_testkit::{child, pages, relations};
 use std::ffi::CString;
 use std::hint::black_box;
 use std::ptr::null_mut;
@@ -8,12 +12,7 @@ use plimsoll::stats::backend::Jemalloc;
 use plimsoll::stats::{self, Exactness, Pages};
 use plimsoll::{heap_stats, mem_stats};
 
-#[global_allocator]
-static ALLOC: plimsoll::Alloc<Jemalloc> = plimsoll::Alloc::jemalloc();
-
-mod child;
-mod pages;
-mod relations;
+#[path = "suite/mod.rs"]
 mod suite;
 
 use pages::{MIB, resident, touched};
@@ -24,7 +23,7 @@ fn tested(name: &str, test: fn()) {
     child::run(name, "", test);
 }
 
-/// What jemalloc says of itself.
+/// Reads the figure `name` of jemalloc, after setting it to `value` if given.
 fn mallctl<T: Copy>(name: &str, value: Option<T>) -> T {
     let name = CString::new(name).unwrap();
     let mut is = std::mem::MaybeUninit::<T>::uninit();
@@ -34,7 +33,7 @@ fn mallctl<T: Copy>(name: &str, value: Option<T>) -> T {
         Some(value) => (std::ptr::from_mut(value).cast(), size_of::<T>()),
         None => (null_mut(), 0),
     };
-    // SAFETY: the callers know the types; the value was written if there was no error.
+    // SAFETY: each caller passes the type of the named figure; `is` is read only after success.
     unsafe {
         let failed = tikv_jemalloc_sys::mallctl(
             name.as_ptr(),
@@ -48,13 +47,13 @@ fn mallctl<T: Copy>(name: &str, value: Option<T>) -> T {
     }
 }
 
-/// jemalloc's own figures, in bytes, of this moment.
+/// jemalloc's own figures at the time of the call, in bytes.
 #[derive(Debug)]
 struct Dump {
     active: u64,
     mapped: u64,
     retained: u64,
-    /// Of all arenas: extents in use and those that are free and not purged.
+    /// Extents of all arenas: those in use, and free ones that are not purged.
     extents: u64,
 }
 
@@ -72,24 +71,24 @@ impl Dump {
     }
 }
 
-fn told() -> Pages {
-    stats::backend().expect("there is one").pages()
+fn reported() -> Pages {
+    stats::backend().expect("one exists").pages()
 }
 
-/// Holds what is told against jemalloc's own figures, while nothing else runs. Returns what is
-/// committed and not in use yet, of what was mapped before there were hooks.
+/// Compares the backend's report with jemalloc's own figures, while nothing else runs. Returns the
+/// committed bytes that are not in use yet, in memory mapped before the hooks were installed.
 fn compare() -> u64 {
-    // What the dump allocates is allocated before.
+    // The first dump makes the allocations that dumps need.
     Dump::now();
-    let (pages, dump) = (told(), Dump::now());
+    let (pages, dump) = (reported(), Dump::now());
     assert_eq!(pages.reserved.bytes, dump.extents + dump.retained);
     assert_eq!(pages.active.bytes, dump.active);
     let rest = pages.committed.bytes.checked_sub(dump.extents);
     rest.unwrap_or_else(|| panic!("{pages:?} {dump:?}"))
 }
 
-/// Two threads that each do 20,000 operations with blocks of 16 bytes to 4 MiB, and return what
-/// they keep, about 40 MiB each.
+/// Runs two threads that each do 20,000 operations with blocks of 16 bytes to 4 MiB. Returns the
+/// blocks that they keep, about 40 MiB for each thread.
 fn work(seed: u64) -> Vec<Vec<u8>> {
     let keep = |seed: u64| {
         let mut random = seed + 1;
@@ -115,37 +114,37 @@ fn work(seed: u64) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The workload that showed which scheme of hooks is right: filled, dropped, purged, filled again.
+/// The workload that showed which scheme of hooks is correct: fill, drop, purge, fill again.
 #[test]
 fn figures_are_those_of_jemalloc_to_the_byte() {
     tested("figures_are_those_of_jemalloc_to_the_byte", || {
         let mut rest = compare();
         assert!(rest < 2 * MIB, "{rest} bytes that are not in use");
-        let (mut swing, mut reserved) = (Vec::new(), told().reserved.bytes);
+        let (mut swing, mut reserved) = (Vec::new(), reported().reserved.bytes);
         for round in 0..4 {
             let kept = work(round * 10);
-            let full = told();
+            let full = reported();
             let after = compare();
-            assert!(after <= rest, "what is not in use yet only ever gets less");
+            assert!(after <= rest, "unused memory only decreases");
             rest = after;
             drop(kept);
             assert!(compare() <= rest);
             plimsoll::free_os_memory();
             assert!(compare() <= rest);
-            let empty = told();
+            let empty = reported();
             swing.push(full.committed.bytes - empty.committed.bytes);
             assert!(empty.reserved.bytes >= reserved, "nothing is unmapped");
             reserved = empty.reserved.bytes;
             let dump = Dump::now();
             let metadata = dump.mapped + dump.retained - empty.reserved.bytes;
-            assert_eq!(told().metadata.bytes, metadata);
+            assert_eq!(reported().metadata.bytes, metadata);
             assert_eq!(metadata % (2 * MIB), 0);
         }
         assert!(swing.iter().all(|&bytes| bytes > 10 * MIB), "{swing:?}");
     });
 }
 
-/// Threads that come at the same time, in all arenas there are.
+/// Threads allocate at the same time, in all arenas.
 #[test]
 fn no_arena_escapes() {
     tested("no_arena_escapes", || {
@@ -160,7 +159,7 @@ fn no_arena_escapes() {
             };
             std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..24).map(|_| scope.spawn(fill)).collect();
-                // A scope does not wait until threads have given back what they kept.
+                // A scope does not wait until its threads have released their thread-local caches.
                 for thread in threads {
                     thread.join().unwrap();
                 }
@@ -168,15 +167,15 @@ fn no_arena_escapes() {
             assert!(compare() <= rest);
         }
         let arenas = mallctl::<u32>("arenas.narenas", None);
-        assert!(arenas > 2, "there is more than one");
-        assert_eq!(told().reserved.exactness, Exactness::Exact);
-        assert_eq!(told().committed.exactness, Exactness::Exact);
-        assert_eq!(told().active.exactness, Exactness::Racy);
-        // Each arena's first block for its structures is known without asking.
-        let before = told().metadata.bytes;
+        assert!(arenas > 2, "at least two exist");
+        assert_eq!(reported().reserved.exactness, Exactness::Exact);
+        assert_eq!(reported().committed.exactness, Exactness::Exact);
+        assert_eq!(reported().active.exactness, Exactness::Racy);
+        // The backend knows the first metadata block of each arena without a query.
+        let before = reported().metadata.bytes;
         assert!(before >= u64::from(arenas) * 2 * MIB);
         plimsoll::free_os_memory();
-        assert!(told().metadata.bytes >= before);
+        assert!(reported().metadata.bytes >= before);
     });
 }
 
@@ -188,7 +187,8 @@ fn what_is_touched_and_given_back_is_what_the_system_sees() {
             let (empty, resident_empty) = (mem_stats(), resident());
             let blocks: Vec<_> = (0..1024).map(|_| touched(64 << 10)).collect();
             let (full, resident_full) = (mem_stats(), resident());
-            // Each block has a page more, so that not all begin at the same lines of the cache.
+            // Each block has one more page, so that the blocks do not all begin at the same cache
+            // lines.
             let grown = full.heap_inuse - empty.heap_inuse;
             assert!((64 * MIB..69 * MIB).contains(&grown), "{grown} more in use");
             assert!(resident_full - resident_empty >= 63 * MIB);
@@ -210,24 +210,25 @@ fn what_is_touched_and_given_back_is_what_the_system_sees() {
                 [0; 3]
             );
             assert!(given_back.mspan_sys > 0);
-            // Nothing is released that is in memory: what is committed can hold all of that.
+            // Resident memory is never reported as released: the committed memory can hold all of
+            // it.
             let committed = given_back.pages.committed.bytes + given_back.pages.metadata.bytes;
             assert!(committed + 32 * MIB > resident_after);
         },
     );
 }
 
-/// Blocks of 8 MiB and more are given back as soon as they are freed, as without hooks.
+/// Blocks of 8 MiB and more are returned to the system as soon as they are freed, as without hooks.
 #[test]
 fn a_large_block_is_given_back_at_once() {
     tested("a_large_block_is_given_back_at_once", || {
-        let before = told();
+        let before = reported();
         let block = touched(64 << 20);
-        let with_block = told();
+        let with_block = reported();
         assert!(with_block.committed.bytes - before.committed.bytes >= 64 * MIB);
         assert!(with_block.reserved.bytes - before.reserved.bytes >= 64 * MIB);
         drop(block);
-        let after = told();
+        let after = reported();
         assert!(after.committed.bytes <= before.committed.bytes + MIB / 8);
         assert_eq!(after.reserved, with_block.reserved);
         compare();
@@ -262,12 +263,12 @@ fn a_heap_with_holes_is_given_back() {
     });
 }
 
-/// Mapping, splitting and purging are part of the allocations that make them necessary.
+/// Mapping, splitting and purging belong to the allocations that cause them.
 #[test]
 fn hooks_allocate_nothing() {
     tested("hooks_allocate_nothing", || {
         let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(300);
-        let (before, pages_before) = (heap_stats(), told());
+        let (before, pages_before) = (heap_stats(), reported());
         for at in 0..300 {
             blocks.push(Vec::with_capacity(100_000 * (1 + at % 100)));
         }
@@ -279,8 +280,8 @@ fn hooks_allocate_nothing() {
         let after = heap_stats();
         assert_eq!(after.large.mallocs - before.large.mallocs, 300);
         assert_eq!(after.large.frees - before.large.frees, 100);
-        assert!(told().reserved.bytes > pages_before.reserved.bytes);
-        // The test's own threads may allocate meanwhile, once or twice.
+        assert!(reported().reserved.bytes > pages_before.reserved.bytes);
+        // The test's own threads may allocate once or twice meanwhile.
         assert!(
             after.mallocs - before.mallocs < 350,
             "less than one for each hook"
@@ -295,36 +296,36 @@ fn hooks_allocate_nothing() {
 fn a_forks_child_goes_on_counting() {
     tested("a_forks_child_goes_on_counting", || {
         let kept = work(1);
-        let before = told();
-        // SAFETY: the child calls nothing that is not allowed in it: no other thread was in the
-        // middle of anything that matters to it.
+        let before = reported();
+        // SAFETY: no other thread held a lock that the child needs, so the child may call all of
+        // this.
         unsafe {
             let child = libc::fork();
             if child == 0 {
                 let ok = std::panic::catch_unwind(|| {
-                    assert_eq!(told().reserved, before.reserved);
+                    assert_eq!(reported().reserved, before.reserved);
                     compare();
                     let more = work(5);
                     compare();
                     drop((kept, more));
                     plimsoll::free_os_memory();
                     compare();
-                    assert!(told().committed.bytes < before.committed.bytes);
+                    assert!(reported().committed.bytes < before.committed.bytes);
                 });
                 libc::_exit(i32::from(ok.is_err()));
             }
             let mut status = 0;
             assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-            assert_eq!(status, 0, "what the child found is above");
+            assert_eq!(status, 0, "the child's output is above");
         }
-        assert_eq!(told(), before);
+        assert_eq!(reported(), before);
     });
 }
 
-/// Where hooks would change how jemalloc works, there are none.
+/// Where hooks would change how jemalloc works, Plimsoll installs none.
 #[test]
-fn nothing_is_told_if_jemalloc_is_set_up_in_another_way() {
-    const NAME: &str = "nothing_is_told_if_jemalloc_is_set_up_in_another_way";
+fn nothing_is_reported_if_jemalloc_is_set_up_in_another_way() {
+    const NAME: &str = "nothing_is_reported_if_jemalloc_is_set_up_in_another_way";
     const SETTINGS: &str = "_RJEM_MALLOC_CONF";
     if let Some(settings) = std::env::var_os(SETTINGS) {
         drop(work(3));
@@ -348,7 +349,7 @@ fn nothing_is_told_if_jemalloc_is_set_up_in_another_way() {
         "hpa:true",
     ] {
         let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args([NAME, "--exact"])
+            .args([&*plimsoll_testkit::child::full_name(NAME), "--exact"])
             .env(SETTINGS, settings)
             .output()
             .unwrap();
@@ -369,7 +370,7 @@ fn relations_hold_in_every_reading_under_load() {
         });
         committed.sort_unstable();
         committed.dedup();
-        assert!(committed.len() > 10, "there was something to read");
+        assert!(committed.len() > 10, "the child wrote a report");
         assert!(
             with_slack * 100 <= readings,
             "{with_slack} of {readings} readings with slack"

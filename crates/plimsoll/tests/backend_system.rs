@@ -1,16 +1,13 @@
-//! The C library's allocator, with its own figures.
-
-use plimsoll::mem_stats;
-use plimsoll::stats::backend::System;
-use plimsoll::stats::{self, Exactness};
+//! The C library's allocator, with figures from its own statistics.
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc =
     plimsoll::Alloc::with_backend(std::alloc::System, &System::DETAILED);
 
-mod child;
-mod pages;
-mod relations;
+use plimsoll::mem_stats;
+use plimsoll::stats::backend::System;
+use plimsoll::stats::{self, Exactness};
+use plimsoll_testkit::{child, pages, relations};
 
 use pages::{MIB, touched};
 
@@ -21,34 +18,34 @@ fn tested(name: &str, test: fn()) {
 #[test]
 fn figures_are_those_of_mallinfo2() {
     tested("figures_are_those_of_mallinfo2", || {
-        let backend = stats::backend().expect("there is one");
+        let backend = stats::backend().expect("one exists");
         assert_eq!(backend.name(), "system");
         let kept = touched(3_000_000);
         let pages = backend.pages();
         // SAFETY: callable at any time.
-        let told = unsafe { libc::mallinfo2() };
-        assert_eq!(pages.reserved.bytes, (told.arena + told.hblkhd) as u64);
-        assert_eq!(pages.active.bytes, (told.uordblks + told.hblkhd) as u64);
+        let info = unsafe { libc::mallinfo2() };
+        assert_eq!(pages.reserved.bytes, (info.arena + info.hblkhd) as u64);
+        assert_eq!(pages.active.bytes, (info.uordblks + info.hblkhd) as u64);
         assert_eq!(pages.reserved.exactness, Exactness::Racy);
         assert_eq!(pages.active.exactness, Exactness::Racy);
         assert_eq!(pages.committed.known(), None);
         assert_eq!(pages.metadata.known(), None);
-        assert!(told.hblkhd > 3_000_000, "a mapping of its own");
+        assert!(info.hblkhd > 3_000_000, "a separate mapping");
         drop(kept);
     });
 }
 
-/// What is mapped, touched, freed and given back, in numbers that are known.
+/// Known amounts of memory that are mapped, touched, freed and returned.
 #[test]
-fn known_amounts_are_told() {
-    tested("known_amounts_are_told", || {
+fn known_amounts_are_reported() {
+    tested("known_amounts_are_reported", || {
         let empty = mem_stats();
         let mut blocks: Vec<_> = (0..1024).map(|_| touched(64 << 10)).collect();
         let full = mem_stats();
         let grown = full.heap_inuse - empty.heap_inuse;
         assert!((64 * MIB..65 * MIB).contains(&grown), "{grown} more in use");
         assert!(full.heap_sys - empty.heap_sys >= 63 * MIB);
-        // Every other one: memory that is free and cannot be given back by shrinking the heap.
+        // Frees every other block: shrinking the heap cannot return this memory.
         let mut at = 0;
         blocks.retain(|_| {
             at += 1;
@@ -71,13 +68,13 @@ fn free_os_memory_gives_back() {
     });
 }
 
-/// Blocks of 1025 bytes count as 1152, and glibc takes 1040 for each.
+/// Blocks of 1025 bytes count as 1152 bytes, and glibc uses 1040 bytes for each.
 #[test]
 fn what_blocks_count_above_the_allocators_figure_is_slack() {
     tested(
         "what_blocks_count_above_the_allocators_figure_is_slack",
         || {
-            // Without the first 64 KiB of free memory that the heap may have kept.
+            // Takes the first 64 KiB of free memory that the heap may have kept.
             let _rest = touched(2 << 20);
             let blocks: Vec<_> = (0..20_000).map(|_| touched(1025)).collect();
             let stats = mem_stats();

@@ -1,4 +1,4 @@
-//! Backends of the program's own, and several of them.
+//! Backends that the program defines, and several backends in one process.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -8,8 +8,8 @@ use plimsoll::stats::backend;
 use plimsoll::stats::{self, Backend, Figure, Pages};
 use plimsoll::{Alloc, free_os_memory, mem_stats};
 
-/// Tells what the test has thought up.
-struct Told;
+/// Reports fixed figures.
+struct Fixed;
 
 static ENLISTED: AtomicU32 = AtomicU32::new(0);
 static PURGED: AtomicU32 = AtomicU32::new(0);
@@ -18,9 +18,9 @@ thread_local! {
     static ENLISTED_HERE: Cell<u32> = const { Cell::new(0) };
 }
 
-impl Backend for Told {
+impl Backend for Fixed {
     fn name(&self) -> &'static str {
-        "told"
+        "fixed"
     }
 
     fn pages(&self) -> Pages {
@@ -43,26 +43,26 @@ impl Backend for Told {
 }
 
 #[global_allocator]
-static ALLOC: Alloc = Alloc::with_backend(std::alloc::System, &Told);
+static ALLOC: Alloc = Alloc::with_backend(std::alloc::System, &Fixed);
 
-/// One that is not first.
+/// An allocator that is not the first one used.
 static OTHER: Alloc = Alloc::with_backend(std::alloc::System, &backend::System::DETAILED);
 
 #[test]
-fn fields_are_what_the_first_backend_tells() {
+fn fields_are_the_report_of_the_first_backend() {
     let layout = Layout::from_size_align(1000, 8).unwrap();
     // SAFETY: a valid layout; the block is not used after it is freed.
     unsafe { OTHER.dealloc(OTHER.alloc(layout), layout) };
     std::thread::spawn(move || {
-        // SAFETY: as above. The thread's first allocation through the other one is not its first.
+        // SAFETY: as above. The thread has allocated before its first allocation through `OTHER`.
         unsafe { OTHER.dealloc(OTHER.alloc(layout), layout) };
     })
     .join()
     .unwrap();
-    let noticed = stats::backend().expect("there is one");
-    assert_eq!(noticed.name(), "told");
+    let noticed = stats::backend().expect("one exists");
+    assert_eq!(noticed.name(), "fixed");
     let stats = mem_stats();
-    assert_eq!(stats.pages, Told.pages());
+    assert_eq!(stats.pages, Fixed.pages());
     let sampled = stats.heap_sys - (4 << 30);
     assert!(sampled <= stats.heap_alloc);
     assert_eq!(stats.heap_inuse, (2 << 30) + sampled);
@@ -93,8 +93,8 @@ fn each_thread_is_enlisted_once_before_it_allocates() {
     assert!(ENLISTED.load(Ordering::Relaxed) >= 11);
 }
 
-/// What looks at a thread before it allocates does not set it up: the allocation would then go the
-/// common way.
+/// Reading a thread's state before it allocates does not set the thread up. Otherwise its first
+/// allocation would take the fast path and the backend would not enlist the thread.
 #[test]
 fn a_thread_that_was_looked_at_is_enlisted() {
     extern "C" fn begin(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
@@ -104,7 +104,7 @@ fn a_thread_that_was_looked_at_is_enlisted() {
         (ENLISTED_HERE.get() - before) as *mut std::ffi::c_void
     }
     let mut result = std::ptr::null_mut();
-    // SAFETY: the function is one of C's, and the thread is joined.
+    // SAFETY: `begin` has the signature of a thread's entry point, and the thread is joined.
     unsafe {
         let mut thread = std::mem::zeroed();
         let (attributes, nothing) = (std::ptr::null(), std::ptr::null_mut());

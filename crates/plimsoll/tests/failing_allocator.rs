@@ -1,5 +1,5 @@
-//! Over an allocator that says no when it is told to: that is passed on, not counted, and changes
-//! nothing.
+//! An allocator that fails on request. Plimsoll returns the failure to the caller, does not count
+//! it, and changes no state.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,25 +10,25 @@ struct Moody;
 
 static SAYS_NO: AtomicBool = AtomicBool::new(false);
 
-/// Blocks of this test are such that nobody else's are refused.
+/// Block sizes that no other code requests.
 const REFUSED: std::ops::Range<usize> = 900_000..2_000_000;
 
 fn refuses(size: usize) -> bool {
     (REFUSED.contains(&size) || (6500..7000).contains(&size)) && SAYS_NO.load(Ordering::Relaxed)
 }
 
-// SAFETY: the system's allocator, or null.
+// SAFETY: every method forwards to the system's allocator or returns a null pointer.
 unsafe impl GlobalAlloc for Moody {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if refuses(layout.size()) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's.
+        // SAFETY: `layout` has a size above zero, as `GlobalAlloc::alloc` requires.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's.
+        // SAFETY: `System` made the block, with this layout.
         unsafe { System.dealloc(block, layout) }
     }
 
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Moody {
         if refuses(layout.size()) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's.
+        // SAFETY: `layout` has a size above zero, as `GlobalAlloc::alloc_zeroed` requires.
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Moody {
         if refuses(new_size) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's.
+        // SAFETY: `System` made the block, with this layout.
         unsafe { System.realloc(block, layout, new_size) }
     }
 }
@@ -72,13 +72,13 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).unwrap()
 }
 
-/// One test, since it is about everything that the process allocates.
+/// A single test, since it concerns every allocation of the process.
 #[test]
 fn refusals_are_passed_on_and_nothing_is_counted() {
     for rate in [0, 1, 512 << 10] {
         profile::set_heap_rate(rate);
         // SAFETY: valid layouts; each block is used with its own, and a refused `realloc` leaves it
-        // as it is.
+        // unchanged.
         unsafe {
             let large = ALLOC.alloc(layout(1_000_000));
             let medium = ALLOC.alloc(layout(50_000));
@@ -92,8 +92,8 @@ fn refusals_are_passed_on_and_nothing_is_counted() {
                 assert!(ALLOC.realloc(large, layout(1_000_000), 1_500_000).is_null());
                 assert!(ALLOC.realloc(medium, layout(50_000), 1_500_000).is_null());
             }
-            // With every allocation sampled, a small block does not come from the allocator
-            // underneath.
+            // With every allocation sampled, a small block does not come from the underlying
+            // allocator.
             if rate != 1 {
                 assert!(ALLOC.alloc(layout(6900)).is_null());
             }
@@ -109,8 +109,7 @@ fn refusals_are_passed_on_and_nothing_is_counted() {
             assert_eq!(counts(), after, "at a rate of {rate}");
         }
     }
-    // The blocks that were sampled are in use no longer: those that could not be moved kept their
-    // samples.
+    // The sampled blocks are no longer in use: a block whose `realloc` was refused kept its sample.
     let mut text = Vec::new();
     profile::lookup("heap")
         .unwrap()

@@ -11,7 +11,7 @@ static ALLOC: SamplingAlloc = SamplingAlloc::samples_only(System);
 fn objects() -> (i64, i64) {
     let mut text = Vec::new();
     plimsoll::profile::lookup("heap")
-        .expect("there is a heap profile")
+        .expect("the heap profile exists")
         .write_to(&mut text, plimsoll::profile::Format::Text)
         .expect("a vector takes everything");
     let text = String::from_utf8(text).expect("the text is UTF-8");
@@ -19,7 +19,7 @@ fn objects() -> (i64, i64) {
     let numbers: Vec<i64> = text
         .lines()
         .next()
-        .expect("there is a first line")
+        .expect("the first line exists")
         .split(|byte: char| !byte.is_ascii_digit())
         .filter(|word| !word.is_empty())
         .map(|word| word.parse().expect("digits"))

@@ -1,6 +1,5 @@
-//! The code blocks of `README.md` and `docs/*.md`, each as a documentation test: with the feature
-//! `blocks`, `cargo test -p plimsoll-documentation` compiles every Rust block as a program of its
-//! own, and has cargo read every TOML block as a part of a manifest.
+//! Tests of the Markdown pages: with the feature `blocks`, every Rust block compiles as a program;
+//! cargo accepts every TOML block as part of a manifest; links between pages lead to existing pages.
 
 #[cfg(all(doctest, feature = "blocks"))]
 mod rust {
@@ -10,9 +9,10 @@ mod rust {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    /// Where each block is, and the block.
+    /// The place and text of each block.
     const TOML: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/toml.rs"));
 
     #[test]
@@ -41,5 +41,60 @@ mod tests {
             assert!(!complaints.contains("unused"), "{place}: {complaints}");
         }
         fs::remove_dir_all(&directory).unwrap();
+    }
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    /// Returns the pages at the root and below `docs`.
+    fn pages() -> Vec<PathBuf> {
+        let folders = ["", "bench", "docs", "docs/guides", "docs/reference"];
+        let files = folders.map(|folder| fs::read_dir(root().join(folder)).unwrap());
+        let paths = files.into_iter().flatten().map(|file| file.unwrap().path());
+        paths
+            .filter(|path| path.extension().is_some_and(|of| of == "md"))
+            .collect()
+    }
+
+    /// Returns the anchors of a page's headings, by the rules of code forges.
+    fn anchors(page: &str) -> Vec<String> {
+        let headings = page.lines().filter(|line| line.starts_with('#'));
+        headings
+            .map(|line| {
+                let title = line.trim_start_matches('#').trim().to_lowercase();
+                let kept = title
+                    .chars()
+                    .filter(|char| char.is_alphanumeric() || matches!(char, ' ' | '-' | '_'));
+                kept.collect::<String>().replace(' ', "-")
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_link_between_pages_leads_somewhere() {
+        let mut links = 0;
+        for path in pages() {
+            let page = fs::read_to_string(&path).unwrap();
+            for rest in page.split("](").skip(1) {
+                let link = rest.split([')', ' ']).next().unwrap();
+                if link.contains("://") || link.starts_with("mailto:") {
+                    continue;
+                }
+                let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+                let target = match file {
+                    "" => path.clone(),
+                    file => path.parent().unwrap().join(file),
+                };
+                assert!(target.exists(), "{}: {link}", path.display());
+                if !anchor.is_empty() {
+                    let anchors = anchors(&fs::read_to_string(&target).unwrap());
+                    let found = anchors.iter().any(|heading| heading == anchor);
+                    assert!(found, "{}: {link}", path.display());
+                }
+                links += 1;
+            }
+        }
+        assert!(links > 50, "{links} links found");
     }
 }

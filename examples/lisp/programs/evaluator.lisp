@@ -1,4 +1,4 @@
-; A Lisp in Lisp: numbers, if, lambda, let, and what is passed in.
+; A Lisp in Lisp: numbers, if, lambda, let, and functions from the environment.
 
 (define (lookup name environment)
   (let ((pair (assoc name environment)))
@@ -37,7 +37,7 @@
 (define global
   (list (cons '+ +) (cons '- -) (cons '* *) (cons '< <)))
 
-; The recursion is by passing the function to itself: there is no define.
+; The function recurs by receiving itself as an argument, because the language has no define.
 (define fibonacci
   '(let ((step (lambda (self n)
                  (if (< n 2)

@@ -1,7 +1,7 @@
-; Reads JSON and writes it. An object is a list of pairs after the symbol `object`, an array one of
+; Reads and writes JSON. An object is a list of pairs after the symbol `object`, an array a list of
 ; values after `array`; null is the symbol `null`.
 
-; The text and where in it the reader is.
+; The text, and the reader's position in it.
 (define text "")
 (define at 0)
 
@@ -54,7 +54,7 @@
     (or (string->number (substring text from at))
         (error "at" at "no number:" (substring text from at)))))
 
-; What comes between `open`, commas and `close`, each read by `read-one`.
+; Reads a sequence between `open` and `close`, separated by commas; `read-one` reads an element.
 (define (read-sequence open close read-one)
   (expect open)
   (skip-space)

@@ -21,5 +21,5 @@
 
 (define lines (picture 21 64))
 (for-each print lines)
-; The set is the same above and below its axis.
+; The set is symmetric about its axis.
 (assert (equal? lines (reverse lines)))

@@ -1,4 +1,4 @@
-; How many ways there are to place n queens so that none attacks another.
+; Counts the placements of n queens in which none attacks another.
 
 (define (safe? column distance placed)
   (or (null? placed)
@@ -7,7 +7,7 @@
              (not (= (abs (- other column)) distance))
              (safe? column (+ distance 1) (cdr placed))))))
 
-; All ways, each a list of columns, the last row's first.
+; Returns all placements, each a list of columns that begins with the last row's.
 (define (queens n)
   (let rows ((left n))
     (if (= left 0)

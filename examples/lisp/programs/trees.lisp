@@ -1,4 +1,4 @@
-; Binary trees: one lives long, many come and go.
+; Binary trees: one is long-lived, many are short-lived.
 
 (define (tree depth)
   (if (= depth 0)

@@ -1,4 +1,4 @@
-; Counts words: a text is made of a few of them by chance, read, and counted in a table.
+; Counts words: makes a text of a few random words, reads it, and counts them in a table.
 
 (define seed 42)
 (define (chance below)

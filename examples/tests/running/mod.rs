@@ -1,6 +1,6 @@
-//! An example as its users run it: started as a program, and looked into over HTTP.
+//! An example as users run it: started as a program, and read over HTTP.
 
-// Each test binary uses a part of it.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,17 +9,17 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A running example; killed when it is dropped.
+/// A running example; killed on drop.
 pub struct Running {
     process: Child,
-    /// `host:port` of the pages.
+    /// `host:port` of the profiles.
     pub profiles: String,
-    /// The same of what it serves itself, if it does.
+    /// `host:port` of the example's own service, if it has one.
     pub service: Option<String>,
 }
 
 impl Running {
-    /// Starts an example, and waits until it says where its pages are.
+    /// Starts an example, and waits until it prints the address of its pages.
     pub fn start(name: &str, arguments: &[&str], settings: &str) -> Self {
         let mut process = Command::new(built(name))
             .args(arguments)
@@ -48,20 +48,20 @@ impl Running {
         }
     }
 
-    /// The example `search`, under a load of its own, with settings beside that of where the pages
-    /// are.
+    /// Starts the example `search` with its own load, and with settings besides the address of the
+    /// pages.
     pub fn search(settings: &str) -> Self {
         let arguments = [env!("CARGO_MANIFEST_DIR"), "--listen", "127.0.0.1:0"];
         let load = ["--load", "2", "--seconds", "300"];
         Self::start("search", &[&arguments[..], &load].concat(), settings)
     }
 
-    /// Status and headers, and body, of a page of profiles.
+    /// Returns the status and headers, and the body, of a page of profiles.
     pub fn get(&self, page: &str) -> (String, Vec<u8>) {
         get(&self.profiles, &format!("/debug/pprof/{page}")).expect("it serves")
     }
 
-    /// A page in text, once it has what is `wanted`, or after a minute.
+    /// Returns the text of a page once it is `wanted`, or after a minute.
     pub fn text_when(&self, page: &str, wanted: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
         loop {
@@ -74,12 +74,12 @@ impl Running {
         }
     }
 
-    /// What Go's tool says of a page.
+    /// Returns the output of Go's tool for a page.
     pub fn pprof(&self, go: &PathBuf, arguments: &[&str], page: &str) -> String {
         let url = format!("http://{}/debug/pprof/{page}", self.profiles);
-        // The tool keeps a copy of what it fetches.
+        // The tool keeps a copy of each profile that it fetches.
         let keep = std::env::temp_dir().join(format!("plimsoll-live-{}", std::process::id()));
-        // Else it waits for what takes a second for some seconds only, whatever the machine does.
+        // By default, the tool waits only a few seconds longer than the profile takes.
         let output = Command::new(go)
             .args(["tool", "pprof", "-timeout=60"])
             .args(arguments)
@@ -102,7 +102,7 @@ impl Drop for Running {
     }
 }
 
-/// Status and headers, and body, of what is at a path of `host:port`.
+/// Returns the status and headers, and the body, of a path at `host:port`.
 pub fn get(host: &str, path: &str) -> std::io::Result<(String, Vec<u8>)> {
     let mut stream = TcpStream::connect(host)?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n");
@@ -114,7 +114,7 @@ pub fn get(host: &str, path: &str) -> std::io::Result<(String, Vec<u8>)> {
     Ok((String::from_utf8_lossy(&answer).into_owned(), body))
 }
 
-/// An example, built as this test was.
+/// Builds an example with this test's profile, and returns its path.
 pub fn built(name: &str) -> PathBuf {
     let cargo = std::env::var_os("CARGO").expect("run by cargo");
     let status = Command::new(cargo)
@@ -123,7 +123,7 @@ pub fn built(name: &str) -> PathBuf {
         .status()
         .expect("cargo can be run");
     assert!(status.success());
-    // This test is in `deps` of the directory that examples are in.
+    // This test is in `deps`, whose parent directory contains the examples.
     let here = std::env::current_exe().expect("the test has a path");
     let programs = here.parent().and_then(|deps| deps.parent());
     programs
@@ -132,7 +132,7 @@ pub fn built(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Go's command, if there is one: `PLIMSOLL_GO`, or `go` in `PATH`.
+/// Returns Go's command, if there is one: `PLIMSOLL_GO`, or `go` in `PATH`.
 pub fn go() -> Option<PathBuf> {
     let promised = std::env::var_os("PLIMSOLL_GO");
     let go = PathBuf::from(promised.as_deref().unwrap_or("go".as_ref()));

@@ -1,4 +1,4 @@
-//! The work over system alone.
+//! The work over the system's allocator alone.
 
 #[global_allocator]
 static ALLOC: std::alloc::System = std::alloc::System;

@@ -1,4 +1,4 @@
-//! The work over system, counted and sampled.
+//! The work over the system's allocator, counted and sampled.
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();

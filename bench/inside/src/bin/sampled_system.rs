@@ -1,4 +1,4 @@
-//! The work over system, sampled and not counted.
+//! The work over the system's allocator, sampled and not counted.
 
 #[global_allocator]
 static ALLOC: plimsoll::SamplingAlloc = plimsoll::SamplingAlloc::samples_only(std::alloc::System);

@@ -1,4 +1,4 @@
-//! Reading, over jemalloc with its backend.
+//! Reads the metrics over jemalloc with its backend.
 
 use plimsoll::stats::backend::Jemalloc;
 

@@ -1,4 +1,4 @@
-//! Reading, over the system's allocator.
+//! Reads the metrics over the system's allocator.
 
 mod measured;
 

@@ -1,12 +1,11 @@
-//! How long does it take to read all metrics and all statistics, to answer `/metrics`, and to tell
-//! of a pause?
+//! Measures how long it takes to read all metrics and statistics, to answer `/metrics`, and to
+//! report a pause.
 //!
-//! `metrics [CALLS]`, over the system's allocator; `metrics_jemalloc` and `metrics_mimalloc` over
-//! those, with what they tell of their pages. 5,000 calls in each situation unless told otherwise,
-//! or as many as fit into 20 seconds. Each situation is a process of its own. Processor time is the
-//! reader's own; that of the wall includes what others took of the processor meanwhile. A collector
-//! has run in each of them. In the last there are 1,000 tracked tasks, which are counted one by
-//! one.
+//! `metrics [CALLS]` runs over the system's allocator, `metrics_jemalloc` and `metrics_mimalloc`
+//! over those with their page figures. Makes 5,000 calls in each situation by default, or as many
+//! as fit into 20 seconds. Each situation is a separate process, in which a collector has run. CPU
+//! time is the reader's own; wall time includes the time for which other threads used the
+//! processor. The last situation has 1,000 tracked tasks, which are counted one by one.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -21,10 +20,10 @@ use plimsoll_bench::{children, clock, machine};
 
 const CALLS: usize = 5000;
 
-/// How long calls may take on average before their number is cut.
+/// The mean time of a call above which the number of calls is reduced.
 const LONGEST: Duration = Duration::from_millis(4);
 
-/// What is beside the reader: busy threads, idle ones, and tracked tasks.
+/// The load beside the reader: busy threads, idle threads, and tracked tasks.
 const SITUATIONS: [[usize; 3]; 5] = [[0, 0, 0], [2, 0, 0], [64, 0, 0], [0, 64, 0], [0, 0, 1000]];
 
 pub fn main() {
@@ -57,7 +56,7 @@ fn all(calls: usize) {
     print!("{}", children::again("", &["guards", &calls]));
 }
 
-/// What is read.
+/// The name of a reading, its target, and the function that reads.
 type Reader<'a> = (&'a str, &'a str, Box<dyn FnMut() + 'a>);
 
 fn reads([busy, idle, tasks]: [usize; 3], calls: usize) {
@@ -115,7 +114,7 @@ fn reads([busy, idle, tasks]: [usize; 3], calls: usize) {
             cpu.push((clock::thread() - cpu_before) as f64 / 1000.0);
             wall.push((wall_after - wall_before) as f64 / 1000.0);
         }
-        // What the others do is counted as well.
+        // With busy threads, the difference would include their allocations.
         let allocations = if busy == 0 {
             let before = plimsoll::heap_stats().mallocs;
             read();
@@ -133,11 +132,11 @@ fn reads([busy, idle, tasks]: [usize; 3], calls: usize) {
     drop((load, tasks));
 }
 
-/// How many of a guard are timed together.
+/// Guards that are timed together.
 const BATCH: usize = 100;
 
 fn guards(batches: usize) {
-    // With the thread that makes the heap profile ready between two cycles.
+    // Starts the maintenance thread, which prepares the heap profile between two cycles.
     let _plimsoll = plimsoll::start();
     let collector = Collector::register("bench").expect("a new name");
     let local = Collector::register_local("bench").expect("a known name");

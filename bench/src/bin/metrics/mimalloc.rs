@@ -1,4 +1,4 @@
-//! Reading, over mimalloc with its backend.
+//! Reads the metrics over mimalloc with its backend.
 
 use plimsoll::stats::backend::MiMalloc;
 

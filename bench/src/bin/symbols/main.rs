@@ -1,10 +1,10 @@
-//! What does it take to find the names for a heap profile of a large program?
+//! Measures the time and memory of finding names for the heap profile of a large program.
 //!
-//! `symbols [ROUNDS [RECORDS]]`, 5 rounds (2 at least), and a program in which the functions of
-//! `records.rs` are instantiated for 88 types, unless told otherwise. That program is generated,
-//! and built with cargo and full debug information in the directory for temporary files, which
-//! takes a minute or two the first time. It measures itself, as in `measured.rs`; with `0` records,
-//! or in place of a program that cannot be built, this one does, which is small.
+//! `symbols [ROUNDS [RECORDS]]`, by default 5 rounds (at least 2), and a program in which the
+//! functions of `records.rs` are instantiated for 88 types. The program is generated and built by
+//! cargo with full debug information, in the directory for temporary files. The build takes a
+//! minute or two the first time. The program measures itself, as in `measured.rs`. With `0`
+//! records, or if it cannot be built, this small program measures itself instead.
 
 mod measured;
 mod records;
@@ -75,7 +75,7 @@ fn build(records: usize) -> std::io::Result<PathBuf> {
     Ok(package.join("target/release/large"))
 }
 
-/// All of the debug information there is, and functions large enough to inline others.
+/// The manifest: full debug information, and functions large enough to inline others.
 fn manifest(workspace: &Path) -> String {
     let plimsoll = workspace.join("crates/plimsoll");
     format!(

@@ -1,10 +1,9 @@
-//! Writing the heap profile of the program that this is a part of, again and again, with an eye on
-//! memory.
+//! Writes the heap profile of the containing program repeatedly, and measures time and memory.
 //!
-//! Peaks are found by looking every 50 microseconds or so from another thread. *Own* is Plimsoll's
-//! own heap as the program can read it (`other_sys`); *anonymous* is memory of the process that no
-//! file backs; *resident* also has the pages of files that are mapped, which belong to the system's
-//! cache. All are what comes on top of what there was before.
+//! Another thread finds the peaks by reading the figures about every 50 microseconds. *Own* is
+//! Plimsoll's own heap as the program can read it (`other_sys`). *Anonymous* is memory of the
+//! process that no file backs. *Resident* also includes pages of mapped files, which belong to the
+//! system's cache. All are increases over the state before.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use super::clock;
 use super::process_memory::{self, Status};
 use super::quantiles::median;
 
-/// Samples all that `work` allocates, and then measures profiles of that.
+/// Samples all allocations of `work`, and then measures profiles of them.
 pub(crate) fn measure(rounds: usize, work: &[fn()]) {
     let rate = profile::set_heap_rate(1);
     for work in work {
@@ -27,7 +26,7 @@ pub(crate) fn measure(rounds: usize, work: &[fn()]) {
     println!(
         "| names | format | first ms | ms | KiB | own peak KiB | anonymous peak KiB | resident peak KiB | own left KiB |\n|---|---|---|---|---|---|---|---|---|"
     );
-    // The least first, so that what one makes warm does not help the next.
+    // The cheapest first, so that caches filled by one do not help the next.
     for detail in [Detail::Addresses, Detail::Names, Detail::Full] {
         for format in [Format::Pprof, Format::Text] {
             row(format, detail, rounds);
@@ -37,7 +36,7 @@ pub(crate) fn measure(rounds: usize, work: &[fn()]) {
     profile::set_heap_rate(rate);
 }
 
-/// What is written: the program and its profile.
+/// Prints the sizes of the program and its profile.
 fn describe() {
     let program = std::env::current_exe().and_then(std::fs::metadata);
     let mut text = Vec::new();
@@ -72,8 +71,8 @@ fn row(format: Format, detail: Detail, rounds: usize) {
     let mut most = Memory::default();
     let (mut resident, mut left, mut length) = (0, 0, 0);
     for round in 0..rounds.max(2) {
-        // From the second round on, whoever takes the bytes has room for them, so that this is not
-        // among what is measured.
+        // From the second round on, the output buffer is large enough, so that its growth is not
+        // measured.
         let mut bytes = vec![1; 2 * length];
         bytes.clear();
         let can_see_peak = process_memory::forget_peak();
@@ -106,7 +105,7 @@ fn row(format: Format, detail: Detail, rounds: usize) {
     );
 }
 
-/// In KiB.
+/// Memory in KiB.
 #[derive(Clone, Copy, Default)]
 struct Memory {
     own: u64,
@@ -136,7 +135,7 @@ impl Memory {
     }
 }
 
-/// Does something while another thread watches; returns the most that was seen.
+/// Runs `work` while another thread reads the memory; returns the peak.
 fn beside_observer<R>(work: impl FnOnce() -> R) -> (R, Memory) {
     let over = AtomicBool::new(false);
     let watching = AtomicBool::new(false);

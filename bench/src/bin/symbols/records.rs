@@ -1,5 +1,5 @@
-//! Functions that allocate in many places, for any number of types: each type makes its own copy of
-//! them, with the standard library's collections in it.
+//! Functions that allocate at many sites, for any number of types: each type has its own copies of
+//! them and of the standard library's collections.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, LinkedList, VecDeque};
 use std::fmt::Debug;
@@ -8,12 +8,12 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the types have in common.
+/// The common traits of the types.
 pub(crate) trait Record: Clone + Debug + Ord + Hash {
     fn of(seed: u64) -> Self;
 }
 
-/// Makes a type that implements [`Record`], in a module of its own.
+/// Defines a type that implements [`Record`], in a separate module.
 #[macro_export]
 macro_rules! record {
     ($module:ident, $number:literal) => {
@@ -63,7 +63,7 @@ fn some<T: Record>() -> impl DoubleEndedIterator<Item = T> {
     (0..9).map(T::of)
 }
 
-/// Allocates in as many ways as come to mind, and frees little of it.
+/// Allocates in many different ways, and frees little of it.
 pub(crate) fn exercise<T: Record>() {
     keep(some::<T>().collect::<Vec<_>>());
     keep(some::<T>().collect::<VecDeque<_>>());

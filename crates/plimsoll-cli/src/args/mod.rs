@@ -1,5 +1,5 @@
-//! What can be said on the command line. Knows nothing else of the command, because the build
-//! makes the completions for shells and the manual pages of it.
+//! The command line. This module depends on no other module of the command, because the build
+//! script includes it to generate shell completions and manual pages.
 
 mod doctor;
 mod report;
@@ -13,26 +13,26 @@ pub use report::{DiffArguments, ReportArguments, ViewArguments};
 pub use run::RunArguments;
 pub use top::TopArguments;
 
-/// What stands at the end of the help and of the manual page.
+/// The end of the help and of the manual page.
 const MORE: &str = "\
 Exit status:
-  0  done
-  1  not done, or `doctor` found what does not work; the reason is on standard error, in one line
-  2  the arguments make no sense
- 125  `run` itself failed; else it exits with the program's status
+  0  success
+  1  failure, with a one-line reason on standard error; or a failed check of `doctor`
+  2  the arguments are invalid
+ 125  `run` itself failed; otherwise it exits with the program's status
  126  the program cannot be executed
- 127  there is no such program
+ 127  the program does not exist
 
 Environment:
-  PLIMSOLL  settings of programs that have Plimsoll in them: word=value,word=value
-  PATH      where a program is looked for whose name has no slash
-  NO_COLOR  if it is set and not empty, there are no colours";
+  PLIMSOLL  settings of programs that contain Plimsoll: word=value,word=value
+  PATH      searched for a program whose name has no slash
+  NO_COLOR  if set and not empty, disables colours";
 
-/// Memory, locks and threads of programs as they are: profiles them, and shows profiles
+/// Profiles memory, locks and threads of unmodified programs, and shows profiles
 #[derive(Clone, Debug, Parser)]
 #[command(name = "plimsoll", version, propagate_version = true, after_long_help = MORE)]
 pub struct Arguments {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -40,14 +40,14 @@ pub struct Arguments {
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Run a program, and say what it did with memory, locks and threads
+    /// Run a program, and report its memory, locks and threads
     Run(RunArguments),
-    /// Show a profile, from a file or from a running program
+    /// Show a profile from a file or a running program
     Report(ReportArguments),
-    /// Show what one profile has more, and less, than another
+    /// Show the difference of two profiles
     Diff(DiffArguments),
     /// Watch a running program
     Top(TopArguments),
-    /// Say what of Plimsoll will work here, and what to change for the rest
+    /// Report what works on this machine or with a program, and how to enable the rest
     Doctor(DoctorArguments),
 }

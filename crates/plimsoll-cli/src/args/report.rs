@@ -8,10 +8,10 @@ use clap::{Args, ValueHint};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = REPORT_EXAMPLES)]
 pub struct ReportArguments {
-    /// A profile: a file, `-`, or the URL of a page that has one; of a host and port, the heap's
+    /// A profile: a file, `-`, or the URL of a page; for a host and port, the heap profile
     #[arg(value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
     pub profile: Option<String>,
-    /// Show what the profile has more, and less, than this one; shares are of this one's total
+    /// Show the difference from this profile; shares are of its total
     #[arg(long, value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
     pub base: Option<String>,
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub struct DiffArguments {
     /// The profile to compare with; shares are of its total
     #[arg(value_name = "BASE", value_hint = ValueHint::AnyPath)]
     pub base: String,
-    /// The profile: a file, `-`, or the URL of a page that has one
+    /// The profile: a file, `-`, or the URL of a page
     #[arg(value_name = "NEW", value_hint = ValueHint::AnyPath)]
     pub profile: Option<String>,
     #[command(flatten)]
@@ -34,66 +34,67 @@ pub struct DiffArguments {
     pub view: ViewArguments,
 }
 
-/// What is shown of a profile, and how.
+/// The view of a profile.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ViewArguments {
-    /// Functions, the largest first: what they have themselves, and with what they call (default)
+    /// Functions, the largest first: their own value (flat), and with callees (cum) (default)
     #[arg(long, group = "view", help_heading = "Views")]
     pub top: bool,
     /// Functions with their callers above and their callees below
     #[arg(long, group = "view", help_heading = "Views")]
     pub tree: bool,
-    /// The same of the functions that match, with all callers and callees
+    /// Like --tree, for the matching functions, with all callers and callees
     #[arg(long, group = "view", value_name = "REGEX", help_heading = "Views")]
     pub peek: Option<String>,
-    /// Source lines of the functions that match
+    /// Source lines of the matching functions
     #[arg(long, group = "view", value_name = "REGEX", help_heading = "Views")]
     pub list: Option<String>,
-    /// A stack and its value on each line, for other tools: `main;work;leaf 42`
+    /// One stack and its value per line, for other tools: `main;work;leaf 42`
     #[arg(long, group = "view", help_heading = "Views")]
     pub folded: bool,
-    /// A flame graph, as a picture that browsers search and zoom: to FILE, or to standard output
+    /// A flame graph as SVG that browsers search and zoom: to FILE, or to standard output
     #[arg(long, group = "view", value_name = "FILE", num_args = 0..=1, help_heading = "Views", value_hint = ValueHint::FilePath)]
     pub svg: Option<Option<PathBuf>>,
-    /// A flame graph, as an HTML page: to FILE, or to standard output
+    /// A flame graph as an HTML page: to FILE, or to standard output
     #[arg(long, group = "view", value_name = "FILE", num_args = 0..=1, help_heading = "Views", value_hint = ValueHint::FilePath)]
     pub html: Option<Option<PathBuf>>,
-    /// What --top has, as JSON, in the units of the profile
+    /// The rows of --top as JSON, in the units of the profile
     #[arg(long, group = "view", help_heading = "Views")]
     pub json: bool,
-    /// What the profile says of itself, which is at the head of other texts
+    /// The comments of the profile, which the text views print first
     #[arg(long, group = "view", help_heading = "Views")]
     pub comments: bool,
 
     /// Write to this file; `-` for standard output
     #[arg(short = 'o', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// Which values: a name such as inuse_space, or its index
+    /// The sample type: a name such as inuse_space, or its index
     #[arg(short = 't', long, value_name = "NAME", visible_alias = "sample-index")]
     pub sample_type: Option<String>,
-    /// How many functions at most; 0 for all [default: 80 of --tree, else all]
+    /// Maximum number of functions; 0 for all [default: 80 for --tree, else all]
     #[arg(short = 'n', long, value_name = "N")]
     pub nodecount: Option<usize>,
     /// Leave out functions below this part of the total
     #[arg(long, value_name = "PART", default_value_t = 0.005)]
     pub nodefraction: f64,
-    /// Sort by what functions have with what they call
+    /// Sort by the value with callees (cum)
     #[arg(long)]
     pub cum: bool,
-    /// b, kb, mb, gb, ns, us, ms, s, or the unit of the profile [default: as fits]
+    /// b, kb, mb, gb, ns, us, ms, s, or the unit of the profile [default: chosen by size]
     #[arg(long)]
     pub unit: Option<String>,
-    /// Scale the profile to the base's total before the base is taken away
+    /// Scale the profile to the base's total before subtracting the base
     #[arg(long)]
     pub normalize: bool,
-    /// Where --list looks for sources, besides the current directory; files outside are not opened
+    /// Search sources for --list below this directory, in addition to the current one; files
+    /// outside are not opened
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub source_path: Vec<PathBuf>,
 
-    /// Only stacks with a function or source file that matches
+    /// Only stacks with a matching function or source file
     #[arg(long, value_name = "REGEX", help_heading = "Filters")]
     pub focus: Option<String>,
-    /// No stacks with a function or source file that matches
+    /// No stacks with a matching function or source file
     #[arg(long, value_name = "REGEX", help_heading = "Filters")]
     pub ignore: Option<String>,
     /// Only samples with this label: KEY=VALUE, KEY=REGEX, KEY=FROM:TO in numbers, or a REGEX for
@@ -112,20 +113,20 @@ impl ViewArguments {
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
-  plimsoll report heap.pb.gz                          what uses memory, by function
-  plimsoll report localhost:6060                      the same of a running program
-  plimsoll report heap.pb.gz -t alloc_space --cum     what was ever allocated, by who asked for it
+  plimsoll report heap.pb.gz                          memory in use, by function
+  plimsoll report localhost:6060                      the same for a running program
+  plimsoll report heap.pb.gz -t alloc_space --cum     all allocations so far, by caller
   plimsoll report heap.pb.gz --html heap.html         a flame graph to search and zoom in
   plimsoll report --html heap.pb.gz > heap.html       the same
   plimsoll report heap.pb.gz --list 'Index::insert'   by source line
-  plimsoll report heap.pb.gz --tag tenant=acme        of one tenant
+  plimsoll report heap.pb.gz --tag tenant=acme        for one tenant
   plimsoll report heap.pb.gz --tag bytes=1k:64k       blocks of 1 to 64 KiB
   plimsoll report http://localhost:6060/debug/pprof/mutex --tree
-  plimsoll report jeprof.1234.0.f.heap                a dump of jemalloc";
+  plimsoll report jeprof.1234.0.f.heap                a heap dump of jemalloc";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
-  plimsoll diff before.pb.gz after.pb.gz              what became more (+) and less (-)
-  plimsoll diff before.pb.gz localhost:6060 --cum     what a running program has more than then
+  plimsoll diff before.pb.gz after.pb.gz              increase (+) and decrease (-)
+  plimsoll diff before.pb.gz localhost:6060 --cum     growth of a running program since then
   plimsoll diff before.pb.gz after.pb.gz --html diff.html
-  plimsoll diff quiet.pb.gz busy.pb.gz --normalize    of runs of different length";
+  plimsoll diff quiet.pb.gz busy.pb.gz --normalize    for runs of different length";

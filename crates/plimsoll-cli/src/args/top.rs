@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// Below the options in the long help, and in the manual page.
+/// The end of the long help and of the manual page.
 const MORE: &str = "\
 Keys:
   1 to 6, Tab      overview, sites, sizes, locks, threads and tasks, GC
-  s, S             sort by the next column, or by the one before
-  r                turn the order around
-  /                type a filter: only rows with that text are shown; Esc clears it
-  p, Space         stand still, and go on
-  f                fetch the profiles at once
-  + -              read more often, or less
-  Up Down PgUp PgDn Home End   move in a table; Enter shows where a row comes from
+  s, S             sort by the next or the previous column
+  r                reverse the order
+  /                filter: show only rows that contain a text; Esc clears it
+  p, Space         pause and resume
+  f                fetch the profiles now
+  + -              read more often or less often
+  Up Down PgUp PgDn Home End   move in a table; Enter shows the stack of a row
   ?                help
   q, Ctrl-C        quit
 
-The program must have Plimsoll in it, and serve its pages: PLIMSOLL=http=127.0.0.1:6060 in its \
-environment does that. Each table of places takes a profile, which costs the program some \
-milliseconds: so those are fetched less often than the figures, and only while they are shown.
+The program must contain Plimsoll and serve its pages: set PLIMSOLL=http=127.0.0.1:6060 in its \
+environment. Each table of sites needs a profile, which costs the program some milliseconds: so \
+profiles are fetched less often than the figures, and only while they are shown.
 
-NO_COLOR (set to anything) takes the colour away; in a locale without UTF-8 all is drawn in ASCII.
+NO_COLOR (if set) disables colours; in a locale without UTF-8, only ASCII is drawn.
 
 Exit codes: 0 after q or a complete --once; 1 if the program cannot be found or read; 2 for \
-arguments that make no sense. A signal that ends it leaves the terminal as it was.";
+invalid arguments. A signal that ends it restores the terminal.";
 
 /// The arguments of `plimsoll top`.
 #[derive(Args, Clone, Debug)]
@@ -35,19 +35,19 @@ pub struct TopArguments {
     #[arg(value_name = "URL|PID")]
     pub program: String,
 
-    /// Print what there is as plain text, and end. Takes one interval, because of the rates
+    /// Print the view as plain text, and exit. Takes one interval, because of the rates
     #[arg(long)]
     pub once: bool,
 
-    /// How often the figures are read, in seconds: 0.1 to 3600
+    /// Seconds between readings of the figures: 0.1 to 3600
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub interval: Duration,
 
-    /// How often the profiles are fetched, in seconds: 0.1 to 3600
+    /// Seconds between fetches of the profiles: 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub profile_interval: Duration,
 
-    /// Show only rows of tables with this text in them, in small or capital letters
+    /// Show only table rows that contain this text, ignoring case
     #[arg(
         long,
         value_name = "TEXT",
@@ -56,7 +56,7 @@ pub struct TopArguments {
     )]
     pub filter: String,
 
-    /// How many rows of each table --once prints
+    /// Number of rows that --once prints of each table
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub rows: usize,
 }

@@ -1,4 +1,4 @@
-//! What was found out, and how it is shown: a line for each finding, or JSON.
+//! Findings, and their output as lines of text or as JSON.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::plain_text::plain;
 
-/// How good a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
-    /// It works, or is of no importance.
+    /// It works, or does not matter.
     Ok,
-    /// It works; better is to be had.
+    /// It works, but could be better.
     Note,
     /// It does not work.
     Bad,
@@ -26,7 +26,7 @@ impl Level {
         }
     }
 
-    /// The escape sequence that sets off its colour.
+    /// Returns the escape sequence of the level's colour.
     fn colour(self) -> &'static str {
         match self {
             Level::Ok => "\x1b[32m",
@@ -36,15 +36,15 @@ impl Level {
     }
 }
 
-/// One thing that was found out.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) level: Level,
-    /// What it is about, in a word or two.
+    /// The subject, in a word or two.
     pub(super) subject: String,
-    /// What there is, and what it means, as a sentence without its end.
+    /// The state and its meaning, as a sentence without a full stop.
     pub(super) says: String,
-    /// What to do about it; empty if there is nothing to do.
+    /// The recommended action; empty if no action is needed.
     pub(super) what_to_do: String,
 }
 
@@ -70,7 +70,7 @@ impl Finding {
         Self::new(Level::Bad, subject, says)
     }
 
-    /// With what to do about it.
+    /// Returns the finding with a recommended action.
     pub(super) fn so(self, what_to_do: impl Into<String>) -> Self {
         Self {
             what_to_do: what_to_do.into(),
@@ -79,14 +79,14 @@ impl Finding {
     }
 }
 
-/// Findings about one thing.
+/// The findings about one subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) title: String,
     pub(super) findings: Vec<Finding>,
 }
 
-/// Whether everything that is needed works.
+/// Returns whether no finding is bad.
 pub(super) fn all_work(sections: &[Section]) -> bool {
     count(sections, Level::Bad) == 0
 }
@@ -96,7 +96,7 @@ fn count(sections: &[Section], level: Level) -> usize {
     findings.filter(|finding| finding.level == level).count()
 }
 
-/// As text for people, with colours or without.
+/// Formats the sections as text for users, with or without colours.
 pub(super) fn text(sections: &[Section], colours: bool) -> String {
     let subjects = sections.iter().flat_map(|section| &section.findings);
     let width = subjects
@@ -123,25 +123,25 @@ pub(super) fn text(sections: &[Section], colours: bool) -> String {
         text.push('\n');
     }
     let (bad, notes) = (count(sections, Level::Bad), count(sections, Level::Note));
-    let things = |number, one: &str, many: &str| match number {
+    let counted = |number, one: &str, many: &str| match number {
         1 => format!("1 {one}"),
         number => format!("{number} {many}"),
     };
-    let better = match notes {
+    let suggestions = match notes {
         0 => String::new(),
-        notes => format!(", {} could be better", things(notes, "thing", "things")),
+        notes => format!(", {}", counted(notes, "suggestion", "suggestions")),
     };
     let _ = match bad {
-        0 => writeln!(text, "everything that is needed works{better}"),
+        0 => writeln!(text, "all required checks passed{suggestions}"),
         bad => {
-            let bad = things(bad, "thing does not work", "things do not work");
-            writeln!(text, "{bad}{better}")
+            let bad = counted(bad, "required check failed", "required checks failed");
+            writeln!(text, "{bad}{suggestions}")
         }
     };
     text
 }
 
-/// For programs: an object with the sections, and whether everything works.
+/// Formats the sections as a JSON object, together with the overall result.
 pub(super) fn json(sections: &[Section]) -> Value {
     let finding = |finding: &Finding| {
         json!({
@@ -168,7 +168,7 @@ mod tests {
             title: "program \x1b[1m".into(),
             findings: vec![
                 Finding::ok("clock", "works"),
-                Finding::bad("heap\n", "is not seen").so("do something"),
+                Finding::bad("heap\n", "is not observed").so("do something"),
             ],
         }]
     }
@@ -178,8 +178,8 @@ mod tests {
         let text = text(&sections(), false);
         assert_eq!(
             text,
-            "program \\u{1b}[1m\n  ok    clock      works\n  \
-             bad   heap\\u{a}  is not seen -> do something\n\n1 thing does not work\n"
+            "program \\u{1b}[1m\n  ok    clock      works\n  bad   heap\\u{a}  is not observed -> \
+             do something\n\n1 required check failed\n"
         );
         assert!(!all_work(&sections()));
     }
@@ -188,11 +188,11 @@ mod tests {
     fn the_last_line_says_how_it_is() {
         let mut sections = sections();
         sections[0].findings.pop();
-        assert!(text(&sections, false).ends_with("\n\neverything that is needed works\n"));
+        assert!(text(&sections, false).ends_with("\n\nall required checks passed\n"));
         sections[0].findings.push(Finding::note("a", "b"));
         sections[0].findings.push(Finding::note("a", "b"));
         assert!(all_work(&sections));
-        assert!(text(&sections, false).ends_with("works, 2 things could be better\n"));
+        assert!(text(&sections, false).ends_with("passed, 2 suggestions\n"));
     }
 
     #[test]

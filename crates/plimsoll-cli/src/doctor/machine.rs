@@ -1,19 +1,19 @@
-//! What is said of the machine: what the kernel and the C library let a program do, as far as
-//! Plimsoll needs it, and what it does not need but people ask for.
+//! Findings about the machine: features of the kernel and the C library that Plimsoll needs. They
+//! include settings that it does not need but users ask about.
 //!
-//! All is tried or read in this process, under this process's filters and limits: it is what a
-//! program would find that is started from here.
+//! Every check runs in this process, under its filters and limits. A program that is started from
+//! here finds the same.
 
 use std::ffi::{CStr, c_void};
 use std::fs;
 use std::path::Path;
 
-use plimsoll::MemoryLimit;
+use plimsoll_sys::os::cgroup;
 
 use super::findings::{Finding, Section};
 use super::process::{self, Status};
 
-/// What there is to say.
+/// Returns the findings about this machine.
 pub(super) fn section() -> Section {
     let status = Status::of_this_process();
     let findings = vec![
@@ -30,7 +30,7 @@ pub(super) fn section() -> Section {
         memory_of_children(ptrace_scope()),
         address_space(),
         overcommit(&read("/proc/sys/vm/overcommit_memory")),
-        memory_limit(MemoryLimit::Cgroup.bytes().ok().flatten()),
+        memory_limit(cgroup::memory().and_then(|memory| memory.limit)),
         huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
         perf(&read("/proc/sys/kernel/perf_event_paranoid")),
         kernel_addresses(&read("/proc/sys/kernel/kptr_restrict")),
@@ -44,7 +44,7 @@ pub(super) fn section() -> Section {
     }
 }
 
-/// A small file of the kernel's; empty if it cannot be read.
+/// Reads a small file of the kernel. Returns an empty string if the file cannot be read.
 fn read(path: &str) -> String {
     fs::read_to_string(path)
         .unwrap_or_default()
@@ -54,7 +54,8 @@ fn read(path: &str) -> String {
 
 fn system() -> Finding {
     const SUBJECT: &str = "system";
-    // SAFETY: fills a struct for which all zeros is a value, with strings that end with NUL.
+    // SAFETY: `names` is a valid `utsname`, for which zero is valid, and its strings end with NUL
+    // even if the call fails.
     let (kernel, machine) = unsafe {
         let mut names: libc::utsname = std::mem::zeroed();
         libc::uname(&raw mut names);
@@ -76,14 +77,14 @@ fn system() -> Finding {
         true => Finding::ok(SUBJECT, says),
         false => Finding::bad(
             SUBJECT,
-            format!("{says}: nothing but glibc on x86-64 has all of it"),
+            format!("{says}: all features require glibc on x86-64"),
         ),
     }
 }
 
 #[cfg(target_env = "gnu")]
 fn c_library() -> String {
-    // SAFETY: takes nothing and returns a string that stays.
+    // SAFETY: the function has no preconditions and returns a static string.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
     format!("glibc {}", version.to_string_lossy())
 }
@@ -94,7 +95,8 @@ fn c_library() -> String {
 }
 
 fn restartable_sequences() -> Finding {
-    // SAFETY: looks a name up; glibc's variable is an `unsigned int`.
+    // SAFETY: the name ends with NUL. In glibc the variable is an `unsigned int` that lives as long
+    // as the process.
     let size = unsafe {
         let size: *const u32 = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast();
         (!size.is_null()).then(|| *size)
@@ -102,12 +104,12 @@ fn restartable_sequences() -> Finding {
     of_restartable_sequences(size)
 }
 
-/// With what glibc says of them: their area's size, 0 if they are not registered; nothing before
-/// 2.35.
+/// Judges restartable sequences by the size of their area as glibc reports it: 0 if they are not
+/// registered, `None` before glibc 2.35.
 fn of_restartable_sequences(size: Option<u32>) -> Finding {
     const SUBJECT: &str = "rseq";
-    const INSTEAD: &str = "counts are kept per thread, and a snapshot waits for a thread that is in \
-                           the middle of counting";
+    const INSTEAD: &str = "counts are kept per thread, and a snapshot waits for threads that are \
+                           counting";
     match size {
         None => Finding::note(
             SUBJECT,
@@ -122,10 +124,10 @@ fn of_restartable_sequences(size: Option<u32>) -> Finding {
     }
 }
 
-/// The commands that the kernel has, by their bits; `None` if it refuses to say.
+/// Returns the commands that the kernel supports as a bit set; `None` if the query fails.
 fn membarrier_commands() -> Option<u64> {
     const QUERY: i32 = 0;
-    // SAFETY: takes no pointers.
+    // SAFETY: the query takes no pointers.
     let commands = unsafe { libc::syscall(libc::SYS_membarrier, QUERY, 0, 0) };
     u64::try_from(commands).ok()
 }
@@ -138,7 +140,7 @@ fn membarrier(commands: Option<u64>) -> Finding {
     if has(PRIVATE_EXPEDITED) && has(PRIVATE_EXPEDITED_RSEQ) {
         return Finding::ok(
             SUBJECT,
-            "with PRIVATE_EXPEDITED_RSEQ: snapshots are exact, and wait for nobody",
+            "with PRIVATE_EXPEDITED_RSEQ: snapshots are exact, and wait for no thread",
         );
     }
     if has(PRIVATE_EXPEDITED) {
@@ -168,21 +170,22 @@ fn clock(source: &str) -> Finding {
         "tsc" => Finding::ok(SUBJECT, "tsc: waits are timed without system calls"),
         "" => Finding::ok(
             SUBJECT,
-            "the kernel does not say which; waits are timed by its own",
+            "the kernel does not report its clock source; waits are timed by the kernel's clock",
         ),
         other => Finding::note(
             SUBJECT,
             format!(
-                "{other}: the kernel does not trust the processor's counter, so timing waits costs more"
+                "{other}: the kernel does not use the processor's counter, so timing waits costs \
+                 more"
             ),
         ),
     }
 }
 
-/// What is read of threads that wait, for the profile `goroutine`.
+/// Checks whether the files are readable from which the profile `goroutine` reads waiting threads.
 fn blocked_threads() -> Finding {
     const SUBJECT: &str = "threads";
-    // The first thread's number is the process's.
+    // The first thread's id is the process id.
     let directory = format!("/proc/self/task/{}", std::process::id());
     let missing: Vec<&str> = ["syscall", "schedstat"]
         .into_iter()
@@ -191,12 +194,12 @@ fn blocked_threads() -> Finding {
     match missing.is_empty() {
         true => Finding::ok(
             SUBJECT,
-            "/proc says where those are that wait: their stacks are read from outside",
+            "/proc reports the positions of waiting threads: their stacks are read from outside",
         ),
         false => Finding::note(
             SUBJECT,
             format!(
-                "/proc/self/task/*/{} cannot be read: stacks of threads that wait are not had",
+                "/proc/self/task/*/{} cannot be read: stacks of waiting threads are missing",
                 missing.join(", ")
             ),
         )
@@ -210,12 +213,12 @@ fn seccomp(status: &Status) -> Finding {
         0 => Finding::ok(SUBJECT, "system calls are not filtered"),
         _ => Finding::ok(
             SUBJECT,
-            "system calls are filtered; those that are needed were tried here",
+            "system calls are filtered; the checks here use the required ones",
         ),
     }
 }
 
-/// Reads a word of a process's memory.
+/// Reads a word of a process's memory, and returns whether it equals `word`.
 fn read_word(process: libc::pid_t, word: &u64) -> bool {
     let mut copy = 0u64;
     let here = libc::iovec {
@@ -226,7 +229,7 @@ fn read_word(process: libc::pid_t, word: &u64) -> bool {
         iov_base: std::ptr::from_ref(word).cast_mut().cast::<c_void>(),
         iov_len: size_of::<u64>(),
     };
-    // SAFETY: the kernel writes one word, to `copy`, and checks the other address.
+    // SAFETY: the kernel writes one word to `copy`, and checks the remote address.
     let length =
         unsafe { libc::process_vm_readv(process, &raw const here, 1, &raw const there, 1, 0) };
     length == size_of::<u64>() as isize && copy == *word
@@ -235,25 +238,28 @@ fn read_word(process: libc::pid_t, word: &u64) -> bool {
 fn memory_of_itself() -> Finding {
     const SUBJECT: &str = "own memory";
     let word = 0x706c_696d_736f_6c6c;
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the function has no preconditions.
     let id = unsafe { libc::getpid() };
     if read_word(id, &word) {
-        return Finding::ok(SUBJECT, "process_vm_readv copies stacks that may vanish");
+        return Finding::ok(
+            SUBJECT,
+            "process_vm_readv copies stacks that may be unmapped meanwhile",
+        );
     }
     match fs::File::open("/proc/self/mem") {
         Ok(_) => Finding::ok(
             SUBJECT,
-            "process_vm_readv is refused; /proc/self/mem does, more slowly",
+            "process_vm_readv is refused; /proc/self/mem copies stacks, more slowly",
         ),
         Err(_) => Finding::bad(
             SUBJECT,
-            "neither process_vm_readv nor /proc/self/mem: no stacks of threads that wait",
+            "neither process_vm_readv nor /proc/self/mem works: no stacks of waiting threads",
         )
         .so("allow process_vm_readv in filters of system calls"),
     }
 }
 
-/// The value of `kernel.yama.ptrace_scope`; empty without Yama.
+/// Returns the value of `kernel.yama.ptrace_scope`, or an empty string without Yama.
 fn ptrace_scope() -> String {
     read("/proc/sys/kernel/yama/ptrace_scope")
 }
@@ -267,26 +273,26 @@ fn memory_of_children(scope: String) -> Finding {
     let says = match memory_of_a_child_is_read() {
         Some(true) => "memory of a child can be read",
         Some(false) => {
-            "memory of a child cannot be read; Plimsoll reads a process from within, and does \
-             not need it"
+            "memory of a child cannot be read; not required, since Plimsoll reads a process from \
+             within"
         }
-        None => "there was no child to try with",
+        None => "no child process could be created for the check",
     };
     Finding::ok(SUBJECT, format!("{scope}: {says}"))
 }
 
-/// `None` if there is no child to be had.
+/// Returns whether a child's memory can be read; `None` if `fork` fails.
 fn memory_of_a_child_is_read() -> Option<bool> {
     let word = 0x6c6f_6164_6c69_6e65;
-    // SAFETY: the child does nothing but wait for the signal that ends it, which needs nothing that
-    // another thread may have had in its hands.
+    // SAFETY: the child only calls `alarm` and `pause`, which are async-signal-safe. So locks that
+    // other threads held at the fork do not matter.
     unsafe {
         let child = libc::fork();
         if child < 0 {
             return None;
         }
         if child == 0 {
-            // Also if nobody is left to end it.
+            // Ends the child even if this process ends first.
             libc::alarm(10);
             loop {
                 libc::pause();
@@ -299,9 +305,9 @@ fn memory_of_a_child_is_read() -> Option<bool> {
     }
 }
 
-/// A limit of this process's; `None` if there is none.
+/// Returns a resource limit of this process; `None` if it is unlimited.
 fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
-    // SAFETY: fills a struct for which all zeros is a value.
+    // SAFETY: `limit` is a valid `rlimit`, for which zero is valid.
     let limit = unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         (libc::getrlimit(resource, &raw mut limit) == 0).then_some(limit.rlim_cur)
@@ -309,7 +315,7 @@ fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     limit.filter(|&limit| limit != libc::RLIM_INFINITY)
 }
 
-/// The address space that Plimsoll reserves, in bytes, if there is that much.
+/// The address space that Plimsoll reserves in bytes, if that much is available.
 const RESERVED: u64 = 6 << 30;
 
 fn address_space() -> Finding {
@@ -318,8 +324,7 @@ fn address_space() -> Finding {
         Some(limit) if limit < 2 * RESERVED => Finding::note(
             SUBJECT,
             format!(
-                "limited to {}: Plimsoll reserves less than its {}, and has less room for sampled \
-                 blocks",
+                "limited to {}: Plimsoll reserves less than {}, and can track fewer sampled blocks",
                 bytes(limit),
                 bytes(RESERVED)
             ),
@@ -339,20 +344,23 @@ fn overcommit(mode: &str) -> Finding {
     match mode {
         "2" => Finding::note(
             SUBJECT,
-            "2: memory is counted when it is mapped; what is reserved without access is not",
+            "2: the kernel counts memory when it is mapped, but not memory reserved without access",
         ),
         "" => Finding::ok(SUBJECT, "not known"),
-        mode => Finding::ok(SUBJECT, format!("{mode}: what is reserved takes no memory")),
+        mode => Finding::ok(
+            SUBJECT,
+            format!("{mode}: reserved address space takes no memory"),
+        ),
     }
 }
 
-/// The bound of the table of stacks, in bytes, unless it is set.
+/// The default limit of the table of stacks in bytes.
 const TABLE: u64 = 64 << 20;
 
 fn memory_limit(limit: Option<u64>) -> Finding {
     const SUBJECT: &str = "memory limit";
     match limit {
-        None => Finding::ok(SUBJECT, "none of its control group"),
+        None => Finding::ok(SUBJECT, "its control group has no limit"),
         Some(limit) if limit < 8 * TABLE => Finding::note(
             SUBJECT,
             format!(
@@ -372,7 +380,7 @@ fn huge_pages(modes: &str) -> Finding {
     match mode {
         "always" => Finding::ok(
             SUBJECT,
-            "always: what is resident may be more than the heap, in pages of 2 MiB",
+            "always: resident memory may exceed the heap, in pages of 2 MiB",
         ),
         mode => Finding::ok(SUBJECT, mode),
     }
@@ -381,9 +389,9 @@ fn huge_pages(modes: &str) -> Finding {
 fn perf(paranoid: &str) -> Finding {
     const SUBJECT: &str = "perf";
     let may = match paranoid.parse::<i32>() {
-        Err(_) => return Finding::ok(SUBJECT, "not there, and not needed"),
-        Ok(..=1) => "anybody may record, the kernel included",
-        Ok(2) => "anybody may record programs",
+        Err(_) => return Finding::ok(SUBJECT, "not available, and not required"),
+        Ok(..=1) => "all users may record, kernel included",
+        Ok(2) => "all users may record programs",
         Ok(3..) => "only root may record",
     };
     Finding::ok(
@@ -396,20 +404,20 @@ fn kernel_addresses(restrict: &str) -> Finding {
     let restrict = if restrict.is_empty() { "?" } else { restrict };
     Finding::ok(
         "kptr_restrict",
-        format!("{restrict}; no profile has addresses of the kernel"),
+        format!("{restrict}; profiles contain no kernel addresses"),
     )
 }
 
 fn random_addresses(mode: &str) -> Finding {
     let mode = match mode {
         "0" => "off",
-        "1" => "on, but for the heap",
+        "1" => "on, except for the heap",
         "2" => "on",
         _ => "not known",
     };
     Finding::ok(
         "ASLR",
-        format!("{mode}; profiles say what was loaded where"),
+        format!("{mode}; profiles record the load addresses"),
     )
 }
 
@@ -422,14 +430,14 @@ fn core_dumps(pattern: &str) -> Finding {
     };
     Finding::ok(
         SUBJECT,
-        format!("{to}; address space that is only reserved is not in them"),
+        format!("{to}; they do not contain reserved address space"),
     )
 }
 
 fn locale() -> Finding {
     const SUBJECT: &str = "locale";
-    // SAFETY: sets the locale while there are no other threads, and reads a string that stays until
-    // the next such call.
+    // SAFETY: no other thread of this process uses the locale. The string stays valid until the
+    // next call of these functions.
     let codeset = unsafe {
         libc::setlocale(libc::LC_CTYPE, c"".as_ptr());
         CStr::from_ptr(libc::nl_langinfo(libc::CODESET))
@@ -437,15 +445,17 @@ fn locale() -> Finding {
             .into_owned()
     };
     match &*codeset {
-        "UTF-8" => Finding::ok(SUBJECT, "UTF-8, as all that Plimsoll writes"),
+        "UTF-8" => Finding::ok(SUBJECT, "UTF-8, like all output of Plimsoll"),
         other => Finding::ok(
             SUBJECT,
-            format!("{other}; Plimsoll writes UTF-8, which names that are not ASCII need"),
+            format!(
+                "{other}; Plimsoll writes UTF-8, so names that are not ASCII may appear garbled"
+            ),
         ),
     }
 }
 
-/// A size in words, in the largest unit that is less than it.
+/// Formats a size in the largest unit that does not exceed it.
 fn bytes(size: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.into_iter().find(|&(unit, _)| size >= unit) {
@@ -456,61 +466,4 @@ fn bytes(size: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::findings::Level;
-    use super::*;
-
-    #[test]
-    fn barriers_decide_whether_snapshots_are_exact() {
-        assert_eq!(membarrier(Some(0x1ff)).level, Level::Ok);
-        assert_eq!(membarrier(Some(0x1f)).level, Level::Note);
-        assert_eq!(membarrier(Some(1)).level, Level::Bad);
-        assert_eq!(membarrier(None).level, Level::Bad);
-        assert_eq!(membarrier(Some(1 << 7)).level, Level::Bad);
-    }
-
-    #[test]
-    fn without_sequences_there_is_a_note() {
-        assert_eq!(of_restartable_sequences(Some(32)).level, Level::Ok);
-        assert_eq!(of_restartable_sequences(Some(0)).level, Level::Note);
-        assert_eq!(of_restartable_sequences(None).level, Level::Note);
-    }
-
-    #[test]
-    fn what_the_kernel_says_is_understood() {
-        assert_eq!(clock("tsc").level, Level::Ok);
-        assert_eq!(clock("hpet").level, Level::Note);
-        assert!(
-            huge_pages("always [madvise] never")
-                .says
-                .starts_with("madvise")
-        );
-        assert!(
-            huge_pages("[always] madvise never")
-                .says
-                .starts_with("always")
-        );
-        assert!(perf("-1").says.contains("kernel included"));
-        assert!(perf("4").says.contains("only root"));
-        assert_eq!(overcommit("2").level, Level::Note);
-        assert_eq!(memory_limit(Some(128 << 20)).level, Level::Note);
-        assert_eq!(memory_limit(Some(8 << 30)).level, Level::Ok);
-        assert_eq!(memory_limit(None).level, Level::Ok);
-    }
-
-    #[test]
-    fn memory_is_read_where_it_is_and_only_there() {
-        let word = 7;
-        // SAFETY: takes nothing and cannot fail.
-        let id = unsafe { libc::getpid() };
-        assert!(read_word(id, &word));
-        assert!(!read_word(-1, &word));
-    }
-
-    #[test]
-    fn sizes_are_said_in_words() {
-        assert_eq!(bytes(6 << 30), "6 GiB");
-        assert_eq!(bytes(1536 << 10), "1.5 MiB");
-        assert_eq!(bytes(10), "10 B");
-    }
-}
+mod tests;

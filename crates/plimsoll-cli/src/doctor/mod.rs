@@ -1,8 +1,8 @@
-//! `plimsoll doctor`: what works here, what does not, and what to change.
+//! `plimsoll doctor`: checks, their results, and recommended actions.
 //!
-//! Without an argument, of the machine; of a program's file, what comes of profiling it; of a
-//! process, what it has in it; of a URL, what a program that serves its pages says. Findings are
-//! lines; those that are `bad` make the exit code 1.
+//! Without an argument, it checks the machine. It also checks a program's file for profiling, a
+//! process for Plimsoll's presence, and a URL's pages for enabled features and losses. Findings are
+//! lines; any `bad` finding makes the exit code 1.
 
 mod findings;
 mod machine;
@@ -17,16 +17,15 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use self::findings::Section;
-use crate::Failure;
 use crate::args::DoctorArguments;
+use crate::failure::Failure;
 use crate::program::{Program, find_in_environment};
 
-/// Says what works and what does not. The exit code is 0 if everything does that is needed, and 1
-/// otherwise.
+/// Prints the findings. The exit code is 0 if everything works that is needed, and 1 otherwise.
 ///
 /// # Errors
-/// There is no such program or process, it cannot be looked at, or nobody answers at that URL.
-pub(crate) fn carry_out(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
+/// The program or process does not exist or cannot be read, or no server responds at the URL.
+pub(crate) fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     let sections = examine(arguments.subject.as_deref())?;
     let text = match arguments.json {
         true => format!("{:#}\n", findings::json(&sections)),
@@ -34,7 +33,7 @@ pub(crate) fn carry_out(arguments: &DoctorArguments) -> Result<ExitCode, Failure
     };
     match io::stdout().lock().write_all(text.as_bytes()) {
         Ok(()) => {}
-        // Whoever reads has seen enough.
+        // The reader closed its end of the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         Err(error) => return Err(Failure::new("standard output", error)),
     }
@@ -60,7 +59,8 @@ fn examine(subject: Option<&OsStr>) -> Result<Vec<Section>, Failure> {
     Ok(sections)
 }
 
-/// Findings about a program, or about the one that a wrapper script executes in its place.
+/// Returns findings about a program, or about the program that a wrapper script executes in its
+/// place.
 fn program_or_wrapped(program: &Program) -> Section {
     let wrapped = program.executed_by_script().and_then(|command| {
         let wrapped = find_in_environment(&command).ok()?;
@@ -72,7 +72,7 @@ fn program_or_wrapped(program: &Program) -> Section {
     }
 }
 
-/// Whether somebody looks at it who can see colours, and wants them.
+/// Returns whether standard output is a terminal with colours, and `NO_COLOR` is not set.
 fn has_colours() -> bool {
     let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let unable = env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");

@@ -1,4 +1,4 @@
-//! What is said of a process that runs.
+//! Findings about a running process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,20 +8,20 @@ use std::path::Path;
 
 use super::findings::{Finding, Section};
 use super::{program, settings, url};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::program::{Program, allocator};
 
-/// `/proc/PID/status`, as far as it is looked at.
+/// The fields of `/proc/PID/status` that the checks use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) name: String,
     pub(super) state: char,
     pub(super) threads: u64,
-    /// Signals by their bits, the first one's lowest.
+    /// Signals as bit sets, with signal 1 in the lowest bit.
     pub(super) blocked: u64,
     pub(super) ignored: u64,
     pub(super) caught: u64,
-    /// How system calls are filtered: 0 for not at all, 2 by a program.
+    /// The filter of system calls: 0 for none, 1 for strict mode, 2 for a filter program.
     pub(super) seccomp: u8,
 }
 
@@ -50,17 +50,17 @@ impl Status {
     }
 }
 
-/// What there is to say of a process, its program, and its pages if it serves any.
+/// Returns findings about a process, its program, and the pages that it serves.
 ///
 /// # Errors
-/// There is no such process.
+/// The process does not exist, or its status cannot be read.
 pub(super) fn sections(id: u32) -> Result<Vec<Section>, Failure> {
     let directory = format!("/proc/{id}");
     let status = fs::read_to_string(format!("{directory}/status")).map_err(|error| {
         Failure::new(
             format_args!("process {id}"),
             match error.kind() {
-                ErrorKind::NotFound => "there is none with this number".into(),
+                ErrorKind::NotFound => "no such process".into(),
                 _ => error.to_string(),
             },
         )
@@ -73,7 +73,7 @@ pub(super) fn sections(id: u32) -> Result<Vec<Section>, Failure> {
     if matches!(status.state, 'Z' | 'X') {
         findings.push(Finding::bad(
             "state",
-            "it has ended: there is nothing to see",
+            "it has ended: no further checks are possible",
         ));
         let title = format!("process {id}");
         return Ok(vec![Section { title, findings }]);
@@ -125,17 +125,18 @@ fn shown(link: &Path) -> String {
 }
 
 fn not_allowed(subject: &str, error: &std::io::Error) -> Finding {
-    Finding::note(subject, format!("cannot be read: {error}")).so("ask as its user, or as root")
+    Finding::note(subject, format!("cannot be read: {error}"))
+        .so("run plimsoll doctor as its user, or as root")
 }
 
 fn file(link: &Path) -> Option<Finding> {
     let path = match fs::read_link(link) {
         Ok(path) => path.display().to_string(),
-        // The kernel's own threads have none.
+        // Kernel threads have no executable file.
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Some(Finding::bad(
                 "file",
-                "it has no program: it is the kernel's",
+                "it is a kernel thread, and has no program",
             ));
         }
         Err(error) => return Some(not_allowed("file", &error)),
@@ -144,8 +145,8 @@ fn file(link: &Path) -> Option<Finding> {
         Some(path) => Finding::note(
             "file",
             format!(
-                "{path} was replaced or removed since it was started: what is there is another \
-                 build"
+                "{path} was replaced or removed after the start: a new file at this path is \
+                 another build"
             ),
         )
         .so("restart it"),
@@ -153,7 +154,7 @@ fn file(link: &Path) -> Option<Finding> {
     })
 }
 
-/// The files that are mapped, each once.
+/// Returns the mapped files without duplicates.
 fn mapped_files(maps: &[u8]) -> BTreeSet<String> {
     let maps = String::from_utf8_lossy(maps);
     let files = maps.lines().filter_map(|line| {
@@ -173,15 +174,18 @@ fn plimsoll(is_inside: bool, mapped: &BTreeSet<String>) -> Finding {
         .iter()
         .find(|path| file_name(path).starts_with("libplimsoll") && path.contains(".so"));
     match (is_inside, library) {
-        (true, None) => Finding::ok(SUBJECT, "the crate is in its program"),
+        (true, None) => Finding::ok(SUBJECT, "its program contains the crate"),
         (false, Some(library)) => Finding::ok(SUBJECT, format!("preloaded: {library}")),
         (true, Some(library)) => Finding::note(
             SUBJECT,
-            format!("the crate is in its program, and {library} is loaded as well"),
+            format!("its program contains the crate, and {library} is loaded as well"),
         )
         .so("start it without plimsoll run"),
-        (false, None) => Finding::bad(SUBJECT, "is not in it, and cannot be put in while it runs")
-            .so("start it anew with plimsoll run"),
+        (false, None) => Finding::bad(
+            SUBJECT,
+            "is not loaded, and cannot be loaded into a running process",
+        )
+        .so("restart it with plimsoll run"),
     }
 }
 
@@ -201,7 +205,7 @@ fn variable(environment: &[u8], name: &str) -> Option<String> {
     })
 }
 
-/// The real-time signals that programs may use.
+/// Returns the real-time signals that programs may use.
 fn real_time() -> RangeInclusive<i32> {
     libc::SIGRTMIN()..=libc::SIGRTMAX()
 }
@@ -210,7 +214,7 @@ fn has(set: u64, signal: i32) -> bool {
     set & (1 << (signal - 1)) != 0
 }
 
-/// Which signal running threads are or would be interrupted by, for the profile `goroutine`.
+/// Judges which signal interrupts running threads for the profile `goroutine`, or would.
 pub(super) fn signal(status: &Status, settings: Option<&str>) -> Finding {
     const SUBJECT: &str = "signal";
     let used = |signal: &i32| has(status.caught | status.ignored, *signal);
@@ -234,20 +238,23 @@ pub(super) fn signal(status: &Status, settings: Option<&str>) -> Finding {
         None => Finding::bad(
             SUBJECT,
             format!(
-                "{in_use}; none is free: stacks of running threads are not had, unless one of \
-                     them is Plimsoll's"
+                "{in_use}; none is free: stacks of running threads are missing, unless one of \
+                 these handlers is Plimsoll's"
             ),
         ),
         Some(signal) if has(status.blocked, signal) => Finding::note(
             SUBJECT,
             format!(
-                "{in_use}; {signal} is free but blocked, so that running threads are not asked"
+                "{in_use}; {signal} is free but blocked, so running threads are not interrupted"
             ),
         )
-        .so("PLIMSOLL=thread_signal=N with one that is not, or start it without"),
+        .so(
+            "PLIMSOLL=thread_signal=N with a signal that is not blocked, or start it without \
+             blocking that signal",
+        ),
         Some(signal) => Finding::ok(
             SUBJECT,
-            format!("{in_use}; the next one that is free is {signal}"),
+            format!("{in_use}; the next free signal is {signal}"),
         ),
     }
 }
@@ -262,19 +269,19 @@ fn filter(status: &Status) -> Finding {
         ),
         _ => Finding::note(
             SUBJECT,
-            "system calls are filtered; which, is not seen from outside",
+            "system calls are filtered; the filter is not readable from outside",
         )
         .so("allow membarrier, process_vm_readv and rt_tgsigqueueinfo"),
     }
 }
 
-/// Of the pages, if the process was told to serve them.
+/// Returns findings about the pages, if the process's settings serve them.
 fn pages(settings: &str) -> Option<Section> {
     let address = settings::value(settings, "http").filter(|&value| value != "off")?;
     let url = match address.parse::<u16>() {
         Ok(port) => format!("http://127.0.0.1:{port}"),
         Err(_) => {
-            // Every address of this machine is one of them.
+            // A server at 0.0.0.0 also listens at 127.0.0.1.
             let address = address
                 .strip_prefix("0.0.0.0:")
                 .map(|port| format!("127.0.0.1:{port}"));
@@ -285,9 +292,9 @@ fn pages(settings: &str) -> Option<Section> {
     Some(url::section(&url).unwrap_or_else(|failure| Section {
         title: format!("pages at {url}"),
         findings: vec![
-            Finding::bad("pages", format!("it was told to serve them: {failure}")).so(
-                "look at its standard error; it must call plimsoll::start, and keep what that \
-                     returns",
+            Finding::bad("pages", format!("its settings enable them, but {failure}")).so(
+                "check its standard error; it must call plimsoll::start, and keep the returned \
+                 value",
             ),
         ],
     }))
@@ -324,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_signal_that_nobody_uses_is_the_one() {
+    fn the_highest_unused_signal_is_chosen() {
         let (last, all) = (
             *real_time().end(),
             real_time().fold(0, |set, it| set | 1 << (it - 1)),

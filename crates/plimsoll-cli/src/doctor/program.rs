@@ -1,15 +1,15 @@
-//! What is said of a program's file.
+//! Findings about a program's file.
 
 use std::path::{Path, PathBuf};
 
 use super::findings::{Finding, Section};
 use crate::program::allocator::Own;
 use crate::program::{
-    CLibrary, Compression, DebugInformation, Executable, Language, Linking, Program, ToldBy,
+    CLibrary, Compression, DebugInformation, Evidence, Executable, Language, Linking, Program,
     Verdict, frame_pointers_of_library, preload_verdict,
 };
 
-/// A program that was not started.
+/// Returns findings about a program that is not running.
 pub(super) fn section(program: &Program) -> Section {
     let mut findings = vec![file(program)];
     if program.is_shell_of_script() {
@@ -26,13 +26,13 @@ pub(super) fn section(program: &Program) -> Section {
     }
 }
 
-/// A program that a wrapper script executes in its place.
+/// Returns findings about a program that a wrapper script executes in its place.
 pub(super) fn wrapped(script: &Program, program: &Program) -> Section {
     let scripts: Vec<String> = (script.scripts.iter())
         .map(|script| script.display().to_string())
         .collect();
     let says = format!(
-        "{}, which {} executes by {}",
+        "{}, which {} executes through {}",
         program.file.display(),
         scripts.join(", "),
         script.file.display()
@@ -72,10 +72,10 @@ fn file(program: &Program) -> Finding {
 fn preloading(verdict: &Verdict) -> Finding {
     const SUBJECT: &str = "plimsoll run";
     match verdict {
-        Verdict::Covered => Finding::ok(SUBJECT, "sees its heap, locks and threads"),
+        Verdict::Covered => Finding::ok(SUBJECT, "observes its heap, locks and threads"),
         Verdict::Inside => Finding::ok(
             SUBJECT,
-            "is not needed: the crate plimsoll is in the program",
+            "is not needed: the program contains the crate plimsoll",
         )
         .so("PLIMSOLL=http=127.0.0.1:6060 in its environment, if it calls plimsoll::start"),
         Verdict::HeapNotSeen {
@@ -84,21 +84,24 @@ fn preloading(verdict: &Verdict) -> Finding {
         } => Finding::bad(
             SUBJECT,
             format!(
-                "does not see its heap, which is in {allocator}; it does see threads and locks"
+                "does not observe its heap, which is in {allocator}; it observes threads and locks"
             ),
         )
         .so(what_to_do),
         Verdict::Refused { reason, what_to_do } => {
             Finding::bad(SUBJECT, format!("does not work: {reason}")).so(what_to_do)
         }
-        Verdict::Unknown { reason } => Finding::note(SUBJECT, format!("may work or not: {reason}")),
+        Verdict::Unknown { reason } => {
+            Finding::note(SUBJECT, format!("may or may not work: {reason}"))
+        }
     }
 }
 
-/// What is there whether it runs or not.
+/// Returns findings about an executable file, whether it runs or not.
 pub(super) fn of(executable: &Executable) -> Vec<Finding> {
     let mut findings = vec![linking(executable), language(executable)];
-    // What follows is nothing to Go's runtime, which has its own ways.
+    // The other checks do not apply to Go programs, whose runtime has its own allocator and
+    // unwinder.
     if executable.language == Language::Go {
         return findings;
     }
@@ -121,9 +124,9 @@ fn linking(executable: &Executable) -> Finding {
             let library = match c_library {
                 CLibrary::Glibc => "glibc",
                 CLibrary::Musl => "musl",
-                CLibrary::Other => "a C library that is not known",
+                CLibrary::Other => "an unknown C library",
             };
-            format!("dynamic, to {library}, by {}", loader.display())
+            format!("dynamic, to {library}, loader {}", loader.display())
         }
     };
     Finding::ok("linking", says)
@@ -141,7 +144,7 @@ fn language(executable: &Executable) -> Finding {
             return Finding::note("language", says);
         }
         Language::Other if !executable.symbols.has_table => {
-            "no sign of Rust or Go; its symbols are stripped".into()
+            "neither Rust nor Go is detected; its symbols are stripped".into()
         }
         Language::Other => "neither Rust nor Go".into(),
     };
@@ -150,7 +153,7 @@ fn language(executable: &Executable) -> Finding {
 
 fn sanitizer(executable: &Executable) -> Option<Finding> {
     let name = executable.sanitizer?;
-    let says = format!("{name} is in it: times and sizes are not those of the program");
+    let says = format!("{name} is enabled: times and sizes include the sanitizer's");
     Some(Finding::note("sanitizer", says))
 }
 
@@ -159,12 +162,12 @@ fn allocator(executable: &Executable) -> Finding {
     let name = found.name().unwrap_or("the C library's");
     let says = match found.own {
         Own::No if found.library.is_some() => {
-            format!("{name}, a library: what is preloaded comes before it")
+            format!("{name}, a library: preloaded libraries come before it")
         }
         Own::No => name.to_owned(),
         Own::Exported => format!("{name}, for its libraries as well"),
         Own::Linked => format!("{name}, linked in"),
-        Own::Texts => format!("{name}, by its texts: symbols are stripped"),
+        Own::Texts => format!("{name}, identified by its strings: symbols are stripped"),
         Own::NotTheSystems => format!("{name}: it does not call the C library's"),
     };
     Finding::ok("allocator", says)
@@ -173,13 +176,13 @@ fn allocator(executable: &Executable) -> Finding {
 fn frame_pointers(executable: &Executable) -> Finding {
     const SUBJECT: &str = "frame pointers";
     let found = &executable.frame_pointers;
-    let how = match found.told_by {
-        ToldBy::Nothing => return Finding::note(SUBJECT, "nothing tells whether there are any"),
-        ToldBy::UnwindTables => "unwind tables",
-        ToldBy::Prologues => "their first instructions",
+    let how = match found.evidence {
+        Evidence::Nothing => return Finding::note(SUBJECT, "not detectable"),
+        Evidence::UnwindTables => "unwind tables",
+        Evidence::Prologues => "their first instructions",
     };
     let (with, all) = (found.with, found.with + found.without);
-    let says = format!("{with} of {all} functions that were looked at keep one, by {how}");
+    let says = format!("{with} of {all} functions checked keep one, by {how}");
     if found.are_used() {
         return Finding::ok(SUBJECT, format!("{says}: stacks are walked by them"));
     }
@@ -192,7 +195,7 @@ fn frame_pointers(executable: &Executable) -> Finding {
             SUBJECT,
             format!("{says}: stacks are unwound by tables, which is slower"),
         )
-        .so(format!("compile with {flag} if samples shall cost less"));
+        .so(format!("compile with {flag} to make samples cheaper"));
     }
     Finding::bad(
         SUBJECT,
@@ -213,18 +216,18 @@ fn frame_pointers_of_c_library(executable: &Executable) -> Option<Finding> {
     let found = frame_pointers_of_library(&library);
     let per_cent = found.per_cent()?;
     let says = match found.are_used() {
-        true => "calls back from it are in stacks that are walked by frame pointers",
+        true => "callbacks from it appear in stacks that are walked by frame pointers",
         false => {
-            "callers of what calls back from it, such as qsort, may be missing in stacks that \
-                  are walked by frame pointers"
+            "callers of functions with callbacks, such as qsort, may be missing in stacks that \
+             are walked by frame pointers"
         }
     };
     let says = format!("{per_cent} % of its functions keep frame pointers: {says}");
     Some(Finding::ok("C library", says))
 }
 
-/// The file of the C library that this process uses, which is also what programs of the same
-/// loader get.
+/// Returns the file of the C library that this process uses. Programs with the same loader load the
+/// same file.
 fn c_library_of_this_process() -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let paths = maps
@@ -238,14 +241,14 @@ fn unwind_tables(executable: &Executable) -> Finding {
     const SUBJECT: &str = "unwind tables";
     let tables = executable.unwind_tables;
     if tables.work() {
-        return Finding::ok(SUBJECT, "there, with their index");
+        return Finding::ok(SUBJECT, "present, with their index");
     }
     let says = match tables.are_there {
         true => "their index (.eh_frame_hdr) is missing, so they are not found",
         false => "none",
     };
     if executable.frame_pointers.are_used() {
-        return Finding::note(SUBJECT, format!("{says}; frame pointers do"));
+        return Finding::note(SUBJECT, format!("{says}; frame pointers suffice"));
     }
     Finding::bad(
         SUBJECT,
@@ -258,16 +261,16 @@ fn names(executable: &Executable) -> Finding {
     const SUBJECT: &str = "names";
     let symbols = &executable.symbols;
     if symbols.has_table {
-        return Finding::ok(SUBJECT, "there is a table of symbols");
+        return Finding::ok(SUBJECT, "the file has a symbol table");
     }
     if let Some(file) = &symbols.split_off {
         return Finding::ok(SUBJECT, format!("in {}", file.display()));
     }
     let says = match &symbols.link {
         Some(link) => {
-            format!("stripped, and the file that they are in instead is not found: {link}")
+            format!("stripped, and the debug file is not found: {link}")
         }
-        None => "stripped: profiles have addresses in place of names".into(),
+        None => "stripped: profiles contain addresses instead of names".into(),
     };
     let finding = Finding::note(SUBJECT, says);
     match (&symbols.link, &executable.language) {
@@ -279,7 +282,7 @@ fn names(executable: &Executable) -> Finding {
     }
 }
 
-/// What Rust programs should be built with. The library recommends the same.
+/// The recommended build profile of Rust programs. The library recommends the same.
 const LIMITED: &str = "debug = \"limited\" in [profile.release]; \"line-tables-only\" leaves \
                        inlined async functions without names";
 
@@ -293,8 +296,8 @@ fn lines(executable: &Executable) -> Finding {
     match symbols.compression {
         Compression::None | Compression::Zlib => {}
         Compression::Zstd | Compression::Unknown => {
-            let says = "debug information is compressed in a way that is not read: there are no \
-                        files, lines or inlined calls";
+            let says = "the compression of the debug information is not supported: no files, \
+                        lines or inlined calls";
             return Finding::note(SUBJECT, says)
                 .so("link with --compress-debug-sections=zlib, or none");
         }
@@ -302,7 +305,7 @@ fn lines(executable: &Executable) -> Finding {
     if symbols.is_split {
         return Finding::note(
             SUBJECT,
-            "debug information is in .dwo or .dwp files, which are not read",
+            "debug information is in .dwo or .dwp files, which are not supported",
         )
         .so("split-debuginfo = \"off\", or compile without -gsplit-dwarf");
     }
@@ -315,9 +318,11 @@ fn lines(executable: &Executable) -> Finding {
                 _ => finding,
             }
         }
-        DebugInformation::Unknown => {
-            Finding::note(SUBJECT, "there is debug information, too much to look into").so(set)
-        }
+        DebugInformation::Unknown => Finding::note(
+            SUBJECT,
+            "debug information exists, but is too large to check",
+        )
+        .so(set),
         DebugInformation::StandardLibrary | DebugInformation::None => match &symbols.split_off {
             Some(file) => Finding::ok(SUBJECT, format!("in {}", file.display())),
             None if symbols.debug == DebugInformation::StandardLibrary => {
@@ -334,7 +339,8 @@ fn lines(executable: &Executable) -> Finding {
     match symbols.has_shared_part {
         true => Finding {
             says: format!(
-                "{}; parts of it are in a file for several programs (dwz), which is not read",
+                "{}; parts of it are in a file shared by several programs (dwz), which is not \
+                 supported",
                 finding.says
             ),
             ..finding
@@ -349,7 +355,7 @@ fn build_id(executable: &Executable) -> Finding {
         Some(id) => Finding::ok(SUBJECT, id),
         None => Finding::note(
             SUBJECT,
-            "none: names that are looked up elsewhere, or later, may be another build's",
+            "none: names that are resolved later or on another machine may belong to another build",
         )
         .so("link with --build-id"),
     }

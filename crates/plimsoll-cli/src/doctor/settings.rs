@@ -1,11 +1,11 @@
-//! The variable `PLIMSOLL` of a process, as far as it can be judged from outside.
+//! Checks the variable `PLIMSOLL` of another process.
 
 use super::findings::Finding;
 
-/// The variable that settings come from.
+/// The environment variable that holds settings.
 pub(super) const VARIABLE: &str = "PLIMSOLL";
 
-/// Every word that there is.
+/// All words of settings.
 const WORDS: [&str; 18] = [
     "block_rate",
     "dump_on",
@@ -27,7 +27,7 @@ const WORDS: [&str; 18] = [
     "unwinder",
 ];
 
-/// The value of a word, the last one that is given.
+/// Returns the value of a word. The last occurrence counts.
 pub(super) fn value<'a>(settings: &'a str, word: &str) -> Option<&'a str> {
     let pairs = settings.rsplit(',').filter_map(|pair| pair.split_once('='));
     pairs
@@ -36,7 +36,7 @@ pub(super) fn value<'a>(settings: &'a str, word: &str) -> Option<&'a str> {
         .map(|(_, value)| value)
 }
 
-/// What there is to say of the variable's value.
+/// Judges the value of the variable.
 pub(super) fn finding(settings: &str) -> Finding {
     let words = settings
         .split(',')
@@ -48,10 +48,10 @@ pub(super) fn finding(settings: &str) -> Finding {
         return Finding::ok(VARIABLE, settings);
     }
     let says = format!(
-        "{settings}: there is no setting `{}`, so it changes nothing",
+        "{settings}: no setting `{}` exists, so it has no effect",
         unknown.join("`, `")
     );
-    Finding::note(VARIABLE, says).so(format!("there are {}", WORDS.join(", ")))
+    Finding::note(VARIABLE, says).so(format!("available: {}", WORDS.join(", ")))
 }
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
     use super::super::findings::Level;
     use super::*;
 
-    /// The crate's own list, in the source that it is compiled from.
+    /// Compares the list with the library's, which is parsed from its source.
     #[test]
     fn the_words_are_the_crate_s() {
         let source = include_str!("../../../plimsoll/src/config/words.rs");

@@ -1,30 +1,26 @@
-//! A program that serves its pages: what is switched on, what was lost.
+//! Findings about a program that serves its pages: enabled features and losses.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::findings::{Finding, Section};
-use crate::Failure;
+use crate::failure::Failure;
+use crate::http;
 
-/// How long a server may take for each step, and for all of an answer.
-const TIME: Duration = Duration::from_secs(10);
+/// The timeout of a request.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest answer, in bytes.
-const LONGEST: u64 = 16 << 20;
-
-/// Where pages are served.
+/// The address of the pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Base {
-    /// As in the URL, with the port.
+    /// The host as in the URL, with the port.
     host: String,
-    /// What comes before `/metrics`; without a slash at its end.
+    /// The path before `/metrics`, without a trailing slash.
     path: String,
 }
 
-/// Whether what somebody typed is meant as a URL: it has a scheme, or is a host with a port and no
-/// file's name.
+/// Returns whether the subject is a URL. A URL has a scheme, or is a host with a port that is not
+/// the name of a file.
 pub(super) fn is_one(subject: &str) -> bool {
     if subject.starts_with("http://") || subject.starts_with("https://") {
         return true;
@@ -36,10 +32,10 @@ pub(super) fn is_one(subject: &str) -> bool {
     has_port && !std::path::Path::new(subject).exists()
 }
 
-/// What the pages say.
+/// Returns findings about the pages at a URL.
 ///
 /// # Errors
-/// It is not a URL that is understood, or nobody answers.
+/// The URL is invalid, or no server responds.
 pub(super) fn section(url: &str) -> Result<Section, Failure> {
     let base = Base::parse(url).map_err(|cause| Failure::new(url, cause))?;
     let fail = |cause: String| Failure::new(url, cause);
@@ -51,7 +47,7 @@ pub(super) fn section(url: &str) -> Result<Section, Failure> {
     })
 }
 
-/// An answer: its status and body.
+/// A response: its status and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answer {
     status: u16,
@@ -61,7 +57,7 @@ struct Answer {
 impl Base {
     fn parse(url: &str) -> Result<Self, &'static str> {
         if url.starts_with("https://") {
-            return Err("https is not spoken: name the program's own address, with http");
+            return Err("https is not supported: give the program's own address, with http");
         }
         let rest = url.strip_prefix("http://").unwrap_or(url);
         let rest = rest.split(['?', '#']).next().unwrap_or(rest);
@@ -69,14 +65,14 @@ impl Base {
             .split_once('/')
             .map_or((rest, ""), |(host, path)| (host, path));
         if host.contains('@') {
-            return Err("names and passwords in URLs are not understood");
+            return Err("user names and passwords in URLs are not supported");
         }
         let is_text = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         if host.is_empty() || !is_text(host) || !is_text(path) {
             return Err("is not a URL");
         }
         let mut path = format!("/{path}");
-        // The page that somebody looks at as well.
+        // Pages that users open in a browser: a URL of one of them stands for its server.
         for page in ["/debug/pprof", "/metrics", "/debug/vars"] {
             if let Some(at) = path.find(page) {
                 path.truncate(at);
@@ -93,83 +89,17 @@ impl Base {
     }
 
     fn get(&self, page: &str) -> Result<Answer, String> {
-        let says = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
-                format!("no answer within {} s", TIME.as_secs())
-            }
-            _ => error.to_string(),
-        };
-        let mut stream = self.connect().map_err(says)?;
-        stream.set_write_timeout(Some(TIME)).map_err(says)?;
-        // Of HTTP 1.0, so that the answer is not sent in chunks.
-        let request = format!(
-            "GET {}{page} HTTP/1.0\r\nHost: {}\r\nAccept: text/plain, text/html\r\n\
-             Connection: close\r\n\r\n",
-            self.path, self.host
-        );
-        stream.write_all(request.as_bytes()).map_err(says)?;
-        let answer = read_all(&mut stream, TIME).map_err(says)?;
-        Answer::parse(&answer).ok_or_else(|| "does not answer in HTTP".into())
-    }
-
-    fn connect(&self) -> std::io::Result<TcpStream> {
-        let mut last = std::io::Error::other("the name has no address");
-        for address in self.host.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, TIME) {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-}
-
-/// Everything until the other side closes, as far as it may be: in length and in time.
-fn read_all(stream: &mut TcpStream, time: Duration) -> std::io::Result<Vec<u8>> {
-    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    let until = Instant::now() + time;
-    let mut answer = Vec::new();
-    let mut part = [0; 16 * 1024];
-    while (answer.len() as u64) < LONGEST {
-        let left = until.saturating_duration_since(Instant::now());
-        let read = match left.is_zero() {
-            true => Err(TimedOut.into()),
-            false => {
-                stream.set_read_timeout(Some(left))?;
-                stream.read(&mut part)
-            }
-        };
-        match read {
-            Ok(0) => break,
-            Ok(length) => answer.extend_from_slice(&part[..length]),
-            Err(error) if error.kind() == Interrupted => {}
-            Err(error) if matches!(error.kind(), TimedOut | WouldBlock) && !answer.is_empty() => {
-                return Err(std::io::Error::other(format!(
-                    "the answer is not complete after {:.0} s: {} bytes of it came",
-                    time.as_secs_f64(),
-                    answer.len()
-                )));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(answer)
-}
-
-impl Answer {
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let text = String::from_utf8_lossy(bytes);
-        let (head, body) = text.split_once("\r\n\r\n")?;
-        let status = head.strip_prefix("HTTP/1.")?.get(1..)?.trim_start();
-        let status = status.get(..3)?.parse().ok()?;
-        Some(Self {
-            status,
-            body: body.to_owned(),
+        let url = format!("http://{}{}{page}", self.host, self.path);
+        let answer = http::request(&url, TIMEOUT, |_| {});
+        let answer = answer.map_err(|failure| failure.cause().to_owned())?;
+        Ok(Answer {
+            status: answer.status,
+            body: String::from_utf8_lossy(&answer.body).into_owned(),
         })
     }
 }
 
-/// The numbers without labels of a page for Prometheus, by their names.
+/// Returns the numbers of a Prometheus page by name, without those that have labels.
 fn numbers(page: &str) -> HashMap<&str, f64> {
     page.lines()
         .filter(|line| !line.starts_with('#'))
@@ -179,7 +109,7 @@ fn numbers(page: &str) -> HashMap<&str, f64> {
         .collect()
 }
 
-/// The profiles that the index lists, with how much is in each.
+/// Returns the profiles that the index lists, with their numbers of entries.
 fn profiles(index: &str) -> Vec<String> {
     let rows = index.split("<tr><td>").skip(1);
     rows.filter_map(|row| {
@@ -188,14 +118,14 @@ fn profiles(index: &str) -> Vec<String> {
         let (_, rest) = rest.split_once('>')?;
         let (name, _) = rest.split_once('<')?;
         count.parse::<u64>().ok()?;
-        // Pages that are no profiles.
+        // These pages are not profiles with counts.
         (!matches!(name, "cmdline" | "symbol" | "trace" | "profile"))
             .then(|| format!("{name} ({count})"))
     })
     .collect()
 }
 
-/// What may have been lost: the metric, what that means, and what to do.
+/// Possible losses: the metric, its meaning, and the recommended action.
 const LOST: [(&str, &str, &str); 9] = [
     (
         "plimsoll_lost_table_full_events_total",
@@ -209,17 +139,18 @@ const LOST: [(&str, &str, &str); 9] = [
     ),
     (
         "plimsoll_lost_cut_stacks_events_total",
-        "stacks lack their outer frames, because they lead through code that cannot be unwound",
+        "stacks lack their outer frames, because they pass through code that cannot be unwound",
         "",
     ),
     (
         "plimsoll_lost_untracked_events_total",
-        "sampled blocks are left out of what is in use, because there was no memory to note them",
+        "sampled blocks are missing from the memory in use, because no memory was available to \
+         record them",
         "PLIMSOLL=heap_rate=2m",
     ),
     (
         "plimsoll_lost_waits_events_total",
-        "waits were not noted, because too many threads waited at once",
+        "waits were not recorded, because too many threads waited at once",
         "",
     ),
     (
@@ -229,17 +160,17 @@ const LOST: [(&str, &str, &str); 9] = [
     ),
     (
         "plimsoll_lost_tasks_events_total",
-        "tasks are in no profile, because there was no memory to note them",
+        "tasks are missing from all profiles, because no memory was available to record them",
         "",
     ),
     (
         "plimsoll_lost_mappings_events_total",
-        "mappings are counted as gone although they may be there, because there were too many",
+        "mappings are counted as unmapped although they may exist, because there were too many",
         "",
     ),
     (
         "plimsoll_gc_lost_events_total",
-        "pauses and collections are in none of the figures",
+        "pauses and collections are missing from all figures",
         "",
     ),
 ];
@@ -250,19 +181,19 @@ fn findings(index: &Answer, metrics: &Answer) -> Vec<Finding> {
     let is_plimsoll = found.keys().any(|name| name.starts_with("plimsoll_"));
     if metrics.status != 200 || !is_plimsoll {
         let says = match metrics.status {
-            200 => "/metrics is not Plimsoll's".into(),
-            status => format!("/metrics answers {status}"),
+            200 => "/metrics is not a page of Plimsoll".into(),
+            status => format!("/metrics returns status {status}"),
         };
         findings.push(
             Finding::bad(
                 "metrics",
-                format!("{says}: nothing is known of what is switched on"),
+                format!("{says}: the enabled profiles are unknown"),
             )
-            .so("put the crate plimsoll in, with http, or start it with plimsoll run"),
+            .so("add the crate plimsoll with the feature http, or start it with plimsoll run"),
         );
         return findings;
     }
-    findings.push(Finding::ok("metrics", format!("{} of them", found.len())));
+    findings.push(Finding::ok("metrics", format!("{} metrics", found.len())));
     let of = |name: &str| found.get(name).copied();
     findings.extend(heap(
         of("plimsoll_gc_heap_allocs_objects_total"),
@@ -283,7 +214,7 @@ fn findings(index: &Answer, metrics: &Answer) -> Vec<Finding> {
         findings.push(Finding::ok("lost", "nothing"));
     }
     if let Some(seconds) = of("plimsoll_self_cpu_seconds_total") {
-        let says = format!("took {seconds:.3} s of processor time itself");
+        let says = format!("used {seconds:.3} s of CPU time itself");
         findings.push(Finding::ok("plimsoll", says));
     }
     findings
@@ -294,8 +225,8 @@ fn of_index(index: &Answer) -> Finding {
     let profiles = profiles(&index.body);
     match (index.status, profiles.is_empty()) {
         (200, false) => Finding::ok(SUBJECT, profiles.join(", ")),
-        (200, true) => Finding::bad(SUBJECT, "/debug/pprof/ lists none"),
-        (status, _) => Finding::bad(SUBJECT, format!("/debug/pprof/ answers {status}")),
+        (200, true) => Finding::bad(SUBJECT, "/debug/pprof/ lists no profiles"),
+        (status, _) => Finding::bad(SUBJECT, format!("/debug/pprof/ returns status {status}")),
     }
 }
 
@@ -304,7 +235,7 @@ fn heap(allocated: Option<f64>, rate: Option<f64>) -> Vec<Finding> {
     if let Some(blocks) = allocated {
         findings.push(match blocks > 0.0 {
             true => Finding::ok("heap", format!("{blocks} allocations were counted")),
-            false => Finding::bad("heap", "no allocation was ever counted")
+            false => Finding::bad("heap", "no allocation was counted")
                 .so("make plimsoll::Alloc the #[global_allocator], or start it with plimsoll run"),
         });
     }
@@ -312,9 +243,9 @@ fn heap(allocated: Option<f64>, rate: Option<f64>) -> Vec<Finding> {
         findings.push(match rate > 0.0 {
             true => Finding::ok(
                 "heap profile",
-                format!("a sample each {rate} bytes, in the mean"),
+                format!("one sample per {rate} bytes on average"),
             ),
-            false => Finding::note("heap profile", "is switched off").so("PLIMSOLL=heap_rate=512k"),
+            false => Finding::note("heap profile", "is disabled").so("PLIMSOLL=heap_rate=512k"),
         });
     }
     findings
@@ -323,10 +254,10 @@ fn heap(allocated: Option<f64>, rate: Option<f64>) -> Vec<Finding> {
 fn waits(waits: Option<f64>) -> Option<Finding> {
     let waits = waits?;
     Some(match waits > 0.0 {
-        true => Finding::ok("block, mutex", format!("{waits} waits were noted")),
+        true => Finding::ok("block, mutex", format!("{waits} waits were recorded")),
         false => Finding::note(
             "block, mutex",
-            "no waits were noted: nobody has waited yet, or these profiles are switched off",
+            "no waits recorded: none has happened yet, or these profiles are off",
         )
         .so("PLIMSOLL=block_rate=1ms,mutex_fraction=100"),
     })
@@ -337,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_told_from_files_and_numbers() {
+    fn urls_are_distinguished_from_files_and_numbers() {
         for yes in [
             "http://localhost",
             "https://example.org/",
@@ -375,40 +306,6 @@ mod tests {
             "http://a/\r\nX: y",
         ] {
             assert!(Base::parse(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn an_answer_that_drips_is_given_up_in_time() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut server, _) = listener.accept().unwrap();
-        let dripping = std::thread::spawn(move || {
-            // Until the other side closes.
-            while server.write_all(b"x").is_ok() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        });
-        let error = read_all(&mut stream, Duration::from_millis(300)).unwrap_err();
-        assert!(
-            error.to_string().contains("is not complete after 0 s: "),
-            "{error}"
-        );
-        drop(stream);
-        dripping.join().unwrap();
-    }
-
-    #[test]
-    fn answers_are_read_or_refused() {
-        let answer = Answer::parse(b"HTTP/1.1 404 Not Found\r\nA: b\r\n\r\nbody\r\n\r\n").unwrap();
-        assert_eq!((answer.status, &*answer.body), (404, "body\r\n\r\n"));
-        for bad in [
-            &b""[..],
-            b"SSH-2.0\r\n\r\n",
-            b"HTTP/1.1 abc\r\n\r\n",
-            b"HTTP/1.\r\n\r\n",
-        ] {
-            assert_eq!(Answer::parse(bad), None);
         }
     }
 

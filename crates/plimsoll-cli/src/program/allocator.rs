@@ -1,48 +1,51 @@
-//! The allocator that a program brings, as far as its file tells.
+//! The allocator that a program contains, judged by its file.
 //!
-//! A preloaded library sees what goes to `malloc` by way of the dynamic linker. What a program has
-//! linked in is called directly, or, if it is called `malloc` and exported, is what everybody's
-//! calls go to, the preloaded library's definition notwithstanding: a program comes first.
+//! A preloaded library observes calls of `malloc` that go through the dynamic linker. An allocator
+//! that is linked into the program is called directly. If the program exports it as `malloc`, all
+//! calls in the process go to it, because the program's definition precedes the preloaded
+//! library's.
 
 use super::elf::{Elf, Symbol};
 
-/// What a program's file says about its allocator.
+/// The allocator of a program, as far as its file shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocator {
-    /// An allocator that is known by name and linked in.
+    /// The name of a known allocator that is linked in.
     pub linked: Option<&'static str>,
-    /// Whether it defines `malloc`, or the allocation function of a known allocator, itself; and
-    /// what says so.
+    /// Whether the program defines `malloc` or the allocation function of a known allocator, and by
+    /// which evidence.
     pub own: Own,
-    /// A library that it is loaded with which is an allocator, by its file name.
+    /// The file name of a library in its dependencies that is an allocator.
     pub library: Option<String>,
 }
 
-/// Whether a program has an allocator linked in.
+/// Whether a program contains an allocator, and the evidence for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Own {
-    /// There is none to be seen.
+    /// No allocator was found.
     #[default]
     No,
-    /// It exports `malloc`: all allocations of the process go there, its libraries' included.
+    /// The program exports `malloc`: all allocations of the process go there, including those of
+    /// its libraries.
     Exported,
-    /// It defines `malloc`, or one by another name, for itself; libraries use the C library's.
+    /// The program defines `malloc`, or a known allocation function, without exporting it.
+    /// Libraries use the C library's `malloc`.
     Linked,
-    /// It is stripped, and has texts in it that are a known allocator's.
+    /// The program is stripped, and contains texts of a known allocator.
     Texts,
-    /// It is a Rust program that does not call what the standard library's `System` calls, so its
-    /// `#[global_allocator]` is something else, of which the name is not known.
+    /// A Rust program that does not call the functions that the standard library's `System` calls.
+    /// So its `#[global_allocator]` is another allocator, whose name is unknown.
     NotTheSystems,
 }
 
 /// An allocator that is known by name.
 struct Known {
     name: &'static str,
-    /// Functions that it defines, and nothing else does.
+    /// Functions that only this allocator defines.
     functions: &'static [&'static str],
-    /// What its library's file name begins with.
+    /// The beginnings of its library's file names.
     libraries: &'static [&'static str],
-    /// A text that it has, for [`contains`].
+    /// A text that it contains, in the form that [`contains`] takes.
     text: &'static str,
 }
 
@@ -100,17 +103,17 @@ const KNOWN: [Known; 6] = [
 ];
 
 impl Allocator {
-    /// Whether a library that is preloaded sees the program's own allocations.
+    /// Returns whether a preloaded library observes the program's allocations.
     pub fn is_seen_from_outside(&self) -> bool {
         self.own == Own::No
     }
 
-    /// What the program's allocator is called, if it is not the C library's.
+    /// Returns the name of the program's allocator, unless it is the C library's.
     pub fn name(&self) -> Option<&str> {
         match (self.linked, &self.library) {
             (Some(name), _) => Some(name),
-            (None, _) if self.own == Own::NotTheSystems => Some("a #[global_allocator] of its own"),
-            (None, _) if self.own != Own::No => Some("a malloc of its own"),
+            (None, _) if self.own == Own::NotTheSystems => Some("its own #[global_allocator]"),
+            (None, _) if self.own != Own::No => Some("its own malloc"),
             (None, Some(library)) => Some(library),
             (None, None) => None,
         }
@@ -128,7 +131,7 @@ impl Allocator {
                 found.own = Own::Texts;
             }
         }
-        // Where the standard library is a library of its own, `System` is there.
+        // If the standard library is a shared library, `System` is in that library.
         let is_std_apart = needed.iter().any(|name| {
             let parts = ["libstd-", "librustc_driver-"];
             parts.iter().any(|start| name.starts_with(start))
@@ -169,14 +172,14 @@ impl Allocator {
     }
 }
 
-/// The name of the allocator that a library is, by its path or file name.
+/// Returns the name of the known allocator in a library, from the library's path or file name.
 pub fn library(path: &str) -> Option<&'static str> {
     let file = path.rsplit('/').next().unwrap_or(path);
     let is_it = |known: &&Known| known.libraries.iter().any(|start| file.starts_with(start));
     KNOWN.iter().find(is_it).map(|known| known.name)
 }
 
-/// Also those that are seldom met, and behave as the others do.
+/// Returns whether a library is an allocator. Includes rare ones that behave as the known ones do.
 fn is_allocator(name: &str) -> bool {
     library(name).is_some() || name.starts_with("libhoard") || name.starts_with("libmesh.")
 }
@@ -186,8 +189,8 @@ fn by_function(name: &[u8]) -> Option<&'static str> {
     KNOWN.iter().find(is_it).map(|known| known.name)
 }
 
-/// Whether a symbol is a function that the standard library's `System` needs of the C library's.
-/// `malloc` is none to go by: other parts of the standard library call it as well.
+/// Returns whether a symbol is an undefined function that the standard library's `System` calls.
+/// `malloc` proves nothing, because other parts of the standard library call it too.
 fn is_called_by_system(symbol: &Symbol<'_>) -> bool {
     !symbol.is_defined
         && matches!(
@@ -203,8 +206,8 @@ fn in_texts(texts: &[u8]) -> Option<&'static str> {
         .map(|known| known.name)
 }
 
-/// Whether there is a text somewhere, which is given with a mark (`|`) in it that is left out: so
-/// the program that has this list does not have the texts.
+/// Returns whether `bytes` contains a text. `marked` is the text with a mark (`|`) in it, which is
+/// ignored. So an executable that contains the list of marked texts does not match.
 pub(super) fn contains(bytes: &[u8], marked: &str) -> bool {
     let text: Vec<u8> = marked.bytes().filter(|&byte| byte != b'|').collect();
     position(bytes, &text).is_some()
@@ -227,7 +230,7 @@ mod tests {
 
     fn symbols(names: &[&'static str]) -> Vec<Symbol<'static>> {
         let symbol = |name: &&'static str| Symbol {
-            // What is only used is marked so here.
+            // A question mark stands for a symbol that is used but not defined.
             name: name.strip_prefix('?').unwrap_or(name).as_bytes(),
             is_defined: !name.starts_with('?'),
             is_function: true,
@@ -253,15 +256,15 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_exports_malloc_is_everybody_s_allocator() {
+    fn an_exported_malloc_serves_the_whole_process() {
         let found = found(&["malloc", "free"], &["malloc", "free", "main"]);
         assert_eq!(found.own, Own::Exported);
-        assert_eq!(found.name(), Some("a malloc of its own"));
+        assert_eq!(found.name(), Some("its own malloc"));
         assert!(!found.is_seen_from_outside());
     }
 
     #[test]
-    fn known_allocators_are_told_by_their_functions() {
+    fn known_allocators_are_recognised_by_their_functions() {
         for (function, name) in [
             ("_rjem_malloc", "jemalloc"),
             ("je_malloc", "jemalloc"),
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_told_by_their_file_names() {
+    fn libraries_are_recognised_by_their_file_names() {
         assert_eq!(library("/usr/lib/libjemalloc.so.2"), Some("jemalloc"));
         assert_eq!(library("libmimalloc.so.2.1"), Some("mimalloc"));
         assert_eq!(library("libmimalloc-secure.so.2"), Some("mimalloc"));

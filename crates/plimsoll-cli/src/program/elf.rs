@@ -1,8 +1,7 @@
-//! The parts of an ELF file that are looked at, read in parts and without trusting any of it.
+//! A reader of the needed parts of an ELF file, which trusts none of its contents.
 //!
-//! A file that is mapped ends whoever reads it if it is cut short meanwhile; so parts are copied.
-//! Only files of this machine's kind are understood, x86-64. A damaged file has fewer sections, or
-//! none, and nothing worse comes of it.
+//! Parts are copied instead of mapped, because truncating a mapped file kills its reader. Only
+//! files for x86-64 are read. A damaged file is refused, or appears to have fewer sections.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -17,36 +16,36 @@ use object::{LittleEndian, ReadCache, ReadRef};
 
 use super::find;
 
-/// What is read of a file is kept here.
+/// The cache of the parts that were read from a file.
 pub(super) type Cache = ReadCache<File>;
 
 const ENDIAN: LittleEndian = LittleEndian;
 
-/// The largest section that is read, in bytes: more is as if it were not there.
+/// The size of the largest section that is read, in bytes. Larger ones count as missing.
 const LARGEST: u64 = 256 << 20;
 
-/// Whether a file that begins so is ELF.
+/// Returns whether a file with this beginning is ELF.
 pub(super) fn is_elf(head: &[u8]) -> bool {
     head.starts_with(b"\x7fELF")
 }
 
-/// The loader that the kernel starts in order to execute `path`; `None` if it is not dynamically
-/// linked, or not understood.
+/// Returns the loader that the kernel starts to execute `path`. Returns `None` if the file is not
+/// dynamically linked, or cannot be parsed.
 pub(super) fn loader_of(path: &Path) -> Option<PathBuf> {
     let cache = Cache::new(find::open(path).ok()?);
     Elf::parse(&cache).ok()?.loader()
 }
 
-/// Why a file is not looked into.
+/// The reason why a file is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotRead {
-    /// It is not ELF.
+    /// The file is not ELF.
     NotElf,
-    /// It is, for this kind of machine.
+    /// The file is ELF for another kind of machine.
     OtherMachine(&'static str),
-    /// It is a piece of a program, or what is left of one.
+    /// The file is an object file, a core dump, or of an unknown type.
     NotAProgram(&'static str),
-    /// It says something that cannot be.
+    /// The file is inconsistent.
     Damaged(&'static str),
 }
 
@@ -58,37 +57,37 @@ pub(super) struct Elf<'a> {
     sections: SectionTable<'a, FileHeader64<LittleEndian>, &'a Cache>,
 }
 
-/// What the dynamic linker is told.
+/// The entries of the dynamic section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dynamic {
-    /// The libraries that are loaded with it.
+    /// The file names of the libraries that the file depends on.
     pub(super) needed: Vec<String>,
-    /// Whether it says that it is a program.
+    /// Whether the file is marked as a position-independent program.
     pub(super) is_pie: bool,
 }
 
-/// A symbol that has a name.
+/// A named symbol.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Symbol<'a> {
     pub(super) name: &'a [u8],
-    /// Whether it is in this file, and not elsewhere.
+    /// Whether this file defines the symbol.
     pub(super) is_defined: bool,
     pub(super) is_function: bool,
     pub(super) address: u64,
-    /// In bytes; 0 if it is not known.
+    /// The size in bytes; 0 if it is unknown.
     pub(super) size: u64,
 }
 
-/// How a section is kept in the file.
+/// The compression of a section in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// As it is.
+    /// No compression.
     None,
-    /// With zlib, which Plimsoll reads.
+    /// Compressed with zlib, which Plimsoll reads.
     Zlib,
-    /// With Zstandard, which Plimsoll does not read.
+    /// Compressed with Zstandard, which Plimsoll does not read.
     Zstd,
-    /// In a way that is not known.
+    /// Compressed in an unknown format.
     Unknown,
 }
 
@@ -98,7 +97,7 @@ impl<'a> Elf<'a> {
             return Err(NotRead::NotElf);
         }
         let Ok(ident @ &[.., machine_low, machine_high]) = cache.read_bytes_at(0, 20) else {
-            return Err(NotRead::Damaged("its header is cut short"));
+            return Err(NotRead::Damaged("its header is truncated"));
         };
         let machine = match ident[5] {
             elf::ELFDATA2MSB => u16::from_be_bytes([machine_low, machine_high]),
@@ -107,7 +106,7 @@ impl<'a> Elf<'a> {
         if ident[4] != elf::ELFCLASS64 || machine != elf::EM_X86_64 {
             return Err(NotRead::OtherMachine(match machine {
                 elf::EM_386 => "x86, 32 bits",
-                elf::EM_X86_64 => "x86-64 with addresses of 32 bits (x32)",
+                elf::EM_X86_64 => "x86-64 with 32-bit addresses (x32)",
                 elf::EM_AARCH64 => "aarch64",
                 elf::EM_ARM => "ARM, 32 bits",
                 elf::EM_RISCV => "RISC-V",
@@ -117,20 +116,22 @@ impl<'a> Elf<'a> {
             }));
         }
         let header = FileHeader64::<LittleEndian>::parse(cache)
-            .map_err(|_| NotRead::Damaged("its header makes no sense"))?;
+            .map_err(|_| NotRead::Damaged("its header is invalid"))?;
         if header.is_big_endian() {
-            return Err(NotRead::Damaged("its byte order is not its machine's"));
+            return Err(NotRead::Damaged(
+                "its byte order does not match its machine",
+            ));
         }
         let kind = header.e_type(ENDIAN);
         match kind {
             elf::ET_EXEC | elf::ET_DYN => {}
             elf::ET_REL => return Err(NotRead::NotAProgram("an object file")),
             elf::ET_CORE => return Err(NotRead::NotAProgram("a core dump")),
-            _ => return Err(NotRead::NotAProgram("ELF of no known type")),
+            _ => return Err(NotRead::NotAProgram("ELF of unknown type")),
         }
         let segments = header
             .program_headers(ENDIAN, cache)
-            .map_err(|_| NotRead::Damaged("its program headers are not in the file"))?;
+            .map_err(|_| NotRead::Damaged("its program headers are outside the file"))?;
         Ok(Self {
             cache,
             kind,
@@ -139,7 +140,7 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// Whether it is loaded at an address of its own choice.
+    /// Returns whether the program must be loaded at the address that its file gives.
     pub(super) fn is_at_fixed_address(&self) -> bool {
         self.kind == elf::ET_EXEC
     }
@@ -148,7 +149,7 @@ impl<'a> Elf<'a> {
         !self.sections.is_empty()
     }
 
-    /// The loader that the kernel starts, if it is dynamically linked.
+    /// Returns the loader that the kernel starts, if the file is dynamically linked.
     pub(super) fn loader(&self) -> Option<PathBuf> {
         let path = self
             .segments
@@ -157,7 +158,7 @@ impl<'a> Elf<'a> {
         Some(OsString::from_vec(path.to_vec()).into())
     }
 
-    /// What the dynamic linker is told; nothing if it is not asked.
+    /// Returns the entries of the dynamic section; empty without one.
     pub(super) fn dynamic(&self) -> Dynamic {
         let mut found = Dynamic::default();
         let Some(entries) = self
@@ -188,7 +189,7 @@ impl<'a> Elf<'a> {
         found
     }
 
-    /// Bytes of the file that are loaded at an address.
+    /// Returns up to `size` bytes of the file that are loaded at an address.
     pub(super) fn at_address(&self, address: u64, size: u64) -> Option<&'a [u8]> {
         let segment = self.segments.iter().find(|segment| {
             segment.p_type(ENDIAN) == elf::PT_LOAD
@@ -214,20 +215,20 @@ impl<'a> Elf<'a> {
         Some(section)
     }
 
-    /// Whether there is a section with something in the file.
+    /// Returns whether the file holds a section that is not empty.
     pub(super) fn has_section(&self, name: &str) -> bool {
         self.section(name).is_some_and(|section| {
             section.sh_type(ENDIAN) != elf::SHT_NOBITS && section.sh_size(ENDIAN) > 0
         })
     }
 
-    /// Where a section is loaded; 0 if it is not.
+    /// Returns the address at which a section is loaded; 0 if it is missing or not loaded.
     pub(super) fn address_of(&self, name: &str) -> u64 {
         self.section(name)
             .map_or(0, |section| section.sh_addr(ENDIAN))
     }
 
-    /// How a section is kept; `None` if there is no such section.
+    /// Returns the compression of a section; `None` if the section does not exist.
     pub(super) fn compression_of(&self, name: &str) -> Option<Compression> {
         let section = self.section(name)?;
         let compressed = match section.compression(ENDIAN, self.cache) {
@@ -242,8 +243,8 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// What the file holds of a section, inflated. `None` if there is no such section, if it is too
-    /// large, or compressed in another way than zlib's.
+    /// Returns the contents of a section, decompressed. Returns `None` if the section does not
+    /// exist, is too large, or is compressed with another method than zlib.
     pub(super) fn contents_of(&self, name: &str) -> Option<Cow<'a, [u8]>> {
         let section = self.section(name)?;
         let Some((header, offset, stored)) = section.compression(ENDIAN, self.cache).ok()? else {
@@ -266,8 +267,8 @@ impl<'a> Elf<'a> {
         self.bytes_at(offset, size)
     }
 
-    /// The symbols of `.dynsym`, which the dynamic linker uses, or of `.symtab`, which debuggers
-    /// do. `None` if there is no such table.
+    /// Returns the symbols of `.dynsym`, the dynamic linker's table, or of `.symtab`, the
+    /// debuggers' table. Returns `None` if the table does not exist.
     pub(super) fn symbols(
         &self,
         table: &str,
@@ -290,7 +291,7 @@ impl<'a> Elf<'a> {
         }))
     }
 
-    /// The GNU build id; empty if there is none.
+    /// Returns the GNU build id; empty without one.
     pub(super) fn build_id(&self) -> &'a [u8] {
         let in_segments = self.segments.iter().find_map(|segment| {
             let mut notes = segment.notes(ENDIAN, self.cache).ok()??;
@@ -303,8 +304,8 @@ impl<'a> Elf<'a> {
         in_segments.unwrap_or(&[])
     }
 
-    /// The file with the debug information that was split off: its name, and the CRC-32 of its
-    /// bytes.
+    /// Returns the name of the file with the split debug information, and the CRC-32 of its
+    /// contents.
     pub(super) fn debug_link(&self) -> Option<(&'a [u8], u32)> {
         let bytes = self.bytes_of(self.section(".gnu_debuglink")?)?;
         let name = string_at(bytes, 0)?;
@@ -313,7 +314,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// The string from `at` to the next NUL, without that.
+/// Returns the string from `at` up to the next NUL.
 pub(super) fn string_at(bytes: &[u8], at: u64) -> Option<&[u8]> {
     let from = bytes.get(usize::try_from(at).ok()?..)?;
     from.iter()

@@ -1,5 +1,5 @@
-//! Which file is executed if a command is given: the search of `execvp(3)`, and what the kernel
-//! then does with scripts.
+//! Finds the file that a command executes: the search of `execvp(3)`, and the kernel's treatment of
+//! scripts.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -10,61 +10,61 @@ use std::path::{Path, PathBuf};
 
 use super::elf;
 
-/// Why a command would not be executed.
+/// The reason why a command cannot be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FindError {
-    /// What was looked for: the command, as it was given.
+    /// The command as it was given.
     pub name: OsString,
     /// The cause, in a few words.
     pub cause: String,
-    /// What shells exit with: 127 if there is no such command, 126 if it is there and cannot be
-    /// executed.
+    /// The exit code that shells use: 127 if the command does not exist, 126 if it exists and
+    /// cannot be executed.
     pub code: u8,
 }
 
-/// What is executed in the end.
+/// The file that is finally executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     /// The file whose code runs.
     pub(super) file: PathBuf,
-    /// The scripts that led there, the one that was asked for first.
+    /// The scripts that led to the file, the requested one first.
     pub(super) scripts: Vec<PathBuf>,
 }
 
-/// The shell that `execvp` gives scripts without a `#!` to.
+/// The shell to which `execvp` passes scripts without a `#!` line.
 const SHELL: &str = "/bin/sh";
 
-/// Where `execvp` looks if there is no `PATH`.
+/// The search path of `execvp` if `PATH` is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Scripts whose interpreters are scripts: the kernel follows that many.
-const MOST_SCRIPTS: usize = 5;
+/// The maximum number of nested interpreter scripts that the kernel follows.
+const MAX_SCRIPTS: usize = 5;
 
-/// As much of a file's beginning as the kernel looks at.
+/// The number of bytes that the kernel reads at the beginning of a file.
 const HEAD: usize = 256;
 
-/// How many commands may follow one another: `env` that is told to execute `env`, and so on.
-const MOST_COMMANDS: usize = 8;
+/// The maximum number of commands that execute one another: `env` that executes `env`, and so on.
+const MAX_COMMANDS: usize = 8;
 
-/// Why one file is not executed.
+/// The reason why one file is not executed.
 #[derive(Debug)]
 enum Refusal {
-    /// It is not there, or something is not there that it needs: the search goes on.
+    /// The file, or a file that it needs, does not exist: the search continues.
     Missing(String),
-    /// There is no permission: the search goes on, and if nothing else is found, this is why.
+    /// Permission is missing: the search continues. If no other file is found, this is the cause.
     Forbidden(String),
-    /// It is neither a script nor ELF: the shell gets it.
+    /// The file is neither a script nor ELF: the shell executes it.
     NoFormat,
     /// Anything else: the search ends.
     Other(String),
 }
 
-/// Finds what `execvp` would execute.
+/// Finds the file that `execvp` would execute.
 pub(super) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<Found, FindError> {
     let mut found = search(name, path)?;
-    // `#!/usr/bin/env python3` runs Python: `env` is replaced by it.
+    // `#!/usr/bin/env python3` runs Python, because `env` executes it in its place.
     let mut scripts = found.scripts;
-    for _ in 0..MOST_COMMANDS {
+    for _ in 0..MAX_COMMANDS {
         let Some(command) = command_of_env(&found.file, found.argument.as_deref()) else {
             break;
         };
@@ -81,7 +81,7 @@ pub(super) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<Found, FindErro
     })
 }
 
-/// What is executed, with the argument that the last script's first line gives to it.
+/// The file that is executed, with the argument from the first line of the last script.
 struct Executed {
     file: PathBuf,
     scripts: Vec<PathBuf>,
@@ -98,7 +98,10 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<Executed, FindError> {
         return Err(fail("the name of a program is empty".into(), 127));
     }
     if name.as_bytes().contains(&0) {
-        return Err(fail("the name of a program has a NUL".into(), 127));
+        return Err(fail(
+            "the name of a program contains a NUL byte".into(),
+            127,
+        ));
     }
     if name.as_bytes().contains(&b'/') {
         return executed(Path::new(name)).map_err(|refusal| match refusal {
@@ -110,7 +113,7 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<Executed, FindError> {
     let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
     let (mut forbidden, mut incomplete) = (None, None);
     for directory in path.as_bytes().split(|&byte| byte == b':') {
-        // An empty part is the current directory.
+        // An empty entry is the current directory.
         let candidate = match directory {
             [] => Path::new(".").join(name),
             directory => Path::new(OsStr::from_bytes(directory)).join(name),
@@ -142,7 +145,8 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<Executed, FindError> {
     })
 }
 
-/// What is executed if `path` is: the kernel's rules, and the shell for what has no format.
+/// Follows `path` as `execvp` does: by the kernel's rules, and with the shell for files without a
+/// format.
 fn executed(path: &Path) -> Result<Executed, Refusal> {
     match executed_by_kernel(path) {
         Err(Refusal::NoFormat) => {
@@ -160,7 +164,7 @@ fn executed_by_kernel(path: &Path) -> Result<Executed, Refusal> {
     let mut argument = None;
     let mut file = path.to_owned();
     loop {
-        // What is wrong with an interpreter is said of that one.
+        // A failure of an interpreter names that interpreter.
         let of_interpreter = |cause: String| match scripts.is_empty() {
             true => cause,
             false => format!("its interpreter {}: {cause}", file.display()),
@@ -174,16 +178,16 @@ fn executed_by_kernel(path: &Path) -> Result<Executed, Refusal> {
                     other => other,
                 })?;
         match head {
-            // It can be executed without being read; what it is, only the kernel knows.
+            // The file can be executed without read permission; only the kernel knows its format.
             None => break,
             Some(head) if head.starts_with(b"#!") => {
-                if scripts.len() == MOST_SCRIPTS {
+                if scripts.len() == MAX_SCRIPTS {
                     let cause = "interpreters are scripts themselves, more than the kernel follows";
                     return Err(Refusal::Other(cause.into()));
                 }
                 let (interpreter, its_argument) = first_line(&head).ok_or(Refusal::NoFormat)?;
                 if interpreter.is_empty() {
-                    let cause = of_interpreter("its first line names no interpreter".into());
+                    let cause = of_interpreter("its first line contains no interpreter".into());
                     return Err(Refusal::Forbidden(cause));
                 }
                 scripts.push(std::mem::replace(
@@ -193,7 +197,7 @@ fn executed_by_kernel(path: &Path) -> Result<Executed, Refusal> {
                 argument = its_argument.map(|bytes| OsString::from_vec(bytes.to_vec()));
             }
             Some(head) if elf::is_elf(&head) => {
-                // The kernel opens the loader, too.
+                // The kernel must also be able to open the loader.
                 if let Some(loader) = elf::loader_of(&file) {
                     permitted(&loader).map_err(|refusal| match refusal {
                         Refusal::Missing(cause) => Refusal::Missing(of_interpreter(format!(
@@ -219,7 +223,7 @@ fn executed_by_kernel(path: &Path) -> Result<Executed, Refusal> {
     })
 }
 
-/// Whether there is a regular file that this process may execute.
+/// Checks that a path is a regular file that this process may execute.
 fn permitted(path: &Path) -> Result<(), Refusal> {
     let metadata = fs::metadata(path).map_err(refusal)?;
     if metadata.is_dir() {
@@ -230,7 +234,7 @@ fn permitted(path: &Path) -> Result<(), Refusal> {
     }
     let text = CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Refusal::Missing("no such file".into()))?;
-    // SAFETY: reads a string that ends with NUL.
+    // SAFETY: `text` is a valid string that ends with NUL.
     let allowed =
         unsafe { libc::faccessat(libc::AT_FDCWD, text.as_ptr(), libc::X_OK, libc::AT_EACCESS) };
     if allowed == 0 {
@@ -244,7 +248,7 @@ fn permitted(path: &Path) -> Result<(), Refusal> {
     })
 }
 
-/// The beginning of a regular file; `None` if it may not be read.
+/// Returns the beginning of a regular file; `None` without read permission.
 fn head(path: &Path) -> Result<Option<Vec<u8>>, Refusal> {
     let mut file = match open(path) {
         Ok(file) => file,
@@ -258,7 +262,7 @@ fn head(path: &Path) -> Result<Option<Vec<u8>>, Refusal> {
     }
 }
 
-/// Opens a file for reading, without waiting for anybody should it be a pipe.
+/// Opens a file for reading, without blocking if it is a pipe.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -269,15 +273,17 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 fn refusal(error: io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::NotFound => Refusal::Missing("no such file".into()),
-        ErrorKind::NotADirectory => Refusal::Missing("a part of its path is no directory".into()),
-        ErrorKind::PermissionDenied => Refusal::Forbidden("no permission to get to it".into()),
+        ErrorKind::NotADirectory => {
+            Refusal::Missing("a component of its path is not a directory".into())
+        }
+        ErrorKind::PermissionDenied => Refusal::Forbidden("no permission to reach it".into()),
         _ => Refusal::Other(error.to_string()),
     }
 }
 
-/// The interpreter, which may be empty, and its one argument, as the kernel reads them from the
-/// beginning of a script. `None` if there is no interpreter, or its path is longer than what the
-/// kernel looks at.
+/// Parses the interpreter, which may be empty, and its one argument from the beginning of a script,
+/// as the kernel does. Returns `None` without an interpreter, or if its path is longer than the
+/// part that the kernel reads.
 fn first_line(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let end_of_word = |byte: &u8| matches!(byte, b' ' | b'\t' | 0);
@@ -288,12 +294,12 @@ fn first_line(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         .position(|&byte| byte == b'\n');
     let line = match terminated {
         Some(end) => &head[2..end],
-        // The last byte that the kernel looks at is not used without an end of the line. A file
-        // that is shorter is as if NULs followed.
+        // Without an end of line, the kernel does not use the last byte that it reads. A shorter
+        // file is padded with NULs.
         None => &head[2..head.len().min(HEAD - 1)],
     };
     let start = match line.iter().position(|byte| !blank(byte)) {
-        // The NULs that follow a file's end are a name, and that is empty.
+        // The NULs after the end of the file are an empty name.
         None if terminated.is_none() && head.len() < HEAD => return Some((&[], None)),
         start => start?,
     };
@@ -323,7 +329,8 @@ fn first_line(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     Some((&line[..end], argument))
 }
 
-/// The command that `env` executes, if it is `env` and its argument says it plainly.
+/// Returns the command that `env` executes, if `file` is `env` and its argument names the command
+/// plainly.
 fn command_of_env(file: &Path, argument: Option<&OsStr>) -> Option<OsString> {
     if file.file_name()? != "env" {
         return None;
@@ -331,7 +338,7 @@ fn command_of_env(file: &Path, argument: Option<&OsStr>) -> Option<OsString> {
     let argument = argument?.as_bytes();
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let command = match argument.strip_prefix(b"-S") {
-        // Split by `env` at blanks, with quotes and variables, which are not looked into.
+        // `env` splits the text at blanks. Quotes and variables are not interpreted here.
         Some(words) => words
             .split(blank)
             .find(|word| !word.is_empty() && !word.contains(&b'='))
@@ -377,7 +384,7 @@ mod tests {
         };
         assert_eq!(with(252, b"\n"), Some(252));
         assert_eq!(with(253, b"\n"), Some(253));
-        assert_eq!(with(254, b"\n"), None, "the end of the line is not seen");
+        assert_eq!(with(254, b"\n"), None, "the end of the line is not read");
         assert_eq!(with(252, b" argument that goes on"), Some(252));
         assert_eq!(with(300, b"\n"), None);
     }

@@ -1,30 +1,30 @@
-//! Whether a program's functions keep frame pointers.
+//! Detects whether a program's functions keep frame pointers.
 //!
-//! The unwind tables say of each function how its frame is found, and that is what Plimsoll goes by
-//! when it starts. Where there are none, the first instructions of functions are looked at.
+//! The unwind tables describe how to find each function's frame; Plimsoll's library uses them at
+//! its start too. Without unwind tables, the first instructions of functions decide.
 
 use gimli::{
-    BaseAddresses, CallFrameInstruction, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, LittleEndian,
-    UnwindSection, X86_64,
+    BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, LittleEndian, ParsedEhFrameHdr, UnwindSection,
 };
+use plimsoll_unwind::frame_detection::{self, MAX_WITHOUT_PER_CENT};
 
 use super::elf::Elf;
 
-/// Of the functions that were looked at and have a frame, how many keep a frame pointer.
+/// The number of examined functions that keep a frame pointer, and of those that do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FramePointers {
-    /// Those that do.
+    /// Functions that keep a frame pointer.
     pub with: usize,
-    /// Those that do not.
+    /// Functions with a frame that keep no frame pointer.
     pub without: usize,
-    /// What says so.
-    pub told_by: ToldBy,
+    /// The source of these numbers.
+    pub evidence: Evidence,
 }
 
-/// How it is known which functions keep a frame pointer.
+/// The evidence of which functions keep a frame pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ToldBy {
-    /// Nothing: there are neither unwind tables nor symbols.
+pub enum Evidence {
+    /// No evidence: the file has neither unwind tables nor symbols.
     #[default]
     Nothing,
     /// The unwind tables.
@@ -33,23 +33,18 @@ pub enum ToldBy {
     Prologues,
 }
 
-/// The most functions without a frame pointer of a hundred with which Plimsoll walks the chain of
-/// frames: the standard library has a few.
-const WITHOUT_PER_CENT: usize = 8;
-
-/// How many functions are looked at.
+/// The maximum number of functions that are examined.
 const LOOKED_AT: usize = 1024;
 
-type Bytes<'a> = EndianSlice<'a, LittleEndian>;
-
 impl FramePointers {
-    /// Whether there are so many that Plimsoll walks stacks by them.
+    /// Returns whether enough functions keep frame pointers for Plimsoll to walk stacks by them.
     pub fn are_used(&self) -> bool {
         let all = self.with + self.without;
-        all > 0 && self.without * 100 <= all * WITHOUT_PER_CENT
+        all > 0 && self.without * 100 <= all * MAX_WITHOUT_PER_CENT
     }
 
-    /// How many of a hundred functions keep one, rounded down; `None` if none was looked at.
+    /// Returns the percentage of functions that keep one, rounded down; `None` if none was
+    /// examined.
     pub fn per_cent(&self) -> Option<usize> {
         (self.with * 100).checked_div(self.with + self.without)
     }
@@ -78,35 +73,20 @@ fn by_unwind_tables(elf: &Elf<'_>) -> Option<FramePointers> {
         .set_eh_frame_hdr(elf.address_of(".eh_frame_hdr"))
         .set_text(elf.address_of(".text"));
     let mut found = FramePointers {
-        told_by: ToldBy::UnwindTables,
+        evidence: Evidence::UnwindTables,
         ..FramePointers::default()
     };
     let parsed = EhFrameHdr::new(&header, LittleEndian).parse(&bases, 8).ok();
-    if let Some(table) = parsed.as_ref().and_then(|header| header.table()) {
-        // A header of 12 bytes, then 8 for each function.
-        let functions = header.len().saturating_sub(12) / 8;
-        let stride = functions.div_ceil(LOOKED_AT).max(1);
-        let start = parsed
-            .as_ref()
-            .and_then(|header| header.eh_frame_ptr().direct().ok());
-        let mut entries = table.iter(&bases);
-        for _ in 0..LOOKED_AT {
-            let Ok(Some((_, pointer))) = entries.nth(stride - 1) else {
-                break;
-            };
-            // The table's own way to an offset takes its word for what is above what.
-            let offset = pointer
-                .direct()
-                .ok()
-                .and_then(|pointer| usize::try_from(pointer.checked_sub(start?)?).ok());
-            let Some(offset) = offset else { continue };
-            let described = frames.fde_from_offset(&bases, offset.into(), EhFrame::cie_from_offset);
-            if let Ok(fde) = described {
-                found.count(keeps_frame_pointer(fde.instructions(&frames, &bases)));
-            }
-        }
+    let start = |parsed: &ParsedEhFrameHdr<_>| parsed.eh_frame_ptr().direct().ok();
+    let table = parsed
+        .as_ref()
+        .and_then(|parsed| Some((parsed.table()?, start(parsed)?)));
+    if let Some((table, start)) = table {
+        let functions =
+            frame_detection::functions(&table, header.len(), start, &frames, &bases, LOOKED_AT);
+        functions.for_each(|is_kept| found.count(Some(is_kept)));
     } else {
-        // Without the table that is sorted, from the beginning.
+        // Without the sorted index, examine the functions from the beginning.
         let mut entries = frames.entries(&bases);
         for _ in 0..LOOKED_AT {
             let Ok(Some(entry)) = entries.next() else {
@@ -116,36 +96,16 @@ fn by_unwind_tables(elf: &Elf<'_>) -> Option<FramePointers> {
                 continue;
             };
             if let Ok(fde) = partial.parse(EhFrame::cie_from_offset) {
-                found.count(keeps_frame_pointer(fde.instructions(&frames, &bases)));
+                found.count(frame_detection::is_kept(fde.instructions(&frames, &bases)));
             }
         }
     }
     (found.with + found.without > 0).then_some(found)
 }
 
-/// Whether a function finds its frame by the frame pointer; `None` if it never moves the stack
-/// pointer.
-fn keeps_frame_pointer(
-    mut instructions: gimli::CallFrameInstructionIter<'_, Bytes<'_>>,
-) -> Option<bool> {
-    let mut moves = false;
-    while let Ok(Some(instruction)) = instructions.next() {
-        match instruction {
-            CallFrameInstruction::DefCfaRegister { register }
-            | CallFrameInstruction::DefCfa { register, .. }
-                if register == X86_64::RBP =>
-            {
-                return Some(true);
-            }
-            CallFrameInstruction::DefCfaOffset { .. } => moves = true,
-            _ => {}
-        }
-    }
-    moves.then_some(false)
-}
-
-/// A function that is shorter, in bytes, may do without a frame. As much is looked at of others:
-/// compilers put other instructions between the two that make a frame.
+/// The minimum size in bytes of examined functions, because shorter ones may need no frame. Also
+/// the number of bytes that are examined: compilers put other instructions between the two that set
+/// up a frame.
 const SHORT: u64 = 24;
 
 fn by_prologues(elf: &Elf<'_>) -> Option<FramePointers> {
@@ -157,7 +117,7 @@ fn by_prologues(elf: &Elf<'_>) -> Option<FramePointers> {
     functions.sort_unstable();
     functions.dedup();
     let mut found = FramePointers {
-        told_by: ToldBy::Prologues,
+        evidence: Evidence::Prologues,
         ..FramePointers::default()
     };
     let stride = functions.len().div_ceil(LOOKED_AT).max(1);
@@ -169,7 +129,7 @@ fn by_prologues(elf: &Elf<'_>) -> Option<FramePointers> {
     (found.with + found.without > 0).then_some(found)
 }
 
-/// `push %rbp`, and `mov %rsp, %rbp` in either of its encodings soon after.
+/// Recognizes `push %rbp`, and soon after it `mov %rsp, %rbp` in either of its encodings.
 fn begins_with_frame_pointer(code: &[u8]) -> bool {
     const LANDING_PAD: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
     let code = code.strip_prefix(LANDING_PAD).unwrap_or(code);
@@ -189,7 +149,7 @@ mod tests {
         let of = |with, without| FramePointers {
             with,
             without,
-            told_by: ToldBy::UnwindTables,
+            evidence: Evidence::UnwindTables,
         };
         assert!(of(92, 8).are_used());
         assert!(!of(91, 9).are_used());
@@ -199,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn prologues_are_told() {
+    fn prologues_are_recognised() {
         assert!(begins_with_frame_pointer(b"\x55\x48\x89\xe5\x90"));
         assert!(begins_with_frame_pointer(
             b"\xf3\x0f\x1e\xfa\x55\x48\x8b\xec"

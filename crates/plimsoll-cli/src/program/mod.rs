@@ -1,17 +1,17 @@
-//! What a program is, told from its file before anybody executes it: how it is linked, which
-//! allocator it brings, what its stacks are walked by, where its names are. `doctor` says it, and
-//! `run` asks whether a preloaded library would be loaded, and what it would see.
+//! Properties of a program's file before it is executed: its linking, its allocator, its unwind
+//! information, its symbols. `doctor` prints them. `run` uses them to decide whether a preloaded
+//! library would be loaded, and how much it would observe.
 //!
-//! | module | what it finds out |
+//! | module | purpose |
 //! |---|---|
-//! | `find` | which file is executed for a command, scripts followed to their interpreters |
-//! | `elf` | reads the file, in parts, believing nothing |
-//! | `privileges` | whether the loader would ignore what is preloaded |
-//! | [`allocator`] | an allocator that is linked in |
-//! | `frame_pointers` | whether functions keep them |
-//! | `symbols` | names, debug information, and files that they were split off to |
-//! | `verdict` | what follows for preloading |
-//! | `wrapper` | which program a shell script executes in its place |
+//! | `find` | finds the file that a command executes, and follows scripts to their interpreters |
+//! | `elf` | reads parts of the file without trusting its contents |
+//! | `privileges` | decides whether the loader would ignore preloaded libraries |
+//! | [`allocator`] | recognizes an allocator that is linked in |
+//! | `frame_pointers` | detects whether functions keep frame pointers |
+//! | `symbols` | finds symbols, debug information, and files with split debug information |
+//! | `verdict` | judges whether preloading works |
+//! | `wrapper` | finds the program that a shell script executes in its place |
 
 pub mod allocator;
 mod elf;
@@ -29,79 +29,79 @@ use std::path::{Path, PathBuf};
 use self::allocator::Allocator;
 use self::elf::{Cache, Dynamic, Elf, NotRead};
 use self::privileges::{Identity, Rights};
-use crate::Failure;
+use crate::failure::Failure;
 
 pub use self::elf::Compression;
 pub use self::find::FindError;
-pub use self::frame_pointers::{FramePointers, ToldBy};
+pub use self::frame_pointers::{Evidence, FramePointers};
 pub use self::symbols::{DebugInformation, Symbols};
 pub use self::verdict::{Verdict, preload_verdict};
 
-/// A program, by its file.
+/// A program, identified by its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The file whose code runs: of a script, that of its interpreter.
+    /// The file whose code runs. For a script, it is the interpreter's file.
     pub file: PathBuf,
-    /// The scripts that led there, the one that was asked for first; usually none.
+    /// The scripts that led to the file, the requested one first; usually empty.
     pub scripts: Vec<PathBuf>,
-    /// Why the loader would ignore `LD_PRELOAD`, because the program has rights that whoever
-    /// started this process has not. `None` if it would not.
+    /// The reason why the loader would ignore `LD_PRELOAD`: the program has privileges that this
+    /// process lacks. `None` if the loader would not ignore it.
     pub gains: Option<String>,
-    /// What the file is.
+    /// The contents of the file.
     pub contents: Contents,
 }
 
-/// What a program's file is.
+/// The contents of a program's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// A program for this machine.
     Executable(Box<Executable>),
-    /// It can be executed, perhaps, but not be looked into; and why.
+    /// A file that cannot be read; with the reason. It may be executable.
     Unreadable(String),
-    /// A program for another kind of machine; which.
+    /// A program for another kind of machine; with its name.
     OtherMachine(&'static str),
-    /// No program; what it is.
+    /// Not a program; with a description.
     NotAProgram(&'static str),
 }
 
-/// What is known of a program for this machine.
+/// The properties of a program for this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
-    /// How it comes to its libraries.
+    /// How the program gets its libraries.
     pub linking: Linking,
-    /// The libraries that it is linked to itself, by their file names.
+    /// The file names of its direct dependencies.
     pub needed: Vec<String>,
-    /// What it is written in.
+    /// The language in which it is written.
     pub language: Language,
     /// Its allocator.
     pub allocator: Allocator,
-    /// Whether the crate `plimsoll` is in it.
+    /// Whether it contains the crate `plimsoll`.
     pub has_plimsoll: bool,
-    /// A sanitizer that it was compiled with.
+    /// The sanitizer that it was compiled with.
     pub sanitizer: Option<&'static str>,
     /// Whether its functions keep frame pointers.
     pub frame_pointers: FramePointers,
-    /// What stacks are unwound by where they do not.
+    /// The unwind tables, by which stacks are unwound without frame pointers.
     pub unwind_tables: UnwindTables,
-    /// Its names and lines.
+    /// Its symbols and line information.
     pub symbols: Symbols,
-    /// Whether its file has section headers. Without, nearly nothing is known of it.
+    /// Whether its file has section headers. Without them, few properties are known.
     pub has_sections: bool,
 }
 
-/// How a program comes to its libraries.
+/// How a program gets its libraries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Linking {
-    /// They are in it.
+    /// The program contains its libraries.
     Static {
         /// Whether it is loaded at a random address.
         is_pie: bool,
     },
-    /// A loader loads them, and what is preloaded.
+    /// The loader loads its libraries and preloaded ones.
     Dynamic {
         /// The loader's path.
         loader: PathBuf,
-        /// The C library that it belongs to.
+        /// The C library that the loader belongs to.
         c_library: CLibrary,
     },
 }
@@ -113,51 +113,50 @@ pub enum CLibrary {
     Glibc,
     /// musl.
     Musl,
-    /// Another one.
+    /// Another C library.
     Other,
 }
 
-/// What a program is written in, as far as it matters.
+/// The language of a program, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Language {
     /// Rust.
     Rust {
-        /// The version of the compiler, such as `1.88.0`, if the file has it.
+        /// The version of the compiler, such as `1.88.0`, if the file contains it.
         version: Option<String>,
     },
-    /// Go, which has a runtime of its own.
+    /// Go, whose runtime has its own allocator, locks and threads.
     Go,
-    /// C, C++ or anything else.
+    /// C, C++ or any other language.
     Other,
 }
 
 /// Unwind tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnwindTables {
-    /// Whether there are any (`.eh_frame`).
+    /// Whether the file has unwind tables (`.eh_frame`).
     pub are_there: bool,
-    /// Whether there is the sorted index, without which they are not found in a running program
-    /// (`.eh_frame_hdr`).
+    /// Whether the file has the sorted index of the unwind tables (`.eh_frame_hdr`), without which
+    /// a running program cannot find them.
     pub have_index: bool,
 }
 
 impl UnwindTables {
-    /// Whether Plimsoll can unwind stacks by them.
+    /// Returns whether Plimsoll can unwind stacks by them.
     pub fn work(&self) -> bool {
         self.are_there && self.have_index
     }
 }
 
 impl Program {
-    /// Finds and looks into what is executed for a command `name`, as `execvp(3)` does with the
-    /// value of `PATH` in `path`: a name with a slash is a file's, scripts are followed to their
-    /// interpreters, and what has no format is for the shell.
+    /// Finds and examines the program that the command `name` executes. Follows `execvp(3)` with
+    /// `path` as the value of `PATH`. A name with a slash is a path, scripts lead to their
+    /// interpreters, and the shell executes files without a format.
     ///
-    /// Examining does not execute anything, and does not wait for anybody.
+    /// Executes nothing, and does not block on pipes.
     ///
     /// # Errors
-    /// There is no such program, or it cannot be executed; with the exit code that a shell has for
-    /// that.
+    /// The program does not exist, or cannot be executed; with the exit code that shells use.
     pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<Self, FindError> {
         let found = find::find(name, path)?;
         Ok(Self {
@@ -166,7 +165,7 @@ impl Program {
         })
     }
 
-    /// Looks into a file, whether it can be executed or not.
+    /// Examines a file, whether it can be executed or not.
     pub fn of_file(file: &Path) -> Self {
         let rights = Rights::of(file);
         Self {
@@ -177,19 +176,19 @@ impl Program {
         }
     }
 
-    /// Whether it is a shell that executes a script.
+    /// Returns whether the program is a shell that executes a script.
     pub fn is_shell_of_script(&self) -> bool {
         !self.scripts.is_empty() && wrapper::is_shell(&self.file)
     }
 
-    /// The command that its shell script executes in its place in the end, if it is a script with
-    /// such a command written out.
+    /// Returns the command that its shell script finally executes in its place. `None` if it is not
+    /// a shell script, or if the command depends on expansions of the shell.
     pub fn executed_by_script(&self) -> Option<OsString> {
         let script = self.scripts.last().filter(|_| self.is_shell_of_script())?;
         wrapper::executed_by(script)
     }
 
-    /// What is known of it; `None` if it is no program for this machine, or cannot be read.
+    /// Returns its properties; `None` if it cannot be read, or is not a program for this machine.
     pub fn executable(&self) -> Option<&Executable> {
         match &self.contents {
             Contents::Executable(executable) => Some(executable),
@@ -224,7 +223,7 @@ impl Contents {
 }
 
 impl Executable {
-    /// `None` if it is a shared library.
+    /// Returns `None` if the file is a shared library.
     fn of(elf: &Elf<'_>, path: &Path) -> Option<Self> {
         let dynamic = elf.dynamic();
         let linking = Linking::of(elf, &dynamic)?;
@@ -250,7 +249,8 @@ impl Executable {
     }
 }
 
-/// Whether the functions of a library's file keep frame pointers; nothing is known of what is none.
+/// Examines whether the functions of a library keep frame pointers. The result is empty if the file
+/// is not a library that can be read.
 pub fn frame_pointers_of_library(path: &Path) -> FramePointers {
     let Ok(file) = find::open(path) else {
         return FramePointers::default();
@@ -289,7 +289,7 @@ impl Language {
             .find_map(|line| line.strip_prefix(b"rustc version "))
             .map(|rest| rest.split(|&byte| byte == b' ').next().unwrap_or(rest))
             .map(|version| String::from_utf8_lossy(version).into_owned());
-        // Places and messages of panics in the standard library. Builds may remap the places.
+        // Source paths and messages of panics in the standard library. Builds may remap the paths.
         const TEXTS: [&str; 5] = [
             "/rustc|/",
             "library/|core/src/",
@@ -308,8 +308,8 @@ impl Language {
     }
 }
 
-/// Whether the crate is in it: by its functions, or if there is no table of them, by its texts and
-/// by what it has in common with the C library.
+/// Returns whether the program contains the crate: by its functions, or without a symbol table by
+/// its dynamic symbols and texts.
 fn has_plimsoll(elf: &Elf<'_>) -> bool {
     if let Some(mut symbols) = elf.symbols(".symtab") {
         return symbols.any(|symbol| symbol.is_defined && is_of_plimsoll(symbol.name));
@@ -331,9 +331,9 @@ fn has_plimsoll(elf: &Elf<'_>) -> bool {
     .any(|text| allocator::contains(&texts, text))
 }
 
-/// Whether a mangled name is of something in the crate `plimsoll`, and not in another whose name
-/// begins or ends like that, or in a program of that name: parts of names have their lengths in
-/// front.
+/// Returns whether a mangled name belongs to the crate `plimsoll`. In mangled names each part
+/// follows its length, so crates with longer names do not match. A program called `plimsoll` does
+/// not match either, because it lacks these modules.
 fn is_of_plimsoll(name: &[u8]) -> bool {
     const CRATE: &[u8] = b"8plimsoll";
     const MODULES: [&[u8]; 6] = [
@@ -383,10 +383,10 @@ impl From<FindError> for Failure {
     }
 }
 
-/// What is executed for a command in this process's environment.
+/// Finds and examines the program that a command executes in this process's environment.
 ///
 /// # Errors
-/// As those of [`Program::find`].
+/// The errors of [`Program::find`].
 pub fn find_in_environment(name: &OsStr) -> Result<Program, FindError> {
     Program::find(name, env::var_os("PATH").as_deref())
 }
@@ -397,6 +397,8 @@ mod tests {
 
     #[test]
     fn this_test_is_a_rust_program_with_names_and_with_plimsoll() {
+        // Links the library.
+        std::hint::black_box(plimsoll::heap_stats());
         let program = Program::of_file(Path::new("/proc/self/exe"));
         let executable = program.executable().unwrap();
         assert!(matches!(&executable.language, Language::Rust { .. }));
@@ -417,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn the_crate_is_told_from_others_with_its_name() {
+    fn the_crate_is_distinguished_from_others_with_its_name() {
         for yes in [
             "_ZN8plimsoll5alloc5Alloc3new17h0123456789abcdefE",
             "_RNvNtCs5oGfEjMZr7G_8plimsoll5alloc3new",

@@ -1,8 +1,8 @@
-//! Whether a program that is executed gets rights that whoever executes it has not.
+//! Decides whether executing a program gains privileges.
 //!
-//! The loader of such a program ignores `LD_PRELOAD` (the kernel says so, by `AT_SECURE`), or else
-//! anybody could run code with those rights. It is not the bit of the file that counts but the
-//! difference: a program that changes to the user who runs it anyway is as any other.
+//! The loader of such a program ignores `LD_PRELOAD` (the kernel sets `AT_SECURE`). Otherwise any
+//! user could run code with those privileges. The change of user decides, not the set-user-ID bit:
+//! a program that runs as its caller's user anyway gains nothing.
 
 use std::ffi::CString;
 use std::fs;
@@ -10,32 +10,32 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Who executes programs.
+/// The user and groups of a process that executes a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) user: u32,
     pub(super) effective_user: u32,
     pub(super) group: u32,
     pub(super) effective_group: u32,
-    /// Whether execution gives no rights to this process (`no_new_privs`).
+    /// Whether execution grants this process no rights (`no_new_privs`).
     pub(super) gets_no_rights: bool,
 }
 
-/// What a file gives to who executes it.
+/// The privileges that a file grants to a process that executes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rights {
-    /// Its user and group.
+    /// The owner's user and group.
     pub(super) owner: (u32, u32),
     pub(super) mode: u32,
-    /// Whether it has capabilities, in the attribute `security.capability`.
+    /// Whether the file has capabilities, in the attribute `security.capability`.
     pub(super) has_capabilities: bool,
-    /// Whether its file system gives no rights.
+    /// Whether the file system grants no rights (`nosuid`).
     pub(super) is_on_nosuid: bool,
 }
 
 impl Identity {
     pub(super) fn of_this_process() -> Self {
-        // SAFETY: these take no pointers and cannot fail.
+        // SAFETY: these calls take no pointers.
         unsafe {
             Self {
                 user: libc::getuid(),
@@ -52,8 +52,8 @@ impl Rights {
     pub(super) fn of(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-        // SAFETY: a path that ends with NUL; nothing is written but to the struct, for which all
-        // zeros is a value.
+        // SAFETY: both strings end with NUL. `getxattr` writes nothing to an empty buffer. `system`
+        // is a valid `statvfs`, for which zero is valid.
         let (capabilities, is_on_nosuid) = unsafe {
             let capabilities = libc::getxattr(
                 path.as_ptr(),
@@ -73,33 +73,39 @@ impl Rights {
         })
     }
 
-    /// Why the loader would ignore `LD_PRELOAD` if `who` executes it; `None` if it would not.
-    pub(super) fn gained_by(&self, who: Identity) -> Option<String> {
-        let set_id = !self.is_on_nosuid && !who.gets_no_rights;
+    /// Returns why the loader would ignore `LD_PRELOAD` if `identity` executes the file; `None` if
+    /// it would not.
+    pub(super) fn gained_by(&self, identity: Identity) -> Option<String> {
+        let set_id = !self.is_on_nosuid && !identity.gets_no_rights;
         let sets_user = set_id && self.mode & libc::S_ISUID != 0;
-        // Without permission for the group, the bit once meant something else.
+        // Without group execute permission, the bit does not set the group (it marked mandatory
+        // locking).
         let both = libc::S_ISGID | libc::S_IXGRP;
         let sets_group = set_id && self.mode & both == both;
         let (owner, group) = self.owner;
-        let user_then = if sets_user { owner } else { who.effective_user };
+        let user_then = if sets_user {
+            owner
+        } else {
+            identity.effective_user
+        };
         let group_then = if sets_group {
             group
         } else {
-            who.effective_group
+            identity.effective_group
         };
-        if user_then != who.user {
+        if user_then != identity.user {
             return Some(match sets_user {
                 true => format!("it is setuid: it runs as user {owner}"),
                 false => "plimsoll itself runs with another user's rights".into(),
             });
         }
-        if group_then != who.group {
+        if group_then != identity.group {
             return Some(match sets_group {
                 true => format!("it is setgid: it runs as group {group}"),
                 false => "plimsoll itself runs with another group's rights".into(),
             });
         }
-        let capable = self.has_capabilities && !self.is_on_nosuid && who.user != 0;
+        let capable = self.has_capabilities && !self.is_on_nosuid && identity.user != 0;
         capable.then(|| "it has capabilities (getcap shows them)".into())
     }
 }
@@ -170,31 +176,31 @@ mod tests {
     }
 
     #[test]
-    fn where_no_rights_are_given_nobody_gets_any() {
+    fn a_file_without_privileges_gives_none() {
         let there = Rights {
             is_on_nosuid: true,
             has_capabilities: true,
             ..with_mode(0o6755)
         };
         assert_eq!(there.gained_by(USER), None);
-        let who = Identity {
+        let identity = Identity {
             gets_no_rights: true,
             ..USER
         };
-        assert_eq!(with_mode(0o6755).gained_by(who), None);
+        assert_eq!(with_mode(0o6755).gained_by(identity), None);
     }
 
     #[test]
-    fn one_who_runs_as_another_has_rights_to_lose() {
-        let who = Identity {
+    fn a_process_with_another_effective_user_gains_privileges() {
+        let identity = Identity {
             effective_user: 0,
             ..USER
         };
-        assert!(PLAIN.gained_by(who).is_some());
-        let who = Identity {
+        assert!(PLAIN.gained_by(identity).is_some());
+        let identity = Identity {
             effective_group: 0,
             ..USER
         };
-        assert!(PLAIN.gained_by(who).is_some());
+        assert!(PLAIN.gained_by(identity).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Names, files and lines: what a program's file has of them, and where the rest is.
+//! Symbols, files and lines: those in a program's file, and the files with the rest.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -15,53 +15,54 @@ use gimli::{
 use super::elf::{Cache, Compression, Elf};
 use super::find;
 
-/// What a program's file has of names and lines.
+/// The symbols and debug information of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbols {
-    /// Whether there is the full table of symbols, with all functions' names.
+    /// Whether the file has the full symbol table, with the names of all functions.
     pub has_table: bool,
     /// The debug information in the file itself.
     pub debug: DebugInformation,
-    /// How the debug information is kept, if there is any.
+    /// The compression of the debug information, if the file has any.
     pub compression: Compression,
     /// Whether debug information is in `.dwo` or `.dwp` files, which Plimsoll does not read.
     pub is_split: bool,
-    /// Whether parts of it are in a file that several programs share (`.gnu_debugaltlink`).
+    /// Whether parts of the debug information are in a file that several programs share
+    /// (`.gnu_debugaltlink`).
     pub has_shared_part: bool,
-    /// The name of a file that it was split off to, as the program's file has it.
+    /// The name of the file with split debug information, from the program's file.
     pub link: Option<String>,
-    /// That file, if it is there and is this program's.
+    /// The path of that file, if it exists and belongs to this program.
     pub split_off: Option<PathBuf>,
     /// The GNU build id, in hexadecimal digits.
     pub build_id: Option<String>,
 }
 
-/// How much debug information there is.
+/// The extent of the debug information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugInformation {
-    /// None.
+    /// No debug information.
     None,
-    /// Only that which the standard library of Rust comes with.
+    /// Only debug information that Rust's standard library contains.
     StandardLibrary,
-    /// Of the program's own code: lines and inlined functions.
+    /// Lines and inlined functions of the program's code.
     Lines,
-    /// Of the program's own code: variables and types as well.
+    /// Lines, inlined functions, variables and types of the program's code.
     Full,
-    /// Some, and it is not known what: it is too much, compressed in a way that is not read, or
-    /// makes no sense.
+    /// Debug information of unknown extent: too large, compressed in an unsupported format, or
+    /// invalid.
     Unknown,
 }
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The most entries of debug information that are looked at.
-const MOST_ENTRIES: usize = 200_000;
+/// The maximum number of debug information entries that are examined.
+const MAX_ENTRIES: usize = 200_000;
 
-/// The root of the files that distributions split debug information off to.
+/// The root directory in which distributions install split debug information.
 const DEBUG_ROOT: &str = "/usr/lib/debug";
 
 impl Symbols {
-    /// Whether profiles have names of functions.
+    /// Returns whether profiles show function names.
     pub fn has_names(&self) -> bool {
         self.has_table || self.split_off.is_some()
     }
@@ -92,7 +93,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What there is, and whether some of it is in other files; `None` if it cannot be read.
+/// Returns the extent of the debug information, and whether some is in other files; `None` if it
+/// cannot be read.
 fn debug_information(elf: &Elf<'_>) -> Option<(DebugInformation, bool)> {
     let load = |id: SectionId| -> Result<Cow<'_, [u8]>, ()> {
         let needed = matches!(
@@ -110,7 +112,7 @@ fn debug_information(elf: &Elf<'_>) -> Option<(DebugInformation, bool)> {
     let sections = gimli::DwarfSections::load(load).ok()?;
     let dwarf = sections.borrow(|section| EndianSlice::new(section, LittleEndian));
     let mut most = DebugInformation::StandardLibrary;
-    let mut budget = MOST_ENTRIES;
+    let mut budget = MAX_ENTRIES;
     let (mut any, mut is_split) = (false, false);
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
@@ -133,12 +135,12 @@ fn debug_information(elf: &Elf<'_>) -> Option<(DebugInformation, bool)> {
     any.then_some((most, is_split))
 }
 
-/// What the first entry of a unit says.
+/// The first entry of a unit.
 struct Head {
     abbreviations: Arc<Abbreviations>,
-    /// Whether the contents are in a file of their own.
+    /// Whether the unit's contents are in another file.
     is_skeleton: bool,
-    /// Whether it is of what rustup delivers.
+    /// Whether the unit belongs to the precompiled standard library.
     is_of_standard_library: bool,
 }
 
@@ -165,7 +167,7 @@ impl Head {
     }
 }
 
-/// A text that is in the entry, or in a section of texts.
+/// Returns a text from the entry, or from a section of texts.
 fn text<'a>(dwarf: &Dwarf<Bytes<'a>>, value: AttributeValue<Bytes<'a>>) -> Option<&'a [u8]> {
     let text = match value {
         AttributeValue::String(text) => text,
@@ -176,13 +178,14 @@ fn text<'a>(dwarf: &Dwarf<Bytes<'a>>, value: AttributeValue<Bytes<'a>>) -> Optio
     Some(text.slice())
 }
 
-/// Whether any function of a unit has parameters, which only full debug information says.
+/// Returns whether any function of a unit has parameters, which only full debug information
+/// records.
 fn has_parameters(
     header: &UnitHeader<Bytes<'_>>,
     abbreviations: &Abbreviations,
     budget: &mut usize,
 ) -> bool {
-    // Abbreviations alone say nothing: a table may be that of several units.
+    // The abbreviations alone prove nothing, because several units may share a table.
     let Ok(mut entries) = header.entries_raw(abbreviations, None) else {
         return false;
     };
@@ -204,8 +207,8 @@ fn has_parameters(
     false
 }
 
-/// The file that debug information was split off to, where debuggers look for it; only if it is
-/// this program's.
+/// Finds the file with split debug information in the places where debuggers search. Returns it
+/// only if it belongs to this program.
 fn split_off(elf: &Elf<'_>, path: &Path, build_id: &[u8]) -> Option<PathBuf> {
     let by_build_id = build_id
         .split_first()
@@ -247,7 +250,7 @@ fn link_paths(name: &[u8], path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Of a file's bytes, read in parts; `None` if they cannot be.
+/// Returns the CRC-32 of a file's contents; `None` if they cannot be read.
 fn crc32(mut file: std::fs::File) -> Option<u32> {
     let mut crc = flate2::Crc::new();
     let mut part = vec![0; 1 << 16];

@@ -1,34 +1,33 @@
-//! What comes of preloading a library into a program.
+//! Judges whether preloading a library into a program works.
 
 use super::allocator::Own;
 use super::{CLibrary, Contents, Executable, Language, Linking, Program};
 
-/// What comes of preloading Plimsoll's library into a program.
+/// The result of preloading Plimsoll's library into a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything is seen: heap, locks, threads.
+    /// Heap, locks and threads are observed.
     Covered,
-    /// Threads and locks are seen; the heap is not, since allocations do not go to `malloc` by way
-    /// of the dynamic linker.
+    /// Threads and locks are observed, but not the heap: allocations do not call `malloc` through
+    /// the dynamic linker.
     HeapNotSeen {
-        /// Where they go.
+        /// The allocator that is called instead.
         allocator: String,
-        /// What to do in order to see it, as a sentence without its end.
+        /// The action that makes the heap visible, as a sentence without a full stop.
         what_to_do: String,
     },
-    /// The crate is in the program. Nothing is to be preloaded; the variable `PLIMSOLL` is all that
-    /// it needs.
+    /// The program contains the crate. Preloading is unnecessary; the variable `PLIMSOLL` suffices.
     Inside,
     /// The library would not be loaded, or the program would not work with it.
     Refused {
-        /// Why, as a sentence without its end.
+        /// The reason, as a sentence without a full stop.
         reason: String,
-        /// What to do instead; empty if there is nothing.
+        /// The alternative; empty if none exists.
         what_to_do: String,
     },
-    /// It may be executed, but nothing is known of it.
+    /// The program may be executable, but its properties are unknown.
     Unknown {
-        /// Why nothing is.
+        /// The reason why they are unknown.
         reason: String,
     },
 }
@@ -36,7 +35,7 @@ pub enum Verdict {
 const USE_THE_CRATE: &str =
     "if it is written in Rust, make plimsoll::Alloc its #[global_allocator]";
 
-/// What comes of preloading Plimsoll's library into `program`.
+/// Judges the result of preloading Plimsoll's library into `program`.
 pub fn preload_verdict(program: &Program) -> Verdict {
     let refused = |reason: String, what_to_do: &str| Verdict::Refused {
         reason,
@@ -49,7 +48,7 @@ pub fn preload_verdict(program: &Program) -> Verdict {
                 "build it for x86-64",
             );
         }
-        Contents::NotAProgram(what) => return refused(format!("it is no program: {what}"), ""),
+        Contents::NotAProgram(what) => return refused(format!("it is not a program: {what}"), ""),
         Contents::Executable(executable) => {
             if let Some(verdict) = linked_otherwise(executable) {
                 return verdict;
@@ -59,8 +58,8 @@ pub fn preload_verdict(program: &Program) -> Verdict {
     }
     if let Some(gains) = &program.gains {
         return refused(
-            format!("{gains}, so the loader ignores what is preloaded"),
-            "run it as a user who gains nothing by it, or run a copy that gives nothing",
+            format!("{gains}, so the loader ignores preloaded libraries"),
+            "run it as a user that gains no privileges, or run a copy without them",
         );
     }
     match &program.contents {
@@ -72,32 +71,33 @@ pub fn preload_verdict(program: &Program) -> Verdict {
     }
 }
 
-/// `None` if glibc's loader loads it.
+/// Returns the verdict if it follows from the crate's presence, the language or the linking.
+/// Returns `None` for other programs, all of which glibc's loader loads.
 fn linked_otherwise(executable: &Executable) -> Option<Verdict> {
     let (reason, what_to_do) = match &executable.linking {
         _ if executable.has_plimsoll => return Some(Verdict::Inside),
         _ if executable.language == Language::Go => (
-            "it is a Go program, whose heap, locks and goroutines are its runtime's own",
-            "serve its own profiles with net/http/pprof; plimsoll report reads those, too",
+            "it is a Go program; its runtime implements heap, locks and goroutines",
+            "serve its own profiles with net/http/pprof; plimsoll report reads them",
         ),
         Linking::Static { .. } => (
             "it is statically linked, so nothing can be preloaded",
-            "link it dynamically (Rust: -C target-feature=-crt-static, or a -gnu target), or \
-             put the crate plimsoll in",
+            "link it dynamically (Rust: -C target-feature=-crt-static, or a -gnu target), or add \
+             the crate plimsoll to it",
         ),
         Linking::Dynamic {
             c_library: CLibrary::Musl,
             ..
         } => (
-            "it is linked to musl, whose loader cannot load what is made for glibc",
-            "build it for a -gnu target, or put the crate plimsoll in",
+            "it is linked to musl, whose loader cannot load libraries for glibc",
+            "build it for a -gnu target, or add the crate plimsoll to it",
         ),
         Linking::Dynamic {
             c_library: CLibrary::Other,
             ..
         } => (
             "it is linked to a C library that is not glibc",
-            "build it for a -gnu target, or put the crate plimsoll in",
+            "build it for a -gnu target, or add the crate plimsoll to it",
         ),
         Linking::Dynamic {
             c_library: CLibrary::Glibc,
@@ -114,15 +114,15 @@ fn of_dynamic(executable: &Executable) -> Verdict {
     if let Some(sanitizer) = executable.sanitizer {
         return Verdict::Refused {
             reason: format!(
-                "it was compiled with {sanitizer}, which has allocations and locks in its own \
-                 hands and wants to come first"
+                "it was compiled with {sanitizer}, which replaces allocations and locks itself \
+                 and must be loaded first"
             ),
             what_to_do: "build it without the sanitizer".into(),
         };
     }
     if !executable.has_sections {
         return Verdict::Unknown {
-            reason: "its file has no section headers, so its allocator is not known".into(),
+            reason: "its file has no section headers, so its allocator is unknown".into(),
         };
     }
     let allocator = &executable.allocator;
@@ -132,8 +132,8 @@ fn of_dynamic(executable: &Executable) -> Verdict {
     let name = allocator.name().unwrap_or("an allocator");
     let how = match allocator.own {
         Own::Exported => "exported",
-        Own::Texts => "linked in, by its texts",
-        Own::NotTheSystems => "as it does not call the C library's",
+        Own::Texts => "linked in, identified by its strings",
+        Own::NotTheSystems => "it does not call the C library's",
         Own::Linked | Own::No => "linked in",
     };
     let wrapped = match name {
@@ -145,10 +145,11 @@ fn of_dynamic(executable: &Executable) -> Verdict {
         allocator: format!("{name} ({how})"),
         what_to_do: match &executable.language {
             Language::Rust { .. } => format!(
-                "make plimsoll::{wrapped} its #[global_allocator], or build it with the system's"
+                "make plimsoll::{wrapped} its #[global_allocator], or build it with the system \
+                 allocator"
             ),
             _ => {
-                format!("link it to the allocator as a shared library, or without; {USE_THE_CRATE}")
+                format!("link the allocator as a shared library, or leave it out; {USE_THE_CRATE}")
             }
         },
     }
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn what_calls_malloc_by_the_dynamic_linker_is_covered() {
         assert_eq!(of(|_| {}), Verdict::Covered);
-        // It comes after what is preloaded.
+        // A preloaded library precedes it.
         let library = Some("libjemalloc.so.2".to_owned());
         assert_eq!(of(|it| it.allocator.library = library), Verdict::Covered);
     }
@@ -231,7 +232,7 @@ mod tests {
         for (own, how) in [
             (Own::Exported, "exported"),
             (Own::Linked, "linked in"),
-            (Own::Texts, "by its texts"),
+            (Own::Texts, "by its strings"),
         ] {
             let verdict = of(|it| {
                 it.allocator.linked = Some("mimalloc");

@@ -9,10 +9,10 @@ use super::find;
 
 const SHELLS: [&str; 7] = ["sh", "ash", "bash", "busybox", "dash", "ksh", "zsh"];
 
-/// The longest script that is read, in bytes.
+/// The maximum number of bytes of a script that are read.
 const MAX_SCRIPT: u64 = 64 << 10;
 
-/// Whether the file is that of a shell.
+/// Returns whether the file is a shell, by its name.
 pub(super) fn is_shell(file: &Path) -> bool {
     let resolved = file.canonicalize();
     let names = [Some(file), resolved.as_deref().ok()];
@@ -22,8 +22,8 @@ pub(super) fn is_shell(file: &Path) -> bool {
     })
 }
 
-/// The command of the last `exec` of a shell script, if it is written out; `None` if it is not, or
-/// if there is none.
+/// Returns the command of the last `exec` in a shell script; `None` without one, or if the command
+/// depends on expansions of the shell.
 pub(super) fn executed_by(script: &Path) -> Option<OsString> {
     let mut text = Vec::new();
     let file = find::open(script).ok()?;
@@ -36,7 +36,7 @@ pub(super) fn executed_by(script: &Path) -> Option<OsString> {
     plain(last).map(OsString::from_vec)
 }
 
-/// The first word behind `exec`, if it is a command; redirections are none.
+/// Returns the first word after `exec` if it is a command and not a redirection.
 fn command_of_exec(line: &[u8]) -> Option<&[u8]> {
     let rest = line.trim_ascii().strip_prefix(b"exec")?;
     if !rest.first()?.is_ascii_whitespace() {
@@ -56,7 +56,7 @@ fn command_of_exec(line: &[u8]) -> Option<&[u8]> {
     (!word.is_empty() && !is_redirection).then_some(word)
 }
 
-/// A word in which the shell replaces nothing.
+/// Returns a word if the shell expands nothing in it.
 fn plain(word: &[u8]) -> Option<Vec<u8>> {
     let is_special = |byte: &u8| b"$`\\\"'*?[~(){}&|=".contains(byte);
     (word[0] != b'-' && !word.iter().any(is_special)).then(|| word.to_vec())

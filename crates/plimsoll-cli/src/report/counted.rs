@@ -1,36 +1,36 @@
-//! What each function has, and which are worth a line.
+//! The values of each function, and the selection of functions that a report lists.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::measure::Measure;
 use super::shown::Shown;
-use crate::Failure;
 use crate::args::ViewArguments;
+use crate::failure::Failure;
 
-/// What each frame has of what is shown.
+/// The values of each frame in the samples that are shown.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    /// What shares are of: see [`Shown::total`].
+    /// The total to which shares refer: see [`Shown::total`].
     pub(crate) total: i64,
-    /// By frame: of samples that end there.
+    /// By frame: the sum over samples whose leaf it is.
     pub(crate) flat: Vec<i64>,
-    /// By frame: of samples that have it anywhere, once for each.
+    /// By frame: the sum over samples that contain it, once for each sample.
     pub(crate) cum: Vec<i64>,
-    /// By frame: whether any sample has it; in a difference, whether there is one.
+    /// By frame: whether any sample contains it; in a difference, whether its values differ from 0.
     seen: Vec<bool>,
 }
 
-/// Frames that are worth a line, and what was left out.
+/// The frames that a report lists, and the number of omitted ones.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    /// In the order of the report.
+    /// The frames in the order of the report.
     pub(crate) frames: Vec<u32>,
-    /// How many have too little.
+    /// The number of frames below the cutoff.
     pub(crate) dropped: usize,
-    /// What is too little.
+    /// The minimum value of a listed frame.
     pub(crate) cutoff: i64,
-    /// How many would be shown if the number was not limited.
+    /// The number of frames that would be listed without a limit on their number.
     pub(crate) of: usize,
 }
 
@@ -38,7 +38,7 @@ impl Counted {
     pub(crate) fn new(shown: &Shown<'_>) -> Self {
         let frames = shown.frames.len();
         let (mut flat, mut cum) = (vec![0_i64; frames], vec![0_i64; frames]);
-        // The number of the sample that had it last, from 1 on.
+        // The number of the last sample that contained the frame; numbers begin at 1.
         let mut last = vec![0_u64; frames];
         let mut number = 0;
         shown.each(|stack, value| {
@@ -69,7 +69,8 @@ impl Counted {
         }
     }
 
-    /// Those with enough, sorted, at most `most` of them.
+    /// Chooses the frames that reach the cutoff, sorted. Takes at most `most` of them unless the
+    /// arguments set a limit; 0 means no limit.
     pub(crate) fn choose(
         &self,
         shown: &Shown<'_>,
@@ -80,7 +81,7 @@ impl Counted {
         let seen = (0..self.seen.len() as u32).filter(|&frame| self.seen[frame as usize]);
         let count = seen.clone().count();
         let mut frames: Vec<u32> = seen
-            // In a difference, what a function has itself may be more than what it has in all.
+            // In a difference, the flat value may exceed the cumulative one.
             .filter(|&frame| {
                 let (flat, cum) = (self.flat[frame as usize], self.cum[frame as usize]);
                 flat.unsigned_abs().max(cum.unsigned_abs()) >= cutoff.unsigned_abs()
@@ -101,7 +102,7 @@ impl Counted {
         }
     }
 
-    /// The largest first.
+    /// Sorts frames, the largest first.
     pub(crate) fn sort(&self, shown: &Shown<'_>, by_cum: bool, frames: &mut [u32]) {
         frames.sort_by_cached_key(|&frame| {
             let flat = std::cmp::Reverse(self.flat[frame as usize].unsigned_abs());
@@ -111,15 +112,15 @@ impl Counted {
         });
     }
 
-    /// Frames that are in a sample.
+    /// Returns the frames that any sample contains.
     pub(crate) fn seen(&self) -> impl Iterator<Item = u32> {
         (0..self.seen.len() as u32).filter(|&frame| self.seen[frame as usize])
     }
 
-    /// How the values of these frames are written.
+    /// Chooses the unit for the values of these frames.
     ///
     /// # Errors
-    /// If somebody wants a unit that they cannot be shown in.
+    /// The requested unit does not fit the values.
     pub(crate) fn measure(
         &self,
         shown: &Shown<'_>,
@@ -149,33 +150,33 @@ impl Counted {
     }
 }
 
-/// What callers have by what they call.
+/// The values of calls, by caller and callee.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// By caller and callee.
+    /// The calls; a key holds the caller in its upper half and the callee in its lower half.
     calls: HashMap<u64, Call, BuildHasherDefault<Spread>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Call {
     value: i64,
-    /// The number of the sample that had it last.
+    /// The number of the last sample that contained the call.
     last: u64,
-    /// Whether something between the two is not shown.
+    /// Whether frames between caller and callee are hidden.
     indirect: bool,
 }
 
-/// Another end of a call.
+/// The other end of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     pub(crate) frame: u32,
     pub(crate) value: i64,
-    /// Whether something between is not shown.
+    /// Whether frames between the two ends are hidden.
     pub(crate) indirect: bool,
 }
 
 impl Calls {
-    /// Between the frames for which `kept` is set. Frames between them are passed over.
+    /// Counts the calls between the frames for which `kept` is set. Skips frames between them.
     pub(crate) fn new(shown: &Shown<'_>, kept: &[bool]) -> Self {
         let mut calls: HashMap<u64, Call, BuildHasherDefault<Spread>> = HashMap::default();
         let mut number = 0;
@@ -210,7 +211,7 @@ impl Calls {
         Self { calls }
     }
 
-    /// By frame, the callers and the callees of those that `wanted` has, the largest first.
+    /// Returns the callers and the callees of each frame for which `wanted` is set, largest first.
     pub(crate) fn around(&self, shown: &Shown<'_>, wanted: &[bool]) -> HashMap<u32, [Vec<End>; 2]> {
         let mut around: HashMap<u32, [Vec<End>; 2]> = HashMap::new();
         for (&both, call) in &self.calls {
@@ -240,8 +241,8 @@ impl Calls {
     }
 }
 
-/// Spreads small integers: a profile has millions of calls, and their order is nobody's choice to
-/// make worse than slow.
+/// A fast hash function for small integers. A profile has millions of calls, and an attacker gains
+/// nothing from collisions.
 #[derive(Default)]
 pub(crate) struct Spread(u64);
 

@@ -1,23 +1,24 @@
-//! Which samples are shown: `--focus`, `--ignore`, `--tag`.
+//! Selects samples: `--focus`, `--ignore`, `--tag`.
 
 use regex::Regex;
 
 use super::measure;
-use crate::Failure;
 use crate::args::ViewArguments;
+use crate::failure::Failure;
 use crate::profile::{Frames, Label, LocationId, Profile, Sample, Stack};
 
-/// Which samples of a profile are shown.
+/// The selection of a profile's samples.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    /// For each location, whether it is one that is looked for, or not wanted. Empty if all are.
+    /// For each location, whether `--focus` matches it; `None` without the option. `ignored` is the
+    /// same for `--ignore`.
     focused: Option<Vec<bool>>,
     ignored: Option<Vec<bool>>,
     tags: Vec<Tag>,
 }
 
 impl Filter {
-    /// Of the arguments, for that profile.
+    /// Compiles the filter of the arguments for a profile.
     pub(crate) fn new(
         arguments: &ViewArguments,
         profile: &Profile,
@@ -43,7 +44,7 @@ impl Filter {
         })
     }
 
-    /// Whether a sample is shown; the stack is its own.
+    /// Returns whether a sample is selected. `stack` is the sample's stack.
     #[inline]
     pub(crate) fn shows(&self, profile: &Profile, sample: &Sample<'_>, stack: &Stack) -> bool {
         let any = |of: &[bool]| {
@@ -59,21 +60,21 @@ impl Filter {
     }
 }
 
-/// A regular expression that somebody gave with an option.
+/// Compiles a regular expression from an option.
 pub(crate) fn regex(expression: &str, option: &str) -> Result<Regex, Failure> {
     Regex::new(&braces_as_text(expression)).map_err(|error| {
         let error = error.to_string();
-        // The last line says what is wrong, those before where.
+        // The last line is the reason; the lines before it show the position.
         let cause = error.lines().last().unwrap_or_default();
         let cause = cause.trim_start_matches("error: ");
         Failure::new(format_args!("{option} {expression}"), cause).with_code(2)
     })
 }
 
-/// The same expression where braces that are no repetition stand for themselves, as in Go's
-/// expressions: names of closures are full of them.
+/// Escapes braces that are not a repetition, so that they match themselves as in Go's expressions.
+/// Names of closures contain many of them.
 fn braces_as_text(expression: &str) -> String {
-    /// The length of what begins with a brace and repeats what is before.
+    /// Returns the length of a repetition in braces at the beginning of `text`.
     fn repetition(text: &str) -> Option<usize> {
         let inside = text.strip_prefix('{')?.split_once('}')?.0;
         let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
@@ -85,7 +86,7 @@ fn braces_as_text(expression: &str) -> String {
     let mut in_class = false;
     while let Some(first) = rest.chars().next() {
         let length = match first {
-            // A class by its name, or a character by its number, has braces of its own.
+            // Named classes and characters by number contain braces that must stay.
             '\\' if rest[1..].starts_with(['p', 'P', 'x', 'u', 'U'])
                 && rest[2..].starts_with('{') =>
             {
@@ -113,13 +114,13 @@ fn braces_as_text(expression: &str) -> String {
     text
 }
 
-/// For each location, whether a function of it, or the file of one, matches.
+/// Returns for each location whether one of its functions, or the file of one, matches.
 fn locations(expression: &Regex, profile: &Profile, frames: &Frames<'_>) -> Vec<bool> {
     let functions: Vec<bool> = profile
         .functions()
         .iter()
         .map(|function| {
-            // The name of the symbol table, if there is no other.
+            // Without a name, the symbol table's name counts.
             let name = match profile.string(function.name) {
                 "" => function.system_name,
                 _ => function.name,
@@ -144,18 +145,18 @@ fn locations(expression: &Regex, profile: &Profile, frames: &Frames<'_>) -> Vec<
     profile.location_ids().map(has).collect()
 }
 
-/// What is wanted of a label.
+/// A condition on labels.
 #[derive(Debug)]
 enum Tag {
-    /// `key=value` matches.
+    /// `key=value` matches the expression.
     Anywhere(Regex),
     Of {
         key: String,
-        /// As it was given.
+        /// The value as it was given.
         value: String,
-        /// Of the whole value; `None` if it is no regular expression.
+        /// Matches the whole value; `None` if the value is not a regular expression.
         expression: Option<Regex>,
-        /// In the smallest unit.
+        /// The range in the smallest unit.
         range: Option<Range>,
     },
 }
@@ -174,7 +175,7 @@ impl Tag {
         };
         let range = Range::new(value);
         let expression = match range {
-            // It need not be one.
+            // A range need not be a valid regular expression.
             Some(_) => regex(&format!("^(?:{value})$"), "--tag").ok(),
             None => {
                 regex(value, "--tag")?;
@@ -218,7 +219,7 @@ impl Tag {
 }
 
 impl Range {
-    /// `from:to`, `from:`, `:to`, or one number; `None` if it is none of them.
+    /// Parses `from:to`, `from:`, `:to`, or one number. Returns `None` for any other text.
     fn new(text: &str) -> Option<Self> {
         let end = |text: &str, open: f64| match text {
             "" => Some((open, measure::Dimension::Any)),
@@ -242,9 +243,9 @@ impl Range {
         })
     }
 
-    /// Whether a label's number is in it. Without units, it is the number as it is.
+    /// Returns whether a label's number is in the range. Without units, compares the plain number.
     fn has(&self, number: i64, key: &str, unit: &str) -> bool {
-        // Labels such as `bytes` say by their key what they are of.
+        // For labels without a unit, such as `bytes`, the key is the unit.
         let unit = if unit.is_empty() { key } else { unit };
         let number = match self.dimension {
             measure::Dimension::Any => number as f64,

@@ -8,8 +8,8 @@ use super::Stop;
 use super::counted::Spread;
 use super::shown::Shown;
 
-/// Writes each stack once, the root first, with what all samples with it have together. A semicolon
-/// in a name, which is what separates frames, is a colon.
+/// Writes each stack once, root first, with the sum of its samples. Semicolons separate frames, so
+/// a semicolon in a name is written as a colon.
 pub(crate) fn folded(to: &mut dyn Write, shown: &Shown<'_>) -> Result<(), Stop> {
     let names: Vec<String> = (0..shown.frames.len() as u32)
         .map(|frame| shown.frames.name(frame).replace(';', ":"))
@@ -22,7 +22,7 @@ pub(crate) fn folded(to: &mut dyn Write, shown: &Shown<'_>) -> Result<(), Stop> 
             stacks.insert(stack.frames().into(), value);
         }
     });
-    // Whoever reads two of these compares them line by line.
+    // Sorted, so that two outputs can be compared line by line.
     let mut stacks: Vec<(Box<[u32]>, i64)> = stacks.into_iter().collect();
     stacks.sort_unstable();
     let mut line = String::new();

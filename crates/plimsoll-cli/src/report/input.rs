@@ -1,22 +1,23 @@
-//! The profile that a report is of.
+//! The profile of a report.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::profile::{Difference, Limits, Profile, difference, read_url_or_file};
 
-/// A profile, or the difference of two, ready to be shown.
+/// A profile, or the difference of two profiles.
 #[derive(Debug)]
 pub(crate) struct Input {
-    /// As it was given.
+    /// The profile's name as it was given.
     pub(crate) name: String,
-    /// As it was given.
+    /// The base's name as it was given.
     pub(crate) base: Option<String>,
     pub(crate) profile: Profile,
-    /// Of a difference, how many samples are the profile's own; those behind are the base's.
+    /// For a difference, the number of samples from the profile. The samples after them are the
+    /// base's.
     pub(crate) own_samples: Option<usize>,
 }
 
 impl Input {
-    /// Reads the profile, and the base if there is one.
+    /// Reads the profile, and the base if one is given.
     pub(crate) fn read(name: &str, base: Option<&str>, normalized: bool) -> Result<Self, Failure> {
         let profile = named(name)?;
         let Some(base) = base else {
@@ -41,9 +42,9 @@ impl Input {
     }
 }
 
-/// Reads a profile. Addresses get their names before profiles are compared and shown by name.
-/// Frames of allocators are hidden in a profile that had none: the writer of names has decided what
-/// it shows.
+/// Reads a profile. Adds names to addresses, because profiles are compared and shown by name. Hides
+/// frames of allocators only if names were added here: a writer that adds names has already chosen
+/// the frames to show.
 fn named(name: &str) -> Result<Profile, Failure> {
     let mut profile = read_url_or_file(name)?;
     if profile.find_names(true) > 0 && profile.is_of_allocations() {

@@ -1,4 +1,4 @@
-//! `--json`: what `--top` has, for programs.
+//! `--json`: the functions of `--top` in a form for programs.
 
 use std::io::Write;
 
@@ -9,8 +9,8 @@ use super::counted::Counted;
 use super::shown::Shown;
 use crate::args::ViewArguments;
 
-/// Writes one object. Values are in the profile's unit; in a difference, those above zero are what
-/// there is more of.
+/// Writes one object. Values are in the profile's unit. In a difference, positive values are
+/// increases.
 pub(crate) fn json(
     to: &mut dyn Write,
     shown: &Shown<'_>,

@@ -11,23 +11,23 @@ use super::filter;
 use super::measure::{Measure, share};
 use super::shown::Shown;
 use super::text::write_subject;
-use crate::Failure;
 use crate::args::ViewArguments;
+use crate::failure::Failure;
 use crate::profile::StringId;
 
-/// How many lines around those with values are shown.
+/// The number of lines shown around lines with values.
 const AROUND: u32 = 5;
 
-/// The longest part of a function that is shown. Longer gaps without values are left out.
+/// The maximum distance of two lines with values for which all lines between them are shown.
 const LONGEST_GAP: u32 = 40;
 
-/// The largest source file that is looked into, in bytes.
+/// The maximum number of bytes that are read of a source file.
 const LARGEST_SOURCE: u64 = 64 << 20;
 
-/// Functions of one name in one file.
+/// The functions of one name in one file.
 type Routine = (String, StringId);
 
-/// What a line has.
+/// The values of a line.
 #[derive(Clone, Copy, Debug, Default)]
 struct Values {
     flat: i64,
@@ -38,11 +38,11 @@ struct Values {
 struct Listing {
     lines: BTreeMap<u32, Values>,
     whole: Values,
-    /// Where the function begins, if the profile says so.
+    /// The first line of the function; 0 if the profile does not contain it.
     start_line: u32,
 }
 
-/// Writes the lines of the functions that match, those with the most first.
+/// Writes the lines of the functions that match, those with the largest values first.
 pub(crate) fn list(
     to: &mut dyn Write,
     shown: &Shown<'_>,
@@ -105,7 +105,8 @@ pub(crate) fn list(
                 None => {
                     writeln!(
                         to,
-                        "{:>10} {:>10}      (the source is not below the current directory; see --source-path)",
+                        "{:>10} {:>10}      (the source is not below the current directory; use \
+                         --source-path)",
                         "", ""
                     )?;
                     for (line, values) in &listing.lines {
@@ -119,8 +120,8 @@ pub(crate) fn list(
     Ok(write(to)?)
 }
 
-/// The lines of the functions that match. A sample counts once for a line, and once for a function,
-/// however many of that name there are.
+/// Returns the lines of the functions that match. A sample counts once for a line and once for a
+/// function, even if it contains several functions of that name.
 fn listings(shown: &Shown<'_>, matching: &[bool]) -> HashMap<Routine, Listing> {
     let profile = &shown.input.profile;
     let mut indices: HashMap<Routine, usize> = HashMap::new();
@@ -184,11 +185,11 @@ fn listings(shown: &Shown<'_>, matching: &[bool]) -> HashMap<Routine, Listing> {
         .collect()
 }
 
-/// What samples have, each counted once.
+/// The sum of samples, each counted once.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     values: Values,
-    /// The number of the sample that was counted last; 0 for none.
+    /// The number of the last sample that was counted; 0 for none.
     sample: u64,
 }
 
@@ -204,9 +205,9 @@ impl Counted {
     }
 }
 
-/// The source file, which has to be below one of the directories or below the current one: by its
-/// whole name, or with fewer and fewer of its own directories. The profile may name any file, so
-/// nothing outside is opened, through links neither.
+/// Opens a source file below one of the directories or below the current one. Tries its full name
+/// first, and then removes its leading directories one by one. The profile may name any file, so
+/// files outside of these directories are not opened, nor are links to them.
 fn source(file: &str, below: &[PathBuf]) -> Option<BufReader<io::Take<File>>> {
     let parts: Vec<&str> = file
         .split('/')
@@ -226,10 +227,10 @@ fn source(file: &str, below: &[PathBuf]) -> Option<BufReader<io::Take<File>>> {
     })
 }
 
-/// Opens a regular file below a directory, which has no links in its path.
+/// Opens a regular file below a directory. The directory's path must not contain links.
 fn open_below(directory: &Path, file: &Path) -> Option<BufReader<io::Take<File>>> {
     let path = directory.join(file).canonicalize().ok()?;
-    // Opening a device may have effects, and opening a pipe may wait.
+    // Opening a device may have side effects, and opening a pipe may block.
     if !path.starts_with(directory) || !path.metadata().ok()?.is_file() {
         return None;
     }
@@ -302,14 +303,14 @@ fn write_lines(
         let text = text.trim_end();
         write_line(to, number, listing.lines.get(&number), measure, text)?;
     }
-    // Another version of the file, it seems.
+    // The source file seems to be of another version.
     for (line, values) in listing.lines.range(number.max(1)..) {
         write_line(to, *line, Some(values), measure, "(not in the file)")?;
     }
     Ok(())
 }
 
-/// The longest line that is shown; what is behind counts as the next one.
+/// The maximum length of a line in bytes; the rest counts as the next line.
 const LONGEST_LINE: u64 = 64 << 10;
 
 fn write_line(

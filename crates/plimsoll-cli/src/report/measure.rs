@@ -1,6 +1,6 @@
-//! Values with units that people can read, as Go's tool writes them.
+//! Formats values with readable units, as Go's tool does.
 
-/// A unit, and how many of the family's smallest it is.
+/// A unit, and its size in the family's smallest unit.
 type Unit = (&'static str, f64);
 
 const BYTES: &[Unit] = &[
@@ -20,7 +20,7 @@ const TIMES: &[Unit] = &[
     ("hrs", 3.6e12),
 ];
 
-/// The family of a unit as profiles have it, and how many of the smallest it is.
+/// Returns the family of a profile's unit, and the unit's size in the family's smallest unit.
 fn family(unit: &str) -> Option<(&'static [Unit], f64)> {
     let lower = unit.to_ascii_lowercase();
     let (family, name) = match &*lower {
@@ -41,20 +41,21 @@ fn family(unit: &str) -> Option<(&'static [Unit], f64)> {
     Some((family, unit.1))
 }
 
-/// How values of one unit are written.
+/// The format of values of one unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Measure {
-    /// What the profile's unit, and the one that is shown, are of the family's smallest.
+    /// The sizes of the profile's unit and of the shown unit, in the family's smallest unit.
     each: f64,
     shown: f64,
     suffix: String,
-    /// Whether what is above zero has a sign, too.
+    /// Whether positive values have a sign.
     signed: bool,
 }
 
 impl Measure {
-    /// One that shows both values well: in the unit of the larger if the smaller one is a hundredth
-    /// of it or more, and else in one that has the smaller at about a hundredth.
+    /// Returns a measure that suits both values. It has the unit of the smaller one, unless the
+    /// larger one has another unit and is more than a hundred times larger. In that case its unit
+    /// is that for a hundred times the smaller value.
     pub(crate) fn fitting(unit: &str, smallest: i64, largest: i64, signed: bool) -> Self {
         let Some((units, each)) = family(unit) else {
             return Self::plain(unit, signed);
@@ -77,7 +78,7 @@ impl Measure {
         }
     }
 
-    /// One of the unit that somebody wants.
+    /// Returns a measure in the requested unit.
     pub(crate) fn wanted(unit: &str, wanted: &str, signed: bool) -> Result<Self, String> {
         if wanted == unit {
             return Ok(Self::plain(unit, signed));
@@ -110,7 +111,7 @@ impl Measure {
         }
     }
 
-    /// The same without signs above zero.
+    /// Returns the same measure without signs of positive values.
     pub(crate) fn unsigned(&self) -> Self {
         Self {
             signed: false,
@@ -118,7 +119,7 @@ impl Measure {
         }
     }
 
-    /// The value in at most two decimals, and its unit.
+    /// Formats a value with at most two decimals and its unit.
     pub(crate) fn show(&self, value: i64) -> String {
         if value == 0 {
             return "0".to_owned();
@@ -138,12 +139,13 @@ fn magnitude(value: i64) -> f64 {
     value.unsigned_abs() as f64
 }
 
-/// The value in the unit that fits it alone.
+/// Formats a value in the unit that suits it.
 pub(crate) fn alone(value: i64, unit: &str, signed: bool) -> String {
     Measure::fitting(unit, value, value, signed).show(value)
 }
 
-/// What part of the total a value is, in six columns; with its sign if that is wanted.
+/// Formats the percentage of a value in the total, in six columns; if `signed`, with its sign in
+/// seven.
 pub(crate) fn share(value: i64, total: i64, signed: bool) -> String {
     let part = match total {
         0 => 0.0,
@@ -160,7 +162,7 @@ pub(crate) fn share(value: i64, total: i64, signed: bool) -> String {
         let decimals = if part == 0.0 { 0 } else { 2 };
         format!("{sign}{part:.decimals$}%")
     } else {
-        // Two figures.
+        // Two significant digits.
         let decimals = (1.0 - part.log10().floor()).clamp(2.0, 6.0) as usize;
         let number = format!("{part:.decimals$}");
         let number = number.trim_end_matches('0').trim_end_matches('.');
@@ -170,8 +172,8 @@ pub(crate) fn share(value: i64, total: i64, signed: bool) -> String {
     format!("{number:>columns$}")
 }
 
-/// A number with one of the suffixes that people write; `None` if it is none. Sizes are in bytes,
-/// times in nanoseconds.
+/// Parses a number with an optional suffix. Sizes are in bytes, times in nanoseconds. Returns
+/// `None` for any other text.
 pub(crate) fn number(text: &str) -> Option<(f64, Dimension)> {
     let end = text
         .find(|letter: char| letter.is_ascii_alphabetic())
@@ -196,16 +198,16 @@ pub(crate) fn number(text: &str) -> Option<(f64, Dimension)> {
     value.is_finite().then_some((value * factor, dimension))
 }
 
-/// What a number is of.
+/// The dimension of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dimension {
-    /// It does not say.
+    /// The number has no unit.
     Any,
     Bytes,
     Time,
 }
 
-/// The value of a label in the family's smallest unit.
+/// Converts the value of a label to the family's smallest unit.
 pub(crate) fn in_smallest(value: i64, unit: &str) -> f64 {
     value as f64 * family(unit).map_or(1.0, |(_, factor)| factor)
 }

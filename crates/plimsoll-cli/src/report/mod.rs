@@ -1,7 +1,8 @@
-//! `plimsoll report` and `plimsoll diff`: what a profile has, in several forms.
+//! `plimsoll report` and `plimsoll diff`: show a profile in several forms.
 
 mod counted;
 mod filter;
+mod flame;
 mod folded;
 mod input;
 mod json;
@@ -16,19 +17,18 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::Failure;
 use crate::args::{DiffArguments, ReportArguments, ViewArguments};
-use crate::flame;
+use crate::failure::Failure;
 use crate::plain_text::PlainText;
-pub(crate) use counted::Spread;
+use counted::Spread;
 use input::Input;
-pub(crate) use measure::{alone, share};
-pub(crate) use shown::Shown;
+use measure::{alone, share};
+use shown::Shown;
 
 /// Shows a profile.
 ///
 /// # Errors
-/// If it cannot be read or shown as it is wanted.
+/// The profile cannot be read, or cannot be shown in the requested form.
 pub fn report(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     let mut view = arguments.view.clone();
     let profile = match (&arguments.profile, view.take_picture_file()) {
@@ -46,7 +46,7 @@ pub fn report(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
 /// Shows the difference of two profiles.
 ///
 /// # Errors
-/// If one cannot be read, or they cannot be shown as it is wanted.
+/// A profile cannot be read, or the difference cannot be shown in the requested form.
 pub fn diff(arguments: &DiffArguments) -> Result<ExitCode, Failure> {
     let mut view = arguments.view.clone();
     let (base, profile) = match (&arguments.profile, view.take_picture_file()) {
@@ -66,7 +66,7 @@ fn missing(argument: &str) -> Failure {
     Failure::new(format!("<{argument}>"), cause).with_code(2)
 }
 
-/// A profile that stands where the file of a picture may.
+/// Returns the profile name that was parsed as the file of `--svg` or `--html`.
 fn name(file: PathBuf) -> Result<String, Failure> {
     file.into_os_string().into_string().map_err(|name| {
         Failure::new(Path::new(&name).display(), "the name is not UTF-8").with_code(2)
@@ -75,7 +75,7 @@ fn name(file: PathBuf) -> Result<String, Failure> {
 
 fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode, Failure> {
     if !(0.0..=1.0).contains(&view.nodefraction) {
-        let cause = format!("{} is not from 0 to 1", view.nodefraction);
+        let cause = format!("{} is not between 0 and 1", view.nodefraction);
         return Err(Failure::new("--nodefraction", cause).with_code(2));
     }
     let input = Input::read(name, base, view.normalize)?;
@@ -92,7 +92,7 @@ fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode
         } else {
             "--html"
         };
-        let cause = "standard output is a terminal; redirect it, or name a file by -o FILE";
+        let cause = "standard output is a terminal; redirect it, or give a file with -o FILE";
         return Err(Failure::new(option, cause).with_code(2));
     }
     let done = write(to, |to| {
@@ -130,12 +130,12 @@ fn comments(to: &mut dyn Write, shown: &Shown<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Why a report is not written to its end.
+/// The reason why a report ends early.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It makes no sense.
+    /// The report cannot be made.
     Failure(Failure),
-    /// It could not be written.
+    /// The output cannot be written.
     Output(io::Error),
 }
 
@@ -151,8 +151,8 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Has a report written to a file, or to standard output. Whoever has read enough of that, as
-/// `head` has, ends it quietly.
+/// Writes a report to a file or to standard output. If the reader closes standard output early, as
+/// `head` does, the command ends without an error.
 fn write(
     to: Option<&Path>,
     report: impl FnOnce(&mut dyn Write) -> Result<(), Stop>,
@@ -170,7 +170,7 @@ fn write(
             let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
             let done = report(&mut out).and_then(|()| Ok(out.flush()?));
             if done.is_err() {
-                // What is left would be written once more.
+                // Discards the buffer. Dropping the writer would write it again.
                 let _ = out.into_parts();
             }
             done

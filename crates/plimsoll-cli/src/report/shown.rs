@@ -1,12 +1,12 @@
-//! What of a profile is shown: the samples that are wanted, with the value that is wanted.
+//! The selected samples of a profile, with the values of one sample type.
 
 use super::filter::Filter;
 use super::input::Input;
-use crate::Failure;
 use crate::args::ViewArguments;
+use crate::failure::Failure;
 use crate::profile::{Frames, Stack};
 
-/// The stacks and values that a report is of.
+/// The stacks and values that a report shows.
 #[derive(Debug)]
 pub(crate) struct Shown<'a> {
     pub(crate) input: &'a Input,
@@ -16,7 +16,7 @@ pub(crate) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// What the arguments want of that profile.
+    /// Selects the samples and the sample type that the arguments request.
     pub(crate) fn new(input: &'a Input, arguments: &ViewArguments) -> Result<Self, Failure> {
         let profile = &input.profile;
         let frames = Frames::new(profile).map_err(|error| Failure::new(&input.name, error))?;
@@ -28,17 +28,17 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// Whether it is a difference of two profiles.
+    /// Returns whether this is a difference of two profiles.
     pub(crate) fn is_difference(&self) -> bool {
         self.input.own_samples.is_some()
     }
 
-    /// The unit of values.
+    /// Returns the unit of the values.
     pub(crate) fn unit(&self) -> &'a str {
         &self.input.profile.sample_types()[self.sample_type].unit
     }
 
-    /// Each stack with its value, which is not 0.
+    /// Calls `to` with each stack and its value. Skips values of 0.
     pub(crate) fn each(&self, mut to: impl FnMut(&Stack, i64)) {
         let mut stack = Stack::default();
         for sample in self.input.profile.samples() {
@@ -53,8 +53,9 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// What shares are of: what all samples have, also those that are not shown, or in a difference
-    /// what those of the base have; without regard to signs.
+    /// Returns the total to which shares refer: the sum of the absolute values of all samples,
+    /// including hidden ones. In a difference, only the base's samples count, unless their sum
+    /// is 0.
     pub(crate) fn total(&self) -> i64 {
         let (mut all, mut base) = (0_i64, 0_i64);
         let own_samples = self.input.own_samples.unwrap_or(usize::MAX);
@@ -71,7 +72,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The index of the sample type of that name or number.
+/// Returns the index of the sample type with a name or number.
 fn sample_type(input: &Input, wanted: Option<&str>) -> Result<usize, Failure> {
     let profile = &input.profile;
     let Some(wanted) = wanted else {
@@ -81,7 +82,7 @@ fn sample_type(input: &Input, wanted: Option<&str>) -> Result<usize, Failure> {
     let number = wanted.parse().ok().filter(|&index| index < types.len());
     profile.sample_type(wanted).or(number).ok_or_else(|| {
         let names: Vec<&str> = types.iter().map(|kind| &*kind.name).collect();
-        let cause = format!("it has no {wanted}; it has {}", names.join(", "));
+        let cause = format!("no sample type {wanted}; available: {}", names.join(", "));
         Failure::new(&input.name, cause).with_code(2)
     })
 }

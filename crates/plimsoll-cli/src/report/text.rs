@@ -7,21 +7,21 @@ use super::counted::{Calls, Chosen, Counted, End};
 use super::measure::{Measure, alone, share};
 use super::shown::Shown;
 use super::{filter, time};
-use crate::Failure;
 use crate::args::ViewArguments;
+use crate::failure::Failure;
 use crate::profile::Inlined;
 
-/// How many functions a tree has unless somebody says another number.
+/// The default number of functions in a tree.
 const TREE: usize = 80;
 
-/// What a report is made of, and how its values are written.
+/// The data of a report, and the format of its values.
 struct Report<'a> {
     shown: &'a Shown<'a>,
     counted: &'a Counted,
     measure: Measure,
 }
 
-/// `--top`.
+/// Writes the report of `--top`.
 pub(crate) fn top(
     to: &mut dyn Write,
     shown: &Shown<'_>,
@@ -37,7 +37,7 @@ pub(crate) fn top(
     Ok(report.write_top(to, &chosen)?)
 }
 
-/// `--tree`.
+/// Writes the report of `--tree`.
 pub(crate) fn tree(
     to: &mut dyn Write,
     shown: &Shown<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn tree(
     Ok(report.write_tree(to, &chosen, &calls, &kept)?)
 }
 
-/// `--peek`.
+/// Writes the report of `--peek`.
 pub(crate) fn peek(
     to: &mut dyn Write,
     shown: &Shown<'_>,
@@ -151,7 +151,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// A caller, or a callee, with its share of the function's.
+    /// Writes a caller or a callee, with its share of the function's value.
     fn write_end(&self, to: &mut dyn Write, left: usize, end: &End, of: i64) -> io::Result<()> {
         let value = self.measure.show(end.value);
         let part = share(end.value, of, false);
@@ -165,7 +165,7 @@ impl Report<'_> {
         )
     }
 
-    /// How wide values and shares are.
+    /// Returns the widths of values and of shares.
     fn columns(&self) -> (usize, usize) {
         match self.shown.is_difference() {
             true => (11, 7),
@@ -241,10 +241,10 @@ impl Report<'_> {
     }
 }
 
-/// What the report is of, a line each.
+/// Writes the properties of the profile, one per line.
 pub(crate) fn write_subject(to: &mut dyn Write, shown: &Shown<'_>) -> io::Result<()> {
     let profile = &shown.input.profile;
-    // Those of a program are first of all in the order of addresses.
+    // Mappings are in the order of addresses, in which the program's come first.
     if let Some(mapping) = profile.mappings().first() {
         let file = profile.string(mapping.file);
         let file = file.rsplit('/').next().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Points in time as people read them.
+//! Formats points in time.
 
-/// Such as `2026-01-31 23:59:59 UTC`, of nanoseconds since 1970.
+/// Formats a time in nanoseconds since 1970, such as `2026-01-31 23:59:59 UTC`.
 pub(crate) fn utc(since_1970_ns: i64) -> String {
     let seconds = since_1970_ns.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -9,7 +9,7 @@ pub(crate) fn utc(since_1970_ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// Year, month and day of the Gregorian calendar.
+/// Returns year, month and day of the Gregorian calendar.
 fn date(mut days_since_1970: i64) -> (i64, i64, i64) {
     let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let mut year = 1970;

@@ -1,4 +1,4 @@
-//! The program as a child of this one: what it is sent and how it ends goes through.
+//! Runs the program as a child process: forwards signals to it, and ends in the way it ended.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,20 +8,20 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How the program ended, and what the system says that it took.
+/// The program's end, with the resources that it used by the kernel's account.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// As `waitpid` has it.
+    /// The status in the format of `waitpid`.
     status: i32,
-    /// Processor time in the program, and in the system for it.
+    /// CPU time in user mode; `system` is the CPU time in the kernel.
     pub user: Duration,
     pub system: Duration,
-    /// The most memory that was resident, in bytes.
+    /// The peak resident memory in bytes.
     pub resident: u64,
 }
 
-/// Signals that are handed on, but those that the kernel sends: from a terminal, the program has
-/// them as well.
+/// Returns the signals that are forwarded. Those that the kernel sends are not, except `SIGALRM`: a
+/// terminal sends its signals to the program as well.
 fn handed_on() -> impl Iterator<Item = i32> {
     let named = [
         libc::SIGHUP,
@@ -44,7 +44,7 @@ fn handed_on() -> impl Iterator<Item = i32> {
 
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
-/// What was in force for `SIGPIPE` when this program began; Rust ignores it from then on.
+/// The disposition of `SIGPIPE` when this process started. Rust's runtime ignores the signal later.
 static PIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 
 #[used]
@@ -52,7 +52,7 @@ static PIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static AT_START: extern "C" fn() = note_at_start;
 
 extern "C" fn note_at_start() {
-    // SAFETY: a valid place for the action.
+    // SAFETY: `action` has space for a `sigaction`. It is initialized if the call succeeds.
     unsafe {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
         if libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) == 0 {
@@ -66,7 +66,7 @@ pub struct Running {
     child: Child,
 }
 
-/// Starts the program. From the first instant on, signals are handed on to it.
+/// Starts the program. Signals are forwarded to it from its first instant.
 pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Running> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
@@ -75,9 +75,10 @@ pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Resu
     }
     let held = Held::hold();
     let mask = held.before;
-    // Whoever ignores it is not told how its children end.
+    // If this process ignored SIGCHLD, it could not wait for the status of its child.
     let of_children = act(libc::SIGCHLD, libc::SIG_DFL);
-    // SAFETY: the closure makes some system calls.
+    // SAFETY: between `fork` and `exec` the closure makes only async-signal-safe calls, and it
+    // allocates nothing.
     unsafe {
         child.pre_exec(move || {
             libc::signal(libc::SIGPIPE, PIPE_AT_START.load(Ordering::Relaxed));
@@ -94,14 +95,14 @@ pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Resu
     Ok(Running { child })
 }
 
-/// Signals are held back until this is dropped.
+/// A guard that blocks the forwarded signals until it is dropped.
 struct Held {
     before: libc::sigset_t,
 }
 
 impl Held {
     fn hold() -> Self {
-        // SAFETY: valid places for the masks.
+        // SAFETY: `held` and `before` are local signal sets, and every signal number is valid.
         unsafe {
             let (mut held, mut before) = (zeroed(), zeroed());
             libc::sigemptyset(&raw mut held);
@@ -116,32 +117,33 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: a valid mask.
+        // SAFETY: `before` is the mask that `hold` saved.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
 }
 
 impl Running {
-    /// The number of its process.
+    /// Returns the id of the process.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program. Stops this process whenever the program stops.
     pub fn wait(self) -> io::Result<Ended> {
         let process = self.child.id();
-        // Its number is its own until it is waited for once more, below.
+        // The process id stays valid until `wait4` below reaps the child.
         while let Event::Stops = event(process)? {
-            // So that whoever waits for this program sees that. What lets it go on is handed on.
-            // SAFETY: sends a signal to this process.
+            // This process stops as well, so that its parent sees the stop. The signal that
+            // continues it is forwarded.
+            // SAFETY: `raise` has no preconditions.
             unsafe { libc::raise(libc::SIGSTOP) };
         }
         CHILD.store(0, Ordering::Relaxed);
         let mut status = 0;
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: valid places for the answers.
+        // SAFETY: `status` and `usage` are local and have space for the results.
         retried(|| unsafe { libc::wait4(process as i32, &raw mut status, 0, usage.as_mut_ptr()) })?;
-        // SAFETY: zero is a value of it.
+        // SAFETY: `usage` is initialized: `rusage` holds integers only, for which zero is valid.
         let usage = unsafe { usage.assume_init() };
         let time = |time: libc::timeval| {
             Duration::new(
@@ -163,24 +165,24 @@ enum Event {
     Ends,
 }
 
-/// Waits until the program stops, or ends, which is left to be waited for.
+/// Waits until the program stops or ends. An ended child remains to be reaped.
 fn event(process: u32) -> io::Result<Event> {
     let wait = |what| {
-        let mut told = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: a valid place for the answer, of which zero is a value.
-        retried(|| unsafe { libc::waitid(libc::P_PID, process, told.as_mut_ptr(), what) })
-            .map(|()| unsafe { told.assume_init() })
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: `info` has space for the result, and zero is valid for `siginfo_t`.
+        retried(|| unsafe { libc::waitid(libc::P_PID, process, info.as_mut_ptr(), what) })
+            .map(|()| unsafe { info.assume_init() })
     };
-    let told = wait(libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
-    if told.si_code != libc::CLD_STOPPED {
+    let info = wait(libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
+    if info.si_code != libc::CLD_STOPPED {
         return Ok(Event::Ends);
     }
-    // It may go on already.
+    // The program may have continued since, so the call that consumes the stop must not block.
     wait(libc::WSTOPPED | libc::WNOHANG)?;
     Ok(Event::Stops)
 }
 
-/// A call of the system's, again for as long as signals interrupt it.
+/// Repeats a system call for as long as signals interrupt it.
 fn retried(mut call: impl FnMut() -> i32) -> io::Result<()> {
     while call() < 0 {
         let error = io::Error::last_os_error();
@@ -191,9 +193,10 @@ fn retried(mut call: impl FnMut() -> i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets what a signal does; returns what it did.
+/// Sets the handler of a signal and returns the previous action.
 fn act(signal: i32, handler: usize) -> libc::sigaction {
-    // SAFETY: a valid action; the handler does what handlers may.
+    // SAFETY: both actions are local and valid. `handler` is `SIG_DFL` or `hand_on`, which is
+    // async-signal-safe.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = (zeroed(), zeroed());
         action.sa_sigaction = handler;
@@ -203,10 +206,12 @@ fn act(signal: i32, handler: usize) -> libc::sigaction {
     }
 }
 
-/// The first one after the program's end lets the summary be written; the next one ends it.
+/// Forwards a signal to the program. After the program's end, the first signal of each kind is
+/// ignored, so that the summary can be written; the second one ends this process.
 unsafe extern "C" fn hand_on(signal: i32, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     let child = CHILD.load(Ordering::Relaxed);
-    // SAFETY: the system passes valid information. The child is not waited for yet.
+    // SAFETY: the kernel passes valid information. `CHILD` is reset before the child is reaped, so
+    // the process id is the child's.
     unsafe {
         if child == 0 {
             libc::signal(signal, libc::SIG_DFL);
@@ -217,12 +222,13 @@ unsafe extern "C" fn hand_on(signal: i32, info: *const libc::siginfo_t, _: *mut 
 }
 
 impl Ended {
-    /// In words.
+    /// Describes the end in words.
     pub fn how(&self) -> String {
         let status = self.status;
         if libc::WIFSIGNALED(status) {
             let signal = libc::WTERMSIG(status);
-            // SAFETY: the C library's own string.
+            // SAFETY: `strsignal` returns a string that stays valid until the next call; only this
+            // thread calls it.
             let name = unsafe {
                 let name = libc::strsignal(signal);
                 std::ffi::CStr::from_ptr(name)
@@ -235,16 +241,17 @@ impl Ended {
         }
     }
 
-    /// The number of the signal that ended it, if one did.
+    /// Returns the number of the signal that ended the program, if one did.
     pub fn signal(&self) -> Option<i32> {
         libc::WIFSIGNALED(self.status).then(|| libc::WTERMSIG(self.status))
     }
 
-    /// Ends this program in the same way.
+    /// Ends this process in the same way.
     pub fn pass_on(&self) -> ! {
         if let Some(signal) = self.signal() {
             act(signal, libc::SIG_DFL);
-            // SAFETY: valid arguments. One core dump is enough.
+            // SAFETY: all arguments are local and valid. This process dumps no core, because the
+            // program may have dumped one.
             unsafe {
                 let none: libc::rlimit = zeroed();
                 libc::setrlimit(libc::RLIMIT_CORE, &none);

@@ -1,5 +1,5 @@
-//! Directories that are read and written through descriptors, so that a path which another user
-//! redirects meanwhile leads nowhere else.
+//! Directories that are read and written through descriptors, so that a path that another user
+//! redirects meanwhile does not lead elsewhere.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,7 +23,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens the directory at `path`; its path may be under the control of other users.
+    /// Opens the directory at `path`. Other users may control its path.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
@@ -31,15 +31,15 @@ impl Directory {
         })
     }
 
-    /// Opens the directory at `path`, and checks that no other user can redirect its path.
+    /// Opens the directory at `path` after checking that no other user can redirect its path.
     ///
-    /// Every directory on the path, links resolved, belongs to root or to the effective user, and
-    /// other users cannot write to it, or only with the sticky bit, which protects its entries. In a
-    /// user namespace without root, `/` and `/tmp` may belong to an unmapped user.
-    /// Missing directories are created, for the effective user only.
+    /// After links are resolved, every directory on the path must belong to root or to the
+    /// effective user. Other users must not be able to write to it, unless the sticky bit protects
+    /// its entries. In a user namespace without root, `/` and `/tmp` may belong to an unmapped
+    /// user. Missing directories are created with permissions for the effective user only.
     ///
     /// # Errors
-    /// The system's, or the directory that fails the check.
+    /// A system error, or the name of the directory that fails the check.
     pub fn open_trusted(path: &Path) -> io::Result<Self> {
         let (existing, missing) = resolved(path)?;
         let mut directory = Self::open(Path::new("/"))?;
@@ -56,8 +56,8 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The directory `name` in this one, to which only the effective user can write; it is created
-    /// if it is missing.
+    /// Opens the directory `name` in this one, and creates it if it is missing. Fails if any other
+    /// user can write to it.
     pub fn private(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
         let name = name.as_ref();
         match fs::mkdirat(&self.descriptor, name, Mode::RWXU) {
@@ -72,12 +72,12 @@ impl Directory {
         Err(directory.refused(&found))
     }
 
-    /// The path, without links if the directory was opened as a trusted one.
+    /// Returns the path; free of links if `open_trusted` opened the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens the regular file `name`, if it belongs to the effective user and other users cannot
+    /// Opens the regular file `name`. Fails if it belongs to another user, or if other users can
     /// write to it.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -87,11 +87,11 @@ impl Directory {
         if is_regular && is_own(&found) {
             return Ok(file.into());
         }
-        Err(io::Error::other("it is not a file of this user"))
+        Err(io::Error::other("the file does not belong to this user"))
     }
 
-    /// Puts a new file in the place of `name`: readable by the effective user only, and complete
-    /// or not there. A link of that name is replaced, not followed.
+    /// Replaces the file `name` atomically by a new file that only the effective user can read. A
+    /// link of that name is replaced, not followed.
     pub fn replace(
         &self,
         name: &str,
@@ -112,7 +112,7 @@ impl Directory {
         written
     }
 
-    /// Creates a file under a name that nothing has yet.
+    /// Creates a file under an unused name.
     fn create_beside(&self, name: &str) -> io::Result<(String, File)> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -127,7 +127,7 @@ impl Directory {
         }
     }
 
-    /// Opens the directory `name` in this one, which must not be a link.
+    /// Opens the directory `name` in this one. Fails if `name` is a link.
     fn enter(&self, name: &OsStr) -> io::Result<Self> {
         let path = self.path.join(name);
         let flags = OPEN | OFlags::NOFOLLOW;
@@ -149,7 +149,7 @@ impl Directory {
         Err(self.refused(&found))
     }
 
-    /// Why other users could redirect a path through this directory.
+    /// Returns the error that other users could redirect a path through this directory.
     fn refused(&self, found: &Stat) -> io::Error {
         let path = self.path.display();
         let (owner, mode) = (found.st_uid, found.st_mode & 0o7777);
@@ -159,11 +159,11 @@ impl Directory {
     }
 }
 
-/// Directories of which root is the owner on every system.
+/// Directories that belong to root on every system.
 const OF_ROOT: [&str; 2] = ["/", "/tmp"];
 
-/// Whether that is the number of all users who have none in this user namespace, as root has none
-/// in a namespace that an ordinary user made.
+/// Returns whether `user` is the id that stands for all users without a mapping in this user
+/// namespace. Root is unmapped in a namespace that an unprivileged user created.
 fn is_unmapped(user: u32) -> bool {
     const ALL: u64 = u32::MAX as u64;
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -179,7 +179,7 @@ fn is_own(found: &Stat) -> bool {
     found.st_uid == geteuid().as_raw() && found.st_mode & WRITABLE_BY_OTHERS == 0
 }
 
-/// The part of the path that exists, without links, and the names behind it.
+/// Returns the existing part of the path without links, and the names of the missing rest.
 fn resolved(path: &Path) -> io::Result<(PathBuf, Vec<std::ffi::OsString>)> {
     let mut missing = Vec::new();
     let mut existing = path;
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that is removed with this.
+    /// A temporary directory that is removed on drop.
     struct Scene(PathBuf);
 
     impl Scene {
@@ -247,7 +247,7 @@ mod tests {
         assert!(error.contains("open (owner"), "{error}");
         assert!(trusted(&open.join("missing")).is_err());
         assert!(!open.join("missing").exists());
-        // A link into it is as bad.
+        // A link into that directory is as unsafe.
         symlink(open.join("inner"), scene.0.join("link")).unwrap();
         assert!(trusted(&scene.0.join("link")).is_err());
         // The sticky bit protects entries.
@@ -292,7 +292,7 @@ mod tests {
         let written = fs::symlink_metadata(scene.0.join("file")).unwrap();
         assert!(written.is_file());
         assert_eq!(written.mode() & 0o777, 0o600);
-        // What failed leaves nothing.
+        // A failed write leaves no file behind.
         let before = fs::read_dir(&scene.0).unwrap().count();
         let fails = |_: &mut File| Err(io::Error::other("full"));
         assert!(directory.replace("other", fails).is_err());

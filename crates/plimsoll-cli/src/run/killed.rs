@@ -1,40 +1,40 @@
-//! Processes that were killed: they have said nothing, but what they counted is in files that they
-//! had mapped, if that was asked for.
+//! Reports on killed processes, which wrote no report. With `--postmortem`, their counts are in
+//! files that they had mapped.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll::postmortem::{self, Amount, Ended, PostMortem};
-use plimsoll::profile::Detail;
+use plimsoll_postmortem::{Amount, Ended, PostMortem};
+use plimsoll_symbolize::Detail;
 
 use super::library;
 use super::numbers::Numbers;
 use super::summary::Process;
-use crate::Failure;
+use crate::failure::Failure;
 use crate::profile::{self, Limits, Profile};
 
-/// How such a process came to its end.
+/// The ending of a killed process, in [`Numbers::ending`].
 pub const KILLED: &str = "killed";
 
-/// What the names of the files end in, after the numbers of their processes.
+/// The extension of post-mortem files. The stem is the process id.
 const EXTENSION: &str = "postmortem";
 
-/// The word that has each process count in a file of that directory.
+/// Returns the setting by which each process counts in a file of `directory`.
 pub fn setting(directory: &Path) -> Result<String, Failure> {
     let text = directory.to_str().filter(|text| !text.contains([',', '%']));
     let text = text.ok_or_else(|| {
         Failure::new(
             directory.display(),
-            "--postmortem needs a directory for temporary files without a comma or a per cent sign in its name",
+            "--postmortem requires a directory for temporary files without a comma or a percent sign in its name",
         )
     })?;
     Ok(format!(",postmortem={text}/%p.{EXTENSION}"))
 }
 
-/// Those that left files in that directory and did not report; without their profiles, if these are
-/// not wanted.
+/// Reads the processes that left post-mortem files in `directory` and did not report. Their
+/// profiles are read only if `with_profiles` is true.
 pub fn read_all(directory: &Path, reported: &[Process], with_profiles: bool) -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();
@@ -44,8 +44,8 @@ pub fn read_all(directory: &Path, reported: &[Process], with_profiles: bool) -> 
             let path = entry.ok()?.path();
             let process: u32 = path.file_stem()?.to_str()?.parse().ok()?;
             let is_one = path.extension()? == EXTENSION;
-            let left = postmortem::read(&is_one.then(|| File::open(&path).ok())??).ok()?;
-            // What still runs has more to say.
+            let left = plimsoll_postmortem::read(&is_one.then(|| File::open(&path).ok())??).ok()?;
+            // A process that still runs is not killed; its counts are incomplete.
             let is_gone = !matches!(left.ended, Ended::Running);
             let mut reports = reported.iter().map(|process| &process.numbers);
             let report = reports.find(|report| report.process == process);
@@ -57,7 +57,8 @@ pub fn read_all(directory: &Path, reported: &[Process], with_profiles: bool) -> 
     all
 }
 
-/// Whether the report is that of the program that executed the one which left this.
+/// Returns whether the report is from an earlier program of the same process: one that executed the
+/// program that left this file.
 fn is_of_earlier(report: &Numbers, directory: &Path, left: &PostMortem) -> bool {
     let file = directory.join(format!("{}.json", report.process));
     let written = std::fs::metadata(file).and_then(|file| file.modified());
@@ -76,7 +77,8 @@ fn of(left: &PostMortem, with_profiles: bool) -> Process {
     }
 }
 
-/// The heap profile, which has the peak as well, without the frames of the library that took it.
+/// Returns the heap profile, which includes the peak, without frames of the preloaded library and
+/// of allocators.
 fn heap(left: &PostMortem) -> Option<Profile> {
     let bytes = left.to_pprof(Detail::Full);
     let mut profile = profile::parse(&bytes, Limits::default()).ok()?;
@@ -85,7 +87,7 @@ fn heap(left: &PostMortem) -> Option<Profile> {
     Some(profile)
 }
 
-/// What such a process says nothing of.
+/// The numbers that a post-mortem file does not contain.
 const UNKNOWN: [&str; 18] = [
     "inherited",
     "asked_bytes",
@@ -107,7 +109,7 @@ const UNKNOWN: [&str; 18] = [
     "own_bytes",
 ];
 
-/// As JSON has them: what is not known is no number.
+/// Returns the numbers as JSON, with null for unknown values.
 pub fn json(numbers: &Numbers) -> serde_json::Value {
     let mut json = serde_json::json!(numbers);
     for name in UNKNOWN {
@@ -116,12 +118,12 @@ pub fn json(numbers: &Numbers) -> serde_json::Value {
     json
 }
 
-/// What is known; the rest is 0, and not to be shown.
+/// Returns the known numbers. Those in [`UNKNOWN`] are 0 and must not be shown.
 fn numbers(left: &PostMortem) -> Numbers {
     let at_peak = left.sites.iter().map(|site| site.at_peak);
     let peak = at_peak.fold(0_u64, |sum, Amount { bytes, .. }| sum.saturating_add(bytes));
     let heap = &left.heap;
-    let classes = heap.by_class.iter().filter(|class| class.mallocs != 0);
+    let classes = heap.classes.iter().filter(|class| class.mallocs != 0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_nanos() as u64);
     Numbers {
@@ -139,7 +141,7 @@ fn numbers(left: &PostMortem) -> Numbers {
         peak_estimated: true,
         exact: left.threads_counting == 0 && !left.damaged,
         classes: classes
-            .map(|class| [class.size as u64, class.mallocs, class.frees])
+            .map(|class| [class.size, class.mallocs, class.frees])
             .collect(),
         large: [
             heap.large.mallocs,

@@ -1,5 +1,5 @@
-//! The library that is preloaded. It is in this program, and put into a file where the loader finds
-//! it.
+//! The preloaded library. This executable contains it, and writes it to a file from which the
+//! loader can load it.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Read, Write};
@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::directory::Directory;
-use crate::Failure;
+use crate::failure::Failure;
 
 static LIBRARY: &[u8] = include_bytes!(env!("PLIMSOLL_PRELOAD"));
 
-/// Tells one version of it from another.
+/// A hash of the library's content, which distinguishes its versions.
 const HASH: &str = env!("PLIMSOLL_PRELOAD_HASH");
 
-/// Other versions that nobody has used for so long are removed.
+/// The age at which unused files of other versions are removed.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The name of its file, which tells its frames from the program's.
+/// The name of the library's file. It distinguishes the library's frames from the program's.
 pub const NAME: &str = "libplimsoll_preload.so";
 
-/// The path of the library, which is written there unless it is there already.
+/// Returns the path of the library, and writes the file unless it exists.
 ///
-/// It stays: children of the program load it after this program has ended. So it is not in a
-/// descriptor of this process, but at a path that no other user can redirect.
+/// The file stays, because children of the program may load it after this process has ended. It is
+/// therefore not a descriptor of this process, but a path that no other user can redirect.
 pub fn path() -> Result<PathBuf, Failure> {
     let mut tried: Vec<String> = Vec::new();
     for directory in directories() {
@@ -40,7 +40,7 @@ pub fn path() -> Result<PathBuf, Failure> {
         }
     }
     Err(Failure::new(
-        "no safe directory for the library that is preloaded",
+        "no safe directory for the preloaded library",
         format!(
             "{}; set XDG_CACHE_HOME to a directory of this user",
             tried.join("; ")
@@ -48,11 +48,11 @@ pub fn path() -> Result<PathBuf, Failure> {
     ))
 }
 
-/// How many names are tried in a directory for temporary files, where another user may have taken
-/// some.
+/// The number of names that are tried in a directory for temporary files, where another user may
+/// have taken some.
 const MAX_NAMES: u32 = 4;
 
-/// Where it may be, in the order in which they are tried.
+/// Returns the candidate directories in the order in which they are tried.
 fn directories() -> impl Iterator<Item = PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let caches = [
@@ -73,18 +73,19 @@ fn directories() -> impl Iterator<Item = PathBuf> {
         .filter(|directory| directory.is_absolute())
 }
 
-/// In a directory that only this user can write to, in one of its own for each version.
+/// Places the library in `directory`, which only this user can write, in a subdirectory named by
+/// the library's hash.
 fn in_directory(directory: &Path) -> io::Result<PathBuf> {
     let (Some(base), Some(name)) = (directory.parent(), directory.file_name()) else {
-        return Err(io::Error::other("it has no parent"));
+        return Err(io::Error::other("it has no parent directory"));
     };
     let directory = Directory::open_trusted(base)?.private(name)?;
     let own = directory.private(HASH)?;
     let path = own.path().join(NAME);
-    // The loader takes spaces and colons for ends of a path.
+    // The loader splits paths at spaces and colons.
     if (path.as_os_str().as_bytes().iter()).any(|byte| b" :\t\n".contains(byte)) {
         return Err(io::Error::other(
-            "the loader takes no path with a space or a colon",
+            "the loader does not support paths with a space or a colon",
         ));
     }
     if let Ok(mut file) = own.open_file(NAME) {
@@ -105,7 +106,7 @@ fn in_directory(directory: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// What cannot be removed stays.
+/// Removes old versions of the library. Failures are ignored.
 fn remove_what_is_old(directory: &Path) {
     let Ok(versions) = fs::read_dir(directory) else {
         return;
@@ -148,7 +149,7 @@ mod tests {
         let library = in_directory(&directory).unwrap();
         assert_eq!(fs::read(&library).unwrap(), LIBRARY);
         assert!(!old.exists() && young.exists() && other.exists());
-        // It is used, and stays as it is.
+        // An existing file is used without being rewritten; only its time changes.
         File::open(&library)
             .unwrap()
             .set_modified(SystemTime::now() - 2 * KEPT)

@@ -1,4 +1,4 @@
-//! `plimsoll run`: a program as it is, with a library of Plimsoll's preloaded into it.
+//! `plimsoll run`: runs an unmodified program with a preloaded library of Plimsoll.
 
 mod child;
 mod directory;
@@ -21,18 +21,17 @@ use std::process::ExitCode;
 use child::Ended;
 use directory::Directory;
 use pages::Pages;
-use plimsoll::grammar;
 use summary::Process;
 
-use crate::Failure;
 use crate::args::RunArguments;
+use crate::failure::Failure;
 use crate::plain_text::PlainText;
 use crate::program::{self, Program, Verdict, preload_verdict};
 
-/// What Plimsoll exits with if it fails itself.
+/// The exit code if Plimsoll itself fails.
 const FAILED: u8 = 125;
 
-/// Runs the program, and ends as it does; comes back only if it could not be run.
+/// Runs the program, and ends this process as the program ended. Returns only if that failed.
 pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let fail = |failure: Failure| failure.with_code(FAILED);
     let unseen = examine(&arguments.command[0])?;
@@ -61,12 +60,14 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     if let Some(pages) = pages
         && let Err(error) = pages.serve(&reports.directory, process, !arguments.quiet)
     {
-        say(&format!("plimsoll: no list of processes: {error}"));
+        say(&format!(
+            "plimsoll: cannot read the list of processes: {error}"
+        ));
     }
     let ended = running
         .wait()
         .map_err(|error| fail(Failure::new("wait", error)))?;
-    tell(
+    report(
         arguments,
         out.as_ref(),
         &reports.directory,
@@ -80,8 +81,9 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     ended.pass_on()
 }
 
-/// Looks at the program's file before it is executed: it is an error if it could not be, or if
-/// nothing would come of it. Otherwise, what will be missing, if anything is.
+/// Examines the program's file before it is executed. Fails if the file cannot be executed, or if
+/// Plimsoll cannot observe it. Otherwise, returns the reason why the heap will not be observed, if
+/// any.
 fn examine(name: &OsStr) -> Result<Option<Unseen>, Failure> {
     let program = program::find_in_environment(name).map_err(|error| {
         let code = error.code;
@@ -102,21 +104,21 @@ fn examine(name: &OsStr) -> Result<Option<Unseen>, Failure> {
             what_to_do,
         })),
         Verdict::Inside => refuse(
-            "it has Plimsoll in it already",
-            "run it with PLIMSOLL=out=DIRECTORY, or PLIMSOLL=http=6060, and nothing else",
+            "it already contains Plimsoll",
+            "run it without plimsoll run, with PLIMSOLL=out=DIRECTORY or PLIMSOLL=http=6060",
         ),
         Verdict::Refused { reason, what_to_do } => refuse(&reason, &what_to_do),
     }
 }
 
-/// A program of which the heap is not seen, as `doctor` finds it.
+/// A program whose heap is not observed, with the reason that `doctor` reports.
 struct Unseen {
     allocator: String,
     what_to_do: String,
 }
 
 impl Unseen {
-    /// Why the heap of a process is not seen, by the file that it executed last.
+    /// Returns why the heap of a process is not observed, from the file that it executed last.
     fn of(process: &Process) -> Option<Self> {
         match preload_verdict(&Program::of_file(Path::new(&process.numbers.program))) {
             Verdict::HeapNotSeen {
@@ -136,12 +138,12 @@ impl fmt::Display for Unseen {
         let (allocator, what_to_do) = (&self.allocator, &self.what_to_do);
         write!(
             to,
-            "allocations go to {allocator}; threads and locks are seen. {what_to_do}"
+            "allocations go to {allocator}; threads and locks are observed. {what_to_do}"
         )
     }
 }
 
-/// Listens for the list of processes, if there is one.
+/// Binds the server for the list of processes. Returns `None` without `--http` and `--children`.
 fn list(arguments: &RunArguments) -> Result<Option<Pages>, Failure> {
     let address = arguments.http.as_ref().filter(|_| arguments.children);
     let bind = |address: &String| {
@@ -157,7 +159,7 @@ fn is_address(text: &str) -> bool {
     !text.contains([',', '='])
 }
 
-/// The settings for the library.
+/// Returns the settings for the preloaded library.
 fn settings(arguments: &RunArguments, pages: Option<&Pages>) -> Result<OsString, Failure> {
     let mut settings = format!(
         "heap_rate={},block_rate={},mutex_fraction={}",
@@ -173,15 +175,16 @@ fn settings(arguments: &RunArguments, pages: Option<&Pages>) -> Result<OsString,
     let wrong = |option: &str, value: &str, why: &str| {
         Failure::new(format!("{option} {value}"), format!("the value {why}"))
     };
-    grammar::bytes(&arguments.heap_rate)
+    plimsoll_settings::bytes(&arguments.heap_rate)
         .map_err(|why| wrong("--heap-rate", &arguments.heap_rate, why))?;
-    grammar::nanoseconds(&arguments.block_rate)
+    plimsoll_settings::nanoseconds(&arguments.block_rate)
         .map_err(|why| wrong("--block-rate", &arguments.block_rate, why))?;
     if let Some(limit) = &arguments.memory_limit {
-        grammar::memory_limit(limit).map_err(|why| wrong("--memory-limit", limit, why))?;
+        plimsoll_settings::memory_limit(limit)
+            .map_err(|why| wrong("--memory-limit", limit, why))?;
     }
     if let Some(address) = arguments.http.as_ref().filter(|text| !is_address(text)) {
-        return Err(wrong("--http", address, "is no address"));
+        return Err(wrong("--http", address, "is not an address"));
     }
     Ok(settings.into())
 }
@@ -207,14 +210,14 @@ fn environment(
     Ok(environment)
 }
 
-/// A directory for the reports of processes, until this is dropped.
+/// A directory for the reports of processes, which is removed on drop.
 struct Reports {
     directory: PathBuf,
 }
 
 impl Reports {
-    /// In the directory for temporary files, or in `/tmp` if other users can redirect the path of
-    /// that.
+    /// Creates a directory for the reports in the directory for temporary files, or in `/tmp` if
+    /// other users can redirect the path of the former.
     fn new() -> Result<Self, Failure> {
         let mut tried = Vec::new();
         for directory in [std::env::temp_dir(), "/tmp".into()] {
@@ -230,7 +233,7 @@ impl Reports {
     }
 
     fn in_directory(directory: &Path) -> io::Result<Self> {
-        // The program may go elsewhere.
+        // The path must be absolute, because the program may change its working directory.
         let directory = Directory::open_trusted(&std::path::absolute(directory)?)?;
         let mut template = directory
             .path()
@@ -238,7 +241,7 @@ impl Reports {
             .into_os_string();
         template.push("\0");
         let mut bytes = std::os::unix::ffi::OsStringExt::into_vec(template);
-        // SAFETY: a string that ends with a null, which is changed in its place.
+        // SAFETY: `bytes` is a null-terminated string that `mkdtemp` modifies in place.
         if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
             return Err(io::Error::last_os_error());
         }
@@ -256,17 +259,17 @@ impl Drop for Reports {
     }
 }
 
-/// The program, when it has ended.
+/// The program after its end.
 struct Ran {
     process: u32,
     ended: Ended,
-    /// Why its heap is not seen, by the file that was executed first.
+    /// Why the heap is not observed, from the file that was executed first.
     unseen: Option<Unseen>,
 }
 
-/// Says what there is to be said, and writes what is to be kept.
-fn tell(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: &Ran) {
-    // For names there may be much to read.
+/// Prints the reports of all processes, and writes their profiles to the output directory.
+fn report(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: &Ran) {
+    // Resolving names may read large files, so profiles are read only if they are shown or kept.
     let is_wanted = out.is_some() || !(arguments.quiet || arguments.json);
     let reported = numbers::read_all(reports).into_iter().map(|numbers| {
         let profiles = if is_wanted {
@@ -295,7 +298,7 @@ fn tell(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: 
         let is_program = process.numbers.process == ran.process;
         let ran = is_program.then_some(ran);
         let found = Unseen::of(&process);
-        // A file that is gone is as it was before.
+        // If the file no longer exists, the result from before its execution applies.
         let unseen = found.as_ref().or_else(|| {
             let is_gone = !Path::new(&process.numbers.program).exists();
             ran.filter(|_| is_gone)?.unseen.as_ref()
@@ -311,9 +314,10 @@ fn tell(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: 
     }
 }
 
-/// The numbers of a process in a line; with what the system says of it, if it is the program.
+/// Formats the numbers of a process as one line of JSON. For the program itself, the line includes
+/// the kernel's figures.
 fn json(process: &Process, ran: Option<&Ran>, unseen: Option<&Unseen>) -> String {
-    let mut numbers = if process.numbers.is_of_killed() {
+    let mut numbers = if process.numbers.was_killed() {
         killed::json(&process.numbers)
     } else {
         serde_json::json!(process.numbers)
@@ -324,14 +328,14 @@ fn json(process: &Process, ran: Option<&Ran>, unseen: Option<&Unseen>) -> String
         numbers["system_seconds"] = ran.ended.system.as_secs_f64().into();
         numbers["resident_bytes"] = ran.ended.resident.into();
         numbers["note"] = unseen
-            .map(|unseen| format!("the heap is not seen: {unseen}"))
+            .map(|unseen| format!("the heap is not observed: {unseen}"))
             .into();
     }
     numbers.to_string()
 }
 
-/// Writes the profiles of a process to a directory: under their names for the program, with its
-/// number before them for another process.
+/// Writes the profiles of a process to a directory. File names of processes other than the program
+/// begin with the process id.
 fn keep(out: &Directory, reports: &Path, process: &Process, is_program: bool) {
     let number = process.numbers.process;
     let keep = |file: &str, write: &dyn Fn(&mut File) -> io::Result<()>| {
@@ -353,7 +357,7 @@ fn keep(out: &Directory, reports: &Path, process: &Process, is_program: bool) {
         });
     }
     keep("numbers.json", &|file| {
-        if process.numbers.is_of_killed() {
+        if process.numbers.was_killed() {
             return writeln!(file, "{}", killed::json(&process.numbers));
         }
         let mut numbers = File::open(reports.join(format!("{number}.json")))?;
@@ -364,19 +368,19 @@ fn keep(out: &Directory, reports: &Path, process: &Process, is_program: bool) {
 fn why_none(ended: &Ended) -> &'static str {
     match ended.signal() {
         Some(libc::SIGKILL) => {
-            "nobody is asked before that signal; with --postmortem, what was counted up to it is known"
+            "no program can handle that signal; --postmortem keeps the counts up to it"
         }
-        Some(_) => "the signal came where none could be written",
-        None => "the library was not loaded, or could not write it",
+        Some(_) => "the signal arrived where no report could be written",
+        None => "the library was not loaded, or could not write the report",
     }
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 fn name_of(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// Writes text for a person. If standard error is closed, the text is lost.
+/// Prints text for the user. If standard error is closed, the text is lost.
 fn say(text: &str) {
     let _ = writeln!(PlainText(io::stderr()), "{text}");
 }

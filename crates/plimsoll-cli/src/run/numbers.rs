@@ -1,4 +1,4 @@
-//! What a process said of itself in numbers.
+//! The numbers in the report of a process.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use super::killed::KILLED;
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Numbers {
     pub process: u32,
-    /// The path of what it executed.
+    /// The path of the executable file.
     pub program: String,
-    /// How it came to its end: `exit`, `_exit`, `exec`, `SIGTERM`, `killed`.
+    /// How the process ended: `exit`, `_exit`, `exec`, `SIGTERM`, `killed`.
     pub ending: String,
     pub seconds: f64,
-    /// Of a forked child, what it inherited: blocks and bytes. The other numbers are its own then,
-    /// since the fork.
+    /// The blocks and bytes that a forked child inherited; `None` for other processes. The other
+    /// numbers of a forked child count from the fork.
     #[serde(default)]
     pub inherited: Option<[u64; 2]>,
-    /// Whose `malloc` it is: `libc`, `other`, or one that is not seen: `unmeasured`, `program`.
-    /// `unknown`, if the process was killed.
+    /// The allocator: `libc` or `other`, or `unmeasured` or `program` if its heap is not observed.
+    /// `unknown` if the process was killed.
     pub allocator: String,
     pub heap_rate: u64,
     pub block_rate: u64,
@@ -31,10 +31,10 @@ pub struct Numbers {
     pub free_bytes: u64,
     pub asked_bytes: u64,
     pub peak_bytes: u64,
-    /// Whether that is what the samples say, and not a count.
+    /// Whether `peak_bytes` is estimated from samples instead of counted.
     pub peak_estimated: bool,
     pub exact: bool,
-    /// Size, allocations, frees.
+    /// Size, allocations and frees of each class.
     pub classes: Vec<[u64; 3]>,
     /// Allocations, frees, bytes allocated, bytes freed.
     pub large: [u64; 4],
@@ -46,13 +46,13 @@ pub struct Numbers {
     pub contended_releases: u64,
     pub blamed_ns: u64,
     pub without_stack: u64,
-    /// Events whose stack ends in code that cannot be unwound.
+    /// The number of events whose stack ends in code that cannot be unwound.
     pub cut_stacks: u64,
     pub table_full: u64,
     pub untracked: u64,
     pub lost_waits: u64,
-    /// What the program has mapped by itself: mappings at the end, calls, bytes in all and what of
-    /// those is gone, and what there was no room for.
+    /// Mappings that the program made directly: their number at the end, calls, bytes mapped, bytes
+    /// unmapped, and mappings that could not be recorded.
     pub mappings: u64,
     pub mapping_calls: u64,
     pub mapped_bytes: u64,
@@ -62,22 +62,23 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Whether they are what was left of a process that was killed.
-    pub fn is_of_killed(&self) -> bool {
+    /// Returns whether the process was killed, so that the numbers come from its post-mortem file.
+    pub fn was_killed(&self) -> bool {
         self.ending == KILLED
     }
 
-    /// Bytes in use at the end; of a forked child, those that it allocated less those that it freed.
+    /// Returns the bytes in use at the end. For a forked child, returns its allocated bytes minus
+    /// its freed bytes, at least 0.
     pub fn live_bytes(&self) -> u64 {
         self.malloc_bytes.saturating_sub(self.free_bytes)
     }
 
-    /// Blocks in use at the end.
+    /// Returns the number of blocks in use at the end.
     pub fn live_objects(&self) -> u64 {
         self.mallocs.saturating_sub(self.frees)
     }
 
-    /// By how much more, or less, blocks and bytes are in use than at the beginning.
+    /// Returns by how many blocks and bytes the memory in use changed since the beginning.
     pub fn change(&self) -> [i64; 2] {
         [
             self.mallocs.wrapping_sub(self.frees) as i64,
@@ -85,7 +86,7 @@ impl Numbers {
         ]
     }
 
-    /// Events that are not recorded in full.
+    /// Returns the number of events that are not recorded in full.
     pub fn lost(&self) -> u64 {
         self.without_stack
             + self.table_full
@@ -96,7 +97,7 @@ impl Numbers {
     }
 }
 
-/// The numbers of all processes that reported to a directory: in the order of their processes.
+/// Reads the numbers of all processes that reported to a directory, in the order of their ids.
 pub fn read_all(directory: &Path) -> Vec<Numbers> {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();

@@ -1,5 +1,6 @@
-//! The list of processes that serve pages, with `--http` and `--children`: this program listens at
-//! the address, and each process at a port of its own, which it notes in the directory for reports.
+//! The list of processes that serve pages, for `--http` with `--children`. This process listens at
+//! the address. Each profiled process listens at its own port, and notes it in the directory for
+//! reports.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,19 +12,19 @@ use std::time::{Duration, Instant};
 use super::say;
 use crate::plain_text::plain;
 
-/// How often new processes are looked for.
+/// The interval between searches for new processes and between checks for requests.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long a client may take to send its request, and then to read the answer.
+/// The time that a client may take to send its request, and the time to read the response.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The longest request that is read.
+/// The maximum length of a request in bytes.
 const MAX_REQUEST: usize = 8 << 10;
 
 /// The server of the list, before the program runs.
 pub struct Pages {
     listener: TcpListener,
-    /// Where processes listen: a host, and port 0.
+    /// The address at which processes listen: a host, and port 0.
     pub for_processes: String,
 }
 
@@ -44,8 +45,8 @@ impl Pages {
         })
     }
 
-    /// Serves the list in a thread until this program ends. Requests for pages of a program are
-    /// redirected to `process`. With `prints`, addresses are printed when they are known.
+    /// Serves the list in a thread until this process ends. Redirects requests for pages to
+    /// `process`. With `prints`, prints each address when it is known.
     pub fn serve(self, reports: &Path, process: u32, prints: bool) -> io::Result<()> {
         let address = self.listener.local_addr()?;
         if prints {
@@ -59,7 +60,7 @@ impl Pages {
             let mut printed = HashMap::new();
             loop {
                 while let Ok((stream, _)) = self.listener.accept() {
-                    // A client that fails gets no answer.
+                    // A client whose connection fails gets no response.
                     let _ = list.answer(stream);
                 }
                 if prints {
@@ -72,7 +73,7 @@ impl Pages {
     }
 }
 
-/// What is known of the processes.
+/// The source of the list: the directory for reports and the id of the program.
 struct List {
     reports: PathBuf,
     process: u32,
@@ -86,7 +87,7 @@ struct Entry {
 }
 
 impl List {
-    /// Those that run, in the order of their numbers.
+    /// Returns the processes that run and serve pages, by process id.
     fn entries(&self) -> Vec<Entry> {
         let files = std::fs::read_dir(&self.reports);
         let mut all: Vec<Entry> = files
@@ -154,7 +155,7 @@ impl List {
     }
 }
 
-/// The process of which the file notes address and name, if it runs.
+/// Returns the process whose address and name are in the file, if it runs.
 fn entry(file: &Path) -> Option<Entry> {
     let process: u32 = file.file_stem()?.to_str()?.parse().ok()?;
     if file.extension()? != "http" {
@@ -170,8 +171,8 @@ fn entry(file: &Path) -> Option<Entry> {
     })
 }
 
-/// The address for a client: the host by which it reached this server, if the process listens at
-/// all addresses.
+/// Returns the address for a client. If the process listens at all addresses, this is the host by
+/// which the client reached this server.
 fn reachable(address: SocketAddr, host: Option<&str>) -> String {
     let is_plain = |host: &&str| {
         let mut bytes = host.bytes();
@@ -199,7 +200,7 @@ fn answer(status: &str, headers: &str, body: &str) -> String {
     )
 }
 
-/// The lines up to an empty one.
+/// Reads the head of a request, up to the empty line.
 fn head(stream: &mut TcpStream) -> io::Result<String> {
     let deadline = Instant::now() + TIMEOUT;
     let mut head = Vec::new();

@@ -1,27 +1,18 @@
-//! The profiles of a process, with names.
+//! The profiles of a process, with names resolved.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
+use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
+
 use super::library;
 use crate::profile::{self, Frames, Limits, Profile, Stack};
 
-/// The profiles of a report, in the order in which they are shown.
-pub const NAMES: [&str; 7] = [
-    "heap",
-    "peak",
-    "lifetimes",
-    "mmap",
-    "block",
-    "mutex",
-    "threadcreate",
-];
-
-/// Those that there are, of that process, in that directory: with names, and without the frames of
-/// the library that took them, and of allocators.
+/// Reads the profiles of a process that exist in `directory`, and resolves their names. Hides the
+/// frames of the preloaded library, and in profiles of allocations those of allocators.
 pub fn read(directory: &Path, process: u32, with_lines: bool) -> HashMap<&'static str, Profile> {
-    let read = |name: &&'static str| {
+    let read = |ProfileKind { name, .. }: &ProfileKind| {
         let file = File::open(directory.join(format!("{process}.{name}.pb.gz"))).ok()?;
         let mut profile = profile::read(file, Limits::default()).ok()?;
         profile.hide_leaves_in(|file| file.ends_with(library::NAME));
@@ -31,27 +22,27 @@ pub fn read(directory: &Path, process: u32, with_lines: bool) -> HashMap<&'stati
         }
         Some((*name, profile))
     };
-    NAMES.iter().filter_map(read).collect()
+    AT_EXIT.iter().filter_map(read).collect()
 }
 
-/// The events of which the first function that is shown is the same.
+/// The events whose innermost visible function is the same.
 #[derive(Clone, Debug)]
 pub struct Site {
     pub value: i64,
     pub function: String,
-    /// The callers with the highest value, from the inside, and that value.
+    /// The callers with the highest value, innermost first. `value_of_callers` is that value.
     pub callers: Vec<String>,
     pub value_of_callers: i64,
-    /// How many other callers there are.
+    /// The number of other callers.
     pub others: usize,
-    /// What most of it has lived for at least, in nanoseconds: of a decade.
+    /// The lower bound in nanoseconds of the decade with the largest share of the lifetimes.
     pub lifetime: Option<i64>,
 }
 
-/// How many callers are shown.
+/// The number of callers that are shown.
 const CALLERS: usize = 3;
 
-/// What a function at the leaf has, by its callers and by lifetime.
+/// The values of a leaf function, by callers and by lifetime.
 #[derive(Default)]
 struct Leaf {
     value: i64,
@@ -59,7 +50,8 @@ struct Leaf {
     lifetimes: HashMap<i64, i64>,
 }
 
-/// The sites with the highest values, and the sum over all: `value` is of the values of a sample.
+/// Returns the sum over all samples, and the `most` sites with the highest values. `value` selects
+/// one of a sample's values.
 pub fn sites(profile: &Profile, most: usize, value: impl Fn(&[i64]) -> i64) -> (i64, Vec<Site>) {
     let Ok(frames) = Frames::new(profile) else {
         return (0, Vec::new());

@@ -1,16 +1,16 @@
-//! Names of functions, for lines of limited width.
+//! Shortens names of functions for lines of limited width.
 
-/// The most characters of a name.
+/// The maximum number of characters of a name.
 const MOST: usize = 60;
 
-/// The longest name, in bytes, whose type arguments are looked for.
-const MOST_PARSED: usize = 4 << 10;
+/// The maximum length in bytes of a name whose type arguments are parsed.
+const MAX_PARSED: usize = 4 << 10;
 
-/// Stands for what is left out.
+/// The text that replaces an omitted part.
 const DOTS: &str = "...";
 
-/// Shortens a name that is too long: inner type arguments are left out first, then all of them, and
-/// then the middle. So the last part of a path stays: `std::vector<...>::push_back`.
+/// Shortens a name that is too long: omits inner type arguments first, then all of them, and then
+/// the middle. So the last part of a path stays: `std::vector<...>::push_back`.
 pub fn shortened(name: &str) -> String {
     let name = with_plain_strings(name);
     let mut short = name.clone();
@@ -18,7 +18,7 @@ pub fn shortened(name: &str) -> String {
         if short.chars().count() <= MOST {
             return short;
         }
-        if name.len() > MOST_PARSED {
+        if name.len() > MAX_PARSED {
             break;
         }
         short = without_arguments(&name, depth);
@@ -28,14 +28,14 @@ pub fn shortened(name: &str) -> String {
         return short;
     }
     let kept = MOST - DOTS.len();
-    // The end of a path says more than its beginning.
+    // The end of a path identifies a function better than its beginning.
     let (begin, end) = (kept / 3, kept - kept / 3);
     let first: String = characters[..begin].iter().collect();
     let last: String = characters[characters.len() - end..].iter().collect();
     first + DOTS + &last
 }
 
-/// C++'s strings under the name by which programs know them.
+/// Replaces C++'s string types by their usual names.
 fn with_plain_strings(name: &str) -> String {
     const STRING: &str = "basic_string<char, std::char_traits<char>, std::allocator<char> >";
     name.replace("std::__cxx11::basic_string", "std::basic_string")
@@ -43,11 +43,11 @@ fn with_plain_strings(name: &str) -> String {
         .replace(&format!("std::__1::{STRING}"), "std::string")
 }
 
-/// The name with `...` for type arguments that nest at least so deep. The type in `<type>::method`
-/// and `<type as trait>::method` is no argument.
+/// Returns the name with `...` for type arguments that are nested at least `depth` deep. The type
+/// in `<type>::method` and `<type as trait>::method` is not an argument.
 fn without_arguments(name: &str, depth: usize) -> String {
     let mut short = String::with_capacity(name.len());
-    /// What a `<` that is not closed yet begins.
+    /// The meaning of a `<` that is not closed yet.
     #[derive(PartialEq)]
     enum Open {
         Type,
@@ -57,7 +57,7 @@ fn without_arguments(name: &str, depth: usize) -> String {
     let arguments = |open: &[Open]| open.iter().filter(|at| **at == Open::Arguments).count();
     let mut before = ' ';
     for (at, character) in name.char_indices() {
-        // The characters of `operator<<` are no brackets; those of `operator<< <int>` are.
+        // The characters of `operator<<` are not brackets; those of `operator<< <int>` are.
         let follows_operator = name[..at]
             .trim_end()
             .trim_end_matches(['<', '>', '=', '-'])

@@ -1,4 +1,4 @@
-//! What is said at the end, to a person.
+//! The summary at the end of `plimsoll run`, for people.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,13 +10,13 @@ use super::{Ran, Unseen};
 use crate::plain_text::plain;
 use crate::profile::Profile;
 
-/// A process that reported.
+/// A process and its report.
 pub struct Process {
     pub numbers: Numbers,
     pub profiles: HashMap<&'static str, Profile>,
 }
 
-/// The summary of a process; with how it ended, if it is the program itself.
+/// Returns the summary of a process. `ran` is present for the program itself.
 pub fn text(process: &Process, ran: Option<&Ran>, unseen: Option<&Unseen>, sites: usize) -> String {
     let mut to = String::new();
     // Writing to a string does not fail.
@@ -47,36 +47,37 @@ fn head(
     if numbers.ending == "exec" {
         writeln!(
             to,
-            "  note       it executed another program, which has not reported"
+            "  note       the process executed another program, which wrote no report"
         )?;
     }
-    if numbers.is_of_killed() {
+    if numbers.was_killed() {
         writeln!(
             to,
-            "  note       it could say nothing: this is what it had counted up to then"
+            "  note       the process was killed before it could report; the counts are those at \
+             its last instant"
         )?;
     }
     let why = why_unseen(numbers);
     if let Some(unseen) = unseen.filter(|_| why.is_none()) {
-        writeln!(to, "  note       the heap is not seen: {unseen}")?;
+        writeln!(to, "  note       the heap is not observed: {unseen}")?;
     }
     if let Some(why) = why {
         match unseen {
-            Some(unseen) => writeln!(to, "  heap       not seen: {unseen}")?,
-            None => writeln!(to, "  heap       not seen: {why}")?,
+            Some(unseen) => writeln!(to, "  heap       not observed: {unseen}")?,
+            None => writeln!(to, "  heap       not observed: {why}")?,
         }
     } else {
         let seconds = numbers.seconds.max(1e-9);
         write_heap(to, numbers)?;
         let freed = 100.0 * numbers.free_bytes as f64 / numbers.malloc_bytes.max(1) as f64;
-        let asked = if numbers.is_of_killed() {
+        let asked = if numbers.was_killed() {
             String::new()
         } else {
-            format!(" ({} were asked for)", bytes(numbers.asked_bytes))
+            format!(" ({} requested)", bytes(numbers.asked_bytes))
         };
         writeln!(
             to,
-            "  allocated  {} in {} blocks{asked}; {}/s, {}/s; {freed:.1} % were freed again",
+            "  allocated  {} in {} blocks{asked}; {}/s, {}/s; {freed:.1} % freed",
             bytes(numbers.malloc_bytes),
             count(numbers.mallocs),
             bytes((numbers.malloc_bytes as f64 / seconds) as u64),
@@ -86,7 +87,7 @@ fn head(
     if numbers.inherited.is_some() && numbers.mapping_calls != 0 {
         writeln!(
             to,
-            "  mapped     {} in {} calls since its fork; {} unmapped",
+            "  mapped     {} in {} calls since the fork; {} unmapped",
             bytes(numbers.mapped_bytes),
             count(numbers.mapping_calls),
             bytes(numbers.unmapped_bytes),
@@ -94,26 +95,25 @@ fn head(
     } else if numbers.mapping_calls != 0 {
         writeln!(
             to,
-            "  mapped     {} in {} mappings at the end; {} in {} calls in all",
+            "  mapped     {} in {} mappings at exit; {} mapped by {} calls in total",
             bytes(numbers.mapped_bytes.saturating_sub(numbers.unmapped_bytes)),
             count(numbers.mappings),
             bytes(numbers.mapped_bytes),
             count(numbers.mapping_calls),
         )?;
     }
-    if !numbers.is_of_killed() {
+    if !numbers.was_killed() {
         writeln!(
             to,
-            "  threads    {} created; {} waits for locks, {} long",
+            "  threads    {} created; lock waits: {}",
             count(numbers.threads),
-            count(numbers.lock_waits),
-            nanoseconds(numbers.lock_waited_ns),
+            lock_waits(numbers),
         )?;
     }
     if let Some(ended) = ended {
         writeln!(
             to,
-            "  system     {} of processor time in the program, {} in the system; at most {} resident",
+            "  CPU time   {} user, {} system; peak resident memory {}",
             seconds(ended.user.as_secs_f64()),
             seconds(ended.system.as_secs_f64()),
             bytes(ended.resident),
@@ -134,12 +134,24 @@ fn head(
     Ok(())
 }
 
-/// Writes what is in use. A forked child may free blocks that it inherited, so that its own life
-/// has a change and not an amount.
+/// Formats the number of lock waits, and their time if there were any.
+fn lock_waits(numbers: &Numbers) -> String {
+    match numbers.lock_waits {
+        0 => "0".to_owned(),
+        waits => format!(
+            "{}, {} in total",
+            count(waits),
+            nanoseconds(numbers.lock_waited_ns)
+        ),
+    }
+}
+
+/// Writes the heap in use. A forked child may free blocks that it inherited, so its line reports a
+/// change and not an amount.
 fn write_heap(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     let most = bytes(numbers.peak_bytes);
     let by = if numbers.peak_estimated {
-        " by the samples"
+        " (sampled)"
     } else {
         ""
     };
@@ -147,7 +159,7 @@ fn write_heap(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     let Some([inherited_blocks, inherited_bytes]) = numbers.inherited else {
         return writeln!(
             to,
-            "  heap       {} in {} blocks at the end, at most {most}{by}{exact}",
+            "  heap       {} in {} blocks at exit, peak {most}{by}{exact}",
             bytes(numbers.live_bytes()),
             count(numbers.live_objects()),
         );
@@ -156,7 +168,7 @@ fn write_heap(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     let [change_of_blocks, change_of_bytes] = numbers.change();
     writeln!(
         to,
-        "  heap       {} {}, in {} blocks {}, at the end than at its fork; at most {most} more{by}{exact}",
+        "  heap       {} {}, in {} blocks {}, at exit than at the fork; peak {most} more{by}{exact}",
         bytes(change_of_bytes.unsigned_abs()),
         word(change_of_bytes),
         count(change_of_blocks.unsigned_abs()),
@@ -164,33 +176,33 @@ fn write_heap(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     )?;
     writeln!(
         to,
-        "  inherited  {} in {} blocks of its parent, in use at its fork",
+        "  inherited  {} in {} blocks of the parent, in use at the fork",
         bytes(inherited_bytes),
         count(inherited_blocks),
     )
 }
 
-/// Why nothing is known of the heap, if so.
+/// Returns why the heap was not observed, if it was not.
 fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
-    if numbers.is_of_killed() && numbers.mallocs == 0 {
+    if numbers.was_killed() && numbers.mallocs == 0 {
         return Some(
-            "nothing was counted. It has an allocator of its own in it, or allocated nothing",
+            "nothing was counted: the program contains an allocator, or allocated nothing",
         );
     }
     match numbers.allocator.as_str() {
         "program" => Some(
-            "the program has an allocator of its own in it. Threads and locks are. \
-             A Rust program can use plimsoll::Alloc over that allocator",
+            "the program contains an allocator; threads and locks are observed. A Rust program can \
+             use plimsoll::Alloc over that allocator",
         ),
         "unmeasured" => Some(
-            "the allocator that the program is linked with, or that is preloaded, lacks malloc_usable_size or \
-             memalign. Threads and locks are",
+            "the allocator that the program is linked with, or that is preloaded, lacks \
+             malloc_usable_size or memalign; threads and locks are observed",
         ),
         _ => None,
     }
 }
 
-/// The lists of sites: a title, the profile, what is added up, and in what.
+/// A list of sites: its title, profile, value and unit.
 type List = (
     &'static str,
     &'static str,
@@ -199,33 +211,28 @@ type List = (
 );
 
 const LISTS: [List; 7] = [
+    ("in use at exit", "heap", |values| value(values, 3), bytes),
     (
-        "in use at the end",
-        "heap",
-        |values| value(values, 3),
-        bytes,
-    ),
-    (
-        "in use when most was",
+        "in use at the peak",
         "peak",
         |values| value(values, 1),
         bytes,
     ),
     ("allocated", "heap", |values| value(values, 1), bytes),
     (
-        "churn: allocated and freed again",
+        "allocated and freed",
         "lifetimes",
         |values| value(values, 1),
         bytes,
     ),
     (
-        "mapped by the program at the end",
+        "mapped by the program at exit",
         "mmap",
         |values| value(values, 3),
         bytes,
     ),
     (
-        "kept others waiting for a lock",
+        "delayed other threads by holding a lock",
         "mutex",
         |values| value(values, 1),
         nanoseconds,
@@ -233,7 +240,7 @@ const LISTS: [List; 7] = [
     ("waited", "block", |values| value(values, 1), nanoseconds),
 ];
 
-/// Where the bytes at the peak are in the heap profile of a process that was killed.
+/// The index of the bytes at the peak, in the heap profile of a process that was killed.
 const AT_PEAK: usize = 5;
 
 fn value(values: &[i64], at: usize) -> i64 {
@@ -242,11 +249,11 @@ fn value(values: &[i64], at: usize) -> i64 {
 
 fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
     for (title, profile, value, unit) in LISTS {
-        // Of mappings, all are in the profile.
+        // The profile `mmap` holds every mapping and is not sampled.
         let is_sampled = profile != "mmap";
         let (profile, value): (_, fn(&[i64]) -> i64) = match process.profiles.get(profile) {
             Some(profile) => (profile, value),
-            None if profile == "peak" && process.numbers.is_of_killed() => {
+            None if profile == "peak" && process.numbers.was_killed() => {
                 let Some(heap) = process.profiles.get("heap") else {
                     continue;
                 };
@@ -258,7 +265,7 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
         if total <= 0 {
             continue;
         }
-        let by = if is_sampled { ", by the samples" } else { "" };
+        let by = if is_sampled { " (sampled)" } else { "" };
         writeln!(to, "{title}: {}{by}", unit(total.unsigned_abs()))?;
         for site in sites.iter().filter(|site| site.value > 0) {
             writeln!(
@@ -273,7 +280,8 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
     Ok(())
 }
 
-/// A site and its callers, in a line. Where others call it too, with what is due to these callers.
+/// Formats a site and its callers on one line. If the site has other callers too, the line shows
+/// the value of the named ones.
 fn path(site: &Site, unit: fn(u64) -> String) -> String {
     let mut path = shortened(&site.function);
     for caller in &site.callers {
@@ -298,7 +306,7 @@ fn path(site: &Site, unit: fn(u64) -> String) -> String {
     }
 }
 
-/// A power of ten of nanoseconds.
+/// Formats a power of ten of nanoseconds.
 fn decade(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
     let milliseconds = nanoseconds / 1_000_000;
@@ -309,7 +317,7 @@ fn decade(nanoseconds: u64) -> String {
     }
 }
 
-/// The histogram of sizes: a line for each doubling.
+/// Writes the histogram of sizes: a line for each power of two.
 fn sizes(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     let mut doublings = vec![[0_u64; 2]; 17];
     for &[size, mallocs, frees] in &numbers.classes {
@@ -325,7 +333,7 @@ fn sizes(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     if all == 0 {
         return Ok(());
     }
-    writeln!(to, "sizes of blocks: allocated, in use at the end")?;
+    writeln!(to, "block sizes: allocated, in use at exit")?;
     let last = doublings.len() - 1;
     for (at, [mallocs, live]) in doublings.into_iter().enumerate() {
         if mallocs == 0 {
@@ -348,7 +356,7 @@ fn sizes(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     Ok(())
 }
 
-/// Bytes, in the unit that leaves one to four digits before the point.
+/// Formats bytes in the unit that leaves one to four digits before the point.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -377,7 +385,7 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A number with its thousands set apart.
+/// Formats a number with thousands separators.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut apart = String::new();

@@ -1,40 +1,40 @@
-//! What whoever watches has chosen, and what is known: everything that a screen depends on.
+//! The state of the view: the user's choices and the data. They determine the whole screen.
 
 use std::time::Duration;
 
-use super::model::{Model, News};
+use super::model::{Model, Update};
 use super::pages::Page;
 use super::sites::Kind;
 use super::table::{Order, Table};
 
-/// The shortest and the longest time between readings.
+/// The minimum and the maximum time between readings.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3600)];
 
 /// The state of the view.
 pub(super) struct App {
-    /// What is being watched: an address, or a process with its address.
+    /// The name of the watched program: an address, or a process with its address.
     pub(super) target: String,
     pub(super) page: Page,
     pub(super) filter: String,
-    /// The filter that is being typed, and the one before.
+    /// The previous filter while the user types a new one; `None` otherwise.
     pub(super) typing: Option<String>,
     pub(super) help: bool,
     /// The time between readings of the figures.
     pub(super) interval: Duration,
     live: Model,
-    /// What is shown instead, and since when.
+    /// The model that is shown while the view is paused, and the time of the pause.
     paused: Option<(Duration, Box<Model>)>,
     tables: [Shown; Page::ALL.len()],
 }
 
-/// How the table of a page is shown.
+/// The state of a page's table.
 #[derive(Clone, Debug, Default)]
 struct Shown {
     order: Order,
-    /// The place of the chosen row when it was chosen, and what the row is known by.
+    /// The index of the chosen row when it was chosen. `key` identifies the row.
     at: usize,
     key: Option<String>,
-    /// Whether the chosen row's own lines are shown instead of the table, and from which one on.
+    /// The first visible line of the chosen row's details; `None` while the table is shown.
     more: Option<usize>,
 }
 
@@ -56,12 +56,12 @@ impl App {
         }
     }
 
-    /// Takes what is new; while the view stands still, it is not shown yet.
-    pub(super) fn learn(&mut self, news: News) {
+    /// Adds an update to the live model. A paused view does not show it.
+    pub(super) fn learn(&mut self, news: Update) {
         self.live.learn(news);
     }
 
-    /// What is shown.
+    /// Returns the model that is shown.
     pub(super) fn model(&self) -> &Model {
         match &self.paused {
             Some((_, model)) => model,
@@ -69,17 +69,17 @@ impl App {
         }
     }
 
-    /// What is known.
+    /// Returns the newest model.
     pub(super) fn live(&self) -> &Model {
         &self.live
     }
 
-    /// Since when the view stands still, if it does.
+    /// Returns the time at which the view was paused, if it is paused.
     pub(super) fn paused(&self) -> Option<Duration> {
         self.paused.as_ref().map(|(since, _)| *since)
     }
 
-    /// Has the view stand still, or go on.
+    /// Pauses the view, or resumes it.
     pub(super) fn pause(&mut self, now: Duration) {
         self.paused = match self.paused.take() {
             Some(_) => None,
@@ -87,7 +87,8 @@ impl App {
         };
     }
 
-    /// The profiles that are to be fetched: those that somebody looks at.
+    /// Returns the profiles to fetch: those of the current page. Returns none while the view is
+    /// paused or the figures cannot be read.
     pub(super) fn wanted(&self) -> &'static [Kind] {
         if self.paused.is_some() || self.live.trouble.is_some() {
             &[]
@@ -96,7 +97,7 @@ impl App {
         }
     }
 
-    /// The table of the page, sorted and filtered.
+    /// Returns the table of the page, sorted and filtered.
     pub(super) fn table(&self) -> Table {
         let mut table = self.page.table(self.model());
         table.filter(&self.filter);
@@ -108,7 +109,7 @@ impl App {
         self.shown().order
     }
 
-    /// Sorts by the column that is so many further to the right, and begins at the left again.
+    /// Sorts by the column `further` columns to the right, and wraps around at the ends.
     pub(super) fn sort_by(&mut self, further: isize) {
         let columns = self.page.columns().len() as isize;
         let shown = self.shown_mut();
@@ -124,7 +125,7 @@ impl App {
         order.reversed = !order.reversed;
     }
 
-    /// The place of the chosen row: it stays the same row where that is still there.
+    /// Returns the index of the chosen row. The same row stays chosen while it exists.
     pub(super) fn chosen(&self, table: &Table) -> usize {
         let shown = self.shown();
         let known = shown.key.as_ref().and_then(|key| {
@@ -136,7 +137,7 @@ impl App {
             .min(table.rows.len().saturating_sub(1))
     }
 
-    /// Chooses the row that is so many further down, or scrolls the lines of the chosen one.
+    /// Chooses the row `further` rows down, or scrolls the details of the chosen row.
     pub(super) fn go(&mut self, further: isize) {
         let table = self.table();
         let chosen = self.chosen(&table);
@@ -155,7 +156,7 @@ impl App {
         (shown.at, shown.key) = (at, key);
     }
 
-    /// Shows the chosen row's own lines, or the table again.
+    /// Shows the details of the chosen row, or the table again.
     pub(super) fn toggle_more(&mut self) {
         if self.shown().more.is_some() {
             self.shown_mut().more = None;
@@ -165,17 +166,17 @@ impl App {
         if table.rows.is_empty() {
             return;
         }
-        // From here on it is this row, wherever it goes.
+        // From now on this row stays chosen, even if it moves.
         self.go(0);
         self.shown_mut().more = Some(0);
     }
 
-    /// The first line of the chosen row's own that is shown, if they are shown.
+    /// Returns the first visible line of the chosen row's details; `None` while the table is shown.
     pub(super) fn more(&self) -> Option<usize> {
         self.shown().more
     }
 
-    /// Reads twice as often, or half as often.
+    /// Halves or doubles the interval of readings, within [`INTERVALS`].
     pub(super) fn change_interval(&mut self, longer: bool) {
         let interval = if longer {
             self.interval * 2

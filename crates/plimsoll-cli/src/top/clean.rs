@@ -1,19 +1,20 @@
-//! Texts of the watched program, so that they can be shown.
+//! Makes texts of the watched program safe to show.
 //!
-//! Names of functions, labels and errors may hold anything: whoever wrote the program, or whoever
-//! answers in its place, must not be able to move the cursor, set colours or titles, or turn the
-//! direction of writing in the terminal of who looks. Every text from outside goes through
-//! [`clean`] where it comes in.
+//! Names of functions, labels and errors may hold any characters. The program, or a server that
+//! responds in its place, must not be able to control the user's terminal. It could move the
+//! cursor, set colours or the title, or reverse the direction of text. Every text from outside
+//! passes through [`clean`] where it enters.
 
 use unicode_width::UnicodeWidthChar;
 
-/// The longest text that is kept, in characters.
+/// The maximum length of a cleaned text in characters.
 const LONGEST: usize = 400;
 
-/// Without anything that does not take up room of its own: control characters are `?`, white space
-/// of any kind is a space, and what has no width is left out. Not longer than [`LONGEST`].
+/// Returns the text without characters that occupy no column. Control characters become `?`, white
+/// space of any kind becomes a space, and characters without width are removed. The result has at
+/// most [`LONGEST`] characters.
 pub(super) fn clean(text: &str) -> String {
-    // What is left out is looked at as well, but not without end.
+    // Removed characters are examined too, but not without limit.
     let looked_at = text.chars().take(10 * LONGEST);
     looked_at.filter_map(cleaned).take(LONGEST).collect()
 }
@@ -30,7 +31,7 @@ fn cleaned(character: char) -> Option<char> {
     }
 }
 
-/// With a `?` for whatever a terminal without UTF-8 cannot show.
+/// Replaces characters that are not ASCII by `?`, for terminals without UTF-8.
 pub(super) fn ascii(text: &str) -> String {
     text.chars()
         .map(|character| if character.is_ascii() { character } else { '?' })

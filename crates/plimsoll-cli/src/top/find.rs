@@ -1,8 +1,8 @@
-//! The program that is meant: by the URL of its pages, or by its process id.
+//! Finds the watched program by the URL of its pages, or by its process id.
 //!
-//! A process serves its pages on one of the TCP sockets it listens on. Which sockets it has is in
-//! `/proc/PID/fd`, what they listen on in `/proc/PID/net/tcp` and `tcp6`. Each is asked for the
-//! page of figures until one has Plimsoll's.
+//! A process serves its pages on one of the TCP sockets on which it listens. `/proc/PID/fd` lists
+//! its sockets; `/proc/PID/net/tcp` and `tcp6` list the addresses of listening sockets. Each
+//! address is requested for the page of figures until one returns Plimsoll's.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,24 +13,24 @@ use std::time::Duration;
 use super::clean::clean;
 use super::model::Trouble;
 use super::source::Pages;
-use crate::Failure;
+use crate::failure::Failure;
 
-/// How long a socket may take to show that it is the one: behind it may be anything.
+/// The timeout for identifying a socket's server, which may be any program.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What to do where there are no pages.
+/// Advice for programs that serve no pages.
 const START: &str = "start it with PLIMSOLL=http=127.0.0.1:6060 in its environment";
 
-/// A program that can be asked.
+/// A watched program.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) pages: Pages,
-    /// What it is called on the screen and in errors.
+    /// Its name on the screen and in errors.
     pub(super) name: String,
 }
 
 impl Target {
-    /// The program that the argument means.
+    /// Finds the program that the argument names.
     pub(super) fn find(program: &str) -> Result<Self, Failure> {
         if !program.is_empty() && program.bytes().all(|byte| byte.is_ascii_digit()) {
             return of_process(program);
@@ -45,7 +45,7 @@ impl Target {
         })
     }
 
-    /// Why it cannot be watched, in one line.
+    /// Describes in one line why the program cannot be watched.
     pub(super) fn failure(&self, trouble: &Trouble) -> Failure {
         let advice = if trouble.gone {
             format!("; {START}")
@@ -65,7 +65,7 @@ fn named(program: &str) -> String {
 
 fn of_process(pid: &str) -> Result<Target, Failure> {
     let fail = |cause: String| Failure::new(format!("process {pid}"), cause);
-    // Too large a number is a process that there is not, too.
+    // A number that is too large does not name a process either.
     let sockets = sockets(pid).map_err(|error| {
         let is_port = pid.parse::<u16>().is_ok() && error.kind() == io::ErrorKind::NotFound;
         let advice = if is_port {
@@ -77,7 +77,7 @@ fn of_process(pid: &str) -> Result<Target, Failure> {
     })?;
     let read = |table: &str| fs::read_to_string(format!("/proc/{pid}/net/{table}"));
     let v4 = read("tcp").map_err(|error| fail(reason(&error)))?;
-    // Without IPv6 in the kernel, there is no such table.
+    // The table does not exist if the kernel lacks IPv6.
     let v6 = read("tcp6").unwrap_or_default();
     let listening: Vec<SocketAddr> = v4
         .lines()
@@ -87,7 +87,7 @@ fn of_process(pid: &str) -> Result<Target, Failure> {
         .map(|(address, _)| reachable(address))
         .collect();
     if listening.is_empty() {
-        return Err(fail(format!("it listens on no TCP port; {START}")));
+        return Err(fail(format!("the process listens on no TCP port; {START}")));
     }
     for &address in &listening {
         let pages = Pages::of_address(address);
@@ -103,26 +103,27 @@ fn of_process(pid: &str) -> Result<Target, Failure> {
     ports.truncate(10);
     let ports = ports.join(", ");
     Err(fail(format!(
-        "Plimsoll answers on none of its ports ({ports}); {START}, or give the URL of its pages"
+        "Plimsoll responds on none of its ports ({ports}); {START}, or give the URL of its pages"
     )))
 }
 
 fn reason(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "there is no such process".into(),
+        io::ErrorKind::NotFound => "no such process".into(),
         io::ErrorKind::PermissionDenied => {
-            "it is another user's; watch it as that user or as root, or give the URL of its pages"
+            "it belongs to another user; watch it as that user or as root, or give the URL of its \
+             pages"
                 .into()
         }
         _ => error.to_string(),
     }
 }
 
-/// The inodes of a process's sockets.
+/// Returns the inodes of a process's sockets.
 fn sockets(pid: &str) -> io::Result<HashSet<u64>> {
     let mut sockets = HashSet::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-        // What was closed in the meantime is of no interest.
+        // A descriptor that was closed in the meantime does not matter.
         let Ok(leads_to) = entry.and_then(|entry| fs::read_link(entry.path())) else {
             continue;
         };
@@ -135,7 +136,7 @@ fn sockets(pid: &str) -> io::Result<HashSet<u64>> {
     Ok(sockets)
 }
 
-/// The address and the inode of a socket that listens, from its line in a table of the kernel's.
+/// Returns the address and the inode of a listening socket, from its line in a table of the kernel.
 fn listening(line: &str) -> Option<(SocketAddr, u64)> {
     const LISTEN: &str = "0A";
     let mut fields = line.split_ascii_whitespace().skip(1);
@@ -145,8 +146,8 @@ fn listening(line: &str) -> Option<(SocketAddr, u64)> {
     (state == LISTEN).then_some((address, inode))
 }
 
-/// As in `0100007F:17AC`: words of 32 bits as the machine has them in memory, each printed as a
-/// number.
+/// Parses an address such as `0100007F:17AC`: 32-bit words in the machine's byte order, each
+/// printed as a number.
 fn address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -166,7 +167,8 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(host, port))
 }
 
-/// Where a socket that listens on all addresses can be asked.
+/// Returns an address at which a listening socket can be reached. Replaces an unspecified host by
+/// the loopback address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let host = match address.ip() {
         IpAddr::V4(host) if host.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -195,22 +197,22 @@ mod tests {
             ("search", "neither a URL"),
             ("-1", "neither a URL"),
             ("a\u{1b}[31m\nb", "neither a URL"),
-            ("0", "there is no such process"),
-            ("99999999999999999999999", "there is no such process"),
+            ("0", "no such process"),
+            ("99999999999999999999999", "no such process"),
         ] {
-            let said = failure(program);
-            assert!(said.contains(why), "{program:?}: {said}");
-            assert!(!said.contains(char::is_control), "{said:?}");
+            let message = failure(program);
+            assert!(message.contains(why), "{program:?}: {message}");
+            assert!(!message.contains(char::is_control), "{message:?}");
         }
     }
 
     #[test]
     fn sockets_that_are_not_plimsolls_are_passed_over() {
-        // Nobody answers there; and it goes as soon as it is dropped.
+        // Dropping the listener closes the port.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
         let own = sockets(&std::process::id().to_string()).expect("its own are seen");
-        let table = fs::read_to_string("/proc/self/net/tcp").expect("there is one");
+        let table = fs::read_to_string("/proc/self/net/tcp").expect("one exists");
         let mut found = table.lines().filter_map(super::listening);
         let found = found.find(|(at, _)| *at == address).expect("it listens");
         assert!(own.contains(&found.1));
@@ -219,9 +221,9 @@ mod tests {
                 drop(connection);
             }
         });
-        let said = failure(&std::process::id().to_string());
-        assert!(said.contains("on none of its ports"), "{said}");
-        assert!(said.contains(&address.port().to_string()), "{said}");
+        let message = failure(&std::process::id().to_string());
+        assert!(message.contains("on none of its ports"), "{message}");
+        assert!(message.contains(&address.port().to_string()), "{message}");
         drop(hang_up);
     }
 

@@ -1,4 +1,4 @@
-//! What the keys do.
+//! Handles keys.
 
 use std::time::Duration;
 
@@ -7,55 +7,55 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::app::App;
 use super::pages::Page;
 
-/// Rows that the keys for pages go.
+/// The number of rows that the page keys move.
 const A_PAGE: isize = 10;
 
-/// The longest filter, in characters.
+/// The maximum length of a filter in characters.
 const LONGEST_FILTER: usize = 100;
 
-/// What a key asks for beyond the view.
+/// The action of a key outside the view's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum KeyAction {
     Nothing,
-    /// To end.
+    /// Ends the program.
     Quit,
-    /// To give the terminal back to the shell for a while.
+    /// Suspends the program and gives the terminal to the shell.
     Suspend,
-    /// To have the profiles fetched at once.
+    /// Fetches the profiles at once.
     Fetch,
 }
 
-/// Does what a key says, at a time since watching began.
-pub(super) fn pressed(key: KeyEvent, app: &mut App, now: Duration) -> Wish {
+/// Handles a key. `now` is the time since watching began.
+pub(super) fn pressed(key: KeyEvent, app: &mut App, now: Duration) -> KeyAction {
     if key.kind == KeyEventKind::Release {
-        return Wish::Nothing;
+        return KeyAction::Nothing;
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('c') => Wish::Quit,
-            KeyCode::Char('z') => Wish::Suspend,
+            KeyCode::Char('c') => KeyAction::Quit,
+            KeyCode::Char('z') => KeyAction::Suspend,
             KeyCode::Char('u') if app.typing.is_some() => {
                 app.filter.clear();
-                Wish::Nothing
+                KeyAction::Nothing
             }
-            _ => Wish::Nothing,
+            _ => KeyAction::Nothing,
         };
     }
     if app.typing.is_some() {
         typed(key.code, app);
-        return Wish::Nothing;
+        return KeyAction::Nothing;
     }
     if app.help {
-        // Whoever has read it presses something.
+        // Any key closes the help.
         app.help = false;
         return match key.code {
-            KeyCode::Char('q') => Wish::Quit,
-            _ => Wish::Nothing,
+            KeyCode::Char('q') => KeyAction::Quit,
+            _ => KeyAction::Nothing,
         };
     }
     match key.code {
-        KeyCode::Char('q') => return Wish::Quit,
-        KeyCode::Char('f') => return Wish::Fetch,
+        KeyCode::Char('q') => return KeyAction::Quit,
+        KeyCode::Char('f') => return KeyAction::Fetch,
         KeyCode::Char('?' | 'h') => app.help = true,
         KeyCode::Char('p' | ' ') => app.pause(now),
         KeyCode::Char('+') => app.change_interval(true),
@@ -83,14 +83,14 @@ pub(super) fn pressed(key: KeyEvent, app: &mut App, now: Duration) -> Wish {
         }
         _ => {}
     }
-    Wish::Nothing
+    KeyAction::Nothing
 }
 
 fn turn(app: &mut App, further: usize) {
     app.page = Page::ALL[(app.page.number() + further) % Page::ALL.len()];
 }
 
-/// A key while a filter is typed, which works at once.
+/// Handles a key while the user types a filter. The filter takes effect at once.
 fn typed(key: KeyCode, app: &mut App) {
     match key {
         KeyCode::Enter => app.typing = None,
@@ -132,7 +132,11 @@ mod tests {
                 'v' => KeyCode::Down,
                 other => KeyCode::Char(other),
             };
-            assert_eq!(pressed(code.into(), app, NOW), Wish::Nothing, "{key:?}");
+            assert_eq!(
+                pressed(code.into(), app, NOW),
+                KeyAction::Nothing,
+                "{key:?}"
+            );
         }
     }
 
@@ -215,7 +219,7 @@ mod tests {
         assert_eq!(app.wanted(), [], "and no profile is fetched for it");
         let at = app.model().readings.at();
         let later = Duration::from_secs(3);
-        app.learn(super::super::model::News::Figures(
+        app.learn(super::super::model::Update::Figures(
             later,
             Ok(testing::figures(3)),
         ));
@@ -275,11 +279,11 @@ mod tests {
     fn some_keys_are_for_others() {
         let mut app = app();
         for (key, wish) in [
-            (KeyCode::Char('q').into(), Wish::Quit),
-            (KeyCode::Char('f').into(), Wish::Fetch),
-            (control('c'), Wish::Quit),
-            (control('z'), Wish::Suspend),
-            (control('q'), Wish::Nothing),
+            (KeyCode::Char('q').into(), KeyAction::Quit),
+            (KeyCode::Char('f').into(), KeyAction::Fetch),
+            (control('c'), KeyAction::Quit),
+            (control('z'), KeyAction::Suspend),
+            (control('q'), KeyAction::Nothing),
         ] {
             assert_eq!(pressed(key, &mut app, NOW), wish, "{key:?}");
         }
@@ -290,10 +294,10 @@ mod tests {
         press(&mut app, "?");
         assert_eq!(
             pressed(KeyCode::Char('q').into(), &mut app, NOW),
-            Wish::Quit
+            KeyAction::Quit
         );
         // While a filter is typed, Ctrl-C still ends.
         press(&mut app, "/");
-        assert_eq!(pressed(control('c'), &mut app, NOW), Wish::Quit);
+        assert_eq!(pressed(control('c'), &mut app, NOW), KeyAction::Quit);
     }
 }

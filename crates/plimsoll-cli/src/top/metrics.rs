@@ -1,44 +1,45 @@
-//! The page `/metrics`, as far as it is Plimsoll's.
+//! Plimsoll's figures on the page `/metrics`.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::clean::clean;
 
-/// What all names of Plimsoll's begin with.
+/// The prefix of all names of Plimsoll.
 const PREFIX: &str = "plimsoll_";
 
-/// Bytes in use: a page without it is not one of Plimsoll's.
+/// The bytes in use. A page without this figure is not Plimsoll's.
 pub(super) const HEAP: &str = "plimsoll_memory_classes_heap_objects_bytes";
 
-/// More collectors than this are not kept.
-const MOST_COLLECTORS: usize = 1000;
+/// The maximum number of collectors that are kept.
+const MAX_COLLECTORS: usize = 1000;
 
-/// What one reading of the page says.
+/// One reading of the page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metrics {
     numbers: HashMap<String, f64>,
     histograms: HashMap<String, Histogram>,
-    /// By the names of the collectors, which are cleaned, and then those of the metrics.
+    /// The figures of collectors, by the cleaned names of the collectors and then by metric.
     collectors: BTreeMap<String, HashMap<String, f64>>,
 }
 
-/// How many values are in which bucket.
+/// A histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Histogram {
-    /// The largest value of each bucket, rising, and how many are in that bucket alone.
+    /// The largest value of each bucket, in ascending order, and the number of values in that
+    /// bucket only.
     buckets: Vec<(f64, f64)>,
 }
 
 impl Metrics {
-    /// Reads the text format. The error says in a few words what is wrong with the page.
+    /// Parses the text format. The error describes the page's defect in a few words.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         if !text.is_empty() && !text.ends_with('\n') {
-            return Err("the page of figures ends in the middle of a line");
+            return Err("the metrics page ends in the middle of a line");
         }
         let mut metrics = Self::default();
         let mut cumulative: HashMap<&str, Vec<(f64, f64)>> = HashMap::new();
         for line in text.lines() {
-            // Of lines that cannot be read, and of what is somebody else's, nothing is kept.
+            // Malformed lines and metrics of other libraries are skipped.
             let Some(sample) = Sample::parse(line) else {
                 continue;
             };
@@ -56,7 +57,7 @@ impl Metrics {
                 Some(("collector", name)) => {
                     let name = clean(&name);
                     let known = metrics.collectors.contains_key(&name);
-                    if known || metrics.collectors.len() < MOST_COLLECTORS {
+                    if known || metrics.collectors.len() < MAX_COLLECTORS {
                         let of_it = metrics.collectors.entry(name).or_default();
                         of_it.insert(sample.name.into(), sample.value);
                     }
@@ -71,21 +72,21 @@ impl Metrics {
         }
         match metrics.number(HEAP) {
             Some(_) => Ok(metrics),
-            None => Err("the page of figures has none of Plimsoll's"),
+            None => Err("the metrics page contains no metrics of Plimsoll"),
         }
     }
 
-    /// A number, if the page has it.
+    /// Returns a number, if the page contains it.
     pub(super) fn number(&self, name: &str) -> Option<f64> {
         self.numbers.get(name).copied()
     }
 
-    /// A histogram, if the page has it and it makes sense.
+    /// Returns a histogram, if the page contains it and it is valid.
     pub(super) fn histogram(&self, name: &str) -> Option<&Histogram> {
         self.histograms.get(name)
     }
 
-    /// The collectors' names, and what is said of each.
+    /// Returns the collectors' names with their figures.
     pub(super) fn collectors(&self) -> impl Iterator<Item = (&str, &HashMap<String, f64>)> {
         self.collectors
             .iter()
@@ -94,8 +95,8 @@ impl Metrics {
 }
 
 impl Histogram {
-    /// Of counts of all values up to each boundary. `None` if the boundaries or the counts do not
-    /// rise.
+    /// Builds a histogram from cumulative counts up to each boundary. Returns `None` if the
+    /// boundaries or the counts do not increase.
     fn new(cumulative: &[(f64, f64)]) -> Option<Self> {
         let rises = cumulative
             .windows(2)
@@ -114,18 +115,18 @@ impl Histogram {
         })
     }
 
-    /// The largest value of each bucket, and how many are in it.
+    /// Returns the largest value of each bucket, and the number of values in it.
     pub(super) fn buckets(&self) -> &[(f64, f64)] {
         &self.buckets
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(super) fn count(&self) -> f64 {
         self.buckets.iter().map(|&(_, count)| count).sum()
     }
 
-    /// The end of the bucket that the value is in that a share of all is not above; `None` without
-    /// values. It may be infinite.
+    /// Returns the upper bound of the bucket that contains the quantile `share`, which may be
+    /// infinite. Returns `None` without values.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = self.count() * share;
         let mut seen = 0.0;
@@ -138,7 +139,7 @@ impl Histogram {
         None
     }
 
-    /// With what is combined from the counts of two with the same buckets.
+    /// Combines the counts of two histograms. Returns `None` if their buckets differ.
     pub(super) fn with(&self, other: &Self, combined: impl Fn(f64, f64) -> f64) -> Option<Self> {
         let same = self.buckets.len() == other.buckets.len()
             && self
@@ -155,10 +156,10 @@ impl Histogram {
     }
 }
 
-/// A line with a value of Plimsoll's.
+/// A line with one of Plimsoll's values.
 struct Sample<'a> {
     name: &'a str,
-    /// Of several, only the first.
+    /// The label, if the line has one. Lines with several labels are skipped.
     label: Option<(&'a str, String)>,
     value: f64,
 }
@@ -178,12 +179,12 @@ impl<'a> Sample<'a> {
             None => (None, rest),
         };
         let value: f64 = rest.split_ascii_whitespace().next()?.parse().ok()?;
-        // No figure of Plimsoll's is less, and none but these is finite.
+        // All figures of Plimsoll are finite and not negative.
         (value.is_finite() && value >= 0.0).then_some(Self { name, label, value })
     }
 }
 
-/// The first of the labels between braces, and what is behind the closing one.
+/// Parses the only label before a closing brace, and returns it with the text after the brace.
 fn first_label(labels: &str) -> Option<((&str, String), &str)> {
     let (key, rest) = labels.split_once("=\"")?;
     let mut value = String::new();
@@ -201,7 +202,7 @@ fn first_label(labels: &str) -> Option<((&str, String), &str)> {
     let rest = &rest[end..];
     match rest.strip_prefix('}') {
         Some(rest) => Some(((key, value), rest)),
-        // More labels than one are on nothing that is shown.
+        // No figure that is shown has several labels.
         None => None,
     }
 }
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(metrics.number("plimsoll_a_total"), Some(u64::MAX as f64));
         assert_eq!(metrics.number("plimsoll_b_seconds"), Some(2.55e-7));
         assert_eq!(metrics.number("go_goroutines"), None);
-        let histogram = metrics.histogram("plimsoll_h").expect("there is one");
+        let histogram = metrics.histogram("plimsoll_h").expect("one exists");
         assert_eq!(
             histogram.buckets(),
             [(8.0, 3.0), (16.0, 0.0), (f64::INFINITY, 7.0)]
@@ -248,7 +249,7 @@ mod tests {
         for text in ["", "\n", "go_goroutines 4\n", "<html>\n", "plimsoll_a 1\n"] {
             assert!(Metrics::parse(text).is_err(), "{text}");
         }
-        // A number that is cut off would be another number.
+        // A truncated number would be another number.
         assert!(Metrics::parse(HEAD.trim_end()).is_err());
     }
 
@@ -267,10 +268,10 @@ mod tests {
 
     #[test]
     fn too_many_collectors_are_not_kept() {
-        let lines: String = (0..MOST_COLLECTORS + 10)
+        let lines: String = (0..MAX_COLLECTORS + 10)
             .map(|number| format!("plimsoll_x{{collector=\"{number}\"}} 1\n"))
             .collect();
-        assert_eq!(parse(&lines).collectors().count(), MOST_COLLECTORS);
+        assert_eq!(parse(&lines).collectors().count(), MAX_COLLECTORS);
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! `plimsoll top`: a running program, watched.
+//! `plimsoll top`: watches a running program.
 //!
 //! ```text
 //! source (two threads) --news--> model <--keys-- app --> view --> terminal
-//!                                  pages: what is said of it, for view and once
+//!                                  pages: the text about it, for view and once
 //! ```
 //!
-//! Everything but the terminal, the keyboard and those who fetch is plain values: what is shown
-//! depends on [`App`], [`Look`] and the time alone.
+//! Except for the terminal, the keyboard and the fetching threads, all parts are plain values. The
+//! screen depends only on [`App`], [`Look`] and the time.
 
 mod app;
 mod clean;
@@ -35,24 +35,24 @@ use ratatui::crossterm::event::{self, Event};
 
 use self::app::App;
 use self::find::Target;
-use self::keys::Wish;
-use self::model::News;
+use self::keys::KeyAction;
+use self::model::Update;
 use self::source::Source;
 use self::terminal::Session;
 use self::view::Look;
-use crate::Failure;
 use crate::args::TopArguments;
+use crate::failure::Failure;
 
-/// How long a key, a signal or news may wait, at most.
+/// The maximum delay of a key, a signal or an update.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// How old what is drawn may be: the ages on the screen are of seconds.
+/// The maximum age of the screen, which shows ages in seconds.
 const DRAW_AGAIN: Duration = Duration::from_millis(500);
 
-/// Watches a program, until somebody wants it to end.
+/// Watches a program until the user quits.
 ///
 /// # Errors
-/// If the program cannot be found or read at the beginning, or the terminal cannot be drawn on.
+/// The program cannot be found or read at the beginning, or the terminal cannot be drawn on.
 pub(crate) fn watch(arguments: &TopArguments) -> Result<ExitCode, Failure> {
     let unusable = if arguments.once {
         None
@@ -74,7 +74,7 @@ pub(crate) fn watch(arguments: &TopArguments) -> Result<ExitCode, Failure> {
         arguments.interval,
         clean::clean(&arguments.filter),
     );
-    app.learn(News::Figures(Duration::ZERO, Ok(first)));
+    app.learn(Update::Figures(Duration::ZERO, Ok(first)));
     let source = Source::begin(
         &target.pages,
         began,
@@ -109,7 +109,7 @@ fn run(
             match source.news() {
                 Ok(Some(news)) => app.learn(news),
                 Ok(None) => break,
-                Err(_) => return Err(who_fetches_has_died()),
+                Err(_) => return Err(a_fetching_thread_has_died()),
             }
             changed = true;
         }
@@ -132,17 +132,17 @@ fn run(
         if !event::poll(LOOK_AGAIN).map_err(of_terminal)? {
             continue;
         }
-        // Whatever it is, the screen may be another one.
+        // Any event may change the screen.
         changed = true;
         let Event::Key(key) = event::read().map_err(of_terminal)? else {
             continue;
         };
         let interval = app.interval;
         match keys::pressed(key, app, began.elapsed()) {
-            Wish::Nothing => {}
-            Wish::Quit => return Ok(ExitCode::SUCCESS),
-            Wish::Suspend => session.suspend().map_err(of_terminal)?,
-            Wish::Fetch => source.fetch(),
+            KeyAction::Nothing => {}
+            KeyAction::Quit => return Ok(ExitCode::SUCCESS),
+            KeyAction::Suspend => session.suspend().map_err(of_terminal)?,
+            KeyAction::Fetch => source.fetch(),
         }
         if app.interval != interval {
             source.set_interval(app.interval);
@@ -150,19 +150,19 @@ fn run(
     }
 }
 
-fn who_fetches_has_died() -> Failure {
+fn a_fetching_thread_has_died() -> Failure {
     let why = terminal::panic_elsewhere();
     Failure::new(
         "top",
-        why.unwrap_or_else(|| "the threads that fetch have ended".into()),
+        why.unwrap_or_else(|| "the fetch threads have ended".into()),
     )
 }
 
-/// Panics where the environment says so, for tests of what a panic leaves behind.
+/// Panics if the environment requests it, for tests of the state that a panic leaves.
 #[cfg(debug_assertions)]
 fn panic_on_request(place: &str) {
     if std::env::var_os("PLIMSOLL_TOP_PANICS_IN").is_some_and(|wanted| wanted == place) {
-        panic!("a panic in the {place} was asked for");
+        panic!("a panic in the {place} was requested");
     }
 }
 

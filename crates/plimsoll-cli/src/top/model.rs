@@ -1,4 +1,4 @@
-//! What is known of the watched program.
+//! The data about the watched program.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use super::metrics::Metrics;
 use super::readings::Readings;
 use super::sites::{Kind, Sites};
 
-/// All that the views are drawn from.
+/// All data from which the views are drawn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) readings: Readings,
-    /// The command line of the program, if it has said one.
+    /// The command line of the program; empty until it is known.
     pub(super) program: String,
-    /// Since when figures cannot be read, and why.
+    /// The time since which figures cannot be read, and the reason.
     pub(super) trouble: Option<(Duration, Trouble)>,
     profiles: Vec<(Kind, Profile)>,
 }
 
-/// The newest of a kind.
+/// The newest profile of a kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Profile {
     pub(super) sites: Option<Sites>,
-    /// Why there is no newer one.
+    /// The reason why no newer profile could be fetched.
     pub(super) trouble: Option<Trouble>,
 }
 
-/// Why something could not be fetched.
+/// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
-    /// Whether there is nobody who answers.
+    /// Whether the program no longer responds.
     pub(super) gone: bool,
-    /// In a few words.
+    /// The reason in a few words.
     pub(super) why: String,
 }
 
 impl Trouble {
-    /// Of something that was answered.
+    /// Creates the failure of a request to which the program responded.
     pub(super) fn with_answer(why: &str) -> Self {
         Self {
             gone: false,
@@ -45,22 +45,22 @@ impl Trouble {
     }
 }
 
-/// What comes from those who fetch. Times are since watching began.
+/// An update from the fetching threads. Times are since watching began.
 #[derive(Debug)]
-pub(super) enum News {
-    /// The figures, and when they were asked for.
+pub(super) enum Update {
+    /// The figures, with the time of their request.
     Figures(Duration, Result<Metrics, Trouble>),
-    /// A profile, with the time it was fetched at.
+    /// A profile, which contains the time of its request.
     Profile(Kind, Result<Sites, Trouble>),
-    /// The command line, its arguments separated by zero bytes.
+    /// The command line, with arguments separated by zero bytes.
     CommandLine(String),
 }
 
 impl Model {
-    /// Takes what is new.
-    pub(super) fn learn(&mut self, news: News) {
+    /// Adds an update.
+    pub(super) fn learn(&mut self, news: Update) {
         match news {
-            News::Figures(at, Ok(metrics)) => {
+            Update::Figures(at, Ok(metrics)) => {
                 let restarts = self.readings.restarts();
                 self.readings.add(at, metrics);
                 self.trouble = None;
@@ -68,11 +68,11 @@ impl Model {
                     self.profiles.clear();
                 }
             }
-            News::Figures(at, Err(trouble)) => {
+            Update::Figures(at, Err(trouble)) => {
                 let since = self.trouble.take().map_or(at, |(since, _)| since);
                 self.trouble = Some((since, trouble));
             }
-            News::Profile(kind, Ok(mut sites)) => {
+            Update::Profile(kind, Ok(mut sites)) => {
                 let profile = self.profile_mut(kind);
                 if let Some(before) = &profile.sites {
                     sites.compare(before);
@@ -80,8 +80,8 @@ impl Model {
                 profile.sites = Some(sites);
                 profile.trouble = None;
             }
-            News::Profile(kind, Err(trouble)) => self.profile_mut(kind).trouble = Some(trouble),
-            News::CommandLine(line) => {
+            Update::Profile(kind, Err(trouble)) => self.profile_mut(kind).trouble = Some(trouble),
+            Update::CommandLine(line) => {
                 let line = line.trim_end_matches('\0');
                 let (program, arguments) = line.split_once('\0').unwrap_or((line, ""));
                 let program = program.rsplit('/').next().unwrap_or(program);
@@ -91,7 +91,7 @@ impl Model {
         }
     }
 
-    /// The newest profile of a kind, if one was asked for.
+    /// Returns the newest profile of a kind, if one was requested.
     pub(super) fn profile(&self, kind: Kind) -> Option<&Profile> {
         let mut profiles = self.profiles.iter();
         profiles
@@ -131,43 +131,43 @@ mod tests {
             why: why.into(),
         };
         let mut model = Model::default();
-        model.learn(News::Figures(at(1), Ok(figures(1))));
-        model.learn(News::Figures(at(2), Err(refused("one"))));
-        model.learn(News::Figures(at(3), Err(refused("two"))));
+        model.learn(Update::Figures(at(1), Ok(figures(1))));
+        model.learn(Update::Figures(at(2), Err(refused("one"))));
+        model.learn(Update::Figures(at(3), Err(refused("two"))));
         assert_eq!(model.trouble, Some((at(2), refused("two"))));
-        assert!(model.readings.at().is_some(), "what was known stays");
-        model.learn(News::Figures(at(4), Ok(figures(2))));
+        assert!(model.readings.at().is_some(), "the last figures stay");
+        model.learn(Update::Figures(at(4), Ok(figures(2))));
         assert_eq!(model.trouble, None);
     }
 
     #[test]
     fn profiles_of_a_program_are_not_those_of_the_next() {
         let mut model = Model::default();
-        model.learn(News::Figures(at(1), Ok(figures(100))));
-        model.learn(News::Profile(Kind::Heap, Ok(Sites::default())));
-        model.learn(News::Profile(
+        model.learn(Update::Figures(at(1), Ok(figures(100))));
+        model.learn(Update::Profile(Kind::Heap, Ok(Sites::default())));
+        model.learn(Update::Profile(
             Kind::Heap,
             Err(Trouble::with_answer("a\u{1b}b")),
         ));
-        let profile = model.profile(Kind::Heap).expect("there is one");
+        let profile = model.profile(Kind::Heap).expect("one exists");
         assert!(profile.sites.is_some());
         assert_eq!(
             profile.trouble.as_ref().map(|trouble| &*trouble.why),
             Some("a?b")
         );
         assert!(model.profile(Kind::Mutex).is_none());
-        model.learn(News::Figures(at(2), Ok(figures(1))));
+        model.learn(Update::Figures(at(2), Ok(figures(1))));
         assert!(model.profile(Kind::Heap).is_none());
     }
 
     #[test]
     fn command_lines_are_shown_without_the_directory() {
         let mut model = Model::default();
-        model.learn(News::CommandLine(
+        model.learn(Update::CommandLine(
             "/usr/bin/search\0--a\0b\u{1b}[2J\0".into(),
         ));
         assert_eq!(model.program, "search --a b?[2J");
-        model.learn(News::CommandLine("search".into()));
+        model.learn(Update::CommandLine("search".into()));
         assert_eq!(model.program, "search");
     }
 }

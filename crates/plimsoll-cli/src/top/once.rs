@@ -1,4 +1,4 @@
-//! Everything as plain text, once.
+//! Prints all pages as plain text, once.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -8,22 +8,22 @@ use std::time::Instant;
 
 use super::clean::ascii;
 use super::find::Target;
-use super::model::{Model, News, Trouble};
+use super::model::{Model, Trouble, Update};
 use super::pages::Page;
 use super::sites::Kind;
 use super::source;
 use super::table::Table;
 use super::view::Look;
-use crate::Failure;
 use crate::args::TopArguments;
+use crate::failure::Failure;
 
-/// The profiles that there is something of.
+/// The profiles that the pages show.
 const KINDS: [Kind; 4] = [Kind::Heap, Kind::Mutex, Kind::Block, Kind::Goroutine];
 
-/// Reads the figures twice, because of the rates, and each profile once, and prints all of it.
+/// Reads the figures twice, because of the rates, and each profile once, and prints them.
 ///
 /// # Errors
-/// If anything could not be read; what could is printed if only profiles are missing.
+/// Figures or a profile cannot be read. If only profiles are missing, the rest is printed.
 pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let mut model = Model::default();
@@ -31,14 +31,14 @@ pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCod
         let at = began.elapsed();
         let figures = source::figures_now(&target.pages);
         let figures = figures.map_err(|trouble| target.failure(&trouble))?;
-        model.learn(News::Figures(at, Ok(figures)));
+        model.learn(Update::Figures(at, Ok(figures)));
         Ok::<(), Failure>(())
     };
     read(&mut model)?;
     thread::sleep(arguments.interval);
     read(&mut model)?;
     if let Ok(line) = target.pages.command_line() {
-        model.learn(News::CommandLine(line));
+        model.learn(Update::CommandLine(line));
     }
     let mut missing: Option<(Kind, Trouble)> = None;
     for kind in KINDS {
@@ -46,7 +46,7 @@ pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCod
         if let Err(trouble) = &sites {
             missing.get_or_insert_with(|| (kind, trouble.clone()));
         }
-        model.learn(News::Profile(kind, sites));
+        model.learn(Update::Profile(kind, sites));
     }
     let text = text(&model, target, arguments);
     let text = if Look::of_environment().unicode {
@@ -60,7 +60,7 @@ pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCod
         .and_then(|()| stdout.flush())
     {
         Ok(()) => {}
-        // Whoever read it has read enough.
+        // The reader closed its end of the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
         Err(error) => return Err(Failure::new("stdout", error)),
     }
@@ -86,14 +86,14 @@ fn text(model: &Model, target: &Target, arguments: &TopArguments) -> String {
         for field in &fields {
             let _ = writeln!(text, "{:width$}  {}", field.name, field.value);
         }
-        // Its table is that of the next page.
+        // The table of the overview is the next page's.
         if page == Page::Overview {
             continue;
         }
         let mut table = page.table(model);
         table.filter(&arguments.filter);
         table.sort(page.order());
-        // Sizes are few, and tell little by halves.
+        // The table of sizes is short, and only useful as a whole.
         let all = page == Page::Sizes;
         let most = if all { usize::MAX } else { arguments.rows };
         put_table(&mut text, &table, most);
@@ -141,7 +141,7 @@ mod tests {
         let line = ["plimsoll", "top", "http://127.0.0.1:6060", "--once"];
         let line = line.iter().chain(more);
         let Command::Top(arguments) = Arguments::parse_from(line).command else {
-            unreachable!("that is what it says");
+            unreachable!("the subject matches");
         };
         let target = Target::find(&arguments.program).expect("a URL");
         text(&testing::model(), &target, &arguments)
@@ -183,9 +183,6 @@ mod tests {
         let text = printed(&["--filter", "MAIN"]);
         assert!(text.contains("search::main main.rs:7"), "{text}");
         assert!(!text.contains("search::store::Cache"), "{text}");
-        assert!(
-            text.contains("No row has the text of the filter."),
-            "{text}"
-        );
+        assert!(text.contains("No row matches the filter."), "{text}");
     }
 }

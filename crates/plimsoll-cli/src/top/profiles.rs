@@ -1,15 +1,15 @@
-//! Profiles as they come, by places.
+//! Decodes fetched profiles, and sums them by site.
 
 use super::sites::{Frame, Kind, Sample, Sites};
 use crate::profile::{self, Limits, LocationId, Profile};
 
-/// What is read of a profile at most. Those of programs are some MiB.
+/// The limits on the size of a profile. Profiles of programs have some MiB.
 const LIMITS: Limits = Limits {
     read_bytes: 512 << 20,
     kept_bytes: 256 << 20,
 };
 
-/// The places of a profile. The error says in a few words what is wrong with it.
+/// Decodes a profile and sums it by site. The error describes the profile's defect in a few words.
 pub(super) fn sites(kind: Kind, bytes: &[u8]) -> Result<Sites, String> {
     let profile = profile::parse(bytes, LIMITS).map_err(|error| error.to_string())?;
     let values = kind
@@ -43,7 +43,7 @@ pub(super) fn sites(kind: Kind, bytes: &[u8]) -> Result<Sites, String> {
     Ok(Sites::new(kind, samples))
 }
 
-/// The functions at a location, innermost first.
+/// Returns the functions at a location, innermost first.
 fn frames(profile: &Profile, location: LocationId) -> Vec<Frame<'_>> {
     let location = profile.location(location);
     if location.lines.is_empty() {

@@ -1,32 +1,32 @@
-//! What the readings of the figures, one after another, say: rates, the peak, and where it goes.
+//! The series of readings of the figures, with its rates, peak and trend.
 //!
-//! Times are since watching began. Counters that fall are those of another program, which serves at
-//! the same address: everything begins anew then.
+//! Times are since watching began. If counters fall, another program serves at the same address,
+//! and the series begins anew.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::metrics::{HEAP, Histogram, Metrics};
 
-/// Bytes ever allocated.
+/// The bytes ever allocated.
 pub(super) const ALLOCATED: &str = "plimsoll_gc_heap_allocs_bytes_total";
 
-/// How many readings are drawn at most.
+/// The maximum number of readings that are drawn.
 const KEPT: usize = 600;
 
-/// What the trend is of.
+/// The period over which the trend is computed.
 const TREND_OVER: Duration = Duration::from_secs(60);
 
-/// Fewer readings say nothing of a trend.
+/// The minimum number of readings for a trend.
 const FEWEST: usize = 5;
 
-/// The readings that there were.
+/// The series of readings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Readings {
-    /// The newest two, the newer one first.
+    /// The newest reading, and the one before it.
     newest: Option<Reading>,
     before: Option<Reading>,
-    /// Of the newest ones, the oldest first.
+    /// The points of the newest readings, oldest first.
     points: VecDeque<Point>,
     peak: f64,
     restarts: u32,
@@ -38,32 +38,33 @@ struct Reading {
     metrics: Metrics,
 }
 
-/// What is kept of a reading for what is drawn over time.
+/// The part of a reading that is drawn over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
-    /// When it was.
+    /// The time of the reading.
     pub(super) at: Duration,
-    /// Bytes in use.
+    /// The bytes in use.
     pub(super) heap: f64,
-    /// Bytes allocated in a second since the reading before.
+    /// The bytes allocated per second since the previous reading.
     pub(super) rate: f64,
 }
 
-/// Where the heap goes.
+/// The trend of the heap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Trend {
-    /// There are too few readings.
+    /// The series has too few readings.
     Unknown,
-    /// It changes by less than a fiftieth, or not more than it swings.
+    /// The heap changes by at most a fiftieth of its mean, or by less than its fluctuations can
+    /// explain.
     Steady,
-    /// Bytes in a second.
+    /// Bytes per second.
     Rising(f64),
-    /// Bytes in a second, above 0.
+    /// Bytes per second, as a positive number.
     Falling(f64),
 }
 
 impl Readings {
-    /// Takes a reading of a moment after that of all before.
+    /// Adds a reading that was made after all others.
     pub(super) fn add(&mut self, at: Duration, metrics: Metrics) {
         if self
             .newest
@@ -89,36 +90,37 @@ impl Readings {
         });
     }
 
-    /// When the newest was.
+    /// Returns the time of the newest reading.
     pub(super) fn at(&self) -> Option<Duration> {
         self.newest.as_ref().map(|reading| reading.at)
     }
 
-    /// The newest.
+    /// Returns the newest reading.
     pub(super) fn metrics(&self) -> Option<&Metrics> {
         self.newest.as_ref().map(|reading| &reading.metrics)
     }
 
-    /// A number of the newest.
+    /// Returns a number of the newest reading.
     pub(super) fn number(&self, name: &str) -> Option<f64> {
         self.metrics()?.number(name)
     }
 
-    /// How much a counter has risen in a second, between the newest two.
+    /// Returns the increase of a counter per second between the newest two readings.
     pub(super) fn rate(&self, name: &str) -> Option<f64> {
         self.rate_of(|metrics| metrics.number(name))
     }
 
-    /// The same of what is computed from counters.
+    /// Returns the increase per second of a value that is computed from counters.
     pub(super) fn rate_of(&self, value: impl Fn(&Metrics) -> Option<f64>) -> Option<f64> {
         let (newest, before) = (self.newest.as_ref()?, self.before.as_ref()?);
         let seconds = newest.at.saturating_sub(before.at).as_secs_f64();
         let risen = value(&newest.metrics)? - value(&before.metrics)?;
-        // One that falls by itself is no counter.
+        // A value that falls in a program that was not restarted is not a counter.
         (seconds > 0.0 && risen >= 0.0).then(|| risen / seconds)
     }
 
-    /// How many values came into the buckets of a histogram in a second, between the newest two.
+    /// Returns the number of values per second that entered each bucket of a histogram between the
+    /// newest two readings.
     pub(super) fn histogram_rate(&self, name: &str) -> Option<Histogram> {
         let (newest, before) = (self.newest.as_ref()?, self.before.as_ref()?);
         let seconds = newest.at.saturating_sub(before.at).as_secs_f64();
@@ -132,22 +134,22 @@ impl Readings {
         newest.with(before, |now, before| (now - before).max(0.0) / seconds)
     }
 
-    /// The most that a reading has found in use, in bytes.
+    /// Returns the most bytes in use in any reading.
     pub(super) fn peak(&self) -> f64 {
         self.peak
     }
 
-    /// How often another program has taken the place of the one before.
+    /// Returns how often another program replaced the watched one.
     pub(super) fn restarts(&self) -> u32 {
         self.restarts
     }
 
-    /// The newest readings, the oldest first.
+    /// Returns the newest readings, oldest first.
     pub(super) fn points(&self) -> impl DoubleEndedIterator<Item = &Point> + ExactSizeIterator {
         self.points.iter()
     }
 
-    /// The slope of the straight line that is nearest to the readings of the last minute.
+    /// Computes the trend from the regression line through the readings of the last minute.
     pub(super) fn trend(&self) -> Trend {
         let Some(end) = self.at() else {
             return Trend::Unknown;
@@ -192,7 +194,7 @@ impl Readings {
     }
 }
 
-/// Whether what only rises has fallen.
+/// Returns whether the counter of allocated bytes has fallen: then `after` is of another program.
 fn is_another(before: &Metrics, after: &Metrics) -> bool {
     match (before.number(ALLOCATED), after.number(ALLOCATED)) {
         (Some(before), Some(after)) => after < before,
@@ -224,7 +226,7 @@ mod tests {
         assert_eq!(readings.rate(ALLOCATED), None);
         readings.add(at(3.0), page(30.0, 500.0, [5, 6]));
         assert_eq!(readings.rate(ALLOCATED), Some(200.0));
-        let sizes = readings.histogram_rate("plimsoll_h").expect("there is one");
+        let sizes = readings.histogram_rate("plimsoll_h").expect("one exists");
         assert_eq!(sizes.buckets(), [(8.0, 2.0), (f64::INFINITY, 0.0)]);
         readings.add(at(4.0), page(20.0, 500.0, [5, 6]));
         assert_eq!(readings.rate(ALLOCATED), Some(0.0));
@@ -299,9 +301,9 @@ mod tests {
         assert_eq!(trend(|_| 1e6), Trend::Steady);
         assert_eq!(trend(|_| 0.0), Trend::Steady);
         assert_eq!(trend(|second| 1e6 + 1e5 * (second % 2.0)), Trend::Steady);
-        // A saw that rises slowly and falls at once.
+        // A sawtooth that rises slowly and falls at once.
         assert_eq!(trend(|second| 1e6 + 1e5 * (second % 7.0)), Trend::Steady);
-        // What was more than a minute ago is not part of it.
+        // Readings from more than a minute ago do not count.
         assert_eq!(
             trend(|second| if second < 30.0 { 1.0 } else { 1e6 }),
             Trend::Steady

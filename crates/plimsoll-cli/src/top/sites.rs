@@ -1,4 +1,4 @@
-//! Profiles, summed up by the places that they are about.
+//! Profiles summed by site.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use super::clean::clean;
 
-/// The most places that are kept of a profile: those with the most.
-const MOST_SITES: usize = 1000;
+/// The maximum number of sites that are kept of a profile: those with the largest values.
+const MAX_SITES: usize = 1000;
 
-/// The most frames that are kept of a stack.
-const MOST_FRAMES: usize = 100;
+/// The maximum number of frames that are kept of a stack.
+const MAX_FRAMES: usize = 100;
 
-/// The profiles that are shown.
+/// The kinds of profiles that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// Where memory was allocated.
+    /// Allocations of memory.
     Heap,
-    /// Where locks were released that others waited for.
+    /// Releases of locks for which others waited.
     Mutex,
-    /// Where threads and tasks waited.
+    /// Waits of threads and tasks.
     Block,
-    /// Where threads and tasks are.
+    /// Current stacks of threads and tasks.
     Goroutine,
 }
 
 impl Kind {
-    /// The name of its page, below `/debug/pprof/`.
+    /// Returns the name of the profile's page, below `/debug/pprof/`.
     pub(super) fn page(self) -> &'static str {
         match self {
             Self::Heap => "heap",
@@ -36,8 +36,8 @@ impl Kind {
         }
     }
 
-    /// The values that are kept, the one that matters first. An empty name is the only value there
-    /// is, whatever it is called.
+    /// Returns the values that are kept, the most important first. An empty name selects the only
+    /// value of a profile, whatever its name.
     pub(super) fn values(self) -> &'static [&'static str] {
         match self {
             Self::Heap => &[
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// The label that places are told apart by as well.
+    /// Returns the label that distinguishes sites in addition to their functions.
     fn label(self) -> Option<&'static str> {
         match self {
             Self::Goroutine => Some("state"),
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// A function in a stack. `file` and `line` may be unknown: empty, and 0.
+/// A function in a stack. `file` is empty and `line` is 0 if they are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
     pub(super) function: &'a str,
@@ -76,29 +76,29 @@ pub(super) struct Sample<'a> {
     pub(super) values: Vec<i64>,
 }
 
-/// A profile by places.
+/// A profile summed by site.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sites {
     sites: Vec<Site>,
-    /// When it was fetched, since watching began, and how long that took.
+    /// The time of the request since watching began. `took` is the duration of the request.
     pub(super) at: Duration,
     pub(super) took: Duration,
 }
 
-/// A place: the innermost function that is more than a tool, since what is of interest is who
-/// pushes to a vector or takes a lock, not the vector or the lock.
+/// A site: the innermost function that is not a helper. The caller that pushes to a vector or locks
+/// a mutex is of interest, not the vector or the mutex.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Site {
     pub(super) function: String,
-    /// `file.rs:12`, or empty.
+    /// The file and line, such as `file.rs:12`; empty if unknown.
     pub(super) place: String,
-    /// What [`Kind::label`] is in the samples, or empty.
+    /// The text of the label [`Kind::label`] in the samples; empty without one.
     pub(super) label: String,
-    /// As in [`Kind::values`].
+    /// The values in the order of [`Kind::values`].
     pub(super) values: Vec<f64>,
-    /// How much the values have risen in a second, since the profile before.
+    /// The increase of each value per second since the previous profile.
     pub(super) rates: Vec<Option<f64>>,
-    /// The stack with the largest first value, a line for each function, innermost first.
+    /// The stack with the largest first value, one line per function, innermost first.
     pub(super) stack: Arc<[String]>,
 }
 
@@ -144,7 +144,7 @@ impl Sites {
             let by_value = other.values[0].total_cmp(&one.values[0]);
             by_value.then_with(|| one_key.cmp(other_key))
         });
-        sums.truncate(MOST_SITES);
+        sums.truncate(MAX_SITES);
         let sites = sums
             .into_iter()
             .map(|((function, file, line, label), sum)| Site {
@@ -153,7 +153,7 @@ impl Sites {
                 label: clean(label),
                 rates: vec![None; sum.values.len()],
                 values: sum.values,
-                stack: sum.stack.iter().take(MOST_FRAMES).map(line_of).collect(),
+                stack: sum.stack.iter().take(MAX_FRAMES).map(line_of).collect(),
             });
         Self {
             sites: sites.collect(),
@@ -161,13 +161,13 @@ impl Sites {
         }
     }
 
-    /// Those with the largest first value first.
+    /// Returns the sites, those with the largest first value first.
     pub(super) fn sites(&self) -> &[Site] {
         &self.sites
     }
 
-    /// Computes how much has come since the profile before. A place that was not there then had
-    /// nothing; where something has fallen, no rate is known.
+    /// Computes the rates since the previous profile. The values of a site that is missing there
+    /// count as 0. The rate of a value that has fallen is unknown.
     pub(super) fn compare(&mut self, before: &Self) {
         let seconds = self.at.saturating_sub(before.at).as_secs_f64();
         if seconds <= 0.0 {
@@ -194,8 +194,8 @@ impl Site {
     }
 }
 
-/// Whether a function is only what others do something by: one of the standard library, of C, or of
-/// those who make locks.
+/// Returns whether a function is a helper of its callers: a function of the standard library, of C,
+/// or of a lock library.
 fn is_a_tool(frame: &Frame<'_>) -> bool {
     const TOOLS: [&str; 8] = [
         "__rustc::",
@@ -207,7 +207,7 @@ fn is_a_tool(frame: &Frame<'_>) -> bool {
         "parking_lot_core::",
         "plimsoll::",
     ];
-    // The sources of the standard library are named after the compiler's version.
+    // The paths of the standard library's sources contain the compiler's version.
     let of_std = frame.file.starts_with("/rustc/") || frame.file.contains("/rustlib/src/");
     let of_c = [".c", ".S", ".h"]
         .iter()
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_told_apart_by_what_they_do() {
+    fn threads_differ_by_their_activity() {
         let own = frame("own::work", "own.rs", 7);
         let mut waiting = sample(std::slice::from_ref(&own), &[1]);
         waiting.labels = vec![("state", "wai\u{7}ting")];
@@ -356,17 +356,17 @@ mod tests {
 
     #[test]
     fn profiles_of_any_size_are_cut_to_what_can_be_shown() {
-        let names: Vec<String> = (0..MOST_SITES + 5)
+        let names: Vec<String> = (0..MAX_SITES + 5)
             .map(|number| format!("f{number}"))
             .collect();
-        let deep = vec![frame("deep", "", 0); 10 * MOST_FRAMES];
+        let deep = vec![frame("deep", "", 0); 10 * MAX_FRAMES];
         let samples = names
             .iter()
             .map(|name| sample(&[frame(name, "", 0)], &[1]))
             .chain([sample(&deep, &[i64::MAX]), sample(&deep, &[i64::MAX])]);
         let sites = Sites::new(Kind::Mutex, samples);
-        assert_eq!(sites.sites().len(), MOST_SITES);
+        assert_eq!(sites.sites().len(), MAX_SITES);
         assert_eq!(sites.sites()[0].function, "deep");
-        assert_eq!(sites.sites()[0].stack.len(), MOST_FRAMES);
+        assert_eq!(sites.sites()[0].stack.len(), MAX_FRAMES);
     }
 }

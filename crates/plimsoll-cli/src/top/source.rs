@@ -1,7 +1,8 @@
-//! Fetches what is shown, in threads of its own: the view never waits for the watched program.
+//! Fetches figures and profiles in separate threads, so that the view never waits for the watched
+//! program.
 //!
-//! One thread reads the figures, another one fetches profiles, which may take a second and must not
-//! delay the figures. Both end when nobody takes what they bring.
+//! One thread reads the figures. Another one fetches profiles, which may take a second and must not
+//! delay the figures. Both end when their receiver is dropped.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -11,35 +12,35 @@ use std::time::{Duration, Instant};
 
 use super::clean::clean;
 use super::metrics::Metrics;
-use super::model::{News, Trouble};
+use super::model::{Trouble, Update};
 use super::profiles;
 use super::sites::{Kind, Sites};
 use crate::http;
 
-/// How long a program may take to answer with figures, and with a profile.
+/// The timeout of a request for figures. `PROFILE_TIMEOUT` is that for a profile.
 const FIGURES_TIMEOUT: Duration = Duration::from_secs(5);
 const PROFILE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest page of figures, in bytes. Plimsoll's has some ten thousand.
+/// The maximum size of the page of figures in bytes. Plimsoll's has some ten thousand.
 const LONGEST_FIGURES: usize = 16 << 20;
 
-/// How long it takes at most to see that nobody is there.
+/// The maximum time until a missing server is noticed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The least time between the end of a request and the next one, whatever the interval: a program
-/// that is slow is not asked all the time.
+/// The minimum time between the end of a request and the next one, whatever the interval. So a slow
+/// program is not requested continuously.
 const REST: Duration = Duration::from_millis(50);
 
 /// The pages of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pages {
-    /// What comes before `/metrics` and `/debug/pprof/`: `http://host:port`, perhaps with more.
+    /// The URL before `/metrics` and `/debug/pprof/`: `http://host:port`, and a path if needed.
     base: String,
 }
 
 impl Pages {
-    /// Of the URL of any of the pages, or of what they are below; also without `http://`. `None` if
-    /// it is no URL.
+    /// Derives the pages from the URL of any of them, or from the URL above them; `http://` may be
+    /// omitted. Returns `None` if `url` is not a URL.
     pub(super) fn of_url(url: &str) -> Option<Self> {
         let url = http::base_url(url)?;
         let url = url.split(['?', '#']).next().unwrap_or(&url);
@@ -63,19 +64,19 @@ impl Pages {
     pub(super) fn figures(&self, timeout: Duration) -> Result<Metrics, Trouble> {
         let page = self.get("/metrics", timeout)?;
         if page.len() > LONGEST_FIGURES {
-            return Err(Trouble::with_answer("the page of figures is too long"));
+            return Err(Trouble::with_answer("the metrics page is too long"));
         }
         let text = String::from_utf8_lossy(&page);
         Metrics::parse(&text).map_err(Trouble::with_answer)
     }
 
-    /// Fetches a profile; its times are left to whoever knows what they are since.
+    /// Fetches a profile. The caller sets its times.
     pub(super) fn profile(&self, kind: Kind) -> Result<Sites, Trouble> {
         let page = self.get(&format!("/debug/pprof/{}", kind.page()), PROFILE_TIMEOUT)?;
         profiles::sites(kind, &page).map_err(|why| Trouble::with_answer(&why))
     }
 
-    /// The command line, its arguments separated by zero bytes.
+    /// Fetches the command line, with arguments separated by zero bytes.
     pub(super) fn command_line(&self) -> Result<String, Trouble> {
         let page = self.get("/debug/pprof/cmdline", FIGURES_TIMEOUT)?;
         Ok(String::from_utf8_lossy(&page).into_owned())
@@ -89,7 +90,7 @@ impl Pages {
         })
     }
 
-    /// Whether nobody listens there.
+    /// Returns whether the address refuses connections, because no server listens there.
     fn is_gone(&self) -> bool {
         let authority = self.base.trim_start_matches("http://");
         let authority = authority.split('/').next().unwrap_or_default();
@@ -101,24 +102,24 @@ impl Pages {
     }
 }
 
-/// What the view wants of those who fetch.
+/// A request of the view to the fetching threads.
 enum Order {
     Every(Duration),
-    /// These profiles and no others.
+    /// Fetch these profiles and no others.
     Profiles(&'static [Kind]),
     AtOnce,
 }
 
-/// Those who fetch.
+/// The fetching threads.
 pub(super) struct Source {
     figures: Sender<Order>,
     profiles: Sender<Order>,
-    news: Receiver<News>,
+    news: Receiver<Update>,
 }
 
 impl Source {
-    /// Begins to read figures, at these intervals; profiles only when they are asked for. `began`
-    /// is when watching began.
+    /// Starts to read figures at intervals of `interval`. Profiles are fetched only on request.
+    /// `began` is the time at which watching began.
     pub(super) fn begin(
         pages: &Pages,
         began: Instant,
@@ -151,8 +152,8 @@ impl Source {
         })
     }
 
-    /// What has come since this was called last. An error if those who fetch have died.
-    pub(super) fn news(&self) -> Result<Option<News>, mpsc::RecvError> {
+    /// Returns the next update, if one has arrived. Fails if the fetching threads have ended.
+    pub(super) fn news(&self) -> Result<Option<Update>, mpsc::RecvError> {
         match self.news.try_recv() {
             Ok(news) => Ok(Some(news)),
             Err(mpsc::TryRecvError::Empty) => Ok(None),
@@ -160,18 +161,18 @@ impl Source {
         }
     }
 
-    /// Has the figures be read at another interval.
+    /// Changes the interval at which figures are read.
     pub(super) fn set_interval(&self, interval: Duration) {
-        // Nobody to take it: that is seen by who asks for news.
+        // Without a receiver, the next call of `news` fails.
         let _ = self.figures.send(Order::Every(interval));
     }
 
-    /// Has these profiles be fetched, and no others.
+    /// Selects the profiles that are fetched.
     pub(super) fn set_wanted(&self, wanted: &'static [Kind]) {
         let _ = self.profiles.send(Order::Profiles(wanted));
     }
 
-    /// Has everything be fetched at once.
+    /// Fetches figures and profiles at once.
     pub(super) fn fetch(&self) {
         let _ = self.figures.send(Order::AtOnce);
         let _ = self.profiles.send(Order::AtOnce);
@@ -187,7 +188,7 @@ struct Figures {
     pages: Pages,
     began: Instant,
     interval: Duration,
-    tell: Sender<News>,
+    tell: Sender<Update>,
 }
 
 impl Figures {
@@ -199,14 +200,14 @@ impl Figures {
             let read = self.pages.figures(FIGURES_TIMEOUT);
             let is_there = read.is_ok();
             let at = asked.duration_since(self.began);
-            if self.tell.send(News::Figures(at, read)).is_err() {
+            if self.tell.send(Update::Figures(at, read)).is_err() {
                 return;
             }
-            // Who answers again may be another program.
+            // The server that responds again may be another program.
             if is_there
                 && !knows_program
                 && let Ok(line) = self.pages.command_line()
-                && self.tell.send(News::CommandLine(line)).is_err()
+                && self.tell.send(Update::CommandLine(line)).is_err()
             {
                 return;
             }
@@ -230,9 +231,9 @@ struct Profiles {
     pages: Pages,
     began: Instant,
     interval: Duration,
-    tell: Sender<News>,
+    tell: Sender<Update>,
     wanted: &'static [Kind],
-    /// When those that were fetched were asked for last.
+    /// The time of the last fetch of each profile.
     fetched: Vec<(Kind, Instant)>,
 }
 
@@ -266,28 +267,29 @@ impl Profiles {
         }
     }
 
-    /// When a profile is to be fetched next: at once if it never was.
+    /// Returns the time of a profile's next fetch: at once if it was never fetched.
     fn due(&self, kind: Kind) -> Instant {
         let mut fetched = self.fetched.iter();
         let last = fetched.find(|(of, _)| *of == kind);
         last.map_or(self.began, |(_, last)| *last + self.interval)
     }
 
-    fn fetch(&mut self, kind: Kind) -> News {
+    fn fetch(&mut self, kind: Kind) -> Update {
         let asked = Instant::now();
         let mut sites = self.pages.profile(kind);
         if let Ok(sites) = &mut sites {
             sites.at = asked.duration_since(self.began);
             sites.took = asked.elapsed();
         }
-        // From its end: a program that needs long for it is not asked all the time.
+        // The interval begins at the end of a request, so that a slow program is not requested
+        // continuously.
         self.fetched.retain(|(of, _)| *of != kind);
         self.fetched.push((kind, Instant::now()));
-        News::Profile(kind, sites)
+        Update::Profile(kind, sites)
     }
 }
 
-/// Reads the figures once, while somebody waits.
+/// Reads the figures once, in the calling thread.
 pub(super) fn figures_now(pages: &Pages) -> Result<Metrics, Trouble> {
     pages.figures(FIGURES_TIMEOUT)
 }

@@ -1,15 +1,15 @@
-//! Rows of figures that can be sorted and filtered, whoever shows them.
+//! A table of figures that can be sorted and filtered, for any page.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// A column's head.
+/// The head of a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) title: &'static str,
-    /// In characters; 0 for the last one, which has what is left.
+    /// The width in characters; 0 for the last column, which takes the remaining width.
     pub(super) width: usize,
-    /// Whether it is sorted by numbers, and aligned to the right.
+    /// Whether the column is sorted by number and aligned to the right.
     pub(super) number: bool,
 }
 
@@ -31,7 +31,7 @@ impl Column {
     }
 }
 
-/// What is shown, and the number that it is sorted by.
+/// The text of a cell, and the number by which it is sorted.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) text: String,
@@ -53,7 +53,8 @@ impl Cell {
         }
     }
 
-    /// What is not known is a dash, and less than nothing.
+    /// Creates the cell of a number that may be unknown. An unknown number is a dash and is less
+    /// than 0.
     pub(super) fn maybe(number: Option<f64>, shown: impl Fn(f64) -> String) -> Self {
         match number {
             Some(number) => Self::number(number, shown),
@@ -67,14 +68,14 @@ impl Cell {
 
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// As many as there are columns.
+    /// One cell for each column.
     pub(super) cells: Vec<Cell>,
-    /// What there is to say of this row alone, in lines; may be empty.
+    /// Lines with details of this row; may be empty.
     pub(super) more: Arc<[String]>,
 }
 
 impl Row {
-    /// What it is known by from one reading to the next: its texts.
+    /// Returns the row's identity across readings: the texts of its text columns.
     pub(super) fn key(&self, columns: &[Column]) -> String {
         let texts = self.cells.iter().zip(columns);
         let texts = texts.filter(|(_, column)| !column.number);
@@ -89,11 +90,11 @@ impl Row {
 pub(super) struct Table {
     pub(super) columns: &'static [Column],
     pub(super) rows: Vec<Row>,
-    /// Why there are no rows, if there are none: a sentence.
+    /// A sentence that explains why the table is empty.
     pub(super) why_empty: String,
 }
 
-/// By which column, and whether the other way around.
+/// The column by which a table is sorted, and whether the order is reversed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) column: usize,
@@ -101,7 +102,8 @@ pub(super) struct Order {
 }
 
 impl Table {
-    /// The largest numbers first, or texts by the alphabet; what is the same by its texts.
+    /// Sorts by the largest number first, or by text in ascending order. Equal rows are sorted by
+    /// their texts.
     pub(super) fn sort(&mut self, order: Order) {
         let Some(column) = self.columns.get(order.column) else {
             return;
@@ -127,7 +129,7 @@ impl Table {
         });
     }
 
-    /// Leaves the rows that have `wanted` in one of their texts; in small or capital letters.
+    /// Keeps the rows with `wanted` in one of their texts, ignoring case.
     pub(super) fn filter(&mut self, wanted: &str) {
         if wanted.is_empty() {
             return;
@@ -139,7 +141,7 @@ impl Table {
             cells.any(|cell| cell.text.to_lowercase().contains(&wanted))
         });
         if had_some && self.rows.is_empty() {
-            self.why_empty = "No row has the text of the filter.".into();
+            self.why_empty = "No row matches the filter.".into();
         }
     }
 }
@@ -196,7 +198,7 @@ mod tests {
         assert_eq!(filtered("10").0, 1);
         assert_eq!(
             filtered("nowhere"),
-            (0, "No row has the text of the filter.".into())
+            (0, "No row matches the filter.".into())
         );
     }
 

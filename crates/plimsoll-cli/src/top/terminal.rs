@@ -1,13 +1,15 @@
-//! The terminal: taken, and given back as it was, whatever happens.
+//! Takes the terminal, and restores its state in every case.
 //!
-//! It is given back by [`give_back`], which does that once for each time it was taken, whoever
-//! comes first: the end of the view, the hook of panics, or what answers a signal. Signals only set
-//! flags. The thread that draws looks at those and gives back the terminal itself, so that nothing
-//! is drawn behind that; then it dies of the signal, as it would have without a handler, so that
-//! whoever waits for it sees what happened. That thread may hang: in a terminal that takes nothing,
-//! or in one that was hung up, whose end of input crossterm reads again and again. So another
-//! thread ends the program if that one does not; and a second signal of the same kind is not waited
-//! for by anybody.
+//! [`give_back`] restores the terminal once each time it was taken. The end of the view, the panic
+//! hook and the signal thread call it; the first call counts.
+//!
+//! Signal handlers only set flags. The drawing thread reads them and restores the terminal itself,
+//! so that nothing is drawn afterwards. Then it dies of the signal, as it would have without a
+//! handler, so that the parent sees the cause.
+//!
+//! The drawing thread may hang: if the terminal takes no output, or if it was hung up and crossterm
+//! reads its end of file again and again. So another thread ends the program if the drawing thread
+//! does not. A second signal of the same kind ends it at once.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Stdout};
@@ -34,16 +36,16 @@ use super::clean::clean;
 /// Whether the terminal is taken.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// What a thread that does not draw has said as it panicked.
+/// The message of a panic in a thread that does not draw.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// The signals that end the program.
 const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 
-/// How long the thread that draws may take to end the program.
+/// The time that the drawing thread has to end the program.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A terminal that is drawn on.
+/// A terminal in use.
 pub(super) struct Session {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     ending: Vec<(i32, Arc<AtomicBool>)>,
@@ -51,12 +53,12 @@ pub(super) struct Session {
     continued: Arc<AtomicBool>,
 }
 
-/// Why the terminal cannot be drawn on at all, if so: in a few words.
+/// Returns in a few words why the terminal cannot be drawn on; `None` if it can.
 pub(super) fn unusable() -> Option<&'static str> {
     if !io::stdout().is_terminal() {
-        Some("stdout is no terminal; --once prints text")
+        Some("stdout is not a terminal; --once prints text")
     } else if std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb") {
-        Some("a terminal of type dumb cannot be drawn on; --once prints text")
+        Some("the terminal type dumb is not supported; --once prints text")
     } else {
         None
     }
@@ -72,13 +74,13 @@ impl Session {
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
             ending.push((signal, flag));
         }
-        end_if_nobody_does()?;
+        end_if_nothing_else_does()?;
         let stopping = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGTSTP, Arc::clone(&stopping))?;
         let continued = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGCONT, Arc::clone(&continued))?;
         take()?;
-        // The terminal is taken: if this fails, it is to be given back.
+        // The terminal is taken, so a failure must restore it.
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
         Ok(Self {
             terminal: terminal.inspect_err(|_| give_back())?,
@@ -88,13 +90,13 @@ impl Session {
         })
     }
 
-    /// Draws what is to be seen.
+    /// Draws a frame.
     pub(super) fn draw(&mut self, what: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(what)?;
         Ok(())
     }
 
-    /// Does what signals have asked for. Whether everything is to be drawn anew.
+    /// Handles the signals that have arrived. Returns whether everything must be drawn anew.
     pub(super) fn heed_signals(&mut self) -> io::Result<bool> {
         for (signal, flag) in &self.ending {
             if flag.load(Ordering::Relaxed) {
@@ -107,7 +109,7 @@ impl Session {
             return Ok(true);
         }
         if self.continued.swap(false, Ordering::Relaxed) {
-            // Whoever stopped it did not ask, and the shell has had the terminal since.
+            // The process was stopped by SIGSTOP, and the shell has used the terminal since.
             give_back();
             self.take_again()?;
             return Ok(true);
@@ -115,7 +117,7 @@ impl Session {
         Ok(false)
     }
 
-    /// Gives the terminal to the shell until that has the program go on.
+    /// Gives the terminal to the shell until the shell continues the program.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         give_back();
         emulate_default_handler(SIGTSTP)?;
@@ -135,7 +137,7 @@ impl Drop for Session {
     }
 }
 
-/// What a thread that does not draw has said as it panicked, in one line.
+/// Takes the message of a panic in a thread that does not draw, on one line.
 pub(super) fn panic_elsewhere() -> Option<String> {
     PANIC.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -146,10 +148,10 @@ fn take() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, Hide).inspect_err(|_| give_back())
 }
 
-/// As it was before it was taken. What fails here has nobody left to be told.
+/// Restores the terminal's state. Errors cannot be reported and are ignored.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        // Not by stdout, which whoever hangs in writing has locked.
+        // This avoids `stdout`, because a writer that hangs holds its lock.
         if let Ok(terminal) = io::stdout().as_fd().try_clone_to_owned() {
             let mut terminal = File::from(terminal);
             let _ = execute!(terminal, Show, LeaveAlternateScreen);
@@ -158,8 +160,8 @@ fn give_back() {
     }
 }
 
-/// Ends the program by the signals that do, if the thread that draws does not.
-fn end_if_nobody_does() -> io::Result<()> {
+/// Ends the program by the signal that arrived, if the drawing thread does not.
+fn end_if_nothing_else_does() -> io::Result<()> {
     let mut signals = Signals::new(ENDING)?;
     let run = move || {
         for signal in signals.forever() {
@@ -172,17 +174,17 @@ fn end_if_nobody_does() -> io::Result<()> {
     Ok(())
 }
 
-/// Has a panic of this thread, which draws, be told on the terminal as it was. Those of threads
-/// that do not draw are kept, for the thread that does to end with.
+/// Installs a panic hook. A panic of the calling thread, which draws, is printed on the restored
+/// terminal. The message of a panic in another thread is kept, and ends the drawing thread.
 pub(super) fn give_back_on_panic() {
     static HOOKED: Once = Once::new();
     let drawing: ThreadId = thread::current().id();
     HOOKED.call_once(|| {
-        let told_by = panic::take_hook();
+        let previous = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             if thread::current().id() == drawing {
                 give_back();
-                told_by(panic);
+                previous(panic);
             } else {
                 let mut kept = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.get_or_insert_with(|| clean(&panic.to_string()));

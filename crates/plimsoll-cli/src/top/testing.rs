@@ -1,14 +1,14 @@
-//! A program to look at in tests.
+//! A watched program for tests.
 
 use std::time::Duration;
 
 use super::app::App;
 use super::metrics::Metrics;
-use super::model::{Model, News};
+use super::model::{Model, Update};
 use super::sites::{Frame, Kind, Sample, Sites};
 
-/// Readings of two moments, a second or two after watching began, and all profiles. The heap is 12
-/// MiB, was 16 MiB, and 2 MiB are allocated in a second.
+/// Returns a model with readings one and two seconds after watching began, and with all profiles.
+/// The heap falls from 16 MiB to 12 MiB, and 2 MiB are allocated per second.
 pub(super) fn model() -> Model {
     let mut model = Model::default();
     for news in news() {
@@ -17,8 +17,8 @@ pub(super) fn model() -> Model {
     model
 }
 
-fn news() -> Vec<News> {
-    let figures = [1, 2].map(|at| News::Figures(Duration::from_secs(at), Ok(figures(at))));
+fn news() -> Vec<Update> {
+    let figures = [1, 2].map(|at| Update::Figures(Duration::from_secs(at), Ok(figures(at))));
     let profiles = [
         (Kind::Heap, 1),
         (Kind::Heap, 2),
@@ -26,12 +26,12 @@ fn news() -> Vec<News> {
         (Kind::Block, 2),
         (Kind::Goroutine, 2),
     ];
-    let profiles = profiles.map(|(kind, at)| News::Profile(kind, Ok(profile(kind, at))));
-    let line = News::CommandLine(["/usr/bin/search", "--load", "2", ""].join("\0"));
+    let profiles = profiles.map(|(kind, at)| Update::Profile(kind, Ok(profile(kind, at))));
+    let line = Update::CommandLine(["/usr/bin/search", "--load", "2", ""].join("\0"));
     figures.into_iter().chain(profiles).chain([line]).collect()
 }
 
-/// The page of figures at a moment, in seconds.
+/// Returns the figures at a time in seconds.
 pub(super) fn figures(moment: u64) -> Metrics {
     Metrics::parse(&page(moment)).expect("it is a page")
 }
@@ -124,7 +124,7 @@ fn profile(kind: Kind, at: u64) -> Sites {
     sites
 }
 
-/// A view of that.
+/// Returns a view of the same program.
 pub(super) fn app() -> App {
     let mut app = App::new(
         "http://127.0.0.1:6060".into(),

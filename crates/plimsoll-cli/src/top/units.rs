@@ -1,18 +1,18 @@
-//! Numbers for people: short, always with a unit, and of a width that tables can rely on.
+//! Short numbers with units, of a limited width for tables.
 
-/// At most nine characters, such as `12.4 MiB`.
+/// Formats bytes in at most nine characters, such as `12.4 MiB`.
 pub(super) fn bytes(bytes: f64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (value, unit) = scaled(bytes, 1024.0, &UNITS);
     format!("{value} {unit}")
 }
 
-/// Of bytes in a second.
+/// Formats a rate in bytes per second.
 pub(super) fn bytes_per_second(rate: f64) -> String {
     format!("{}/s", bytes(rate))
 }
 
-/// Whole below a hundred thousand, then with three digits: `12.3 M`.
+/// Formats a count: whole below a hundred thousand, with three digits above, such as `12.3 M`.
 pub(super) fn count(count: f64) -> String {
     if count.abs() < 99_999.5 {
         return format!("{count:.0}");
@@ -22,7 +22,7 @@ pub(super) fn count(count: f64) -> String {
     format!("{value} {unit}")
 }
 
-/// Of events in a second; with a fraction where there are few.
+/// Formats events per second, with a fraction if they are few.
 pub(super) fn per_second(rate: f64) -> String {
     if rate != 0.0 && rate.abs() < 9.95 {
         format!("{rate:.1}/s")
@@ -31,7 +31,7 @@ pub(super) fn per_second(rate: f64) -> String {
     }
 }
 
-/// All digits, in groups of three.
+/// Formats a count with all its digits, in groups of three.
 pub(super) fn exact(count: f64) -> String {
     let digits = format!("{:.0}", count.abs());
     let mut grouped = String::new();
@@ -47,7 +47,7 @@ pub(super) fn exact(count: f64) -> String {
     grouped
 }
 
-/// At most eight characters, from `12 ns` to `300 d`.
+/// Formats a time in at most eight characters, from `12 ns` to `300 d`.
 pub(super) fn seconds(seconds: f64) -> String {
     let size = seconds.abs();
     let (value, unit) = match size {
@@ -63,7 +63,7 @@ pub(super) fn seconds(seconds: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// A share of one.
+/// Formats a share of one as a percentage.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
@@ -71,7 +71,7 @@ pub(super) fn percent(share: f64) -> String {
 fn scaled<'a>(value: f64, base: f64, units: &[&'a str]) -> (String, &'a str) {
     let mut value = value;
     let mut at = 0;
-    // What would be written with four digits before the point goes to the next unit.
+    // A value that would have four digits before the point takes the next unit.
     while value.abs() >= base.min(999.5) && at + 1 < units.len() {
         value /= base;
         at += 1;

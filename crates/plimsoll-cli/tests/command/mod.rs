@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A directory that is gone with the test.
+/// A directory that is removed on drop.
 pub struct Directory(pub PathBuf);
 
 impl Directory {
@@ -16,7 +16,7 @@ impl Directory {
         Self(directory)
     }
 
-    /// Writes a file, and says where it is.
+    /// Writes a file and returns its path.
     pub fn file(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.path(name);
         std::fs::write(&path, bytes).unwrap();
@@ -42,8 +42,8 @@ pub fn plimsoll(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What it prints if it succeeds.
-pub fn said(arguments: &[&str]) -> String {
+/// Runs a command that must succeed without warnings; returns its standard output.
+pub fn stdout_of(arguments: &[&str]) -> String {
     let output = plimsoll(arguments);
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {complained}");
@@ -51,8 +51,9 @@ pub fn said(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What it complains of, and its exit code, if it fails: one line, and nothing else.
-pub fn complained(arguments: &[&str]) -> (String, i32) {
+/// Runs a command that must fail with exactly one line of output; returns the line and the exit
+/// code.
+pub fn failure_of(arguments: &[&str]) -> (String, i32) {
     let output = plimsoll(arguments);
     assert!(!output.status.success(), "{arguments:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
@@ -62,7 +63,7 @@ pub fn complained(arguments: &[&str]) -> (String, i32) {
     (line.to_owned(), output.status.code().unwrap())
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 pub fn name(path: &str) -> &str {
     Path::new(path).file_name().unwrap().to_str().unwrap()
 }

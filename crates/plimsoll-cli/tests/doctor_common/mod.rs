@@ -1,4 +1,4 @@
-//! What the tests of `doctor` share: small programs, made by the C compiler, and a place for them.
+//! Helpers of the tests of `doctor`: small programs built by the C compiler, and their directory.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A directory of a test's own, empty at first.
+/// Creates an empty directory for one test.
 pub fn directory(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&directory);
@@ -31,7 +31,7 @@ __attribute__((noinline)) int third(int n) {
 int main(int count, char **words) { return third(count) + second(count) == 12345; }
 "#;
 
-/// Compiles a program of C; `None`, with a word on why, if this compiler cannot do so.
+/// Compiles a C program. Prints a message and returns `None` if this compiler cannot do so.
 pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let text = directory.join(format!("{name}.c"));
     fs::write(&text, source).unwrap();
@@ -41,7 +41,7 @@ pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Op
         .args([&program, &text])
         .args(flags)
         .output()
-        .expect("there is a C compiler");
+        .expect("a C compiler is installed");
     if !output.status.success() {
         eprintln!(
             "skipped: cc {flags:?}: {}",
@@ -52,7 +52,7 @@ pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Op
     Some(program)
 }
 
-/// A file with these contents and this mode.
+/// Creates a file with these contents and this mode.
 pub fn file(directory: &Path, name: &str, contents: &[u8], mode: u32) -> PathBuf {
     let path = directory.join(name);
     fs::write(&path, contents).unwrap();
@@ -60,17 +60,17 @@ pub fn file(directory: &Path, name: &str, contents: &[u8], mode: u32) -> PathBuf
     path
 }
 
-/// Whether this process is root, to whom permissions are given that others have not.
+/// Returns whether this process is root, which bypasses permission checks.
 pub fn is_root() -> bool {
     // SAFETY: takes no pointers.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// A sequence of numbers that looks random and is the same each time.
+/// A generator of pseudo-random numbers, the same in each run.
 pub struct Numbers(pub u64);
 
 impl Numbers {
-    /// The next one, below `limit`.
+    /// Returns the next number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

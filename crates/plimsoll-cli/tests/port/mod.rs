@@ -1,4 +1,4 @@
-//! A port that is a test's own.
+//! A port reserved for one test.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -6,8 +6,8 @@ use std::io::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// A port on which nobody listens. While this is there, it is given to nobody who asks for any that
-/// is free; whoever asks for it by its number may listen on it.
+/// A port without a listener. While this exists, the system assigns it to no socket that requests
+/// any free port. A socket that requests this number may listen on it.
 pub struct Port {
     pub number: u16,
     _bound: OwnedFd,
@@ -19,8 +19,8 @@ impl Port {
             0.. => result,
             _ => panic!("a port: {}", Error::last_os_error()),
         };
-        // SAFETY: a new descriptor, which is nobody else's; an address and a length that are there,
-        // and of which all zeros are values.
+        // SAFETY: the descriptor is new and has no other owner. The address is a local variable for
+        // which all zeros are valid, passed with its length.
         unsafe {
             let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
             let bound = OwnedFd::from_raw_fd(done(libc::socket(libc::AF_INET, kind, 0)));

@@ -1,33 +1,34 @@
-//! All the ways in which a process can end, and what `plimsoll report` shows then.
+//! The ways in which a process can end, and the output of `plimsoll report` afterwards.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use plimsoll::postmortem::Ended;
+use plimsoll_postmortem::Ended;
 
-use crate::command::{Directory, said};
+use crate::command::{Directory, stdout_of};
 use crate::{Process, read, totals_add_up};
 
-/// That 400 blocks of 10,000 bytes are in use, where that is, and how the process ended.
+/// Asserts that the file shows 400 blocks of 10,000 bytes in use, their site, and the end of the
+/// process.
 fn leaked(file: &str, how: impl FnOnce(Ended) -> bool) {
     let left = read(file);
     totals_add_up(&left);
     assert!(how(left.ended), "{:?}", left.ended);
-    let class = left.heap.by_class.iter().find(|class| class.size == 10_240);
-    let class = class.expect("there is such a class");
+    let class = left.heap.classes.iter().find(|class| class.size == 10_240);
+    let class = class.expect("the size class exists");
     let live = class.mallocs - class.frees;
     assert!((400..410).contains(&live), "{class:?}");
-    // The unit that is chosen otherwise depends on the smallest row, and so on chance.
-    let top = said(&["report", file, "--unit", "bytes"]);
+    // The default unit depends on the smallest row, and thus on chance.
+    let top = stdout_of(&["report", file, "--unit", "bytes"]);
     let site = top.lines().find(|line| line.contains("workloads::leak"));
     let flat = site.unwrap_or_else(|| panic!("{top}"));
     let flat = flat.split_whitespace().next().unwrap();
     let Some(Ok(bytes)) = flat.strip_suffix("bytes").map(str::parse::<i64>) else {
         panic!("{flat} in {top}");
     };
-    // Sampled at 4 KiB, nine of ten blocks are, and all are known to 1.5 in 100: the margin is more
-    // than six times that.
+    // At a rate of 4 KiB, nine of ten blocks are sampled, and the total has a standard error of
+    // 1.5%. The margin is more than six times that.
     assert!((bytes - 400 * 10_240).abs() < 400_000, "{top}");
     assert!(top.contains("Type: inuse_space"), "{top}");
 }
@@ -43,7 +44,7 @@ fn what_a_process_leaves_does_not_depend_on_how_it_ends() {
     ] {
         let file = directory.path(&work.replace(' ', "-"));
         let process = Process::start_with(work, &file, "heap_rate=4k", |command| {
-            // SAFETY: makes a system call. There are to be no core dumps.
+            // SAFETY: the closure makes one system call, which disables core dumps.
             unsafe {
                 command.pre_exec(|| {
                     let none: libc::rlimit = std::mem::zeroed();
@@ -72,11 +73,11 @@ fn a_process_that_runs_is_shown_too_and_said_to_run() {
     let mut process = Process::start("leak", &file, "heap_rate=4k");
     process.is_ready();
     leaked(&file, |ended| ended == Ended::Running);
-    let comments = said(&["report", &file, "--comments"]);
+    let comments = stdout_of(&["report", &file, "--comments"]);
     assert!(comments.contains("is still running"), "{comments}");
     process.kill();
     leaked(&file, |ended| ended == Ended::Otherwise);
-    let comments = said(&["report", &file, "--comments"]);
+    let comments = stdout_of(&["report", &file, "--comments"]);
     assert!(comments.contains("was ended: killed"), "{comments}");
     assert!(comments.contains("bytes in "), "{comments}");
     assert!(
@@ -92,7 +93,7 @@ fn what_was_in_use_when_most_was_is_left() {
     let mut process = Process::start("rise and fall", &file, "heap_rate=16k");
     process.is_ready();
     process.kill();
-    let top = |of: &str| said(&["report", &file, "-t", of]);
+    let top = |of: &str| stdout_of(&["report", &file, "-t", of]);
     let peak = top("peak_space");
     assert!(peak.contains("workloads::rise"), "{peak}");
     assert!(!peak.contains("workloads::leak"), "{peak}");
@@ -109,9 +110,9 @@ fn labels_are_left() {
     let mut process = Process::start("labels", &file, "heap_rate=16k");
     process.is_ready();
     process.kill();
-    let of = said(&["report", &file, "--tag", "tenant=acme"]);
+    let of = stdout_of(&["report", &file, "--tag", "tenant=acme"]);
     assert!(of.contains("workloads::leak"), "{of}");
-    let of = said(&["report", &file, "--tag", "tenant=other"]);
+    let of = stdout_of(&["report", &file, "--tag", "tenant=other"]);
     assert!(!of.contains("workloads::leak"), "{of}");
 }
 
@@ -125,33 +126,36 @@ fn libraries_that_were_loaded_late_have_their_names() {
     );
     let mut compiler = Command::new("cc");
     let built = compiler.args(["-shared", "-fPIC", "-g", "-O1", "-o", &library, &source]);
-    assert!(built.status().expect("there is a C compiler").success());
+    assert!(built.status().expect("a C compiler is installed").success());
     let file = directory.path("file");
     let mut process = Process::start_with("late library", &file, "heap_rate=1", |command| {
         command.env("PLIMSOLL_TEST_LIBRARY", &library);
     });
     process.is_ready();
-    let is_named = || said(&["report", &file, "--folded"]).contains("by_way_of");
+    let is_named = || stdout_of(&["report", &file, "--folded"]).contains("by_way_of");
     let begun = Instant::now();
     while !is_named() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it has no name");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the frame has no name"
+        );
     }
     process.kill();
     totals_add_up(&read(&file));
     assert!(is_named());
-    // Without the file, or with another, there are no names that are not right.
+    // Without the file, or with another in its place, no wrong names appear.
     std::fs::remove_file(&library).unwrap();
-    let stacks = said(&["report", &file, "--folded"]);
+    let stacks = stdout_of(&["report", &file, "--folded"]);
     assert!(!stacks.contains("by_way_of"), "{stacks}");
 }
 
-/// The limit is far below what a table and shards take by themselves otherwise.
+/// The limit is far below the address space that a table and shards reserve by default.
 #[test]
 fn a_program_that_outgrows_its_limit_leaves_where_it_grew() {
     let directory = Directory::new("postmortem-limit");
     let file = directory.path("file");
     let process = Process::start_with("grow", &file, "", |command| {
-        // SAFETY: makes system calls.
+        // SAFETY: the closure only makes system calls.
         unsafe {
             command.pre_exec(|| {
                 let none: libc::rlimit = std::mem::zeroed();
@@ -175,6 +179,6 @@ fn a_program_that_outgrows_its_limit_leaves_where_it_grew() {
         exact > 100 << 20 && estimated > exact / 2,
         "{exact} bytes, {estimated}"
     );
-    let folded = said(&["report", &file, "--top", "-n", "1"]);
+    let folded = stdout_of(&["report", &file, "--top", "-n", "1"]);
     assert!(folded.contains("workloads::grow"), "{folded}");
 }

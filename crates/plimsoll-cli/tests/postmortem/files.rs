@@ -1,4 +1,4 @@
-//! What is at the place of the file already, and places where none can be.
+//! Existing files at the path of the post-mortem file, and paths where it cannot be created.
 
 use std::ffi::CString;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,12 +6,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::{fs, io};
 
-use plimsoll::postmortem::Ended;
+use plimsoll_postmortem::Ended;
 
 use crate::command::Directory;
 use crate::{Process, read, totals_add_up};
 
-/// What a process with that file says when it leaks and exits.
+/// Returns the warnings of a process with this file that leaks and exits.
 fn complaints(file: &str) -> Vec<String> {
     let (ended, said) = Process::start("leak and exit", file, "").ends();
     assert_eq!(ended.code(), Some(7), "{said}");
@@ -38,11 +38,7 @@ fn the_file_before_is_kept_and_the_one_before_that_is_not() {
     assert_eq!(names(&directory), ["file", "file.old"]);
     assert_eq!(read(&format!("{file}.old")).process, processes[1]);
     let mode = fs::metadata(&file).unwrap().permissions().mode();
-    assert_eq!(
-        mode & 0o777,
-        0o600,
-        "what a program does is its owner's affair"
-    );
+    assert_eq!(mode & 0o777, 0o600, "the program itself runs unchanged");
 }
 
 #[test]
@@ -94,21 +90,21 @@ fn what_is_no_post_mortem_is_left_alone() {
         );
     };
     fs::write(&file, "a thesis, of many years").unwrap();
-    refused("no post-mortem");
+    refused("not a post-mortem file");
     assert_eq!(fs::read(&file).unwrap(), b"a thesis, of many years");
     fs::remove_file(&file).unwrap();
     symlink("elsewhere", &file).unwrap();
-    refused("a link");
+    refused("a symbolic link");
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    refused("no file");
+    refused("not a regular file");
     fs::remove_dir(&file).unwrap();
     assert_eq!(names(&directory), [""; 0], "nothing is left behind");
-    // An empty one holds nothing that could be lost.
+    // An empty file has no content to lose.
     fs::write(&file, "").unwrap();
     assert_eq!(complaints(&file), [""; 0]);
     fs::write(format!("{file}.old"), "a thesis").unwrap();
-    refused("take the place of");
+    refused("would replace");
     assert_eq!(fs::read(format!("{file}.old")).unwrap(), b"a thesis");
 }
 
@@ -117,7 +113,7 @@ fn where_no_file_can_be_the_program_runs_without() {
     let directory = Directory::new("postmortem-nowhere");
     for (file, why) in [
         (directory.path("not/there"), "No such file or directory"),
-        ("/proc/self/post".to_owned(), "cannot be made"),
+        ("/proc/self/post".to_owned(), "cannot be created"),
         (directory.path(&"x".repeat(5000)), "too long"),
     ] {
         let said = complaints(&file);
@@ -128,13 +124,13 @@ fn where_no_file_can_be_the_program_runs_without() {
     assert_eq!(said, [""; 0], "the program does not read its settings");
 }
 
-/// A signal would end it.
+/// Without the check, a signal would end the process.
 #[test]
 fn a_limit_on_the_size_of_files_is_kept() {
     let directory = Directory::new("postmortem-size");
     let file = directory.path("file");
     let process = Process::start_with("leak and exit", &file, "", |command| {
-        // SAFETY: makes a system call.
+        // SAFETY: the closure makes one system call.
         unsafe {
             command.pre_exec(|| {
                 let limit = libc::rlimit {
@@ -160,18 +156,18 @@ fn a_setting_that_comes_too_late_is_said_to() {
     });
     let (_, said) = process.ends();
     assert!(
-        said.contains("`postmortem=/nowhere/late`: the value comes too late"),
+        said.contains("`postmortem=/nowhere/late`: the value has no effect any more"),
         "{said}"
     );
     assert_eq!(names(&directory), [""; 0]);
 }
 
-/// Starts a process that has a disk of its own at the directory, of so many bytes; `None` where
-/// that is not to be had.
+/// Starts a process with a separate file system of `bytes` bytes at the directory. Returns `None`
+/// if the system does not permit that.
 fn with_disk(directory: &Directory, bytes: usize, work: &str) -> Option<Process> {
     let at = CString::new(directory.path("")).unwrap();
     let size = CString::new(format!("size={bytes}")).unwrap();
-    // SAFETY: have no arguments.
+    // SAFETY: these functions take no arguments.
     let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
     let maps = [
         (c"/proc/self/setgroups", "deny".to_owned()),
@@ -180,7 +176,7 @@ fn with_disk(directory: &Directory, bytes: usize, work: &str) -> Option<Process>
     ];
     let file = directory.path("file");
     let start = |command: &mut Command| {
-        // SAFETY: makes system calls.
+        // SAFETY: the closure only makes system calls and allocates nothing unless one fails.
         unsafe {
             command.pre_exec(move || {
                 let done = |result: i32| match result {
@@ -206,11 +202,11 @@ fn with_disk(directory: &Directory, bytes: usize, work: &str) -> Option<Process>
         }
     };
     Process::try_start(work, &file, "heap_rate=1", start)
-        .inspect_err(|error| eprintln!("skipped: no disk of its own is to be had: {error}"))
+        .inspect_err(|error| eprintln!("skipped: cannot mount a separate file system: {error}"))
         .ok()
 }
 
-/// What is written where there is no room would be a `SIGBUS`.
+/// A write to a page without disk space would raise `SIGBUS`.
 #[test]
 fn a_full_disk_costs_stacks_and_nothing_else() {
     let directory = Directory::new("postmortem-full");
@@ -240,13 +236,10 @@ fn where_there_is_no_room_at_all_the_program_runs_without() {
     };
     let (ended, said) = process.ends();
     assert_eq!(ended.code(), Some(7));
-    assert!(
-        said.contains("there is no room for it on the disk"),
-        "{said}"
-    );
+    assert!(said.contains("the disk is full"), "{said}");
 }
 
-/// The file takes room for what is in it, not for what could be.
+/// The file takes disk space only for its content, not for its capacity.
 #[test]
 fn the_file_has_holes() {
     use std::os::unix::fs::MetadataExt;

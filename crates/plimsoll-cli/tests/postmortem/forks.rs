@@ -1,27 +1,29 @@
-//! The child of a fork does not write into its parent's file, and goes on from what was counted.
+//! The child of a fork does not write to its parent's file, and continues from the counts at the
+//! fork.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::heap_stats;
 
-use crate::command::{Directory, said};
+use crate::command::{Directory, stdout_of};
 use crate::workloads::{leak, ready, wait};
 use crate::{Process, read, totals_add_up};
 
-/// Runs `child` in the child of a fork; returns its exit status.
+/// Runs `child` in the child of a fork, and returns its exit status.
 fn fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: the child does what the tests of forks say that it may.
+    // SAFETY: the closures run only code that must work in the child of a fork, as these tests
+    // check.
     match unsafe { libc::fork() } {
-        -1 => panic!("no process is to be had"),
+        -1 => panic!("a process can be created"),
         0 => {
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-            // SAFETY: ends the child.
+            // SAFETY: `_exit` ends the child without running handlers.
             unsafe { libc::_exit(i32::from(done.is_err())) }
         }
         process => {
             let mut status = 0;
-            // SAFETY: a valid place for the status.
+            // SAFETY: the status is a local variable.
             let waited = unsafe { libc::waitpid(process, &raw mut status, 0) };
             assert_eq!(waited, process);
             status
@@ -33,13 +35,13 @@ fn live() -> i64 {
     heap_stats().live_bytes() as i64
 }
 
-/// Its exact numbers and profile are right in the child, and in the child's child.
+/// Exact counts and the profile are right in the child, and in the child's child.
 pub fn fork_and_count() {
     leak(100);
     let before = heap_stats();
     let status = fork(|| {
         let begun = heap_stats();
-        // One thread, which has done next to nothing.
+        // The child has one thread, which has made few allocations.
         assert!(begun.mallocs - before.mallocs < 20, "{begun:?}");
         let early = live();
         leak(100);
@@ -58,7 +60,7 @@ pub fn fork_and_count() {
             assert!((live() - early - 100 * 10_240).abs() < 200_000);
         });
         assert_eq!(status, 0);
-        // Buckets that were there before go on, and new ones find their place.
+        // Existing buckets stay in use, and new ones find space.
         for depth in 0..200 {
             deep(depth);
         }
@@ -68,19 +70,19 @@ pub fn fork_and_count() {
     wait();
 }
 
-/// Makes a child by the system call itself, which the C library does not notice.
+/// Creates a child by the system call, which the C library does not notice.
 fn raw_clone(child: impl FnOnce()) -> i32 {
-    // SAFETY: a fork, of one thread: the child has a copy of everything.
+    // SAFETY: the flags make this a fork of one thread: the child has a copy of all memory.
     match unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } {
-        -1 => panic!("no process is to be had"),
+        -1 => panic!("a process can be created"),
         0 => {
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-            // SAFETY: ends the child.
+            // SAFETY: `_exit` ends the child without running handlers.
             unsafe { libc::_exit(i32::from(done.is_err())) }
         }
         process => {
             let mut status = 0;
-            // SAFETY: a valid place for the status.
+            // SAFETY: the status is a local variable.
             let waited = unsafe { libc::waitpid(process as i32, &raw mut status, 0) };
             assert_eq!(waited, process as i32);
             status
@@ -88,7 +90,7 @@ fn raw_clone(child: impl FnOnce()) -> i32 {
     }
 }
 
-/// The child's numbers are its own from its first sample on, and its parent's go on.
+/// From its first sample, the child counts separately; the parent's counts continue.
 pub fn clone_and_count() {
     leak(50);
     let status = raw_clone(|| {
@@ -99,7 +101,7 @@ pub fn clone_and_count() {
         for depth in 0..200 {
             deep(depth);
         }
-        // Also in a new thread, which takes a shard.
+        // A new thread, which takes a shard, counts correctly too.
         let kept = std::thread::spawn(|| vec![1_u8; 100_000]).join().unwrap();
         black_box(kept);
         let status = fork(|| leak(100));
@@ -121,7 +123,7 @@ fn deep(depth: usize) {
     black_box(depth);
 }
 
-/// Children that are content, while other threads allocate.
+/// Forks children that must succeed while other threads allocate.
 pub fn fork_under_load() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let threads: Vec<_> = (0..3)
@@ -166,21 +168,21 @@ fn a_forks_child_counts_for_itself() {
         process.kill();
         let left = read(&file);
         totals_add_up(&left);
-        let class = left.heap.by_class.iter().find(|class| class.size == 10_240);
-        let class = class.expect("there is such a class");
+        let class = left.heap.classes.iter().find(|class| class.size == 10_240);
+        let class = class.expect("the size class exists");
         let live = class.mallocs - class.frees;
         assert!(
             (100..110).contains(&live),
             "the parent's, and no child's: {class:?}"
         );
-        // A megabyte, known to 3 in 100.
+        // One megabyte, with a standard error of 3%.
         let estimated = left.estimated_in_use().bytes;
         assert!((500_000..2_000_000).contains(&estimated), "{estimated}");
     }
 }
 
-/// The child samples its first blocks with a probability of 0.92 each, so that more than 20 of them
-/// are in the file in one of 10^22 runs.
+/// The child samples each of its first blocks with a probability of 0.92. More than 20 of them are
+/// in the file in one of 10^22 runs.
 #[test]
 fn a_child_of_the_system_call_leaves_the_file_and_the_file_says_so() {
     let directory = Directory::new("postmortem-clone");
@@ -193,8 +195,8 @@ fn a_child_of_the_system_call_leaves_the_file_and_the_file_says_so() {
         let left = read(&file);
         totals_add_up(&left);
         assert_eq!(left.strays, 1);
-        let class = left.heap.by_class.iter().find(|class| class.size == 10_240);
-        let class = class.expect("there is such a class");
+        let class = left.heap.classes.iter().find(|class| class.size == 10_240);
+        let class = class.expect("the size class exists");
         let live = class.mallocs - class.frees;
         assert!(
             (100..130).contains(&live),
@@ -202,7 +204,7 @@ fn a_child_of_the_system_call_leaves_the_file_and_the_file_says_so() {
         );
         let estimated = left.estimated_in_use().bytes;
         assert!((500_000..2_000_000).contains(&estimated), "{estimated}");
-        let comments = said(&["report", &file, "--comments"]);
+        let comments = stdout_of(&["report", &file, "--comments"]);
         assert!(comments.contains("not exact: 1 children"), "{comments}");
         assert!(!comments.contains("objects exactly"), "{comments}");
     }

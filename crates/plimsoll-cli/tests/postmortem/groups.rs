@@ -1,5 +1,5 @@
-//! A process in a control group with a limit on memory: it is told in time, and when it grows on,
-//! the system kills it. What it leaves says where it grew.
+//! A process in a control group with a memory limit. Its callbacks run in time, and when it
+//! continues to grow, the system kills it. Its post-mortem shows the growing site.
 
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
@@ -10,29 +10,29 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll::postmortem::Ended;
 use plimsoll::stats::reconcile;
 use plimsoll::{MemoryLimit, gc, on_memory_threshold, set_memory_limit};
+use plimsoll_postmortem::Ended;
 
-use crate::command::{Directory, said};
+use crate::command::{Directory, stdout_of};
 use crate::{Process, read, totals_add_up};
 
-/// Of the group, in bytes.
+/// The memory limit of the group, in bytes.
 const LIMIT: u64 = 128 << 20;
 
-/// Of the program, in hundredths of that.
+/// The program's share of the group's limit, in percent.
 const SHARE: u32 = 80;
 
-/// The thresholds, in hundredths of what the program has.
+/// The thresholds, in percent of the program's share.
 const THRESHOLDS: [u32; 3] = [50, 75, 100];
 
-/// A control group of the test's own, of whatever version there is; gone when this is dropped.
+/// A control group for this test, of version 1 or 2; removed on drop.
 struct Group {
     directory: PathBuf,
 }
 
 impl Group {
-    /// A new one with a limit on memory, in bytes; or why there can be none.
+    /// Creates a group with a memory limit in bytes, or returns the reason why it cannot.
     fn new(limit: u64) -> Result<Self, String> {
         let first = Self::within(
             Path::new("/sys/fs/cgroup/memory"),
@@ -50,10 +50,11 @@ impl Group {
         first.or_else(second)
     }
 
-    /// What is to be written to two files of it; the second is not there if nothing is swapped.
+    /// Creates a group and writes `values` to two of its files. Without swap, the second file is
+    /// missing.
     fn within(above: &Path, files: [&str; 2], values: [u64; 2]) -> Result<Self, String> {
         if !above.join("cgroup.procs").exists() {
-            return Err(format!("{} is no control group", above.display()));
+            return Err(format!("{} is not a control group", above.display()));
         }
         let name = format!("plimsoll-test-{}", std::process::id());
         let directory = above.join(name);
@@ -67,7 +68,7 @@ impl Group {
         }
     }
 
-    /// Files of a group are there or not: none is made.
+    /// Writes to an existing file of the group; creates none.
     fn write(&self, file: &str, value: u64) -> io::Result<()> {
         let mut file = OpenOptions::new()
             .write(true)
@@ -75,14 +76,14 @@ impl Group {
         file.write_all(value.to_string().as_bytes())
     }
 
-    /// Where processes that are to be in it write a zero.
+    /// Opens the file to which a process writes a zero to join the group.
     fn entrance(&self) -> File {
         let processes = self.directory.join("cgroup.procs");
         let opened = OpenOptions::new().write(true).open(processes);
         opened.expect("the group is the test's own")
     }
 
-    /// How many processes the system killed in it, for want of memory.
+    /// Returns the number of processes that the system killed in the group, out of memory.
     fn kills(&self) -> u64 {
         let files = ["memory.oom_control", "memory.events"];
         let texts = files.map(|file| fs::read_to_string(self.directory.join(file)));
@@ -95,12 +96,13 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let begun = Instant::now();
-        // What is in it ends, and a group is empty some time after its last process has.
+        // Kills the remaining processes: a group becomes empty some time after its last process
+        // ended.
         while fs::remove_dir(&self.directory).is_err() {
             let processes = fs::read_to_string(self.directory.join("cgroup.procs"));
             for process in processes.unwrap_or_default().lines() {
                 if let Ok(process) = process.parse() {
-                    // SAFETY: no arguments to be wrong; it is in the test's own group.
+                    // SAFETY: `kill` takes no pointers, and the process is in the test's own group.
                     unsafe { libc::kill(process, libc::SIGKILL) };
                 }
             }
@@ -113,36 +115,36 @@ impl Drop for Group {
     }
 }
 
-/// What the process does: says the limits that it finds; grows to each threshold and waits until it
-/// is told; then grows without end.
+/// The workload. Prints the limits that it finds, grows to each threshold and waits for its
+/// callback. Then it grows without end.
 pub fn grow_in_a_group() {
     static BUSY: AtomicBool = AtomicBool::new(false);
-    static TOLD: AtomicU32 = AtomicU32::new(0);
+    static REACHED: AtomicU32 = AtomicU32::new(0);
     set_memory_limit(MemoryLimit::Percent(SHARE)).expect("there can be a thread");
     let group = reconcile().cgroup.and_then(|group| group.limit);
     let limit = gc::memory_limit();
     say(&format!("limits {} {limit}", group.unwrap_or(0)));
     if limit > LIMIT {
-        // It is the machine's memory.
+        // The limit is the machine's memory: the group's limit was not found.
         return;
     }
     let _thresholds = [2, 0, 1].map(|at| {
         on_memory_threshold(THRESHOLDS[at], |pressure| {
             let alone = !BUSY.swap(true, Ordering::SeqCst);
-            say(&format!("told {} {alone}", pressure.percent));
-            // Long enough for another one to come, if there can be one.
+            say(&format!("reached {} {alone}", pressure.percent));
+            // Long enough for a concurrent callback to start, if that is possible.
             std::thread::sleep(Duration::from_millis(20));
             let fits = pressure.used * 100 >= pressure.limit * u64::from(pressure.percent);
             let fits = fits && pressure.limit == gc::memory_limit() && pressure.used < LIMIT;
             say(&format!("went {} {fits}", pressure.percent));
             BUSY.store(false, Ordering::SeqCst);
-            TOLD.store(pressure.percent, Ordering::SeqCst);
+            REACHED.store(pressure.percent, Ordering::SeqCst);
         })
     });
     let mut kept = Vec::new();
     for percent in THRESHOLDS {
         keep_growing(&mut kept, limit * u64::from(percent) / 100);
-        while TOLD.load(Ordering::SeqCst) != percent {
+        while REACHED.load(Ordering::SeqCst) != percent {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -151,7 +153,7 @@ pub fn grow_in_a_group() {
     say("was let");
 }
 
-/// At once, whatever else is said.
+/// Writes a line to standard error in one call, unbuffered.
 fn say(line: &str) {
     let line = format!("{line}\n");
     io::stderr().write_all(line.as_bytes()).expect("a pipe");
@@ -159,7 +161,7 @@ fn say(line: &str) {
 
 const BLOCK: u64 = 100_000;
 
-/// Keeps blocks until they come to so many bytes, and writes to all of them.
+/// Keeps written blocks until they total `bytes`.
 #[inline(never)]
 fn keep_growing(kept: &mut Vec<Vec<u8>>, bytes: u64) {
     while kept.len() as u64 * BLOCK < bytes {
@@ -168,12 +170,12 @@ fn keep_growing(kept: &mut Vec<Vec<u8>>, bytes: u64) {
 }
 
 #[test]
-fn a_program_that_outgrows_its_control_group_was_told_and_leaves_where_it_grew() {
+fn a_program_that_outgrows_its_control_group_is_warned_and_leaves_a_post_mortem() {
     let group = match Group::new(LIMIT) {
         Ok(group) => group,
         Err(why) => {
-            // A limit on address space stands for it, in another test.
-            return eprintln!("not done: there can be no control group: {why}");
+            // Another test covers a limit on address space instead.
+            return eprintln!("skipped: cannot create a control group: {why}");
         }
     };
     let directory = Directory::new("postmortem-group");
@@ -181,7 +183,7 @@ fn a_program_that_outgrows_its_control_group_was_told_and_leaves_where_it_grew()
     let entrance = group.entrance();
     let process = Process::start_with("grow in a group", &file, "heap_rate=64k", |command| {
         let entrance = entrance.as_raw_fd();
-        // SAFETY: makes system calls. The process ends with who has started it.
+        // SAFETY: the closure only makes system calls. The process ends with its parent.
         unsafe {
             command.pre_exec(move || {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -192,14 +194,14 @@ fn a_program_that_outgrows_its_control_group_was_told_and_leaves_where_it_grew()
             });
         }
     });
-    let (ended, told) = process.ends();
+    let (ended, printed) = process.ends();
     let mut expected = vec![format!("limits {LIMIT} {}", LIMIT * u64::from(SHARE) / 100)];
     for percent in THRESHOLDS {
-        expected.push(format!("told {percent} true"));
+        expected.push(format!("reached {percent} true"));
         expected.push(format!("went {percent} true"));
     }
     expected.push("goes on".to_owned());
-    assert_eq!(told.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
     assert_eq!(ended.signal(), Some(libc::SIGKILL));
     assert_eq!(group.kills(), 1);
     let left = read(&file);
@@ -211,6 +213,6 @@ fn a_program_that_outgrows_its_control_group_was_told_and_leaves_where_it_grew()
         estimated.abs_diff(exact) < exact / 4,
         "{exact}, {estimated}"
     );
-    let top = said(&["report", &file, "-t", "peak_space", "--top", "-n", "1"]);
+    let top = stdout_of(&["report", &file, "-t", "peak_space", "--top", "-n", "1"]);
     assert!(top.contains("groups::keep_growing"), "{top}");
 }

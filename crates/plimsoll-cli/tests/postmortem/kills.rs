@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::command::Directory;
 use crate::{Process, read, totals_add_up};
 
-/// Kills so many processes, each a random time after it is ready; with the ledger's protocols in
+/// Kills `times` processes, each a random time after it is ready, with the ledger's protocols in
 /// turn.
 fn kill(times: u64, seed: u64) {
     let directory = Directory::new("postmortem-kill");
@@ -29,12 +29,12 @@ fn kill(times: u64, seed: u64) {
         totals_add_up(&left);
         in_flight += left.in_flight();
         counting += left.threads_counting;
-        // What is in use is some megabytes, of which one in about a thousand bytes is sampled.
+        // Some megabytes are in use, sampled at a rate of 4 KiB.
         let (exact, estimated) = (left.heap.live_bytes(), left.estimated_in_use().bytes);
         assert!(exact > 0 && left.heap.frees > 0);
         let off = exact.abs_diff(estimated);
-        // Six standard errors, of estimates whose variance is at most that of samples of 4 KiB,
-        // and events that were not recorded yet of blocks that were counted.
+        // Allows six standard errors, with the variance of a rate of 4 KiB as upper bound, plus
+        // counted blocks whose events were not recorded yet.
         let allowed = 6.0 * (exact as f64 * 4096.0).sqrt() + 4.0 * 200_000.0;
         assert!(
             (off as f64) < allowed,

@@ -1,6 +1,6 @@
-//! What is left of processes that are gone: `PLIMSOLL=postmortem=FILE`, and `plimsoll report FILE`.
+//! Post-mortem files of ended processes: `PLIMSOLL=postmortem=FILE`, and `plimsoll report FILE`.
 //!
-//! The processes are this program, run again to do one of the [`workloads`].
+//! The processes run this program again with one of the [`workloads`].
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
@@ -20,9 +20,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use plimsoll::postmortem::{self, PostMortem};
+use plimsoll_postmortem::PostMortem;
 
-/// What a process of this program is to do.
+/// The variable that names the workload of a process of this program.
 const WORK: &str = "PLIMSOLL_TEST_WORK";
 
 /// A process of this program.
@@ -31,7 +31,7 @@ struct Process {
 }
 
 impl Process {
-    /// Starts a workload, with the file and more settings.
+    /// Starts a workload with this file and further settings.
     fn start(work: &str, file: &str, settings: &str) -> Self {
         Self::start_with(work, file, settings, |_| {})
     }
@@ -69,14 +69,14 @@ impl Process {
         Ok(Self { child })
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until the process prints that it is ready.
     fn is_ready(&mut self) {
         let mut said = String::new();
         let out = self.child.stdout.as_mut().expect("piped");
         while !said.ends_with(workloads::READY) {
             let mut byte = [0];
             let read = out.read(&mut byte).expect("a pipe can be read");
-            assert!(read > 0, "it ended before it was ready: {said}");
+            assert!(read > 0, "the process ended before it was ready: {said}");
             said.push(char::from(byte[0]));
         }
     }
@@ -86,7 +86,7 @@ impl Process {
         self.child.wait().expect("it has ended");
     }
 
-    /// Waits for its end; returns how it ended, and what it said on standard error.
+    /// Waits for the process's end; returns its status and its standard error.
     fn ends(self) -> (ExitStatus, String) {
         let output = self.child.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -96,20 +96,20 @@ impl Process {
 
 fn read(file: &str) -> PostMortem {
     let opened = File::open(file).unwrap_or_else(|error| panic!("{file}: {error}"));
-    postmortem::read(&opened).unwrap_or_else(|error| panic!("{file}: {error}"))
+    plimsoll_postmortem::read(&opened).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// What holds of every file, at whatever instant its process ended.
+/// Checks the invariants of every file, whenever its process ended.
 fn totals_add_up(of: &PostMortem) {
     let heap = &of.heap;
-    for class in &heap.by_class {
+    for class in &heap.classes {
         assert!(class.frees <= class.mallocs, "{class:?}");
     }
     let large = &heap.large;
     assert!(large.frees <= large.mallocs, "{large:?}");
     assert!(large.free_bytes <= large.malloc_bytes, "{large:?}");
     let sum =
-        |of: fn(&plimsoll::stats::ClassCounts) -> u64| heap.by_class.iter().map(of).sum::<u64>();
+        |of: fn(&plimsoll_postmortem::ClassCounts) -> u64| heap.classes.iter().map(of).sum::<u64>();
     assert_eq!(heap.mallocs, sum(|class| class.mallocs) + large.mallocs);
     assert_eq!(heap.frees, sum(|class| class.frees) + large.frees);
     assert!(!of.damaged);
@@ -119,7 +119,7 @@ fn totals_add_up(of: &PostMortem) {
         assert!(freed.weight <= allocated.weight, "{site:?}");
         assert!(freed.bytes <= allocated.bytes, "{site:?}");
         if site.in_flight == 0 && site.size != 0 {
-            // The weight is rounded to 2^-16 for each sample, and bytes are rounded down.
+            // Each sample's weight is rounded to 2^-16, and bytes are rounded down.
             let exact = (u128::from(allocated.weight) * u128::from(site.size)) >> 16;
             let off = exact as i128 - i128::from(allocated.bytes);
             assert!(

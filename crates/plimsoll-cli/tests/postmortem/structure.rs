@@ -1,12 +1,11 @@
-//! Files of the right structure with hostile content: the fields make sense by themselves.
+//! Files of valid structure with hostile content: each field is plausible in isolation.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use plimsoll::postmortem;
-use plimsoll::profile::Detail;
 use plimsoll_cli::profile::{Limits, parse};
+use plimsoll_symbolize::Detail;
 
 use crate::command::Directory;
 use crate::hostile::{file, is_shown, part};
@@ -28,7 +27,7 @@ const SET: usize = 20;
 /// The position of the newest bucket's name in the table.
 const NEWEST: usize = 52;
 
-/// The unit that names of stacks and buckets count in.
+/// The unit of the names of stacks and buckets, in bytes.
 const UNIT: usize = 16;
 
 fn note(kind: u32, content: &[u8]) -> Vec<u8> {
@@ -71,7 +70,7 @@ fn put_half(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
 }
 
-/// Replaces the notes of a file, at its end.
+/// Replaces the notes of a file by others at its end.
 fn replace_notes(bytes: &mut Vec<u8>, notes: &[u8]) {
     bytes.resize(bytes.len().next_multiple_of(4096), 0);
     let at = bytes.len() as u64;
@@ -85,8 +84,8 @@ fn replace_notes(bytes: &mut Vec<u8>, notes: &[u8]) {
     }
 }
 
-/// Adds stacks and buckets to the table of a file, which moves to its end: each bucket has the
-/// counts of the one that [`file`] has most in, one of the stacks, and a set of labels.
+/// Adds stacks and buckets to the table of a file, which moves to the file's end. Each bucket has
+/// one of the stacks, a set of labels, and the counts of the largest bucket of [`file`].
 fn add_buckets(bytes: &mut Vec<u8>, stacks: &[Vec<u64>], buckets: &[(usize, u32)]) {
     let table = part(bytes, TABLE);
     let used = u64::from_ne_bytes(bytes[table..][..8].try_into().unwrap()) as usize;
@@ -97,7 +96,7 @@ fn add_buckets(bytes: &mut Vec<u8>, stacks: &[Vec<u64>], buckets: &[(usize, u32)
     while word(model) != 10_240 {
         model = (word(model + 8) >> 32) as usize * UNIT;
     }
-    // As long as any bucket; what follows it in memory does no harm.
+    // At least as long as any bucket; the bytes behind it are harmless.
     let mut model: Vec<u8> = copy[model..].iter().copied().take(512).collect();
     model.resize(512, 0);
     let mut names = Vec::new();
@@ -131,8 +130,8 @@ fn add_buckets(bytes: &mut Vec<u8>, stacks: &[Vec<u64>], buckets: &[(usize, u32)
     bytes.extend(copy);
 }
 
-/// Runs `report` with a limit on its processor time, which is five times what a build without
-/// optimization needs. A limit on the time of day would fail on a busy machine.
+/// Runs `report` with a limit on its CPU time: five times the need of a build without optimization.
+/// A limit on elapsed time would fail on a busy machine.
 fn report_is_quick(name: &str, bytes: &[u8], directory: &Directory) {
     let path = directory.file(name, bytes);
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -155,7 +154,7 @@ fn report_is_quick(name: &str, bytes: &[u8], directory: &Directory) {
     fs::remove_file(path).unwrap();
 }
 
-/// As many modules as fill 9 MiB, side by side.
+/// As many adjacent modules as fit in 9 MiB.
 #[test]
 fn many_modules_are_read_in_linear_time() {
     let directory = Directory::new("postmortem-modules");
@@ -165,7 +164,7 @@ fn many_modules_are_read_in_linear_time() {
     report_is_quick("modules", &bytes, &directory);
 }
 
-/// As many modules as a process can note, and a million addresses, each in another module.
+/// As many modules as a process can record, and a million addresses, each in another module.
 #[test]
 fn many_addresses_find_their_modules_in_linear_time() {
     let directory = Directory::new("postmortem-addresses");
@@ -180,7 +179,7 @@ fn many_addresses_find_their_modules_in_linear_time() {
     report_is_quick("addresses", &bytes, &directory);
 }
 
-/// Where the code of this program lies, and where in its file.
+/// Returns the address range of this program's code, and its offset in the file.
 fn own_code(program: &str) -> (u64, u64, u64) {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let is_code = |line: &&str| line.contains(" r-xp ") && line.ends_with(program);
@@ -192,8 +191,8 @@ fn own_code(program: &str) -> (u64, u64, u64) {
     (start, limit, u64::from_str_radix(offset, 16).unwrap())
 }
 
-/// One real file with debug information, mapped everywhere: its debug information is not read
-/// anew for each place.
+/// One real file with debug information, mapped at many addresses. Its debug information is not
+/// read again for each mapping.
 #[test]
 fn a_file_that_is_mapped_thousands_of_times_is_not_read_as_often() {
     let directory = Directory::new("postmortem-copies");
@@ -210,7 +209,7 @@ fn a_file_that_is_mapped_thousands_of_times_is_not_read_as_often() {
     report_is_quick("copies", &bytes, &directory);
 }
 
-/// A set of 60,000 labels that 20,000 buckets have.
+/// A set of 60,000 labels, shared by 20,000 buckets.
 #[test]
 fn labels_that_all_sites_have_are_limited() {
     let directory = Directory::new("postmortem-many-labels");
@@ -223,12 +222,12 @@ fn labels_that_all_sites_have_are_limited() {
     let buckets: Vec<_> = (0..stacks.len()).map(|stack| (stack, 1)).collect();
     add_buckets(&mut bytes, &stacks, &buckets);
     let path = directory.file("labels", &bytes);
-    let left = postmortem::read(&fs::File::open(path).unwrap()).unwrap();
-    assert!(left.damaged, "it says that labels are missing");
+    let left = plimsoll_postmortem::read(&fs::File::open(path).unwrap()).unwrap();
+    assert!(left.damaged, "the profile reports missing labels");
     assert!(left.sites.len() > stacks.len());
 }
 
-/// A generator of numbers, with a fixed seed.
+/// A generator of numbers with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -241,9 +240,8 @@ impl Random {
     }
 }
 
-/// Notes that overlap, repeat and contradict one another, and buckets of any stack and labels. What
-/// of modules is shown is what a list would hold from which each new module takes those that it
-/// overlaps.
+/// Notes that overlap, repeat and contradict one another, and buckets with any stack and labels.
+/// The modules shown are those of a list from which each new module removes those that it overlaps.
 #[test]
 fn notes_and_buckets_of_the_right_structure_are_shown_whatever_they_say() {
     let directory = Directory::new("postmortem-structure");
@@ -294,7 +292,7 @@ fn notes_and_buckets_of_the_right_structure_are_shown_whatever_they_say() {
         add_buckets(&mut bytes, &stacks, &buckets);
         assert!(is_shown(&bytes, &directory), "round {round}");
         let path = directory.path("damaged");
-        let left = postmortem::read(&fs::File::open(path).unwrap()).unwrap();
+        let left = plimsoll_postmortem::read(&fs::File::open(path).unwrap()).unwrap();
         let read = parse(&left.to_pprof(Detail::Addresses), Limits::default()).unwrap();
         let mut shown: Vec<_> = read
             .mappings()

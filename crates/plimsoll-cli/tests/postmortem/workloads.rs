@@ -1,4 +1,4 @@
-//! What the processes do that come to an end.
+//! The workloads of processes that end.
 
 use std::ffi::CString;
 use std::hint::black_box;
@@ -6,10 +6,10 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What is said when the work is under way.
+/// The line that a workload prints when it is ready.
 pub const READY: &str = "ready\n";
 
-/// Does what the environment says; as a test of its own, nothing.
+/// Runs the workload that the environment names; without one, does nothing.
 #[test]
 fn work() {
     let Ok(work) = std::env::var(super::WORK) else {
@@ -32,12 +32,12 @@ fn work() {
         }
         "leak and segfault" => {
             leak(400);
-            // SAFETY: none. It is to end the process.
+            // SAFETY: deliberately invalid: the write must end the process by SIGSEGV.
             unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
         }
         "leak and _exit" => {
             leak(400);
-            // SAFETY: no arguments to be wrong.
+            // SAFETY: `_exit` takes no pointers.
             unsafe { libc::_exit(0) };
         }
         "grow" => loop {
@@ -63,14 +63,14 @@ fn work() {
         }
         "late library" => late_library(),
         "set too late" => {
-            // SAFETY: there is no other thread that looks at the environment.
+            // SAFETY: no other thread reads the environment.
             unsafe { std::env::set_var("PLIMSOLL", "postmortem=/nowhere/late") };
             let _plimsoll = plimsoll::start();
         }
         "fork" => super::forks::fork_and_count(),
         "clone" => super::forks::clone_and_count(),
         "fork while others allocate" => super::forks::fork_under_load(),
-        other => panic!("there is no work {other}"),
+        other => panic!("unknown workload {other}"),
     }
 }
 
@@ -88,7 +88,7 @@ pub fn wait() -> ! {
 
 static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// Keeps so many blocks of 10,000 bytes for good.
+/// Keeps `blocks` blocks of 10,000 bytes for good.
 #[inline(never)]
 pub fn leak(blocks: usize) {
     for _ in 0..blocks {
@@ -97,7 +97,7 @@ pub fn leak(blocks: usize) {
     }
 }
 
-/// Allocates in so many places and sizes that a table of a megabyte has no room for them.
+/// Allocates at more sites and sizes than a table of 1 MiB can record.
 fn spread() {
     for depth in 0..60 {
         deeper(depth, &|| {
@@ -118,14 +118,14 @@ fn deeper(depth: usize, work: &dyn Fn()) {
     black_box(depth);
 }
 
-/// Keeps blocks that are allocated by way of a library that is loaded meanwhile.
+/// Keeps blocks whose allocations pass through a library that is loaded at run time.
 fn late_library() {
     extern "C" fn allocate() {
         leak(1);
     }
     let _plimsoll = plimsoll::start();
     let path = CString::new(std::env::var("PLIMSOLL_TEST_LIBRARY").unwrap()).unwrap();
-    // SAFETY: the test has built it, with a function of that name and type.
+    // SAFETY: the test built the library, with a function of this name and type.
     unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
         assert!(!library.is_null());
@@ -134,7 +134,7 @@ fn late_library() {
         let by_way_of: extern "C" fn(extern "C" fn()) = std::mem::transmute(function);
         by_way_of(allocate);
         ready();
-        // Whoever finds that it is new has it looked up.
+        // A later capture finds the new library and requests that its name be recorded.
         loop {
             std::thread::sleep(Duration::from_millis(5));
             by_way_of(allocate);
@@ -142,7 +142,7 @@ fn late_library() {
     }
 }
 
-/// Keeps a block of 100,000 bytes, of which next to nothing is written to.
+/// Keeps a block of 100,000 bytes, which stays almost unwritten.
 #[inline(never)]
 fn grow() {
     let block = black_box(Vec::with_capacity(100_000));
@@ -154,8 +154,8 @@ fn rise(blocks: usize) -> Vec<Vec<u8>> {
     (0..blocks).map(|_| black_box(vec![1; 20_000])).collect()
 }
 
-/// Allocates, reallocates and frees in threads, which also end and hand blocks to one another; and
-/// reads, which folds.
+/// Allocates, reallocates and frees in threads, some of which end; threads exchange blocks. Another
+/// thread reads the profile, which folds the counts.
 fn churn(threads: u64) -> ! {
     static SHARED: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
     let work = |seed: u64, rounds: u64| {
@@ -207,5 +207,5 @@ fn churn(threads: u64) -> ! {
     for seed in 100.. {
         std::thread::spawn(move || work(seed, 2000)).join().unwrap();
     }
-    unreachable!("there are always more")
+    unreachable!("the iterator is endless")
 }

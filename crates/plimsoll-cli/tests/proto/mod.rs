@@ -1,4 +1,4 @@
-//! Writes profiles for tests: pprof's `profile.proto`, right or wrong.
+//! Writes valid and invalid profiles for tests, in pprof's `profile.proto`.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -41,7 +41,7 @@ impl Message {
     }
 }
 
-/// A profile that is put together frame by frame. Ids and indices are made of names.
+/// A profile that is assembled frame by frame. Ids and indices are derived from names.
 #[derive(Clone)]
 pub struct Writer {
     strings: Vec<String>,
@@ -49,12 +49,12 @@ pub struct Writer {
     locations: Vec<String>,
     sample_types: usize,
     body: Message,
-    /// What ids begin with, and how far apart they are.
+    /// The first id, and the difference between ids.
     pub ids: (u64, u64),
 }
 
 impl Writer {
-    /// Of sample types, as `("inuse_space", "bytes")`.
+    /// Creates a profile with these sample types, such as `("inuse_space", "bytes")`.
     pub fn new(sample_types: &[(&str, &str)]) -> Self {
         let mut writer = Self {
             strings: vec![String::new()],
@@ -77,13 +77,13 @@ impl Writer {
         position(&mut self.strings, text) as i64
     }
 
-    /// Sets a field of the profile that is the index of a string.
+    /// Sets a field of the profile that contains the index of a string.
     pub fn text(&mut self, field: u64, text: &str) {
         let index = self.string(text);
         self.number(field, index);
     }
 
-    /// Sets a field of the profile that is a number.
+    /// Sets a field of the profile that contains a number.
     pub fn number(&mut self, field: u64, value: i64) {
         self.body = std::mem::take(&mut self.body).number(field, value);
     }
@@ -92,13 +92,14 @@ impl Writer {
         (self.ids.0 + self.ids.1 * index as u64) as i64
     }
 
-    /// A sample. Its stack is leaf first; a frame is `function@line`, or `function=file@line`, or
-    /// several, the innermost first, with `|` between. `0x10` is an address without names.
+    /// Adds a sample. Its stack is leaf first. A frame is `function@line` or `function=file@line`,
+    /// or several of them, the innermost first, separated by `|`. `0x10` is an address without
+    /// names.
     pub fn sample(&mut self, stack: &[&str], values: &[i64]) {
         self.labelled(stack, values, &[], &[]);
     }
 
-    /// The same with labels of texts, and of numbers with a unit.
+    /// Adds a sample with text labels, and numeric labels with a unit.
     pub fn labelled(
         &mut self,
         stack: &[&str],
@@ -133,7 +134,7 @@ impl Writer {
         self.body = std::mem::take(&mut self.body).message(2, &sample);
     }
 
-    /// The profile, not compressed.
+    /// Returns the profile, uncompressed.
     pub fn finish(mut self) -> Vec<u8> {
         let mut locations = Message::default();
         for (index, frames) in self.locations.clone().iter().enumerate() {
@@ -169,7 +170,7 @@ impl Writer {
             .number(3, 0x100_0000)
             .number(5, self.string("/usr/bin/program"))
             .number(6, self.string("abcdef"))
-            // Functions, files and lines are there: Go's tool looks for no symbols then.
+            // Functions, files and lines are present, so Go's tool searches for no symbols.
             .number(7, 1)
             .number(8, 1)
             .number(9, 1);
@@ -184,7 +185,7 @@ impl Writer {
     }
 }
 
-/// The index of `text`, which is appended if it is not there.
+/// Returns the index of `text`, which is appended if it is missing.
 fn position(texts: &mut Vec<String>, text: &str) -> usize {
     let found = texts.iter().position(|known| known == text);
     found.unwrap_or_else(|| {
@@ -193,7 +194,7 @@ fn position(texts: &mut Vec<String>, text: &str) -> usize {
     })
 }
 
-/// Compressed by gzip.
+/// Compresses the bytes by gzip.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -1,4 +1,4 @@
-//! Blocks are what C says, sampled or not.
+//! Blocks satisfy the C standard, sampled or not.
 
 use crate::scene::{Scene, number, only, run, same_with};
 
@@ -76,7 +76,7 @@ int main() {
 }
 "#;
 
-/// At rates at which all blocks are sampled, many, and hardly any.
+/// Runs at rates that sample all blocks, many, hardly any, and none.
 #[test]
 fn they_are_aligned_filled_and_refused_as_c_says() {
     let scene = Scene::new("blocks");
@@ -182,7 +182,7 @@ fn little_stack_is_enough() {
     }
 }
 
-/// Blocks of a pool of its own, which nobody else knows of.
+/// An `operator new` that allocates from a private pool.
 const POOL: &str = r#"
 #include <cstdio>
 #include <cstdlib>
@@ -235,13 +235,13 @@ fn operators_that_a_library_has_in_their_place_stay_in_force() {
         let program = scene.compile("c++", "of-pool", OF_POOL, &[library.to_str().unwrap()]);
         for rate in ["1", "512k"] {
             let report = only(same_with(&["--heap-rate", rate], &program, &[]));
-            // What the pool has is not the allocator's.
+            // Allocations from the pool are not counted as the allocator's.
             assert!(number(&report, "mallocs") < 200, "{report}");
         }
     }
 }
 
-/// Many threads that hand blocks to one another, forks in the midst of it, and a low rate.
+/// Many threads exchange blocks and fork, at a low rate.
 #[test]
 fn threads_and_forks_find_their_blocks_whole() {
     let scene = Scene::new("threads");

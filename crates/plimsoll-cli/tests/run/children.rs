@@ -1,4 +1,4 @@
-//! Children: their own lives, and their own pages.
+//! Child processes: their reports and their pages.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -49,7 +49,7 @@ fn a_forked_childs_report_is_of_its_own_life() {
         panic!("{all:?}");
     };
     let seconds = |report: &Value| report["seconds"].as_f64().unwrap();
-    // The parent waits for the child, which began 0.3 s later.
+    // The parent waits for the child, which started 0.3 s later.
     assert!(seconds(child) + 0.3 <= seconds(parent), "{child} {parent}");
     assert_eq!(parent["inherited"], Value::Null);
     assert!(number(parent, "mallocs") >= 1000);
@@ -61,7 +61,7 @@ fn a_forked_childs_report_is_of_its_own_life() {
         let [blocks, bytes] = [0, 1].map(|at| report["inherited"][at].as_u64().unwrap());
         assert!((inherited..inherited + 50).contains(&blocks), "{report}");
         assert!(bytes >= inherited * 50_000, "{report}");
-        // It is looked for after each MiB.
+        // The peak is checked after each MiB.
         let (own, peak) = (mallocs * 50_000, number(report, "peak_bytes"));
         assert!((own - own / 4..=own + 50_000).contains(&peak), "{report}");
     }
@@ -77,15 +77,15 @@ fn a_forked_childs_report_is_of_its_own_life() {
             .to_owned()
     };
     let of_child = section(" of_child <");
-    // Blocks of its parent are in what it has freed, and nowhere else.
-    let (in_use, _) = of_child.split_once("\nchurn").unwrap();
+    // The parent's blocks appear only among those that the child freed.
+    let (in_use, _) = of_child.split_once("\nallocated and freed").unwrap();
     assert!(!in_use.contains("of_parent"), "{of_child}");
     assert!(
-        of_child.contains("more, in 190 blocks more, at the end than at its fork"),
+        of_child.contains("more, in 190 blocks more, at exit than at the fork"),
         "{of_child}"
     );
     assert!(of_child.contains("\n  inherited  "), "{of_child}");
-    let (_, peak) = of_child.split_once("in use when most was: ").unwrap();
+    let (_, peak) = of_child.split_once("in use at the peak: ").unwrap();
     assert!(peak.starts_with("9.5 MiB"), "{of_child}");
     let of_grandchild = section(" of_grandchild <");
     assert!(!of_grandchild.contains(" of_child <"), "{of_grandchild}");
@@ -117,13 +117,13 @@ fn a_forked_child_does_not_hold_the_port() {
         .parse()
         .unwrap();
     let connected = TcpStream::connect(port.address());
-    // SAFETY: sends a signal to the child of this test, which runs until then.
+    // SAFETY: `kill` takes no pointers; the test's child runs until then.
     let killed = unsafe { libc::kill(child, libc::SIGKILL) };
     assert_eq!(killed, 0);
     assert!(connected.is_err(), "the child holds the port");
 }
 
-/// The answer to a request; empty if there is none.
+/// Returns the response to a request, or an empty text.
 fn get(address: SocketAddr, path: &str) -> String {
     let mut answer = String::new();
     let _ = TcpStream::connect(address).and_then(|mut stream| {
@@ -157,7 +157,7 @@ fn each_child_has_a_port_of_its_own_and_all_are_listed() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Until all three serve, and the last has executed its program.
+    // Waits until all three serve, and the last has executed its program.
     let list = loop {
         let list = get(port.address(), "/");
         let body = list.split("\r\n\r\n").nth(1).unwrap_or_default();
@@ -186,7 +186,7 @@ fn each_child_has_a_port_of_its_own_and_all_are_listed() {
             "{line}"
         );
         if process == list.split_whitespace().next().unwrap() {
-            // The program has the lowest number, unless those begin anew.
+            // The program has the lowest process id, unless the ids wrapped around.
             let answer = get(port.address(), "/debug/pprof/heap?debug=1");
             assert!(answer.starts_with("HTTP/1.1 307"), "{answer}");
             let location = format!("Location: http://{at}/debug/pprof/heap?debug=1\r\n");

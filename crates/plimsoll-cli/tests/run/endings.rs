@@ -1,4 +1,5 @@
-//! Each way to end, and each way to become another program: with a report, and as without it.
+//! Each way to end, and each way to execute another program: with a report, and otherwise
+//! unchanged.
 
 use crate::scene::{Scene, number, only, run, same, same_with};
 
@@ -93,11 +94,11 @@ fn what_is_done_at_exit_is_in_the_figures() {
     let scene = Scene::new("at-exit");
     let program = scene.c("endings", ENDINGS);
     let mallocs = |how: &str| number(&only(same(&program, &[how])), "mallocs");
-    // The block, and the buffer of standard output.
+    // Exit allocates the block, and the buffer of standard output.
     assert_eq!(mallocs("exit"), mallocs("return") + 2);
 }
 
-/// Those of libraries come after the program's own, and after what it has registered.
+/// Destructors of libraries run after the program's own, and after its exit handlers.
 #[test]
 fn what_destructors_do_is_in_the_figures() {
     let scene = Scene::new("destructors");
@@ -130,6 +131,12 @@ fn what_destructors_do_is_in_the_figures() {
 fn every_fatal_signal_ends_it_as_without() {
     let scene = Scene::new("fatal");
     let program = scene.c("endings", ENDINGS);
+    // A shell makes its background jobs ignore these signals, and programs inherit that.
+    // SAFETY: sets dispositions that no handler of this process replaces.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_DFL);
+        libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+    }
     for signal in [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 24] {
         for how in ["raise", "kill"] {
             let report = only(same(&program, &[how, &signal.to_string()]));
@@ -138,7 +145,7 @@ fn every_fatal_signal_ends_it_as_without() {
     }
 }
 
-/// Nothing can be asked of a stack that is full; how it ends stays.
+/// A full stack has no space for a report; the exit status stays the same.
 #[test]
 fn a_stack_that_overflows_ends_it_as_without() {
     let scene = Scene::new("overflow");
@@ -183,7 +190,7 @@ fn what_cannot_be_executed_leaves_it_as_it_was() {
         let report = only(same(&program, &[how]));
         assert!(report["program"].as_str().unwrap().ends_with("endings"));
         assert_eq!(report["ending"], "exit");
-        // What came after the failure, too.
+        // The figures include allocations after the failure.
         assert!(number(&report, "asked_bytes") >= 105_000, "{report}");
     }
 }
@@ -214,7 +221,7 @@ fn a_library_that_children_still_use_is_not_an_old_one() {
     let script = "library=${LD_PRELOAD%%:*}; echo $library
         LD_PRELOAD= touch -d '60 days ago' $library
         $1; exit 0";
-    // By whether the last command has it before it.
+    // Depends on whether the last command has the library preloaded.
     let age_with = |last: &str| {
         let mut command = run(
             &["--quiet", "--children"],
@@ -252,7 +259,7 @@ const FAULTS: &str = r#"
         return 0;
     }"#;
 
-/// What is mapped there for the first time is most of what a fork costs.
+/// Most of the cost of a fork are pages that the child touches for the first time.
 #[test]
 fn a_forks_child_touches_little_more_memory_than_without() {
     let scene = Scene::new("faults");

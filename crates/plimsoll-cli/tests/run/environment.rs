@@ -1,16 +1,16 @@
-//! What a program sees of being run: nothing.
+//! A program cannot observe that `plimsoll run` started it.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::scene::{PLIMSOLL, Scene, number, only, reports, run, same};
 
-/// The variables of the environment but those that a shell sets by itself.
+/// Prints the environment, except for the variables that a shell sets itself.
 const ENV: [&str; 2] = ["-c", "env | grep -v -e ^_= -e ^SHLVL | sort"];
 
 #[test]
 fn the_environment_is_as_it_was() {
-    // A shell has functions of its own for that.
+    // A shell uses its own functions for the environment.
     same("/bin/sh", &ENV);
     same("/usr/bin/env", &["echo", "through env"]);
     let bash = "/bin/bash";
@@ -47,7 +47,7 @@ fn what_was_preloaded_before_still_is() {
         .output()
         .unwrap();
     assert!(String::from_utf8_lossy(&alone.stdout).contains("other\n"));
-    // The command has it preloaded, too.
+    // The command itself also has the library preloaded.
     let twice = [b"other\n", &alone.stdout[..]].concat();
     assert_eq!(output.stdout, twice);
     only(reports(&output).1);
@@ -104,7 +104,7 @@ fn input_and_output_go_through() {
 }
 
 #[test]
-fn whoever_reads_no_further_ends_it_as_without() {
+fn a_closed_pipe_ends_it_as_without_plimsoll() {
     let script = format!("{PLIMSOLL} run --json -- yes 2>&1 >&3 | cat");
     let output = Command::new("/bin/sh")
         .args(["-c", &format!("{{ {script}; }} 3>&1 >&2 | head -n 1")])
@@ -118,7 +118,7 @@ fn whoever_reads_no_further_ends_it_as_without() {
     );
 }
 
-/// What is reserved shrinks with the limit, down to nothing.
+/// The reserved address space shrinks with the limit, down to zero.
 #[test]
 fn a_limit_on_address_space_leaves_the_program_its_share() {
     let scene = Scene::new("limits");
@@ -145,7 +145,7 @@ fn a_limit_on_address_space_leaves_the_program_its_share() {
         }"#,
     );
     for mebibytes in [128_u64, 192, 256, 400, 600, 1024, 8192] {
-        // Half of it is the program's.
+        // The program uses half of it.
         let limit = format!("ulimit -v {} && exec \"$@\"", mebibytes * 1024);
         let work = (mebibytes << 19).min(1 << 28).to_string();
         for rate in ["1k", "512k"] {
@@ -168,7 +168,7 @@ fn a_limit_on_address_space_leaves_the_program_its_share() {
     }
 }
 
-/// Then there are no counts that can be read at any time.
+/// Without them, the counts cannot be read at any time, so the peak comes from the samples.
 #[test]
 fn the_peak_is_the_samples_where_the_kernel_lacks_restartable_sequences() {
     let scene = Scene::new("no-rseq");
@@ -186,7 +186,7 @@ fn the_peak_is_the_samples_where_the_kernel_lacks_restartable_sequences() {
         }"#,
     );
     for (tunables, estimated) in [("", false), ("glibc.pthread.rseq=0", true)] {
-        // Some 300 samples at the peak, known to 6 in 100; the margin is seven times that.
+        // About 300 samples at the peak, a standard error of 6%; the margin is seven times that.
         let output = run(&["--json", "--heap-rate", "64k"], &program, &[])
             .env("GLIBC_TUNABLES", tunables)
             .output()

@@ -1,11 +1,10 @@
-//! What is counted is what was done, exactly.
+//! The counts equal the program's operations exactly.
 
 use std::process::Command;
 
 use crate::scene::{Scene, number, only, run, same};
 
-/// Does the same whenever it is run: every function, sizes of all classes, large ones, refused
-/// ones.
+/// A deterministic program: every function, sizes of all classes, large and refused requests.
 const DETERMINISTIC: &str = r#"
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -37,11 +36,11 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// Against valgrind, which counts calls and bytes as well.
+/// Compares with valgrind, which also counts calls and bytes.
 #[test]
 fn calls_and_bytes_are_what_valgrind_counts() {
     let Ok(version) = Command::new("valgrind").arg("--version").output() else {
-        eprintln!("skipped: there is no valgrind");
+        eprintln!("skipped: valgrind is not installed");
         return;
     };
     assert!(version.status.success());
@@ -70,7 +69,7 @@ fn calls_and_bytes_are_what_valgrind_counts() {
     assert_eq!(ours.to_vec(), numbers, "{line}");
 }
 
-/// With every allocation sampled, and with none, the exact figures are the same.
+/// The exact figures are the same with every allocation sampled and with none.
 #[test]
 fn sampling_changes_no_exact_figure() {
     let scene = Scene::new("sampling");
@@ -89,7 +88,7 @@ fn sampling_changes_no_exact_figure() {
     }
 }
 
-/// With every allocation sampled, the profile is exact: what is in use in it is what is.
+/// With every allocation sampled, the profile is exact: it shows the blocks in use.
 #[test]
 fn a_profile_of_everything_agrees_with_the_figures() {
     let scene = Scene::new("everything");
@@ -120,12 +119,13 @@ fn a_profile_of_everything_agrees_with_the_figures() {
         0,
     );
     let live = number(&report, "malloc_bytes") - number(&report, "free_bytes");
-    // In the profile, a block counts as the size that the allocator would have given it, from
-    // which it may differ where it was made from a larger rest.
+    // The profile counts a block by the size that the allocator would choose. The block is larger
+    // if the allocator made it from a larger remainder.
     about(sum("inuse_space"), live, live / 50);
 }
 
-/// Threads whose first calls are refused, and then allocate once: all of that is in the profile.
+/// The first calls of each thread are refused; then the thread allocates once. The profile shows
+/// that.
 #[test]
 fn the_first_block_of_each_thread_is_sampled() {
     let scene = Scene::new("first");
@@ -186,8 +186,8 @@ fn the_peak_is_what_most_was() {
     );
     let report = only(same(&program, &[]));
     let peak = number(&report, "peak_bytes");
-    // A page for each is added. It is read when one of them is sampled, as six of seven are: that
-    // none of the last twelve is one case in some ten thousand million.
+    // Each block adds a page. The peak is read when a block is sampled, with a probability of six
+    // in seven. None of the last twelve is sampled in one of about 10^10 runs.
     assert!((52 << 20..=65 << 20).contains(&peak), "{peak}");
     let live = number(&report, "malloc_bytes") - number(&report, "free_bytes");
     assert!((32 << 20..=33 << 20).contains(&live), "{live}");

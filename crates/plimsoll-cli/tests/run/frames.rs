@@ -1,10 +1,10 @@
-//! Which function an allocation of a Rust program belongs to, however the program is built.
+//! The function to which an allocation of a Rust program is attributed, in all kinds of builds.
 
 use std::process::Command;
 
 use crate::scene::{PLIMSOLL, Scene, run};
 
-/// Each function `by_...` makes blocks in its own way, and no other function of the program does.
+/// Each function `by_...` allocates in a different way, and no other function of the program does.
 const SOURCE: &str = r#"
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -74,14 +74,14 @@ sites! {
 }
 "#;
 
-/// The sites of [`SOURCE`].
+/// Returns the sites of [`SOURCE`].
 fn sites() -> Vec<&'static str> {
     let words = SOURCE.split_whitespace();
     let names = words.filter(|word| word.starts_with("by_"));
     names.collect()
 }
 
-/// How a program is built.
+/// The options of a build.
 #[derive(Clone, Copy, Debug)]
 struct Build {
     debug: &'static str,
@@ -98,12 +98,13 @@ const MANGLING: [&str; 2] = ["v0", "legacy"];
 const PANIC: [&str; 2] = ["unwind", "abort"];
 const FRAME_POINTERS: [&str; 2] = ["no", "yes"];
 
-/// Builds the program so, and returns the sites that do not have all of their blocks as text.
+/// Builds the program this way. Describes the sites to which not all of their blocks are
+/// attributed.
 fn misattributed(scene: &Scene, build: Build) -> Vec<String> {
     let (source, program) = (scene.path("sites.rs"), scene.path("sites"));
     std::fs::write(&source, SOURCE).unwrap();
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    // Only a nightly compiler still has the older way to mangle names, without this.
+    // Without this variable, only a nightly compiler accepts the older mangling.
     rustc.env("RUSTC_BOOTSTRAP", "1");
     if build.has_static {
         rustc.args(["--cfg", "with_static"]);
@@ -156,7 +157,7 @@ fn misattributed(scene: &Scene, build: Build) -> Vec<String> {
             let (stack, _) = line.rsplit_once(' ').unwrap();
             let (_, inside) = stack.split_once(site).unwrap();
             let leaf = inside.rsplit(';').next().unwrap();
-            // Functions of the program that it calls are as good.
+            // Functions of the program that the site calls are accepted, too.
             let is_of_program = ["{closure#0}", "{{closure}}"]
                 .iter()
                 .any(|end| leaf.ends_with(end))
@@ -180,7 +181,7 @@ fn check(name: &str, builds: impl Iterator<Item = Build>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Each two of the choices but one are in one of these.
+/// Each pair of options except one occurs in one of these builds.
 #[test]
 fn blocks_belong_to_the_function_that_makes_them_in_some_builds() {
     let build = |debug, lto, mangling, panic, frame_pointers, has_static| Build {
@@ -200,7 +201,7 @@ fn blocks_belong_to_the_function_that_makes_them_in_some_builds() {
     check("frames", builds.into_iter());
 }
 
-/// All 192, which takes some 10 minutes.
+/// All 192 builds, which take about 10 minutes.
 #[test]
 #[ignore = "takes long"]
 fn blocks_belong_to_the_function_that_makes_them_in_every_build() {

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::scene::{PLIMSOLL, Scene, only, reports, run};
 
-/// The path that the loader is given, with this home directory and directory for temporary files.
+/// Returns the preloaded library's path, with this home directory and directory for temporary
+/// files.
 fn library(scene: &Scene, home: &Path) -> PathBuf {
     let mut command = run(
         &["--quiet", "--children"],
@@ -27,7 +28,7 @@ fn library(scene: &Scene, home: &Path) -> PathBuf {
     library.into()
 }
 
-/// A home directory in which other users can exchange what they like.
+/// Creates a home directory in which other users can replace files.
 fn hostile_home(scene: &Scene) -> PathBuf {
     let home = scene.path("home");
     fs::create_dir_all(home.join("tmp")).unwrap();
@@ -51,7 +52,7 @@ fn no_library_is_loaded_from_a_directory_that_others_can_exchange() {
         marker.display()
     );
     let evil = scene.compile("cc", "evil.so", &source, &["-shared", "-fPIC"]);
-    // One with the library as it is, and one with another, change places all the time.
+    // Two directories, with the genuine and a hostile library, replace each other continually.
     let cache = home.join(".cache");
     let [good, bad] = ["good", "bad"].map(|name| {
         let directory = home.join(name);
@@ -104,7 +105,7 @@ fn a_cache_that_only_this_user_can_change_is_used() {
         first.starts_with(scene.path("cache").to_str().unwrap()),
         "{first}"
     );
-    // What others have put there is not loaded, and does not stay.
+    // A file that others put there is neither loaded nor kept.
     let library = Path::new(first.trim());
     fs::remove_file(library).unwrap();
     symlink("/none", library).unwrap();
@@ -118,7 +119,7 @@ fn a_name_that_others_have_taken_is_passed_over() {
     let shared = scene.path("tmp");
     fs::create_dir(&shared).unwrap();
     fs::set_permissions(&shared, PermissionsExt::from_mode(0o1777)).unwrap();
-    // SAFETY: no arguments.
+    // SAFETY: `geteuid` takes no arguments.
     let user = unsafe { libc::geteuid() };
     let taken = shared.join(format!("plimsoll-{user}"));
     fs::create_dir(&taken).unwrap();
@@ -135,7 +136,7 @@ fn a_name_that_others_have_taken_is_passed_over() {
     assert!(Path::new(&library).starts_with(&next), "{library}");
 }
 
-/// There, root's directories have the owner of all users without a number.
+/// In the namespace, root's directories belong to the user without a mapping.
 #[test]
 fn a_user_namespace_without_root_has_a_safe_directory() {
     let inside = ["--map-user=1", "--user", "--"];

@@ -1,4 +1,4 @@
-//! Programs that are killed: with `--postmortem`, there is a report all the same.
+//! With `--postmortem`, programs that are killed have a report.
 
 use std::process::Output;
 
@@ -17,7 +17,7 @@ const GROWS: &str = r#"
     __attribute__((noinline)) void end(void) { kill(getpid(), SIGKILL); }
     int main(int count, char **arguments) {
         if (count > 1 && fork() == 0) {
-            // What is executed has a file of its own.
+            // The executed program has a separate file.
             execl("/proc/self/exe", "grows", NULL);
             _exit(1);
         }
@@ -48,10 +48,10 @@ fn what_was_counted_is_reported() {
     assert_eq!(output.status.signal(), Some(9));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("was ended by signal 9"), "{text}");
-    assert!(text.contains("it could say nothing"), "{text}");
-    assert!(!text.contains("asked for"), "not known: {text}");
+    assert!(text.contains("killed before it could report"), "{text}");
+    assert!(!text.contains("requested"), "not known: {text}");
     assert!(!text.contains("threads"), "not known: {text}");
-    for list in ["in use at the end", "in use when most was", "allocated"] {
+    for list in ["in use at exit", "in use at the peak", "allocated"] {
         let at = text.find(&format!("\n{list}: "));
         let list = &text[at.unwrap_or_else(|| panic!("{list}: {text}")) + 1..];
         let first = list.lines().nth(1).unwrap();
@@ -75,7 +75,7 @@ fn its_numbers_are_exact_and_what_is_not_known_is_no_number() {
     assert!(report["threads"].is_null() && report["asked_bytes"].is_null());
 }
 
-/// Of an allocator of its own, nothing is known: not that it has no blocks.
+/// If no allocation was observed, the report does not claim that there are no blocks.
 #[test]
 fn a_heap_of_which_nothing_was_counted_is_not_an_empty_one() {
     let scene = Scene::new("killed-unseen");
@@ -88,7 +88,7 @@ fn a_heap_of_which_nothing_was_counted_is_not_an_empty_one() {
         .unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        text.contains("heap       not seen: nothing was counted"),
+        text.contains("heap       not observed: nothing was counted"),
         "{text}"
     );
     assert!(!text.contains("0 blocks"), "{text}");
@@ -142,10 +142,10 @@ fn it_has_no_place_in_a_directory_that_no_setting_can_name() {
 }
 
 #[test]
-fn without_it_a_person_is_told_of_it() {
+fn without_it_a_hint_is_printed() {
     let scene = Scene::new("killed-without");
     let program = scene.c("grows", GROWS);
     let output = run(&[], program, &[]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("with --postmortem"), "{text}");
+    assert!(text.contains("--postmortem keeps"), "{text}");
 }

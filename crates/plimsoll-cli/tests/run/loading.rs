@@ -1,4 +1,4 @@
-//! Libraries: those that come and go while the program runs, and other allocators.
+//! Libraries that are loaded and unloaded at run time, and other allocators.
 
 use crate::scene::{Scene, number, only, reports, run, same, same_with};
 
@@ -39,14 +39,14 @@ fn what_is_loaded_later_has_names() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    let list = text.split("in use at the end:").nth(1).unwrap();
+    let list = text.split("in use at exit:").nth(1).unwrap();
     assert!(
         list.lines().nth(1).unwrap().contains("from_later < main"),
         "{text}"
     );
 }
 
-/// Which no table describes. The summary says that stacks end there.
+/// No table describes generated code. The summary counts the stacks that end there.
 #[test]
 fn stacks_that_end_in_generated_code_are_counted() {
     let scene = Scene::new("generated");
@@ -80,7 +80,7 @@ fn stacks_that_end_in_generated_code_are_counted() {
     );
 }
 
-/// Its blocks are its own before and after; and it is asked how large they are.
+/// The allocator keeps its own blocks throughout, and its function returns their sizes.
 #[test]
 fn an_allocator_that_the_program_is_linked_with_stays_in_use() {
     let scene = Scene::new("other");
@@ -139,7 +139,7 @@ fn an_allocator_that_the_program_is_linked_with_stays_in_use() {
         }"#,
         &[library.to_str().unwrap(), &format!("-Wl,-rpath,{directory}")],
     );
-    // Without samples, which are in a place of their own: every call is passed on.
+    // Without sampling, which places samples elsewhere, every call is passed on.
     let output = run(&["--json", "--heap-rate", "0"], &program, &[])
         .output()
         .unwrap();
@@ -154,7 +154,7 @@ fn an_allocator_that_the_program_is_linked_with_stays_in_use() {
     assert!(output.status.success());
 }
 
-/// A bare allocator: a size before each block, which `free` looks at for a mark.
+/// A minimal allocator: each block follows its size and a mark, which `free` checks.
 pub const BARE: &str = r#"
 #include <stddef.h>
 #include <string.h>
@@ -200,7 +200,8 @@ void *aligned_alloc(size_t align, size_t size) { return place(align, size); }
 #endif
 "#;
 
-/// What the allocator below lacks is the C library's, which knows nothing of its blocks.
+/// Functions that the underlying allocator lacks come from the C library, which cannot free its
+/// blocks.
 #[test]
 fn functions_of_two_allocators_are_not_mixed() {
     let user = r#"
@@ -234,7 +235,7 @@ fn functions_of_two_allocators_are_not_mixed() {
         let scene = Scene::new(&format!("mixed-{name}"));
         let options = [&["-shared", "-fPIC"], has].concat();
         let library = scene.compile("cc", &format!("lib{name}.so"), BARE, &options);
-        // Where it lacks the function, what it gets is nothing that it could free.
+        // Without `posix_memalign`, the program would get blocks that this allocator cannot free.
         let aligns = format!("-DALIGNS={}", i32::from(has.contains(&"-DPOSIX")));
         let path = format!("-Wl,-rpath,{}", scene.directory.to_str().unwrap());
         let options = [library.to_str().unwrap(), &path, &aligns];
@@ -247,11 +248,11 @@ fn functions_of_two_allocators_are_not_mixed() {
         }
         let output = run(&[], &program, &[]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(text.contains("heap       not seen"), !sees, "{text}");
+        assert_eq!(text.contains("heap       not observed"), !sees, "{text}");
     }
 }
 
-/// There, a pointer to `malloc` is one into the program.
+/// At a fixed address, a pointer to `malloc` points into the program.
 #[test]
 fn a_program_at_a_fixed_address_has_no_allocator_of_its_own() {
     let scene = Scene::new("fixed");

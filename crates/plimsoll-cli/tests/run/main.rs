@@ -1,5 +1,5 @@
-//! `plimsoll run`: programs that know nothing of it are as they are without it, and what is said of
-//! them is true.
+//! `plimsoll run`: unmodified programs behave as they do without it, and its report about them is
+//! true.
 
 mod blocks;
 mod children;

@@ -1,5 +1,4 @@
-//! Memory that programs map by themselves: what is said of it is what they did, exactly, and it is
-//! known whose it is.
+//! Memory that programs map directly: it is counted exactly and attributed to its owner.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +12,7 @@ use crate::scene::{PLIMSOLL, Scene, number, only, reports, run, same, same_with}
 
 const PAGE: u64 = 4096;
 
-/// What the programs have in common.
+/// The common part of the programs.
 const HEAD: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -43,7 +42,7 @@ fn program(scene: &Scene, name: &str, source: &str) -> std::path::PathBuf {
     scene.c(name, &format!("{HEAD}{source}"))
 }
 
-/// Calls, pages mapped, pages unmapped, mappings left.
+/// Asserts the numbers of calls, mapped pages, unmapped pages and remaining mappings.
 #[track_caller]
 fn assert_mapped(report: &Value, [calls, mapped, unmapped, left]: [u64; 4]) {
     assert_eq!(
@@ -111,13 +110,13 @@ fn every_way_to_map_and_unmap_is_counted_exactly() {
     let of_a = 10 + 10 + 20;
     let of_b = 51 + 180 + 20;
     let of_reserved = 20 + 10 + 10 + 10 + 10 + 1;
-    // Of the reservation: before and behind what lies in it; four that do; two of the first, and
-    // the earliest.
+    // Parts of the reservation before and behind other mappings, the four mappings in it, two parts
+    // of the first mapping, and the earliest one.
     let left = 5 + 4 + 2 + 1;
     assert_mapped(&report, [calls, mapped, of_a + of_b + of_reserved, left]);
 }
 
-/// The calls that fail, and those after them.
+/// Calls that fail, and the calls after them.
 const REFUSED: &str = r#"
 static void say(const char *what, long result) { printf("%s %ld %s\n", what, result, strerror(errno)); errno = 77; }
 int main() {
@@ -173,7 +172,7 @@ fn what_fails_fails_with_the_same_error_and_changes_nothing() {
     assert_eq!(number(&report, "mapped_bytes"), (30 + 140_000) * PAGE);
     assert_eq!(number(&report, "mapping_calls"), 2);
     assert_eq!(unmapped, (140_000 + 1) * PAGE, "{report}");
-    // What was put back is a record of its own.
+    // A mapping that was restored is a separate record.
     assert!((2..=8).contains(&left), "{report}");
     assert_eq!(number(&report, "lost_mappings"), 0);
 }
@@ -283,7 +282,7 @@ fn a_forks_child_counts_its_own_mappings() {
             && report["ending"] == "exit"
             && number(report, "unmapped_bytes") == 15 * PAGE
     });
-    // Of two, one was unmapped and the other became two; and one is new.
+    // One of the two inherited mappings was unmapped, the other was split in two, and one is new.
     assert_mapped(child.expect("the child's"), [1, 100, 15, 1]);
     let parent = reports
         .iter()
@@ -299,7 +298,7 @@ fn what_finds_no_room_is_counted_as_lost_and_nothing_else_is() {
         "many",
         r#"
         int main() {
-            /* The system makes one of them, but nobody unmaps them as one. */
+            /* The system makes one of them, but no call unmaps them as one. */
             for (int i = 0; i < 70000; i++) pages(1);
             puts("done");
             return 0;
@@ -311,11 +310,11 @@ fn what_finds_no_room_is_counted_as_lost_and_nothing_else_is() {
     assert_eq!(number(&report, "mappings"), 65_536);
     assert_eq!(number(&report, "lost_mappings"), 70_000 - 65_536);
     let unmapped = number(&report, "unmapped_bytes");
-    assert_eq!(unmapped, (70_000 - 65_536) * PAGE, "counted as gone");
+    assert_eq!(unmapped, (70_000 - 65_536) * PAGE, "counted as unmapped");
 }
 
 #[test]
-fn the_profile_names_who_mapped_what_is_there() {
+fn the_profile_names_the_callers_of_current_mappings() {
     let scene = Scene::new("mapping-sites");
     let program = program(
         &scene,
@@ -330,7 +329,7 @@ fn the_profile_names_who_mapped_what_is_there() {
     let options = ["--out", out.to_str().unwrap()];
     let output = run(&options, &program, &[]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    let list = text.split("mapped by the program at the end:").nth(1);
+    let list = text.split("mapped by the program at exit:").nth(1);
     let list = list.unwrap_or_default();
     assert!(list.contains("grows < main"), "{text}");
     let file = std::fs::File::open(out.join("mmap.pb.gz")).unwrap();
@@ -371,8 +370,8 @@ fn the_profile_names_who_mapped_what_is_there() {
     assert_eq!(of("grows"), Some(1000 * PAGE), "{lines}");
 }
 
-/// What a program has mapped of memory when it says `ready` and waits, by the page that is served
-/// meanwhile.
+/// Runs a program until it prints `ready` and waits. Returns its mapped memory, from the memory
+/// page.
 fn rows_of(program: impl AsRef<Path>, arguments: &[&str]) -> Value {
     let port = Port::new();
     let options = ["--http", &port.number.to_string()];
@@ -442,15 +441,15 @@ fn what_the_program_has_mapped_is_known_to_be_so() {
     let rows = rows_of(&program, &[]);
     let mapped = resident(&rows, "mapped by the program");
     let expected = (1500 + 2000 + 1000) * PAGE;
-    // A large page has more in it than was touched.
+    // A huge page contains more than the touched pages.
     assert!((expected..expected + (4 << 20)).contains(&mapped), "{rows}");
     let heap = resident(&rows, "heap: blocks in use");
     assert!((20 << 20..21 << 20).contains(&heap), "{rows}");
     assert_explained(&rows);
 }
 
-/// An allocator of the program's that maps its memory by the functions that are taken over: its
-/// blocks in use are not counted twice.
+/// An allocator of the program that maps its memory by the interposed functions. Its blocks in use
+/// are not counted twice.
 #[test]
 fn what_another_allocator_maps_is_the_heaps() {
     let scene = Scene::new("mapping-allocator");
@@ -525,12 +524,12 @@ fn what_another_allocator_maps_is_the_heaps() {
     assert_eq!(report["allocator"], "other");
 }
 
-/// The one that everybody knows to have memory of its own.
+/// Python, which maps memory for its own allocator.
 #[test]
 fn pythons_objects_are_explained() {
     let is_there = Command::new("python3").arg("--version").output();
     if !is_there.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: there is no python3");
+        eprintln!("skipped: python3 is not installed");
         return;
     }
     let script = "import sys\n\
@@ -545,7 +544,7 @@ fn pythons_objects_are_explained() {
     assert_explained(&rows);
 }
 
-/// Threads that go on while the report is written.
+/// Threads map memory while the report is written.
 #[test]
 fn the_numbers_of_mappings_are_those_of_their_profile() {
     let scene = Scene::new("mapped-meanwhile");
@@ -582,7 +581,7 @@ fn the_numbers_of_mappings_are_those_of_their_profile() {
         let [calls, mapped, gone] =
             ["mapping_calls", "mapped_bytes", "unmapped_bytes"].map(|name| number(&report, name));
         let expected =
-            format!("{calls} calls have mapped {mapped} bytes, of which {gone} are gone");
+            format!("{calls} calls have mapped {mapped} bytes, of which {gone} are unmapped");
         assert!(text.contains(&expected), "{expected}: {text}");
     }
 }

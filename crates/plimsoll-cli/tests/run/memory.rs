@@ -1,10 +1,10 @@
-//! What the C library holds is given back at a limit.
+//! At a memory limit, the C library's free memory is returned to the system.
 
 use crate::scene::{Scene, run};
 
-/// Frees seven of eight of many blocks, none of them the last: the C library keeps what is between.
-/// Then waits until that is given back, for as many seconds as it is told, with one thread. It may
-/// be given back as soon as it is free.
+/// Frees seven of each eight blocks, but not the last: the C library keeps the memory between. Then
+/// waits with one thread, for the given number of seconds, until the memory is returned. It may be
+/// returned as soon as it is free.
 const HOLDS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! Programs that cannot be run, or of which nothing would be seen.
+//! Programs that cannot be run, or whose allocations cannot be observed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::scene::{Scene, run};
 
-/// Exit status and the one line that is said.
+/// Returns the exit status and the only line of output.
 fn refused(options: &[&str], program: impl AsRef<Path>) -> (Option<i32>, String) {
     let output = run(options, program, &[]).output().unwrap();
     assert!(output.stdout.is_empty());
@@ -43,9 +43,9 @@ fn a_static_program_is_explained() {
 fn a_program_with_other_rights_is_refused() {
     let scene = Scene::new("setuid");
     let program = scene.c("setuid", "int main() { return 0; }");
-    // SAFETY: no arguments.
+    // SAFETY: `geteuid` takes no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: only root can give it to somebody else");
+        eprintln!("skipped: only root can change the owner of a file");
         return;
     }
     std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
@@ -55,11 +55,11 @@ fn a_program_with_other_rights_is_refused() {
     assert!(text.contains("preloaded"), "{text}");
 }
 
-/// The loader drops `LD_PRELOAD` for such a program, but not a library that the program is linked
+/// For such a program, the loader drops `LD_PRELOAD`, but not a library that the program is linked
 /// with.
 #[test]
 fn a_privileged_program_that_is_linked_with_the_library_obeys_no_environment() {
-    // SAFETY: no arguments.
+    // SAFETY: `geteuid` takes no arguments.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("skipped: only root can make a program that is another user's and setuid");
         return;
@@ -115,7 +115,7 @@ fn settings_that_make_no_sense_are_named_before_anything_is_run() {
     assert_eq!(code, Some(125), "{text}");
 }
 
-/// An allocator that is in the program cannot be got in front of.
+/// An allocator inside the program cannot be interposed.
 #[test]
 fn an_allocator_inside_is_said() {
     let scene = Scene::new("inside");
@@ -133,7 +133,7 @@ fn an_allocator_inside_is_said() {
         "#,
         &["-rdynamic"],
     );
-    // Also by a wrapper, whose own allocator is the C library's.
+    // The same through a wrapper, whose own allocator is the C library's.
     let wrapper = format!("exec {}", program.display());
     let runs = [
         run(&[], &program, &[]).output().unwrap(),
@@ -142,8 +142,8 @@ fn an_allocator_inside_is_said() {
     for output in runs {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success());
-        let named = "heap       not seen: allocations go to a malloc of its own (exported)";
+        let named = "heap       not observed: allocations go to its own malloc (exported)";
         assert!(text.contains(named), "{text}");
-        assert!(!text.contains("blocks at the end"), "{text}");
+        assert!(!text.contains("blocks at exit"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Programs, compiled for a test, and their runs.
+//! Programs that are compiled for a test, and their runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The command.
 pub const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
-/// A directory of a test's own, which goes when this does.
+/// A directory for one test, removed on drop.
 pub struct Scene {
     pub directory: PathBuf,
 }
@@ -26,7 +26,7 @@ impl Scene {
         self.directory.join(name)
     }
 
-    /// Compiles a program of C, or of C++ if `compiler` is `c++`.
+    /// Compiles a C program, or a C++ program if `compiler` is `c++`.
     pub fn compile(&self, compiler: &str, name: &str, source: &str, options: &[&str]) -> PathBuf {
         let extension = if compiler == "c++" { "cc" } else { "c" };
         let file = self.path(&format!("{name}.{extension}"));
@@ -37,12 +37,12 @@ impl Scene {
             .args([&program, &file])
             .args(options)
             .status()
-            .expect("there is a C compiler");
+            .expect("a C compiler is installed");
         assert!(status.success(), "{name} is not compiled");
         program
     }
 
-    /// A program of C.
+    /// Compiles a C program.
     pub fn c(&self, name: &str, source: &str) -> PathBuf {
         self.compile("cc", name, source, &["-pthread"])
     }
@@ -54,7 +54,7 @@ impl Drop for Scene {
     }
 }
 
-/// `plimsoll run` with options, of a program with arguments.
+/// Returns the command `plimsoll run` with options, a program and its arguments.
 pub fn run(options: &[&str], program: impl AsRef<Path>, arguments: &[&str]) -> Command {
     let mut command = Command::new(PLIMSOLL);
     command.arg("run").args(options).arg("--");
@@ -63,13 +63,13 @@ pub fn run(options: &[&str], program: impl AsRef<Path>, arguments: &[&str]) -> C
     command
 }
 
-/// Runs a program by itself, and by `plimsoll run --json`; what it writes and how it ends has to be
-/// the same. Returns what is said of each process.
+/// Runs a program alone and by `plimsoll run --json`; asserts equal output and exit status. Returns
+/// the report of each process.
 pub fn same(program: impl AsRef<Path>, arguments: &[&str]) -> Vec<Value> {
     same_with(&[], program, arguments)
 }
 
-/// The same with options.
+/// The same as [`same`], with options.
 pub fn same_with(options: &[&str], program: impl AsRef<Path>, arguments: &[&str]) -> Vec<Value> {
     let alone = Command::new(program.as_ref())
         .args(arguments)
@@ -89,7 +89,7 @@ pub fn same_with(options: &[&str], program: impl AsRef<Path>, arguments: &[&str]
     reports
 }
 
-/// What the program has written to standard error, and what is said of processes there.
+/// Splits standard error into the program's own output and the reports of processes.
 pub fn reports(output: &Output) -> (String, Vec<Value>) {
     let mut errors = String::new();
     let mut reports = Vec::new();
@@ -105,14 +105,14 @@ pub fn reports(output: &Output) -> (String, Vec<Value>) {
     (errors, reports)
 }
 
-/// A number of a report.
+/// Returns a number of a report.
 pub fn number(report: &Value, name: &str) -> u64 {
     report[name]
         .as_u64()
         .unwrap_or_else(|| panic!("{name} in {report}"))
 }
 
-/// The one report that there is.
+/// Returns the only report.
 pub fn only(reports: Vec<Value>) -> Value {
     assert_eq!(reports.len(), 1, "{reports:?}");
     reports.into_iter().next().unwrap()

@@ -1,4 +1,4 @@
-//! Signals: those that the program handles are its own, and those that it is sent get there.
+//! Signals: the program's handlers stay in force, and signals to the command reach the program.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -48,7 +48,7 @@ fn the_program_sees_its_own_dispositions() {
     only(same(program, &[]));
 }
 
-/// What was ignored when the command began is for the program, too.
+/// Signals that were ignored when the command started are ignored in the program.
 #[test]
 fn what_is_ignored_stays_ignored() {
     let script = |run: &str| {
@@ -90,7 +90,7 @@ fn signals_to_the_command_are_for_the_program() {
     let mut next = || lines.next().unwrap().unwrap();
     assert_eq!(next(), "ready");
     let send = |signal| {
-        // SAFETY: sends a signal to a child that is not waited for.
+        // SAFETY: the child is not waited for yet, so the id is its own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
     };
     send(libc::SIGUSR1);
@@ -102,7 +102,7 @@ fn signals_to_the_command_are_for_the_program() {
     assert_eq!(only(reports(&output).1)["ending"], "SIGTERM");
 }
 
-/// The command may be sent a signal as soon as there is a program.
+/// A signal may reach the command as soon as the program exists.
 #[test]
 fn a_signal_that_comes_early_is_for_the_program() {
     for microseconds in (0..8000).step_by(250) {
@@ -111,7 +111,7 @@ fn a_signal_that_comes_early_is_for_the_program() {
             .spawn()
             .unwrap();
         let children = format!("/proc/{0}/task/{0}/children", child.id());
-        // SAFETY: sends a signal to a child that is not waited for.
+        // SAFETY: the child is not waited for yet, so the id is its own.
         let send = |process| assert_eq!(unsafe { libc::kill(process, libc::SIGTERM) }, 0);
         let program = loop {
             let children = std::fs::read_to_string(&children).unwrap();
@@ -125,12 +125,12 @@ fn a_signal_that_comes_early_is_for_the_program() {
         use std::os::unix::process::ExitStatusExt;
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.signal(), Some(libc::SIGTERM));
-        // SAFETY: sends nothing: whether there is such a process.
+        // SAFETY: signal 0 is not sent; the call only checks whether the process exists.
         assert_eq!(unsafe { libc::kill(program, 0) }, -1, "it is left alone");
     }
 }
 
-/// A terminal sends them to the program itself; anybody else sends them to the command.
+/// A terminal sends these signals to the program itself; other senders send them to the command.
 #[test]
 fn whatever_can_be_handled_is_handed_on() {
     let scene = Scene::new("handed-on");
@@ -162,13 +162,13 @@ fn whatever_can_be_handled_is_handed_on() {
         .into_iter()
         .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
     {
-        // SAFETY: sends a signal to a child that is not waited for.
+        // SAFETY: the child is not waited for yet, so the id is its own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
         assert_eq!(next(), signal.to_string());
     }
     let program = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id()));
     let program: i32 = program.unwrap().trim().parse().unwrap();
-    // SAFETY: as above.
+    // SAFETY: the command, which waits for the program, still runs, so the id is the program's.
     assert_eq!(unsafe { libc::kill(program, libc::SIGKILL) }, 0);
     child.wait().unwrap();
 }
@@ -182,11 +182,12 @@ fn a_program_that_stops_itself_stops_the_command() {
     assert_eq!(child.wait().unwrap().code(), Some(7));
 }
 
-/// That it stops; and has it go on.
+/// Waits until the child stops, and continues it.
 fn stops(child: &std::process::Child) {
     let (id, mut status) = (child.id() as i32, 0);
     let begun = std::time::Instant::now();
-    // SAFETY: a valid place for the answer; a signal to a child that is not waited for.
+    // SAFETY: the status is a local variable; the child is not waited for yet, so the id is its
+    // own.
     unsafe {
         while libc::waitpid(id, &raw mut status, libc::WUNTRACED | libc::WNOHANG) == 0 {
             assert!(begun.elapsed().as_secs() < 20, "it does not stop");
@@ -197,12 +198,12 @@ fn stops(child: &std::process::Child) {
     }
 }
 
-/// It stops the program, and with that the command; whoever ignores it goes on.
+/// The signal stops the program, and thereby the command; a program that ignores it continues.
 #[test]
 fn what_asks_to_stop_is_handed_on() {
     let asked = |script: &str| {
-        // In a group of its own: the kernel stops none of a group that nobody of its session has
-        // started, as it may be where tests run.
+        // A separate process group: the kernel does not stop an orphaned group, in which tests may
+        // run.
         let mut child = run(&["--quiet"], "/bin/sh", &["-c", script])
             .process_group(0)
             .stdin(std::process::Stdio::piped())
@@ -211,11 +212,11 @@ fn what_asks_to_stop_is_handed_on() {
             .unwrap();
         let mut begun = [0; 6];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begun).unwrap();
-        // SAFETY: a signal to a child that is not waited for.
+        // SAFETY: the child is not waited for yet, so the id is its own.
         assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTSTP) }, 0);
         child
     };
-    // What it waits for.
+    // Writes the line for which the program waits.
     let go_on = |child: &mut std::process::Child| {
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
     };
@@ -226,7 +227,7 @@ fn what_asks_to_stop_is_handed_on() {
     let mut child = asked("trap '' TSTP; echo begun; read line; exit 8");
     go_on(&mut child);
     let mut status = 0;
-    // SAFETY: a valid place for the answer.
+    // SAFETY: the status is a local variable.
     unsafe { libc::waitpid(child.id() as i32, &raw mut status, libc::WUNTRACED) };
     assert!(libc::WIFEXITED(status), "{status}");
     assert_eq!(libc::WEXITSTATUS(status), 8);
@@ -234,7 +235,7 @@ fn what_asks_to_stop_is_handed_on() {
 }
 
 #[test]
-fn whoever_ignores_how_children_end_is_told_all_the_same() {
+fn a_parent_that_ignores_sigchld_still_gets_the_exit_code() {
     let scene = Scene::new("ignores-children");
     let ignores = scene.c(
         "ignores",
@@ -253,8 +254,8 @@ fn whoever_ignores_how_children_end_is_told_all_the_same() {
     assert_eq!(ended.status.code(), Some(3), "{ended:?}");
     only(reports(&ended).1);
     let asked = ["/bin/grep", "SigIgn", "/proc/self/status"];
-    let told = output(&[&run[..], &asked].concat());
-    assert_eq!(told.stdout, output(&asked).stdout);
+    let under_run = output(&[&run[..], &asked].concat());
+    assert_eq!(under_run.stdout, output(&asked).stdout);
 }
 
 #[test]
@@ -266,9 +267,9 @@ fn there_is_no_report_of_what_is_killed_and_that_is_said() {
     assert!(text.contains("without a report"), "{text}");
 }
 
-/// A signal may end the process while the thread is at something of Plimsoll's: sampling, setting
-/// off what the first thread does, writing the report. Nothing waits for itself then, which would
-/// last for the ten seconds after which it is given up.
+/// A signal may end the process while its thread runs Plimsoll's code: sampling, the preparations
+/// at the first thread, or writing the report. No thread may then wait for a lock that it holds
+/// itself. Such a wait would last for ten seconds, until it is abandoned.
 #[test]
 fn a_fatal_signal_at_any_instant_is_no_deadlock() {
     let scene = Scene::new("instants");

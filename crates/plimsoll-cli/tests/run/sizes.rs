@@ -1,12 +1,12 @@
-//! Allocators that say how large a block will be, and are told how large it was: jemalloc, and
-//! what looks like it.
+//! Allocators that return the usable size of a request and accept the size of a freed block:
+//! jemalloc and similar ones.
 
 use crate::loading::BARE;
 use crate::scene::{Scene, number, only, reports, run};
 
-/// What jemalloc has beside C's functions. What frees are told has to be right.
+/// jemalloc's extensions. Sizes that are passed to frees must be correct.
 const JEMALLOCS: &str = r#"
-unsigned long told;
+unsigned long sized;
 int mallctl(const char *name, void *old, size_t *old_length, void *new, size_t new_length) { return 2; }
 size_t nallocx(size_t size, int flags) {
     if (!size || flags) __builtin_trap();
@@ -14,18 +14,18 @@ size_t nallocx(size_t size, int flags) {
 }
 void sdallocx(void *block, size_t size, int flags) {
     if (((size_t *)block)[-1] != MARK || ((size_t *)block)[-2] != size || flags) __builtin_trap();
-    told++;
+    sized++;
 }
 "#;
 
-/// All sizes, of which those up to 1 KiB are the ones that are known beforehand.
+/// Uses all sizes below 2,000; usable sizes of requests up to 1 KiB are known in advance.
 const USER: &str = r#"
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
-extern unsigned long told;
+extern unsigned long sized;
 int main() {
-    unsigned long before = told, sizes = 0;
+    unsigned long before = sized, sizes = 0;
     for (size_t size = 0; size < 2000; size++) {
         void *block = malloc(size), *zero = calloc(1, size), *aligned;
         if (posix_memalign(&aligned, 64, size)) return 1;
@@ -34,15 +34,15 @@ int main() {
         free(zero);
         free(aligned);
     }
-    fprintf(stderr, "%lu bytes, %lu told\n", sizes, told - before);
+    fprintf(stderr, "%lu bytes, %lu sized\n", sizes, sized - before);
     return 0;
 }
 "#;
 
 #[test]
-fn an_allocator_is_told_what_it_says() {
-    // In the second, what it says beforehand is not what blocks get: it is asked of each, then.
-    for (lie, told) in [(0, true), (16, false)] {
+fn an_allocator_receives_the_sizes_it_returned() {
+    // In the second case, `nallocx` returns a wrong size: each block is then looked up.
+    for (lie, is_sized) in [(0, true), (16, false)] {
         let scene = Scene::new(&format!("sized-{lie}"));
         let options = [
             "-shared",
@@ -63,7 +63,7 @@ fn an_allocator_is_told_what_it_says() {
             (errors, only(reports))
         };
         let (errors, report) = run("0");
-        // 3 of 2,000 each, up to 16 more than asked for.
+        // Three blocks of each of 2,000 sizes, each rounded up to a multiple of 16.
         let bytes: usize = (0..2000usize)
             .map(|size| size.max(1).next_multiple_of(16))
             .sum();
@@ -73,14 +73,14 @@ fn an_allocator_is_told_what_it_says() {
                 3 - 2 * large(size) - large(2000 - size)
             })
             .sum();
-        let calls = if told { calls } else { 0 };
-        assert_eq!(errors, format!("{} bytes, {calls} told\n", 3 * bytes));
+        let calls = if is_sized { calls } else { 0 };
+        assert_eq!(errors, format!("{} bytes, {calls} sized\n", 3 * bytes));
         assert_eq!(report["allocator"], "other");
         assert!(
             (8000..8100).contains(&number(&report, "mallocs")),
             "{report}"
         );
-        // Also with sampled blocks among them, of which it knows nothing.
+        // The counts are the same with sampled blocks, which the allocator does not know.
         let (_, sampled) = run("100");
         assert_eq!(
             [number(&sampled, "mallocs"), number(&sampled, "frees")],
@@ -89,7 +89,7 @@ fn an_allocator_is_told_what_it_says() {
     }
 }
 
-/// Any operations, and then some blocks that stay or not.
+/// Random operations, then blocks that are kept or freed.
 const KEEPS: &str = r#"
 #include <malloc.h>
 #include <stdint.h>
@@ -125,14 +125,14 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// The same with jemalloc itself, where it is installed.
+/// The same with jemalloc itself, if it is installed.
 #[test]
 fn what_jemalloc_has_in_use_is_counted_to_the_byte() {
     let scene = Scene::new("jemalloc");
     let found = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"]
         .map(|directory| format!("{directory}/libjemalloc.so.2"));
     let Some(library) = found.iter().find(|file| std::fs::exists(file).unwrap()) else {
-        eprintln!("skipped: there is no libjemalloc.so.2");
+        eprintln!("skipped: libjemalloc.so.2 is not installed");
         return;
     };
     let program = scene.compile("cc", "keeps", KEEPS, &["-Wl,--no-as-needed", library]);
@@ -149,6 +149,6 @@ fn what_jemalloc_has_in_use_is_counted_to_the_byte() {
     let (kept, said) = in_use("keep", "0");
     let (dropped, _) = in_use("drop", "0");
     assert_eq!(kept - dropped, said);
-    // Samples may have other sizes, and what is freed counts as what was allocated.
+    // Samples may have other sizes; a free counts the size of its allocation.
     assert_eq!(in_use("drop", "1000").0, dropped);
 }

@@ -1,4 +1,4 @@
-//! Threads and locks of programs that know nothing of it.
+//! Threads and locks of unmodified programs.
 
 use crate::scene::{Scene, number, only, run, same};
 
@@ -34,28 +34,31 @@ int main() {
 "#;
 
 #[test]
-fn who_holds_a_lock_that_others_wait_for_is_named() {
+fn the_owner_of_a_contended_lock_is_named() {
     let scene = Scene::new("contended");
     let program = scene.c("contended", CONTENDED);
     let report = only(same(&program, &[]));
     assert_eq!(number(&report, "threads"), 5);
     assert!(number(&report, "lock_waits") >= 40, "{report}");
-    // Three wait while one sleeps.
+    // Three threads wait while one sleeps.
     assert!(number(&report, "lock_waited_ns") >= 300_000_000, "{report}");
     let output = run(&["--mutex-fraction", "1"], &program, &[])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    let list = text.split("kept others waiting for a lock:").nth(1);
+    let list = text
+        .split("delayed other threads by holding a lock:")
+        .nth(1);
     let first = list
         .and_then(|list| list.lines().nth(1))
         .unwrap_or_default();
     assert!(first.contains("keeps_others_waiting"), "{text}");
 }
 
-/// Before `main`, in destructors, from several threads at once, with libraries that come and go.
+/// Threads that are created before `main`, in destructors, by several threads at once, and while
+/// libraries come and go.
 #[test]
-fn threads_are_counted_whoever_creates_them() {
+fn threads_are_counted_for_every_creator() {
     let scene = Scene::new("created");
     let program = scene.compile(
         "c++",
@@ -78,7 +81,7 @@ fn threads_are_counted_whoever_creates_them() {
     assert_eq!(number(&report, "threads"), 1 + 2 + 10 + 100);
 }
 
-/// The C library creates those without calling its other function by its name.
+/// The C library's `thrd_create` does not call `pthread_create` by name.
 #[test]
 fn threads_of_c11_are_threads() {
     let scene = Scene::new("c11");
@@ -115,7 +118,7 @@ fn threads_of_c11_are_threads() {
         .output()
         .unwrap();
     let alone = std::process::Command::new(&program).output().unwrap();
-    // How many have a stack that is left over from another differs.
+    // The number of threads that reuse an existing stack differs, so equal lines are merged.
     let said = |output: &std::process::Output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -163,7 +166,7 @@ fn a_program_ends_with_its_last_thread() {
     assert_eq!(report["ending"], "exit");
 }
 
-/// Plimsoll's thread has the mask of whoever creates the first.
+/// Plimsoll's thread has the signal mask of the thread that creates the first thread.
 #[test]
 fn signals_are_for_the_thread_that_waits_for_them() {
     let scene = Scene::new("sigwait");

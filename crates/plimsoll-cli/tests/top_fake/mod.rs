@@ -1,6 +1,6 @@
-//! A program that answers as one with Plimsoll in it does, or in any other way.
+//! A fake program that serves Plimsoll's pages, correctly or in any other way.
 
-// Each test binary uses a part of it.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 mod pprof;
@@ -15,41 +15,40 @@ use std::time::{Duration, Instant};
 
 pub use pprof::Stack;
 
-/// The time after which something hangs.
+/// The time after which a test fails as hanging.
 pub const TOO_LONG: Duration = Duration::from_secs(60);
 
-/// How a page is answered.
+/// The response to a request for a page.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// With what belongs there.
+    /// The correct page.
     Fine,
-    /// With this body.
+    /// This body.
     Body(Vec<u8>),
-    /// With what belongs there, up to the middle, announced in full.
+    /// The first half of the correct page, announced with its full length.
     CutOff,
-    /// With an error.
+    /// This error status.
     Status(u16),
-    /// With something that is no HTTP.
+    /// Bytes that are not HTTP.
     Noise,
-    /// With nothing, and an end.
+    /// Nothing: the connection is closed.
     HangUp,
-    /// Never.
+    /// Nothing: the connection stays open.
     Silence,
-    /// A byte at a time, without end.
+    /// One byte at a time, without end.
     Drip,
 }
 
-/// What there is to be told of the program.
+/// The figures of the program.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// In use, in MiB.
+    /// MiB in use.
     pub heap_mib: u64,
-    /// Ever allocated, in MiB.
+    /// MiB allocated in total.
     pub allocated_mib: u64,
-    /// More lines of the page of figures.
+    /// Further lines of the metrics page.
     pub more: String,
-    /// In the heap profile: what is in use in bytes and in objects, and all that was ever
-    /// allocated.
+    /// Samples of the heap profile: bytes and objects in use, then the totals ever allocated.
     pub heap: Vec<(Stack, [i64; 4])>,
 }
 
@@ -74,13 +73,13 @@ impl Default for Figures {
 #[derive(Default)]
 struct State {
     answers: HashMap<String, Answer>,
-    /// From when on a page is answered so: after how many answers.
+    /// Responses that replace a page's response after a number of requests.
     later: HashMap<String, (u64, Answer)>,
     figures: Figures,
     asked: HashMap<String, u64>,
 }
 
-/// The program; gone when it is dropped.
+/// The fake program, which stops on drop.
 pub struct Fake {
     state: Arc<Mutex<State>>,
     address: SocketAddr,
@@ -93,7 +92,7 @@ impl Fake {
         Self::start_at("127.0.0.1:0".parse().expect("an address"))
     }
 
-    /// At an address that another one was at.
+    /// Starts at an address that another fake program used.
     pub fn start_at(address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).expect("the port is free");
         let address = listener.local_addr().expect("bound");
@@ -127,34 +126,34 @@ impl Fake {
         format!("http://{}", self.address)
     }
 
-    /// Changes how a page is answered from here on.
+    /// Sets the response of a page.
     pub fn answer(&self, page: &str, answer: Answer) {
-        let mut state = self.state.lock().expect("nobody panics with it");
+        let mut state = self.state.lock().expect("no holder panics");
         state.answers.insert(page.into(), answer);
     }
 
-    /// Has a page be answered so after it was answered so many times.
+    /// Sets the response of a page after `times` requests.
     pub fn answer_after(&self, page: &str, times: u64, answer: Answer) {
-        let mut state = self.state.lock().expect("nobody panics with it");
+        let mut state = self.state.lock().expect("no holder panics");
         state.later.insert(page.into(), (times, answer));
     }
 
-    /// Changes what there is to be told.
+    /// Changes the program's figures.
     pub fn change(&self, change: impl FnOnce(&mut Figures)) {
-        change(&mut self.state.lock().expect("nobody panics with it").figures);
+        change(&mut self.state.lock().expect("no holder panics").figures);
     }
 
-    /// How often a page was asked for.
+    /// Returns how often a page was requested.
     pub fn asked(&self, page: &str) -> u64 {
-        let state = self.state.lock().expect("nobody panics with it");
+        let state = self.state.lock().expect("no holder panics");
         state.asked.get(page).copied().unwrap_or(0)
     }
 
-    /// Waits until a page was asked for so many more times.
+    /// Waits until a page was requested `more` more times.
     pub fn wait_for_requests(&self, page: &str, more: u64) {
         let (start, wanted) = (Instant::now(), self.asked(page) + more);
         while self.asked(page) < wanted {
-            assert!(start.elapsed() < TOO_LONG, "{page} is not asked for");
+            assert!(start.elapsed() < TOO_LONG, "{page} is not requested");
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -163,7 +162,7 @@ impl Fake {
 impl Drop for Fake {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        // It looks when somebody comes.
+        // The server checks the flag at the next connection.
         let _ = TcpStream::connect(self.address);
         if let Some(serving) = self.serving.take() {
             let _ = serving.join();
@@ -183,7 +182,7 @@ fn serve(connection: TcpStream, state: &Mutex<State>) {
         }
     }
     let (answer, body) = {
-        let mut state = state.lock().expect("nobody panics with it");
+        let mut state = state.lock().expect("no holder panics");
         let asked = state.asked.entry(page.clone()).or_default();
         *asked += 1;
         let asked = *asked;
@@ -193,7 +192,7 @@ fn serve(connection: TcpStream, state: &Mutex<State>) {
         let answer = answer.cloned().unwrap_or(Answer::Fine);
         (answer, body(&page, &state.figures))
     };
-    // Whoever has gone is not told.
+    // The client may have disconnected.
     let _ = send(&connection, answer, body);
 }
 
@@ -215,7 +214,7 @@ fn send(mut to: &TcpStream, answer: Answer, fine: Option<Vec<u8>>) -> std::io::R
         Answer::Noise => ("\u{1b}[31mSSH-2.0\r\n\r\n".into(), Vec::new()),
         Answer::HangUp => return Ok(()),
         Answer::Silence => {
-            // Until whoever asked gives up.
+            // Waits until the client gives up.
             let mut nothing = [0];
             return to.read(&mut nothing).map(|_| ());
         }

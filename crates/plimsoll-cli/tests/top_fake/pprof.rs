@@ -1,4 +1,4 @@
-//! Profiles made by hand: pprof's `profile.proto`, compressed.
+//! Hand-made profiles: pprof's `profile.proto`, compressed.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 /// Functions with their files and lines, the innermost first.
 pub type Stack = Vec<(String, String, u64)>;
 
-/// A profile with these sample types, and these values at these stacks.
+/// Returns a profile with these sample types and these values of stacks.
 pub fn profile<const N: usize>(types: &[&str; N], samples: &[(Stack, [i64; N])]) -> Vec<u8> {
     let mut strings = vec![String::new()];
     let mut index = |text: &str| {

@@ -1,4 +1,4 @@
-//! A shell in a terminal of tmux: keys are pressed in it, and what is on its screen is read.
+//! A shell in a terminal of tmux: tests press keys in it and read its screen.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-/// The time after which something hangs.
+/// The time after which a test fails as hanging.
 const TOO_LONG: Duration = Duration::from_secs(60);
 
-/// The terminal; gone, with what runs in it, when it is dropped.
+/// A terminal, closed on drop together with its processes.
 pub struct Pane {
     directory: PathBuf,
 }
 
 impl Pane {
-    /// A shell on a terminal of that size. `None`, which is said, without tmux.
+    /// Opens a shell in a terminal of this size. Without tmux, prints a message and returns `None`.
     pub fn open(width: u32, height: u32) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             eprintln!("tmux was not found: the view on a terminal is not tried");
@@ -26,10 +26,10 @@ impl Pane {
         let name = format!("plimsoll-top-{}-{number}", std::process::id());
         let directory = env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).expect("there is room");
+        fs::create_dir_all(&directory).expect("the directory can be created");
         let pane = Self { directory };
         let (width, height) = (width.to_string(), height.to_string());
-        // The shell is a plain one: others set modes of the terminal themselves.
+        // A plain shell: others set modes of the terminal themselves.
         let shell = "exec env PS1='READY> ' LC_ALL=C.UTF-8 sh";
         pane.tmux(&["new-session", "-d", "-x", &width, "-y", &height, shell]);
         pane.wait_for("READY>");
@@ -39,7 +39,7 @@ impl Pane {
     fn tmux(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(self.directory.join("socket"));
-        // In UTF-8, without a configuration; and of nothing that this test may run in.
+        // UTF-8, without a configuration, and independent of a tmux in which this test may run.
         command.args(["-u", "-f", "/dev/null"]).args(arguments);
         command
             .env_remove("TMUX")
@@ -48,14 +48,14 @@ impl Pane {
         command.output().expect("tmux can be run")
     }
 
-    /// The program with its arguments, as a shell takes it. Its process id is in a file then.
+    /// Returns the shell command that runs `plimsoll top` and writes its process id to a file.
     pub fn top(&self, arguments: &str) -> String {
         let pid = self.file("pid");
         let program = env!("CARGO_BIN_EXE_plimsoll");
         format!("sh -c 'echo $$ > {pid}; exec {program} top {arguments}'")
     }
 
-    /// A file of this pane's own.
+    /// Returns the path of a file of this pane.
     pub fn file(&self, name: &str) -> String {
         let path = self.directory.join(name);
         path.to_str()
@@ -63,7 +63,7 @@ impl Pane {
             .into()
     }
 
-    /// What is in such a file, once there is a line.
+    /// Returns the content of such a file, once it contains a line.
     pub fn read_file(&self, name: &str) -> String {
         let start = Instant::now();
         loop {
@@ -75,19 +75,19 @@ impl Pane {
         }
     }
 
-    /// Sends a signal to the program.
+    /// Sends a signal to `plimsoll top`.
     pub fn signal(&self, name: &str) {
         let pid = self.read_file("pid");
         let sent = Command::new("kill").args(["-s", name, pid.trim()]).status();
         assert!(sent.expect("kill can be run").success(), "{name}");
     }
 
-    /// Hangs up: the terminal is there no more.
+    /// Hangs up: the terminal goes away.
     pub fn hang_up(&self) {
         self.tmux(&["kill-server"]);
     }
 
-    /// Types letters as they are.
+    /// Types letters literally.
     pub fn type_letters(&self, letters: &str) {
         self.tmux(&["send-keys", "-l", "--", letters]);
     }
@@ -97,25 +97,25 @@ impl Pane {
         self.tmux(&["send-keys", key]);
     }
 
-    /// A command for the shell.
+    /// Runs a command in the shell.
     pub fn command(&self, line: &str) {
         self.type_letters(line);
         self.press("Enter");
     }
 
-    /// What is on the screen, without blanks at the ends of lines.
+    /// Returns the text on the screen, without blanks at the ends of lines.
     pub fn screen(&self) -> String {
         let output = self.tmux(&["capture-pane", "-p"]);
         String::from_utf8(output.stdout).expect("it is UTF-8")
     }
 
-    /// The same with escape sequences for what colours and so on it has.
+    /// The same, with escape sequences for colours and other attributes.
     pub fn coloured_screen(&self) -> String {
         let output = self.tmux(&["capture-pane", "-p", "-e"]);
         String::from_utf8(output.stdout).expect("it is UTF-8")
     }
 
-    /// The screen, once it is as wanted.
+    /// Waits until the screen is as wanted, and returns it.
     pub fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
         loop {
@@ -125,13 +125,13 @@ impl Pane {
             }
             assert!(
                 start.elapsed() < TOO_LONG,
-                "{what} does not come:\n{screen}"
+                "{what} does not appear:\n{screen}"
             );
             thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// The screen, once it has a text.
+    /// Waits until the screen contains a text, and returns it.
     pub fn wait_for(&self, text: &str) -> String {
         self.wait(text, |screen| screen.contains(text))
     }
@@ -142,7 +142,7 @@ impl Pane {
         self.tmux(&["resize-window", "-x", &width, "-y", &height]);
     }
 
-    /// What tmux knows of the terminal.
+    /// Returns a property of the terminal, from tmux.
     pub fn property(&self, name: &str) -> String {
         let output = self.tmux(&["display-message", "-p", &format!("#{{{name}}}")]);
         String::from_utf8(output.stdout)

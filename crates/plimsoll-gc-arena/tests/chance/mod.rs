@@ -1,6 +1,6 @@
-//! Numbers by chance, the same for the same seed.
+//! Pseudo-random numbers, the same for the same seed.
 
-// Each test binary uses a part of it.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 #[derive(Clone)]
@@ -11,7 +11,7 @@ impl Chance {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// From 0 to one less than that.
+    /// Returns a number from 0 to `end` - 1.
     pub fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

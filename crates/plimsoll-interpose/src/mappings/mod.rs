@@ -1,28 +1,23 @@
-//! Takes over the C library's `mmap`, `mmap64`, `munmap` and `mremap`, by which a program has
-//! memory of its own beside that of `malloc`: interpreters, allocators, databases.
+//! Interposes the C library's `mmap`, `mmap64`, `munmap` and `mremap`. Interpreters, allocators and
+//! databases call them to obtain memory other than `malloc`'s.
 //!
-//! Until there is a [`Hook`], what is executed here is what the C library executes: the system call
-//! is made, and `errno` is set. With one, that makes the call.
+//! Until a [`Hook`] is set, the code here does what the C library's does: it makes the system call
+//! and sets `errno`. A hook makes the call itself.
 //!
-//! Calls of the C library's own do not come by here: what its `malloc` maps, the stacks of threads,
-//! libraries that it loads. Nor do calls that are made with an instruction of their own.
+//! The C library's own calls are not interposed: the memory of its `malloc`, the stacks of threads,
+//! and libraries that it loads. Neither are calls by an inline `syscall` instruction.
 //!
-//! # Where it is in force
-//! Where the crate is, but not in a program that has the C library in it (`crt-static`). A
-//! sanitizer that has functions of the same names is not called: this is not for programs that are
-//! built with one.
+//! # Supported systems
+//! As for the crate, except in programs that link the C library statically (`crt-static`). A
+//! sanitizer's functions of the same names are not called, so programs built with a sanitizer are
+//! not supported.
 
-#[cfg(all(
-    target_os = "linux",
-    target_env = "gnu",
-    target_arch = "x86_64",
-    not(target_feature = "crt-static")
-))]
-mod x86_64;
+#[cfg(interposes_functions)]
+mod interposed;
 
 use crate::in_force::in_force;
 
-/// Which function was called.
+/// The called function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Function {
@@ -35,47 +30,46 @@ pub enum Function {
 }
 
 impl Function {
-    /// The number of its system call.
+    /// Returns the number of its system call.
     pub fn number(self) -> i64 {
-        match self {
-            Self::Map => 9,
-            Self::Unmap => 11,
-            Self::Remap => 25,
-        }
+        in_force!(
+            interposed::number(self),
+            // Without interposed functions, no hook is called.
+            unreachable!("{self:?}")
+        )
     }
 }
 
-/// A call.
+/// An intercepted call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// As the caller passed them: those that the function does not have are garbage, and so may
-    /// be the upper halves of those that are 32 bits wide.
+    /// The arguments as the caller passed them. Arguments that the function does not have are
+    /// garbage, and so may be the upper halves of 32-bit arguments.
     pub arguments: [usize; 6],
-    /// Which function it is.
+    /// The called function.
     pub function: Function,
     /// The caller's frame pointer register.
     pub frame_pointer: usize,
-    /// The caller's stack pointer once it is returned to.
+    /// The caller's stack pointer after the call returns.
     pub stack_pointer: usize,
-    /// Where the caller goes on.
+    /// The return address of the call.
     pub return_address: usize,
 }
 
-/// What is called in place of the system call. It is to make the call itself, directly, and to
-/// return what the kernel returned: `-4095..=-1` becomes `errno` and -1. It must not unwind, and
-/// must leave `errno` alone.
+/// A function that is called in place of the system call. It must make the call directly and return
+/// the kernel's result: `-4095..=-1` becomes `errno` and -1. It must not unwind or change `errno`.
 pub type Hook = unsafe extern "C" fn(&Call) -> isize;
 
-/// Sets the hook. Calls that are under way are not affected.
+/// Sets the hook. Calls in progress are not affected.
 pub fn set_hook(hook: Hook) {
-    in_force!(x86_64::set_hook(hook), {
+    in_force!(interposed::set_hook(hook), {
         let _ = hook;
     })
 }
 
-/// Whether calls of the code that this is compiled into come by here, to all of the functions: see
-/// [`crate::is_linked`].
+/// Returns whether calls of the code into which this crate is compiled are interposed, for all of
+/// the functions. See [`crate::is_linked`].
 pub fn are_linked() -> bool {
-    in_force!(x86_64::are_linked(), false)
+    in_force!(interposed::are_linked(), false)
 }

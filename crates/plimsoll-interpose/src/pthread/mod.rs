@@ -1,58 +1,44 @@
-//! Takes over the C library's functions for mutexes, readers-writer locks and conditions, as this
-//! crate does `syscall`, for the locks of C and C++ code, whose waits the C library makes itself.
+//! Interposes the C library's functions for mutexes, readers-writer locks and conditions, in the
+//! way of this crate's `syscall`. It covers the locks of C and C++ code, whose waits occur inside
+//! the C library.
 //!
-//! Until [`set_mode`] says otherwise, a call is one jump more than without: through a word that
-//! holds the address of the C library's function. While calls are reported,
+//! Until [`set_mode`] enables reports, a call takes one additional jump, through a word that holds
+//! the address of the C library's function. While calls are reported:
 //!
-//! * a lock is tried first, by the C library's own `trylock`; what that returns is returned, unless
-//!   it is that the lock is taken. Only then is a wait reported, and the lock waited for by the
-//!   function that was called;
-//! * a lock is given up, or a condition signalled, without anything being reported if the hooks
-//!   know of nobody who waits at that address; otherwise that is reported before and after.
+//! * A call to lock first tries the lock by the C library's `trylock`, and returns its result
+//!   unless the lock is taken. Only then is a wait reported, and the called function waits for the
+//!   lock.
+//! * A call to unlock or to signal is reported before and after, unless the hooks know of no waiter
+//!   at that address.
 //!
-//! Answers are the C library's in all cases, and so is the order of what it does: locks that are
-//! recursive, that check for errors, that are robust, inherit priorities, or belong to several
-//! processes, are what they are. What is tried first is what may be tried: times and clocks that
-//! are none, which the C library refuses sooner or later, are left to it.
+//! All results are the C library's, and so is the order of its effects. Recursive, error-checking,
+//! robust, priority-inheriting and process-shared locks keep their behaviour. A lock is tried first
+//! only where that is valid: invalid times and clocks, which the C library rejects sooner or later,
+//! are left to it.
 //!
-//! No frame of Rust's is on the stack while a thread waits. A wait that is ended by cancelling the
-//! thread is reported by a personality routine, whatever the program does on panics.
+//! No Rust frame is on the stack while a thread waits. If a thread is cancelled in a wait, a
+//! personality routine reports its end, whatever the program does on panics.
 //!
-//! # Where it is in force
-//! Where the crate is, but not in a program that has the C library in it (`crt-static`): there is
-//! no function to go on to then, as the program has only one of each name. There, nothing is
+//! # Supported systems
+//! As for the crate, except in programs that link the C library statically (`crt-static`). Such a
+//! program has only one function of each name, so calls could not be passed on. There, nothing is
 //! defined, and [`IN_FORCE`] is false.
 //!
-//! The C11 functions (`mtx_lock` and so on), semaphores, barriers and spin locks are not taken
-//! over.
+//! The C11 functions (`mtx_lock` and so on), semaphores, barriers and spin locks are not
+//! interposed.
 
-#[cfg(all(
-    target_os = "linux",
-    target_env = "gnu",
-    target_arch = "x86_64",
-    not(target_feature = "crt-static")
-))]
+#[cfg(interposes_functions)]
+mod interposed;
+#[cfg(interposes_functions)]
 mod real;
-#[cfg(all(
-    target_os = "linux",
-    target_env = "gnu",
-    target_arch = "x86_64",
-    not(target_feature = "crt-static")
-))]
-mod x86_64;
 
 use crate::in_force::in_force;
 use core::mem::MaybeUninit;
 
-/// Whether anything is taken over on this system, in programs that are linked like this one.
-pub const IN_FORCE: bool = cfg!(all(
-    target_os = "linux",
-    target_env = "gnu",
-    target_arch = "x86_64",
-    not(target_feature = "crt-static")
-));
+/// Whether functions are interposed on this system, in programs that are linked like this one.
+pub const IN_FORCE: bool = cfg!(interposes_functions);
 
-/// Which function was called. The first argument is the lock or the condition.
+/// The called function. Its first argument is the lock or the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 #[non_exhaustive]
@@ -77,74 +63,73 @@ pub enum Function {
     CondBroadcast = 15,
 }
 
-/// How many words of a [`Call`] are the hooks'.
+/// The number of words of a [`Call`] that belong to the hooks.
 pub const ROOM: usize = 12;
 
-/// A call that is reported. It is on the stack of the thread that made it, in the frame of the
-/// function that was called, which is still there when the call is over.
+/// A reported call. It lies on the stack of the calling thread, in the frame of the interposed
+/// function, and stays valid until the call is over.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Call {
-    /// For what [`Hooks::begin`] has to say to [`Hooks::end`]. The first word is 0 before; the
-    /// rest is not initialized.
+    /// Space in which [`Hooks::begin`] passes data to [`Hooks::end`]. The first word is 0 before
+    /// `begin`; the others are uninitialized.
     pub room: [MaybeUninit<u64>; ROOM],
-    /// As the caller passed them; those that the function does not have are garbage.
+    /// The arguments as the caller passed them; those that the function does not have are garbage.
     pub arguments: [usize; 4],
-    /// Which function it is.
+    /// The called function.
     pub function: Function,
-    /// In the function that was called, an instruction after a call. From here, with the address
-    /// of this structure as the stack pointer, the stack can be unwound.
+    /// The address after a call instruction in the interposed function. With this structure's
+    /// address as the stack pointer, the stack can be unwound from here.
     pub instruction: usize,
-    /// The frame pointer register there.
+    /// The frame pointer register at `instruction`.
     pub frame_pointer: usize,
-    /// What the C library returned, once it has.
+    /// The C library's result; valid in [`Hooks::end`].
     pub result: i32,
 }
 
-/// What is called for calls that are reported. None of these may unwind, touch `errno`, or wait for
-/// anything.
+/// The functions to which calls are reported. None of them may unwind, change `errno`, or wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Hooks {
-    /// Whether it is to be reported that the lock, or the condition, at this address is given up
-    /// or signalled.
+    /// Returns whether to report that the lock at this address is released, or that the condition
+    /// is signalled.
     pub is_waited_for: extern "C" fn(address: usize) -> bool,
-    /// The C library's function is about to be called: a wait begins, or a lock is given up.
+    /// Called before the C library's function: a wait begins, or a lock is released.
     pub begin: unsafe extern "C" fn(&mut Call),
-    /// It has returned. A lock that was given up, and a condition, may not exist any more.
+    /// Called after the C library's function. A released lock, or a condition, may be gone by then.
     pub end: unsafe extern "C" fn(&mut Call),
-    /// It does not return, because the thread is cancelled.
+    /// Called instead of `end` if the thread is cancelled in the function.
     pub abandoned: unsafe extern "C" fn(&mut Call),
 }
 
-/// Which calls are reported.
+/// The calls that are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// None.
     Off,
-    /// Of locks that are waited for, nearly all: a lock that looks free is not tried first. That
-    /// takes next to no time, and what is missed is a wait for somebody who was faster.
+    /// Nearly all waits for locks. A lock that looks free is passed to the C library untried, at
+    /// almost no cost. If another thread takes it first, the wait is not reported.
     LockWaits,
-    /// Of locks that are waited for, of locks that are given up, and of conditions.
+    /// Waits for locks, releases of locks, and calls for conditions.
     All,
 }
 
-/// Sets the hooks. To be done once, before the mode is set to anything but [`Mode::Off`].
+/// Sets the hooks. Call this once, before the mode is set to anything but [`Mode::Off`].
 pub fn set_hooks(hooks: Hooks) {
-    in_force!(x86_64::set_hooks(hooks), {
+    in_force!(interposed::set_hooks(hooks), {
         let _ = hooks;
     })
 }
 
-/// Sets which calls are reported, from now on. Calls that are under way are not affected. One at a
-/// time.
+/// Sets which calls are reported from now on. Calls in progress are not affected. Only one thread
+/// at a time may call this.
 pub fn set_mode(mode: Mode) {
-    in_force!(x86_64::set_mode(mode), {
+    in_force!(interposed::set_mode(mode), {
         let _ = mode;
     })
 }
 
-/// Whether calls of the code that this is compiled into come by here, to all of the functions: see
-/// [`crate::is_linked`].
+/// Returns whether calls of the code into which this crate is compiled are interposed, for all of
+/// the functions. See [`crate::is_linked`].
 pub fn is_linked() -> bool {
-    in_force!(x86_64::is_linked(), false)
+    in_force!(interposed::is_linked(), false)
 }

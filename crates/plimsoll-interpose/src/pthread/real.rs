@@ -1,16 +1,18 @@
-//! Finding the functions that calls go on to: the next of their names after this one, or those of a
-//! sanitizer.
+//! Finds the real functions to which calls are passed on: the next definitions of their names after
+//! this crate's, or a sanitizer's.
 //!
-//! All are looked up before `main`, and each at its first call, if that comes earlier. The dynamic
-//! linker's functions may themselves lock: when one fails it allocates, and an allocator has locks;
-//! and it may be a debugging tool's, with a lock of its own. So the lookup of a function can come
-//! to call that function. There are other names for the two that this can happen with, which are
-//! taken then.
+//! All are looked up before `main`, and each at its first call if that comes earlier. The dynamic
+//! linker's functions may themselves lock: on failure they allocate, and an allocator has locks.
+//! The allocator may be a debugging tool's with a separate lock. So the lookup of a function can
+//! call that very function. This can happen only to the lock and unlock functions of mutexes. Both
+//! exist under other names, too, which are used then.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::x86_64;
+use super::interposed;
+use crate::arch::pthread::CONDITIONS;
+use crate::arch::thread_pointer;
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -18,31 +20,27 @@ unsafe extern "C" {
     fn dlerror() -> *mut c_char;
 }
 
-/// `RTLD_NEXT`: what comes after the object that calls.
+/// `RTLD_NEXT`: searches the objects after the calling one.
 const NEXT: *mut c_void = usize::MAX as *mut c_void;
 
-/// Conditions were laid out differently before this version of the C library, and the functions for
-/// those are still there.
-const CONDITIONS: &CStr = c"GLIBC_2.3.2";
-
-/// The thread pointers of those who look something up.
+/// The thread pointers of threads that are in a lookup.
 static LOOKING: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 
-/// Where calls of the function with this number go on to. For the first calls, before that is
-/// known.
+/// Returns the function to which calls of the function with this number are passed on. Used for the
+/// first calls, before it is known.
 pub(super) extern "C" fn resolve(number: usize) -> *mut () {
     let found = of(number);
     if found.is_null() {
-        x86_64::entries()[number].substitute
+        interposed::entries()[number].substitute
     } else {
         found
     }
 }
 
-/// The real function of that number, looked up unless it is known; null if there is none, or if
-/// this thread is looking something up already.
+/// Returns the real function with that number, which is looked up unless it is known. Returns null
+/// if it does not exist, or if this thread is already in a lookup.
 pub(super) fn of(number: usize) -> *mut () {
-    let entry = x86_64::entries()[number];
+    let entry = interposed::entries()[number];
     let known = entry.real.load(Ordering::Acquire);
     if !known.is_null() {
         return known;
@@ -51,13 +49,13 @@ pub(super) fn of(number: usize) -> *mut () {
         return core::ptr::null_mut();
     };
     let found = if entry.sanitizers.is_null() {
-        look_up(x86_64::NAMES[number])
+        look_up(interposed::NAMES[number])
     } else {
         entry.sanitizers
     };
     if !found.is_null() {
         entry.real.store(found, Ordering::Release);
-        // Unless somebody has set a mode meanwhile.
+        // Has no effect if another thread has set a mode meanwhile.
         let _ = entry.target.compare_exchange(
             entry.resolving,
             found,
@@ -71,7 +69,7 @@ pub(super) fn of(number: usize) -> *mut () {
 fn look_up(name: &CStr) -> *mut () {
     let is_condition = name.to_bytes().starts_with(b"pthread_cond_");
     let is_newer = name == c"pthread_cond_clockwait";
-    // SAFETY: names that end with a null.
+    // SAFETY: the names and the version are NUL-terminated.
     let found = unsafe {
         let mut found = core::ptr::null_mut();
         if is_condition && !is_newer {
@@ -81,7 +79,7 @@ fn look_up(name: &CStr) -> *mut () {
             found = dlsym(NEXT, name.as_ptr());
         }
         if found.is_null() {
-            // That this failed is not for the program to be told.
+            // Clears the error, so that the program does not see this failure.
             dlerror();
         }
         found
@@ -89,11 +87,11 @@ fn look_up(name: &CStr) -> *mut () {
     found.cast()
 }
 
-/// A thread that looks something up.
+/// A lookup by the calling thread, which it marks until dropped.
 struct Looking(Option<&'static AtomicUsize>);
 
 impl Looking {
-    /// `None` if it is the calling thread already.
+    /// Marks the lookup. Returns `None` if the calling thread is already in one.
     fn begin() -> Option<Self> {
         let this = thread_pointer();
         if LOOKING
@@ -102,7 +100,7 @@ impl Looking {
         {
             return None;
         }
-        // Where no place is left, it is not noticed.
+        // If all slots are in use, the lookup is not marked.
         let place = LOOKING.iter().find(|place| {
             place
                 .compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed)
@@ -120,22 +118,9 @@ impl Drop for Looking {
     }
 }
 
-fn thread_pointer() -> usize {
-    let pointer;
-    // SAFETY: the ABI keeps the thread pointer at %fs:0.
-    unsafe {
-        core::arch::asm!(
-            "mov {}, qword ptr fs:[0]",
-            out(reg) pointer,
-            options(nostack, preserves_flags, readonly)
-        );
-    }
-    pointer
-}
-
-/// The loader calls this before `main`.
+/// Looks up all functions. The loader calls this before `main`.
 extern "C" fn at_start() {
-    for number in 0..x86_64::NAMES.len() {
+    for number in 0..interposed::NAMES.len() {
         of(number);
     }
 }

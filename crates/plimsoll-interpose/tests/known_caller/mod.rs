@@ -1,5 +1,7 @@
-//! A caller whose registers are known: it finds them again as they were, and stacks can be unwound
-//! to it, from each instruction of what it calls, too.
+//! A caller with known register values. It checks that a call preserves them. Stacks can be unwound
+//! to it from each instruction of the called function.
+
+pub mod arch;
 
 use std::arch::global_asm;
 use std::cell::Cell;
@@ -7,152 +9,72 @@ use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ptr;
 
-/// What it is to call, and what it saw.
+use arch::REGISTERS;
+
+/// The call to make, and the registers recorded around it.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Known {
     function: usize,
     pub arguments: [usize; 7],
-    /// The registers of [`GIVEN`], after the call.
-    found: [usize; 6],
     pub stack_pointer: usize,
     stack_pointer_after: usize,
     pub return_address: usize,
-    /// Whether the processor is to trap after each instruction of the call.
+    /// Whether the processor traps after each instruction of the call, where programs can set that.
     step: usize,
+    /// The registers that functions preserve: before the call, then after it.
+    registers: [usize; REGISTERS],
 }
 
-pub const FRAME_POINTER: usize = 0x2222_0000_0000_2222;
+/// The values of the registers at the call.
+const GIVEN: [usize; REGISTERS] = {
+    let mut given = [0; REGISTERS];
+    let mut number = 0;
+    while number < REGISTERS {
+        given[number] = 0x1111_0000_0000_1111 * (number + 1);
+        number += 1;
+    }
+    given
+};
 
-/// What rbx, rbp, r12 to r15 are at the call.
-const GIVEN: [usize; 6] = [
-    0x1111_0000_0000_1111,
-    FRAME_POINTER,
-    0x3333_0000_0000_3333,
-    0x4444_0000_0000_4444,
-    0x5555_0000_0000_5555,
-    0x6666_0000_0000_6666,
-];
+pub const FRAME_POINTER: usize = GIVEN[arch::FRAME_POINTER];
 
-// Its frame pointer is not one, so what unwinds it has to find the stack pointer right.
+// The frame pointer does not hold a frame address, so an unwinder must compute the stack pointer from the tables.
 global_asm!(
     r#"
     .text
     .globl plimsoll_test_caller
     .hidden plimsoll_test_caller
-    .type plimsoll_test_caller, @function
+    .type plimsoll_test_caller, %function
 plimsoll_test_caller:
-    .cfi_startproc
-    push rbx
-    .cfi_adjust_cfa_offset 8
-    .cfi_offset rbx, -16
-    push rbp
-    .cfi_adjust_cfa_offset 8
-    .cfi_offset rbp, -24
-    push r12
-    .cfi_adjust_cfa_offset 8
-    .cfi_offset r12, -32
-    push r13
-    .cfi_adjust_cfa_offset 8
-    .cfi_offset r13, -40
-    push r14
-    .cfi_adjust_cfa_offset 8
-    .cfi_offset r14, -48
-    push r15
-    .cfi_adjust_cfa_offset 8
-    .cfi_offset r15, -56
-    sub rsp, 24
-    .cfi_adjust_cfa_offset 24
-    mov [rsp + 16], rdi
-    mov rax, [rdi + 56]
-    mov [rsp], rax
-    mov [rdi + 112], rsp
-    lea rax, [rip + 3f]
-    mov [rdi + 128], rax
-    mov rax, rdi
-    mov rdi, [rax + 8]
-    mov rsi, [rax + 16]
-    mov rdx, [rax + 24]
-    mov rcx, [rax + 32]
-    mov r8, [rax + 40]
-    mov r9, [rax + 48]
-    mov rbx, {rbx}
-    mov rbp, {rbp}
-    mov r12, {r12}
-    mov r13, {r13}
-    mov r14, {r14}
-    mov r15, {r15}
-    cmp qword ptr [rax + 136], 0
-    mov rax, [rax]
-    je 2f
-    pushfq
-    .cfi_adjust_cfa_offset 8
-    or qword ptr [rsp], 0x100
-    popfq
-    .cfi_adjust_cfa_offset -8
-2:
-    call rax
-3:
-    pushfq
-    .cfi_adjust_cfa_offset 8
-    and qword ptr [rsp], -0x101
-    popfq
-    .cfi_adjust_cfa_offset -8
-    mov rdi, [rsp + 16]
-    mov [rdi + 120], rsp
-    mov [rdi + 64], rbx
-    mov [rdi + 72], rbp
-    mov [rdi + 80], r12
-    mov [rdi + 88], r13
-    mov [rdi + 96], r14
-    mov [rdi + 104], r15
-    add rsp, 24
-    .cfi_adjust_cfa_offset -24
-    pop r15
-    .cfi_adjust_cfa_offset -8
-    pop r14
-    .cfi_adjust_cfa_offset -8
-    pop r13
-    .cfi_adjust_cfa_offset -8
-    pop r12
-    .cfi_adjust_cfa_offset -8
-    pop rbp
-    .cfi_adjust_cfa_offset -8
-    pop rbx
-    .cfi_adjust_cfa_offset -8
-    ret
-    .cfi_endproc
-    .size plimsoll_test_caller, . - plimsoll_test_caller
     "#,
-    rbx = const GIVEN[0],
-    rbp = const GIVEN[1],
-    r12 = const GIVEN[2],
-    r13 = const GIVEN[3],
-    r14 = const GIVEN[4],
-    r15 = const GIVEN[5],
+    arch::caller!(),
+    r#"
+    .size plimsoll_test_caller, . - plimsoll_test_caller
+    "#
 );
-
-const _: () = assert!(size_of::<Known>() == 144);
 
 unsafe extern "C" {
     fn plimsoll_test_caller(known: &mut Known) -> isize;
 }
 
 impl Known {
-    /// Calls a function, which is to leave the registers as they are.
-    // In a frame of its own, so that it stands in the same place each time.
+    /// Calls a function, which must preserve the registers.
+    // Not inlined: a separate frame keeps the call at the same place each time.
     #[inline(never)]
     pub fn call(&mut self, function: *const (), arguments: &[usize]) -> isize {
         self.function = function as usize;
+        self.registers = GIVEN;
         self.arguments[..arguments.len()].copy_from_slice(arguments);
-        // SAFETY: the arguments are those of the function; the rest is as C has it.
+        // SAFETY: each caller passes arguments that its function accepts; the assembly follows the
+        // C calling convention.
         let result = unsafe { plimsoll_test_caller(self) };
-        assert_eq!(self.found, GIVEN, "registers are kept");
+        assert_eq!(self.registers, GIVEN, "registers are kept");
         assert_eq!(self.stack_pointer_after, self.stack_pointer);
         result
     }
 
-    /// Where it stood in its last call, and stands in the next from the same place.
+    /// Returns the position of the last call, which the next call from the same place repeats.
     pub fn caller(&self) -> Caller {
         Caller {
             return_address: self.return_address,
@@ -161,10 +83,10 @@ impl Known {
     }
 }
 
-/// For it to call, to see where it stands.
+/// An empty function: a call of it records the position of the known caller.
 pub extern "C" fn returns() {}
 
-/// Where the known caller stands.
+/// The position of the known caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     pub return_address: usize,
@@ -186,24 +108,22 @@ unsafe extern "C" {
     fn _Unwind_GetGR(context: *mut Context, register: c_int) -> usize;
 }
 
-/// Whether the stack, unwound from here by the tables, has the known caller in it, with its stack
-/// and frame pointers right.
+/// Returns whether unwinding from here by the tables reaches the known caller with its stack
+/// pointer and frame pointer intact.
 pub fn unwinds_to(caller: Caller) -> bool {
-    /// The DWARF number of the frame pointer.
-    const RBP: c_int = 6;
-
     struct Search {
         caller: Caller,
         found: bool,
     }
 
     extern "C" fn visit(context: *mut Context, search: *mut c_void) -> c_int {
-        // SAFETY: both are as they were handed to the unwinder, and by it.
+        // SAFETY: the unwinder passes a valid context and the pointer to `Search` that it received
+        // below.
         unsafe {
             let search = &mut *search.cast::<Search>();
             search.found |= _Unwind_GetIP(context) == search.caller.return_address
                 && _Unwind_GetCFA(context) == search.caller.stack_pointer
-                && _Unwind_GetGR(context, RBP) == FRAME_POINTER;
+                && _Unwind_GetGR(context, arch::FRAME_POINTER_NUMBER) == FRAME_POINTER;
         }
         0
     }
@@ -217,33 +137,61 @@ pub fn unwinds_to(caller: Caller) -> bool {
     search.found
 }
 
-/// How far an address is behind the start of the function that is stepped through, if it is in it.
-pub type Within = fn(usize) -> Option<usize>;
-
 thread_local! {
     static CALLER: Cell<Option<Caller>> = const { Cell::new(None) };
-    static WITHIN: Cell<Within> = const { Cell::new(|_| None) };
+    static FUNCTION: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
     static STEPS: Cell<usize> = const { Cell::new(0) };
     static LOST_AT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 extern "C" fn stepped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: what a handler with SA_SIGINFO is given.
-    let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
-    let Some(offset) = WITHIN.get()(registers[libc::REG_RIP as usize] as usize) else {
-        return;
+    // SAFETY: the kernel passes a valid `ucontext_t` to a handler registered with SA_SIGINFO.
+    let at = arch::instruction(unsafe { &*context.cast() });
+    let Some(caller) = CALLER.get() else {
+        return arch::leave(at);
     };
+    let (start, size) = FUNCTION.get();
+    let offset = at.wrapping_sub(start);
+    if offset >= size {
+        return;
+    }
+    arch::pause();
     STEPS.set(STEPS.get() + 1);
-    if !CALLER.get().is_some_and(unwinds_to) && LOST_AT.get().is_none() {
+    if !unwinds_to(caller) && LOST_AT.get().is_none() {
         LOST_AT.set(Some(offset));
+    }
+    arch::go_on(at);
+}
+
+unsafe extern "C" {
+    fn dladdr1(
+        address: *const c_void,
+        info: *mut libc::Dl_info,
+        extra: *mut *mut c_void,
+        flags: c_int,
+    ) -> c_int;
+}
+
+/// Returns the size of a function of the program that libraries call, too.
+fn size_of_function(function: *const ()) -> usize {
+    const RTLD_DL_SYMENT: c_int = 1;
+    let mut symbol = ptr::null_mut();
+    // SAFETY: an all-zero `Dl_info` is valid, and both results are written to local variables. If the
+    // symbol is found, it lies in the program's table of symbols.
+    unsafe {
+        let mut info: libc::Dl_info = mem::zeroed();
+        let found = dladdr1(function.cast(), &mut info, &mut symbol, RTLD_DL_SYMENT);
+        assert!(found != 0 && !symbol.is_null(), "the function has a symbol");
+        assert_eq!(info.dli_saddr.cast_const(), function.cast());
+        (*symbol.cast::<libc::Elf64_Sym>()).st_size as usize
     }
 }
 
-/// Calls a function step by step, and unwinds the stack at each. Returns what the function did, and
-/// how many instructions of it were executed.
-pub fn step(function: *const (), arguments: &[usize], within: Within) -> (isize, usize) {
+/// Calls a function in single steps and unwinds the stack at each of its instructions. Returns the
+/// function's result and the number of its instructions that were executed.
+pub fn step(function: *const (), arguments: &[usize]) -> (isize, usize) {
     let mut known = Known::default();
-    // SAFETY: of zeros, the action has an empty mask; the handler only looks.
+    // SAFETY: an all-zero action is valid and has an empty mask; the handler changes no registers.
     let before = unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         let mut before: libc::sigaction = mem::zeroed();
@@ -254,13 +202,16 @@ pub fn step(function: *const (), arguments: &[usize], within: Within) -> (isize,
     };
     known.call(returns as *const (), &[]);
     let caller = known.caller();
+    let size = size_of_function(function);
     CALLER.set(Some(caller));
-    WITHIN.set(within);
+    FUNCTION.set((function as usize, size));
     STEPS.set(0);
     known.step = 1;
+    arch::begin(function as usize, size);
     let result = known.call(function, arguments);
+    arch::end();
     CALLER.set(None);
-    // SAFETY: what it was before.
+    // SAFETY: restores the action that `sigaction` returned above.
     let restored = unsafe { libc::sigaction(libc::SIGTRAP, &before, ptr::null_mut()) };
     assert_eq!(restored, 0);
     assert_eq!(caller.stack_pointer, known.stack_pointer);

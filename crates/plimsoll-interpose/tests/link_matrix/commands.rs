@@ -1,10 +1,11 @@
-//! Other programs, and what they say.
+//! Runs other programs and returns their output.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A command without what cargo, or who runs these tests, has set for the tests themselves.
+/// Returns a command without the variables that cargo or the test run sets for the tests
+/// themselves.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for variable in [
@@ -13,6 +14,8 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
         "CARGO_BUILD_TARGET_DIR",
         "CARGO_ENCODED_RUSTFLAGS",
         "CARGO_INCREMENTAL",
+        "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+        "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
         "CARGO_TARGET_DIR",
         "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER",
         "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
@@ -33,7 +36,7 @@ pub fn run(command: &mut Command) -> Output {
         .unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// What it wrote, if it succeeded.
+/// Runs a command that must succeed, and returns its standard output.
 pub fn succeed(command: &mut Command) -> String {
     let output = run(command);
     assert!(
@@ -50,14 +53,14 @@ pub fn rustc() -> Command {
     command(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
 }
 
-/// Where the standard library's shared form is.
+/// Returns the directory of the shared standard library.
 pub fn rust_libraries() -> PathBuf {
     succeed(rustc().args(["--print", "target-libdir"]))
         .trim()
         .into()
 }
 
-/// Whether the C compiler succeeds with these arguments.
+/// Returns whether the C compiler succeeds with these arguments.
 pub fn c_compiler_can(arguments: &[&str]) -> bool {
     command("cc")
         .args(arguments)

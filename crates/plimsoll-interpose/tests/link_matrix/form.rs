@@ -1,18 +1,18 @@
-//! The short form and the long one, and what is said of what was not done.
+//! The short and the long form of the matrix, and messages about skipped cases.
 
 use std::io::Write;
 
-/// Whether this is the long form.
+/// Returns whether this is the long form.
 pub fn all() -> bool {
     std::env::var_os("PLIMSOLL_LINK_MATRIX").is_some_and(|form| form == "all")
 }
 
-/// Past the harness's capture, so that nobody takes what was not done for passed.
+/// Writes past the harness's capture, so that a skipped test is not mistaken for a passed one.
 pub fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "link_matrix: {what}");
 }
 
-/// Whether this is done; says so if not.
+/// Returns whether this form includes the case; prints a message if not.
 pub fn is_in_this_form(case: &str) -> bool {
     if !all() {
         say(&format!("{case}: left to PLIMSOLL_LINK_MATRIX=all"));
@@ -20,7 +20,7 @@ pub fn is_in_this_form(case: &str) -> bool {
     all()
 }
 
-/// The profiles that programs are built with.
+/// Returns the profiles with which programs are built.
 pub fn profiles() -> &'static [&'static str] {
     if all() {
         &["dev", "release", "stripped"]

@@ -8,15 +8,15 @@ use crate::linkers::Linker;
 use crate::package::{Package, compile_c, source};
 use crate::report::Report;
 
-/// The hosts that load a library: one of Rust's, with a standard library of its own, and one
-/// that is not.
+/// Builds the hosts that load a library: a Rust program, which contains another standard library,
+/// and a C program.
 fn hosts(case: &str) -> Vec<PathBuf> {
     let mut hosts = vec![Package::host(case).build_host()];
     hosts.extend(compile_c(case, source::HOST_C, "host", &[]));
     hosts
 }
 
-/// Holds that for each of the hosts, and says what they say.
+/// Asserts `is_right` for the library's report in each host, and prints the report.
 fn for_each_host(
     case: &str,
     hosts: &[PathBuf],
@@ -31,8 +31,8 @@ fn for_each_host(
     }
 }
 
-/// rustc makes what is not Rust's in a `cdylib` local to it: so the library's own calls are bound
-/// to its own function whatever the program has, and nobody else's are.
+/// rustc makes foreign symbols such as this one local in a `cdylib`. The library's calls therefore
+/// bind to its own function whatever the program defines, and no other calls do.
 #[test]
 fn a_library_that_is_loaded_sees_its_own_calls() {
     let hosts = hosts("cdylib-hosts");
@@ -63,7 +63,7 @@ fn a_library_that_is_loaded_sees_its_own_calls() {
 
 const SYMBOLIC: &str = "link-arg=-Wl,-Bsymbolic-functions";
 
-/// What is found from outside can be found elsewhere first.
+/// An exported function can be overridden by a definition that the linker finds earlier.
 #[test]
 fn a_loaded_library_that_exports_the_function_knows_whether_it_has_it() {
     if !is_in_this_form("cdylibs with the feature export") {
@@ -86,7 +86,7 @@ fn a_loaded_library_that_exports_the_function_knows_whether_it_has_it() {
     }
 }
 
-/// What the library counted that was preloaded into a program that contends.
+/// Runs a contending program with the library preloaded, and returns the library's report at exit.
 fn preloaded(case: &str, library: &Package, host: &Path) -> Report {
     let report = Report::of(
         command(host)
@@ -121,7 +121,7 @@ fn a_preloaded_library_that_exports_the_function_sees_the_programs_calls() {
     }
 }
 
-/// The other side of [`a_library_that_is_loaded_sees_its_own_calls`].
+/// The counterpart of [`a_library_that_is_loaded_sees_its_own_calls`].
 #[test]
 fn a_preloaded_library_that_does_not_sees_nothing_of_the_program() {
     if !is_in_this_form("LD_PRELOAD without the feature export") {

@@ -1,4 +1,4 @@
-//! Programs, by what links them.
+//! Programs, by linker.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::form::{is_in_this_form, profiles, say};
 use crate::package::Package;
 use crate::report::{holds, is_interposed};
 
-/// A linker, by the name that the C compiler knows it by.
+/// A linker, by its name for the C compiler.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Linker {
     Bfd,
@@ -24,7 +24,7 @@ impl Linker {
         }
     }
 
-    /// What the C compiler has to be told. Rust's own lld is taken where there is one.
+    /// Returns the arguments for the C compiler, which select Rust's own lld if it is installed.
     pub fn arguments(self) -> Vec<String> {
         let mut arguments = vec![format!("-fuse-ld={}", self.name())];
         let own = rust_libraries().with_file_name("bin").join("gcc-ld");
@@ -40,12 +40,12 @@ impl Linker {
         arguments.push("-Wl,--version");
         let is_here = c_compiler_can(&arguments);
         if !is_here {
-            say(&format!("{}: skipped, there is none", self.name()));
+            say(&format!("{}: skipped: not installed", self.name()));
         }
         is_here
     }
 
-    /// Which one linked this, as it left in the file.
+    /// Returns the linker that produced the file, by the mark that it left there.
     pub fn of(file: &Path) -> Self {
         if holds(file, b"Linker: LLD ") {
             Self::Lld

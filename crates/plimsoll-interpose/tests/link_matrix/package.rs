@@ -1,4 +1,4 @@
-//! Packages that are generated, and sources in C that are compiled.
+//! Generated packages, and C sources to compile.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ panic = "abort"
 strip = true
 "#;
 
-/// A package in a directory of its own, and how it is built.
+/// A package in a separate directory, and the way to build it.
 pub struct Package {
     pub root: PathBuf,
     pub files: BTreeMap<&'static str, String>,
@@ -61,12 +61,12 @@ impl Package {
             files: BTreeMap::new(),
             profile: "dev",
             flags: Vec::new(),
-            // Nothing is needed that is not here.
+            // The build needs no downloads.
             arguments: vec!["--offline".to_owned()],
         }
     }
 
-    /// A program that has the crate.
+    /// Returns a program that depends on the crate.
     pub fn program(case: &str) -> Self {
         Self::new(case, "program")
             .manifest("program", "", &depends_on_the_crate(&[]))
@@ -77,7 +77,7 @@ impl Package {
             .file("tests/integration.rs", source::PROGRAM_INTEGRATION)
     }
 
-    /// A shared library that has the crate.
+    /// Returns a shared library that depends on the crate.
     pub fn library(case: &str, features: &[&str]) -> Self {
         Self::new(case, "library")
             .manifest(
@@ -90,7 +90,7 @@ impl Package {
             .file("src/witness.rs", source::WITNESS)
     }
 
-    /// A program that does not have the crate.
+    /// Returns a program that does not depend on the crate.
     pub fn host(case: &str) -> Self {
         Self::new(case, "host")
             .manifest("host", "", "")
@@ -117,13 +117,13 @@ impl Package {
         self
     }
 
-    /// Adds a code generation option, as `-C` has them.
+    /// Adds a code generation option, in the syntax of `-C`.
     pub fn flag(mut self, flag: impl Into<String>) -> Self {
         self.flags.extend(["-C".to_owned(), flag.into()]);
         self
     }
 
-    /// Writes what has changed, so that a second run builds nothing.
+    /// Writes the files that differ, so that a second run rebuilds nothing.
     pub fn write(&self) {
         for (path, content) in &self.files {
             let path = self.root.join(path);
@@ -147,7 +147,7 @@ impl Package {
         cargo
     }
 
-    /// Builds it; where the file of that name is.
+    /// Builds the package and returns the path of the built `file`.
     pub fn build(&self, file: &str) -> PathBuf {
         succeed(&mut self.cargo("build"));
         let directory = if self.profile == "dev" {
@@ -180,7 +180,8 @@ pub fn depends_on_the_crate(features: &[&str]) -> String {
     )
 }
 
-/// A C library that makes futex calls, built with nothing of Rust's.
+/// Builds a C library that makes futex calls and contains no Rust code. Returns `None` without a C
+/// compiler.
 pub fn c_library(case: &str) -> Option<PathBuf> {
     compile_c(
         case,

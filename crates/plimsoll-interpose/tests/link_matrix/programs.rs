@@ -1,4 +1,4 @@
-//! Programs, by how they are built.
+//! Programs, by build options.
 
 use crate::commands::{c_compiler_can, command, succeed};
 use crate::form::{is_in_this_form, say};
@@ -38,7 +38,7 @@ fn a_stripped_build_with_fat_lto_that_aborts_is_interposed() {
     is_interposed("stripped", &package.build_program());
 }
 
-/// The standard library is a shared library then, whose calls have to find the program's function.
+/// Here the standard library is a shared library, whose calls must find the program's function.
 #[test]
 fn a_program_with_a_shared_standard_library_is_interposed() {
     if !is_in_this_form("prefer-dynamic") {
@@ -55,7 +55,7 @@ fn a_program_with_a_shared_standard_library_is_interposed() {
     }
 }
 
-/// The C library is in the program then: its definition must not be taken, nor clash.
+/// Here the program contains the C library, whose definition must neither be used nor clash.
 #[test]
 fn a_program_with_the_c_library_in_it_is_interposed() {
     if !is_in_this_form("crt-static") {
@@ -67,7 +67,7 @@ fn a_program_with_the_c_library_in_it_is_interposed() {
     let built = empty.root.join("empty");
     let paths = [&source, &built].map(|path| path.to_str().expect("text"));
     if !c_compiler_can(&["-static", paths[0], "-o", paths[1]]) {
-        return say("crt-static: skipped, there is no static C library");
+        return say("crt-static: skipped: no static C library is installed");
     }
     for profile in ["dev", "release", "stripped"] {
         let case = format!("static-{profile}");

@@ -1,4 +1,4 @@
-//! The same of pthread functions.
+//! The same tests for the pthread functions.
 
 use crate::commands::{command, rust_libraries, succeed};
 use crate::form::{is_in_this_form, profiles, say};
@@ -6,7 +6,7 @@ use crate::linkers::Linker;
 use crate::package::{Package, compile_c, depends_on_the_crate, source};
 use crate::report::has_interpreter;
 
-/// A program that has the crate with the feature `pthread`.
+/// Returns a program that depends on the crate with the feature `pthread`.
 fn pthread_program(case: &str) -> Package {
     Package::new(case, "program")
         .manifest("program", "", &depends_on_the_crate(&["pthread"]))
@@ -14,8 +14,8 @@ fn pthread_program(case: &str) -> Package {
         .file("src/witness.rs", source::PTHREAD_WITNESS)
 }
 
-/// What is seen of a library's, or a program's, [`source::PTHREAD_C`]: one lock is waited for,
-/// which is given up; one condition is, until that is cancelled.
+/// Asserts the report on [`source::PTHREAD_C`], in a library or a program: one wait for a lock,
+/// which a cancellation abandons, and one wait for a condition.
 fn saw_the_pthread_locks(case: &str, report: &str) {
     say(&format!("{case}: {}", report.trim()));
     for part in [
@@ -27,7 +27,7 @@ fn saw_the_pthread_locks(case: &str, report: &str) {
     assert!(!report.contains(" releases=0 "), "{case}: {report}");
 }
 
-/// Holds that locks of a C library that the program loads are seen.
+/// Asserts that the hooks see the locks of a C library that the program loads.
 fn takes_over_pthread(case: &str, package: &Package) {
     let program = package.build_program();
     let arguments = ["-shared", "-fPIC", "-pthread"];
@@ -46,7 +46,7 @@ fn takes_over_pthread(case: &str, package: &Package) {
 fn pthread_locks_are_taken_over_however_a_program_is_linked() {
     for (case, profile) in [
         ("pthread-debug", "dev"),
-        // Aborts on panics; a thread can be cancelled even so.
+        // This profile aborts on panics; a thread can still be cancelled.
         ("pthread-stripped", "stripped"),
     ] {
         takes_over_pthread(case, &pthread_program(case).profile(profile));
@@ -83,7 +83,7 @@ fn pthread_locks_are_taken_over_however_a_program_is_linked() {
     }
 }
 
-/// Nothing is defined there, and nothing clashes.
+/// Here the crate defines no pthread functions, and nothing clashes.
 #[test]
 fn pthread_locks_are_left_alone_in_a_program_with_the_c_library_in_it() {
     if !is_in_this_form("pthread with crt-static") {

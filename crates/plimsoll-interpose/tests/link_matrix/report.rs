@@ -1,4 +1,4 @@
-//! What a generated program says, and what it is made of.
+//! Reports of generated programs, and properties of their files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::commands::{command, rust_libraries, succeed};
 use crate::form::say;
 use crate::package::c_library;
 
-/// What a program printed: `key=value`, separated by spaces.
+/// The output of a program: `key=value` pairs, separated by spaces.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Report {
     pub linked: bool,
@@ -46,7 +46,7 @@ impl Report {
     }
 }
 
-/// Holds that the program's own lock is seen, and the calls of a C library that it loads.
+/// Asserts that the hook sees the program's own lock and the calls of a C library that it loads.
 pub fn is_interposed(case: &str, program: &Path) {
     let libraries = rust_libraries();
     let report = Report::of(command(program).env("LD_LIBRARY_PATH", &libraries));
@@ -64,13 +64,13 @@ pub fn is_interposed(case: &str, program: &Path) {
     assert_eq!((report.waits, report.wakes), (1, 2), "{case}, C library");
 }
 
-/// Whether those bytes are in the file.
+/// Returns whether the file contains these bytes.
 pub fn holds(file: &Path, bytes: &[u8]) -> bool {
     let content = fs::read(file).expect("it was built");
     content.windows(bytes.len()).any(|window| window == bytes)
 }
 
-/// Whether the file names a dynamic linker.
+/// Returns whether the file names a dynamic linker.
 pub fn has_interpreter(file: &Path) -> bool {
     const PT_INTERP: u32 = 3;
     let content = fs::read(file).expect("it was built");

@@ -14,9 +14,9 @@ use super::harness::{
 
 const GARBAGE: usize = 0xdead_beef << 32;
 
-/// A file in memory, of that content.
+/// Returns a file in memory with this content.
 fn file(content: &[u8]) -> OwnedFd {
-    // SAFETY: a new descriptor, which is nobody else's, and bytes that are there.
+    // SAFETY: the descriptor is new and has no other owner; the bytes are readable.
     unsafe {
         let descriptor = libc::memfd_create(c"plimsoll".as_ptr(), libc::MFD_CLOEXEC);
         assert_ne!(descriptor, -1);
@@ -32,10 +32,10 @@ fn this_crate_is_what_the_program_calls() {
     assert!(plimsoll_interpose::is_linked());
 }
 
-/// The name must be found by libraries that are loaded later.
+/// Libraries that are loaded later must find the name.
 #[test]
 fn the_dynamic_linker_finds_the_programs_function_first() {
-    // SAFETY: looks a name up.
+    // SAFETY: `dlsym` only looks up a name.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"syscall".as_ptr()) };
     assert_eq!(found as usize, libc::syscall as *const () as usize);
 }
@@ -44,17 +44,17 @@ fn the_dynamic_linker_finds_the_programs_function_first() {
 fn a_contended_lock_of_the_standard_library_comes_by() {
     in_mode(Mode::All, || {
         let lock = Arc::new(Mutex::new(()));
-        let held = lock.lock().expect("nobody panics");
+        let held = lock.lock().expect("no holder panics");
         let (number, thread_numbers) = mpsc::channel();
         let waiter = std::thread::spawn({
             let lock = Arc::clone(&lock);
             move || {
-                number.send(thread_number()).expect("somebody listens");
-                let ((), seen) = counted(|| drop(lock.lock().expect("nobody panics")));
+                number.send(thread_number()).expect("the receiver exists");
+                let ((), seen) = counted(|| drop(lock.lock().expect("no holder panics")));
                 seen
             }
         });
-        until_asleep(thread_numbers.recv().expect("the thread says who it is"));
+        until_asleep(thread_numbers.recv().expect("the thread sends its number"));
         let ((), woken) = counted(|| drop(held));
         assert_eq!(woken, 1, "a wake");
         assert!(waiter.join().expect("does not panic") >= 1, "a wait");
@@ -65,7 +65,7 @@ fn a_contended_lock_of_the_standard_library_comes_by() {
 fn calls_that_are_not_futex_never_reach_the_hook() {
     in_mode(Mode::All, || {
         let before = count();
-        // SAFETY: have no arguments, or none that is used.
+        // SAFETY: `getppid` takes no arguments, and the kernel ignores the zeros.
         let (parent, direct) = unsafe {
             (
                 libc::syscall(libc::SYS_getppid),
@@ -80,7 +80,7 @@ fn calls_that_are_not_futex_never_reach_the_hook() {
 #[test]
 fn errors_of_any_call_are_the_kernels() {
     in_each_mode(|| {
-        // SAFETY: none of these does anything.
+        // SAFETY: the kernel refuses each of these calls.
         unsafe {
             let close = libc::SYS_close as usize;
             assert_eq!(call(close, [usize::MAX, 0, 0, 0, 0, 0]), Err(libc::EBADF));
@@ -123,7 +123,7 @@ fn errors_of_futex_calls_are_the_kernels() {
             Err(libc::ETIMEDOUT)
         );
 
-        // SAFETY: nothing is there to be read.
+        // SAFETY: the address is invalid, so the kernel reads nothing.
         unsafe {
             assert_eq!(
                 call(FUTEX, [8, operation as usize, 0, 0, 0, 0]),
@@ -138,9 +138,9 @@ fn errors_of_futex_calls_are_the_kernels() {
 fn success_leaves_errno_alone() {
     in_each_mode(|| {
         let word = AtomicU32::new(0);
-        // That it does is held by `call`.
+        // `call` asserts that `errno` is unchanged.
         assert_eq!(wake(&word, 1), Ok(0));
-        // SAFETY: has no arguments.
+        // SAFETY: `getpid` takes no arguments.
         let process = unsafe { call(libc::SYS_getpid as usize, [0; 6]) };
         assert_eq!(process, Ok(std::process::id() as usize));
         1
@@ -160,14 +160,15 @@ fn results_are_as_wide_as_a_register() {
             0,
             0,
         ];
-        // SAFETY: the file is this test's own.
+        // SAFETY: seeks in this test's own file.
         let position = unsafe { call(libc::SYS_lseek as usize, arguments) };
         assert_eq!(position, Ok(far));
         0
     });
 }
 
-/// A process's memory may be sought in up to its end, where positions look like errors.
+/// A seek in a process's memory accepts positions up to the end of the address space, which look
+/// like errors.
 #[test]
 fn results_end_where_errors_begin() {
     let memory = std::fs::File::open("/proc/self/mem").expect("its own");
@@ -175,7 +176,7 @@ fn results_end_where_errors_begin() {
         let seek = |position: isize| {
             let file = memory.as_raw_fd() as usize;
             let arguments = [file, position as usize, libc::SEEK_SET as usize, 0, 0, 0];
-            // SAFETY: nothing is read.
+            // SAFETY: seeking reads no memory.
             unsafe { call(libc::SYS_lseek as usize, arguments) }
         };
         assert_eq!(seek(-4097), Ok(-4097_isize as usize));
@@ -207,7 +208,8 @@ fn all_six_arguments_of_a_mapping_arrive() {
     content.resize(2 * PAGE, b'b');
     let file = file(&content);
     in_each_mode(|| {
-        // SAFETY: room for the mapping is made first; then it is read, and given back.
+        // SAFETY: the fixed mapping replaces pages that were just reserved for it; they are read,
+        // then unmapped.
         unsafe {
             let room = libc::mmap(
                 ptr::null_mut(),
@@ -256,13 +258,13 @@ fn garbage_in_upper_halves_is_the_kernels_to_ignore() {
             GARBAGE | 1,
             GARBAGE | 1,
         ];
-        // SAFETY: the word and the time are there.
+        // SAFETY: the word and the timeout outlive the calls.
         unsafe {
             assert_eq!(call(FUTEX, arguments), Err(libc::ETIMEDOUT));
             let mut changed = arguments;
             changed[2] = GARBAGE | 8;
             assert_eq!(call(FUTEX, changed), Err(libc::EAGAIN));
-            // No bits to wait for: the lower half of the last argument alone decides.
+            // An empty bit set is refused: only the lower half of the last argument counts.
             let mut nothing = arguments;
             nothing[5] = GARBAGE;
             assert_eq!(call(FUTEX, nothing), Err(libc::EINVAL));
@@ -283,7 +285,7 @@ fn garbage_above_the_number_is_answered_as_without_this_crate() {
             0,
             0,
         ];
-        // SAFETY: wakes nobody.
+        // SAFETY: a wake reads no memory of this thread, and no thread waits.
         let (through, directly) = unsafe {
             (
                 call(GARBAGE | FUTEX, arguments),
@@ -303,7 +305,7 @@ fn the_hook_is_given_what_the_caller_passed() {
     in_mode(Mode::All, || {
         let arguments = [1, 2, 3, 4, 5, 6].map(|index| index | GARBAGE);
         answer_next(0);
-        // SAFETY: the kernel does not get to see it.
+        // SAFETY: the hook returns a result, so the call does not reach the kernel.
         unsafe { call(GARBAGE | FUTEX, arguments) }.expect("as the hook answers");
         assert_eq!(last().call.number, GARBAGE | FUTEX);
         assert_eq!(last().call.arguments, arguments);

@@ -1,4 +1,4 @@
-//! The operations of futexes, between threads.
+//! Futex operations between threads.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,13 +11,13 @@ use super::harness::{
     wait, waiting, wake,
 };
 
-/// Words of a test. They are never freed: a thread that is not woken, because something is wrong,
-/// goes on using them.
+/// Allocates the words of a test. They are never freed: after a failure, a thread that was not
+/// woken still uses them.
 fn words<const N: usize>() -> [&'static AtomicU32; N] {
     std::array::from_fn(|_| &*Box::leak(Box::new(AtomicU32::new(0))))
 }
 
-/// A thread that makes one futex call.
+/// Starts a thread that makes one futex call.
 fn thread<R: Send + 'static>(
     mode: Mode,
     call: impl FnOnce() -> R + Send + 'static,
@@ -26,11 +26,13 @@ fn thread<R: Send + 'static>(
 }
 
 fn join<R>(thread: JoinHandle<R>) -> R {
-    thread.join().expect("its call is seen as the mode says")
+    thread
+        .join()
+        .expect("its call is intercepted according to the mode")
 }
 
 #[test]
-fn a_wake_ends_as_many_waits_as_it_is_told() {
+fn a_wake_ends_the_requested_number_of_waits() {
     for_each_mode(|mode| {
         let [word] = words();
         let waiters = [(); 3].map(|()| thread(mode, || wait(word, 0)));
@@ -45,7 +47,7 @@ fn a_wake_ends_as_many_waits_as_it_is_told() {
 }
 
 #[test]
-fn bitsets_choose_who_is_woken() {
+fn bitsets_select_the_woken_waiters() {
     for_each_mode(|mode| {
         let [word] = words();
         let wait_for = move |bits| {
@@ -72,7 +74,7 @@ fn bitsets_choose_who_is_woken() {
 }
 
 #[test]
-fn requeue_moves_who_is_not_woken() {
+fn requeue_moves_the_waiters_that_are_not_woken() {
     for_each_mode(|mode| {
         let [from, to] = words();
         let waiters = [(); 3].map(|()| thread(mode, || wait(from, 0)));
@@ -124,7 +126,7 @@ fn wake_op_does_what_the_seventh_argument_says() {
         let at_second = thread(mode, || wait(second, 3));
         until_waiting(first, PRIVATE, 1);
         until_waiting(second, PRIVATE, 1);
-        // Adds 4 to the second word; wakes who waits there if it was 3.
+        // Adds 4 to the second word, and wakes its waiters if its old value was 3.
         let add_if_equal = ((libc::FUTEX_OP_ADD as u32) << 28)
             | ((libc::FUTEX_OP_CMP_EQ as u32) << 24)
             | (4 << 12)
@@ -170,7 +172,7 @@ fn locks_with_priority_inheritance_change_hands() {
         assert_eq!(join(other), Err(libc::EAGAIN));
         let other = thread(mode, move || on(word, libc::FUTEX_UNLOCK_PI));
         assert_eq!(join(other), Err(libc::EPERM));
-        // The kernel has noted a waiter that gave up.
+        // The kernel has recorded a waiter that gave up.
         assert_eq!(once(mode, || on(word, libc::FUTEX_UNLOCK_PI)), Ok(0));
         assert_eq!(word.load(Ordering::Relaxed), 0);
 
@@ -185,16 +187,18 @@ fn locks_with_priority_inheritance_change_hands() {
             word.load(Ordering::Relaxed) & libc::FUTEX_WAITERS != 0
         });
         assert_eq!(once(mode, || on(word, libc::FUTEX_UNLOCK_PI)), Ok(0));
-        let outcome = next.join().expect("its calls are seen as the mode says");
+        let outcome = next
+            .join()
+            .expect("its calls are intercepted according to the mode");
         assert_eq!(outcome, (Ok(0), true, Ok(0)));
         assert_eq!(word.load(Ordering::Relaxed), 0);
     });
 }
 
-/// A lock in the list of those that the kernel is to look at when a thread ends.
+/// A lock in the list that the kernel walks when a thread ends.
 #[repr(C)]
 struct Robust {
-    /// The list's head, and its only entry, refer to each other.
+    /// The list's head and its only entry refer to each other.
     head: *const *const Robust,
     offset_of_word: usize,
     pending: usize,
@@ -203,7 +207,7 @@ struct Robust {
 }
 
 #[test]
-fn a_thread_that_dies_holding_a_robust_lock_is_told_of() {
+fn a_thread_that_dies_holding_a_robust_lock_is_reported() {
     for_each_mode(|mode| {
         let robust = Box::leak(Box::new(Robust {
             head: ptr::null(),
@@ -223,19 +227,19 @@ fn a_thread_that_dies_holding_a_robust_lock_is_told_of() {
         let holder = std::thread::spawn(move || {
             word.store(own(thread_number()), Ordering::Relaxed);
             let size = 3 * size_of::<usize>();
-            // SAFETY: the list is as the kernel has it, and is never freed.
+            // SAFETY: the list has the layout that the kernel expects, and is never freed.
             let set = unsafe {
                 call(
                     libc::SYS_set_robust_list as usize,
                     [address, size, 0, 0, 0, 0],
                 )
             };
-            held.send(set).expect("somebody listens");
-            let () = may_die.recv().expect("is told when to end");
+            held.send(set).expect("the receiver exists");
+            let () = may_die.recv().expect("the sender exists");
         });
         assert_eq!(is_held.recv().expect("the thread has begun"), Ok(0));
         let waiters = word.fetch_or(libc::FUTEX_WAITERS, Ordering::Relaxed) | libc::FUTEX_WAITERS;
-        // Not private: so the kernel wakes who waits for the dead.
+        // Not private: the kernel wakes waiters for a dead thread's lock by a shared wake.
         let operation = libc::FUTEX_WAIT;
         let waiter = thread(mode, move || {
             futex(word, operation, waiters, Fourth::None, None, 0)
@@ -248,7 +252,7 @@ fn a_thread_that_dies_holding_a_robust_lock_is_told_of() {
     });
 }
 
-/// What is under way when the mode changes was not seen, or is seen to its end.
+/// A call in progress when the mode changes is either unseen or seen until it returns.
 #[test]
 fn a_change_of_mode_leaves_calls_under_way_alone() {
     super::harness::in_mode(Mode::Off, || {
@@ -265,12 +269,12 @@ fn a_change_of_mode_leaves_calls_under_way_alone() {
     });
 }
 
-/// Newer futex calls have numbers of their own, and pass.
+/// Newer futex calls have separate numbers; `syscall` passes them to the kernel.
 #[test]
 fn other_futex_calls_pass() {
     const FUTEX_WAITV: usize = 449;
     super::harness::in_each_mode(|| {
-        // SAFETY: no words to wait for.
+        // SAFETY: the list of words is empty.
         let result = unsafe { call(FUTEX_WAITV, [0; 6]) };
         assert!(
             matches!(result, Err(libc::EINVAL | libc::ENOSYS)),

@@ -1,7 +1,7 @@
-//! A hook that counts and forwards, to the kernel or to the hook that was there before; turns for
-//! the mode, and ways to know that a thread waits.
+//! A hook that counts calls and forwards them to the kernel or to the previous hook. Also
+//! serializes the tests that set the mode, and detects that a thread waits.
 
-use std::arch::{asm, global_asm};
+use std::arch::global_asm;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -11,57 +11,29 @@ use std::time::{Duration, Instant};
 
 use plimsoll_interpose::{Call, Mode};
 
-// In assembly for two reasons: the stack pointer that it is entered with is told, and there is no
-// personality in the way of a cancellation that unwinds through it while it waits.
+pub mod arch;
+
+pub use arch::direct;
+
+// Written in assembly for two reasons. The test must know the stack pointer at entry, and a
+// cancellation during a wait must unwind through it without meeting a Rust personality routine.
 global_asm!(
     r#"
     .text
     .globl plimsoll_test_hook
     .hidden plimsoll_test_hook
-    .type plimsoll_test_hook, @function
+    .type plimsoll_test_hook, %function
 plimsoll_test_hook:
-    .cfi_startproc
-    mov rsi, rsp
-    push rbx
-    .cfi_adjust_cfa_offset 8
-    .cfi_offset rbx, -16
-    sub rsp, 16
-    .cfi_adjust_cfa_offset 16
-    mov rbx, rdi
-    mov rdx, rsp
-    call {note}
-    test al, al
-    mov rax, [rsp]
-    jnz 2f
-    mov rdi, rbx
-    mov rax, [rip + {before}]
-    test rax, rax
-    jz 1f
-    call rax
-    jmp 2f
-1:
-    mov rax, [rbx]
-    mov rdi, [rbx + 8]
-    mov rsi, [rbx + 16]
-    mov rdx, [rbx + 24]
-    mov r10, [rbx + 32]
-    mov r8, [rbx + 40]
-    mov r9, [rbx + 48]
-    syscall
-2:
-    add rsp, 16
-    .cfi_adjust_cfa_offset -16
-    pop rbx
-    .cfi_adjust_cfa_offset -8
-    ret
-    .cfi_endproc
+    "#,
+    arch::hook!(),
+    r#"
     .size plimsoll_test_hook, . - plimsoll_test_hook
     "#,
     note = sym note,
     before = sym BEFORE,
 );
 
-/// The hook that was there before.
+/// The previous hook.
 static BEFORE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
 unsafe extern "C" {
@@ -98,7 +70,7 @@ extern "C" fn note(call: &Call, entry: usize, answer: &mut isize) -> bool {
     }
 }
 
-/// How many calls of this thread the hook has seen.
+/// Returns the number of calls of this thread that the hook has seen.
 pub fn count() -> usize {
     COUNT.get()
 }
@@ -107,17 +79,18 @@ pub fn last() -> Seen {
     LAST.get().expect("the hook has seen a call of this thread")
 }
 
-/// Has the hook return this to the next call of this thread, without asking the kernel.
+/// Makes the hook return `answer` for the next call of this thread, without a system call.
 pub fn answer_next(answer: isize) {
     ANSWER.set(Some(answer));
 }
 
-/// Has the hook call this in the next call of this thread.
+/// Makes the hook call `inspect` in the next call of this thread.
 pub fn inspect_next(inspect: extern "C" fn()) {
     INSPECT.set(Some(inspect));
 }
 
-/// What `work` returns, and how many calls of this thread the hook saw meanwhile.
+/// Returns the result of `work`, and the number of calls of this thread that the hook saw
+/// meanwhile.
 pub fn counted<R>(work: impl FnOnce() -> R) -> (R, usize) {
     let before = count();
     let result = work();
@@ -135,7 +108,7 @@ pub fn set_hook() {
     });
 }
 
-/// Runs `work` in that mode, and no other test meanwhile.
+/// Runs `work` in this mode, and no other test meanwhile.
 pub fn in_mode<R>(mode: Mode, work: impl FnOnce() -> R) -> R {
     struct Off;
     impl Drop for Off {
@@ -152,15 +125,15 @@ pub fn in_mode<R>(mode: Mode, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Runs `work` with the hook out of the way, then with it.
+/// Runs `work` without the hook, then with it.
 pub fn for_each_mode(work: impl Fn(Mode)) {
     for mode in [Mode::Off, Mode::All] {
         in_mode(mode, || work(mode));
     }
 }
 
-/// As [`for_each_mode`]; holds that the hook saw as many calls of this thread as `work` says that
-/// there were.
+/// Runs `work` as [`for_each_mode`] does. Asserts that the hook saw as many calls of this thread as
+/// `work` returns, or none if the mode is off.
 pub fn in_each_mode(work: impl Fn() -> usize) {
     for_each_mode(|mode| {
         let (made, seen) = counted(&work);
@@ -168,66 +141,43 @@ pub fn in_each_mode(work: impl Fn() -> usize) {
     });
 }
 
-/// Does what makes one futex call, and holds that the hook saw it if it was to.
+/// Runs `work`, which makes one futex call, and asserts that the hook saw it exactly if the mode is
+/// on.
 pub fn once<R>(mode: Mode, work: impl FnOnce() -> R) -> R {
     let (result, seen) = counted(work);
     assert_eq!(seen, usize::from(mode == Mode::All), "{mode:?}");
     result
 }
 
-/// The kernel's own answer, without any function between.
-///
-/// # Safety
-/// As the system call.
-pub unsafe fn direct(number: usize, arguments: [usize; 6]) -> isize {
-    let result;
-    // SAFETY: the caller's business.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number => result,
-            in("rdi") arguments[0],
-            in("rsi") arguments[1],
-            in("rdx") arguments[2],
-            in("r10") arguments[3],
-            in("r8") arguments[4],
-            in("r9") arguments[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    result
-}
-
 pub fn errno() -> i32 {
-    // SAFETY: this thread's own.
+    // SAFETY: `errno` belongs to this thread.
     unsafe { *libc::__errno_location() }
 }
 
 pub fn set_errno(errno: i32) {
-    // SAFETY: this thread's own.
+    // SAFETY: `errno` belongs to this thread.
     unsafe { *libc::__errno_location() = errno }
 }
 
-/// What `errno` is before each call of [`call`]: no error of the kernel's.
+/// The value of `errno` before each call of [`call`]. No error of the kernel has this number.
 pub const UNTOUCHED: i32 = 12_345;
 
-/// A call through `syscall`, all arguments in full width. `errno` is held to be untouched unless
-/// the result is -1.
+/// Makes a call through `syscall` with all arguments in full width. Asserts that `errno` is
+/// unchanged unless the result is -1.
 ///
 /// # Safety
-/// As the system call.
+/// The arguments meet the requirements of the system call.
 pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, i32> {
     let [a, b, c, d, e, f] = arguments;
     set_errno(UNTOUCHED);
-    // SAFETY: the caller's business.
+    // SAFETY: the contract of this function makes the arguments valid for the system call.
     let result = unsafe { libc::syscall(number as libc::c_long, a, b, c, d, e, f) };
     let errno = errno();
     if result == -1 {
         assert_ne!(errno, UNTOUCHED, "an error has a number");
         Err(errno)
     } else {
-        assert_eq!(errno, UNTOUCHED, "errno is left alone by what succeeds");
+        assert_eq!(errno, UNTOUCHED, "successful calls preserve errno");
         Ok(result as usize)
     }
 }
@@ -243,7 +193,7 @@ pub enum Fourth<'a> {
     None,
 }
 
-/// A futex call through `syscall`.
+/// Makes a futex call through `syscall`.
 pub fn futex(
     word: &AtomicU32,
     operation: i32,
@@ -258,7 +208,7 @@ pub fn futex(
         Fourth::None => 0,
     };
     let second = second.map_or(0, |word| ptr::from_ref(word) as usize);
-    // SAFETY: what is pointed to outlives the call; the kernel changes words atomically.
+    // SAFETY: the borrowed words and timeout outlive the call; the kernel changes words atomically.
     unsafe {
         call(
             FUTEX,
@@ -284,10 +234,11 @@ pub fn wake(word: &AtomicU32, most: u32) -> Result<usize, i32> {
     futex(word, operation, most, Fourth::None, None, 0)
 }
 
-/// How many threads wait for the word: as many as can be moved from it to itself.
+/// Returns the number of threads that wait for the word: a requeue from the word to itself counts
+/// them.
 pub fn waiting(word: &AtomicU32, scope: i32) -> usize {
     let address = word.as_ptr() as usize;
-    // SAFETY: nothing is written; those who wait stay where they are.
+    // SAFETY: the requeue writes nothing and leaves the waiters on the same word.
     let moved = unsafe {
         direct(
             FUTEX,
@@ -301,14 +252,14 @@ pub fn waiting(word: &AtomicU32, scope: i32) -> usize {
             ],
         )
     };
-    usize::try_from(moved).expect("a word can be asked for who waits")
+    usize::try_from(moved).expect("the waiters of a word can be counted")
 }
 
 pub fn until_waiting(word: &AtomicU32, scope: i32, threads: usize) {
     until("threads wait", || waiting(word, scope) == threads);
 }
 
-/// Fails, rather than hang, if that does not come about.
+/// Waits until `is_so` returns true; panics after 60 seconds.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -317,13 +268,13 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// This thread's number.
+/// Returns this thread's id.
 pub fn thread_number() -> i32 {
-    // SAFETY: has no arguments.
+    // SAFETY: `gettid` takes no arguments.
     unsafe { libc::gettid() }
 }
 
-/// Waits until that thread of this process sleeps.
+/// Waits until this thread of the process sleeps.
 pub fn until_asleep(thread: i32) {
     let path = format!("/proc/self/task/{thread}/stat");
     until("it sleeps", || {
@@ -333,7 +284,7 @@ pub fn until_asleep(thread: i32) {
     });
 }
 
-/// A handler of a signal, until it is dropped.
+/// A signal handler that is removed on drop.
 pub struct Handled {
     signal: c_int,
     before: libc::sigaction,
@@ -342,12 +293,12 @@ pub struct Handled {
 pub type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 pub fn handle(signal: c_int, handler: Handler, flags: c_int) -> Handled {
-    // SAFETY: of zeros, it has no flags and an empty mask.
+    // SAFETY: an all-zero action is valid, without flags and with an empty mask.
     let (mut action, mut before): (libc::sigaction, libc::sigaction) =
         unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_SIGINFO | flags;
-    // SAFETY: the handlers of these tests call only what may be called in one.
+    // SAFETY: the handlers of these tests call only async-signal-safe functions.
     let done = unsafe { libc::sigaction(signal, &action, &mut before) };
     assert_eq!(done, 0);
     Handled { signal, before }
@@ -355,14 +306,14 @@ pub fn handle(signal: c_int, handler: Handler, flags: c_int) -> Handled {
 
 impl Drop for Handled {
     fn drop(&mut self) {
-        // SAFETY: as it was before.
+        // SAFETY: restores the action that `sigaction` returned.
         unsafe { libc::sigaction(self.signal, &self.before, ptr::null_mut()) };
     }
 }
 
 /// Sends a signal to a thread of this process.
 pub fn signal(thread: i32, signal: c_int) {
-    // SAFETY: there is a handler.
+    // SAFETY: each test installs a handler before it sends the signal.
     let sent = unsafe {
         direct(
             libc::SYS_tgkill as usize,

@@ -1,4 +1,4 @@
-//! Signals and cancellation, while a thread waits.
+//! Signals and cancellation during a wait.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -14,17 +14,17 @@ use super::harness::{
 
 extern "C" fn nothing(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {}
 
-/// A thread that waits in `call`, and its number.
+/// Starts a thread that waits in `call`; returns it with its id.
 fn waiter<R: Send + 'static>(
     word: &AtomicU32,
     call: impl FnOnce() -> R + Send + 'static,
 ) -> (std::thread::JoinHandle<(R, usize)>, i32) {
     let (number, thread_numbers) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        number.send(thread_number()).expect("somebody listens");
+        number.send(thread_number()).expect("the receiver exists");
         counted(call)
     });
-    let number = thread_numbers.recv().expect("the thread says who it is");
+    let number = thread_numbers.recv().expect("the thread sends its number");
     until_waiting(word, PRIVATE, 1);
     (thread, number)
 }
@@ -46,7 +46,8 @@ fn a_handler_that_does_not_restart_ends_the_wait() {
     });
 }
 
-/// The kernel goes back by one instruction then, and finds the registers as they were.
+/// The kernel moves the instruction pointer back to the system call, which must find its registers
+/// unchanged.
 #[test]
 fn a_handler_that_restarts_leaves_the_wait_waiting() {
     static HANDLED: AtomicUsize = AtomicUsize::new(0);
@@ -81,8 +82,8 @@ fn a_handler_that_restarts_leaves_the_wait_waiting() {
     });
 }
 
-/// The handler interrupts a wait that the hook makes, and calls the hook itself: for another wait,
-/// that a second signal interrupts.
+/// The handler interrupts a wait of the hook and enters the hook again. A second signal interrupts
+/// that wait.
 #[test]
 fn the_hook_can_be_entered_from_a_handler_that_interrupts_it() {
     static WORDS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
@@ -115,8 +116,8 @@ fn the_hook_can_be_entered_from_a_handler_that_interrupts_it() {
     });
 }
 
-/// As for [`the_hook_can_be_entered_from_a_handler_that_interrupts_it`], on a stack of the
-/// handler's own.
+/// The same as [`the_hook_can_be_entered_from_a_handler_that_interrupts_it`], with the handler on
+/// an alternate stack.
 #[test]
 fn the_hook_can_be_entered_on_an_alternate_stack() {
     const SIZE: usize = 64 << 10;
@@ -124,7 +125,7 @@ fn the_hook_can_be_entered_on_an_alternate_stack() {
     static ON_IT: AtomicBool = AtomicBool::new(false);
 
     extern "C" fn wakes(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
-        // SAFETY: of zeros, it is a disabled stack; it is asked for only.
+        // SAFETY: an all-zero `stack_t` is valid; the call only reads the current stack.
         let flags = unsafe {
             let mut stack: libc::stack_t = std::mem::zeroed();
             libc::sigaltstack(ptr::null(), &mut stack);
@@ -147,7 +148,8 @@ fn the_hook_can_be_entered_on_an_alternate_stack() {
                 ss_flags: 0,
                 ss_size: SIZE,
             };
-            // SAFETY: of zeros, a stack is none; what was there is put back before the room goes.
+            // SAFETY: an all-zero `stack_t` is valid; the previous stack is restored before the
+            // memory is freed.
             unsafe {
                 let mut before: libc::stack_t = std::mem::zeroed();
                 assert_eq!(libc::sigaltstack(&on, &mut before), 0);
@@ -168,12 +170,12 @@ unsafe extern "C" {
     fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
 }
 
-/// Cancellation unwinds from the instruction that it interrupts, through the hook and this crate.
+/// Cancellation unwinds from the interrupted instruction through the hook and this crate.
 #[test]
 fn a_thread_that_waits_can_be_cancelled() {
     const PTHREAD_CANCEL_ASYNCHRONOUS: c_int = 1;
     const PTHREAD_CANCELED: usize = usize::MAX;
-    /// What the hook saw of the thread that was cancelled last.
+    /// The number of calls that the hook saw of the last cancelled thread.
     static SEEN: AtomicUsize = AtomicUsize::new(0);
 
     #[repr(C)]
@@ -186,11 +188,11 @@ fn a_thread_that_waits_can_be_cancelled() {
         SEEN.store(count(), Ordering::Relaxed);
     }
 
-    // Nothing in it may have to be dropped, or be able to panic: a frame of Rust's that has
-    // something to do in an unwinding that is not Rust's ends the process.
+    // This function must have nothing to drop and must not panic: a foreign exception that meets a
+    // Rust frame with cleanup aborts the process.
     extern "C" fn waits(given: *mut c_void) -> *mut c_void {
         let given = given as *const Given;
-        // SAFETY: what is given outlives the thread.
+        // SAFETY: `given` outlives the thread, which is joined below.
         unsafe {
             libc::pthread_setspecific((*given).key, given as *const c_void);
             pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, ptr::null_mut());
@@ -214,7 +216,7 @@ fn a_thread_that_waits_can_be_cancelled() {
         let mut thread = 0;
         let mut result = ptr::null_mut();
         SEEN.store(usize::MAX, Ordering::Relaxed);
-        // SAFETY: the thread is joined before what it is given goes.
+        // SAFETY: the thread is joined before `given` and `word` are dropped.
         unsafe {
             let key = libc::pthread_key_create(&mut given.key, Some(in_its_last_moments));
             assert_eq!(key, 0);
@@ -225,7 +227,7 @@ fn a_thread_that_waits_can_be_cancelled() {
             assert_eq!(libc::pthread_cancel(thread), 0);
             assert_eq!(libc::pthread_join(thread, &mut result), 0);
         }
-        // SAFETY: no thread has it any more.
+        // SAFETY: the only thread that used the key has ended.
         unsafe { libc::pthread_key_delete(given.key) };
         assert_eq!(result as usize, PTHREAD_CANCELED);
         let seen = SEEN.load(Ordering::Relaxed);

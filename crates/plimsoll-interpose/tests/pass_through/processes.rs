@@ -1,4 +1,4 @@
-//! Other processes, and what is there before `main`.
+//! Child processes, and calls before `main`.
 
 use std::arch::global_asm;
 use std::ffi::c_void;
@@ -11,33 +11,33 @@ use std::sync::{Arc, Mutex};
 use plimsoll_interpose::Mode;
 
 use super::harness::{
-    Fourth, PRIVATE, call, count, for_each_mode, futex, once, set_hook, until, until_waiting, wait,
-    waiting, wake,
+    Fourth, PRIVATE, arch, call, count, for_each_mode, futex, once, set_hook, until, until_waiting,
+    wait, waiting, wake,
 };
 
-/// What a child that has found nothing wrong exits with.
+/// The exit code of a child that found no error.
 const FINE: i32 = 7;
 
-/// Ends this process at once.
+/// Ends this process without running exit handlers.
 fn exit(code: i32) -> ! {
-    // SAFETY: runs nothing of the parent's that was copied.
+    // SAFETY: `_exit` runs no handlers of the parent.
     unsafe { libc::_exit(code) }
 }
 
-/// What the child exited with.
+/// Returns the exit code of the child.
 fn outcome(child: i32) -> i32 {
     let mut status = 0;
-    // SAFETY: the status is this function's.
+    // SAFETY: the status is a local variable.
     let ended = unsafe { libc::waitpid(child, &mut status, 0) };
     assert_eq!(ended, child);
     assert!(libc::WIFEXITED(status), "{status:#x}");
     libc::WEXITSTATUS(status)
 }
 
-/// A child that does this, and exits. It allocates nothing and locks nothing: other threads may
-/// have been anywhere.
+/// Forks a child that runs `work` and exits. `work` must not allocate or lock: other threads of the
+/// parent may hold any lock.
 fn fork(work: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: `work` follows the rule above, so it needs no state of other threads.
     match unsafe { libc::fork() } {
         0 => exit(work()),
         child => {
@@ -47,10 +47,10 @@ fn fork(work: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// Memory that children share.
+/// Maps memory that children share.
 fn shared<T>() -> &'static T {
-    // SAFETY: new memory, of zeros, which the types that are asked for here may be; it is never
-    // given back.
+    // SAFETY: the mapping is new and zeroed, and zeros are valid for the types used here; it is
+    // never unmapped.
     unsafe {
         let memory = libc::mmap(
             ptr::null_mut(),
@@ -68,7 +68,7 @@ fn shared<T>() -> &'static T {
 #[test]
 fn processes_wait_for_each_other_over_shared_memory() {
     const ROUNDS: u32 = 200;
-    /// Waits until the word has that value.
+    /// Waits until the word has this value.
     fn until_it_is(word: &AtomicU32, value: u32) {
         loop {
             let current = word.load(Ordering::Acquire);
@@ -104,7 +104,7 @@ fn processes_wait_for_each_other_over_shared_memory() {
             };
             if right { FINE } else { 1 }
         });
-        // At first it certainly waits.
+        // The child certainly waits in the first round.
         until_waiting(parents, 0, 1);
         for round in 1..=ROUNDS {
             set(parents, round);
@@ -119,8 +119,9 @@ fn a_child_made_by_clone_through_this_crate_runs_on() {
     for_each_mode(|mode| {
         let word = AtomicU32::new(0);
         let arguments = [libc::SIGCHLD as usize, 0, 0, 0, 0, 0];
-        // SAFETY: as a fork; the child does what may be done then.
-        let child = unsafe { call(libc::SYS_clone as usize, arguments) }.expect("there is room");
+        // SAFETY: the flags make this a fork; the child calls only async-signal-safe functions.
+        let child =
+            unsafe { call(libc::SYS_clone as usize, arguments) }.expect("a process can be created");
         if child == 0 {
             let before = count();
             let woken = wake(&word, 1);
@@ -132,35 +133,24 @@ fn a_child_made_by_clone_through_this_crate_runs_on() {
     });
 }
 
-// Callers of `syscall` whose child shares the parent's memory: it may not call anything, since
-// what it wrote to the stack would be the parent's return address.
+// A caller of `syscall` whose child shares the parent's memory. The child must not call anything,
+// because its stack writes would overwrite the parent's return address.
 global_asm!(
     r#"
     .text
     .globl plimsoll_test_vfork
     .hidden plimsoll_test_vfork
-    .type plimsoll_test_vfork, @function
+    .type plimsoll_test_vfork, %function
 plimsoll_test_vfork:
-    .cfi_startproc
-    sub rsp, 8
-    .cfi_adjust_cfa_offset 8
-    call syscall@PLT
-    test rax, rax
-    jz 2f
-    add rsp, 8
-    .cfi_adjust_cfa_offset -8
-    ret
-2:
-    .cfi_endproc
+    "#,
+    arch::vfork!(),
+    r#"
     .globl plimsoll_test_child
     .hidden plimsoll_test_child
-    .type plimsoll_test_child, @function
+    .type plimsoll_test_child, %function
 plimsoll_test_child:
-    mov edi, {fine}
-    mov eax, {exit_group}
-    syscall
-    ud2
     "#,
+    arch::child!(),
     fine = const FINE,
     exit_group = const libc::SYS_exit_group,
 );
@@ -174,25 +164,29 @@ unsafe extern "C" {
 fn vfork_through_this_crate_returns_twice() {
     for_each_mode(|_| {
         let shares = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        for (number, flags) in [(libc::SYS_vfork, 0), (libc::SYS_clone, shares)] {
-            // SAFETY: the child exits without touching the stack.
+        let vfork = arch::VFORK.map(|number| (number, 0));
+        for (number, flags) in vfork.into_iter().chain([(libc::SYS_clone, shares)]) {
+            // SAFETY: the child exits without writing to the stack.
             let child = unsafe { plimsoll_test_vfork(number as usize, flags as usize, 0) };
             assert_eq!(outcome(i32::try_from(child).expect("a number")), FINE);
         }
     });
 }
 
-/// It finds its way on the stack that it is given, and nothing is written to that.
+/// The child returns through its own stack, to which `syscall` writes nothing, or through a register.
 #[test]
 fn a_child_with_a_stack_of_its_own_returns_onto_it() {
+    #[repr(align(16))]
+    struct Stack([usize; 64]);
+
     for_each_mode(|_| {
-        let mut stack = [0_usize; 64];
+        let Stack(mut stack) = Stack([0; 64]);
         let top = stack.len() - 2;
         stack[top] = plimsoll_test_child as *const () as usize;
         let expected = stack;
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let start = &raw mut stack[top];
-        // SAFETY: this thread waits until the child, which has that stack, has exited.
+        // SAFETY: this thread waits until the child that uses the stack has exited.
         let child = unsafe {
             plimsoll_test_vfork(libc::SYS_clone as usize, flags as usize, start as usize)
         };
@@ -202,14 +196,14 @@ fn a_child_with_a_stack_of_its_own_returns_onto_it() {
 }
 
 #[test]
-fn forks_leave_alone_who_waits() {
+fn forks_leave_waiters_alone() {
     for_each_mode(|mode| {
         let word: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
         let waiters = [(); 3].map(|()| std::thread::spawn(move || once(mode, || wait(word, 0))));
         until_waiting(word, PRIVATE, 3);
         for _ in 0..50 {
             let child = fork(|| {
-                // Those who wait are not in the child.
+                // The waiting threads do not exist in the child.
                 let before = count();
                 let woken = wake(word, 10);
                 let refused = wait(word, 1);
@@ -238,10 +232,10 @@ fn programs_start_while_threads_contend() {
             std::thread::spawn(move || {
                 let mut turns = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    let mut total = lock.lock().expect("nobody panics");
+                    let mut total = lock.lock().expect("no holder panics");
                     *total += 1;
                     turns += 1;
-                    // Somebody else finds it locked.
+                    // Lets another thread find the lock held.
                     std::thread::yield_now();
                     seen.fetch_max(count(), Ordering::Relaxed);
                 }
@@ -252,7 +246,8 @@ fn programs_start_while_threads_contend() {
             let mut command = Command::new(std::env::current_exe().expect("Linux knows it"));
             command.arg("--list");
             if !direct {
-                // SAFETY: does nothing; but with it, the child is made by fork.
+                // SAFETY: the closure does nothing; its presence makes the standard library use
+                // `fork`.
                 unsafe { command.pre_exec(|| Ok(())) };
             }
             let output = command.output().expect("it starts");
@@ -266,13 +261,13 @@ fn programs_start_while_threads_contend() {
         stop.store(true, Ordering::Relaxed);
         let turns: u64 = threads
             .into_iter()
-            .map(|thread| thread.join().expect("nobody panics"))
+            .map(|thread| thread.join().expect("no thread panics"))
             .sum();
-        assert_eq!(*lock.lock().expect("nobody panics"), turns);
+        assert_eq!(*lock.lock().expect("no holder panics"), turns);
     });
 }
 
-/// A thread that waits from before `main` on.
+/// A thread that waits since before `main`.
 struct Early {
     word: AtomicU32,
     thread: AtomicUsize,
@@ -292,7 +287,7 @@ impl Early {
 
     fn start(&'static self) {
         extern "C" fn waits(early: *mut c_void) -> *mut c_void {
-            // SAFETY: as it was passed below.
+            // SAFETY: `start` passes a pointer to a static `Early`.
             let early = unsafe { &*early.cast::<Early>() };
             let result = wait(&early.word, 0);
             early.seen.store(count(), Ordering::Relaxed);
@@ -304,17 +299,18 @@ impl Early {
 
         let mut thread: libc::pthread_t = 0;
         let this = ptr::from_ref(self).cast_mut().cast();
-        // SAFETY: what the thread is given is never freed.
+        // SAFETY: the thread's argument is never freed.
         unsafe { libc::pthread_create(&mut thread, ptr::null(), waits, this) };
         self.thread.store(thread as usize, Ordering::Relaxed);
         until_waiting(&self.word, PRIVATE, 1);
     }
 
-    /// Wakes it; what its wait returned, and how many calls the hook has seen of it.
+    /// Wakes the thread. Returns the result of its wait and the number of its calls that the hook
+    /// saw.
     fn end(&self) -> (usize, usize) {
         assert_eq!(wake(&self.word, 1), Ok(1));
         let thread = self.thread.load(Ordering::Relaxed) as libc::pthread_t;
-        // SAFETY: it is joined once.
+        // SAFETY: the thread is joined once.
         assert_eq!(unsafe { libc::pthread_join(thread, ptr::null_mut()) }, 0);
         (
             self.result.load(Ordering::Relaxed),

@@ -1,25 +1,28 @@
-//! The caller's registers: as they are told to the hook, and as the caller finds them again; and
-//! whether its stack can be unwound.
+//! The caller's registers as the hook receives them, their values after the call, and the unwinding
+//! of the caller's stack.
 
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 
 use plimsoll_interpose::Mode;
 
-use super::harness::{FUTEX, PRIVATE, for_each_mode, in_mode, inspect_next, last, once};
+use super::harness::arch::{PUSHED, RETURN_ADDRESS};
+use super::harness::{
+    FUTEX, PRIVATE, for_each_mode, in_mode, inspect_next, last, once, thread_number, until_waiting,
+};
 use super::known_caller::{Caller, FRAME_POINTER, Known, step, unwinds_to};
 
 /// A system call's number and its arguments.
 type Arguments = [usize; 7];
 
-/// A wake of nobody.
+/// Returns the arguments of a wake without waiters.
 fn wake(word: &AtomicU32) -> Arguments {
     let operation = (libc::FUTEX_WAKE | PRIVATE) as usize;
     [FUTEX, word.as_ptr() as usize, operation, 1, 0, 0, 0]
 }
 
-/// A wait that the kernel refuses.
+/// Returns the arguments of a wait that the kernel refuses.
 fn refused(word: &AtomicU32) -> Arguments {
     let operation = (libc::FUTEX_WAIT | PRIVATE) as usize;
     let other = word.load(Ordering::Relaxed) as usize + 1;
@@ -31,16 +34,16 @@ fn call(known: &mut Known, arguments: Arguments) -> isize {
 }
 
 #[test]
-fn the_hook_is_told_the_callers_registers() {
+fn the_hook_receives_the_callers_registers() {
     in_mode(Mode::All, || {
         let word = AtomicU32::new(0);
         let mut known = Known::default();
         assert_eq!(once(Mode::All, || call(&mut known, wake(&word))), 0);
-        let told = last().call;
-        assert_eq!(told.return_address, known.return_address);
-        assert_eq!(told.stack_pointer, known.stack_pointer);
-        assert_eq!(told.frame_pointer, FRAME_POINTER);
-        assert_eq!(told.arguments, known.arguments[1..]);
+        let seen = last().call;
+        assert_eq!(seen.return_address, known.return_address);
+        assert_eq!(seen.stack_pointer, known.stack_pointer);
+        assert_eq!(seen.frame_pointer, FRAME_POINTER);
+        assert_eq!(seen.arguments, known.arguments[1..]);
     });
 }
 
@@ -49,7 +52,7 @@ fn the_caller_finds_its_registers_as_they_were() {
     for_each_mode(|mode| {
         let word = AtomicU32::new(0);
         for (arguments, result) in [(wake(&word), 0), (refused(&word), -1)] {
-            // To call is to look at them.
+            // `Known::call` asserts the registers.
             let mut known = Known::default();
             assert_eq!(once(mode, || call(&mut known, arguments)), result);
         }
@@ -61,7 +64,7 @@ fn the_hook_is_entered_with_the_stack_aligned() {
     in_mode(Mode::All, || {
         let word = AtomicU32::new(0);
         assert_eq!(call(&mut Known::default(), wake(&word)), 0);
-        assert_eq!((last().entry + size_of::<usize>()) % 16, 0);
+        assert_eq!((last().entry + PUSHED) % 16, 0);
     });
 }
 
@@ -72,10 +75,10 @@ fn the_hooks_stack_can_be_unwound_through_this_crate() {
     }
 
     extern "C" fn inspect() {
-        let told = last().call;
+        let seen = last().call;
         FOUND.set(unwinds_to(Caller {
-            return_address: told.return_address,
-            stack_pointer: told.stack_pointer,
+            return_address: seen.return_address,
+            stack_pointer: seen.stack_pointer,
         }));
     }
 
@@ -87,34 +90,53 @@ fn the_hooks_stack_can_be_unwound_through_this_crate() {
     });
 }
 
-unsafe extern "C" {
-    fn _Unwind_FindEnclosingFunction(address: *const c_void) -> *const c_void;
-}
-
-/// A profiler, a debugger or a cancellation may interrupt anywhere.
+/// A profiler, a debugger or a cancellation may interrupt any instruction.
 #[test]
 fn the_stack_can_be_unwound_from_each_instruction() {
-    fn within_syscall(at: usize) -> Option<usize> {
-        // SAFETY: looks into tables.
-        let function = unsafe { _Unwind_FindEnclosingFunction(at as *const c_void) };
-        let is_syscall = std::ptr::eq(function, libc::syscall as *const c_void);
-        is_syscall.then(|| at - function as usize)
-    }
-
-    /// How many instructions of `syscall` were executed.
+    /// Returns the number of instructions of `syscall` that were executed.
     fn steps(arguments: Arguments) -> usize {
-        step(libc::syscall as *const (), &arguments, within_syscall).1
+        step(libc::syscall as *const (), &arguments).1
     }
 
     for_each_mode(|mode| {
         let word = AtomicU32::new(0);
         let passed = steps(wake(&word));
         let failed = steps(refused(&word));
-        // The way past the hook has eleven instructions at least, that to it more.
+        // The path past the hook has at least eleven instructions; the path to the hook has more.
         assert!(
             passed >= if mode == Mode::Off { 11 } else { 20 },
             "{passed}"
         );
         assert!(failed > passed, "{failed}: sets errno");
+    });
+}
+
+/// Of a blocked thread, another thread knows only the stack pointer and the instruction.
+#[test]
+fn the_return_address_of_a_blocked_thread_is_on_its_stack() {
+    in_mode(Mode::Off, || {
+        let word: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+        let (send, receive) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            send.send(thread_number()).expect("the receiver exists");
+            let operation = (libc::FUTEX_WAIT | PRIVATE) as usize;
+            let address = word.as_ptr() as usize;
+            let mut known = Known::default();
+            let result = call(&mut known, [FUTEX, address, operation, 0, 0, 0, 0]);
+            (result, known.return_address)
+        });
+        let number = receive.recv().expect("the thread sends its number");
+        until_waiting(word, PRIVATE, 1);
+        // The number of the call, its arguments, the stack pointer, the instruction.
+        let state = std::fs::read_to_string(format!("/proc/self/task/{number}/syscall"));
+        let state = state.expect("this process may read it");
+        let stack = state.split_whitespace().nth(7).expect("it is blocked");
+        let stack = stack.strip_prefix("0x").expect("hexadecimal");
+        let stack = usize::from_str_radix(stack, 16).expect("hexadecimal");
+        // SAFETY: the thread does not leave its frames before it is woken.
+        let found = unsafe { (stack as *const usize).add(RETURN_ADDRESS).read() };
+        assert_eq!(super::harness::wake(word, 1), Ok(1));
+        let (result, return_address) = thread.join().expect("does not panic");
+        assert_eq!((result, found), (0, return_address));
     });
 }

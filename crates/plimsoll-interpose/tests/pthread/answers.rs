@@ -1,11 +1,11 @@
-//! Results.
+//! Results of the functions.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use super::harness::{Functions, MODES, Object, in_mode};
 
-/// Times, by the clock that they are meant for: over, and none at all.
+/// Returns absolute times: one in the past, and two invalid ones.
 fn times() -> [libc::timespec; 3] {
     let time = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
     [time(1, 0), time(1 << 40, 1_000_000_000), time(1 << 40, -1)]
@@ -13,7 +13,7 @@ fn times() -> [libc::timespec; 3] {
 
 const CLOCKS: [c_int; 3] = [libc::CLOCK_REALTIME, libc::CLOCK_MONOTONIC, 99];
 
-/// Has another thread do it, which is gone afterwards.
+/// Runs `work` in another thread, which has ended when this returns.
 fn elsewhere(work: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         scope.spawn(work).join().expect("does not panic");
@@ -22,9 +22,9 @@ fn elsewhere(work: impl FnOnce() + Send) {
 
 struct There(*mut c_void);
 
-// SAFETY: locks are for threads to share.
+// SAFETY: the object is a lock or condition, which threads may share.
 unsafe impl Send for There {}
-// SAFETY: the same.
+// SAFETY: as for `Send`.
 unsafe impl Sync for There {}
 
 impl There {
@@ -33,10 +33,10 @@ impl There {
     }
 }
 
-/// Everything that can be asked of a mutex without waiting for ever.
+/// Calls all functions of a mutex that do not wait forever, and returns their results.
 ///
 /// # Safety
-/// It is a mutex.
+/// `mutex` points to an initialized mutex.
 unsafe fn mutex(functions: &Functions, mutex: *mut c_void, can_relock: bool) -> Vec<c_int> {
     let Functions {
         lock,
@@ -46,11 +46,11 @@ unsafe fn mutex(functions: &Functions, mutex: *mut c_void, can_relock: bool) -> 
         ..
     } = *functions;
     let mut results = Vec::new();
-    // SAFETY: a mutex, and times that are there.
+    // SAFETY: the contract makes `mutex` valid; the times outlive the calls.
     unsafe {
         for _ in 0..2 {
             results.push(lock(mutex));
-            // Held: refused, counted, or waited for until the time is up.
+            // The mutex is held: each call is refused, counted, or waits until the timeout.
             if can_relock {
                 results.push(lock(mutex));
                 results.push(unlock(mutex));
@@ -61,7 +61,7 @@ unsafe fn mutex(functions: &Functions, mutex: *mut c_void, can_relock: bool) -> 
                     results.push(clock_lock(mutex, clock, time));
                 }
             }
-            // As often as it may have been locked.
+            // Unlocks as often as the mutex may have been locked.
             for _ in 0..16 {
                 results.push(unlock(mutex));
                 if results.ends_with(&[libc::EPERM]) {
@@ -79,7 +79,7 @@ unsafe fn mutex(functions: &Functions, mutex: *mut c_void, can_relock: bool) -> 
                     break;
                 }
             }
-            // Free.
+            // The mutex is free.
             for time in &times() {
                 results.push(timed_lock(mutex, time));
                 if results.ends_with(&[0]) {
@@ -97,7 +97,7 @@ unsafe fn mutex(functions: &Functions, mutex: *mut c_void, can_relock: bool) -> 
     results
 }
 
-/// Holds that what `ask` is answered is the same in each mode as by the C library's own functions.
+/// Asserts that `ask` returns the same results in each mode as with the C library's own functions.
 fn are_the_c_librarys(ask: impl Fn(&Functions) -> Vec<c_int>) {
     let expected = ask(&Functions::direct());
     assert!(!expected.is_empty());
@@ -113,7 +113,7 @@ fn answers_of_mutexes_are_the_c_librarys() {
         libc::PTHREAD_MUTEX_NORMAL,
         libc::PTHREAD_MUTEX_RECURSIVE,
         libc::PTHREAD_MUTEX_ERRORCHECK,
-        // Adaptive.
+        // PTHREAD_MUTEX_ADAPTIVE_NP.
         3,
     ];
     for kind in types {
@@ -123,7 +123,7 @@ fn answers_of_mutexes_are_the_c_librarys() {
                     let can_relock = kind == libc::PTHREAD_MUTEX_RECURSIVE
                         || kind == libc::PTHREAD_MUTEX_ERRORCHECK;
                     let object = Object::mutex(kind, protocol, robust);
-                    // SAFETY: it is a mutex.
+                    // SAFETY: the object is a mutex.
                     unsafe { mutex(functions, object.at(), can_relock) }
                 });
             }
@@ -132,13 +132,13 @@ fn answers_of_mutexes_are_the_c_librarys() {
 }
 
 #[test]
-fn a_dead_owner_is_told_of() {
+fn a_dead_owner_is_reported() {
     for protocol in [libc::PTHREAD_PRIO_NONE, libc::PTHREAD_PRIO_INHERIT] {
         are_the_c_librarys(|functions| {
             let kind = libc::PTHREAD_MUTEX_NORMAL;
             let object = Object::mutex(kind, protocol, true);
             let mut results = Vec::new();
-            // SAFETY: it is a mutex.
+            // SAFETY: the object is a mutex.
             unsafe {
                 let there = There(object.at());
                 let lock = functions.lock;
@@ -148,7 +148,7 @@ fn a_dead_owner_is_told_of() {
                 results.push((functions.unlock)(object.at()));
                 results.push((functions.lock)(object.at()));
                 results.push((functions.unlock)(object.at()));
-                // And once more, but nobody makes it consistent.
+                // The owner dies again; this time no thread makes the mutex consistent.
                 let there = There(object.at());
                 elsewhere(|| assert_eq!(lock(there.at()), 0));
                 results.push((functions.timed_lock)(object.at(), &times()[0]));
@@ -167,7 +167,7 @@ fn answers_of_readers_writer_locks_are_the_c_librarys() {
         let object = Object::new();
         let lock = object.at();
         let mut results = Vec::new();
-        // SAFETY: it is a readers-writer lock.
+        // SAFETY: the object is a readers-writer lock.
         unsafe {
             let timed = |results: &mut Vec<c_int>| {
                 for time in &times() {
@@ -189,7 +189,7 @@ fn answers_of_readers_writer_locks_are_the_c_librarys() {
             };
             timed(&mut results);
             results.push((functions.write)(lock));
-            // By who writes.
+            // Calls by the writer.
             results.push((functions.read)(lock));
             results.push((functions.write)(lock));
             timed(&mut results);
@@ -220,12 +220,12 @@ fn answers_of_conditions_are_the_c_librarys() {
         ] {
             let mutex = Object::mutex(kind, libc::PTHREAD_PRIO_NONE, false);
             let mutex = mutex.at();
-            // SAFETY: a condition, a mutex, and times that are there.
+            // SAFETY: the objects are a condition and a mutex; the times outlive the calls.
             unsafe {
                 results.push((functions.signal)(condition));
                 results.push((functions.broadcast)(condition));
                 if kind == libc::PTHREAD_MUTEX_ERRORCHECK {
-                    // It does not have the mutex.
+                    // The thread does not hold the mutex.
                     results.push((functions.wait)(condition, mutex));
                 }
                 results.push((functions.lock)(mutex));
@@ -243,7 +243,7 @@ fn answers_of_conditions_are_the_c_librarys() {
     });
 }
 
-/// A thread that waits for a condition is woken by either function, and has the mutex again.
+/// Either function wakes a thread that waits for a condition, which then holds the mutex again.
 #[test]
 fn conditions_are_waited_for_and_signalled() {
     for (mode, waited_for) in MODES {
@@ -254,7 +254,7 @@ fn conditions_are_waited_for_and_signalled() {
                 let there = [There(mutex.at()), There(condition.at())];
                 let mut is_set = false;
                 let set = There(ptr::from_mut(&mut is_set).cast());
-                // SAFETY: a mutex, a condition, and what the mutex guards.
+                // SAFETY: the objects are a mutex and a condition; the mutex guards the flag.
                 unsafe {
                     std::thread::scope(|scope| {
                         let waiter = scope.spawn(move || {
@@ -278,7 +278,7 @@ fn conditions_are_waited_for_and_signalled() {
     }
 }
 
-/// Nothing is touched that functions of this kind do not touch.
+/// These functions do not set `errno`.
 #[test]
 fn errno_is_left_alone() {
     const UNTOUCHED: i32 = 12_345;
@@ -286,7 +286,7 @@ fn errno_is_left_alone() {
         in_mode(mode, waited_for, || {
             let functions = Functions::linked();
             let mutex = Object::mutex(libc::PTHREAD_MUTEX_ERRORCHECK, 0, false);
-            // SAFETY: a mutex; errno is this thread's own.
+            // SAFETY: the object is a mutex; `errno` belongs to this thread.
             unsafe {
                 *libc::__errno_location() = UNTOUCHED;
                 assert_eq!((functions.lock)(mutex.at()), 0);

@@ -1,5 +1,5 @@
-//! The functions, as the program finds them and as the C library has them; hooks that count; and
-//! turns for the mode.
+//! The functions as linked into the program and as the C library defines them, hooks that count,
+//! and turns for the mode.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
@@ -19,7 +19,7 @@ type ClockWait =
 
 macro_rules! functions {
     ($($name:ident: $of:ident, $symbol:ident;)*) => {
-        /// All that are taken over.
+        /// All interposed functions.
         #[derive(Clone, Copy)]
         pub struct Functions {
             $(pub $name: $of,)*
@@ -33,14 +33,14 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// As the program is linked.
+            /// Returns the functions as the program is linked.
             pub fn linked() -> Self {
                 Self { $($name: program::$symbol,)* }
             }
 
-            /// As the C library has them.
+            /// Returns the C library's own definitions.
             pub fn direct() -> Self {
-                // SAFETY: that library is there, and its functions are of these types.
+                // SAFETY: glibc is loaded, and its functions have these types.
                 unsafe {
                     let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
                     assert!(!library.is_null());
@@ -65,7 +65,7 @@ macro_rules! functions {
                 }
             }
 
-            /// Their addresses.
+            /// Returns the functions' names and addresses.
             pub fn addresses(&self) -> Vec<(&'static str, usize)> {
                 vec![$((stringify!($symbol), self.$name as *const () as usize),)*]
             }
@@ -119,7 +119,7 @@ functions! {
     broadcast: OfLock, pthread_cond_broadcast;
 }
 
-/// What the hooks saw of a call.
+/// A call of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     Asked(usize),
@@ -135,7 +135,7 @@ thread_local! {
 }
 
 fn note(seen: Seen) {
-    // A thread that is cancelled may be past its variables.
+    // A cancelled thread may have destroyed its thread-local variables.
     let _ = SEEN.try_with(|all| all.borrow_mut().push(seen));
 }
 
@@ -147,7 +147,7 @@ extern "C" fn is_waited_for(address: usize) -> bool {
 }
 
 unsafe extern "C" fn begin(call: &mut Call) {
-    // SAFETY: the first word is initialized.
+    // SAFETY: this crate initializes the first word before `begin`.
     assert_eq!(unsafe { call.room[0].assume_init() }, 0);
     call.room.fill(MaybeUninit::new(MARK));
     note(Seen::Began(call.function, call.arguments));
@@ -166,28 +166,28 @@ unsafe extern "C" fn abandoned(call: &mut Call) {
     note(Seen::Abandoned(call.function));
 }
 
-/// What was written at the beginning is there.
+/// Asserts that the words which `begin` wrote are unchanged.
 fn check_room(call: &Call) {
     for word in call.room {
-        // SAFETY: `begin` has written them all.
+        // SAFETY: `begin` wrote all words.
         assert_eq!(unsafe { word.assume_init() }, MARK);
     }
 }
 
-/// Has the next call of this thread that is reported be looked at as it begins.
+/// Makes the hook call `inspect` at the next reported call of this thread.
 pub fn inspect_next(inspect: fn(&Call)) {
     INSPECT.set(Some(inspect));
 }
 
-/// What `work` returns, and what the hooks saw of this thread meanwhile.
+/// Returns the result of `work`, and the hook calls of this thread meanwhile.
 pub fn seen<R>(work: impl FnOnce() -> R) -> (R, Vec<Seen>) {
     SEEN.take();
     let result = work();
     (result, SEEN.take())
 }
 
-/// Runs `work` in that mode, and no other test meanwhile. In it, the hooks say of this thread's
-/// calls whether something is waited for.
+/// Runs `work` in this mode, and no other test meanwhile. `waited_for` is the hooks' result for
+/// each object of this thread's calls.
 pub fn in_mode<R>(mode: Mode, waited_for: bool, work: impl FnOnce() -> R) -> R {
     struct Off;
     impl Drop for Off {
@@ -221,7 +221,7 @@ pub const MODES: [(Mode, bool); 4] = [
     (Mode::All, true),
 ];
 
-/// Room for any of the C library's objects, all zeros, which all initializers are.
+/// Memory for any object of the C library. All zeros equal each static initializer.
 #[repr(C, align(16))]
 pub struct Object([u8; 64]);
 
@@ -234,10 +234,10 @@ impl Object {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// A mutex of that type, protocol and robustness.
+    /// Returns a mutex of this type, protocol and robustness.
     pub fn mutex(kind: c_int, protocol: c_int, robust: bool) -> Box<Self> {
         let mutex = Self::new();
-        // SAFETY: attributes that are initialized, of an object that is large enough.
+        // SAFETY: the attributes are initialized first, and the object is large enough.
         unsafe {
             let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
             let attributes = attributes.as_mut_ptr();

@@ -1,19 +1,19 @@
-//! What is written under a lock is there for the next one who has it. These accesses are plain
-//! ones: with ThreadSanitizer, they are errors unless it is told of every lock.
+//! Writes under a lock are visible to its next owner. The accesses are plain ones, so
+//! ThreadSanitizer reports a race unless it sees every lock.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 
 use super::harness::{Functions, MODES, Object, in_mode};
 
-/// An object of the C library's, and what is to be used only as that allows.
+/// Objects of the C library, and data that they guard.
 struct Guarded {
     object: Box<Object>,
     other: Box<Object>,
     total: UnsafeCell<usize>,
 }
 
-// SAFETY: `total` is used as the lock allows, and the objects are for threads to share.
+// SAFETY: threads use `total` only under the lock, and may share the objects.
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
@@ -30,16 +30,16 @@ impl Guarded {
     }
 
     /// # Safety
-    /// Nobody else uses it meanwhile.
+    /// No other thread uses `total` meanwhile.
     unsafe fn add(&self) {
-        // SAFETY: the caller's.
+        // SAFETY: no other thread uses the total meanwhile, by this function's contract.
         unsafe { *self.total.get() += 1 };
     }
 
     /// # Safety
-    /// Nobody writes to it meanwhile.
+    /// No other thread writes to `total` meanwhile.
     unsafe fn total(&self) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: no other thread writes to the total meanwhile, by this function's contract.
         unsafe { *self.total.get() }
     }
 }
@@ -47,7 +47,7 @@ impl Guarded {
 const THREADS: usize = 3;
 const TURNS: usize = 2_000;
 
-/// Has threads add to it, each as `add` does, in each mode.
+/// Runs `add` in several threads in each mode, and asserts the total.
 fn all_is_added(add: impl Fn(&Functions, &Guarded) + Sync) {
     for (mode, waited_for) in MODES {
         in_mode(mode, waited_for, || {
@@ -65,7 +65,7 @@ fn all_is_added(add: impl Fn(&Functions, &Guarded) + Sync) {
                     });
                 }
             });
-            // SAFETY: all have ended.
+            // SAFETY: all threads have ended.
             assert_eq!(unsafe { guarded.total() }, THREADS * TURNS, "{mode:?}");
         });
     }
@@ -79,7 +79,7 @@ const LATE: libc::timespec = libc::timespec {
 #[test]
 fn what_a_mutex_guards_is_seen_by_the_next() {
     all_is_added(|functions, guarded| {
-        // SAFETY: it is a mutex, which the thread has.
+        // SAFETY: the object is a mutex, and this thread holds it in `add`.
         unsafe {
             assert_eq!((functions.lock)(guarded.at()), 0);
             guarded.add();
@@ -91,7 +91,7 @@ fn what_a_mutex_guards_is_seen_by_the_next() {
 #[test]
 fn so_is_it_with_time_limits() {
     all_is_added(|functions, guarded| {
-        // SAFETY: it is a mutex, which the thread has.
+        // SAFETY: the object is a mutex, and this thread holds it in `add`.
         unsafe {
             assert_eq!((functions.timed_lock)(guarded.at(), &LATE), 0);
             guarded.add();
@@ -100,7 +100,7 @@ fn so_is_it_with_time_limits() {
     });
     all_is_added(|functions, guarded| {
         let clock = libc::CLOCK_MONOTONIC;
-        // SAFETY: it is a mutex, which the thread has.
+        // SAFETY: the object is a mutex, and this thread holds it in `add`.
         unsafe {
             assert_eq!((functions.clock_lock)(guarded.at(), clock, &LATE), 0);
             guarded.add();
@@ -112,7 +112,8 @@ fn so_is_it_with_time_limits() {
 #[test]
 fn what_writers_write_is_seen_by_readers() {
     all_is_added(|functions, guarded| {
-        // SAFETY: it is a readers-writer lock, which the thread has.
+        // SAFETY: the object is a readers-writer lock: this thread reads the total as a reader, and
+        // adds as the writer.
         unsafe {
             assert_eq!((functions.read)(guarded.at()), 0);
             let before = guarded.total();
@@ -131,19 +132,20 @@ fn what_writers_write_is_seen_by_readers() {
 }
 
 #[test]
-fn what_is_written_before_a_signal_is_seen_by_who_waits() {
+fn writes_before_a_signal_are_seen_by_the_waiter() {
     for (mode, waited_for) in MODES {
         in_mode(mode, waited_for, || {
             let functions = Functions::linked();
             let guarded = Guarded::new();
             std::thread::scope(|scope| {
-                // Turns are taken: one thread has the even numbers, the other the odd ones.
+                // The threads take turns: one takes the even numbers, the other the odd ones.
                 for number in 0..2 {
                     let (functions, guarded) = (&functions, &guarded);
                     scope.spawn(move || {
                         let (condition, mutex) = (guarded.other.at(), guarded.at());
                         for turn in 0..TURNS {
-                            // SAFETY: a condition, and a mutex, which the thread has.
+                            // SAFETY: the objects are a condition and a mutex, and this thread
+                            // holds the mutex at each access.
                             unsafe {
                                 assert_eq!((functions.lock)(mutex), 0);
                                 while guarded.total() % 2 != number {
@@ -166,7 +168,7 @@ fn what_is_written_before_a_signal_is_seen_by_who_waits() {
                     });
                 }
             });
-            // SAFETY: both have ended.
+            // SAFETY: both threads have ended.
             assert_eq!(unsafe { guarded.total() }, 2 * TURNS, "{mode:?}");
         });
     }

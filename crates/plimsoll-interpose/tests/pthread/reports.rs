@@ -1,4 +1,4 @@
-//! What is reported, and what is not.
+//! Calls that the hooks report, and calls that they do not.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
@@ -10,10 +10,10 @@ use super::harness::{Functions, Object, Seen, in_mode, seen};
 fn this_crates_functions_are_what_the_program_calls() {
     const { assert!(pthread::IN_FORCE) };
     assert!(pthread::is_linked());
-    // And what libraries find that are loaded later.
+    // Libraries that are loaded later also find these functions.
     for (name, address) in Functions::linked().addresses() {
         let symbol = std::ffi::CString::new(name).expect("a name");
-        // SAFETY: looks a name up.
+        // SAFETY: `dlsym` only looks up a name.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()) };
         assert_eq!(found as usize, address, "{name}");
     }
@@ -38,7 +38,7 @@ fn nothing_is_reported_where_nothing_is_waited_for() {
         ..
     } = Functions::linked();
     let (mutex, rwlock, condition) = (Object::new(), Object::new(), Object::new());
-    // SAFETY: what they are.
+    // SAFETY: each object is zeroed, a valid static initializer of its type.
     let all = || unsafe {
         assert_eq!(lock(mutex.at()), 0);
         assert_eq!(unlock(mutex.at()), 0);
@@ -58,12 +58,12 @@ fn nothing_is_reported_where_nothing_is_waited_for() {
 }
 
 #[test]
-fn a_release_is_reported_if_somebody_waits() {
+fn a_release_with_waiters_is_reported() {
     let functions = Functions::linked();
     let mutex = Object::new();
     let address = mutex.at() as usize;
     let ((), seen) = in_mode(Mode::All, true, || {
-        // SAFETY: it is a mutex.
+        // SAFETY: the object is a mutex.
         seen(|| unsafe {
             assert_eq!((functions.lock)(mutex.at()), 0);
             assert_eq!((functions.unlock)(mutex.at()), 0);
@@ -90,7 +90,7 @@ fn a_wait_is_reported_with_what_it_waits_for_and_how_it_ended() {
     };
     let time = &raw const over;
     let clock = libc::CLOCK_MONOTONIC;
-    // SAFETY: what they are.
+    // SAFETY: each object is zeroed, a valid static initializer of its type.
     let ((), seen) = in_mode(Mode::All, false, || unsafe {
         assert_eq!((functions.lock)(mutex.at()), 0);
         assert_eq!((functions.write)(rwlock.at()), 0);
@@ -134,7 +134,7 @@ fn a_wait_is_reported_with_what_it_waits_for_and_how_it_ended() {
             panic!("{seen:?}");
         };
         assert_eq!(began, function);
-        // Integers are narrower than a register.
+        // The clock is an integer, narrower than a register.
         let passed = passed.iter().zip(arguments).map(|(&passed, &argument)| {
             let is_clock = argument == clock;
             if is_clock {
@@ -148,8 +148,7 @@ fn a_wait_is_reported_with_what_it_waits_for_and_how_it_ended() {
     }
 }
 
-/// What was done with locks before `main`, and before this crate could look for the C library's
-/// functions.
+/// Results of lock calls before `main`, before this crate could look up the C library's functions.
 static EARLY: [AtomicI32; 4] = [const { AtomicI32::new(-1) }; 4];
 
 extern "C" fn before_main() {
@@ -164,7 +163,7 @@ extern "C" fn before_main() {
     let other = Object::new();
     for (number, (function, place)) in results.into_iter().zip(&EARLY).enumerate() {
         let object = if number < 2 { &mutex } else { &other };
-        // SAFETY: a mutex, and a readers-writer lock.
+        // SAFETY: the first two functions receive a mutex, the others a readers-writer lock.
         place.store(unsafe { function(object.at()) }, Ordering::Relaxed);
     }
 }
@@ -180,7 +179,7 @@ fn locks_work_before_main() {
     }
 }
 
-/// The mode may be changed at any time.
+/// The mode may change at any time.
 #[test]
 fn locks_exclude_whatever_the_mode_is_changed_to() {
     let functions = Functions::linked();
@@ -194,7 +193,7 @@ fn locks_exclude_whatever_the_mode_is_changed_to() {
                 scope.spawn(|| {
                     let mutex = address.load(Ordering::Relaxed) as *mut std::ffi::c_void;
                     for turn in 0..turns {
-                        // SAFETY: it is a mutex.
+                        // SAFETY: the object is a mutex.
                         unsafe {
                             assert_eq!((functions.lock)(mutex), 0);
                             let before = total.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Linked into a suite, it has all futex calls go by a hook from before `main` on, and says at the
-//! end what there was.
+//! Linked into a suite, passes all futex calls through a hook from before `main`, and prints the
+//! hook's counts at exit.
 
 mod witness;
 
@@ -15,7 +15,7 @@ extern "C" fn at_exit() {
 
 extern "C" fn at_start() {
     witness::begin();
-    // SAFETY: it may be called at any time.
+    // SAFETY: `atexit` may be called at any time; `at_exit` is a static function.
     unsafe { atexit(at_exit) };
 }
 

@@ -1,8 +1,7 @@
-//! Whatever bytes there are, they are read as a profile or refused, and what is read holds what
-//! profiles promise.
+//! Checks that arbitrary bytes are either rejected or read as a profile with all of its guarantees.
 //!
 //! `cargo test -p plimsoll-cli --test mutate seeds` with `PLIMSOLL_SEEDS` set to
-//! `crates/plimsoll-pprof/fuzz/corpus/profile` writes what to begin with; then, in
+//! `crates/plimsoll-pprof/fuzz/corpus/profile` writes the seeds. Then run, in
 //! `crates/plimsoll-pprof`: `cargo +nightly fuzz run profile -- -max_total_time=60`.
 
 #![no_main]
@@ -40,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     assert_eq!(samples, profile.sample_count());
-    // A regular expression that is none is an error.
+    // An invalid regular expression is an error.
     let Ok(frames) = Frames::new(&profile) else {
         return;
     };

@@ -1,8 +1,10 @@
-//! What is counted of allocations, and the ledger that counts it.
+//! The counters of allocations, and the ledger that holds them.
 
-use super::size_class;
+use plimsoll_postmortem::layout::CounterLayout;
+use plimsoll_sys::os::rseq::Area;
+
 use crate::ledger::{Delta, Ledger, Protocol, Reader, Writer};
-use crate::os::rseq::Area;
+use crate::size_class;
 
 /// The sums over all allocations and frees since the process began.
 #[derive(Clone, Copy, Debug)]
@@ -10,31 +12,32 @@ use crate::os::rseq::Area;
 pub(crate) struct HeapDelta {
     pub(crate) mallocs: [u64; size_class::CLASSES],
     pub(crate) frees: [u64; size_class::CLASSES],
-    /// Above [`size_class::LARGEST`], where bytes are counted as asked for.
+    /// Above [`size_class::LARGEST`], where bytes are counted as requested.
     pub(crate) large_mallocs: u64,
     pub(crate) large_frees: u64,
     pub(crate) large_malloc_bytes: u64,
     pub(crate) large_free_bytes: u64,
-    /// Bytes asked for in allocations, where those are counted as what they got: at the door of C.
+    /// Bytes requested, where allocations are counted by their usable size: under the `malloc`
+    /// interposition.
     pub(crate) asked_bytes: u64,
-    /// What accounts of the program's count, by row and [`Of`].
-    pub(crate) accounts: [[u64; Of::COUNT]; MOST_ACCOUNTS],
+    /// The counters of the program's accounts, by row and [`AccountField`].
+    pub(crate) accounts: [[u64; AccountField::COUNT]; MAX_ACCOUNTS],
 }
 
-/// How many rows there are for accounts of the program's.
-pub(crate) const MOST_ACCOUNTS: usize = 16;
+/// The number of rows for the program's accounts.
+pub(crate) const MAX_ACCOUNTS: usize = 16;
 
-/// The words of an account: bytes ever.
+/// The counters of an account: bytes since the process began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub(crate) enum Of {
+pub(crate) enum AccountField {
     Reserved,
     Unreserved,
     Committed,
     Released,
 }
 
-impl Of {
+impl AccountField {
     pub(crate) const COUNT: usize = 4;
 }
 
@@ -48,13 +51,13 @@ unsafe impl Delta for HeapDelta {
         large_malloc_bytes: 0,
         large_free_bytes: 0,
         asked_bytes: 0,
-        accounts: [[0; Of::COUNT]; MOST_ACCOUNTS],
+        accounts: [[0; AccountField::COUNT]; MAX_ACCOUNTS],
     };
 }
 
 #[cfg(feature = "preload")]
 impl HeapDelta {
-    /// The counts since `earlier`, those of accounts excepted.
+    /// Returns the counts since `earlier`, except for accounts, which keep their totals.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let less = |now: &[u64; size_class::CLASSES], before: &[u64; size_class::CLASSES]| {
             std::array::from_fn(|class| now[class].saturating_sub(before[class]))
@@ -74,7 +77,8 @@ impl HeapDelta {
         }
     }
 
-    /// Bytes in use. Modulo 2^64, so that those of several add up to those of their sum.
+    /// Returns the bytes in use, modulo 2^64, so that the values of several shards add up to their
+    /// sum.
     pub(super) fn live_bytes(&self) -> u64 {
         let live = |mallocs: u64, frees: u64| mallocs.wrapping_sub(frees);
         let classes = self.mallocs.iter().zip(&self.frees).enumerate();
@@ -97,6 +101,18 @@ const LARGE_FREE_BYTES: usize = LARGE_MALLOCS + 3;
 const ASKED_BYTES: usize = LARGE_MALLOCS + 4;
 const ACCOUNTS: usize = LARGE_MALLOCS + 5;
 
+/// The layout of the counters, for readers of post-mortem files.
+pub(super) const LAYOUT: CounterLayout = CounterLayout {
+    counters: <HeapDelta as Delta>::WORDS,
+    classes: size_class::CLASSES,
+    mallocs: MALLOCS,
+    frees: FREES,
+    large_mallocs: LARGE_MALLOCS,
+    large_frees: LARGE_FREES,
+    large_malloc_bytes: LARGE_MALLOC_BYTES,
+    large_free_bytes: LARGE_FREE_BYTES,
+};
+
 const _: () = assert!(FREES == 164, "the literal in `free_small`");
 const _: () = assert!(std::mem::offset_of!(HeapDelta, mallocs) == 8 * MALLOCS);
 const _: () = assert!(std::mem::offset_of!(HeapDelta, frees) == 8 * FREES);
@@ -109,13 +125,13 @@ const _: () = assert!(ASKED_BYTES == 332, "the literal in `asked_in`");
 /// The ledger of the process: every [`super::Alloc`] counts here.
 pub(crate) static HEAP: Ledger<HeapDelta> = Ledger::new();
 
-/// Everything up to now, for who has locked the readers and is to fork: waits for no thread, which
-/// may be this one, interrupted by a signal.
+/// Returns everything counted up to now. The calling thread holds the readers' lock and is about to
+/// fork. Waits for no thread: a signal handler may fork while its own thread is counting.
 pub(crate) fn counted_so_far(reader: &mut Reader<HeapDelta>) -> HeapDelta {
     if HEAP.protocol() == Some(Protocol::PerCpu) {
         return HEAP.read_locked(reader).delta;
     }
-    // First the frees, so that there are no more of them than of allocations.
+    // Frees are read first, so that they cannot exceed allocations.
     let earlier = HEAP.sum_as_it_is();
     let later = HEAP.sum_as_it_is();
     HeapDelta {
@@ -132,7 +148,8 @@ pub(crate) fn counted_so_far(reader: &mut Reader<HeapDelta>) -> HeapDelta {
 /// `area` is the calling thread's, from [`Ledger::area`] of [`HEAP`], and not null.
 #[inline(always)]
 pub(super) unsafe fn malloc_small(area: *mut Area, size: usize) {
-    // SAFETY: the caller's. Rounding up to 8 is finding the class: the compiler drops the division.
+    // SAFETY: `area` meets the contract of `malloc_in`, by this function's contract. Dividing by 8
+    // yields the class: the compiler removes the division.
     unsafe { malloc_in(area, size.div_ceil(8)) }
 }
 
@@ -142,19 +159,19 @@ pub(super) unsafe fn malloc_small(area: *mut Area, size: usize) {
 /// As for [`malloc_small`].
 #[inline(always)]
 pub(super) unsafe fn free_small(area: *mut Area, size: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: `area` meets the contract of `free_in`, by this function's contract.
     unsafe { free_in(area, size.div_ceil(8)) }
 }
 
 /// Counts an allocation in a class.
 ///
 /// # Safety
-/// As for [`malloc_small`]; there is such a class.
+/// As for [`malloc_small`]; `class` is a valid class.
 #[inline(always)]
 pub(super) unsafe fn malloc_in(area: *mut Area, class: usize) {
     #[cfg(feature = "double-check")]
     let _check = crate::ledger::double_check::HEAP.operation(&[(MALLOCS + class, 1)]);
-    // SAFETY: the caller's.
+    // SAFETY: `area` is the calling thread's and the class exists, by this function's contract.
     unsafe { crate::ledger::increment!(HEAP, area, 8 * class, 0) }
 }
 
@@ -166,7 +183,7 @@ pub(super) unsafe fn malloc_in(area: *mut Area, class: usize) {
 pub(super) unsafe fn free_in(area: *mut Area, class: usize) {
     #[cfg(feature = "double-check")]
     let _check = crate::ledger::double_check::HEAP.operation(&[(FREES + class, 1)]);
-    // SAFETY: the caller's.
+    // SAFETY: `area` is the calling thread's and the class exists, by this function's contract.
     unsafe { crate::ledger::increment!(HEAP, area, 8 * class, 164) }
 }
 
@@ -176,7 +193,8 @@ pub(super) unsafe fn free_in(area: *mut Area, class: usize) {
 /// As for [`malloc_small`].
 #[inline(never)]
 pub(super) unsafe fn malloc_large(area: *mut Area, size: usize) {
-    // SAFETY: the condition of this function; the positions are those of large allocations.
+    // SAFETY: `area` meets the contract of `pair`; the positions are the words of large
+    // allocations.
     unsafe { pair(area, (LARGE_MALLOCS, 1), (LARGE_MALLOC_BYTES, size as u64)) }
 }
 
@@ -186,7 +204,7 @@ pub(super) unsafe fn malloc_large(area: *mut Area, size: usize) {
 /// As for [`malloc_small`].
 #[inline(never)]
 pub(super) unsafe fn free_large(area: *mut Area, size: usize) {
-    // SAFETY: the condition of this function; the positions are those of large frees.
+    // SAFETY: `area` meets the contract of `pair`; the positions are the words of large frees.
     unsafe { pair(area, (LARGE_FREES, 1), (LARGE_FREE_BYTES, size as u64)) }
 }
 
@@ -198,7 +216,7 @@ pub(super) unsafe fn free_large(area: *mut Area, size: usize) {
 #[inline(always)]
 pub(super) unsafe fn realloc_small(area: *mut Area, old_size: usize, new_size: usize) {
     let (old_class, new_class) = (old_size.div_ceil(8), new_size.div_ceil(8));
-    // SAFETY: the condition of this function; there are such classes.
+    // SAFETY: `area` meets the contract of `pair`; sizes up to `LARGEST_STEP` have these classes.
     unsafe { pair(area, (MALLOCS + new_class, 1), (FREES + old_class, 1)) }
 }
 
@@ -210,7 +228,7 @@ pub(super) unsafe fn realloc_small(area: *mut Area, old_size: usize, new_size: u
 pub(super) unsafe fn realloc_larger(area: *mut Area, old_size: usize, new_size: usize) {
     if let (Some(old_class), Some(new_class)) = (size_class::of(old_size), size_class::of(new_size))
     {
-        // SAFETY: the condition of this function; there are such classes.
+        // SAFETY: `area` meets the contract of `pair`; `size_class::of` returned the classes.
         unsafe { pair(area, (MALLOCS + new_class, 1), (FREES + old_class, 1)) }
     }
 }
@@ -223,22 +241,23 @@ pub(super) unsafe fn realloc_larger(area: *mut Area, old_size: usize, new_size: 
 unsafe fn pair(area: *mut Area, first: (usize, u64), second: (usize, u64)) {
     #[cfg(feature = "double-check")]
     let _check = crate::ledger::double_check::HEAP.operation(&[first, second]);
-    // SAFETY: the condition of this function.
+    // SAFETY: `area` and the positions meet the contract of `record_pair`, by this function's
+    // contract.
     unsafe { HEAP.record_pair(area, [first, second]) }
 }
 
-/// Counts the bytes that an allocation asked for.
+/// Counts the bytes that an allocation requested.
 ///
 /// # Safety
 /// As for [`malloc_small`].
 #[cfg(feature = "preload")]
 #[inline(always)]
 pub(super) unsafe fn asked_in(area: *mut Area, size: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: `area` is the calling thread's, by this function's contract.
     unsafe { crate::ledger::add!(HEAP, area, 332, size as u64) }
 }
 
-/// The same on the slow path.
+/// Counts the bytes that an allocation requested, on the cold path.
 #[cfg(feature = "preload")]
 pub(super) fn asked(writer: Writer, size: usize) {
     HEAP.record(writer, &[(ASKED_BYTES, size as u64)]);
@@ -259,9 +278,9 @@ pub(super) fn realloc(writer: Writer, old_size: usize, new_size: usize) {
     record(writer, &Entries::new().free(old_size).malloc(new_size));
 }
 
-/// Counts so many bytes of an account. For hooks.
-pub(crate) fn account(row: usize, of: Of, bytes: usize) {
-    let word = ACCOUNTS + Of::COUNT * row + of as usize;
+/// Adds `bytes` to a counter of an account. For hooks.
+pub(crate) fn account(row: usize, of: AccountField, bytes: usize) {
+    let word = ACCOUNTS + AccountField::COUNT * row + of as usize;
     record(
         super::thread::writer(),
         &Entries::new().and(word, bytes as u64),

@@ -1,12 +1,14 @@
-//! Setting the process up, once, by whoever allocates first.
+//! Sets up the process, once, in the thread that makes the first allocation.
 
 use std::ffi::c_void;
 
-use super::{counts::HEAP, sampled_blocks, sampled_large::SAMPLED_LARGE, thread};
-use crate::os::region::Region;
-use crate::primitives::{AtomicU32, Ordering};
+use plimsoll_sys::os::region::Region;
+use plimsoll_sys::os::thread_end::Key;
+use plimsoll_sys::primitives::{AtomicU32, Ordering};
+
+use super::{counts::HEAP, postmortem, sampled_blocks, sampled_large::SAMPLED_LARGE, thread};
 use crate::settings;
-use crate::{own, postmortem, stack};
+use crate::{internal_heap, stack};
 
 const CLOSED: u32 = 0;
 const OPENING: u32 = 1;
@@ -14,30 +16,30 @@ const OPEN: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(CLOSED);
 
-/// The address range of blocks that are not the inner allocator's: sampled ones, then Plimsoll's
-/// own.
+/// The address range of blocks outside the inner allocator: sampled blocks, then Plimsoll's
+/// internal heap.
 static RANGE: Region = Region::new();
 
-/// Where the range may lie, and how long it is: below every address that programs and allocators
-/// use (position-independent programs, their heaps, and all mappings are far above), so that one
-/// comparison tells. The other places are for sanitizers and emulators, which keep the first for
-/// themselves.
+/// Candidates for the address and length of the range: below every address that programs and
+/// allocators use (position-independent programs, their heaps, and all mappings are far above), so
+/// that one comparison decides. All but the first are for sanitizers and emulators, which reserve
+/// the first.
 const RANGE_PLACES: [(usize, usize); 4] = [
-    (1 << 36, RANGE_BYTES),
+    (1 << if usize::BITS < 64 { 28 } else { 36 }, RANGE_BYTES),
     (1 << 24, 640 << 20),
     (1 << 24, 32 << 20),
     // Above a large program that valgrind loads from the first megabyte on.
     (40 << 20, 24 << 20),
 ];
 
-/// Address space for sampled blocks and Plimsoll's own heap, in bytes: four fifths and one.
-const RANGE_BYTES: usize = 5 << 30;
+/// Address space in bytes: four fifths for sampled blocks, one fifth for Plimsoll's own heap.
+const RANGE_BYTES: usize = 5 << if usize::BITS < 64 { 24 } else { 30 };
 
-/// The key whose destructor runs when a thread ends; 1 more than its number, 0 if there is none.
-static EXIT_KEY: AtomicU32 = AtomicU32::new(0);
+/// The key whose destructor runs when a thread ends.
+static EXIT_KEY: Key = Key::new();
 
-/// Sets the process up if nobody has. False while another thread is at it. Called from hooks: it
-/// allocates nothing and takes no lock.
+/// Sets the process up unless that is done. Returns false while another thread does so. Called from
+/// hooks: does not allocate and takes no lock.
 #[inline]
 pub(crate) fn open() -> bool {
     STATE.load(Ordering::Acquire) == OPEN || set_up()
@@ -55,44 +57,38 @@ fn set_up() -> bool {
     let file = postmortem::open(early.table_bytes);
     let protocol = HEAP.open(early.protocol, file.as_ref().map(|parts| &parts.shards));
     postmortem::ledger_is_open(protocol);
-    // If it has to lie among the program's own mappings, frees of what is below it go the slow way:
-    // right, but not as fast.
+    // If the range has to lie among the program's own mappings, frees of blocks below it take the
+    // cold path: correct, but slower.
     let placed = RANGE_PLACES
         .iter()
         .any(|&(address, length)| RANGE.reserve_at(address, length));
     if placed || RANGE.reserve(RANGE_BYTES, 1 << 24) {
-        // Blocks are aligned as far as spans are.
+        // Slots are aligned relative to their span.
         let base = RANGE.base().next_multiple_of(sampled_blocks::SPAN);
         let length = RANGE.base() + RANGE.length() - base;
         let sampled = length / 5 * 4 / sampled_blocks::SPAN * sampled_blocks::SPAN;
         sampled_blocks::open(base, sampled);
-        own::REGION.adopt(base + sampled, length - sampled);
+        internal_heap::REGION.adopt(base + sampled, length - sampled);
     }
     SAMPLED_LARGE.open();
     stack::TABLE.open(early.table_bytes, file.map(|parts| parts.table));
-    let mut key = 0;
-    // SAFETY: the destructor is a function of the right type that lives as long as the program.
-    if unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ends)) } == 0 {
-        EXIT_KEY.store(key + 1, Ordering::Relaxed);
-    }
+    EXIT_KEY.prepare(thread_ends);
     STATE.store(OPEN, Ordering::Release);
-    // Not only before `main`: what an allocator maps for the loader comes earlier.
+    // Not only in `startup`: an allocator maps memory for the loader before that.
     #[cfg(feature = "mmap")]
-    crate::hook::mappings::start();
+    crate::alloc::mappings::start();
     true
 }
 
-/// The first address after the range of blocks that are not the inner allocator's, and after null.
+/// Returns the end of the address range of blocks outside the inner allocator, at least 1.
 pub(super) fn own_range_end() -> usize {
     (RANGE.base() + RANGE.length()).max(1)
 }
 
-/// Has [`thread_ends`] called when the calling thread ends.
+/// Makes the calling thread call [`thread_ends`] when it ends.
 pub(super) fn at_thread_exit() {
-    if let Some(key) = EXIT_KEY.load(Ordering::Relaxed).checked_sub(1) {
-        // SAFETY: the key exists; the value only has to differ from null.
-        unsafe { libc::pthread_setspecific(key, std::ptr::dangling::<c_void>()) };
-    }
+    // SAFETY: the value only has to differ from null.
+    unsafe { EXIT_KEY.set(std::ptr::dangling::<c_void>()) };
 }
 
 unsafe extern "C" fn thread_ends(_: *mut c_void) {

@@ -1,58 +1,59 @@
-//! Memory for small blocks that were sampled, in an address range of their own.
+//! Memory for small sampled blocks, in a separate address range.
 //!
-//! A sampled block must be recognised when it is freed, and no free can afford to look anything up.
-//! So it does not come from the program's allocator but from here, where the address alone tells it
-//! apart; one block in so many thousand. Blocks above [`size_class::LARGEST`] stay where they are
-//! (see [`super::sampled_large`]).
+//! A free must recognize a sampled block, and cannot afford a look-up. So a small sampled block
+//! comes from here, not from the program's allocator: its address alone identifies it. About one
+//! block in several thousand is sampled. Blocks above [`size_class::LARGEST`] stay in the program's
+//! allocator (see [`super::sampled_large`]).
 //!
 //! The range is cut into spans of 64 KiB, each for slots of one size. Free slots of a size form a
-//! list; fresh ones come from the size's current span. Beside each slot, elsewhere in memory, lies
-//! a note of what the block stands for. Every step is a compare-and-swap: no locks, and a signal
-//! handler may come in anywhere.
+//! list; fresh ones come from the size's current span. Each slot has a note, elsewhere in memory,
+//! with the sample that the block stands for. Every step is a compare-and-swap: there are no locks,
+//! and a signal handler may interrupt at any point.
 
-use super::size_class;
-use crate::os::region::Region;
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::sampler::{Born, Sample, Weight};
+use plimsoll_sys::os::region::Region;
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::sampler::{AllocatedAt, Sample, Weight};
+use crate::size_class;
 use crate::stack::{Bucket, CycleNumber};
 
 /// Bytes of a span.
 pub(super) const SPAN: usize = 64 * 1024;
 
-/// Slots in a span of the smallest.
-const MOST_SLOTS: usize = SPAN / SLOT_SIZES[0];
+/// Slots in a span of the smallest size.
+const MAX_SLOTS: usize = SPAN / SLOT_SIZES[0];
 
-/// The sizes of slots, in bytes: four to a doubling, multiples of 16.
+/// The sizes of slots in bytes: four for each doubling, multiples of 16.
 const SLOT_SIZES: [usize; 40] = [
     32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
     1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336,
     16384, 20480, 24576, 28672, 32768, SPAN,
 ];
 
-/// A note in memory, and the link of a free slot.
+/// The note of a slot in memory: a sample, or the link of a free slot.
 #[repr(C)]
 struct NoteEntry {
     bucket: AtomicU32,
-    /// Of a free slot, 1 + the next free one; 0 for none. Of a block, the cycle of the heap
-    /// profile that it was counted in.
+    /// In a free slot, 1 + the next free slot, or 0. In a used slot, the cycle of the heap profile
+    /// that counted the block.
     next_or_cycle: AtomicU32,
     weight: AtomicU64,
     born: AtomicU64,
 }
 
 struct Size {
-    /// 1 + the first free slot, with a tag against reuse in the high half.
+    /// 1 + the first free slot; the high half is a tag against reuse.
     free: AtomicU64,
-    /// The current span: 1 + its number in the high half, the next fresh slot's position in the
-    /// low.
+    /// The current span: 1 + its number in the high half, the position of the next fresh slot in
+    /// the low half.
     fresh: AtomicU64,
 }
 
 static BLOCKS: Region = Region::new();
 static NOTES: Region = Region::new();
-/// Spans handed to sizes so far.
+/// The number of spans assigned to sizes so far.
 static SPANS: AtomicUsize = AtomicUsize::new(0);
-/// 1 + a span that was prepared by a thread which then found another's; 0 for none.
+/// 1 + a prepared span that lost a race against another thread's; 0 for none.
 static SPARE: AtomicUsize = AtomicUsize::new(0);
 static SIZES: [Size; SLOT_SIZES.len()] = [const {
     Size {
@@ -63,24 +64,24 @@ static SIZES: [Size; SLOT_SIZES.len()] = [const {
 /// Bytes of slots in use.
 static BYTES_IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// Gives the range to use. Called once.
+/// Sets the range to use. Called once.
 pub(super) fn open(base: usize, length: usize) {
-    // Without room for notes no block is ever placed here.
+    // Without memory for notes, no block is ever placed here.
     if NOTES.reserve(length / SPAN * NOTES_OF_SPAN, 1) {
         BLOCKS.adopt(base, length.min(NOTES.length() / NOTES_OF_SPAN * SPAN));
     }
 }
 
-/// Bytes of notes for a span: its size, then a note for each slot.
-const NOTES_OF_SPAN: usize = (MOST_SLOTS + 1) * size_of::<NoteEntry>();
+/// Bytes of a span's notes: its size, then a note for each slot.
+const NOTES_OF_SPAN: usize = (MAX_SLOTS + 1) * size_of::<NoteEntry>();
 
 #[inline]
 pub(super) fn contains(address: usize) -> bool {
     BLOCKS.contains(address)
 }
 
-/// Bytes of memory made accessible for blocks and notes, and how many of them program blocks
-/// occupy.
+/// Returns the bytes of memory made accessible for blocks and notes, and the part that blocks of
+/// the program occupy.
 pub(crate) fn bytes() -> (usize, usize) {
     let spans = SPANS.load(Ordering::Relaxed);
     (
@@ -89,14 +90,13 @@ pub(crate) fn bytes() -> (usize, usize) {
     )
 }
 
-/// Where the blocks are.
+/// Returns the address range of the blocks.
 pub(super) fn range() -> std::ops::Range<usize> {
     BLOCKS.base()..BLOCKS.base() + BLOCKS.length()
 }
 
-/// Takes a slot for a block of `size` bytes, at most [`size_class::LARGEST`], and notes what it
-/// stands for. Null if there is no room, or for alignments above a span's. What is in it is left
-/// over from before.
+/// Takes a slot for a block of `size` bytes, at most [`size_class::LARGEST`], and notes the sample.
+/// Returns null if no slot is free, or for alignments larger than a span's. The slot is not zeroed.
 pub(super) fn take(size: usize, align: usize, sample: Sample) -> *mut u8 {
     let Some(at) = size_for(size, align) else {
         return std::ptr::null_mut();
@@ -111,38 +111,39 @@ pub(super) fn take(size: usize, align: usize, sample: Sample) -> *mut u8 {
     address(slot, SLOT_SIZES[at]) as *mut u8
 }
 
-/// What the block at an address stands for.
+/// Returns the sample that a block stands for.
 pub(super) fn sample(block: *mut u8) -> Sample {
     let entry = entry(slot_of(block).0);
     Sample {
         bucket: Bucket(entry.bucket.load(Ordering::Relaxed)),
         weight: Weight(entry.weight.load(Ordering::Relaxed)),
         cycle: CycleNumber(entry.next_or_cycle.load(Ordering::Relaxed)),
-        born: Born(entry.born.load(Ordering::Relaxed)),
+        born: AllocatedAt(entry.born.load(Ordering::Relaxed)),
     }
 }
 
-/// Notes when the allocation of a block was recorded: before anybody else can free it.
+/// Notes the cycle and time of a recorded allocation, before another thread can free the block.
 pub(super) fn note_recorded(block: *mut u8, sample: Sample) {
     let entry = entry(slot_of(block).0);
     entry.next_or_cycle.store(sample.cycle.0, Ordering::Relaxed);
     entry.born.store(sample.born.0, Ordering::Relaxed);
 }
 
-/// The bytes that there are for a block.
+/// Returns the usable size of a block.
 #[cfg(feature = "preload")]
 pub(super) fn usable(block: *mut u8) -> usize {
     SLOT_SIZES[slot_of(block).1]
 }
 
-/// Makes the slot of a block of `size` bytes free again.
+/// Frees the slot of a block of `size` bytes.
 pub(super) fn give_back(block: *mut u8, size: usize) {
     let (slot, at) = slot_of(block);
     BYTES_IN_USE.fetch_sub(size_class::counted_size(size), Ordering::Relaxed);
     push(&SIZES[at], slot);
 }
 
-/// The slot size for a block. Slots of a power of two are aligned to it, since spans are.
+/// Returns the index of the slot size for a block. Slots of a power of two are aligned to it, since
+/// spans are.
 fn size_for(size: usize, align: usize) -> Option<usize> {
     let wanted = if align <= 16 {
         size
@@ -153,13 +154,13 @@ fn size_for(size: usize, align: usize) -> Option<usize> {
     (at < SLOT_SIZES.len()).then_some(at)
 }
 
-/// A slot's name: its span and its position there.
+/// Returns a slot's number, from its span and its position there.
 fn name(span: usize, position: usize) -> u32 {
-    (span * MOST_SLOTS + position) as u32
+    (span * MAX_SLOTS + position) as u32
 }
 
 fn address(slot: u32, size: usize) -> usize {
-    let (span, position) = (slot as usize / MOST_SLOTS, slot as usize % MOST_SLOTS);
+    let (span, position) = (slot as usize / MAX_SLOTS, slot as usize % MAX_SLOTS);
     BLOCKS.base() + span * SPAN + position * size
 }
 
@@ -171,13 +172,13 @@ fn slot_of(block: *mut u8) -> (u32, usize) {
 }
 
 fn entry(slot: u32) -> &'static NoteEntry {
-    let (span, position) = (slot as usize / MOST_SLOTS, slot as usize % MOST_SLOTS);
+    let (span, position) = (slot as usize / MAX_SLOTS, slot as usize % MAX_SLOTS);
     let address = NOTES.base() + span * NOTES_OF_SPAN + (position + 1) * size_of::<NoteEntry>();
-    // SAFETY: the notes of a span are committed before any slot of it gets a name.
+    // SAFETY: the notes of a span are committed before any slot of it is assigned.
     unsafe { &*(address as *const NoteEntry) }
 }
 
-/// Where it is written which size a span's slots have.
+/// Returns the place of a span's slot size.
 fn span_size(span: usize) -> &'static AtomicU32 {
     // SAFETY: as for `entry`.
     unsafe { &*((NOTES.base() + span * NOTES_OF_SPAN) as *const AtomicU32) }
@@ -222,7 +223,7 @@ fn retag(head: u64, low: u32) -> u64 {
     ((head >> 32).wrapping_add(1) << 32) | u64::from(low)
 }
 
-/// A slot that was never used: from the size's current span, or from a new one.
+/// Takes a slot that was never used: from the size's current span, or from a new one.
 fn fresh(at: usize) -> Option<u32> {
     let slots = SPAN / SLOT_SIZES[at];
     let mut current = SIZES[at].fresh.load(Ordering::Acquire);
@@ -251,8 +252,8 @@ fn fresh(at: usize) -> Option<u32> {
         {
             Ok(_) => return Some(name(new, 0)),
             Err(changed) => {
-                // Another thread was faster. What was prepared is kept for whoever needs the next;
-                // if there is one kept already, its address space is lost.
+                // Another thread was faster. The prepared span is kept for the next thread that
+                // needs one; if one is kept already, its address space is lost.
                 SPARE.store(new + 1, Ordering::Release);
                 current = changed;
             }

@@ -1,24 +1,24 @@
-//! Which of the program's large blocks were sampled.
+//! A table of the program's large blocks that were sampled.
 //!
-//! Blocks above [`size_class::LARGEST`] stay with the program's allocator, which may have special
-//! ways with them; the addresses of the sampled ones stand in a hash table of fixed size, which
-//! frees of large blocks, and only those, look into. Each address has two lines of eight places
-//! where it may stand. A place is taken with a compare-and-swap and left with a store: no locks, no
-//! tombstones.
+//! Blocks above [`size_class::LARGEST`] stay in the program's allocator, which may treat them
+//! specially. A hash table of fixed size holds the addresses of the sampled ones; only frees of
+//! large blocks search it. Each address has two lines of eight possible places. A compare-and-swap
+//! takes a place, and a store frees it: no locks, no tombstones.
 
-use crate::os::region::Region;
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::sampler::{Born, Sample, Weight};
+use plimsoll_sys::os::region::Region;
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::sampler::{AllocatedAt, Sample, Weight};
 use crate::stack::{Bucket, CycleNumber};
 
 #[cfg(doc)]
-use super::size_class;
+use crate::size_class;
 
-/// Lines of the table; a power of two. Room for 131072 blocks, which at the default rate stand for
+/// Lines of the table; a power of two. They hold 131072 blocks, which at the default rate stand for
 /// 70 GB or more.
 const LINES: usize = 1 << 14;
 
-/// The places of a cache line.
+/// The places in a cache line.
 #[repr(C, align(64))]
 struct Line {
     addresses: [AtomicUsize; 8],
@@ -35,7 +35,7 @@ struct NoteEntry {
 /// The table: lines, then a note for each place.
 pub(super) struct SampledLarge {
     region: Region,
-    /// How many blocks are in the table: while it is 0, frees need not look.
+    /// The number of blocks in the table: while it is 0, frees skip the search.
     blocks: AtomicUsize,
 }
 
@@ -50,7 +50,7 @@ impl SampledLarge {
         }
     }
 
-    /// Reserves the table's memory. Called once; without it nothing is ever noted.
+    /// Reserves the table's memory. Called once; if it fails, nothing is ever noted.
     pub(super) fn open(&self) {
         let bytes = LINES * (size_of::<Line>() + 8 * size_of::<NoteEntry>());
         self.region.reserve(bytes, bytes);
@@ -61,7 +61,7 @@ impl SampledLarge {
         self.region.committed()
     }
 
-    /// Notes what the block at an address stands for. False if there is no room.
+    /// Notes the sample of the block at an address. Returns false if no place is free.
     pub(super) fn note(&self, address: usize, sample: Sample) -> bool {
         if !self.region.commit(self.region.length()) || self.region.length() == 0 {
             return false;
@@ -73,7 +73,8 @@ impl SampledLarge {
                         .compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed)
                         .is_ok()
                 {
-                    // Whoever frees the block got its address from this thread after this.
+                    // A thread that frees the block received its address from this thread after
+                    // this.
                     let entry = self.entry(line, at);
                     entry.bucket.store(sample.bucket.0, Ordering::Relaxed);
                     entry.cycle.store(sample.cycle.0, Ordering::Relaxed);
@@ -87,8 +88,8 @@ impl SampledLarge {
         false
     }
 
-    /// Takes the note of a block out of the table; `None` if it was not sampled. To be called
-    /// before the address can be anybody else's.
+    /// Removes a block's sample from the table and returns it; `None` if it was not sampled. Call
+    /// it before another thread can receive the address.
     #[inline]
     pub(super) fn take(&self, address: usize) -> Option<Sample> {
         if self.blocks.load(Ordering::Relaxed) == 0 {
@@ -107,7 +108,7 @@ impl SampledLarge {
                         bucket: Bucket(entry.bucket.load(Ordering::Relaxed)),
                         cycle: CycleNumber(entry.cycle.load(Ordering::Relaxed)),
                         weight: Weight(entry.weight.load(Ordering::Relaxed)),
-                        born: Born(entry.born.load(Ordering::Relaxed)),
+                        born: AllocatedAt(entry.born.load(Ordering::Relaxed)),
                     };
                     place.store(0, Ordering::Release);
                     self.blocks.fetch_sub(1, Ordering::Relaxed);
@@ -119,7 +120,8 @@ impl SampledLarge {
     }
 
     fn line(&self, line: usize) -> &Line {
-        // SAFETY: `note` committed the whole table before anything could be looked for.
+        // SAFETY: `note` committed the whole table before it counted a block, and only then is it
+        // searched.
         unsafe { &*(self.region.base() as *const Line).add(line) }
     }
 
@@ -130,10 +132,10 @@ impl SampledLarge {
     }
 }
 
-/// The two lines in which an address may stand.
+/// Returns the two lines in which an address may be.
 fn lines_of(address: usize) -> [usize; 2] {
-    let hash = (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    [(hash >> 48) & (LINES - 1), (hash >> 32) & (LINES - 1)]
+    let hash = (address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    [48, 32].map(|shift| (hash >> shift) as usize & (LINES - 1))
 }
 
 #[cfg(test)]
@@ -144,7 +146,7 @@ mod tests {
         Sample {
             bucket: Bucket(number as u32),
             cycle: CycleNumber(number as u32 / 2),
-            born: Born(number + 7),
+            born: AllocatedAt(number + 7),
             weight: Weight(number + 7),
         }
     }

@@ -1,31 +1,32 @@
 //! Plimsoll's metrics in the recorder of the crate `metrics`.
 //!
-//! A recorder is told of values, and does not ask for them: the program calls [`record`] from time
-//! to time, such as every ten seconds, or whenever its exporter is asked.
+//! A recorder receives values and does not pull them: the program calls [`record`] periodically,
+//! such as every ten seconds, or whenever its exporter is scraped.
 //!
-//! What the crate has no way to be told is said otherwise:
+//! Some values have no direct counterpart in the crate:
 //! * Its counters are whole numbers. A count of seconds is a gauge, which never falls.
-//! * Its histograms are told each value by itself. Those of Plimsoll are counters `..._bucket`,
-//!   with a label `le` for the largest value that each counts, and `..._count`, as Prometheus has
-//!   them; and `..._sum`, a gauge, or a counter if it is exact.
+//! * Its histograms receive one value at a time. Those of Plimsoll become counters `..._bucket`,
+//!   with a label `le` for the largest value that each counts, and `..._count`, as in Prometheus.
+//!   Their `..._sum` is a gauge, or a counter if it is exact.
 
 use std::sync::PoisonError;
 
 use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
+use plimsoll_sys::primitives::Mutex;
+
 use super::gather;
 use crate::export::prometheus::exposition::{Number, put_number};
 use crate::export::prometheus::series::{Kind, Metric, Point, Reading};
-use crate::primitives::Mutex;
 
-/// One at a time: else a gauge could go back to what it was before.
+/// Serializes recordings: otherwise a gauge could fall back to an earlier value.
 static RECORDING: Mutex<()> = Mutex::new(());
 
 const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// Tells the recorder of this thread, or else that of the program, what each metric is: once, after
-/// it is installed. Without a recorder, it does nothing.
+/// Describes each metric to the recorder of this thread, or else to the program's recorder. Call it
+/// once, after the recorder is installed. Without a recorder, it does nothing.
 pub fn describe() {
     let all = gather();
     with_recorder(|recorder| {
@@ -41,7 +42,7 @@ pub fn describe() {
                 continue;
             };
             each(metric, point, |name, labels, value| {
-                // A bucket counts what the histogram is of.
+                // All buckets have the same name: one description is enough.
                 if labels
                     .iter()
                     .any(|label| label.key() == "le" && label.value() != "+Inf")
@@ -52,16 +53,16 @@ pub fn describe() {
                 let unit = if is_count { Some(Unit::Count) } else { unit };
                 let (name, help) = (KeyName::from(name), metric.help.clone().into());
                 match value {
-                    Told::Counter(_) => recorder.describe_counter(name, unit, help),
-                    Told::Gauge(_) => recorder.describe_gauge(name, unit, help),
+                    MetricValue::Counter(_) => recorder.describe_counter(name, unit, help),
+                    MetricValue::Gauge(_) => recorder.describe_gauge(name, unit, help),
                 }
             });
         }
     });
 }
 
-/// Tells the recorder of this thread, or else that of the program, all values of this moment.
-/// Without a recorder, it does nothing.
+/// Records all current values with the recorder of this thread, or else with the program's
+/// recorder. Without a recorder, it does nothing.
 ///
 /// ```
 /// // With a recorder that is installed:
@@ -75,57 +76,63 @@ pub fn record() {
         for metric in &all {
             for point in &metric.points {
                 each(metric, point, |name, labels, value| {
-                    tell(recorder, Key::from((name, labels)), value);
+                    pass(recorder, Key::from((name, labels)), value);
                 });
             }
         }
     });
 }
 
-enum Told {
+enum MetricValue {
     Counter(u64),
     Gauge(f64),
 }
 
-fn tell(recorder: &dyn Recorder, key: Key, value: Told) {
+fn pass(recorder: &dyn Recorder, key: Key, value: MetricValue) {
     match value {
-        Told::Counter(value) => recorder.register_counter(&key, &METADATA).absolute(value),
-        Told::Gauge(value) => recorder.register_gauge(&key, &METADATA).set(value),
+        MetricValue::Counter(value) => recorder.register_counter(&key, &METADATA).absolute(value),
+        MetricValue::Gauge(value) => recorder.register_gauge(&key, &METADATA).set(value),
     }
 }
 
-/// Everything that the recorder is told for a value, under its name and with its labels.
-fn each(metric: &Metric, point: &Point, mut tell: impl FnMut(String, Vec<Label>, Told)) {
+/// Passes each part of a value to `pass`, with its name and labels.
+fn each(metric: &Metric, point: &Point, mut pass: impl FnMut(String, Vec<Label>, MetricValue)) {
     let family = &metric.name.family;
-    let labels: Vec<Label> = point
-        .label
-        .map(|(name, value)| Label::new(name, value))
-        .into_iter()
+    let labels = point.labels.iter();
+    let labels: Vec<Label> = labels
+        .map(|&(name, value)| Label::new(name, value))
         .collect();
     match &point.value {
         Reading::Number(number)
             if matches!(metric.kind, Kind::WholeCounter | Kind::FloatCounter) =>
         {
-            tell(format!("{family}_total"), labels, counted(*number));
+            pass(format!("{family}_total"), labels, counted(*number));
         }
-        Reading::Number(number) => tell(family.clone(), labels, Told::Gauge((*number).into())),
+        Reading::Number(number) => {
+            pass(family.clone(), labels, MetricValue::Gauge((*number).into()))
+        }
         Reading::Buckets { buckets, sum } => {
             for &(up_to, count) in &buckets.up_to {
                 let mut last = String::new();
                 put_number(&mut last, up_to.into());
-                let labels = vec![Label::new("le", last)];
-                tell(format!("{family}_bucket"), labels, Told::Counter(count));
+                let mut labels = labels.clone();
+                labels.push(Label::new("le", last));
+                pass(
+                    format!("{family}_bucket"),
+                    labels,
+                    MetricValue::Counter(count),
+                );
             }
-            tell(format!("{family}_sum"), Vec::new(), counted(*sum));
-            let count = Told::Counter(buckets.count());
-            tell(format!("{family}_count"), Vec::new(), count);
+            pass(format!("{family}_sum"), labels.clone(), counted(*sum));
+            let count = MetricValue::Counter(buckets.count());
+            pass(format!("{family}_count"), labels, count);
         }
     }
 }
 
-fn counted(number: Number) -> Told {
+fn counted(number: Number) -> MetricValue {
     match number {
-        Number::Whole(count) => Told::Counter(count),
-        Number::Float(value) => Told::Gauge(value),
+        Number::Whole(count) => MetricValue::Counter(count),
+        Number::Float(value) => MetricValue::Gauge(value),
     }
 }

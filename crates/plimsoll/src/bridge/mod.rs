@@ -1,9 +1,9 @@
-//! Plimsoll's metrics in other libraries' registries, for programs that have one already: each
-//! behind a feature of its name.
+//! Plimsoll's metrics in other libraries' registries, for programs that have one already. Each
+//! library has a feature of its name.
 //!
-//! All of them have what the page `/metrics` has (see [`mod@crate::http`]), under the same names:
-//! `/gc/heap/allocs:bytes` is `plimsoll_gc_heap_allocs_bytes` everywhere, with what the library, or
-//! its exporter, puts behind it. What is in them at once is of one moment.
+//! All bridges have the metrics of the page `/metrics` (see [`mod@crate::http`]), under the same
+//! names. `/gc/heap/allocs:bytes` is `plimsoll_gc_heap_allocs_bytes` everywhere, with the suffixes
+//! of the library or its exporter. All values of a reading belong to one moment.
 
 #[cfg(feature = "bridge-metrics")]
 pub mod metrics;
@@ -14,10 +14,10 @@ pub mod prometheus_client;
 
 use crate::export::prometheus::series::{self, Metric};
 use crate::metrics::Gathered;
-use crate::{own, own_time};
+use crate::{internal_scope, overhead};
 
-/// All metrics, as they are now.
+/// Returns all metrics with their current values.
 fn gather() -> Vec<Metric> {
-    let (_own, _time) = (own::scope(), own_time::measure());
+    let (_own, _time) = (internal_scope::scope(), overhead::measure());
     series::all(&Gathered::default())
 }

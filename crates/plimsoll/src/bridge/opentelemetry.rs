@@ -1,9 +1,9 @@
 //! Plimsoll's metrics as instruments of OpenTelemetry.
 //!
-//! OpenTelemetry asks for the values of counters and gauges when it wants them, but not for those
-//! of histograms, which want to be told each value by itself. Those of Plimsoll are three counters,
-//! as Prometheus has them: `..._bucket`, with an attribute `le` for the largest value that each
-//! counts, `..._sum`, and `..._count`.
+//! OpenTelemetry observes the values of counters and gauges at its own times, but its histograms
+//! receive one value at a time. Plimsoll's histograms become three counters, as in Prometheus:
+//! `..._bucket`, with an attribute `le` for the largest value that each counts, `..._sum`, and
+//! `..._count`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use ::opentelemetry::KeyValue;
 use ::opentelemetry::metrics::{AsyncInstrument, AsyncInstrumentBuilder, Meter};
 
+use plimsoll_sys::primitives::Mutex;
+
 use super::gather;
 use crate::export::prometheus::exposition::{Number, put_number};
 use crate::export::prometheus::series::{Kind, Metric, Point, Reading};
-use crate::primitives::Mutex;
 
-/// Makes instruments of all metrics. They are asked for as long as the provider of the meter is
-/// there; so once for each meter is enough.
+/// Makes instruments of all metrics. They are observed as long as the provider of the meter exists;
+/// one call for each meter is enough.
 ///
 /// ```
 /// use opentelemetry::metrics::MeterProvider;
@@ -39,7 +40,7 @@ pub fn register(meter: &Meter) {
         };
         let whole = |name| (meter.u64_observable_counter(name), metric);
         let float = |name| (meter.f64_observable_counter(name), metric);
-        // What is built stays with the meter; there is nothing to keep.
+        // The meter keeps the instruments.
         match metric.kind {
             Kind::WholeCounter => {
                 described(whole(name), view(Part::Number)).build();
@@ -71,7 +72,7 @@ pub fn register(meter: &Meter) {
     }
 }
 
-/// What an instrument says of itself, and where it has its values from.
+/// Sets the description, unit and source of values of an instrument.
 fn described<'a, I, M>(
     (builder, metric): (AsyncInstrumentBuilder<'a, I, M>, &Metric),
     view: View,
@@ -92,17 +93,17 @@ where
         .with_callback(move |observer| view.observe(observer))
 }
 
-/// One instrument's part of what was gathered last.
+/// One instrument's part of the last gathering.
 struct View {
     latest: Arc<Latest>,
-    /// The number of the metric.
+    /// The index of the metric.
     metric: usize,
     part: Part,
-    /// The last gathering that it was asked for.
+    /// The last gathering that the instrument has read.
     seen: AtomicU64,
 }
 
-/// What of a metric.
+/// A part of a metric.
 #[derive(Clone, Copy)]
 enum Part {
     Number,
@@ -111,22 +112,22 @@ enum Part {
     Count,
 }
 
-/// What was gathered last, for all instruments that are asked at the same time: whichever has been
-/// asked for it already gathers anew. So each sees a later one each time, and its counts never
-/// fall.
+/// The last gathering, which all instruments share that are observed at the same time. An
+/// instrument that has already read it gathers anew. Each instrument thus sees a later gathering
+/// each time, and its counts never fall.
 #[derive(Default)]
 struct Latest(Mutex<Gathered>);
 
 #[derive(Default)]
 struct Gathered {
-    /// They are counted from 1 on.
+    /// The number of the gathering, from 1 on.
     number: u64,
-    /// `None` before the first.
+    /// The time of the gathering; `None` before the first.
     at: Option<Instant>,
     metrics: Vec<Metric>,
 }
 
-/// How long ago it may have been, for an instrument that nobody asks for but now and then.
+/// Maximum age of a reading, for an instrument that is observed rarely.
 const OLDEST: Duration = Duration::from_secs(1);
 
 impl Latest {
@@ -148,21 +149,26 @@ impl Latest {
 impl View {
     fn observe<M: From<Number>>(&self, observer: &dyn AsyncInstrument<M>) {
         for point in self.latest.points(self.metric, &self.seen) {
+            let labels = point.labels.iter();
+            let mut labels: Vec<KeyValue> = labels
+                .map(|&(name, value)| KeyValue::new(name, value))
+                .collect();
             match (&point.value, self.part) {
-                (Reading::Number(number), _) => {
-                    let label = point.label.map(|(name, value)| KeyValue::new(name, value));
-                    observer.observe((*number).into(), label.as_slice());
-                }
+                (Reading::Number(number), _) => observer.observe((*number).into(), &labels),
                 (Reading::Buckets { buckets, .. }, Part::Buckets) => {
                     for &(up_to, count) in &buckets.up_to {
                         let mut last = String::new();
                         put_number(&mut last, up_to.into());
-                        observer.observe(Number::Whole(count).into(), &[KeyValue::new("le", last)]);
+                        labels.push(KeyValue::new("le", last));
+                        observer.observe(Number::Whole(count).into(), &labels);
+                        labels.pop();
                     }
                 }
-                (Reading::Buckets { sum, .. }, Part::Sum) => observer.observe((*sum).into(), &[]),
+                (Reading::Buckets { sum, .. }, Part::Sum) => {
+                    observer.observe((*sum).into(), &labels)
+                }
                 (Reading::Buckets { buckets, .. }, _) => {
-                    observer.observe(Number::Whole(buckets.count()).into(), &[]);
+                    observer.observe(Number::Whole(buckets.count()).into(), &labels);
                 }
             }
         }

@@ -15,7 +15,7 @@ use super::gather;
 use crate::export::prometheus::exposition::Number;
 use crate::export::prometheus::series::{Kind, Metric, Reading};
 
-/// Has all metrics in whatever registry it is in, as they are when that is encoded.
+/// Adds all metrics to the registry that contains it, with their values at the time of encoding.
 ///
 /// ```
 /// use plimsoll::bridge::prometheus_client::Bridge;
@@ -49,7 +49,7 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, metric: &Metric) -> fmt::Result {
     if metric.points.is_empty() {
         return Ok(());
     }
-    // The encoder puts the unit behind the name.
+    // The encoder appends the unit to the name.
     let (family, unit) = (&*metric.name.family, &*metric.name.unit);
     let bare = family.strip_suffix(unit);
     let bare = bare.and_then(|name| name.strip_suffix('_'));
@@ -59,13 +59,11 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, metric: &Metric) -> fmt::Result {
     };
     let mut encoder = encoder.encode_descriptor(name, &metric.help, unit.as_ref(), kind)?;
     for point in &metric.points {
-        match point.label {
-            Some(label) => {
-                encode_value(encoder.encode_family(&[label])?, kind, &point.value)?;
-            }
-            // One without labels is the only one.
-            None => return encode_value(encoder, kind, &point.value),
+        if point.labels.is_empty() {
+            // A metric without labels has a single point.
+            return encode_value(encoder, kind, &point.value);
         }
+        encode_value(encoder.encode_family(&point.labels)?, kind, &point.value)?;
     }
     Ok(())
 }
@@ -78,7 +76,7 @@ fn encode_value(mut encoder: MetricEncoder<'_>, kind: MetricType, value: &Readin
         }
         Reading::Number(number) => encoder.encode_gauge(number),
         Reading::Buckets { buckets, sum } => {
-            // The encoder adds the counts up.
+            // The encoder sums the counts up.
             let mut before = 0;
             let alone: Vec<(f64, u64)> = buckets
                 .up_to

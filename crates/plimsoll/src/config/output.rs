@@ -4,35 +4,35 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use super::warn;
-use crate::own;
+use crate::internal_scope;
 use crate::profile::{self, Format};
+use crate::warning;
 
 /// Creates the directory, and warns if profiles cannot be written there.
 pub(super) fn prepare(directory: &Path) {
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     if let Err(error) = create(directory).and_then(|()| try_to_write(directory)) {
         let directory = directory.display();
-        warn(format_args!(
-            "cannot write profiles to {directory}: {error}; the end of the program tries again"
+        warning::warn(format_args!(
+            "cannot write profiles to {directory}: {error}; the program tries again when it ends"
         ));
     }
 }
 
 /// Writes all profiles to the directory; warns about those that it cannot write.
 pub(super) fn write(directory: &Path) {
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     // It may have been removed since the start. Without a directory, one warning is enough.
     if let Err(error) = create(directory) {
         let directory = directory.display();
-        return warn(format_args!(
+        return warning::warn(format_args!(
             "cannot write profiles to {directory}: {error}"
         ));
     }
     for profile in profile::profiles() {
         let path = directory.join(format!("{}.pb.gz", profile.name()));
         if let Err(error) = profile.write_to_file(path, Format::Pprof) {
-            warn(error);
+            warning::warn(error);
         }
     }
 }

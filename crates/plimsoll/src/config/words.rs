@@ -1,15 +1,16 @@
-//! Every word of the settings, for complaints and for `PLIMSOLL=help`.
+//! All words of the settings, for complaints and for `PLIMSOLL=help`.
 
-use super::{VARIABLE, warn};
+use super::VARIABLE;
+use crate::warning;
 
 /// The word that prints all words. It has no value.
 pub(super) const HELP: &str = "help";
 
-/// A word of the settings. The table in the documentation of [`Config`](super::Config) says the
-/// same, which a test checks.
+/// A word of the settings. The table in the documentation of [`Config`](super::Config) has the same
+/// contents, which a test checks.
 pub(super) struct Word {
     pub(super) name: &'static str,
-    /// What it sets, and the values that it takes.
+    /// The setting's effect and its possible values.
     meaning: &'static str,
     default: &'static str,
 }
@@ -36,7 +37,7 @@ pub(super) const WORDS: [Word; 18] = [
     ),
     word(
         "go_names",
-        "whether /metrics has the names of Go's client (go_memstats_alloc_bytes) and process_* too: on or off",
+        "whether /metrics also contains the names of Go's client (go_memstats_alloc_bytes) and process_*: on or off",
         "off",
     ),
     word(
@@ -46,7 +47,8 @@ pub(super) const WORDS: [Word; 18] = [
     ),
     word(
         "http",
-        "where to serve /debug/pprof/, /debug/vars and /metrics: host:port, a port of 127.0.0.1, or off",
+        "the address of the server for /debug/pprof/, /debug/vars and /metrics: host:port, a port \
+         of 127.0.0.1, or off",
         "off",
     ),
     word(
@@ -56,7 +58,8 @@ pub(super) const WORDS: [Word; 18] = [
     ),
     word(
         "leak_age",
-        "waiting time after which a thread or task is probably leaked, if more and more wait there: 600s",
+        "waiting time after which a thread or task is probably leaked, if the number at its place \
+         rises: 600s",
         "600s",
     ),
     word(
@@ -76,7 +79,7 @@ pub(super) const WORDS: [Word; 18] = [
     ),
     word(
         "mutex_fraction",
-        "one in how many releases of contended locks is recorded: 100, 1 for all, 0 for none",
+        "one of this many releases of contended locks is recorded: 100, 1 for all, 0 for none",
         "0",
     ),
     word(
@@ -89,10 +92,14 @@ pub(super) const WORDS: [Word; 18] = [
         "a file that keeps counts and heap profile if the process is killed, for plimsoll report; %p is the process number; only from the environment",
         "none",
     ),
-    word("stack_depth", "frames kept of a stack, 0 to 1024", "128"),
+    word(
+        "stack_depth",
+        "maximum number of frames of a stack, 0 to 1024",
+        "128",
+    ),
     word(
         "table",
-        "the bound on the table of stacks, in bytes; only from the environment",
+        "the maximum size of the table of stacks, in bytes; only from the environment",
         "64m",
     ),
     word(
@@ -112,7 +119,7 @@ pub(super) const WORDS: [Word; 18] = [
     ),
 ];
 
-/// The names of all words, for a complaint.
+/// Returns the names of all words, for a complaint.
 pub(super) fn names() -> String {
     let names: Vec<&str> = WORDS.iter().map(|word| word.name).collect();
     names.join(", ")
@@ -120,7 +127,7 @@ pub(super) fn names() -> String {
 
 /// Writes all words to standard error, one a line.
 pub(super) fn print() {
-    warn(format_args!(
+    warning::warn(format_args!(
         "settings: {VARIABLE}=word=value,word=value with these words:"
     ));
     for Word {
@@ -129,7 +136,7 @@ pub(super) fn print() {
         default,
     } in &WORDS
     {
-        warn(format_args!("  {name:<14} {meaning} (default: {default})"));
+        warning::warn(format_args!("  {name:<14} {meaning} (default: {default})"));
     }
 }
 

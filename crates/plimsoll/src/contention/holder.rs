@@ -1,85 +1,89 @@
-//! Which thread holds a lock, and which waits for it: what tells a deadlock from a long wait.
+//! The owners of locks and the threads that wait for them, which distinguish a deadlock from a long
+//! wait.
 //!
-//! What is done once is a lock here, too, that is held by who does it: no other thread can finish
-//! it.
+//! A `Once` counts as a lock held by the thread that runs it: no other thread can finish it.
 //!
 //! A [`Holder`] is part of the lock. A thread that takes the lock stores its thread pointer there,
-//! and clears it before it gives the lock up, with plain stores; but only while rates are set or a
-//! report of deadlocks was asked for ([`super::notes_owners`]). So a lock that was taken before has
-//! no known owner, and proves nothing. Who does not get the lock at once enters a table of those who are [waiting], on
-//! whose stacks their locks stay where they are.
+//! and clears it before it releases the lock, with plain stores. It does so only while rates are
+//! set, or after a report of deadlocks was requested ([`crate::recording::notes_owners`]). A lock
+//! that was taken earlier has no known owner, and proves nothing. A thread that does not get the
+//! lock at once enters a table of [waiting] threads. Its lock cannot move during the wait, because
+//! the thread's stack borrows it.
 //!
-//! Nobody keeps the two together while they are read. But a thread that was waiting for a lock
-//! before something was read and still is, in the same wait, afterwards, has not done anything
-//! in between: it has not given up what it held. That is all that [`crate::leak`] builds on.
+//! No lock keeps the two consistent while they are read. But if a thread was in the same wait
+//! before and after a reading, it did nothing in between: it released no lock. [`crate::leak`]
+//! relies on that alone.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-use crate::os;
-use crate::os::copied_memory::{self, PAGE_WORDS};
-use crate::os::forgotten::Forgotten;
+use plimsoll_sys::os;
+use plimsoll_sys::os::copied_memory::{self, PAGE_WORDS};
+use plimsoll_sys::os::wipe_on_fork::Forgotten;
 
-/// Which thread holds a lock that only one can hold.
+use crate::recording;
+
+/// The owner of a lock that only one thread can hold.
 #[derive(Debug)]
 pub(crate) struct Holder(AtomicUsize);
 
 impl Holder {
-    pub(crate) const fn nobody() -> Self {
+    pub(crate) const fn unowned() -> Self {
         Self(AtomicUsize::new(0))
     }
 
-    /// The calling thread has the lock: notes that, if owners are noted.
+    /// Records the calling thread as the owner of the lock, if owners are noted.
     #[inline]
     pub(crate) fn taken(&self) {
-        if super::notes_owners() {
+        if recording::notes_owners() {
             self.note();
         }
     }
 
-    /// The same, whether owners are noted or not.
+    /// Records the calling thread as the owner, whether owners are noted or not.
     #[cold]
     #[inline(never)]
     pub(crate) fn note(&self) {
         self.0.store(os::thread_pointer(), Ordering::Relaxed);
     }
 
-    /// Whether an owner is noted: more is to be done than to give the lock up. False where nothing
-    /// was recorded and no report was asked for when the lock was taken.
+    /// Returns whether an owner is noted, in which case the release takes the cold path. False if
+    /// nothing was recorded and no report had been requested when the lock was taken.
     ///
-    /// A plain read, which is one instruction with its comparison; that of an atomic is two.
+    /// A plain read, which the compiler merges with its comparison into one instruction; an atomic
+    /// read needs two.
     ///
     /// # Safety
-    /// The calling thread owns the lock that this is part of.
+    /// The calling thread owns the lock of which this is part.
     #[inline]
     pub(crate) unsafe fn is_noted(&self) -> bool {
-        // SAFETY: only the owner of the lock writes here, which the calling thread is: no other
-        // thread writes at the same time.
+        // SAFETY: only the owner of the lock writes here. The calling thread is the owner by this
+        // function's contract, so no other thread writes at the same time.
         unsafe { *self.0.as_ptr() != 0 }
     }
 
-    /// The calling thread is about to give it up.
+    /// Clears the owner; the calling thread is about to release the lock.
     #[inline]
     pub(crate) fn given_up(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
 
-/// A thread that waits.
+/// An entry of the table of waiting threads.
 struct Place {
-    /// Which; 0 if the place is free.
+    /// The thread pointer of the waiting thread; 0 if the place is free.
     thread: AtomicUsize,
-    /// Where the lock's [`Holder`] is; 0 if it does not wait (yet, or any more).
+    /// The address of the lock's [`Holder`]; 0 before and after the wait.
     lock: AtomicUsize,
-    /// How many waits there were in this place.
+    /// The number of waits that have used this place.
     turn: AtomicU32,
-    /// The system's number of the thread.
+    /// The thread's ID in the system.
     id: AtomicU32,
-    /// What the lock is called, of so many bytes.
+    /// The address and length in bytes of the lock's name.
     name: AtomicUsize,
     name_length: AtomicUsize,
 }
 
-/// So many threads can wait at once, a power of two: as many as elsewhere.
+/// The number of threads that can wait at once, a power of two. As many as in the table of waiters.
 const PLACES: usize = 1 << 14;
 
 static WAITING: Forgotten<[Place; PLACES]> = Forgotten::new(
@@ -95,18 +99,20 @@ static WAITING: Forgotten<[Place; PLACES]> = Forgotten::new(
     }; PLACES],
 );
 
-/// While it lives, the calling thread waits for a lock.
+/// A guard: the calling thread waits for a lock until it is dropped.
 pub(crate) struct Waiting(Option<&'static Place>);
 
-/// Waits that there was no place for.
+/// Waits that found no free place.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// How many waits there was no place for: whether they are part of a deadlock is not known.
+/// Returns the number of waits that found no free place. Whether they are part of a deadlock is
+/// unknown.
 pub(super) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// The calling thread is about to wait, as long as it takes, for the lock that has this holder.
+/// Enters the calling thread, which is about to wait without a time limit, as a waiter for the lock
+/// that contains `lock`.
 pub(crate) fn waiting(lock: &Holder, name: Option<&'static str>) -> Waiting {
     let thread = os::thread_pointer();
     let first = os::thread_place(PLACES);
@@ -130,7 +136,8 @@ pub(crate) fn waiting(lock: &Holder, name: Option<&'static str>) -> Waiting {
         place.name_length.store(name.len(), Ordering::Relaxed);
         let turn = place.turn.load(Ordering::Relaxed);
         place.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
-        // After all that is noted here, and after the holders that this thread cleared.
+        // Release: a reader that sees the lock also sees the fields above, and the holders that
+        // this thread cleared before.
         place
             .lock
             .store(lock as *const Holder as usize, Ordering::Release);
@@ -141,7 +148,8 @@ pub(crate) fn waiting(lock: &Holder, name: Option<&'static str>) -> Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
-            // Before anything that the thread does with the lock.
+            // The release fence orders this store before all that the thread does as the lock's
+            // owner.
             place.lock.store(0, Ordering::Relaxed);
             fence(Ordering::Release);
             place.thread.store(0, Ordering::Release);
@@ -149,21 +157,22 @@ impl Drop for Waiting {
     }
 }
 
-/// A thread that waits for a lock, and who had that when it was looked at.
+/// A waiting thread, its lock, and the owner of the lock when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// Its thread pointer, and the system's number.
+    /// The thread pointer, and the thread's ID in the system.
     pub(crate) thread: usize,
     pub(crate) id: i32,
-    /// Of the lock's name; empty if it has none.
+    /// The lock's name; empty for an unnamed lock.
     pub(crate) lock_name: &'static str,
-    /// The thread pointer of the lock's owner. 0 if it has none, or none is known.
+    /// The thread pointer of the lock's owner; 0 if the lock is free or its owner is unknown.
     pub(crate) holder: usize,
 }
 
-/// The threads that wait for locks, each of them from before `first` was called until after
-/// everything here was read: who holds the locks, and then what `last` reads of these waits. What
-/// `first` returns is handed on; if nobody waits, neither is called, and there is nothing.
+/// Returns the threads that wait for locks. Each of them was in one wait from before the call of
+/// `first` until after the owners were read and `last` had returned. `last` receives the owners;
+/// the results of `first` and `last` are returned too. If no thread waits, neither is called, and
+/// the result is `None`.
 pub(crate) fn waits<F, L>(
     first: impl FnOnce() -> F,
     last: impl FnOnce(&[usize]) -> L,
@@ -187,7 +196,8 @@ pub(crate) fn waits<F, L>(
     let waits = still.map(|(noted, holder)| Wait {
         thread: noted.thread,
         id: noted.id as i32,
-        // SAFETY: what was noted is of one wait, so these are the parts of one string.
+        // SAFETY: `is_so_still` showed that all fields were read during one wait, so name and
+        // length are the parts of one `&'static str`.
         lock_name: unsafe {
             let bytes = std::slice::from_raw_parts(noted.name as *const u8, noted.name_length);
             std::str::from_utf8_unchecked(bytes)
@@ -197,7 +207,7 @@ pub(crate) fn waits<F, L>(
     Some((waits.collect(), first, last))
 }
 
-/// What a place says.
+/// The contents of a place, as they were read.
 struct Noted {
     place: &'static Place,
     thread: usize,
@@ -226,25 +236,26 @@ impl Noted {
     }
 
     fn is_so_still(&self) -> bool {
-        // First: if it is that of a later wait, the turn is seen to be that one's, too.
+        // Read first: if `lock` belongs to a later wait, acquire makes that wait's turn visible,
+        // too.
         self.place.lock.load(Ordering::Acquire) == self.lock
             && self.place.turn.load(Ordering::Relaxed) == self.turn
             && self.place.thread.load(Ordering::Relaxed) == self.thread
     }
 }
 
-/// Once, before `main`.
+/// Prepares the table. Called once, before `main`.
 pub(super) fn prepare() {
     WAITING.prepare();
 }
 
-/// In the child of a fork, the other threads do not wait.
+/// Empties the table in the child of a fork, where no other thread waits.
 pub(super) fn after_fork_in_child() {
     if WAITING.is_forgotten() {
         return;
     }
     for place in WAITING.iter() {
-        // Reading leaves untouched pages as they are.
+        // A read does not copy an untouched page.
         if place.thread.load(Ordering::Relaxed) != 0 {
             place.lock.store(0, Ordering::Relaxed);
             place.thread.store(0, Ordering::Relaxed);
@@ -257,7 +268,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    /// The waits of a thread, as they are read.
+    /// Returns the waits of a thread, as `waits` reads them.
     fn of_thread(thread: usize) -> Vec<Wait> {
         let mut waits = waits(|| (), |_| ()).map_or(Vec::new(), |(waits, ..)| waits);
         waits.retain(|wait| wait.thread == thread);
@@ -265,9 +276,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_there_until_it_is_over_with_who_holds_the_lock() {
+    fn a_wait_is_listed_with_the_owner_until_it_is_over() {
         let me = os::thread_pointer();
-        let lock = Holder::nobody();
+        let lock = Holder::unowned();
         assert_eq!(of_thread(me), []);
         let waiting = waiting(&lock, Some("a lock"));
         let expected = |holder| Wait {
@@ -287,32 +298,32 @@ mod tests {
 
     #[test]
     fn a_lock_that_is_gone_has_no_holder() {
-        let memory = os::region::map(os::region::PAGE, 0, libc::PROT_READ | libc::PROT_WRITE);
+        let memory = os::region::map(os::region::PAGE);
         let page = memory.unwrap();
-        // SAFETY: the page just mapped, which is zeros: a holder that is nobody.
+        // SAFETY: the page was just mapped and is zero: a holder without owner.
         let lock = unsafe { &*(page as *const Holder) };
         lock.note();
         let waiting = waiting(lock, None);
         let holder = || of_thread(os::thread_pointer())[0].holder;
         assert_eq!(holder(), os::thread_pointer());
-        // SAFETY: the page just mapped; the holder is not used any more but by its address.
-        unsafe { libc::munmap(page as *mut _, os::region::PAGE) };
+        // SAFETY: unmaps the page mapped above; only the holder's address is used afterwards.
+        unsafe { os::region::unmap(page as usize, os::region::PAGE) };
         assert_eq!(holder(), 0);
         drop(waiting);
     }
 
-    /// Threads wait for locks one after the other, in places that they take from one another: what
-    /// is read belongs together.
+    /// Threads wait for locks in turn, in places that they take over from one another. The fields
+    /// of each wait that is read must belong together.
     #[test]
     fn what_is_read_is_of_one_wait() {
         const NAMES: [&str; 3] = ["the first", "the second lock", "3rd"];
         let done = AtomicBool::new(false);
-        let locks: [Holder; 3] = [const { Holder::nobody() }; 3];
+        let locks: [Holder; 3] = [const { Holder::unowned() }; 3];
         std::thread::scope(|scope| {
             for number in 0..3 {
                 let (done, locks) = (&done, &locks);
                 scope.spawn(move || {
-                    // Each holds one of them, and waits for the next.
+                    // Each thread holds one lock, and waits for the next.
                     locks[number].note();
                     while !done.load(Ordering::Relaxed) {
                         drop(waiting(&locks[(number + 1) % 3], Some(NAMES[number])));

@@ -1,11 +1,10 @@
-//! What a thread waits for.
+//! The kinds of waits.
 
-/// The kinds that can be told apart while waiting. More are told apart by the names in the stack,
-/// when a profile is written.
+/// The recorded kind of a wait. A profile distinguishes more kinds, by the names in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum WaitKind {
-    /// Not known: a futex that no known primitive waits on.
+    /// A futex on which no known primitive waits.
     Other = 0,
     Mutex = 1,
     RwLockRead = 2,
@@ -17,19 +16,19 @@ pub(crate) enum WaitKind {
     Channel = 8,
     Semaphore = 9,
     WaitGroup = 10,
-    /// For a notification, by a task.
+    /// A task's wait for a notification.
     Notify = 11,
-    /// For a lock, as far as nobody gave that up while the task still wanted it.
+    /// A task's wait for a lock that it gave up, from the last release that was charged for it.
     GivenUp = 12,
 }
 
 impl WaitKind {
-    /// Whether somebody holds what is waited for, and is to blame for the wait.
+    /// Returns whether the awaited object has an owner, which is charged for the wait.
     pub(crate) fn is_lock(self) -> bool {
         matches!(self, Self::Mutex | Self::RwLockRead | Self::RwLockWrite)
     }
 
-    /// Whether it is one of the two ways to wait for a readers-writer lock.
+    /// Returns whether it is a read or write wait for a readers-writer lock.
     pub(crate) fn is_rwlock(self) -> bool {
         matches!(self, Self::RwLockRead | Self::RwLockWrite)
     }
@@ -52,7 +51,7 @@ impl WaitKind {
         }
     }
 
-    /// The value of the label `kind` in profiles.
+    /// Returns the value of the label `kind` in profiles.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Other => "other",

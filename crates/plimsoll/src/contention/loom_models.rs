@@ -1,4 +1,5 @@
-//! Every interleaving and every allowed reordering of small scenes at the table of waiters.
+//! Loom models of the table of waiters: small scenes in every allowed order, up to four
+//! preemptions.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll --lib --release loom_models`.
 
@@ -11,10 +12,10 @@ use super::WaitKind::{self, Mutex, RwLockWrite};
 use super::waiters::Waiters;
 
 const LOCK: usize = 0x1000;
-/// In the same cache line, so at the same home.
+/// A key in the same cache line, so with the same home.
 const NEIGHBOUR: usize = 0x1008;
 
-/// The instant of a stamp, later than any at which somebody begins to wait.
+/// The time of a stamp, later than the start of any wait.
 const STAMPS: u64 = 1_000;
 
 fn scene(threads: impl Fn(&Scene) + Sync + Send + 'static) {
@@ -30,8 +31,8 @@ fn scene(threads: impl Fn(&Scene) + Sync + Send + 'static) {
     });
 }
 
-/// What everybody in a scene has, and what is to agree in the end. The sums are no part of the
-/// model.
+/// The shared state of a scene, with the sums that must agree in the end. The sums are not part of
+/// the model.
 struct Scene {
     waiters: Arc<Waiters>,
     waited: std::sync::Arc<AtomicU64>,
@@ -39,12 +40,12 @@ struct Scene {
 }
 
 impl Scene {
-    /// A thread that waits once for each of `keys`.
+    /// Starts a thread that waits once for each of `keys`.
     fn waits(&self, keys: &'static [(WaitKind, usize)], start: u64) -> thread::JoinHandle<()> {
         let (waiters, waited) = (self.waiters.clone(), self.waited.clone());
         thread::spawn(move || {
             for &(kind, key) in keys {
-                let place = waiters.enter(key, kind, start).expect("there is room");
+                let place = waiters.enter(key, kind, start).expect("a slot is free");
                 let time = waiters.leave(place) - start;
                 if key == LOCK {
                     waited.fetch_add(time, Ordering::Relaxed);
@@ -55,7 +56,7 @@ impl Scene {
         })
     }
 
-    /// A release of `LOCK`.
+    /// Stamps the waiters of `LOCK`, as a release does.
     fn stamps(&self, now: u64) {
         self.waiters.stamp(LOCK, LOCK, now, |_, delay| {
             self.charged.fetch_add(delay, Ordering::Relaxed);
@@ -67,7 +68,7 @@ impl Scene {
             self.waited.load(Ordering::Relaxed),
             self.charged.load(Ordering::Relaxed)
         );
-        // Nobody is left behind, neither in a slot nor counted at a home.
+        // No waiter is left, neither in a slot nor counted at a home.
         assert!(!self.waiters.any(LOCK) && !self.waiters.any(NEIGHBOUR));
     }
 }
@@ -101,8 +102,8 @@ fn two_releases_share_a_wait() {
     });
 }
 
-/// Who waits next in the same slot, for something else, is not charged for, nor the one after it,
-/// who waits for the same again.
+/// Neither the next waiter in the same slot, for another key, nor the one after it, for the first
+/// key again, is charged by mistake.
 #[test]
 fn a_slot_changes_hands_under_a_stamp() {
     scene(|scene| {
@@ -114,15 +115,15 @@ fn a_slot_changes_hands_under_a_stamp() {
     });
 }
 
-/// A release by somebody to whom the waiter was announced finds it.
+/// A release stamps each waiter that was announced to its thread.
 #[test]
-fn who_waits_before_a_release_is_stamped() {
+fn a_waiter_from_before_a_release_is_stamped() {
     scene(|scene| {
         let announced = Arc::new(loom::sync::atomic::AtomicBool::new(false));
         let waiter = {
             let (waiters, announced) = (scene.waiters.clone(), announced.clone());
             thread::spawn(move || {
-                let place = waiters.enter(LOCK, Mutex, 10).expect("there is room");
+                let place = waiters.enter(LOCK, Mutex, 10).expect("a slot is free");
                 announced.store(true, loom::sync::atomic::Ordering::Release);
                 place
             })
@@ -141,15 +142,15 @@ fn who_waits_before_a_release_is_stamped() {
     });
 }
 
-/// A thread that waits by another word is found under that, or not at all.
+/// A thread that waits on a separate word is found under that word, or not found.
 #[test]
 fn a_word_leads_to_its_lock_or_nowhere() {
     const WORD: usize = 0x2000;
     scene(|scene| {
         let (waiters, waited) = (scene.waiters.clone(), scene.waited.clone());
         let waiter = thread::spawn(move || {
-            let lock = waiters.enter(LOCK, Mutex, 10).expect("there is room");
-            let word = waiters.enter_alias(WORD, LOCK).expect("there is room");
+            let lock = waiters.enter(LOCK, Mutex, 10).expect("a slot is free");
+            let word = waiters.enter_alias(WORD, LOCK).expect("a slot is free");
             waiters.leave(word);
             waited.fetch_add(waiters.leave(lock) - 10, Ordering::Relaxed);
         });

@@ -1,12 +1,14 @@
-//! How long threads wait for locks while nothing is recorded: one in eight waits is timed, and
-//! counts for eight.
+//! An estimate of lock waits while nothing is recorded: one in eight waits is timed, and counts for
+//! eight.
 //!
-//! Which one is left to chance: of every eighth, a thread that waits for two locks in turn would
-//! have only one of them timed.
+//! The choice is random. If every eighth wait were timed, a thread that waits for two locks in turn
+//! would have only one of them timed.
 
-use super::{clock, rates, totals};
+use plimsoll_sys::os::clock;
 
-/// One in how many waits is timed.
+use super::{rates, totals};
+
+/// One in this many waits is timed.
 const ONE_IN: u64 = 8;
 
 /// A wait that is timed.
@@ -14,33 +16,33 @@ pub(crate) struct Timed {
     start: u64,
 }
 
-/// Whether the wait that the calling thread is about to begin is to be timed, if it is for a lock.
+/// Returns whether to time the wait that the calling thread is about to begin, if it is for a lock.
 #[inline]
 pub(crate) fn is_turn() -> bool {
     rates::random() % ONE_IN == 0
 }
 
 impl Timed {
-    /// The wait begins.
+    /// Begins a wait now.
     pub(crate) fn begin() -> Self {
         Self {
             start: clock::now(),
         }
     }
 
-    /// The same for one that began then, at what [`Timed::start`] was.
+    /// Begins a wait in the past, at a time that [`Timed::start`] returned.
     #[cfg(feature = "tokio")]
     pub(crate) fn since(start: u64) -> Self {
         Self { start }
     }
 
-    /// When it began.
+    /// Returns the start of the wait.
     #[cfg(feature = "tokio")]
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// The wait has ended.
+    /// Ends the wait, and adds it to the estimate.
     pub(crate) fn end(self) {
         let waited = clock::now().saturating_sub(self.start);
         totals::add_estimated(waited.saturating_mul(ONE_IN));
@@ -54,7 +56,7 @@ mod tests {
     #[test]
     fn one_in_eight_is_timed() {
         const WAITS: usize = 80_000;
-        // Of every second wait, too, and of any other pattern.
+        // Also if only every second or eighth wait is for a lock.
         for every in [1, 2, 8] {
             let waits = WAITS * every;
             let turns = (0..waits).filter(|wait| is_turn() && wait % every == 0);

@@ -1,38 +1,37 @@
-//! Who waits for whom: the part of block and mutex profiles that does not care where a wait was
-//! seen.
+//! Threads that wait for one another: the part of the block and mutex profiles that does not
+//! depend on where a wait was observed.
 //!
-//! A thread that is about to wait on a *key* (the address of a lock, or whatever stands for it)
-//! enters [`WAITERS`] and leaves it afterwards. A thread that is about to wake waiters of that key
-//! *stamps* them: each waiter's clock says until when its wait is accounted for, and a stamp
-//! advances it to now.
+//! A thread that waits on a *key* (the address of a lock, or a number that stands for it) enters
+//! [`WAITERS`] before and leaves it afterwards. A thread that is about to wake waiters of that key
+//! *stamps* them. The clock of each waiter holds the time until which its wait is accounted for,
+//! and a stamp advances the clock to now.
 //!
-//! * What the stamps of one release advance, over all waiters for that lock, is what this release
-//!   is blamed for: the time that others waited, up to here, and that nobody was blamed for yet.
-//! * A waiter that was woken has waited until the last stamp, not until it got a processor again;
-//!   what is between the two is the wake-up latency.
+//! * Each release is charged the sum by which its stamps advance the clocks of all waiters for that
+//!   lock. This is the time that others have waited so far and that no earlier release was charged.
+//! * The wait of a woken thread ends with its last stamp, not when the thread gets a processor
+//!   again. The time between the two is the wake-up latency.
 //!
-//! So for locks the sum of all blame is the sum of all waits, to the nanosecond. A wait for a lock
-//! that ends without having been stamped (a signal; a wake-up meant for somebody else) is not over:
-//! the thread will try again, and what it has waited so far is *carried* to its next wait on
-//! that key.
+//! For locks, the sum of all charges therefore equals the sum of all waits, to the nanosecond. A
+//! wait for a lock that ends without a stamp (a signal; a wake-up meant for another waiter) is not
+//! over: the thread will try again. The time waited so far is *carried* to its next wait on that
+//! key.
 //!
-//! Which thread *holds* a lock is another question, and is noted only by the locks of
-//! [`crate::sync`]: see [`holder`].
+//! Only the locks of [`crate::sync`] record which thread *holds* a lock: see [`holder`].
 //!
-//! There are two doors. [`crate::sync`] has primitives that report their own waits; under
-//! [`crate::hook`] come the futex calls of everybody else's. The former are made of the latter, so
-//! while one of them waits, its thread is [suspended](suspend()) for the hook. Of the former, those
-//! that tasks wait for are not in the table: see `awaited`.
+//! Waits come from two places. The primitives of [`crate::sync`] report their own waits;
+//! [`crate::hook`] sees the futex calls of all others. The primitives themselves wait by futex
+//! calls, so the hook is [suspended](suspend()) for a thread while it waits in one of them. The
+//! waits of tasks are not in the table: see `awaited`.
 //!
-//! Waits of Plimsoll's own code are not the program's, and are kept apart: see [`own`].
+//! Waits of Plimsoll's own code are counted separately from the program's: see [`internal`].
 
 #[cfg(feature = "tokio")]
 pub(crate) mod awaited;
 pub(crate) mod holder;
+pub(crate) mod internal;
 mod kind;
 #[cfg(any(feature = "interpose", feature = "tokio"))]
 pub(crate) mod meter;
-pub(crate) mod own;
 mod rates;
 mod record;
 mod suspended;
@@ -40,12 +39,9 @@ mod totals;
 mod wait;
 mod waiters;
 
-use crate::os::clock;
-
 pub(crate) use kind::WaitKind;
 pub(crate) use rates::{
-    block_rate, is_on, lock as lock_rates, mutex_fraction, note_owners, notes_owners,
-    set_block_rate, set_mutex_fraction,
+    block_rate, lock as lock_rates, mutex_fraction, set_block_rate, set_mutex_fraction,
 };
 pub(crate) use record::{COUNT_BITS, cell};
 #[cfg(feature = "interpose")]
@@ -59,24 +55,25 @@ pub(crate) use wait::release;
 pub(crate) use wait::{Ended, Release, Wait, release_by_reader, release_key};
 use waiters::WAITERS;
 
-/// Once, before `main`.
+/// Prepares the tables of waiters. Called once, before `main`.
 #[cfg(not(loom))]
 pub(crate) fn prepare() {
+    plimsoll_sys::primitives::observe_waits(internal::observe);
     WAITERS.prepare();
     holder::prepare();
 }
 
-/// In the child of a fork: nobody waits.
+/// Empties the tables in the child of a fork, which has no waiters.
 #[cfg(not(loom))]
 pub(crate) fn after_fork_in_child() {
     WAITERS.after_fork_in_child();
     holder::after_fork_in_child();
 }
 
-/// How many waits were not noted, or not in full.
+/// Returns the number of waits that were not recorded, or not in full.
 pub(crate) fn lost_waits() -> u64 {
     #[cfg(feature = "tokio")]
-    let of_tasks = crate::task::held::lost();
+    let of_tasks = crate::task::lock_owners::lost();
     #[cfg(not(feature = "tokio"))]
     let of_tasks = 0;
     waiters::lost() + holder::lost() + of_tasks

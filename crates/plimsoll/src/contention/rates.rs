@@ -1,58 +1,25 @@
-//! Which events are recorded, and what each of those stands for.
+//! The rates of block and mutex profiles, and the weights of recorded events.
 //!
-//! Decided when an event is over and before its stack is looked at: an event that is not recorded
-//! costs no more than the decision. What is recorded carries the rate that it was decided with, so
-//! a change of rate leaves what is there as it is.
+//! Whether an event is recorded is decided at its end, before its stack is walked. An event that is
+//! not recorded therefore costs no more than the decision. A recorded event carries the weight of
+//! the rate that was in force, so a change of rate does not affect earlier events.
 
 use std::cell::Cell;
 use std::sync::MutexGuard;
 
-use super::clock;
-use crate::primitives::{AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering};
+use plimsoll_sys::os::clock;
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
 
-/// Nanoseconds of waiting for each sample of the block profile; 0 for none.
+use crate::recording;
+
+/// Nanoseconds of waiting per sample of the block profile; 0 for no samples.
 static BLOCK_RATE: AtomicU64 = AtomicU64::new(0);
 
-/// One in how many releases is in the mutex profile; 0 for none.
+/// One in this many releases is in the mutex profile; 0 for none.
 static MUTEX_FRACTION: AtomicU32 = AtomicU32::new(0);
 
-/// [`RECORDS`] and [`OWNERS`], in a cache line that nothing else is in: it is read wherever a lock of
-/// [`crate::sync`] is taken.
-static ON: Line = Line(AtomicU8::new(0));
-
-/// Either rate is not 0.
-const RECORDS: u8 = 1;
-
-/// A report of deadlocks was asked for: locks note their owners from then on.
-const OWNERS: u8 = 2;
-
-#[repr(align(64))]
-struct Line(AtomicU8);
-
-/// Held while rates are changed, so that [`RECORDS`] is that of the last change.
+/// Held while rates are changed, so that [`recording::is_on`] agrees with the last change.
 static CHANGING: Mutex<()> = Mutex::new(());
-
-/// Whether anything is to be recorded.
-#[inline]
-pub(crate) fn is_on() -> bool {
-    ON.0.load(Ordering::Relaxed) & RECORDS != 0
-}
-
-/// Whether locks note their owners: anything is to be recorded, or a report of deadlocks was asked
-/// for.
-#[inline]
-pub(crate) fn notes_owners() -> bool {
-    ON.0.load(Ordering::Relaxed) != 0
-}
-
-/// Has locks note their owners from now on, for a report of deadlocks. Returns whether they did.
-///
-/// Called by each reading that reports deadlocks, and where readings become possible: when pages
-/// are served, or a signal is set that writes a dump. The owner of a lock that was taken earlier is
-/// unknown until it is taken again, so that no deadlock is proved by it.
-pub(crate) fn note_owners() -> bool {
-    ON.0.fetch_or(OWNERS, Ordering::Relaxed) != 0
-}
 
 pub(crate) fn block_rate() -> u64 {
     BLOCK_RATE.load(Ordering::Relaxed)
@@ -62,7 +29,8 @@ pub(crate) fn mutex_fraction() -> u32 {
     MUTEX_FRACTION.load(Ordering::Relaxed)
 }
 
-/// The longest rate; longer ones are taken for this: half an hour. A sum of 2^31 samples fits.
+/// The longest block rate in nanoseconds, about 37 minutes; longer ones are reduced to it. The
+/// count of one sample then is at most 2^57.
 pub(crate) const LARGEST_BLOCK_RATE: u64 = 1 << 41;
 
 pub(crate) fn set_block_rate(nanoseconds: u64) -> u64 {
@@ -73,7 +41,7 @@ pub(crate) fn set_mutex_fraction(fraction: u32) -> u32 {
     change(|| MUTEX_FRACTION.swap(fraction, Ordering::Relaxed))
 }
 
-/// Keeps rates as they are until the guard is dropped: for a fork.
+/// Keeps the rates unchanged until the guard is dropped. For a fork.
 pub(crate) fn lock() -> MutexGuard<'static, ()> {
     CHANGING
         .lock()
@@ -84,32 +52,27 @@ fn change<T>(set: impl FnOnce() -> T) -> T {
     let _alone = lock();
     clock::prepare();
     let before = set();
-    let on = block_rate() != 0 || mutex_fraction() != 0;
-    if on {
-        ON.0.fetch_or(RECORDS, Ordering::Relaxed);
-    } else {
-        ON.0.fetch_and(!RECORDS, Ordering::Relaxed);
-    }
+    recording::set_on(block_rate() != 0 || mutex_fraction() != 0);
     before
 }
 
-/// How many fractional bits a count in a profile has.
+/// The number of fractional bits of a count in a profile.
 pub(crate) const COUNT_BITS: u32 = 16;
 
-/// What a recorded event stands for.
+/// The weight of a recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Weighted {
-    /// Events, in units of 2^-16.
+    /// Estimated events, in units of 2^-16.
     pub(super) count: u64,
-    /// Nanoseconds.
+    /// Estimated nanoseconds.
     pub(super) delay: u64,
 }
 
-/// Decides on a wait of `delay` nanoseconds at a rate of one sample for each `rate` nanoseconds:
-/// longer ones are all recorded, shorter ones with the probability `delay / rate`, and then stand
-/// for `rate / delay` of their like.
+/// Decides whether to record a wait of `delay` nanoseconds, at a rate of one sample per `rate`
+/// nanoseconds. Waits of at least `rate` are all recorded. A shorter wait is recorded with
+/// probability `delay / rate`, and then stands for `rate / delay` waits of its length.
 pub(super) fn sample_wait(delay: u64, rate: u64, random: impl FnOnce() -> u64) -> Option<Weighted> {
-    // As in Go, a wait has some length.
+    // As in Go, a wait lasts at least a nanosecond.
     let delay = delay.max(1);
     if rate == 0 {
         None
@@ -128,7 +91,7 @@ pub(super) fn sample_wait(delay: u64, rate: u64, random: impl FnOnce() -> u64) -
     }
 }
 
-/// Decides on a release that others waited `delay` nanoseconds for.
+/// Decides whether to record a release for which others waited `delay` nanoseconds.
 pub(super) fn sample_release(
     delay: u64,
     fraction: u32,
@@ -141,7 +104,7 @@ pub(super) fn sample_release(
     })
 }
 
-/// A number below `limit`, uniform up to 2^-64 of it.
+/// Returns a number below `limit`, uniform up to 2^-64 of it.
 fn below(limit: u64, random: u64) -> u64 {
     ((u128::from(random) * u128::from(limit)) >> 64) as u64
 }
@@ -150,12 +113,12 @@ thread_local! {
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The calling thread's next random number (splitmix64).
+/// Returns the calling thread's next random number (splitmix64).
 pub(super) fn random() -> u64 {
     RANDOM.with(|random| {
         let mut state = random.get();
         if state == 0 {
-            state = crate::os::random::seed();
+            state = plimsoll_sys::os::random::seed();
         }
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         random.set(state);
@@ -169,7 +132,7 @@ pub(super) fn random() -> u64 {
 mod tests {
     use super::*;
 
-    /// A stream of its own, so that tests have fixed seeds.
+    /// A separate random stream, so that tests have fixed seeds.
     struct Stream(u64);
 
     impl Stream {
@@ -183,8 +146,8 @@ mod tests {
         }
     }
 
-    /// Formula F4, without Go's bias of one in `delay`: for waits around the rate, the estimates of
-    /// their number and their sum are within five standard errors.
+    /// Formula F4, without Go's bias of one in `delay`. For waits around the rate, the estimates of
+    /// their number and of their sum are within five standard errors.
     #[test]
     fn block_estimates_are_within_five_sigma() {
         let mut stream = Stream(20_261_121);

@@ -1,31 +1,31 @@
-//! Putting events into the bucket table.
+//! Records events in the bucket table.
 
 use super::rates::Weighted;
-use super::{WaitKind, own, rates, totals};
+use super::{WaitKind, internal, rates, totals};
 use crate::label;
 use crate::stack::{self, Kind, Start, TABLE};
 
-/// What each cell of a bucket of [`Kind::Block`], [`Kind::Mutex`] and [`Kind::SelfContention`] counts.
+/// The cells of a bucket of [`Kind::Block`], [`Kind::Mutex`] or [`Kind::SelfContention`].
 pub(crate) mod cell {
-    /// Events that were recorded.
+    /// Recorded events.
     pub(crate) const SAMPLES: usize = 0;
-    /// Events that those stand for, in units of 2^-16.
+    /// Estimated events, in units of 2^-16: the sum of the weights of the recorded ones.
     pub(crate) const COUNT: usize = 1;
-    /// Nanoseconds that those stand for.
+    /// Estimated nanoseconds.
     pub(crate) const DELAY: usize = 2;
 }
 
 pub(crate) use rates::COUNT_BITS;
 
-/// What is waited for, or given up.
+/// The object of a wait or a release.
 #[derive(Clone, Copy)]
-pub(super) struct What {
+pub(super) struct EventInfo {
     pub(super) kind: WaitKind,
     pub(super) name: Option<&'static str>,
 }
 
-/// A wait that is over, of the thread that is at `stack`, and whose labels are those of the wait.
-pub(super) fn wait(what: What, waited_ns: u64, wakeup_ns: u64, stack: Start) {
+/// Records a wait that is over, of the thread at `stack`, under that thread's current labels.
+pub(super) fn wait(what: EventInfo, waited_ns: u64, wakeup_ns: u64, stack: Start) {
     totals::add_wait(what.kind.is_lock(), waited_ns, wakeup_ns);
     let sample = rates::sample_wait(waited_ns, rates::block_rate(), rates::random);
     if let Some(sample) = sample {
@@ -33,27 +33,27 @@ pub(super) fn wait(what: What, waited_ns: u64, wakeup_ns: u64, stack: Start) {
     }
 }
 
-/// The same for a wait of Plimsoll's own: see [`own`].
+/// Same as [`wait`], for a wait of Plimsoll's own: see [`internal`].
 pub(super) fn own_wait(kind: WaitKind, waited_ns: u64, stack: Start) {
-    own::add(waited_ns);
+    internal::add(waited_ns);
     let sample = rates::sample_wait(waited_ns, rates::block_rate(), rates::random);
     if let Some(sample) = sample {
         add(
             Kind::SelfContention,
-            What { kind, name: None },
+            EventInfo { kind, name: None },
             sample,
             stack,
         );
     }
 }
 
-/// A release that others waited `blamed_ns` for, by the thread that is at `stack`, and whose labels
-/// are those of the release.
-pub(super) fn release(what: What, blamed_ns: u64, stack: Start) {
+/// Records a release for which others waited `blamed_ns`, by the thread at `stack`, under that
+/// thread's current labels.
+pub(super) fn release(what: EventInfo, blamed_ns: u64, stack: Start) {
     totals::add_release(blamed_ns);
     let sample = rates::sample_release(blamed_ns, rates::mutex_fraction(), rates::random);
-    let profile = if own::is_here() {
-        own::add(blamed_ns);
+    let profile = if internal::is_here() {
+        internal::add(blamed_ns);
         Kind::SelfContention
     } else {
         Kind::Mutex
@@ -63,9 +63,9 @@ pub(super) fn release(what: What, blamed_ns: u64, stack: Start) {
     }
 }
 
-fn add(profile: Kind, what: What, sample: Weighted, stack: Start) {
+fn add(profile: Kind, what: EventInfo, sample: Weighted, stack: Start) {
     let labels = match what.name {
-        // No hook: what has a name reports its own waits.
+        // Not called from a hook: only primitives that report their own waits have names.
         Some(name) => label::current().and([("lock", name)]),
         None => label::current(),
     };

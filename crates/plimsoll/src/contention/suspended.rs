@@ -1,4 +1,4 @@
-//! Keeping the hook away from what is recorded already.
+//! Scopes in which the hook records no waits, because a primitive records its own.
 
 #[cfg(any(test, feature = "interpose"))]
 use std::cell::Cell;
@@ -6,19 +6,19 @@ use std::marker::PhantomData;
 
 #[cfg(any(test, feature = "interpose"))]
 thread_local! {
-    /// How many scopes of [`suspend`] the thread is in.
+    /// The number of scopes of [`suspend`] that the thread is in.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While it lives, waits and wakes of this thread are not the hook's to record.
+/// A guard: until it is dropped, the hook records no waits and wakes of this thread.
 #[must_use]
 pub(crate) struct Suspended {
-    /// It belongs to its thread.
+    /// Not `Send`: the scope belongs to its thread.
     _thread: PhantomData<*const ()>,
 }
 
-/// Begins a scope, which may be inside another, in which a primitive that records its own waits
-/// waits or wakes by means of another one.
+/// Begins a scope in which a primitive that records its own waits uses another one to wait or wake.
+/// Scopes nest.
 pub(crate) fn suspend() -> Suspended {
     #[cfg(any(test, feature = "interpose"))]
     DEPTH.set(DEPTH.get() + 1);
@@ -34,7 +34,7 @@ impl Drop for Suspended {
     }
 }
 
-/// Whether the calling thread is in such a scope.
+/// Returns whether the calling thread is in such a scope.
 #[cfg(any(test, feature = "interpose"))]
 pub(crate) fn is_suspended() -> bool {
     DEPTH.get() != 0

@@ -1,26 +1,28 @@
-//! Sums of everything that was seen, sampled or not.
+//! Sums over all events, sampled or not.
 
-use crate::primitives::{AtomicU64, Ordering};
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
-/// Sums since the process began. They are not of one instant.
+/// Sums since the process began. They are not read at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Waits of any kind that were over.
+    /// Waits of any kind that have ended.
     pub(crate) waits: u64,
     pub(crate) waited_ns: u64,
-    /// Those of them for locks.
+    /// Waits for locks, a part of those.
     pub(crate) lock_waits: u64,
     pub(crate) lock_waited_ns: u64,
-    /// From having been woken to running again, of the waits that ended so.
+    /// Wake-up latency: the time from the wake-up until the thread ran again, of waits that ended
+    /// with a wake-up.
     pub(crate) wakeup_ns: u64,
-    /// Releases of locks that others waited for, and for how long.
+    /// Releases of locks for which others waited, and how long they waited.
     pub(crate) releases: u64,
     pub(crate) blamed_ns: u64,
-    /// How long was waited for locks while nothing was recorded: an estimate.
+    /// Estimated time of lock waits while nothing was recorded.
     pub(crate) lock_waited_estimate_ns: u64,
 }
 
-/// Threads count in different places, so that they do not wait for one another's cache lines.
+/// One part of the sums. Threads add to different stripes, so that they do not contend for cache
+/// lines.
 #[repr(align(64))]
 struct Stripe([AtomicU64; SUMS]);
 
@@ -31,7 +33,7 @@ static STRIPES_OF_ALL: [Stripe; STRIPES] =
 
 const SUMS: usize = 8;
 
-/// What is where in a stripe.
+/// Indices of the sums in a stripe.
 mod sum {
     pub(super) const WAITS: usize = 0;
     pub(super) const WAITED: usize = 1;
@@ -43,9 +45,9 @@ mod sum {
     pub(super) const ESTIMATED: usize = 7;
 }
 
-/// The calling thread's stripe.
+/// Returns the calling thread's stripe.
 fn stripe() -> &'static Stripe {
-    &STRIPES_OF_ALL[crate::os::thread_place(STRIPES)]
+    &STRIPES_OF_ALL[plimsoll_sys::os::thread_place(STRIPES)]
 }
 
 impl Stripe {

@@ -1,18 +1,21 @@
-//! A wait, from its beginning to its end; and a release.
+//! One wait, from its beginning to its end; and a release.
 
 use std::cell::Cell;
 
-use super::record::What;
+use plimsoll_sys::os::clock;
+
+use super::record::EventInfo;
 use super::waiters::Place;
-use super::{WAITERS, WaitKind, clock, record};
+use super::{WAITERS, WaitKind, record};
 use crate::stack::Start;
 
 thread_local! {
-    /// A key, and the nanoseconds that this thread has waited for it in waits that were not over.
+    /// A key, and the nanoseconds for which this thread has waited on it in waits that are not
+    /// over.
     static CARRIED: Cell<(usize, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// A wait that is under way.
+/// A wait in progress.
 pub(crate) struct Wait {
     kind: WaitKind,
     key: usize,
@@ -24,27 +27,27 @@ pub(crate) struct Wait {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Somebody woke the thread.
+    /// Another thread woke this one.
     Woken,
-    /// Its time was up.
+    /// The time limit of the wait was reached.
     TimedOut,
-    /// A signal came in between: the thread will go on waiting.
+    /// A signal interrupted the wait; the thread will wait again.
     #[cfg_attr(not(feature = "interpose"), allow(dead_code))]
     Interrupted,
-    /// There was nothing to wait for.
+    /// The call did not wait, for instance because the word had changed.
     Refused,
-    /// The thread has what it waited for. If nobody woke it, it was there for the taking by then,
-    /// and was not waited for.
+    /// The thread got what it waited for. If no other thread woke it, the lock was free by then,
+    /// and there was no wait.
     Acquired,
-    /// It is over, and who ended it was not to be seen: another process, a thread that died with
-    /// what was waited for, one that cancelled the waiting thread.
+    /// The wait is over, but its end was not observed. Another process ended it, or a thread that
+    /// died while it held the lock, or a thread that cancelled the waiting one.
     #[cfg_attr(not(feature = "pthread"), allow(dead_code))]
     Unseen,
 }
 
 impl Wait {
-    /// The calling thread is about to wait for `key`, on `word`: the same, if the word is the
-    /// lock's own.
+    /// Begins a wait of the calling thread for `key`, on `word`. The two are equal if the thread
+    /// waits on the lock's own word.
     pub(crate) fn begin(kind: WaitKind, key: usize, word: usize) -> Self {
         let carried = match CARRIED.get() {
             (of, waited) if of == key => {
@@ -67,25 +70,25 @@ impl Wait {
         }
     }
 
-    /// The wait is over; the calling thread is at `stack`.
+    /// Ends the wait, and records it; the calling thread is at `stack`.
     #[cfg_attr(not(feature = "interpose"), allow(dead_code))]
     pub(crate) fn end(self, ended: Ended, stack: Start) {
         self.end_named(None, ended, stack);
     }
 
-    /// The same, for what is called that.
+    /// Same as [`end`](Self::end), for a lock that may have a name.
     pub(crate) fn end_named(self, name: Option<&'static str>, ended: Ended, stack: Start) {
         let Self {
             kind, key, start, ..
         } = self;
-        let what = What { kind, name };
+        let what = EventInfo { kind, name };
         if let Some(alias) = self.alias {
             WAITERS.leave(alias);
         }
         let stamp = self.place.map(|place| WAITERS.leave(place));
         let now = clock::now();
         let until_now = now.saturating_sub(start);
-        // 0 if nobody woke this thread since it began to wait.
+        // 0 if no thread has woken this one since it began to wait.
         let until_stamp = stamp.map_or(0, |stamp| stamp.saturating_sub(start));
         let wakeup = until_now.saturating_sub(until_stamp);
         match ended {
@@ -93,7 +96,8 @@ impl Wait {
             Ended::Unseen if until_stamp == 0 || !kind.is_lock() => {
                 record::wait(what, until_now, 0, stack);
             }
-            // Whoever stamped was blamed for it: so it was waited, however the wait ended.
+            // The stamp charged its thread for this time, so it is recorded as a wait, however it
+            // ended.
             _ if until_stamp > 0
                 && (kind.is_lock() || matches!(ended, Ended::Woken | Ended::Acquired)) =>
             {
@@ -114,38 +118,38 @@ impl Wait {
     }
 }
 
-/// What a release is blamed for.
+/// The charge of a release.
 pub(crate) struct Release {
     kind: WaitKind,
     blamed_ns: u64,
 }
 
-/// The calling thread is about to wake threads that wait on `word`. What they wait for may be the
-/// lock there, or one that a word of its own stands for, or, for readers-writer locks, the one that
-/// `word` is the second word of, whose first is `first_word`. Returns what it is to blame for, to
-/// be recorded when they are woken.
+/// Charges the calling thread, which is about to wake threads that wait on `word`. They may wait
+/// for the lock at `word`, or for a lock elsewhere whose waiters wait on `word`. For a
+/// readers-writer lock, `word` may be the second word, and `first_word` the first. Returns the
+/// charge, to be recorded when the threads are woken.
 #[cfg(feature = "interpose")]
 #[inline]
 pub(crate) fn release(word: usize, first_word: usize) -> Option<Release> {
     if !WAITERS.any(word) && !WAITERS.any(first_word) {
         return None;
     }
-    release_slowly(word, first_word)
+    release_cold(word, first_word)
 }
 
-/// The same where the key is known, and nobody waits for it by another name.
+/// Same as `release`, if the key is known and no thread waits under another key.
 #[inline]
 pub(crate) fn release_key(key: usize) -> Option<Release> {
     if WAITERS.any(key) {
-        release_slowly(key, key)
+        release_cold(key, key)
     } else {
         None
     }
 }
 
-/// The same for a readers-writer lock that the calling thread has been reading. Only writers wait
-/// for that: a reader that is still in the table was let in, and has not run since, or waits for a
-/// writer that waits.
+/// Same as [`release_key`], for a readers-writer lock that the calling thread has been reading.
+/// Only writers wait for such a release. A reader in the table either has the lock and has not run
+/// since, or waits for a writer that itself waits.
 pub(crate) fn release_by_reader(key: usize) -> Option<Release> {
     if !WAITERS.any(key) {
         return None;
@@ -158,14 +162,14 @@ pub(crate) fn release_by_reader(key: usize) -> Option<Release> {
     blame.0
 }
 
-/// Whether anybody may be waiting for `key`.
+/// Returns whether a thread may be waiting for `key`.
 #[cfg(feature = "pthread")]
 #[inline]
 pub(crate) fn is_waited_for(key: usize) -> bool {
     WAITERS.any(key)
 }
 
-fn release_slowly(word: usize, first_word: usize) -> Option<Release> {
+fn release_cold(word: usize, first_word: usize) -> Option<Release> {
     let mut blame = Blame(None);
     WAITERS.stamp(word, first_word, clock::now(), |kind, delay| {
         blame.add(kind, delay);
@@ -173,7 +177,7 @@ fn release_slowly(word: usize, first_word: usize) -> Option<Release> {
     blame.0
 }
 
-/// What stamps of a release add up to.
+/// The sum of the stamps of a release.
 struct Blame(Option<Release>);
 
 impl Blame {
@@ -196,15 +200,15 @@ impl Release {
         (self.kind, self.blamed_ns)
     }
 
-    /// The threads are woken; the calling thread is at `stack`.
+    /// Records the release; its waiters are woken, and the calling thread is at `stack`.
     #[cfg(feature = "interpose")]
     pub(crate) fn record(self, stack: Start) {
         self.record_named(None, stack);
     }
 
-    /// The same, of what is called that.
+    /// Same as `record`, for a lock that may have a name.
     pub(crate) fn record_named(self, name: Option<&'static str>, stack: Start) {
         let kind = self.kind;
-        record::release(What { kind, name }, self.blamed_ns, stack);
+        record::release(EventInfo { kind, name }, self.blamed_ns, stack);
     }
 }

@@ -1,23 +1,27 @@
-//! The text of `debug=2`: every record by itself, for people and for whatever reads Go's.
+//! The text of `debug=2`: each record separately, for people and for readers of Go's format.
 //!
-//! A header, `goroutine N [state, M minutes, thread "name"]:`, then two lines for each frame, the
-//! function and the place; the innermost frames and the outermost, if there are many.
+//! A record has a header, `goroutine N [state, M minutes, thread "name"]:`, then two lines for each
+//! frame, the function and the place. Only the innermost and outermost frames of a deep stack are
+//! shown.
 
 use std::fmt::{self, Write};
 
+use plimsoll_symbolize::leaves::{LeafRule, visible};
+
 use super::page::Parts;
-use super::shown::shown_from;
 use crate::escape;
 use crate::leak::Leak;
 use crate::profile::activity::{Creator, Record};
-use crate::profile::reading::{LeafRule, Stack};
-use crate::profile::{leaf_of_creation, leaf_of_thread};
-use crate::symbol::Symbols;
 
-/// How many frames are shown of either end of a stack.
+use plimsoll_symbolize::Symbols;
+
+use crate::profile::reading::Stack;
+use crate::profile::{leaf_of_creation, leaf_of_thread};
+
+/// Number of frames shown at either end of a stack.
 const EITHER_END: usize = 50;
 
-/// Records as text: a part for each, and one for the advice behind them.
+/// Records as text: a part for each, and one for the advice that follows.
 pub(super) struct Records {
     pub(super) records: Vec<Record>,
     pub(super) symbols: Symbols,
@@ -36,7 +40,7 @@ impl Parts for Records {
             let written = put_record(out, record, &self.symbols);
             written.expect("writing to a string cannot fail");
         } else if let Some(advice) = &self.symbols.advice {
-            // A line that is neither a header nor part of a stack: readers pass it over.
+            // Readers skip this line, because it is neither a header nor part of a stack.
             out.push_str("\n# ");
             out.push_str(advice);
             out.push('\n');
@@ -90,7 +94,7 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
     }
     match record.stacks.first() {
         Some(Stack::Unknown(reason)) => {
-            // Go's words, which its readers know.
+            // The wording is Go's, which its readers know.
             let unavailable = "goroutine running on other thread; stack unavailable";
             writeln!(out, "\t{unavailable} {reason}")
         }
@@ -114,12 +118,13 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
     }
 }
 
-/// Whether a reader would take it for a part of the header, or a terminal would act on it.
+/// Reports whether a reader would take the character for a part of the header, or a terminal would
+/// act on it.
 fn is_of_headers(character: char) -> bool {
     matches!(character, '[' | ']' | ',') || !escape::is_printable(character)
 }
 
-/// The function that wanted it, and where in it.
+/// Writes the function that created the thread, and the place of the call.
 fn put_creator(out: &mut String, by: u64, frames: &[usize], symbols: &Symbols) -> fmt::Result {
     let frames = frames_of(frames, leaf_of_creation, symbols);
     let Some(frame) = frames.first() else {
@@ -131,13 +136,13 @@ fn put_creator(out: &mut String, by: u64, frames: &[usize], symbols: &Symbols) -
     put_place(out, frame)
 }
 
-/// A frame as it is shown: one of the calls at a return address.
+/// A visible frame: one of the calls at a return address.
 struct Frame<'a> {
     address: usize,
     function: &'a str,
     file: &'a str,
     line: u64,
-    /// How far the address is behind the start of the function; `None` for an inlined call.
+    /// The distance of the address from the start of the function; `None` for an inlined call.
     offset: Option<usize>,
 }
 
@@ -145,9 +150,9 @@ fn put_stack(out: &mut String, stack: &[usize], symbols: &Symbols) -> fmt::Resul
     put_frames(out, &frames_of(stack, leaf_of_thread, symbols))
 }
 
-/// All calls of a stack, but those at the leaf that are not to be shown.
+/// Returns all calls of a stack, except hidden ones at the leaf.
 fn frames_of<'a>(stack: &[usize], leaf: LeafRule, symbols: &'a Symbols) -> Vec<Frame<'a>> {
-    let (skip, mut hidden) = shown_from(stack, leaf, symbols);
+    let (skip, mut hidden) = visible(stack, leaf, symbols);
     let mut frames = Vec::with_capacity(stack.len());
     for &address in &stack[skip..] {
         let before = frames.len();
@@ -179,7 +184,7 @@ fn frames_of<'a>(stack: &[usize], leaf: LeafRule, symbols: &'a Symbols) -> Vec<F
     frames
 }
 
-/// The frames, or those of either end.
+/// Writes the frames, or only those at either end of a deep stack.
 fn put_frames(out: &mut String, frames: &[Frame<'_>]) -> fmt::Result {
     let elided = frames.len().saturating_sub(2 * EITHER_END);
     for (at, frame) in frames.iter().enumerate() {
@@ -202,7 +207,7 @@ fn put_frame(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
 fn put_function(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
     match frame.function {
         "" => write!(out, "{:#x}", frame.address),
-        // A frame is a line.
+        // A frame occupies one line.
         function => put_line(out, function),
     }
 }
@@ -220,7 +225,7 @@ fn put_place(out: &mut String, frame: &Frame<'_>) -> fmt::Result {
     }
 }
 
-/// A key or value as Go shows it in a header: in quotes unless it is plain.
+/// Writes a key or value in Go's form: in quotes unless it is plain.
 fn put_word(out: &mut String, text: &str) -> fmt::Result {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/' | b'_');
     if text.bytes().all(plain) {
@@ -233,12 +238,12 @@ fn put_word(out: &mut String, text: &str) -> fmt::Result {
     Ok(())
 }
 
-/// Text in a line that has nothing else of variable content.
+/// Writes text into a line that has no other variable content.
 fn put_line(out: &mut String, text: &str) -> fmt::Result {
     put_escaped(out, text, |character| !escape::is_printable(character))
 }
 
-/// Text in a line of its own, as Go writes it in a header.
+/// Escapes text as Go does in headers.
 fn put_escaped(out: &mut String, text: &str, special: fn(char) -> bool) -> fmt::Result {
     escape::put_escaped(out, text, escape::OF_HEADERS, special)
 }
@@ -253,7 +258,7 @@ mod tests {
         out
     }
 
-    /// Every third call is an inlined one.
+    /// Returns the lines of a stack in which every third call is inlined.
     fn lines(count: usize) -> Vec<String> {
         let frames: Vec<_> = (0..count)
             .map(|at| Frame {

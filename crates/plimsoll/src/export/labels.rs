@@ -1,25 +1,26 @@
-//! What a sample is labelled with.
+//! The labels of samples.
+
+use plimsoll_symbolize::Symbols;
 
 use crate::label;
 use crate::profile::reading::Tag;
 use crate::profile::{Described, describe};
-use crate::symbol::Symbols;
 
 /// The labels of a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Labels<'a> {
-    /// The program's own.
+    /// The program's own labels.
     Own(label::Labels),
-    /// The size of each object, and the program's own.
+    /// The size of each object, and the program's own labels.
     Bytes(i64, label::Labels),
-    /// The nanoseconds that each object lived for at least, and the program's own.
+    /// The minimum lifetime of each object in nanoseconds, and the program's own labels.
     Lifetime(i64, label::Labels),
     Wait(Described, label::Labels),
     /// Keys and values, sorted by key.
     Texts(Vec<(&'a str, &'a str)>),
 }
 
-/// The labels of a sample that is tagged so, at `frames`.
+/// Returns the labels of a sample at `frames` with that tag.
 pub(super) fn labels<'a>(tag: &'a Tag, frames: &[usize], symbols: &Symbols) -> Labels<'a> {
     match tag {
         Tag::Labels(own) => Labels::Own(*own),
@@ -37,7 +38,7 @@ pub(super) fn labels<'a>(tag: &'a Tag, frames: &[usize], symbols: &Symbols) -> L
 }
 
 impl<'a> Labels<'a> {
-    /// Those that are texts and are shown in text as well, sorted by key.
+    /// Returns the labels that are texts and also occur in the text format, sorted by key.
     pub(super) fn texts(&self) -> Vec<(&'a str, &'a str)> {
         match self {
             Self::Own(own) | Self::Bytes(_, own) | Self::Lifetime(_, own) | Self::Wait(_, own) => {
@@ -47,7 +48,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Whether it is of a thread that has nothing to do.
+    /// Reports whether the sample belongs to an idle thread.
     pub(super) fn are_idle(&self) -> bool {
         matches!(self, Self::Wait(Described { idle: true, .. }, _))
     }

@@ -1,16 +1,15 @@
-//! Profiles in the formats that Go's tools read, and numbers in those of Prometheus and of
+//! Profiles in the formats that Go's tools read, and metrics in the formats of Prometheus and
 //! `expvar`.
 
 mod dump;
-pub(crate) mod json;
 mod labels;
 mod page;
 mod pprof;
+mod profile;
 pub(crate) mod prometheus;
-mod proto;
-mod shown;
 mod text;
 pub(crate) mod vars;
+mod visible_frames;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,38 +17,32 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use plimsoll_symbolize::Detail;
 
 use crate::profile::activity::Record;
 use crate::profile::reading::{Reading, Stack, TextReading};
-use crate::symbol::{self, Detail};
+use crate::symbol;
 
 pub(crate) use page::TextPage;
+pub(crate) use profile::fragmentation_page;
 
-/// What of a profile is written.
+/// The part of a profile to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// How much about each address.
+    /// The detail for each address.
     pub(crate) detail: Detail,
-    /// Whether waits of threads that have nothing to do are in it.
+    /// Whether waits of idle threads are included.
     pub(crate) idle: bool,
 }
 
-/// The binary format, compressed.
+/// Returns the binary format, compressed.
 pub(crate) fn pprof(reading: &Reading, extent: Extent) -> Vec<u8> {
     let stacks = reading.samples.iter().map(|sample| sample.stack.frames());
     let symbols = symbol::resolve(&distinct(stacks), extent.detail);
-    gzip(&pprof::encode(reading, extent.idle, &symbols))
+    plimsoll_pprof::compress(&pprof::encode(reading, extent.idle, &symbols))
 }
 
-/// The binary format, not compressed, of a reading of another process with its names.
-#[cfg(feature = "offline")]
-pub(crate) fn pprof_of_other(reading: &Reading, symbols: &symbol::Symbols) -> Vec<u8> {
-    pprof::encode(reading, true, symbols)
-}
-
-/// The text format.
+/// Returns the text format.
 pub(crate) fn text(reading: TextReading, extent: Extent) -> TextPage {
     let stacks = reading.rows.iter().map(|row| row.stack.frames());
     let symbols = symbol::resolve(&distinct(stacks), extent.detail);
@@ -60,7 +53,7 @@ pub(crate) fn text(reading: TextReading, extent: Extent) -> TextPage {
     })
 }
 
-/// Every record by itself, as Go's `debug=2` has it.
+/// Returns all records separately, like Go's `debug=2`.
 pub(crate) fn dump(records: Vec<Record>, detail: Detail) -> TextPage {
     let stacks = records.iter().flat_map(|record| &record.stacks);
     let creators = records.iter().filter_map(|record| record.creator?.stack());
@@ -69,24 +62,17 @@ pub(crate) fn dump(records: Vec<Record>, detail: Detail) -> TextPage {
     TextPage::new(dump::Records { records, symbols })
 }
 
-/// Each address of the stacks once: stacks have most of theirs in common.
+/// Returns each address of the stacks once: stacks have most of their addresses in common.
 fn distinct<'a>(stacks: impl Iterator<Item = &'a [usize]>) -> Vec<usize> {
     let addresses: HashSet<usize> = stacks.flatten().copied().collect();
     addresses.into_iter().collect()
 }
 
-/// Fast rather than small: profiles are mostly read once.
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
-    written.expect("writing to memory cannot fail")
-}
-
-/// Puts `bytes` in the place of the file at `path`, through a file beside it.
+/// Replaces the file at `path` with `bytes`, through a temporary file beside it.
 ///
 /// # Errors
-/// What the system says, with the path. What was there before is then still there, and nothing is
-/// left beside it.
+/// The system's error, with the path. The previous file is then unchanged, and no temporary file
+/// remains.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let named = |error: io::Error| {
         io::Error::new(
@@ -100,20 +86,20 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .and_then(|()| file.sync_all())
         .and_then(|()| std::fs::rename(&beside, path));
     written.map_err(|error| {
-        // There is nothing to be done about it if it stays.
+        // If it cannot be removed, it stays: this call has already failed.
         let _ = std::fs::remove_file(&beside);
         named(error)
     })
 }
 
-/// A new file in the same directory. What has its name already, be it a link that somebody else
-/// made or a rest of a process with the same number, is passed over; and no two calls get the same.
+/// Creates a file in the same directory. Existing names are skipped, such as a link planted by
+/// another user or a remnant of a process with the same number. No two calls return the same file.
 /// Only the user of this process can read it.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let name = path
         .file_name()
-        .ok_or_else(|| io::Error::other("it names no file"))?;
+        .ok_or_else(|| io::Error::other("the path has no file name"))?;
     let mut options = File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -181,7 +167,7 @@ mod tests {
             replace_file(Path::new("/"), b"")
                 .unwrap_err()
                 .to_string()
-                .contains("names no file")
+                .contains("has no file name")
         );
     }
 }

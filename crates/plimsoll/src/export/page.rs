@@ -1,16 +1,17 @@
-//! A long text that is formatted part by part, so that the whole of it need not be in memory.
+//! A long text that is formatted in parts, so that it is never in memory as a whole.
 
-/// The source of a [`TextPage`]: parts that are formatted in any order, each always the same.
+/// The source of a [`TextPage`]: parts that can be formatted in any order, with the same result
+/// each time.
 pub(super) trait Parts: Send {
-    /// The number of parts.
+    /// Returns the number of parts.
     fn count(&self) -> usize;
 
     /// Appends the part of that index.
     fn put(&self, part: usize, out: &mut String);
 }
 
-/// A text of known length. It holds what it is formatted from, which is a fraction of the text:
-/// a stack of the table and its names are shared between all rows that show them.
+/// A text of known length. It holds only the data to be formatted, a fraction of the text. All rows
+/// with the same stack share that stack of the table and its names.
 pub(crate) struct TextPage {
     parts: Box<dyn Parts>,
     length: usize,
@@ -36,13 +37,13 @@ impl TextPage {
         }
     }
 
-    /// The length of the whole text, in bytes.
+    /// Returns the length of the whole text, in bytes.
     #[cfg(feature = "http")]
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// Returns the next parts, at least `bytes` of them unless the text ends; empty at its end.
+    /// Returns the next parts, of `bytes` or more together unless the text ends; empty at its end.
     #[cfg(feature = "http")]
     pub(crate) fn chunk(&mut self, bytes: usize) -> Vec<u8> {
         let mut chunk = String::new();
@@ -53,7 +54,7 @@ impl TextPage {
         chunk.into_bytes()
     }
 
-    /// Returns the whole text, whatever chunks were taken.
+    /// Returns the whole text, regardless of chunks taken before.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         let mut text = String::with_capacity(self.length);
         for part in 0..self.parts.count() {

@@ -1,18 +1,22 @@
-//! The text format of `debug=1`: addresses for tools, and names below them for people.
+//! The text format of `debug=1`: addresses for tools, followed by names for people.
 
 use std::fmt::{self, Write};
 
+use plimsoll_symbolize::leaves::LeafRule;
+
 use super::labels::labels;
 use super::page::Parts;
-use super::shown::shown;
+use super::visible_frames::visible_frames;
 use crate::escape::{put_name, put_quoted};
-use crate::profile::reading::{LeafRule, Row, TextReading};
-use crate::symbol::Symbols;
+
+use plimsoll_symbolize::Symbols;
+
+use crate::profile::reading::{Row, TextReading};
 
 /// A reading as text: a part for its head, one for each row, and one for its tail.
 pub(super) struct Rows {
     pub(super) reading: TextReading,
-    /// Whether waits of threads that have nothing to do are in it.
+    /// Whether waits of idle threads are included.
     pub(super) idle: bool,
     pub(super) symbols: Symbols,
 }
@@ -60,7 +64,7 @@ impl Rows {
     }
 }
 
-/// `# labels: {"key":"value", "key2":"value2"}`, as Go writes them.
+/// Writes `# labels: {"key":"value", "key2":"value2"}`, as Go does.
 fn put_labels(out: &mut impl Write, labels: &[(&str, &str)]) -> fmt::Result {
     for (at, (key, value)) in labels.iter().enumerate() {
         out.write_str(if at == 0 { "# labels: {" } else { ", " })?;
@@ -71,14 +75,15 @@ fn put_labels(out: &mut impl Write, labels: &[(&str, &str)]) -> fmt::Result {
     out.write_str(if labels.is_empty() { "" } else { "}\n" })
 }
 
-/// A line for each frame that is shown: its address, function, offset in it, file and line.
+/// Writes a line for each visible frame: its address, function, offset in the function, file and
+/// line.
 fn put_frames(
     out: &mut impl Write,
     stack: &[usize],
     leaf: LeafRule,
     symbols: &Symbols,
 ) -> fmt::Result {
-    let (shown, mut hidden_lines) = shown(stack, leaf, symbols);
+    let (shown, mut hidden_lines) = visible_frames(stack, leaf, symbols);
     for &frame in shown {
         let location = symbols.location(frame);
         let lines = location.map_or(&[][..], |location| &symbols.lines(location)[hidden_lines..]);

@@ -1,12 +1,12 @@
-//! What Go's `expvar` publishes of every program by itself, as JSON: the arguments, and
-//! `runtime.MemStats` under Go's names; and the program's accounts of memory, if it has some.
+//! The variables that Go's `expvar` publishes for every program, as JSON: the arguments, and
+//! `runtime.MemStats` under Go's names. Also the program's accounts of memory, if any.
 
 use std::fmt::{self, Write};
 
-use super::json::put_string;
+use crate::json::put_string;
 use crate::stats::{AccountStats, MemStats};
 
-/// Go's `/debug/vars`.
+/// Returns the content of Go's `/debug/vars`.
 pub(crate) fn write(arguments: &[String], memory: &MemStats, accounts: &[AccountStats]) -> String {
     let mut out = String::with_capacity(8 << 10);
     put(&mut out, arguments, memory, accounts).expect("writing to a string cannot fail");
@@ -62,7 +62,7 @@ fn put(
             }
         }
     }
-    // JSON has no infinity.
+    // JSON cannot represent infinity.
     let share = if memory.gc_cpu_fraction.is_finite() {
         memory.gc_cpu_fraction
     } else {

@@ -1,27 +1,28 @@
-//! Processor time that collectors take.
+//! CPU time of collectors.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use plimsoll_sys::os::clock;
+use plimsoll_sys::primitives::Ordering;
+
 use super::record::Record;
 use super::registry::Attached;
-use crate::os::clock;
-use crate::primitives::Ordering;
 
-/// What a collector's processor time was spent on, beside pauses: Go's `/cpu/classes/gc/*` and
+/// A class of a collector's CPU time, other than pauses: Go's `/cpu/classes/gc/*` and
 /// `/cpu/classes/scavenge/*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CpuClass {
     /// Marking by threads of the program, in proportion to what they allocate.
     MarkAssist,
-    /// Marking by threads of the collector's.
+    /// Marking by threads of the collector.
     MarkDedicated,
-    /// Marking by processors that had nothing else to do.
+    /// Marking by processors that would be idle otherwise.
     MarkIdle,
-    /// Giving memory back to the system, by threads of the program.
+    /// Returning memory to the system, by threads of the program.
     ScavengeAssist,
-    /// The same by threads of the collector's.
+    /// Returning memory to the system, by threads of the collector.
     ScavengeBackground,
 }
 
@@ -29,7 +30,7 @@ impl CpuClass {
     pub(crate) const COUNT: usize = 5;
 }
 
-/// A thread's work for a collector, until this is dropped. From
+/// A guard: the thread works for a collector until it is dropped. Returned by
 /// [`Collector::work`](super::Collector::work).
 #[must_use = "the time is measured until this is dropped"]
 #[derive(Debug)]
@@ -37,7 +38,7 @@ pub struct Work {
     attached: Arc<Attached>,
     class: CpuClass,
     began: u64,
-    /// It is this thread's time.
+    /// Not `Send`: the CPU time is this thread's.
     of_this_thread: PhantomData<*const ()>,
 }
 
@@ -61,7 +62,7 @@ impl Drop for Work {
 
 pub(super) fn add(record: &Record, class: CpuClass, nanoseconds: u64) {
     let sum = &record.cpu_ns[class as usize];
-    // Not beyond what the sums of all are safe from: 36 years.
+    // A limit of 36 years per class, with which the sums of all collectors cannot overflow.
     let nanoseconds = nanoseconds.min(1 << 60);
     let _ = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| {
         Some(sum.saturating_add(nanoseconds).min(1 << 60))

@@ -3,43 +3,45 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
+
 use super::registry::{Attached, REQUESTED};
-use crate::keeper;
-use crate::primitives::{AtomicU64, Ordering};
 use crate::sampler::sweep;
 use crate::stack::TABLE;
+use crate::wakeup;
 
 use super::record::{Record, Termination};
 
-/// Why a cycle begins.
+/// The reason for a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The collector found that it was time to.
+    /// The collector decided to begin it.
     Automatic,
-    /// The program asked for it: Go's `NumForcedGC`. Its heap profile is shown as soon as it ends.
+    /// The program requested it: Go's `NumForcedGC`. The heap profile shows its result as soon as
+    /// it ends.
     Forced,
 }
 
-/// Cycles of all collectors are numbered, from 1 on.
+/// The number of the next cycle. Cycles of all collectors share the numbers, from 1 on.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A collection, from when it begins until all is swept. Begun by
-/// [`Collector::begin`](super::Collector::begin); its end is when this is dropped.
+/// A collection, from its start to the end of the sweep. Begun by
+/// [`Collector::begin`](super::Collector::begin); it ends when this is dropped.
 ///
-/// It may be handed to other threads, and shared by them: what its methods return are guards of
-/// their own, which need not be dropped in any order.
+/// It may be sent to other threads, and shared by them. Its methods return independent guards,
+/// which may be dropped in any order.
 ///
-/// If it is dropped without a [mark termination](Cycle::mark_termination), in a panic for instance,
-/// it was *abandoned*: it is counted as that and as no cycle, and its pauses count to the next
-/// cycle that is completed. So does a cycle that is still there when the collector begins
-/// another.
+/// If it is dropped without a [mark termination](Cycle::mark_termination), for instance in a panic,
+/// the cycle is *abandoned*. It is counted as abandoned, not as a cycle, and its pauses count
+/// towards the next completed cycle. A cycle that is still open when the collector begins another
+/// ends in the same way.
 #[must_use = "the cycle ends when this is dropped"]
 #[derive(Debug)]
 pub struct Cycle {
     attached: Arc<Attached>,
     id: u64,
     forced: bool,
-    /// The newest request when it began.
+    /// The newest request at the start of the cycle.
     requested: u64,
 }
 
@@ -60,12 +62,12 @@ impl Cycle {
         }
     }
 
-    /// A pause of the program begins: call it before anybody is stopped. It ends when the guard is
-    /// dropped, which is to be after they were let go again. A pause within a pause, or beside one
-    /// of the same collector, is part of that.
+    /// Begins a pause of the program. Call it before any thread is stopped, and drop the guard,
+    /// which ends the pause, after all threads have resumed. A pause that overlaps another of the
+    /// same collector is part of that one.
     ///
-    /// A pause that ends after the mark termination still counts to this cycle; one that is still
-    /// open when the collector begins another, or is gone, does not count at all.
+    /// A pause that ends after the mark termination still counts towards this cycle. A pause that
+    /// is still open when the collector begins another cycle, or is dropped, does not count.
     pub fn pause(&self) -> Pause {
         self.attached.record.begin_pause(self.id);
         Pause {
@@ -74,8 +76,8 @@ impl Cycle {
         }
     }
 
-    /// The pause begins in which marking comes to its end; [`MarkTermination::finish`] says that it
-    /// has. A collector that ends marking without a pause calls both one after the other.
+    /// Begins the pause in which marking ends; [`MarkTermination::finish`] reports the end. A
+    /// collector that ends marking without a pause calls both in succession.
     pub fn mark_termination(&self) -> MarkTermination {
         MarkTermination {
             pause: self.pause(),
@@ -84,11 +86,11 @@ impl Cycle {
         }
     }
 
-    /// The calling thread sweeps until the guard is dropped: what it frees meanwhile was found dead
-    /// by this cycle, which is how the heap profile is to show it. Each thread that sweeps has its
-    /// own; they nest.
+    /// Marks the calling thread as sweeping until the guard is dropped. The heap profile attributes
+    /// its frees to this cycle, which found the objects dead. Each sweeping thread needs a separate
+    /// guard; guards nest.
     ///
-    /// Before the mark termination, and once the cycle is over, this is counted as
+    /// Before the mark termination, and after the end of the cycle, the call is counted as
     /// [`misuse`](super::CollectorStats::misuses), and frees are the program's own.
     pub fn sweep(&self) -> Sweep {
         let record = self.attached.record;
@@ -105,7 +107,7 @@ impl Cycle {
         }
     }
 
-    /// Ends the cycle: all is swept. The same as to drop it.
+    /// Ends the cycle: the sweep is complete. Equivalent to dropping it.
     pub fn end(self) {}
 }
 
@@ -129,16 +131,16 @@ impl Drop for Cycle {
     }
 }
 
-/// A cycle is over that was the current one, in that state.
+/// Accounts for the end of a cycle, from the last value of `Record::current` that it had.
 fn finish(attached: &Attached, state: u64, forced: bool) {
     if state % 2 == 0 {
         attached.record.abandoned.fetch_add(1, Ordering::Relaxed);
     } else if TABLE.end_of_cycle(state / 2, forced) {
-        keeper::call_to_fold();
+        wakeup::wake();
     }
 }
 
-/// A pause of the program for a collection; it ends when this is dropped. From
+/// A pause of the program for a collection; it ends when this is dropped. Returned by
 /// [`Cycle::pause`].
 #[must_use = "the pause ends when this is dropped"]
 #[derive(Debug)]
@@ -148,13 +150,13 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Everybody has stopped now who is to stop: what came before is how long stopping took. A
-    /// pause of which this is not said took no time to stop.
+    /// Marks the moment when all threads have stopped. The time from the start of the pause is the
+    /// stopping time. Without this call, the stopping time is 0.
     pub fn stopped(&self) {
         self.record.pause_stopped(self.id);
     }
 
-    /// Ends the pause: the program runs again. The same as to drop it.
+    /// Ends the pause: the program runs again. Equivalent to dropping it.
     pub fn end(self) {}
 }
 
@@ -164,9 +166,9 @@ impl Drop for Pause {
     }
 }
 
-/// The pause in which marking comes to its end. From [`Cycle::mark_termination`].
+/// The pause in which marking ends. Returned by [`Cycle::mark_termination`].
 ///
-/// If it is dropped without [`MarkTermination::finish`], it was a pause like any other.
+/// If it is dropped without [`MarkTermination::finish`], it counts as an ordinary pause.
 #[must_use = "marking is over when `finish` is called"]
 #[derive(Debug)]
 pub struct MarkTermination {
@@ -176,26 +178,25 @@ pub struct MarkTermination {
 }
 
 impl MarkTermination {
-    /// Everybody has stopped now who is to stop: see [`Pause::stopped`].
+    /// Marks the moment when all threads have stopped: see [`Pause::stopped`].
     pub fn stopped(&self) {
         self.pause.stopped();
     }
 
-    /// How many bytes were looked at for pointers: of the heap, of stacks, and of global variables.
-    /// Go's `/gc/scan/*`. They stay as they were where a cycle does not say.
+    /// Sets the bytes that were scanned for pointers: in the heap, in stacks and in global
+    /// variables. Go's `/gc/scan/*`. A cycle without this call leaves the figures unchanged.
     pub fn scanned(&mut self, heap: u64, stacks: u64, globals: u64) {
         self.scanned = Some([heap, stacks, globals]);
     }
 
-    /// Marking is over, and so is the pause. The cycle counts as completed from now on: as Go's
-    /// does, before it is swept.
+    /// Ends marking, and the pause. The cycle counts as completed from now on, before its sweep, as
+    /// in Go.
     ///
-    /// `live_bytes` is how much of the collector's heap was found in use, `goal_bytes` the size at
-    /// which the next cycle is to be over; 0 for what is not known.
+    /// `live_bytes` is the part of the collector's heap that was found in use. `goal_bytes` is the
+    /// heap size by which the next cycle should be complete. Pass 0 for an unknown value.
     ///
-    /// A second time in one cycle, or in a cycle that is no longer the collector's current one, it
-    /// is counted as [`misuse`](super::CollectorStats::misuses), and is the end of a pause like
-    /// any other.
+    /// A second call in one cycle, or a call in a cycle that is not the collector's current one, is
+    /// counted as [`misuse`](super::CollectorStats::misuses) and only ends the pause.
     pub fn finish(self, live_bytes: u64, goal_bytes: u64) {
         let Pause { record, id } = self.pause;
         let terminated = record.current.compare_exchange(
@@ -205,11 +206,11 @@ impl MarkTermination {
             Ordering::Relaxed,
         );
         if terminated.is_err() {
-            // The pause ends when it is dropped.
+            // Dropping `self.pause` ends the pause.
             return record.misused();
         }
         if TABLE.mark_termination(id) {
-            keeper::call_to_fold();
+            wakeup::wake();
         }
         let termination = Termination {
             id,
@@ -219,17 +220,18 @@ impl MarkTermination {
             scanned: self.scanned,
         };
         record.end_pause(id, Some(&termination));
-        // It has ended.
+        // The pause has ended already.
         std::mem::forget(self.pause);
     }
 }
 
-/// While it lives, what the calling thread frees is freed by the sweep. From [`Cycle::sweep`].
+/// A guard: frees of the calling thread belong to the sweep until it is dropped. Returned by
+/// [`Cycle::sweep`].
 #[must_use = "the thread no longer sweeps when this is dropped"]
 #[derive(Debug)]
 pub struct Sweep {
     counts: bool,
-    /// It is to be dropped where it was made.
+    /// Not `Send`: it must be dropped by the thread that created it.
     of_this_thread: PhantomData<*const ()>,
 }
 

@@ -1,34 +1,37 @@
-//! A few words that change together, read without waiting for whoever writes them.
+//! A few words that change together, and whose readers never wait for a writer.
 //!
-//! There are two copies. A writer changes the first while readers have the second, and then the
-//! second while they have the first; the lowest bit of a sequence number says which to read. So a
-//! writer that loses its processor in the middle keeps no reader waiting; a reader that was
-//! overtaken by a writer reads again. Writers of one latch take turns, which they hardly ever have
-//! to: they are guards of one collector. They do not wait for long: the other one may be a thread
-//! that the collector has just stopped, and would be waited for for ever.
+//! The words have two copies. A writer changes the first while readers read the second, and then
+//! the second while they read the first. The lowest bit of a sequence number selects the copy to
+//! read. So a writer that is preempted in the middle blocks no reader; a reader that was overtaken
+//! by a writer reads again.
+//!
+//! Writers of one latch exclude one another. They rarely compete, because all are guards of one
+//! collector. A writer waits for another for a limited time only. The other may be a thread that
+//! the collector has just stopped, and an unlimited wait would never end.
 
 use std::cell::Cell;
 
-use crate::primitives::{AtomicBool, AtomicU64, Backoff, Ordering, fence};
+use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Backoff, Ordering, fence};
 
 thread_local! {
-    /// Whether the thread is in a write, of any latch: a signal handler must not wait for that.
+    /// Whether the thread is in a write of any latch. A signal handler must not wait for that
+    /// write.
     static WRITING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How often a writer looks whether the one before him has ended, before he gives up: for some
-/// milliseconds, since he may have lost his processor.
-const MOST_LOOKS: u32 = 20_000;
+/// The number of times that a writer checks for the end of another write before it gives up. This
+/// takes some milliseconds, since the other writer may have been preempted.
+const MAX_LOOKS: u32 = 20_000;
 
-/// See the module documentation.
+/// A latch: see the module documentation.
 pub(super) struct Latch<const WORDS: usize> {
     sequence: AtomicU64,
-    /// Whether somebody writes.
+    /// Whether a thread is writing.
     is_written: AtomicBool,
     copies: [[AtomicU64; WORDS]; 2],
 }
 
-/// The words as a writer sees and changes them.
+/// The words of one copy, as a writer reads and changes them.
 pub(super) struct Words<'a, const WORDS: usize>(&'a [AtomicU64; WORDS]);
 
 impl<const WORDS: usize> Words<'_, WORDS> {
@@ -54,9 +57,9 @@ impl<const WORDS: usize> Latch<WORDS> {
         }
     }
 
-    /// Changes words, all at one instant. `change` is called for each copy, and has to do the same
-    /// with both; it does not panic. False, and nothing is changed, in a signal handler that has
-    /// interrupted a write of this thread, and beside a write that does not come to its end.
+    /// Changes words, all at one instant. `change` is called once for each copy, must change both
+    /// alike, and must not panic. Returns false, and changes nothing, in a signal handler that
+    /// interrupted a write of this thread. The same holds if another write does not end in time.
     #[must_use]
     pub(super) fn write(&self, change: impl Fn(Words<'_, WORDS>)) -> bool {
         if WRITING.replace(true) {
@@ -64,10 +67,10 @@ impl<const WORDS: usize> Latch<WORDS> {
         }
         let mut backoff = Backoff::new();
         let mut looks = 0;
-        // A swap, which is quicker than to compare: nearly always it is free.
+        // A swap, which is faster than a compare-and-swap: the latch is nearly always free.
         while self.is_written.swap(true, Ordering::Acquire) {
             looks += 1;
-            if looks > MOST_LOOKS {
+            if looks > MAX_LOOKS {
                 WRITING.set(false);
                 return false;
             }
@@ -75,9 +78,10 @@ impl<const WORDS: usize> Latch<WORDS> {
         }
         let sequence = self.sequence.load(Ordering::Relaxed);
         for (turn, copy) in (1..).zip(&self.copies) {
-            // Release: who is sent to the other copy by it sees all of that.
+            // Release: a reader that this store sends to the other copy sees all changes to that
+            // copy.
             self.sequence.store(sequence + turn, Ordering::Release);
-            // Who sees one of the changes sees the new number as well.
+            // A reader that sees one of the changes sees the new sequence number, too.
             fence(Ordering::Release);
             change(Words(copy));
         }
@@ -86,7 +90,7 @@ impl<const WORDS: usize> Latch<WORDS> {
         true
     }
 
-    /// The first words, all of one instant.
+    /// Reads the first words, all of one instant.
     pub(super) fn read<const FIRST: usize>(&self, into: &mut [u64; FIRST]) {
         const { assert!(FIRST <= WORDS) };
         let mut backoff = Backoff::new();
@@ -104,14 +108,13 @@ impl<const WORDS: usize> Latch<WORDS> {
         }
     }
 
-    /// Makes all words 0. False, and nothing is changed, as for [`Latch::write`].
+    /// Sets all words to 0. Returns false, and changes nothing, as [`Latch::write`] does.
     #[must_use]
     pub(super) fn clear(&self) -> bool {
         self.write(|words| (0..WORDS).for_each(|word| words.set(word, 0)))
     }
 
-    /// In the child of a fork, if the writer was another thread: what it was about is undone, or
-    /// finished.
+    /// Undoes or completes the interrupted write of another thread, in the child of a fork.
     pub(super) fn after_fork_in_child(&self) {
         if !self.is_written.load(Ordering::Relaxed) {
             return;
@@ -140,7 +143,7 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
-                        // Given up where the other one is away for long.
+                        // The write gives up if the other writer is preempted for too long.
                         let _written = latch.write(|words| {
                             words.add(0, 1);
                             words.add(50, 2);
@@ -152,7 +155,7 @@ mod tests {
             let mut last = 0;
             let mut reads = 0;
             let begin = Instant::now();
-            // If need be, until one of the writers has been let run.
+            // Continues past 20 000 reads, if necessary, until a writer has run.
             while reads < 20_000 || last == 0 && begin.elapsed() < Duration::from_secs(60) {
                 reads += 1;
                 let mut words = [0; WORDS];
@@ -188,7 +191,7 @@ mod tests {
         assert_eq!(now, [0, 5]);
     }
 
-    /// As if the thread that writes were stopped: nobody waits for it for ever, and it goes on.
+    /// A writer never finishes, as if its thread were stopped: a second write gives up.
     #[test]
     fn a_write_beside_one_that_does_not_end_is_given_up() {
         let latch = Latch::<1>::new();
@@ -201,7 +204,7 @@ mod tests {
         assert_eq!(now, [1]);
     }
 
-    /// As after a fork in the middle of a write: on each side of the turn between the copies.
+    /// The states after a fork in the middle of a write, in the first copy and in the second.
     #[test]
     fn what_a_vanished_writer_left_is_whole() {
         for (sequence, whole) in [(1, 20), (2, 30)] {

@@ -1,5 +1,5 @@
-//! Garbage collectors of the program's own: a scripting language, a virtual machine, an arena that
-//! traces. They say when they collect, by guards, and so become part of the statistics as Go's
+//! Garbage collectors inside the program: of a scripting language, a virtual machine, or a tracing
+//! arena. They report their collections by guards, and so become part of the statistics, as Go's
 //! collector is of Go's: [`gc_stats()`](crate::gc_stats), [`mem_stats()`](crate::mem_stats), and
 //! the heap profile.
 //!
@@ -29,27 +29,28 @@
 //! # }
 //! ```
 //!
-//! A guard costs some hundred nanoseconds and allocates nothing. It waits for nobody, so the
-//! program may be stopped meanwhile, wherever its threads are; at the most, what it has to say is
-//! lost, which is counted. Only registering and dropping a [`Collector`], and reading statistics,
-//! are for when nobody is stopped: a thread may be stopped with a lock that they take. Wrong uses
-//! are defined with each guard: they are counted in [`CollectorStats::misuses`], and break no
-//! statistics.
+//! A guard costs some hundred nanoseconds and allocates nothing. It never waits for another thread
+//! without limit, so it may be used while the program's threads are stopped, wherever they are. At
+//! worst its event is lost, and counted as lost. Only three operations require that no thread is
+//! stopped: registering a [`Collector`], dropping one, and reading statistics. They take locks,
+//! which a stopped thread may hold. The wrong uses of each guard are defined: they are counted in
+//! [`CollectorStats::misuses`], and corrupt no statistics.
 //!
 //! # The heap profile
-//! With the first mark termination, the profiles `heap` and `allocs` become those of mark
-//! terminations, as in Go: they show what was allocated up to the one before the last, less what
-//! the sweep after that freed. What is garbage, but was not looked for yet, is not shown as memory
-//! in use; in return, the profile is a cycle or two behind. The end of a [forced](Cause::Forced)
-//! cycle brings it up to that. [`heap_stats()`](crate::heap_stats) and its like are of now, always.
+//! From the first mark termination on, the profiles `heap` and `allocs` refer to mark terminations,
+//! as in Go. They show allocations up to the last mark termination but one, less the memory that
+//! the sweep after it freed. Garbage that no cycle has found yet is not shown as memory in use; in
+//! return, the profile is a cycle or two behind. The end of a [forced](Cause::Forced) cycle
+//! advances it to that cycle. [`heap_stats()`](crate::heap_stats) and similar functions always
+//! report current values.
 //!
-//! With several collectors, whichever terminates its marking while no other sweeps moves the
-//! profile on; a sweep beside that of another counts as frees by the program.
+//! With several collectors, each one that ends marking while no other sweeps advances the profile.
+//! A sweep during another collector's sweep counts as frees by the program.
 
 mod cpu;
 mod cycle;
 mod latch;
-mod record;
+pub(crate) mod record;
 mod registry;
 mod steering;
 
@@ -60,15 +61,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use cpu::{CpuClass, Work};
 pub use cycle::{Cause, Cycle, MarkTermination, Pause, Sweep};
 pub(crate) use record::{Figures, PAUSE_TIMES, Pauses, STOPPING_TIMES};
-pub use registry::MOST_NAMES;
+pub use registry::MAX_NAMES;
 pub(crate) use registry::{Registry, lock};
 pub use steering::{DEFAULT_PERCENT, memory_limit, percent, set_memory_limit, set_percent};
 
-use crate::os;
-use crate::primitives::Ordering;
+use plimsoll_sys::os;
+use plimsoll_sys::primitives::Ordering;
 use registry::{Attached, LONGEST_NAME, REQUESTED};
 
-/// A garbage collector. What it did stays in the sums when this is dropped.
+/// A garbage collector. Its figures stay in the sums after it is dropped.
 ///
 /// All methods may be called by any thread.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ pub struct Collector {
     attached: Arc<Attached>,
 }
 
-/// What a collector counts beside its cycles.
+/// An event that a collector counts in addition to its cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Counter {
@@ -94,29 +95,30 @@ impl Counter {
     pub(crate) const COUNT: usize = 4;
 }
 
-/// Why there is no such collector.
+/// The reason why a collector could not be registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The name of a collector must not be empty.
+    /// The name is empty.
     EmptyName,
-    /// It is longer than 128 bytes.
+    /// The name is longer than 128 bytes.
     LongName(String),
-    /// Collectors have had [`MOST_NAMES`] other names already.
+    /// The [`MAX_NAMES`] names of collectors are used up.
     TooManyNames(String),
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::EmptyName => f.write_str("a collector must have a name: it is empty"),
+            Self::EmptyName => f.write_str("the name of a collector must not be empty"),
             Self::LongName(name) => write!(
                 f,
                 "the name of a collector is longer than {LONGEST_NAME} bytes: {name:?}"
             ),
             Self::TooManyNames(name) => write!(
                 f,
-                "there is no room for the collector {name:?}: there were {MOST_NAMES} names already"
+                "cannot register the collector {name:?}: the maximum of {MAX_NAMES} names is \
+                 reached"
             ),
         }
     }
@@ -125,9 +127,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Collector {
-    /// Registers a collector whose pauses stop the whole program. Several may have the same name:
-    /// their figures are then summed. Names stay for good: they say of what kind a collector is,
-    /// not which one it is.
+    /// Registers a collector whose pauses stop the whole program. Several collectors may have the
+    /// same name: their figures are then summed. Names are never removed, so a name should identify
+    /// the kind of a collector, not the instance.
     ///
     /// # Errors
     /// See [`Error`].
@@ -135,8 +137,9 @@ impl Collector {
         Self::new(name, true)
     }
 
-    /// The same for a collector whose pauses stop only the thread that collects: the arena of a
-    /// thread, say. They are pauses like others, but cost one processor's time, not that of all.
+    /// Registers a collector whose pauses stop only the collecting thread, such as an arena used by
+    /// one thread. Its pauses are counted like others, but cost the time of one processor, not of
+    /// all.
     ///
     /// # Errors
     /// See [`Error`].
@@ -144,33 +147,36 @@ impl Collector {
         Self::new(name, false)
     }
 
-    fn new(name: &str, stops_everybody: bool) -> Result<Self, Error> {
-        os::cpus::look();
+    fn new(name: &str, stops_all_threads: bool) -> Result<Self, Error> {
+        {
+            let _own = crate::internal_scope::scope();
+            os::cpus::look();
+        }
         os::clock::prepare();
-        let attached = registry::register(name, stops_everybody)?;
+        let attached = registry::register(name, stops_all_threads)?;
         Ok(Self { attached })
     }
 
-    /// What it is called.
+    /// Returns the collector's name.
     pub fn name(&self) -> &'static str {
         self.attached.name
     }
 
-    /// Begins a cycle. One that has not ended yet is ended by that, which is counted as misuse.
+    /// Begins a cycle. A cycle that is still open ends first, which is counted as misuse.
     pub fn begin(&self, cause: Cause) -> Cycle {
         Cycle::begin(&self.attached, cause)
     }
 
-    /// Whether somebody waits for a [forced](Cause::Forced) cycle: [`collect`], or a request for
-    /// the heap profile with `gc=1`. It stays so until one that began after has ended. A look
-    /// at two words in memory.
+    /// Returns whether a [forced](Cause::Forced) cycle is requested: by [`collect`], or by a
+    /// request for the heap profile with `gc=1`. It stays true until a forced cycle that began
+    /// after the request has ended. Reads two words of memory.
     pub fn is_wanted(&self) -> bool {
         let served = self.attached.record.served.load(Ordering::Relaxed);
         REQUESTED.load(Ordering::Relaxed) > served
     }
 
-    /// Sets how much memory the collector has for itself, in bytes: Go's `GCSys`. Only what does
-    /// not come from the program's allocator, which has counted the rest.
+    /// Sets the memory that the collector uses for itself, in bytes: Go's `GCSys`. Include only
+    /// memory that does not come from the program's allocator, which counts the rest.
     pub fn set_metadata_bytes(&self, bytes: u64) {
         self.attached
             .record
@@ -178,62 +184,63 @@ impl Collector {
             .store(bytes, Ordering::Relaxed);
     }
 
-    /// Adds to what a class of work has taken, in processor time. That of pauses is known already.
+    /// Adds CPU time to a class of work. Do not include pauses: they are measured already.
     pub fn add_cpu_time(&self, class: CpuClass, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         cpu::add(self.attached.record, class, nanoseconds);
     }
 
-    /// The calling thread does that class of work until the guard is dropped: its processor time is
-    /// measured. Takes two system calls. Not within a pause, whose time is known already.
+    /// Measures the CPU time of the calling thread as that class of work until the guard is
+    /// dropped. Costs two system calls. Do not use it within a pause, which is measured already.
     pub fn work(&self, class: CpuClass) -> Work {
         Work::begin(&self.attached, class)
     }
 
-    /// Counts so many more.
+    /// Adds `count` to a counter.
     pub fn add(&self, counter: Counter, count: u64) {
         self.attached.record.deferred[counter as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The figures of this collector alone.
+    /// Returns the figures of this collector alone.
     pub fn stats(&self) -> CollectorStats {
         CollectorStats::new(self.name(), &self.attached.record.figures())
     }
 }
 
-/// The figures of a collector, or of all of a name, also of those that are gone.
+/// The figures of one collector, or of all collectors with one name, including dropped ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CollectorStats {
-    /// What the collectors are called.
+    /// The name of the collectors.
     pub name: &'static str,
-    /// How many of them there are now.
+    /// The number of these collectors that exist now.
     pub attached: usize,
-    /// Completed cycles: those with a mark termination. A count, exact; never falls.
+    /// Completed cycles: cycles with a mark termination. A count, exact; never falls.
     pub cycles: u64,
-    /// Those of them that were [forced](Cause::Forced). A count, exact; never falls.
+    /// Completed cycles that were [forced](Cause::Forced). A count, exact; never falls.
     pub forced_cycles: u64,
     /// Cycles that ended without a mark termination. A count, exact; never falls.
     pub abandoned_cycles: u64,
-    /// Pauses, also those of abandoned cycles. A count, exact; never falls.
+    /// Pauses, including those of abandoned cycles. A count, exact; never falls.
     pub pauses: u64,
-    /// How long the pauses of completed cycles have taken, with those of abandoned ones before
-    /// them. Exact; never falls.
+    /// Total duration of the pauses of completed cycles, and of abandoned ones before them. Exact;
+    /// never falls.
     pub pause_total: Duration,
-    /// When the last mark termination was; `None` if there was none.
+    /// The time of the last mark termination; `None` if there was none.
     pub last_end: Option<SystemTime>,
-    /// How many bytes were found in use at the last mark termination of each collector there is,
-    /// in all. Said by the collectors.
+    /// Bytes found in use at the last mark termination of each existing collector, summed. Reported
+    /// by the collectors.
     pub live_bytes: u64,
-    /// At how many bytes the next cycles are to be over, in all. Said by the collectors.
+    /// Heap sizes in bytes by which the next cycles should be complete, summed. Reported by the
+    /// collectors.
     pub goal_bytes: u64,
-    /// Memory of the collectors' own, in bytes. Said by them.
+    /// The collectors' own memory in bytes. Reported by the collectors.
     pub metadata_bytes: u64,
-    /// Guards that were used where they have no meaning, and were ignored as it says there. A
-    /// count; never falls.
+    /// Uses of guards that have no meaning and were ignored, as documented at each guard. A count;
+    /// never falls.
     pub misuses: u64,
-    /// Ends of pauses, and mark terminations, that are in none of the figures, because another
-    /// thread was stopped in the middle of noting one. A count; never falls.
+    /// Ends of pauses and mark terminations that are missing from all figures, because another
+    /// thread was stopped while it recorded one. A count; never falls.
     pub lost: u64,
 }
 
@@ -258,7 +265,7 @@ impl CollectorStats {
     }
 }
 
-/// The figures of all collectors that there are or were, one for each name, sorted.
+/// Returns the figures of all existing and former collectors, one entry per name, sorted by name.
 pub fn collectors() -> Vec<CollectorStats> {
     let by_name = lock().by_name();
     by_name
@@ -267,15 +274,15 @@ pub fn collectors() -> Vec<CollectorStats> {
         .collect()
 }
 
-/// How often it is looked whether a collection is over that was asked for.
+/// The interval of checks whether a requested collection is over.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Asks every collector for a [forced](Cause::Forced) cycle, and waits until each has ended one
-/// that began after this was called, but at most for `wait`. Returns whether they have; true if
-/// there are none.
+/// Requests a [forced](Cause::Forced) cycle from every collector. Waits until each has ended one
+/// that began after this call, but for `wait` at most. Returns whether they have; true if there are
+/// no collectors.
 ///
-/// It is for the collectors to look at [`Collector::is_wanted`]: one that nobody runs does not
-/// answer. Do not call it on the thread that would have to.
+/// The collectors must poll [`Collector::is_wanted`]; one that does not poll never responds. Do not
+/// call this on a thread that has to collect.
 pub fn collect(wait: Duration) -> bool {
     collect_unless(wait, &|| false)
 }

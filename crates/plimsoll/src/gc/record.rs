@@ -1,19 +1,24 @@
-//! What is known of one collector.
+//! The figures of one collector.
 
 use std::fmt;
 
+use plimsoll_sys::os;
+use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Ordering};
+
 use super::CpuClass;
 use super::latch::{Latch, Words};
-use crate::os;
-use crate::primitives::{AtomicBool, AtomicU64, Ordering};
-use crate::stats::{PAUSES, TimeCounts};
+use crate::histogram::TimeCounts;
 
-/// Pauses for collections, from when stopping began to when the program ran again.
+/// The number of entries of [`MemStats::pause_ns`](crate::MemStats::pause_ns) and
+/// [`MemStats::pause_end`](crate::MemStats::pause_end), as in Go.
+pub const PAUSES: usize = 256;
+
+/// Durations of pauses, from the start of stopping until the program ran again.
 pub(crate) static PAUSE_TIMES: TimeCounts<1> = TimeCounts::new();
-/// Of each of them, how long it took until everybody had stopped.
+/// The time until all threads had stopped, for each pause.
 pub(crate) static STOPPING_TIMES: TimeCounts<1> = TimeCounts::new();
 
-/// Completed cycles of all collectors, to know their order.
+/// The number of completed cycles of all collectors, which orders them.
 static COMPLETED: AtomicU64 = AtomicU64::new(0);
 
 /// The words of the latch: sums and values first, then three words for each entry of the ring.
@@ -21,9 +26,10 @@ mod word {
     pub(super) const CYCLES: usize = 0;
     pub(super) const FORCED: usize = 1;
     pub(super) const PAUSES: usize = 2;
-    /// Of completed cycles.
+    /// Pauses of completed cycles.
     pub(super) const PAUSE_NS: usize = 3;
-    /// Of a cycle that is not completed so far, or was given up: of the next one.
+    /// Pauses of a cycle that is not yet completed or was abandoned. They count towards the next
+    /// one.
     pub(super) const PENDING_NS: usize = 4;
     pub(super) const LIVE: usize = 5;
     pub(super) const GOAL: usize = 6;
@@ -31,13 +37,13 @@ mod word {
     pub(super) const SCANNED_STACK: usize = 8;
     pub(super) const SCANNED_GLOBALS: usize = 9;
     pub(super) const LAST_END: usize = 10;
-    /// Which cycle was completed last.
+    /// The number of the cycle that was completed last.
     pub(super) const LAST_ID: usize = 11;
-    /// Its place among those of all collectors.
+    /// The rank of that cycle among the cycles of all collectors.
     pub(super) const LAST_ORDER: usize = 12;
-    /// What pauses took from all whom they stopped.
+    /// Time with all threads stopped, multiplied by the number of stopped processors.
     pub(super) const PAUSE_CPU_NS: usize = 13;
-    /// What they took from the thread that collects.
+    /// Time with all threads stopped: the part of the collecting thread.
     pub(super) const PAUSED_NS: usize = 14;
     pub(super) const FIGURES: usize = 15;
 }
@@ -47,24 +53,23 @@ const WORDS: usize = word::FIGURES + 3 * PAUSES;
 /// The pause of one completed cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its place among the completed cycles of all collectors.
+    /// The rank among the completed cycles of all collectors.
     pub(crate) order: u64,
     pub(crate) pause_ns: u64,
-    /// In nanoseconds since 1970.
+    /// The end of the cycle, in nanoseconds since 1970.
     pub(crate) end: u64,
 }
 
-/// What a collector's guards write.
+/// The data that a collector's guards write.
 pub(super) struct Record {
-    /// Whether its pauses stop all threads, or only the one that collects.
-    stops_everybody: AtomicBool,
+    /// Whether pauses stop all threads, or only the collecting one.
+    stops_all_threads: AtomicBool,
     latch: Latch<WORDS>,
-    /// Twice the number of the cycle that is open, plus one after its mark termination; 0 for
-    /// none.
+    /// Twice the number of the open cycle, plus one after its mark termination; 0 if none is open.
     pub(super) current: AtomicU64,
-    /// Pauses that are open, with the cycle that they are of: see [`Record::begin_cycle`].
+    /// The number of open pauses, with the number of their cycle: see [`Record::begin_cycle`].
     open_pauses: AtomicU64,
-    /// When the first of them began, and when everybody had stopped.
+    /// The start of the first open pause, and the moment when all threads had stopped.
     pause_began: AtomicU64,
     pause_stopped: AtomicU64,
     pub(super) abandoned: AtomicU64,
@@ -73,31 +78,31 @@ pub(super) struct Record {
     pub(super) metadata: AtomicU64,
     pub(super) cpu_ns: [AtomicU64; CpuClass::COUNT],
     pub(super) deferred: [AtomicU64; super::Counter::COUNT],
-    /// The newest request that a forced cycle has answered.
+    /// The newest request that a forced cycle has satisfied.
     pub(super) served: AtomicU64,
 }
 
-/// Where the cycle's number begins in what says how many pauses are open.
+/// The position of the cycle's number in `open_pauses`.
 const ID_SHIFT: u32 = 24;
 const PAUSES_MASK: u64 = (1 << ID_SHIFT) - 1;
-/// What stands there for none: there is room on both sides.
+/// The value that stands for no open pauses. The count may be off by some in either direction.
 const NO_PAUSES: u64 = 1 << (ID_SHIFT - 1);
 
-/// How a cycle was completed.
+/// The results of a completed cycle.
 pub(super) struct Termination {
     pub(super) id: u64,
     pub(super) forced: bool,
     pub(super) live: u64,
     pub(super) goal: u64,
-    /// Bytes of heap, stacks and globals, if they are known.
+    /// Scanned bytes of heap, stacks and globals, if known.
     pub(super) scanned: Option<[u64; 3]>,
 }
 
 impl Record {
-    /// One that is nobody's.
+    /// Returns a free record.
     pub(super) fn new() -> Self {
         Self {
-            stops_everybody: AtomicBool::new(false),
+            stops_all_threads: AtomicBool::new(false),
             latch: Latch::new(),
             current: AtomicU64::new(0),
             open_pauses: AtomicU64::new(0),
@@ -113,16 +118,16 @@ impl Record {
         }
     }
 
-    /// It is a collector's from now on, of which nobody else knows yet.
-    pub(super) fn begin(&self, stops_everybody: bool, served: u64) {
-        self.stops_everybody
-            .store(stops_everybody, Ordering::Relaxed);
+    /// Assigns the record to a new collector, which no other thread can access yet.
+    pub(super) fn begin(&self, stops_all_threads: bool, served: u64) {
+        self.stops_all_threads
+            .store(stops_all_threads, Ordering::Relaxed);
         self.served.store(served, Ordering::Relaxed);
     }
 
-    /// It is nobody's any more: what was written is forgotten, and guards that are still there
-    /// write nothing. False if one of them is at it and does not come to its end: then it
-    /// cannot be another's.
+    /// Frees the record: discards its contents, and makes guards that still exist ineffective.
+    /// Returns false if such a guard is in a write that does not end; the record cannot be reused
+    /// then.
     pub(super) fn end(&self) -> bool {
         // No cycle has this number.
         self.begin_cycle(0);
@@ -145,18 +150,19 @@ impl Record {
         self.misuses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A cycle begins. Returns the one that is open, if there is: its state, as in `current`.
-    /// Pauses that are still open, because nobody will ever end them, do not count any more.
+    /// Begins a cycle. Returns the state of the cycle that was open, as in `current`; 0 if none
+    /// was. Pauses that are still open no longer count, because their ends may never be reported.
     pub(super) fn begin_cycle(&self, id: u64) -> u64 {
         self.open_pauses
             .store(id << ID_SHIFT | NO_PAUSES, Ordering::Release);
         self.current.swap(2 * id, Ordering::AcqRel)
     }
 
-    /// Adds to how many pauses of the cycle are open, and returns how many were; `None`, and
-    /// nothing is changed, if that is not the newest cycle. An addition, which is quicker than
-    /// to compare and swap; where it has to be taken back, and a cycle begins between the two,
-    /// that one finds its count off by one, which is what [`NO_PAUSES`] has room for.
+    /// Adds to the number of open pauses of the cycle, and returns the previous number. Returns
+    /// `None`, and changes nothing, if the cycle is not the newest one.
+    ///
+    /// An addition is faster than a compare-and-swap. If it is undone, and a cycle begins between
+    /// the two steps, the count of that cycle is off by one. [`NO_PAUSES`] leaves space for that.
     fn count_pauses(&self, id: u64, more: i64) -> Option<i64> {
         let open = self.open_pauses.fetch_add(more as u64, Ordering::AcqRel);
         if !Self::is_newest(id, open) {
@@ -166,7 +172,7 @@ impl Record {
         Some((open & PAUSES_MASK) as i64 - NO_PAUSES as i64)
     }
 
-    /// A pause in the cycle `id` begins; or, if one is open, it is part of that.
+    /// Begins a pause in the cycle `id`. It becomes part of an open pause, if there is one.
     pub(super) fn begin_pause(&self, id: u64) {
         if self.count_pauses(id, 1) == Some(0) {
             let now = os::clock::now();
@@ -175,7 +181,7 @@ impl Record {
         }
     }
 
-    /// All who are to stop have stopped, for a pause in the cycle `id`.
+    /// Notes that all threads have stopped, for a pause in the cycle `id`.
     pub(super) fn pause_stopped(&self, id: u64) {
         if Self::is_newest(id, self.open_pauses.load(Ordering::Relaxed)) {
             self.pause_stopped
@@ -183,12 +189,12 @@ impl Record {
         }
     }
 
-    /// Whether that is the cycle of which so many pauses are open.
+    /// Returns whether `id` is the cycle to which the count `open` belongs.
     fn is_newest(id: u64, open: u64) -> bool {
         open >> ID_SHIFT == id & (u64::MAX >> ID_SHIFT)
     }
 
-    /// A pause in the cycle `id` ends; with it, maybe, the marking.
+    /// Ends a pause in the cycle `id`, and with a `termination` also the marking.
     pub(super) fn end_pause(&self, id: u64, termination: Option<&Termination>) {
         let began = self.pause_began.load(Ordering::Relaxed);
         let stopped = self.pause_stopped.load(Ordering::Relaxed);
@@ -218,7 +224,7 @@ impl Record {
             if is_last {
                 words.add(word::PAUSES, 1);
                 words.add(word::PAUSED_NS, took - stopping);
-                let stopped = if self.stops_everybody.load(Ordering::Relaxed) {
+                let stopped = if self.stops_all_threads.load(Ordering::Relaxed) {
                     os::cpus::available() as u64
                 } else {
                     1
@@ -236,14 +242,14 @@ impl Record {
         }
     }
 
-    /// Sums and values of one instant, without the ring.
+    /// Returns sums and values of one instant, without the ring.
     pub(super) fn figures(&self) -> Figures {
         let mut words = [0; word::FIGURES];
         self.latch.read(&mut words);
         self.with_rest(&words)
     }
 
-    /// The same with the ring, the oldest entry first.
+    /// Same as [`figures`](Self::figures), and merges the ring into `pauses`.
     pub(super) fn figures_and_pauses(&self, pauses: &mut Pauses) -> Figures {
         let mut words = [0; WORDS];
         self.latch.read(&mut words);
@@ -297,7 +303,7 @@ impl fmt::Debug for Record {
     }
 }
 
-/// The words of a cycle in the ring: its pauses, when it ended, and its place among all.
+/// Returns the indices of a cycle's words in the ring: its pauses, its end, and its rank.
 fn entry(cycle: u64) -> [usize; 3] {
     let first = word::FIGURES + 3 * (cycle as usize % PAUSES);
     [first, first + 1, first + 2]
@@ -330,14 +336,14 @@ fn complete(
     }
 }
 
-/// A pause after the mark termination, during the sweep: it is the same cycle's.
+/// Adds a pause after the mark termination, during the sweep, to the cycle that it belongs to.
 fn add_to_last(words: &Words<'_, WORDS>, took: u64) {
     let [pause_ns, ..] = entry(words.get(word::CYCLES) - 1);
     words.add(pause_ns, took);
     words.add(word::PAUSE_NS, took);
 }
 
-/// Figures of a collector, or sums of those of several.
+/// The figures of one collector, or sums over several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) attached: usize,
@@ -350,9 +356,9 @@ pub(crate) struct Figures {
     pub(crate) scanned_heap: u64,
     pub(crate) scanned_stack: u64,
     pub(crate) scanned_globals: u64,
-    /// The place of the cycle that was completed last among those of all collectors.
+    /// The rank of the last completed cycle among the cycles of all collectors.
     pub(crate) last_order: u64,
-    /// When that was, in nanoseconds since 1970; 0 for never.
+    /// The end of that cycle, in nanoseconds since 1970; 0 for never.
     pub(crate) last_end: u64,
     pub(crate) abandoned: u64,
     pub(crate) misuses: u64,
@@ -394,7 +400,8 @@ impl Figures {
         }
     }
 
-    /// What stays when the collector has gone: what it has done, not what it is.
+    /// Returns the counts of past events, which stay after the collector is dropped, without its
+    /// current values.
     pub(super) fn without_values(self) -> Self {
         Self {
             attached: 0,
@@ -409,7 +416,7 @@ impl Figures {
     }
 }
 
-/// The newest completed cycles, the oldest of them first.
+/// The newest completed cycles, in order of completion.
 #[derive(Clone, Debug)]
 pub(crate) struct Pauses {
     entries: [Entry; PAUSES],
@@ -428,12 +435,12 @@ impl Pauses {
         }
     }
 
-    /// Oldest first.
+    /// Returns the entries, oldest first.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries[..self.used]
     }
 
-    /// Takes in entries that are sorted likewise: the newest of both remain.
+    /// Merges entries in the same order; the newest of both remain.
     pub(super) fn merge(&mut self, more: impl DoubleEndedIterator<Item = Entry>) {
         let old = self.clone();
         let mut ours = old.entries().iter().rev().copied().peekable();

@@ -1,20 +1,21 @@
-//! The collectors there are, by name, and what those have done that are gone.
+//! The existing collectors, by name, and the figures of dropped ones.
 //!
-//! Collectors write to records of their own and never come here, but for their first and their last
-//! moment; so the lock is one among readers.
+//! Collectors write to separate records, and use the registry only when they are registered and
+//! dropped. The lock therefore mostly serves readers.
 
 use std::sync::Arc;
 
+use plimsoll_sys::primitives::{AtomicU64, Mutex, MutexGuard, Ordering};
+
 use super::Error;
 use super::record::{Figures, Pauses, Record};
-use crate::own;
-use crate::primitives::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::internal_scope;
 use crate::stack::TABLE;
 
-/// How many names collectors can have, in all.
-pub const MOST_NAMES: usize = 64;
+/// The number of different names that collectors can have.
+pub const MAX_NAMES: usize = 64;
 
-/// The most bytes of a name.
+/// The maximum length of a name, in bytes.
 pub(super) const LONGEST_NAME: usize = 128;
 
 /// The number of the newest request for a forced collection.
@@ -27,24 +28,23 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
 });
 
 pub(crate) struct Registry {
-    /// They stay for good.
+    /// The names, which are never removed.
     names: Vec<Named>,
-    /// Records of collectors that are gone, for others. Records are never given back: a pause
-    /// may outlive its collector.
+    /// Records of dropped collectors, for reuse. Records are never deallocated, because a pause may
+    /// outlive its collector.
     free: Vec<&'static Record>,
-    /// The newest cycles of those that are gone.
+    /// The newest cycles of dropped collectors.
     pauses_of_gone: Pauses,
 }
 
 struct Named {
     name: &'static str,
     attached: Vec<&'static Record>,
-    /// Sums of those that are gone.
+    /// Sums over dropped collectors of this name.
     gone: Figures,
 }
 
-/// A record that is registered, until this is dropped: by the collector, or by the last guard of
-/// it.
+/// A registered record, until this is dropped: with the collector, or with its last guard.
 #[derive(Debug)]
 pub(super) struct Attached {
     pub(super) name: &'static str,
@@ -57,7 +57,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Registry> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-pub(super) fn register(name: &str, stops_everybody: bool) -> Result<Arc<Attached>, Error> {
+pub(super) fn register(name: &str, stops_all_threads: bool) -> Result<Arc<Attached>, Error> {
     if name.is_empty() {
         return Err(Error::EmptyName);
     }
@@ -65,12 +65,12 @@ pub(super) fn register(name: &str, stops_everybody: bool) -> Result<Arc<Attached
         return Err(Error::LongName(name.into()));
     }
     let mut registry = lock();
-    let own = own::scope();
+    let own = internal_scope::scope();
     let served = REQUESTED.load(Ordering::Relaxed);
     let found = registry.names.iter().position(|known| known.name == name);
     let at = match found {
         Some(at) => at,
-        None if registry.names.len() == MOST_NAMES => {
+        None if registry.names.len() == MAX_NAMES => {
             drop(own);
             return Err(Error::TooManyNames(name.into()));
         }
@@ -87,7 +87,7 @@ pub(super) fn register(name: &str, stops_everybody: bool) -> Result<Arc<Attached
         .free
         .pop()
         .unwrap_or_else(|| Box::leak(Box::new(Record::new())));
-    record.begin(stops_everybody, served);
+    record.begin(stops_all_threads, served);
     let named = &mut registry.names[at];
     named.attached.push(record);
     let name = named.name;
@@ -97,7 +97,7 @@ pub(super) fn register(name: &str, stops_everybody: bool) -> Result<Arc<Attached
 impl Drop for Attached {
     fn drop(&mut self) {
         let mut registry = lock();
-        let _own = own::scope();
+        let _own = internal_scope::scope();
         let registry = &mut *registry;
         let is_this = |record: &&Record| std::ptr::eq(*record, self.record);
         let places = registry.names.iter_mut().find_map(|named| {
@@ -122,12 +122,13 @@ impl Drop for Attached {
 }
 
 impl Registry {
-    /// Whether there is a collector.
+    /// Returns whether a collector exists.
     fn is_attached(&self) -> bool {
         self.names.iter().any(|named| !named.attached.is_empty())
     }
 
-    /// Sums over all that there are and were; with their newest cycles, if those are wanted.
+    /// Returns sums over all existing and former collectors, and merges their newest cycles into
+    /// `pauses`.
     pub(crate) fn sums(&self, mut pauses: Option<&mut Pauses>) -> Figures {
         let mut sums = Figures::default();
         if let Some(pauses) = &mut pauses {
@@ -146,7 +147,7 @@ impl Registry {
         sums
     }
 
-    /// The same for each name, sorted.
+    /// Returns the sums for each name, sorted by name.
     pub(super) fn by_name(&self) -> Vec<(&'static str, Figures)> {
         let sums = |named: &Named| {
             let mut sums = named.gone;
@@ -159,7 +160,7 @@ impl Registry {
         by_name
     }
 
-    /// Whether all have answered a request.
+    /// Returns whether all collectors have satisfied a request.
     fn have_served(&self, request: u64) -> bool {
         let mut records = self.names.iter().flat_map(|named| &named.attached);
         records.all(|record| record.served.load(Ordering::Acquire) >= request)
@@ -171,12 +172,12 @@ impl Registry {
     }
 }
 
-/// Asks all collectors for a forced collection.
+/// Requests a forced collection from all collectors. Returns the number of the request.
 pub(super) fn request() -> u64 {
     REQUESTED.fetch_add(1, Ordering::AcqRel) + 1
 }
 
-/// `None` if there is no collector; else whether all have answered.
+/// Returns whether all collectors have satisfied a request; `None` without collectors.
 pub(super) fn have_served(request: u64) -> Option<bool> {
     let registry = lock();
     registry

@@ -1,5 +1,5 @@
-//! Finding out where threads wait for the standard library's locks in a program without a symbol
-//! table: by letting one wait.
+//! Finds the places where threads wait for the standard library's locks in a program without a
+//! symbol table: it makes a thread wait.
 
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
@@ -7,38 +7,39 @@ use std::time::{Duration, Instant};
 
 use plimsoll_interpose::Call;
 
+use plimsoll_sys::primitives::{AtomicBool, AtomicUsize, Ordering};
+
 use super::sites;
 use crate::contention::{self, WaitKind};
-use crate::own_thread;
-use crate::primitives::{AtomicBool, AtomicUsize, Ordering};
+use crate::internal_thread;
 
-/// Where the futex word is of what is contended now, and the return address of who waited there.
+/// The range in which the contended futex word lies, and the return address of its waiter.
 static FROM: AtomicUsize = AtomicUsize::new(0);
 static TO: AtomicUsize = AtomicUsize::new(0);
 static WAITED_AT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether there are no names to go by.
+/// Whether [`calibrate`] ran, because the program has no symbol names.
 static DONE: AtomicBool = AtomicBool::new(false);
 
-/// A thread that does not come to wait in this time is not waited for.
+/// The maximum time until a thread waits; after that, the test is abandoned.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether [`calibrate`] was necessary.
+/// Returns whether [`calibrate`] was necessary.
 pub(super) fn is_done() -> bool {
     DONE.load(Ordering::Relaxed)
 }
 
-/// For the hook: a futex call that is not recorded.
+/// Notes a futex call that is not recorded. For the hook.
 pub(super) fn saw(call: &Call) {
     let word = call.arguments[0];
-    // Who wakes others does so after somebody waited.
+    // A waker calls only after a thread has waited.
     if FROM.load(Ordering::Relaxed) <= word && word < TO.load(Ordering::Relaxed) {
         WAITED_AT.store(call.return_address, Ordering::Release);
     }
 }
 
-/// Contends each of the primitives once, and adds where that was waited for. The hook must be set.
-/// Nothing of it is recorded.
+/// Contends each of the primitives once, and adds the place of the wait. The hook must be set. None
+/// of these waits is recorded.
 pub(super) fn calibrate() {
     DONE.store(true, Ordering::Relaxed);
     let _unrecorded = contention::suspend();
@@ -47,7 +48,7 @@ pub(super) fn calibrate() {
     let waits = mutex.clone();
     contend(&*mutex, WaitKind::Mutex, held, move || drop(waits.lock()));
 
-    // One for each: who waited for the first may come to wait for it once more.
+    // A lock for each mode: the waiter of the first mode may wait for its lock once more.
     let rwlock = Arc::new(RwLock::new(()));
     let held = rwlock.write().unwrap_or_else(PoisonError::into_inner);
     let waits = rwlock.clone();
@@ -90,7 +91,7 @@ impl Drop for Notifies<'_> {
     }
 }
 
-/// Has a thread wait for `primitive`, which it does until `held` is dropped.
+/// Makes a thread wait for `primitive` until `held` is dropped.
 fn contend<T, G>(primitive: &T, kind: WaitKind, held: G, wait: impl FnOnce() + Send + 'static) {
     let Range { start, end } = {
         let start = std::ptr::from_ref(primitive) as usize;
@@ -99,7 +100,7 @@ fn contend<T, G>(primitive: &T, kind: WaitKind, held: G, wait: impl FnOnce() + S
     WAITED_AT.store(0, Ordering::Relaxed);
     FROM.store(start, Ordering::Relaxed);
     TO.store(end, Ordering::Relaxed);
-    let thread = own_thread::spawn(c"plimsoll-locks", move || {
+    let thread = internal_thread::spawn(c"plimsoll-locks", move || {
         let _unrecorded = contention::suspend();
         wait();
     });

@@ -1,14 +1,16 @@
-//! Futex calls: what waits and wakes, when it comes down to the system.
+//! Hook of futex calls: the waits and wake-ups that reach the system.
 
 use plimsoll_interpose::Call;
 
+use plimsoll_sys::os::syscall;
+
 use super::{calibrate, parking_lot, sites};
 use crate::contention::meter::{self, Timed};
-use crate::contention::{self, Ended, Wait, WaitKind, own};
-use crate::os::syscall;
+use crate::contention::{self, Ended, Wait, WaitKind, internal};
+use crate::recording;
 use crate::stack::{Registers, Start};
 
-/// The hook. Makes the call that it was called in place of.
+/// Makes the intercepted call, and records it if it waits or wakes. The hook.
 pub(super) unsafe extern "C" fn called(call: &Call) -> isize {
     // `futex(word, operation, value, timeout, ...)`; the operation is an `int`.
     const FLAGS: i32 = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
@@ -16,12 +18,14 @@ pub(super) unsafe extern "C" fn called(call: &Call) -> isize {
         calibrate::saw(call);
         return forward(call);
     }
-    let records = contention::is_on();
+    let records = recording::is_on();
     match call.arguments[1] as i32 & !FLAGS {
-        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if records && own::is_here() => own_wait(call),
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if records && internal::is_here() => {
+            own_wait(call)
+        }
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if records => wait(call),
         libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET if records => wake(call),
-        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if !own::is_here() => metered_wait(call),
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET if !internal::is_here() => metered_wait(call),
         _ => forward(call),
     }
 }
@@ -32,7 +36,7 @@ fn wait(call: &Call) -> isize {
     let site = site_of(call, stack);
     let key = match site.family {
         sites::Family::ParkingLot => parking_lot::lock_of(word, &site).unwrap_or(word),
-        // The word on which writers wait is the second of the lock.
+        // Writers wait on the second word of the lock.
         sites::Family::Std if site.kind == WaitKind::RwLockWrite => word.wrapping_sub(4),
         _ => word,
     };
@@ -48,12 +52,12 @@ fn wait(call: &Call) -> isize {
     result
 }
 
-/// A wait of Plimsoll's own code. It stays out of the table of waiters.
+/// Makes a wait of Plimsoll's own code, which stays out of the table of waiters.
 fn own_wait(call: &Call) -> isize {
     let stack = caller(call);
-    let wait = own::Wait::begin(sites::of(stack).kind);
+    let wait = internal::Wait::begin(sites::of(stack).kind);
     let result = forward(call);
-    // If the word had changed already, the thread did not wait.
+    // If the word had already changed, the thread did not wait.
     if -result as i32 != libc::EAGAIN {
         wait.end(stack);
     }
@@ -61,7 +65,7 @@ fn own_wait(call: &Call) -> isize {
 }
 
 fn site_of(call: &Call, stack: Start) -> sites::Site {
-    /// As parking_lot waits: the others wait for a bit set, or for another value.
+    /// The operation of parking_lot's waits: all others wait for a bit set, or for another value.
     const OPERATION: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let site = sites::of(stack);
     if site.kind == WaitKind::Other
@@ -73,13 +77,13 @@ fn site_of(call: &Call, stack: Start) -> sites::Site {
     site
 }
 
-/// A wait while nothing is recorded: timed if it is for a lock, and if it is its turn.
+/// Makes a wait while nothing is recorded; times it if it is for a lock and its turn has come.
 fn metered_wait(call: &Call) -> isize {
     let timed = begin_timed(call);
-    // One call for all waits, timed or not: threads that wait in the same place have the same stack.
+    // One call for all waits, timed or not, so that waits at the same place have the same stack.
     let result = forward(call);
     if let Some((timed, is_for_lock)) = timed {
-        // The sites may have become known. A wait that is over before that is left out.
+        // The sites may be known by now. A wait that ends before that is left out.
         if is_for_lock || super::want_sites() && waits_for_lock(call) {
             timed.end();
         }
@@ -87,9 +91,10 @@ fn metered_wait(call: &Call) -> isize {
     result
 }
 
-/// Times a wait if it is its turn and it may be for a lock; whether it is known to be.
+/// Starts the timer of a wait if its turn has come and it may be for a lock. Also returns whether
+/// it is known to be for one.
 fn begin_timed(call: &Call) -> Option<(Timed, bool)> {
-    // In this order: to see what it is for takes longer.
+    // In this order: finding the purpose of the wait takes longer.
     if !meter::is_turn() {
         return None;
     }
@@ -104,8 +109,8 @@ fn waits_for_lock(call: &Call) -> bool {
     site_of(call, caller(call)).kind.is_lock()
 }
 
-/// What a waiter is found by: whoever wakes the standard library's writers knows to look for the
-/// first word.
+/// Returns the word by which a waker finds this waiter: a waker of the standard library's writers
+/// uses the first word.
 fn waker_looks_for(family: sites::Family, word: usize, key: usize) -> usize {
     match family {
         sites::Family::ParkingLot => word,
@@ -115,7 +120,7 @@ fn waker_looks_for(family: sites::Family, word: usize, key: usize) -> usize {
 
 fn wake(call: &Call) -> isize {
     let word = call.arguments[0];
-    // Before anybody is woken, who might then wait for something else, or free the lock.
+    // Before a thread is woken, which might wait for something else, or free the lock.
     let release = contention::release(word, word.wrapping_sub(4));
     let result = forward(call);
     if let Some(release) = release {
@@ -125,15 +130,16 @@ fn wake(call: &Call) -> isize {
 }
 
 fn forward(call: &Call) -> isize {
-    // SAFETY: the caller's own call, as it was made.
+    // SAFETY: the number and arguments are those of the program's own call, unmodified.
     unsafe { syscall::call(call.number as _, call.arguments) }
 }
 
-/// Where the caller goes on.
+/// Returns the registers of the caller at its return address.
 fn caller(call: &Call) -> Start {
     Start::Caller(Registers {
         instruction: call.return_address as u64,
         stack: call.stack_pointer as u64,
         frame: call.frame_pointer as u64,
+        link: 0,
     })
 }

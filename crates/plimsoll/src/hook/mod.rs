@@ -1,10 +1,8 @@
-//! Doors for events of code that nobody changed: functions of the C library that a program's calls
-//! are taken over from.
+//! Entry points for events of unmodified code: functions of the C library whose calls are
+//! interposed.
 
 mod calibrate;
 mod futex;
-#[cfg(feature = "mmap")]
-pub(crate) mod mappings;
 mod parking_lot;
 #[cfg(feature = "pthread")]
 mod pthread;
@@ -13,16 +11,16 @@ pub(crate) mod threads;
 
 use std::sync::MutexGuard;
 
-use crate::primitives::{AtomicBool, Mutex, Ordering};
-use crate::symbol::SearchedObjects;
+use plimsoll_symbolize::SearchedObjects;
+use plimsoll_sys::primitives::{AtomicBool, Mutex, Ordering};
 
-/// What has been done.
+/// The state of the hooks' set-up.
 pub(crate) struct Progress {
-    /// Waits and wakes are reported.
+    /// Whether waits and wake-ups are reported.
     started: bool,
-    /// The objects whose symbol tables were searched; `None` until the first is.
+    /// The objects whose symbol tables were searched; `None` before the first search.
     searched: Option<SearchedObjects>,
-    /// What there is no symbol table for was found out otherwise, as far as that can be.
+    /// Whether [`learn`] has finished.
     learned: bool,
 }
 
@@ -38,14 +36,15 @@ static SITES_FOUND: AtomicBool = AtomicBool::new(false);
 /// Whether [`want_sites`] was called.
 static SITES_WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Keeps [`start`], [`find_sites`], [`learn`] and [`refresh`] out until the guard is dropped: for a fork.
+/// Blocks [`start`], [`find_sites`], [`learn`] and [`refresh`] until the guard is dropped: for a
+/// fork.
 pub(crate) fn lock() -> MutexGuard<'static, Progress> {
     PROGRESS
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Has waits and wakes reported from now on. Not for hooks.
+/// Starts to report waits and wake-ups. Not for hooks.
 pub(crate) fn start() {
     let mut progress = lock();
     if !std::mem::replace(&mut progress.started, true) {
@@ -56,8 +55,9 @@ pub(crate) fn start() {
     }
 }
 
-/// Finds out where in the code threads wait, once. This reads symbol tables, which takes longer than
-/// many programs run: it is put off until something is recorded, or a wait is timed. Not for hooks.
+/// Finds the functions in which threads wait, once. This reads symbol tables, which takes longer
+/// than many programs run. So it is deferred until an event is recorded or a wait is timed. Not for
+/// hooks.
 pub(crate) fn find_sites() {
     let mut progress = lock();
     if progress.searched.is_none() {
@@ -66,23 +66,24 @@ pub(crate) fn find_sites() {
     }
 }
 
-/// Has the maintenance thread call [`find_sites`]; returns whether that is done already. For hooks.
+/// Makes the maintenance thread call [`find_sites`]; returns whether that is done already. For
+/// hooks.
 fn want_sites() -> bool {
     let found = SITES_FOUND.load(Ordering::Acquire);
     if !found && !SITES_WANTED.swap(true, Ordering::Relaxed) {
-        crate::keeper::call_to_find_sites();
+        crate::wakeup::wake();
     }
     found
 }
 
-/// Calls [`find_sites`] if a hook has asked for that. Not for hooks.
+/// Calls [`find_sites`] if a hook requested it. Not for hooks.
 pub(crate) fn find_sites_if_wanted() {
     if SITES_WANTED.load(Ordering::Relaxed) && !SITES_FOUND.load(Ordering::Relaxed) {
         find_sites();
     }
 }
 
-/// Takes notice of whether anything is recorded.
+/// Adapts the hooks to whether events are recorded.
 #[cfg(feature = "pthread")]
 pub(crate) fn follow_rates() {
     let progress = lock();
@@ -91,7 +92,7 @@ pub(crate) fn follow_rates() {
     }
 }
 
-/// Does what [`start`] leaves undone where there is no symbol table.
+/// Finds the places of waits by a test if no symbol table shows them. Once.
 pub(crate) fn learn() {
     let mut progress = lock();
     if progress.started
@@ -103,7 +104,7 @@ pub(crate) fn learn() {
     }
 }
 
-/// Takes notice of code that was loaded since.
+/// Searches objects that were loaded since the last search.
 pub(crate) fn refresh() {
     let mut progress = lock();
     if let Some(searched) = &mut progress.searched {

@@ -1,41 +1,43 @@
-//! Which of parking_lot's locks a thread waits for.
+//! Identifies the parking_lot lock for which a thread waits.
 //!
-//! parking_lot's threads wait on a word of their own, not of the lock. Near that word, in the same
-//! structure, is the address of the lock (the *key*); where exactly depends on the version of
-//! parking_lot and on the compiler. But while a thread waits, that is a pointer, and most of what
-//! is about there is not: small numbers, and a link that is null for whoever came last. So each
-//! wait rules out some places. Of what is left, the place where the key has always been so far is
-//! taken, or the only one.
+//! parking_lot's threads wait on a word in their own memory, not in the lock. Near that word, in
+//! the same structure, lies the address of the lock (the *key*); its place depends on the version
+//! of parking_lot and on the compiler. While a thread waits, the key is a pointer, and most words
+//! around it are not: they are small numbers, and a link that is null for the last waiter. So each
+//! wait rules out some places. The lock is then read from the usual place if it remains, or from
+//! the only one that remains.
 //!
-//! In a program without a symbol table, nothing says that a thread waits for one of parking_lot's
-//! locks at all. There it is told by what the structure and the lock hold: see [`recognise`].
+//! In a program without a symbol table, no name shows that a thread waits for one of parking_lot's
+//! locks. In that case, the contents of the structure and of the lock identify it: see
+//! [`recognise`].
+
+use plimsoll_sys::os::probe;
+use plimsoll_sys::os::region::PAGE;
+use plimsoll_sys::primitives::{AtomicU32, Ordering};
 
 use super::sites::{CAPACITY, Family, Site};
 use crate::contention::WaitKind;
-use crate::os::probe;
-use crate::os::region::PAGE;
-use crate::primitives::{AtomicU32, Ordering};
 
-/// How many words before the futex word the key may be.
+/// The maximum distance of the key before the futex word, in words.
 const FARTHEST: usize = 5;
 
-/// At which distance it is in parking_lot 0.11 to 0.13.
+/// The distance of the key in parking_lot 0.11 to 0.13, as a bit.
 const USUAL: u32 = 1 << 3;
 
 const EVERYWHERE: u32 = (1 << FARTHEST) - 1;
 
-/// For each place in the code where threads wait, at how many words' distance the key may still be:
-/// a bit for each. They differ if there are several versions of parking_lot.
+/// The possible distances of the key in words, one bit each, for each function in which threads
+/// wait. The functions differ if the program contains several versions of parking_lot.
 static POSSIBLE: [AtomicU32; CAPACITY + 1] = [const { AtomicU32::new(EVERYWHERE) }; CAPACITY + 1];
 
-/// In place of a function's number, for all that are not known by name.
+/// The number of all functions without a known name.
 const NAMELESS: usize = CAPACITY;
 
-/// Nothing in the first 64 KiB is the address of a lock.
+/// No lock has an address in the first 64 KiB.
 const SMALLEST_ADDRESS: usize = 1 << 16;
 
-/// The address of the lock that the calling thread is about to wait for on `word`, its own; `None`
-/// as long as that is not known.
+/// Returns the address of the lock for which the calling thread is about to wait on `word`, in its
+/// own memory; `None` while that address is unknown.
 pub(super) fn lock_of(word: usize, site: &Site) -> Option<usize> {
     let possible = POSSIBLE.get(site.number)?;
     let mut seen = 0;
@@ -46,7 +48,7 @@ pub(super) fn lock_of(word: usize, site: &Site) -> Option<usize> {
     }
     let mut left = possible.load(Ordering::Relaxed) & seen;
     if left == 0 {
-        // It is laid out as nothing that is known here.
+        // The structure has an unknown layout.
         possible.store(EVERYWHERE, Ordering::Relaxed);
         return None;
     }
@@ -57,32 +59,33 @@ pub(super) fn lock_of(word: usize, site: &Site) -> Option<usize> {
         return None;
     }
     let key = before(word, left.trailing_zeros() as usize + 1)?;
-    // A `RwLock` has two queues, which the lowest bits tell apart. A `Mutex` may be anywhere.
+    // A `RwLock` has two queues, which the lowest bits distinguish. A `Mutex` may have any address.
     Some(if site.kind.is_rwlock() { key & !3 } else { key })
 }
 
-/// What is so many words before the futex word that the calling thread is about to wait on, if that
-/// can be read.
+/// Reads the word at `distance` words before the futex word on which the calling thread is about to
+/// wait; `None` if it cannot be read.
 fn before(word: usize, distance: usize) -> Option<usize> {
     let last = word & !(size_of::<usize>() - 1);
     let address = last.checked_sub(distance * size_of::<usize>())?;
     let page_of = |address: usize| address & !(PAGE - 1);
-    // SAFETY: aligned, and in the same page as the thread's own word, or in one that was just found
-    // to be readable.
+    // SAFETY: the address is aligned, and lies in the page of the thread's own word, or in a page
+    // that was just found to be readable.
     (page_of(address) == page_of(last) || probe::readable(address))
         .then(|| unsafe { (address as *const usize).read_volatile() })
 }
 
-/// Which of parking_lot's locks the calling thread is about to wait for on `word`, if it is one of
-/// them, as far as the memory about the word tells: the structure has a *token* for those who wait
-/// for a readers-writer lock, and the first byte of the others is their state. Asks the system;
-/// only where there are no names.
+/// Recognizes the parking_lot lock for which the calling thread is about to wait on `word`, if it
+/// is one, by the memory around the word. The structure holds a *token* for waiters of a
+/// readers-writer lock; in all other locks, the first byte is the state. Makes system calls; only
+/// for programs without names.
 pub(super) fn recognise(word: usize) -> Option<Site> {
-    /// In parking_lot 0.11 to 0.13, what is added to the state of a `RwLock`.
+    /// Tokens in parking_lot 0.11 to 0.13: the amount that a waiter adds to the state of a
+    /// `RwLock`.
     const WRITER: usize = 8;
     const READER: usize = 16;
     const UPGRADABLE: usize = READER + 4;
-    /// The bits of a `Mutex`: that it is locked, and that somebody waits.
+    /// The bits of a `Mutex`: locked, and with waiters.
     const MUTEX: u8 = 3;
 
     let site = |kind| Site {
@@ -102,29 +105,30 @@ pub(super) fn recognise(word: usize) -> Option<Site> {
     if !probe::readable(key) {
         return None;
     }
-    // SAFETY: it can be read.
+    // SAFETY: `probe::readable` has just found the byte to be readable.
     let state = unsafe { (key as *const u8).read_volatile() };
     if state == MUTEX {
         return Some(site(WaitKind::Mutex));
     }
-    // A `Condvar` is a pointer to the mutex that its waiters come from.
+    // A `Condvar` is a pointer to its waiters' mutex.
     if key % size_of::<usize>() == 0 {
-        // SAFETY: it can be read, as can the rest of an aligned word.
+        // SAFETY: the first byte is readable, and so is the rest of an aligned word.
         let pointer = unsafe { (key as *const usize).read_volatile() };
         if pointer > u32::MAX as usize && probe::readable(pointer) {
             return Some(site(WaitKind::Condvar));
         }
     }
-    // Or it was given back in between.
+    // Or its owner released the mutex in between.
     (state & !MUTEX == 0).then(|| site(WaitKind::Mutex))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::os::region;
+    use plimsoll_sys::os::region;
 
-    /// What is before a futex word, the farthest first, and the word itself.
+    use super::*;
+
+    /// The words before a futex word, the farthest first, and the word itself.
     #[repr(C, align(64))]
     struct Thread([usize; FARTHEST + 1]);
 
@@ -149,9 +153,9 @@ mod tests {
 
     #[test]
     fn another_place_is_found_by_what_the_others_hold() {
-        // Two pointers: a link to who comes next, and the key.
+        // Two pointers: a link to the next waiter, and the key.
         assert_eq!(learn(1, [1, 0, 0x66_6000, 0x55_5000, 0]), None);
-        // Nobody comes next.
+        // No next waiter.
         assert_eq!(learn(1, [1, 0, 0, 0x55_5001, 0]), Some(0x55_5001));
         assert_eq!(learn(1, [1, 0, 0x66_6000, 0x77_7000, 0]), Some(0x77_7000));
     }
@@ -164,14 +168,14 @@ mod tests {
 
     #[test]
     fn what_begins_in_the_page_before_is_read_as_well() {
-        let pages = region::map(3 * PAGE, 0, libc::PROT_READ | libc::PROT_WRITE).unwrap();
+        let pages = region::map(3 * PAGE).unwrap();
         let site = Site {
             kind: WaitKind::Mutex,
             family: Family::ParkingLot,
             number: 3,
         };
         let word = pages + PAGE + 8;
-        // SAFETY: the words before it, in the memory just mapped.
+        // SAFETY: the words before `word` lie in the memory that was just mapped.
         unsafe {
             let words = word as *mut usize;
             for (distance, content) in [(4, 0x55_5000), (3, 0), (2, 0), (1, 0), (5, 0)] {
@@ -179,14 +183,14 @@ mod tests {
             }
         }
         assert_eq!(lock_of(word, &site), Some(0x55_5000));
-        // SAFETY: the first page just mapped.
+        // SAFETY: the address is the first page of the mapping made above.
         let forbidden = unsafe { libc::mprotect(pages as *mut _, PAGE, libc::PROT_NONE) };
         assert_eq!(forbidden, 0);
         assert_eq!(lock_of(word, &site), None);
     }
 
     #[test]
-    fn locks_are_told_by_what_memory_holds() {
+    fn locks_are_recognised_by_the_contents_of_memory() {
         let recognised = |[a, b, c, d, e]: [usize; FARTHEST]| {
             let thread = Thread([a, b, c, d, e, 0]);
             recognise(&raw const thread.0[FARTHEST] as usize).map(|site| site.kind)

@@ -1,38 +1,40 @@
-//! What a thread waits for, told by where in the code it waits.
+//! Classifies a wait by its place in the code.
 //!
-//! Each primitive waits in a function of its own that is not inlined, because it is the cold part.
-//! The symbol tables say where those are; so a wait is classified by its return address. Where
-//! nothing is inlined, in a program that is not optimized, the system call is some frames further
-//! down, and the stack is walked up to the first function that tells.
+//! Each primitive waits in a function that is never inlined, because it is the cold path. The
+//! symbol tables contain the addresses of these functions; so the return address classifies a wait.
+//! In a program without optimization, the system call is some frames further down, and the stack is
+//! walked up to the first known function.
 //!
-//! There is no such thing for who wakes: that call is often the last of its function, and leaves no
-//! frame of it.
+//! A wake-up cannot be classified this way: its call is often the last of its function, and leaves
+//! no frame.
 
 use std::ops::Range;
 
-use crate::contention::WaitKind;
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::stack::{self, Start};
-use crate::symbol::{self, SearchedObjects};
+use plimsoll_symbolize::SearchedObjects;
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// What is known of a place where threads wait.
+use crate::contention::WaitKind;
+use crate::stack::{self, Start};
+use crate::symbol;
+
+/// The classification of a place where threads wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site {
     pub(super) kind: WaitKind,
     pub(super) family: Family,
-    /// Of its function among the known ones.
+    /// The number of its function among the known ones.
     pub(super) number: usize,
 }
 
-/// Whose primitive it is, which tells what the futex word is.
+/// The library of a primitive, which decides what the futex word means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Family {
-    /// A word of the primitive itself, as far as is known.
+    /// The word belongs to the primitive, as far as is known.
     Unknown = 0,
-    /// The standard library's: a word of the primitive itself.
+    /// The standard library: the word belongs to the primitive.
     Std = 1,
-    /// parking_lot's: a word of the thread.
+    /// parking_lot: the word belongs to the thread.
     ParkingLot = 2,
 }
 
@@ -42,22 +44,22 @@ const UNKNOWN: Site = Site {
     number: CAPACITY,
 };
 
-/// How many functions can be known: some twenty in a program, and as many for each library that
-/// brings a standard library of its own.
+/// The maximum number of known functions: some twenty in a program, and as many for each library
+/// that contains another copy of the standard library.
 pub(super) const CAPACITY: usize = 256;
 
-/// How many frames are looked at for one that tells.
+/// Maximum number of frames searched for a known function.
 const DEEPEST: usize = 12;
 
-/// A function that tells what is waited for.
+/// A function that identifies the awaited primitive.
 struct Function {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Kind, family, and whether its callers tell more.
+    /// The kind and the family, or `u32::MAX` if the callers decide.
     content: AtomicU32,
 }
 
-/// Functions are added and stay.
+/// Functions are only added, never removed.
 static FUNCTIONS: [Function; CAPACITY] = [const {
     Function {
         start: AtomicUsize::new(0),
@@ -68,15 +70,15 @@ static FUNCTIONS: [Function; CAPACITY] = [const {
 
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
 
-/// What a function is for.
+/// The purpose of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     WaitsFor(WaitKind, Family),
-    /// It waits on behalf of its callers.
+    /// It waits on behalf of its callers, which determine the primitive.
     AskCallers,
 }
 
-/// What the thread waits for that is about to, at `stack`.
+/// Returns the site of a wait that is about to begin at `stack`.
 pub(super) fn of(stack: Start) -> Site {
     match at(stack.registers().instruction as usize) {
         Some((number, Meaning::WaitsFor(kind, family))) => Site {
@@ -104,11 +106,12 @@ fn of_callers(stack: Start) -> Site {
     })
 }
 
-/// What was found for a return address: its lower 48 bits, and in the upper 16 the number of the
-/// function and 1. Nothing that is no known function is remembered: it may become one.
+/// A cache of known functions by return address: the lower 48 bits of the address, and in the upper
+/// 16 bits 1 + the number of the function. Unknown addresses are not cached, since a later search
+/// may find their function.
 static FOUND: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// The known function that a return address is in.
+/// Returns the known function that contains a return address.
 fn at(return_address: usize) -> Option<(usize, Meaning)> {
     const ADDRESS: u64 = (1 << 48) - 1;
     let address = return_address as u64 & ADDRESS;
@@ -155,16 +158,16 @@ impl Meaning {
         Self::WaitsFor(WaitKind::from_number((content & 0xff).into()), family)
     }
 
-    /// What the function of that name is for, if it is one that tells.
+    /// Returns the meaning of the function of that name, if it is known.
     fn of_function(name: &str) -> Option<Self> {
-        let plain = symbol::without_types(name);
+        let plain = plimsoll_symbolize::without_types(name);
         FUNCTION_NAMES
             .iter()
             .find(|(path, _)| {
                 let Some(at) = plain.find(path) else {
                     return false;
                 };
-                // The whole of the last part, or with what is generic or inside about it.
+                // The path must end here, or continue with generic arguments or inner items.
                 let rest = &plain[at + path.len()..];
                 rest.is_empty() || rest.starts_with("::")
             })
@@ -256,7 +259,7 @@ const FUNCTION_NAMES: [(&str, Meaning); 28] = {
     ]
 };
 
-/// Parts of linkage names without which a name is none of those above.
+/// Parts of linkage names; every name in `FUNCTION_NAMES` contains one of them.
 const PARTS: [&[u8]; 6] = [
     b"_contended",
     b"condvar",
@@ -266,11 +269,11 @@ const PARTS: [&[u8]; 6] = [
     b"futex_wait",
 ];
 
-/// The crates that those functions are in, as either mangling has them.
+/// The crates of those functions, in the spelling of both manglings.
 const CRATES: [&[u8]; 3] = [b"3std", b"11parking_lot", b"16parking_lot_core"];
 
-/// Whether a function may be one of those above, by its linkage name. Called for every symbol of
-/// the process, so it looks at few bytes of most.
+/// Returns whether a function may be one of those above, by its linkage name. Called for every
+/// symbol of the process, so it reads few bytes of most names.
 fn may_classify(linkage: &[u8]) -> bool {
     let is_in_crate = |rest: &[u8]| CRATES.iter().any(|name| rest.starts_with(name));
     let of_crates = if let Some(path) = linkage.strip_prefix(b"_ZN") {
@@ -295,8 +298,8 @@ fn may_classify(linkage: &[u8]) -> bool {
         })
 }
 
-/// Looks for functions in what was loaded since the last time. Reads symbol tables: not for hooks.
-/// One at a time.
+/// Searches the objects that were loaded since the last search. Reads symbol tables: not for hooks.
+/// Only one thread at a time may call it.
 pub(super) fn refresh(searched: &mut SearchedObjects) {
     symbol::each_function(searched, may_classify, |name, code| {
         if let Some(meaning) = Meaning::of_function(name) {
@@ -305,13 +308,13 @@ pub(super) fn refresh(searched: &mut SearchedObjects) {
     });
 }
 
-/// Adds a place where a thread was seen to wait for one of the standard library's primitives.
+/// Adds a place where a thread was observed to wait for one of the standard library's primitives.
 pub(super) fn add_return_address(return_address: usize, kind: WaitKind) {
     let meaning = Meaning::WaitsFor(kind, Family::Std);
     add(return_address - 1..return_address, meaning);
 }
 
-/// Whether it is known where threads wait for the standard library's locks.
+/// Returns whether a wait function of the standard library's mutex is known.
 pub(super) fn knows_locks_of_std() -> bool {
     let known = KNOWN.load(Ordering::Acquire);
     let mutex = Meaning::WaitsFor(WaitKind::Mutex, Family::Std).content();
@@ -320,7 +323,7 @@ pub(super) fn knows_locks_of_std() -> bool {
         .any(|function| function.content.load(Ordering::Relaxed) == mutex)
 }
 
-/// Adds a function, unless it is known or there is no room.
+/// Adds a function, unless it is known or the table is full.
 fn add(code: Range<usize>, meaning: Meaning) {
     let known = KNOWN.load(Ordering::Relaxed);
     let is_known = FUNCTIONS[..known].iter().any(|function| {
@@ -394,7 +397,7 @@ mod tests {
             passed += usize::from(may_classify(linkage) && !classifies);
         };
         let linkage = RefCell::new(Vec::new());
-        // All that a filter which is simpler passes: it takes seconds to demangle all names.
+        // A simpler filter selects the names: demangling all names would take seconds.
         let simple = |name: &[u8]| {
             linkage.replace(name.to_vec());
             PARTS
@@ -405,7 +408,7 @@ mod tests {
         symbol::each_function(&mut SearchedObjects::default(), simple, |name, _| {
             each(&linkage.borrow(), name);
         });
-        // That is what has to be demangled for nothing.
+        // Names that pass the filter without classifying a wait are demangled needlessly.
         assert!(passed < 2000, "{passed}");
         for linkage in [
             "_ZN3std3sys4sync5mutex5futex5Mutex14lock_contended17h0123456789abcdefE",
@@ -440,7 +443,7 @@ mod tests {
                 "{kind:?}"
             );
         }
-        // Again, and nothing is new.
+        // A second search adds nothing.
         refresh(&mut SearchedObjects::default());
         assert_eq!(KNOWN.load(Ordering::Acquire), known);
     }

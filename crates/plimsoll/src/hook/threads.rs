@@ -1,40 +1,48 @@
-//! Threads that are created by code that nobody changed.
+//! Hooks of thread creation in unmodified code.
 
 use std::ffi::{c_int, c_void};
 
 use plimsoll_interpose::threads::{self, Creation, Start};
 
 use crate::stack::{self, Registers};
-use crate::thread::births::{self, Birth};
+use crate::thread::creation::{self, Birth};
 use crate::thread::stacks;
 
-/// Has threads that are created from now on remembered, with who created them.
+/// Starts to record the creator of each thread.
 pub(crate) fn start() {
     threads::set_hooks(called, begins);
 }
 
-/// Whether that is so of threads that this code creates.
-pub(crate) fn are_seen() -> bool {
-    threads::is_linked()
+/// The function that is called before each thread is created.
+#[cfg(feature = "preload")]
+static AT_CREATIONS: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
+
+/// Registers a function that is called before each thread is created. A later call has no effect.
+#[cfg(feature = "preload")]
+pub(crate) fn call_at_creations(observer: fn()) {
+    let _ = AT_CREATIONS.set(observer);
 }
 
-/// A thread is to be created.
+/// Makes a thread, and records its creator.
 unsafe extern "C" fn called(creation: &Creation) -> c_int {
     #[cfg(feature = "preload")]
-    crate::preload::set_off();
+    if let Some(observer) = AT_CREATIONS.get() {
+        observer();
+    }
     let caller = Registers {
         instruction: creation.return_address as u64,
         stack: creation.stack_pointer as u64,
         frame: creation.frame_pointer as u64,
+        link: 0,
     };
-    let birth = births::enter(stack::Start::Caller(caller));
+    let birth = creation::enter(stack::Start::Caller(caller));
     let Some(birth) = birth else {
-        // SAFETY: this is the hook.
+        // SAFETY: this is the hook that the creation belongs to.
         return unsafe { creation.make(None) };
     };
     let Start { routine, argument } = creation.start;
     birth.set_start([routine as usize, argument as usize]);
-    // SAFETY: this is the hook; `begins` takes a birth.
+    // SAFETY: this is the hook that the creation belongs to; `begins` expects a `Birth`.
     let result = unsafe { creation.make(Some(std::ptr::from_ref(birth) as *mut c_void)) };
     if result != 0 {
         birth.release();
@@ -42,12 +50,12 @@ unsafe extern "C" fn called(creation: &Creation) -> c_int {
     result
 }
 
-/// A thread that was created begins.
+/// Runs at the start of a created thread.
 unsafe extern "C" fn begins(birth: *mut c_void) -> *const Start {
-    // SAFETY: what `called` passed, which is static.
+    // SAFETY: `called` passed this address of a static `Birth`.
     let birth: &'static Birth = unsafe { &*birth.cast() };
     birth.begin();
     stacks::enter();
-    // Two words, a function and its argument.
+    // A `Start` is two words, a function and its argument, as in `Birth`.
     birth.start().cast()
 }

@@ -1,9 +1,10 @@
-//! Which format of metrics a client wants, by its header `Accept`.
+//! Selects the format of metrics by the client's header `Accept`.
 
 use crate::export::prometheus::Format;
 
-/// OpenMetrics, if the client names it, in version 1.0.0 or in none, and does not like text better:
-/// how much it likes each is its `q`. Else text, which everybody reads, whatever the client says.
+/// Returns OpenMetrics if the client accepts it, in version 1.0.0 or without a version, and does
+/// not prefer text: `q` is the preference for each. Otherwise returns text, which every client
+/// reads, whatever it accepts.
 pub(super) fn format(accept: &str) -> Format {
     let ranges: Vec<Range> = accept.split(',').filter_map(Range::parse).collect();
     let open = quality(&ranges, &["application/openmetrics-text"]).unwrap_or(0);
@@ -15,15 +16,15 @@ pub(super) fn format(accept: &str) -> Format {
     }
 }
 
-/// One of the kinds of content that a client takes.
+/// A content type that a client accepts.
 struct Range {
-    /// In small letters, without parameters.
+    /// The name in lower case, without parameters.
     name: String,
-    /// How much it is liked, from 0, which is not at all, to 1000.
+    /// The preference, from 0, for unacceptable, to 1000.
     quality: u16,
 }
 
-/// How much it is liked by the first of the names that there is.
+/// Returns the preference for the first of the names that occurs.
 fn quality(ranges: &[Range], names: &[&str]) -> Option<u16> {
     names.iter().find_map(|name| {
         let all = ranges.iter().filter(|range| range.name == *name);
@@ -32,7 +33,7 @@ fn quality(ranges: &[Range], names: &[&str]) -> Option<u16> {
 }
 
 impl Range {
-    /// `None` if it cannot be read, or is of a version that there is not.
+    /// Returns `None` if the text is invalid or names an unsupported version.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let name = parts.next()?.to_ascii_lowercase();
@@ -54,7 +55,7 @@ impl Range {
     }
 }
 
-/// A number from 0 to 1, with up to three digits behind the point.
+/// Parses a number from 0 to 1 with up to three decimal places.
 fn thousandths(text: &str) -> Option<u16> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let right = matches!(whole, "0" | "1") && part.len() <= 3;
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_client_has_its_choice_and_else_there_is_text() {
-        // As Prometheus asked from 2.5, 2.43 and 3.0 on.
+        // The headers of Prometheus from 2.5, 2.43 and 3.0 on.
         const OLD: &str =
             "application/openmetrics-text; version=0.0.1,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         const NEW: &str = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";

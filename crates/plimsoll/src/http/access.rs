@@ -1,4 +1,4 @@
-//! The requests of web browsers that are refused.
+//! The requests from web browsers that the server refuses.
 //!
 //! A web page of any site can make its reader's browser send requests here. They take capacity. The
 //! page also reads the answers if its own host name resolves to this address ("DNS rebinding").
@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::escape::put_quoted;
 
-/// The names by which the program is reached, in lower case and without a dot at the end.
+/// The names by which the program is reached, in lower case and without a trailing dot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names(Vec<String>);
 
@@ -22,11 +22,11 @@ impl Names {
     /// Adds a name.
     ///
     /// # Errors
-    /// A description of the mistake if it is not a host name, which has no port.
+    /// A description of the mistake if it is not a host name; a host name has no port.
     #[cfg(feature = "http")]
     pub(crate) fn add(&mut self, name: &str) -> Result<(), &'static str> {
         if name.contains(':') {
-            return Err("has a port or is an address; it is a name such as host.example.com");
+            return Err("has a port or is an address; give a name such as host.example.com");
         }
         match Host::parse(name) {
             Some(Host::Name(name)) => self.0.push(name),
@@ -37,7 +37,7 @@ impl Names {
         Ok(())
     }
 
-    /// Adds the name in `host:port` if it has one.
+    /// Adds the host in `host:port` if it is a name.
     #[cfg(feature = "http")]
     pub(super) fn add_listening(&mut self, address: &str) {
         if let Some(Host::Name(name)) = Host::parse(address) {
@@ -57,7 +57,7 @@ enum Host {
         is_loopback: bool,
         text: String,
     },
-    /// In lower case and without a dot at the end.
+    /// A name in lower case and without a trailing dot.
     Name(String),
 }
 
@@ -98,7 +98,7 @@ impl Host {
         Some(Self::Address { is_loopback, text })
     }
 
-    /// Whether it always is this machine.
+    /// Reports whether the host always is this machine.
     fn is_loopback(&self) -> bool {
         match self {
             Self::Address { is_loopback, .. } => *is_loopback,
@@ -114,13 +114,13 @@ impl Host {
     }
 }
 
-/// Why a request is refused: the status, and a line that says so.
+/// The refusal of a request: the status, and a line with the reason.
 pub(super) type Refused = (u16, String);
 
-/// Checks the host that a request names: the value of `Host`, and what an absolute target names.
+/// Checks the host that a request names: the value of `Host`, or the host in an absolute target.
 ///
 /// # Errors
-/// 400 if it is not a host, and 403 if it is a name that is not among `names`.
+/// 400 if the host is invalid, and 403 if it is a name that is not among `names`.
 #[cfg(feature = "http")]
 pub(super) fn check_host(host: &str, names: &Names) -> Result<(), Refused> {
     let Some(parsed) = Host::parse(host) else {
@@ -131,18 +131,18 @@ pub(super) fn check_host(host: &str, names: &Names) -> Result<(), Refused> {
         return Ok(());
     }
     let text = format!(
-        "Forbidden: this program does not know the host name {}: use its address, or add the name \
-         to the setting http_hosts",
+        "Forbidden: unknown host name {}: use the address, or add the name to the setting \
+         http_hosts",
         quoted(host)
     );
     Err((403, text))
 }
 
-/// Checks that no page of another site sends the request: `fetch_sites` and `origins` are the
-/// values of `Sec-Fetch-Site` and `Origin`, of which there is one or none.
+/// Checks that the request does not come from a page of another site. `fetch_sites` and `origins`
+/// are the values of `Sec-Fetch-Site` and `Origin`, at most one each.
 ///
 /// # Errors
-/// 403 if a page of another site does.
+/// 403 if it comes from a page of another site.
 pub(super) fn check_site<'a>(
     mut fetch_sites: impl Iterator<Item = &'a str>,
     mut origins: impl Iterator<Item = &'a str>,
@@ -167,8 +167,8 @@ pub(super) fn check_site<'a>(
     }
 }
 
-/// Whether pages of that origin are this machine's or this program's. Ports do not matter, as they
-/// do not for cookies.
+/// Reports whether pages of that origin belong to this machine or this program. Ports do not
+/// matter, as with cookies.
 fn is_own(origin: &str, host: Option<&Host>, names: &Names) -> bool {
     let (scheme, authority) = origin.split_once("://").unwrap_or(("", ""));
     let Some(origin) = Host::parse(authority) else {
@@ -180,7 +180,7 @@ fn is_own(origin: &str, host: Option<&Host>, names: &Names) -> bool {
     matches!(scheme, "http" | "https") && (is_same || is_name)
 }
 
-/// A value from a request as a part of a line, cut off where it gets long.
+/// Quotes a value from a request for a line of text, and truncates a long one.
 fn quoted(value: &str) -> String {
     const LONGEST: usize = 100;
     let mut text = String::new();

@@ -6,7 +6,7 @@ use super::Response;
 use super::pprof::Delta;
 use crate::export::TextPage;
 
-/// What a page answers with.
+/// The answer of a page.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: Vec<(&'static str, String)>,
@@ -15,14 +15,14 @@ pub(super) struct Answer {
 
 pub(super) enum Body {
     Bytes(Vec<u8>),
-    /// A text that can be long, formatted while it is sent.
+    /// A text that can be long. It is formatted while it is sent.
     Text(TextPage),
 }
 
-/// How far a request is answered.
+/// The progress of an answer.
 pub(super) enum Step {
     Answer(Answer),
-    /// The answer is the difference between now and a moment that comes after that time.
+    /// The answer is the difference between now and a moment after that time.
     Wait(Duration, Delta),
 }
 

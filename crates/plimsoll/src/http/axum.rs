@@ -10,27 +10,28 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use axum::routing::any;
 
 use super::access::{self, Names};
+use super::pages::PAGES;
 use super::{Request, pprof};
 
-/// A router with all of `/debug/pprof/`, `/debug/plimsoll/`, `/debug/vars` and `/metrics`, to be
-/// merged into that of the program. Requests are answered on tokio's threads for blocking work.
+/// Returns a router with all of `/debug/pprof/`, `/debug/plimsoll/`, `/debug/vars` and `/metrics`,
+/// to be merged into the program's router. Requests are answered on tokio's threads for blocking
+/// work.
 ///
 /// Requests that a browser sends from a page of another site are refused with the status 403. The
-/// router does not know the names of the program's host: a program that listens on an address of
-/// its user's own machine checks the header `Host`, against DNS rebinding.
+/// router does not know the names of the program's host. A program that listens on an address of
+/// its user's machine must check the header `Host`, against DNS rebinding.
 pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    crate::contention::note_owners();
-    Router::new()
+    crate::recording::note_owners();
+    let router = Router::new()
         .route("/debug/pprof", any(answer))
         .route("/debug/pprof/", any(answer))
-        .route("/debug/pprof/{*name}", any(answer))
-        .route(super::fragmentation::PATH, any(answer))
-        .route(super::memory::PATH, any(answer))
-        .route(super::vars::PATH, any(answer))
-        .route(super::metrics::PATH, any(answer))
+        .route("/debug/pprof/{*name}", any(answer));
+    PAGES
+        .into_iter()
+        .fold(router, |router, page| router.route(page.path, any(answer)))
 }
 
-/// Says that the request is over: it is dropped with the future that waits for the answer.
+/// Reports the end of the request: it is dropped with the future that waits for the answer.
 struct Gone(Arc<AtomicBool>);
 
 impl Drop for Gone {
@@ -59,7 +60,7 @@ async fn answer(request: axum::extract::Request) -> Response<Body> {
     answered.map_or_else(|_| failed(), built)
 }
 
-/// The values of a header.
+/// Returns the values of a header.
 fn values(headers: &HeaderMap, name: &str) -> Vec<String> {
     let values = headers.get_all(name).iter();
     values

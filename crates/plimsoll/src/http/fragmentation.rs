@@ -1,21 +1,27 @@
-//! What the allocator's pages have room for beyond the program's blocks, as text or JSON.
+//! The free space in the allocator's pages, as text or JSON.
 
 use super::answer::Answer;
-use super::pages::TEXT;
+use super::pages::{Page, TEXT};
 use super::{Request, query, vars};
-use crate::{profile, stats};
+use crate::{export, stats};
 
-/// Where it is.
-pub(super) const PATH: &str = "/debug/plimsoll/fragmentation";
+/// The entry in the list of pages.
+pub(super) const PAGE: Page = Page {
+    path: "/debug/plimsoll/fragmentation",
+    is_long: true,
+    answer,
+};
 
-pub(super) fn answer(request: &Request<'_>) -> Answer {
+fn answer(request: &Request<'_>) -> Answer {
     let answered = if query::first(request.query, "format") == "json" {
-        let told = stats::fragmentation();
-        told.map(|told| Answer::new(200, vars::JSON, told.json().into_bytes()))
+        let reading = stats::fragmentation();
+        reading.map(|reading| Answer::new(200, vars::JSON, reading.json().into_bytes()))
     } else {
-        let page = profile::fragmentation::page();
+        let page = export::fragmentation_page();
         page.map(|page| Answer::new(200, TEXT, page))
     };
-    // As a profile that there is not.
-    answered.unwrap_or_else(|untold| Answer::new(501, TEXT, format!("{untold}\n").into_bytes()))
+    // The same status as for an unsupported profile.
+    answered.unwrap_or_else(|unavailable| {
+        Answer::new(501, TEXT, format!("{unavailable}\n").into_bytes())
+    })
 }

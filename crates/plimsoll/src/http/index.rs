@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::pprof::ROOT;
 use crate::profile;
 
-/// The list of profiles, as Go lays it out.
+/// Returns the list of profiles, in Go's layout.
 pub(super) fn page() -> String {
     let mut rows = String::new();
     let mut descriptions = String::new();
@@ -53,12 +53,12 @@ pub(super) fn page() -> String {
     )
 }
 
-/// A name as the last part of a path.
+/// Escapes a name for the last part of a path.
 fn link(name: &str) -> String {
     let mut link = String::with_capacity(name.len());
     for byte in name.bytes() {
         match byte {
-            // Neither slashes nor colons: it is to lead nowhere else.
+            // Slashes and colons are escaped, so that the link leads nowhere else.
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                 link.push(byte.into());
             }

@@ -1,14 +1,18 @@
-//! Where the resident memory went, as text or JSON.
+//! The distribution of the resident memory, as text or JSON.
 
 use super::answer::Answer;
-use super::pages::TEXT;
+use super::pages::{Page, TEXT};
 use super::{Request, query, vars};
 use crate::stats;
 
-/// Where it is.
-pub(super) const PATH: &str = "/debug/plimsoll/memory";
+/// The entry in the list of pages.
+pub(super) const PAGE: Page = Page {
+    path: "/debug/plimsoll/memory",
+    is_long: true,
+    answer,
+};
 
-pub(super) fn answer(request: &Request<'_>) -> Answer {
+fn answer(request: &Request<'_>) -> Answer {
     let reconciliation = stats::reconcile();
     if query::first(request.query, "format") == "json" {
         Answer::new(200, vars::JSON, reconciliation.json().into_bytes())

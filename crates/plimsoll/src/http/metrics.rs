@@ -1,13 +1,18 @@
-//! What Prometheus reads: `/metrics`.
+//! The page `/metrics`, for Prometheus.
 
 use super::answer::Answer;
+use super::pages::Page;
 use super::{Request, accept};
 use crate::export::prometheus;
 
-/// Where it is.
-pub(super) const PATH: &str = "/metrics";
+/// The entry in the list of pages.
+pub(super) const PAGE: Page = Page {
+    path: "/metrics",
+    is_long: false,
+    answer,
+};
 
-pub(super) fn answer(request: &Request<'_>) -> Answer {
+fn answer(request: &Request<'_>) -> Answer {
     let format = accept::format(request.accept);
     let page = prometheus::page(format);
     let mut response = Answer::new(200, format.content_type(), page.into_bytes());

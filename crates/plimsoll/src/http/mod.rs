@@ -1,50 +1,50 @@
-//! Go's `/debug/pprof/` pages: the same paths, parameters, headers, statuses and bodies, so that
-//! whatever reads a Go program's reads this one's. `/metrics` is what Prometheus reads, in its text
-//! format or as OpenMetrics; `/debug/vars` is `runtime.MemStats` as JSON, as Go's `expvar` has it.
+//! Go's `/debug/pprof/` pages, with the same paths, parameters, headers, statuses and bodies, so
+//! that tools for Go programs read them. `/metrics` serves Prometheus, in its text format or as
+//! OpenMetrics. `/debug/vars` is `runtime.MemStats` as JSON, like Go's `expvar`.
 //!
-//! `PLIMSOLL=http=127.0.0.1:6060` and [`plimsoll::start`](crate::start) serve them from a thread of
-//! Plimsoll's own; [`serve`] does that from code; [`handle`] answers a request for whoever has a
-//! server already; and `router` (feature `axum`) is that for axum.
+//! `PLIMSOLL=http=127.0.0.1:6060` and [`plimsoll::start`](crate::start) serve the pages from a
+//! thread of Plimsoll; [`serve`] does so from code. [`handle`] answers one request, for programs
+//! with their own server. `router` (feature `axum`) does so for axum.
 //!
 //! # `/metrics`
 //! Every metric of [`crate::metrics`], all of one gathering: `/gc/heap/allocs:bytes` is
-//! `plimsoll_gc_heap_allocs_bytes_total`, and so on. Counters end with `_total`; a unit or a
-//! `total` that would be said twice is said once; `/plimsoll/gc/pauses:seconds` is
-//! `plimsoll_gc_completed_pauses_seconds_total`, apart from the histogram of nearly that name.
-//! Histograms have fewer buckets than in [`crate::metrics`], whose counts are exact: times by
-//! powers of four from 256 ns to 275 s, sizes by powers of two from 8 B to 32 KiB. `le` is the last
-//! whole nanosecond or byte in a bucket. The sums of sizes are exact; those of times are estimated,
-//! to an eighth. What [collectors](crate::gc) do is there for each of them as well, with the label
+//! `plimsoll_gc_heap_allocs_bytes_total`, and so on. Counters end with `_total`. A unit or a
+//! `total` occurs only once in a name. `/plimsoll/gc/pauses:seconds` is
+//! `plimsoll_gc_completed_pauses_seconds_total`, to distinguish it from the histogram of nearly
+//! that name. Histograms have fewer buckets than in [`crate::metrics`], with exact counts. Times
+//! have powers of four from 256 ns to 275 s, sizes have powers of two from 8 B to 32 KiB. `le` is
+//! the last whole nanosecond or byte in a bucket. The sums of sizes are exact; those of times are
+//! estimated, to an eighth. Each [collector](crate::gc) also has metrics with the label
 //! `collector`.
 //!
-//! The setting `go_names=on` adds the names that Go's client for Prometheus has by itself (`go_*`),
-//! and those that all clients have (`process_*`, without the network's, which the system does not
-//! count for a process).
+//! The setting `go_names=on` adds the default names of Go's client for Prometheus (`go_*`), and
+//! those that all clients have (`process_*`). The network's are missing, because the system does
+//! not count traffic for each process.
 //!
 //! # `/debug/plimsoll/memory`
-//! Where the resident memory went: [`crate::reconcile()`], as a table, or with `format=json` as
-//! JSON.
+//! The distribution of the resident memory: [`crate::reconcile()`], as a table, or with
+//! `format=json` as JSON.
 //!
 //! # `/debug/plimsoll/fragmentation`
-//! What jemalloc's or mimalloc's pages have room for beyond the program's blocks, by size, and as
-//! an estimate, whose blocks are in these: [`crate::stats::fragmentation()`]. With `format=json`
-//! the table as JSON. The status is 501, with the reason, where the allocator cannot tell.
+//! The free space in jemalloc's or mimalloc's pages, by size, with an estimate of the sites whose
+//! blocks are in these pages: [`crate::stats::fragmentation()`]. With `format=json`, the table as
+//! JSON. If the allocator does not report its pages, the status is 501, with the reason.
 //!
 //! # Access
-//! The pages show the inside of the program and are not for the public: keep them on the loopback
-//! address or behind something that asks for a password. [`start`](crate::start) warns if the
-//! address is not a loopback address.
+//! The pages show the inside of the program and are not for the public. Keep them on the loopback
+//! address or behind a password. [`start`](crate::start) warns if the address is not a loopback
+//! address.
 //!
-//! A browser can be made to request them by any web page that its user looks at. So the server
-//! refuses, with the status 403,
-//! * a `Host` that is neither an IP address, `localhost` or a name below it, the host name in the
-//!   address that it listens on, nor a name in the setting `http_hosts`: such a name may belong to
-//!   another site and lead here (DNS rebinding);
-//! * requests with `Sec-Fetch-Site: cross-site`, or with an `Origin` of another site.
+//! Any web page that a user opens can make the browser request them. So the server refuses the
+//! following requests, with the status 403:
+//! * A `Host` other than an IP address, `localhost` or a name below it, the host name in the
+//!   server's address, or a name in the setting `http_hosts`. Such a name may belong to another
+//!   site and resolve to this address (DNS rebinding).
+//! * `Sec-Fetch-Site: cross-site`, or an `Origin` of another site.
 //!
-//! Requests without these headers are answered: they do not come from a browser of today. `router`
-//! checks the latter two. [`handle`] and [`Request`] see no headers: a server of the program's own
-//! that is reachable from its user's browser checks them itself.
+//! Requests without these headers are answered: they do not come from a current browser. `router`
+//! checks the latter two headers. [`handle`] and [`Request`] see no headers: if the program's own
+//! server is reachable from its user's browser, it must check them.
 
 mod accept;
 #[cfg(any(feature = "http", feature = "axum"))]
@@ -60,6 +60,7 @@ mod pages;
 mod pprof;
 mod query;
 #[cfg(feature = "http")]
+#[cfg_attr(not(unix), path = "server/absent.rs")]
 mod server;
 mod vars;
 
@@ -68,7 +69,7 @@ use std::time::{Duration, Instant};
 
 use self::answer::{Answer, Step};
 use self::pprof::Delta;
-use crate::{own, own_time};
+use crate::{internal_heap, internal_scope, overhead};
 
 #[cfg(feature = "axum")]
 pub use self::axum::router;
@@ -80,13 +81,13 @@ pub use server::{Server, serve, serve_hosts};
 pub struct Response {
     /// The status, such as 200.
     pub status: u16,
-    /// Names and values of headers; without `Content-Length`, which is that of `body`.
+    /// Names and values of headers; without `Content-Length`, which is the length of `body`.
     pub headers: Vec<(&'static str, String)>,
-    /// The body, also for `HEAD`, to which only its length is sent.
+    /// The body. It is also present for `HEAD`, to which only its length is sent.
     pub body: Vec<u8>,
 }
 
-/// A request, as far as the pages look at it.
+/// A request, as far as the pages use it.
 ///
 /// ```
 /// use plimsoll::http::Request;
@@ -116,8 +117,8 @@ impl fmt::Debug for Request<'_> {
 }
 
 impl<'a> Request<'a> {
-    /// `path` and `query`, what stands behind the `?` or empty, are as they came, with their
-    /// escapes.
+    /// Creates a request. `path` and `query`, the part behind the `?` or empty, are passed as
+    /// received, with their escapes.
     pub fn new(method: &'a str, path: &'a str, query: &'a str) -> Self {
         Self {
             method,
@@ -128,53 +129,53 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The value of the header `Accept`, by which `/metrics` chooses the format; of several, all
-    /// with commas between them. Without one, it is text.
+    /// Sets the value of the header `Accept`, by which `/metrics` selects the format; several
+    /// headers are joined by commas. The default is text.
     pub fn accept(self, accept: &'a str) -> Self {
         Self { accept, ..self }
     }
 
-    /// What says that nobody waits for the answer any more. It is asked several times a second
-    /// while a page waits, and ends that.
+    /// Sets a function that returns true once no client waits for the answer. A page that waits
+    /// calls it several times a second, and stops when it returns true.
     pub fn cancelled(self, cancelled: &'a dyn Fn() -> bool) -> Self {
         Self { cancelled, ..self }
     }
 
-    /// Answers; under `/debug/pprof/` as Go's `net/http/pprof` does. What is none of the pages is
-    /// not found.
+    /// Answers the request; under `/debug/pprof/` as Go's `net/http/pprof` does. For other paths
+    /// than those of the pages, the status is 404.
     ///
-    /// With `seconds=N` among the parameters, it returns after that time: give it a thread that may
-    /// wait.
+    /// With `seconds=N` among the parameters, it returns after that time: call it on a thread that
+    /// may block.
     pub fn answer(&self) -> Response {
-        let _own = own::scope();
+        let _own = internal_scope::scope();
         let answer = match self.begin() {
             Step::Answer(answer) => answer,
             Step::Wait(time, delta) if wait(time, self.cancelled) => finish(delta),
             Step::Wait(..) => pprof::error(500, "the client has gone"),
         };
         let response = answer.into();
-        own::trim();
+        internal_heap::trim();
         response
     }
 
-    /// Answers, except for a wait.
+    /// Computes the answer, except for a wait.
     fn begin(&self) -> Step {
-        let (_own, _time) = (own::scope(), own_time::measure());
+        let (_own, _time) = (internal_scope::scope(), overhead::measure());
         let step = pages::answer(self);
-        own::trim();
+        internal_heap::trim();
         step
     }
 }
 
-/// Answers a request whose wait is over.
+/// Computes the answer to a request whose wait is over.
 fn finish(delta: Delta) -> Answer {
-    let (_own, _time) = (own::scope(), own_time::measure());
+    let (_own, _time) = (internal_scope::scope(), overhead::measure());
     delta.finish()
 }
 
-/// Waits; false if it was cancelled.
+/// Waits. Returns false if the wait was cancelled.
 fn wait(time: Duration, cancelled: &dyn Fn() -> bool) -> bool {
-    /// How often a waiting request looks whether it is still wanted.
+    /// The interval at which a waiting request checks for cancellation.
     const LOOK_AGAIN: Duration = Duration::from_millis(100);
     let begun = Instant::now();
     loop {

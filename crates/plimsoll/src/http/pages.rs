@@ -1,19 +1,38 @@
-//! Which page is where.
+//! The pages and their paths.
 
 use super::answer::{Answer, Step};
 use super::{Request, fragmentation, memory, metrics, pprof, query, vars};
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Those that are not under the root.
-const OTHERS: [&str; 4] = [fragmentation::PATH, memory::PATH, metrics::PATH, vars::PATH];
+/// A page that is not below [`pprof::ROOT`].
+pub(super) struct Page {
+    pub(super) path: &'static str,
+    /// Whether an answer can take longer than some milliseconds.
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
+    pub(super) is_long: bool,
+    pub(super) answer: fn(&Request<'_>) -> Answer,
+}
+
+/// All pages that are not below [`pprof::ROOT`].
+pub(super) const PAGES: [&Page; 4] = [
+    &fragmentation::PAGE,
+    &memory::PAGE,
+    &metrics::PAGE,
+    &vars::PAGE,
+];
+
+fn page(path: &str) -> Option<&'static Page> {
+    PAGES.into_iter().find(|page| page.path == path)
+}
 
 pub(super) fn answer(request: &Request<'_>) -> Step {
     let Some(path) = query::path(request.path) else {
         return Answer::new(400, TEXT, b"Bad Request\n".into()).into();
     };
     let moved = match &*path {
-        // The program may have a page of its own there one day: browsers keep a 301 for good.
+        // A 302, because browsers keep a 301 for good, and the program may add a page at this path
+        // later.
         "/" => Some(302),
         path if path == pprof::ROOT.trim_end_matches('/') => Some(301),
         _ => None,
@@ -23,8 +42,9 @@ pub(super) fn answer(request: &Request<'_>) -> Step {
         answer.headers.push(("Location", pprof::ROOT.into()));
         return answer.into();
     }
-    let profiles = path.strip_prefix(pprof::ROOT);
-    if profiles.is_none() && !OTHERS.contains(&&*path) {
+    let profile = path.strip_prefix(pprof::ROOT);
+    let page = page(&path);
+    if profile.is_none() && page.is_none() {
         return Answer::new(404, TEXT, b"404 page not found\n".into()).into();
     }
     if !matches!(request.method, "GET" | "HEAD") {
@@ -32,16 +52,13 @@ pub(super) fn answer(request: &Request<'_>) -> Step {
         answer.headers.push(("Allow", "GET, HEAD".into()));
         return answer.into();
     }
-    match (profiles, &*path) {
-        (Some(name), _) => pprof::answer(name, request),
-        (None, fragmentation::PATH) => fragmentation::answer(request).into(),
-        (None, memory::PATH) => memory::answer(request).into(),
-        (None, metrics::PATH) => metrics::answer(request).into(),
-        (None, _) => vars::answer().into(),
+    match page {
+        Some(page) => (page.answer)(request).into(),
+        None => pprof::answer(profile.unwrap_or_default(), request),
     }
 }
 
-/// How much work an answer is, which decides how many of the kind a server computes at once.
+/// The work of an answer, which determines how many of the kind a server computes at once.
 #[cfg(feature = "http")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effort {
@@ -55,7 +72,7 @@ pub(super) enum Effort {
     Difference,
 }
 
-/// How much work the answer to a request for that path and query is.
+/// Returns the work of the answer to a request for that path and query.
 #[cfg(feature = "http")]
 pub(super) fn effort(path: &str, query: &str) -> Effort {
     let Some(path) = query::path(path) else {
@@ -65,7 +82,7 @@ pub(super) fn effort(path: &str, query: &str) -> Effort {
         Some("" | "cmdline") => Effort::Short,
         Some("heap") if query::number(query, "gc") > 0 => Effort::Collect,
         Some(_) => Effort::Long,
-        None if matches!(&*path, fragmentation::PATH | memory::PATH) => Effort::Long,
+        None if page(&path).is_some_and(|page| page.is_long) => Effort::Long,
         None => Effort::Short,
     }
 }
@@ -75,12 +92,10 @@ mod tests {
     use super::*;
     use crate::http::Response;
 
-    const ALL: [&str; 4] = [
-        "/debug/pprof/heap",
-        "/debug/plimsoll/memory",
-        "/debug/vars",
-        "/metrics",
-    ];
+    fn all() -> impl Iterator<Item = &'static str> {
+        let pages = PAGES.into_iter().map(|page| page.path);
+        pages.chain(["/debug/pprof/heap"])
+    }
 
     fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
         let mut headers = response.headers.iter();
@@ -91,13 +106,23 @@ mod tests {
 
     #[test]
     fn only_get_and_head_are_allowed() {
-        for path in ALL {
+        for path in all() {
             for method in ["POST", "PUT", "DELETE", "get", "", "\u{0}"] {
                 let response = Request::new(method, path, "").answer();
                 assert_eq!(response.status, 405, "{method} {path}");
                 assert_eq!(header(&response, "Allow"), Some("GET, HEAD"));
             }
-            assert_eq!(Request::new("HEAD", path, "").answer().status, 200);
+            // The system's allocator does not report its pages.
+            let expected = if path.ends_with("fragmentation") {
+                501
+            } else {
+                200
+            };
+            assert_eq!(
+                Request::new("HEAD", path, "").answer().status,
+                expected,
+                "{path}"
+            );
         }
     }
 

@@ -3,28 +3,31 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use plimsoll_symbolize::Detail;
+
 use super::answer::{Answer, Body, Step};
 use super::pages::TEXT;
 use super::{Request, index, query};
 use crate::escape::put_name;
+use crate::gc;
 use crate::profile::reading::Reading;
 use crate::profile::{self, Format, Profile};
-use crate::symbol::{self, Detail};
-use crate::{gc, keeper};
+use crate::stack;
+use crate::symbol;
 
-/// Where these pages are.
+/// The path of these pages.
 pub(super) const ROOT: &str = "/debug/pprof/";
 
 const HTML: &str = "text/html; charset=utf-8";
 const BINARY: &str = "application/octet-stream";
 
-/// How long a request with `gc=1` waits for collectors.
+/// Time limit for the collectors in a request with `gc=1`.
 const LONGEST_COLLECTION: Duration = Duration::from_secs(5);
 
 /// The largest value of `seconds`.
 const MAX_SECONDS: i64 = 3600;
 
-/// Answers for what stands behind the root.
+/// Answers a request for the page `name` below the root.
 pub(super) fn answer(name: &str, request: &Request<'_>) -> Step {
     let Request {
         query, cancelled, ..
@@ -43,7 +46,7 @@ pub(super) fn answer(name: &str, request: &Request<'_>) -> Step {
     answer.into()
 }
 
-/// A file, under the name that a browser saves it as.
+/// Returns a file, with the name under which a browser saves it.
 fn attachment(name: &str, body: Vec<u8>) -> Answer {
     let mut answer = Answer::new(200, BINARY, body);
     answer.headers.push((
@@ -53,7 +56,7 @@ fn attachment(name: &str, body: Vec<u8>) -> Answer {
     answer
 }
 
-/// An error as Go's handler gives it, marked so that its tools show the text.
+/// Returns an error in the form of Go's handler, marked so that its tools show the text.
 pub(super) fn error(status: u16, message: &str) -> Answer {
     let mut answer = Answer::new(status, TEXT, format!("{message}\n").into_bytes());
     answer.headers.push(("X-Go-Pprof", "1".into()));
@@ -72,7 +75,7 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
         _ => profile,
     };
     if !seconds.is_empty() && profile.name() == "peak" {
-        let message = "seconds and a peak, which is of one moment, are incompatible";
+        let message = "seconds and a peak, which covers a single instant, are incompatible";
         return error(400, message).into();
     }
     if !seconds.is_empty() {
@@ -90,13 +93,13 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
     answer.into()
 }
 
-/// The difference between a profile and what it was.
+/// The first half of a difference: the profile, and its earlier state.
 pub(super) struct Delta {
     profile: Profile,
     earlier: Reading,
 }
 
-/// What happens to a profile in the next seconds.
+/// Begins a difference of a profile over some seconds.
 fn delta_page(profile: Profile, seconds: &str, debug: i64) -> Step {
     let Some(seconds) = query::integer(seconds).filter(|&seconds| seconds > 0) else {
         let message = "invalid value for \"seconds\" - must be a positive integer";
@@ -117,7 +120,7 @@ fn delta_page(profile: Profile, seconds: &str, debug: i64) -> Step {
 }
 
 impl Delta {
-    /// The difference until now.
+    /// Returns the difference up to now.
     pub(super) fn finish(self) -> Answer {
         attachment(
             &format!("{}-delta", self.profile.name()),
@@ -126,20 +129,19 @@ impl Delta {
     }
 }
 
-/// The arguments, with a zero byte between them.
+/// Returns the arguments, separated by zero bytes.
 fn command_line() -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt;
     let arguments: Vec<_> = std::env::args_os().collect();
     arguments
         .iter()
-        .map(|argument| argument.as_bytes())
+        .map(|argument| argument.as_encoded_bytes())
         .collect::<Vec<_>>()
         .join(&0)
 }
 
-/// Names for addresses: how `pprof` asks for those that it does not find in a profile.
+/// Returns names for addresses: `pprof` requests those that a profile lacks.
 fn symbols(query: &str) -> String {
-    keeper::look();
+    stack::refresh_modules();
     let addresses: Vec<usize> = query
         .split('+')
         .filter_map(number_in_any_base)
@@ -166,7 +168,8 @@ fn symbols(query: &str) -> String {
     text
 }
 
-/// A number as C writes it: `0x` for sixteen, `0` for eight, `0b` for two, else ten.
+/// Parses a number in C's notation: `0x` for hexadecimal, `0` for octal, `0b` for binary, else
+/// decimal.
 fn number_in_any_base(text: &str) -> Option<usize> {
     let lower = text.to_ascii_lowercase();
     let (digits, base) = match lower.as_bytes() {
@@ -310,7 +313,7 @@ mod tests {
         }
     }
 
-    /// Text of 2 is one of each thread; other profiles have no such thing.
+    /// `debug=2` lists each thread; other profiles have no such list.
     #[test]
     fn the_second_text_is_the_dump_of_threads_only() {
         let text = |page: &str, debug: &str| {

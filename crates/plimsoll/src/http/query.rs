@@ -1,10 +1,10 @@
-//! Parameters of a request, read as Go's `net/url` reads them.
+//! Parses the parameters of a request as Go's `net/url` does.
 
 use std::borrow::Cow;
 use std::num::ParseIntError;
 
-/// The first value of a parameter, decoded; empty if it is not there. Parts with broken escapes or
-/// a semicolon are left out, as Go leaves them out.
+/// Returns the first value of a parameter, decoded; empty if it is absent. Parts with broken
+/// escapes or a semicolon are ignored, as in Go.
 pub(super) fn first<'a>(query: &'a str, name: &str) -> Cow<'a, str> {
     for part in query.split('&') {
         if part.is_empty() || part.contains(';') {
@@ -21,7 +21,7 @@ pub(super) fn first<'a>(query: &'a str, name: &str) -> Cow<'a, str> {
     "".into()
 }
 
-/// A parameter that is a number, the nearest there is if it does not fit; anything else is 0.
+/// Parses a parameter as a number, clamped to the range of the type; anything else is 0.
 pub(super) fn number(query: &str, name: &str) -> i64 {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     let value = first(query, name);
@@ -34,22 +34,22 @@ pub(super) fn number(query: &str, name: &str) -> i64 {
         })
 }
 
-/// Decimal digits with an optional sign.
+/// Parses decimal digits with an optional sign.
 pub(super) fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// A path, decoded; `None` if an escape is broken.
+/// Decodes a path; `None` if an escape is broken.
 pub(super) fn path(text: &str) -> Option<Cow<'_, str>> {
     unescape(text, b'+')
 }
 
-/// A name or a value, in which plus signs are spaces.
+/// Decodes a name or a value, in which plus signs are spaces.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
     unescape(text, b' ')
 }
 
-/// Percent escapes undone, and plus signs replaced; bytes that are not UTF-8 are replaced too.
+/// Decodes percent escapes and replaces plus signs, and also bytes that are not UTF-8. Returns
 /// `None` if an escape is broken.
 fn unescape(text: &str, plus: u8) -> Option<Cow<'_, str>> {
     if !text.contains(['%', '+']) {

@@ -1,15 +1,21 @@
 //! Go's `/debug/vars`.
 
+use super::Request;
 use super::answer::Answer;
+use super::pages::Page;
 use crate::export::vars;
 use crate::stats;
 
-/// Where it is.
-pub(super) const PATH: &str = "/debug/vars";
+/// The entry in the list of pages.
+pub(super) const PAGE: Page = Page {
+    path: "/debug/vars",
+    is_long: false,
+    answer,
+};
 
 pub(super) const JSON: &str = "application/json; charset=utf-8";
 
-pub(super) fn answer() -> Answer {
+fn answer(_: &Request<'_>) -> Answer {
     let arguments: Vec<String> = std::env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();

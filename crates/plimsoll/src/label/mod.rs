@@ -1,4 +1,4 @@
-//! Labels: what the work that a thread or a task does is for.
+//! Labels, which state the purpose of a thread's or task's work.
 //!
 //! ```
 //! use plimsoll::label;
@@ -8,24 +8,24 @@
 //! assert_eq!(label::current().get("tenant"), Some("acme"));
 //! ```
 //!
-//! They are on the samples of all profiles: on what is allocated (and stays so in whatever thread
-//! it is freed), on waits, on releases that others waited for, on threads and tasks. So one filter,
-//! `go tool pprof -tagfocus=tenant=acme`, answers what a tenant is to do with in any of them.
+//! All samples of all profiles carry labels: allocations (whichever thread frees them), waits,
+//! releases for which others waited, threads and tasks. One filter,
+//! `go tool pprof -tagfocus=tenant=acme`, thus shows one tenant's part of each profile.
 //!
 //! A set of labels never changes and is sorted by key. [Tasks](crate::task) begin with the labels
-//! of whoever makes them, and later changes of one do not reach the other. So do threads that are
-//! made by [`crate::thread::spawn`]; all others begin without, since those of a pool are started
-//! within somebody's work and then do everybody's.
+//! of the thread or task that creates them, and later changes of one do not reach the other. So do
+//! threads made by [`crate::thread::spawn`]. All other threads begin without labels, because a pool
+//! starts its threads during one request and they then serve all requests.
 //!
-//! With the feature `tracing`, `TracingLayer` labels with the spans that a thread or a task is in.
+//! With the feature `tracing`, `TracingLayer` adds the spans of a thread or a task as labels.
 //!
-//! Sets are kept for good, each once, so that a label costs an event nothing: use them for what
-//! there are some hundreds of, tenants and routes, not for numbers of requests. The bound is
-//! [`MOST_SETS`]; what would be one set more is left as it was, and counted in
+//! Each set is stored once and never freed, so that a label adds no cost to an event. Use labels
+//! with some hundreds of values, such as tenants and routes, not request numbers. The bound is
+//! [`MAX_SETS`]. A change that would need one more set has no effect, and is counted in
 //! [`LostEvents::labels`](crate::profile::LostEvents::labels).
 //!
-//! What is allocated under different labels is kept apart in the table of stacks, so labels take
-//! room there: as many buckets for each place as sets are seen there.
+//! The table of stacks separates allocations under different labels. Each place needs a bucket
+//! there for each set of labels.
 
 #[cfg(feature = "tracing")]
 mod spans;
@@ -47,8 +47,8 @@ pub(crate) use threads::{after_fork_in_child, all as of_threads, prepare};
 #[cfg(feature = "tracing")]
 pub use tracing::TracingLayer;
 
-/// How many different sets of labels there can be in a process.
-pub const MOST_SETS: usize = table::MOST;
+/// Maximum number of different sets of labels in a process.
+pub const MAX_SETS: usize = table::MOST;
 
 thread_local! {
     static CURRENT: Cell<Labels> = const { Cell::new(Labels::NONE) };
@@ -56,7 +56,7 @@ thread_local! {
 
 /// A set of labels, sorted by key.
 ///
-/// Comparing and copying is that of a number.
+/// Comparing and copying costs as much as for a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Labels(u32);
 
@@ -64,12 +64,12 @@ impl Labels {
     /// The set without labels.
     pub const NONE: Self = Self(0);
 
-    /// A set of these labels. Of labels with the same key, the last one wins.
+    /// Returns the set of these labels. The last of several labels with the same key wins.
     pub fn of<K: AsRef<str>, V: AsRef<str>>(labels: impl IntoIterator<Item = (K, V)>) -> Self {
         Self::NONE.and(labels)
     }
 
-    /// This set with these labels added, in place of those with the same keys.
+    /// Returns this set with these labels added, which replace those with the same keys.
     #[must_use]
     pub fn and<K: AsRef<str>, V: AsRef<str>>(
         self,
@@ -88,40 +88,40 @@ impl Labels {
         table::number_of(&all).map_or(self, Self)
     }
 
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn get(self, key: &str) -> Option<&'static str> {
         let set = table::set(self.0);
         let at = set.binary_search_by_key(&key, |&(key, _)| key).ok()?;
         Some(set[at].1)
     }
 
-    /// Keys and values, in the order of the keys.
+    /// Returns keys and values, in the order of the keys.
     pub fn iter(self) -> impl ExactSizeIterator<Item = (&'static str, &'static str)> + Clone {
         table::set(self.0).iter().copied()
     }
 
-    /// How many labels there are.
+    /// Returns the number of labels.
     pub fn len(self) -> usize {
         table::set(self.0).len()
     }
 
-    /// Whether there are none.
+    /// Reports whether the set has no labels.
     pub fn is_empty(self) -> bool {
         self == Self::NONE
     }
 
-    /// A number for the set, to be kept where there is room for no more.
+    /// Returns the number of the set, for compact storage.
     pub(crate) fn number(self) -> u32 {
         self.0
     }
 
-    /// The set of a [`Labels::number`].
+    /// Returns the set with a [`Labels::number`].
     pub(crate) fn of_number(number: u32) -> Self {
         Self(number)
     }
 }
 
-/// As Go prints it: `{"key":"value", "other":"value"}`.
+/// Formats the set as Go does: `{"key":"value", "other":"value"}`.
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
@@ -147,22 +147,22 @@ impl Default for Labels {
     }
 }
 
-/// How often labels were lost, by sets or by threads that there was no room for.
+/// Returns how often labels were lost, because of the limits on sets and on threads.
 pub(crate) fn lost() -> u64 {
     table::lost() + threads::lost()
 }
 
-/// The labels of what is done here: of the task that is being polled, or of the thread.
+/// Returns the current labels: those of the task that is being polled, or of the thread.
 ///
-/// One load, at any time, in hooks and signal handlers: there is nothing to be made before, and
-/// nothing that goes away before the thread does.
+/// Takes one load, and may be called at any time, in hooks and signal handlers: it needs no
+/// initialization and no destructor.
 #[inline]
 pub fn current() -> Labels {
     CURRENT.get()
 }
 
-/// Sets the labels of the calling thread, or of the task that is being polled until its poll ends,
-/// and returns those before.
+/// Sets the labels of the calling thread, or of the task being polled until its poll ends. Returns
+/// the previous labels.
 pub fn set(labels: Labels) -> Labels {
     let before = CURRENT.replace(labels);
     if before != labels {
@@ -171,17 +171,17 @@ pub fn set(labels: Labels) -> Labels {
     before
 }
 
-/// These labels, for what is polled within the spans that the thread is in: it is in none.
+/// Returns these labels: without the feature `tracing`, a thread is in no spans.
 #[cfg(not(feature = "tracing"))]
 pub(crate) fn within_spans(labels: Labels) -> Labels {
     labels
 }
 
-/// Adds labels to the current ones until the guard is dropped, also in a panic.
+/// Adds labels to the current ones until the guard is dropped, also by a panic.
 ///
-/// It is the thread that is labelled. In an `async` function, a guard that lives across an `await`
-/// would label whatever the thread does meanwhile: it cannot be sent, so a task that holds one
-/// cannot be spawned where that would happen. Tasks have labels of their own:
+/// The guard labels the thread. In an `async` function, a guard that lives across an `await` would
+/// label all other work of the thread meanwhile. The guard is not `Send`, so executors that move
+/// tasks between threads cannot spawn a task that holds one. To label tasks, use
 /// [`Tracked::label`](crate::task::Tracked::label).
 #[must_use = "the labels go with the guard"]
 pub fn with<K: AsRef<str>, V: AsRef<str>>(labels: impl IntoIterator<Item = (K, V)>) -> Guard {
@@ -191,7 +191,7 @@ pub fn with<K: AsRef<str>, V: AsRef<str>>(labels: impl IntoIterator<Item = (K, V
     }
 }
 
-/// Puts the labels back as they were when it is dropped.
+/// Restores the previous labels when it is dropped.
 #[derive(Debug)]
 pub struct Guard {
     before: Labels,
@@ -221,7 +221,7 @@ mod tests {
             more.iter().collect::<Vec<_>>(),
             [("a", "5"), ("b", "3"), ("c", "4")]
         );
-        // The first is as it was; equal sets are the same.
+        // The first set is unchanged; equal sets are the same.
         assert_eq!(labels.get("a"), Some("2"));
         assert_eq!(labels, Labels::of([("a", "2"), ("b", "3")]));
         assert_ne!(labels, more);
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(current(), Labels::of([("tenant", "a")]));
         let panics = std::panic::catch_unwind(|| {
             let _inner = with([("tenant", "c")]);
-            panic!("as the test wants it");
+            panic!("a panic requested by the test");
         });
         assert!(panics.is_err());
         assert_eq!(current().get("tenant"), Some("a"));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_begin_with_the_labels_of_who_makes_them_and_have_their_own() {
+    fn threads_begin_with_the_labels_of_their_creator_and_have_their_own() {
         let here = with([("tenant", "a")]);
         let there = crate::thread::spawn(|| {
             let inherited = current();
@@ -265,7 +265,7 @@ mod tests {
         });
         assert_eq!(there.join().unwrap(), current());
         drop(here);
-        let nobody = crate::thread::spawn(current);
-        assert_eq!(nobody.join().unwrap(), Labels::NONE);
+        let unlabelled = crate::thread::spawn(current);
+        assert_eq!(unlabelled.join().unwrap(), Labels::NONE);
     }
 }

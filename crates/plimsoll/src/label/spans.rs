@@ -1,15 +1,16 @@
 //! The spans that a thread is in, and the labels that they add.
 //!
-//! A span can be entered many times, by many threads at once; a thread leaves its spans in the
-//! opposite order, nearly always. So each thread has a stack of those that it is in, with the
-//! labels before each.
+//! Several threads can enter a span at once, and many times. A thread nearly always leaves its
+//! spans in the opposite order. Each thread therefore has a stack of its spans, with the labels
+//! before each.
 
 use std::cell::RefCell;
 use std::sync::{Arc, MutexGuard};
 
+use plimsoll_sys::primitives::{AtomicU64, Mutex, Ordering};
+
 use super::{Labels, current, set};
-use crate::own;
-use crate::primitives::{AtomicU64, Mutex, Ordering};
+use crate::internal_scope;
 
 thread_local! {
     static ENTERED: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
@@ -26,13 +27,13 @@ pub(super) type Added = (&'static str, String);
 /// The labels that a span adds.
 pub(super) struct SpanLabels {
     added: Mutex<Vec<Added>>,
-    /// A set in the upper half, and in the lower half that with the labels added: a span is
-    /// entered at each poll of what it is around, mostly with the same labels before. Written
-    /// to under the lock of `added`.
+    /// A cache: a set in the upper half, and in the lower half the same set with the labels added.
+    /// A span is entered at each poll of the work inside it, mostly with the same labels before.
+    /// Written under the lock of `added`.
     latest: AtomicU64,
 }
 
-/// No set has the number that is in its upper half.
+/// No set has the number in its upper half.
 const NO_SET: u64 = u64::MAX;
 
 impl SpanLabels {
@@ -49,7 +50,7 @@ impl SpanLabels {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// These labels, with those of the span in place of those with the same keys.
+    /// Returns these labels with the span's, which replace those with the same keys.
     fn added_to(&self, labels: Labels) -> Labels {
         let latest = self.latest.load(Ordering::Relaxed);
         if latest >> 32 == u64::from(labels.number()) {
@@ -57,7 +58,7 @@ impl SpanLabels {
         }
         let added = self.added();
         let with_added = {
-            let _own = own::scope();
+            let _own = internal_scope::scope();
             labels.and(added.iter().map(|(key, value)| (key, value)))
         };
         self.latest.store(
@@ -68,19 +69,19 @@ impl SpanLabels {
     }
 }
 
-/// The calling thread enters the span.
+/// Enters the span on the calling thread.
 pub(super) fn enter(span: Arc<SpanLabels>) {
     let before = current();
     let within = span.added_to(before);
-    // After the last of the thread's locals is gone, it has no labels.
+    // A thread is unlabelled once its locals are destroyed.
     let _ = ENTERED.try_with(|entered| {
         entered.borrow_mut().push(Entered { span, before });
         set(within);
     });
 }
 
-/// The calling thread leaves the span, which it entered. The labels are those before again, or, if
-/// it is in spans that it entered since, when it has left these.
+/// Leaves the span, which the calling thread has entered. Restores the labels from before; if the
+/// thread is in spans that it entered later, this happens when it leaves those.
 pub(super) fn exit(span: &Arc<SpanLabels>) {
     let _ = ENTERED.try_with(|entered| {
         let mut entered = entered.borrow_mut();
@@ -97,7 +98,7 @@ pub(super) fn exit(span: &Arc<SpanLabels>) {
     });
 }
 
-/// The span has more labels, also where the calling thread is in it.
+/// Adds labels to the span, also for the calling thread if it is in the span.
 pub(super) fn record(span: &Arc<SpanLabels>, more: Vec<Added>) {
     {
         let mut added = span.added();
@@ -124,13 +125,13 @@ pub(super) fn record(span: &Arc<SpanLabels>, more: Vec<Added>) {
     });
 }
 
-/// Where the thread entered the span last.
+/// Returns the position of the thread's last entry of the span.
 fn position(entered: &[Entered], span: &Arc<SpanLabels>) -> Option<usize> {
     let is_it = |entered: &Entered| Arc::ptr_eq(&entered.span, span);
     entered.iter().rposition(is_it)
 }
 
-/// These labels, for what is polled within the spans that the thread is in: with theirs.
+/// Returns these labels with those of the spans that the thread is in, for tasks polled there.
 pub(crate) fn within_spans(labels: Labels) -> Labels {
     let within = ENTERED.try_with(|entered| {
         let entered = entered.borrow();

@@ -1,26 +1,27 @@
-//! The sets of labels that there are, by number. They stay for good.
+//! The sets of labels, by number. They are never freed.
 
 use std::collections::HashMap;
 use std::ptr;
 use std::sync::MutexGuard;
 use std::sync::atomic::AtomicPtr;
 
-use crate::primitives::{AtomicU64, Mutex, Ordering};
-use crate::{own, postmortem};
+use plimsoll_sys::primitives::{AtomicU64, Mutex, Ordering};
 
-/// How many sets there can be.
+use crate::{internal_scope, postmortem_file};
+
+/// Maximum number of sets.
 pub(super) const MOST: usize = 1 << 16;
 
-/// Sorted by key.
+/// A set of labels, sorted by key.
 type Set = &'static [(&'static str, &'static str)];
 
 const BLOCK: usize = 1 << 8;
 
-/// The sets by number, in blocks that are made when they are needed; number 0 is the empty one.
+/// The sets by number, in blocks that are made when needed. Number 0 is the empty set.
 static BLOCKS: [AtomicPtr<[AtomicPtr<Set>; BLOCK]>; MOST / BLOCK] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MOST / BLOCK];
 
-/// What is needed to add one.
+/// The index of the sets, for adding one.
 #[derive(Default)]
 pub(crate) struct Known {
     numbers: Option<HashMap<Set, u32>>,
@@ -30,39 +31,39 @@ static KNOWN: Mutex<Known> = Mutex::new(Known { numbers: None });
 
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// How often there was no room for a set.
+/// Returns how often a set could not be added.
 pub(super) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Keeps others from adding sets until the guard is dropped: for a fork.
+/// Blocks other threads from adding sets until the guard is dropped. For forks.
 pub(crate) fn lock() -> MutexGuard<'static, Known> {
     KNOWN
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The set of that number.
+/// Returns the set of that number.
 pub(super) fn set(number: u32) -> Set {
     if number == 0 {
         return &[];
     }
     let (block, at) = (number as usize / BLOCK, number as usize % BLOCK);
     let block = BLOCKS.get(block).map(|block| block.load(Ordering::Acquire));
-    // SAFETY: once set, it points to a block that stays.
+    // SAFETY: a non-null pointer refers to a block that is never freed.
     let Some(block) = block.and_then(|block| unsafe { block.as_ref() }) else {
         return &[];
     };
-    // SAFETY: as above, to a set.
+    // SAFETY: a non-null pointer refers to a set that is never freed.
     unsafe { block[at].load(Ordering::Acquire).as_ref() }.map_or(&[], |set| *set)
 }
 
-/// The number of the set of these labels, of which the last of a key wins; `None` if there is no
-/// room.
+/// Returns the number of the set of these labels, of which the last of a key wins; `None` if the
+/// limit is reached.
 pub(super) fn number_of(labels: &[(&str, &str)]) -> Option<u32> {
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     let mut sorted = labels.to_vec();
-    // The last of each key comes first, and stays.
+    // After this, the last label of each key comes first, and stays.
     sorted.reverse();
     sorted.sort_by_key(|&(key, _)| key);
     sorted.dedup_by_key(|&mut (key, _)| key);
@@ -87,15 +88,16 @@ pub(super) fn number_of(labels: &[(&str, &str)]) -> Option<u32> {
         let new = Box::new([const { AtomicPtr::new(ptr::null_mut()) }; BLOCK]);
         block.store(Box::into_raw(new), Ordering::Release);
     }
-    // SAFETY: made above, or before; it stays.
+    // SAFETY: the block was made above, or before, and is never freed.
     let block = unsafe { &*block.load(Ordering::Relaxed) };
     block[number % BLOCK].store(Box::into_raw(Box::new(set)), Ordering::Release);
     numbers.insert(set, number as u32);
-    postmortem::note_labels(number as u32, set);
+    postmortem_file::note_labels(number as u32, set);
     Some(number as u32)
 }
 
-/// Apart, so that what is looked for need not stay for good as what is there does.
+/// Returns the number of a set. A separate function, so that the searched set may have a shorter
+/// lifetime than the stored ones.
 fn find<'a>(
     numbers: &HashMap<&'a [(&'a str, &'a str)], u32>,
     set: &[(&'a str, &'a str)],

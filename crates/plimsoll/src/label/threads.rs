@@ -1,30 +1,32 @@
-//! Which labels each thread has, for others to read.
+//! The labels of each thread, for readers on other threads.
 //!
-//! A table of fixed size, without locks. A thread takes a *place* in it when it first has labels;
-//! from then on, it writes the number of its set there whenever that changes, with one store. It
-//! gives the place back when it ends, in a destructor that the C library calls however it ends. So
-//! nobody looks into the memory of another thread, which goes away with that.
+//! A lock-free table of fixed size. A thread takes a *place* in it when it first has labels. From
+//! then on, each change of its labels stores the number of the set there. The thread releases the
+//! place at its end, in a destructor that the C library calls however the thread ends. No thread
+//! therefore reads the memory of another, which disappears with its thread.
 //!
-//! Places are taken from the bottom, so a reader looks at as many as there ever were threads with
-//! labels at once. A thread that finds none is shown to others without labels, and counted as lost;
-//! its samples have them.
+//! Places are taken from the bottom, so a reader only visits as many as there were labelled threads
+//! at once. A thread that finds no place has no labels for other threads, and is counted as lost;
+//! its samples have labels.
 
 use std::cell::Cell;
 use std::ffi::c_void;
 
-use super::Labels;
-use crate::os;
-use crate::primitives::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use plimsoll_sys::os;
+use plimsoll_sys::os::thread_end::Key;
+use plimsoll_sys::primitives::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// How many threads can have labels that others see.
+use super::Labels;
+
+/// Maximum number of threads whose labels are visible to others.
 const PLACES: usize = 1 << 14;
 
-/// What a thread writes with each poll of a task is on no cache line of another's.
+/// Each place has a separate cache line, because its thread writes to it at each poll of a task.
 #[repr(align(64))]
 struct Place {
-    /// The system's number of the thread; 0 if this is free.
+    /// The system's number of the thread; 0 if the place is free.
     thread: AtomicI32,
-    /// The number of the set. 0 while nobody has the place.
+    /// The number of the set. 0 while the place is free.
     labels: AtomicU32,
 }
 
@@ -35,15 +37,15 @@ static TABLE: [Place; PLACES] = [const {
     }
 }; PLACES];
 
-/// How many places there are from the bottom of which any was ever taken.
+/// The number of places, from the bottom, that were ever in use.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The C library's number of what calls [`ended`], and 1; 0 if there is none.
-static KEY: AtomicU32 = AtomicU32::new(0);
+/// The key whose destructor is [`ended`].
+static KEY: Key = Key::new();
 
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// How many threads found no place.
+/// Returns the number of threads that found no place.
 pub(super) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
@@ -51,10 +53,10 @@ pub(super) fn lost() -> u64 {
 /// The calling thread's place.
 #[derive(Clone, Copy)]
 enum Own {
-    /// It has had no labels so far.
+    /// The thread has had no labels so far.
     Untaken,
     At(&'static Place),
-    /// There was none, or it has been given back.
+    /// The thread found no place, or has released it.
     Never,
 }
 
@@ -62,16 +64,13 @@ thread_local! {
     static OWN: Cell<Own> = const { Cell::new(Own::Untaken) };
 }
 
-/// Makes what notices the end of threads. Once; until then, no thread takes a place.
+/// Registers the destructor that notices the end of threads. Called once; until then, no thread
+/// takes a place.
 pub(crate) fn prepare() {
-    let mut key = 0;
-    // SAFETY: makes a key with a destructor of the right type.
-    if unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) } == 0 {
-        KEY.store(key + 1, Ordering::Release);
-    }
+    KEY.prepare(ended);
 }
 
-/// The calling thread has these labels from here on.
+/// Publishes the labels of the calling thread.
 #[inline]
 pub(super) fn publish(labels: Labels) {
     match OWN.get() {
@@ -84,12 +83,12 @@ pub(super) fn publish(labels: Labels) {
 #[cold]
 #[inline(never)]
 fn take(labels: Labels) {
-    let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) else {
+    if !KEY.is_prepared() {
         return;
-    };
+    }
     let me = os::thread_id();
     let found = TABLE.iter().position(|place| {
-        // After whoever had it before has written its last.
+        // Synchronizes with the last write of the previous owner.
         let thread = &place.thread;
         thread.load(Ordering::Relaxed) == 0
             && thread
@@ -100,12 +99,10 @@ fn take(labels: Labels) {
         USED.fetch_max(at + 1, Ordering::Release);
         &TABLE[at]
     });
-    // SAFETY: a key that was made. The destructor gets what is set here.
-    let noticed = place.filter(|&place| unsafe {
-        libc::pthread_setspecific(key, std::ptr::from_ref(place).cast()) == 0
-    });
+    // SAFETY: the value is a `&'static Place`, as the key's destructor expects.
+    let noticed = place.filter(|&place| unsafe { KEY.set(std::ptr::from_ref(place).cast()) });
     let Some(noticed) = noticed else {
-        // Nobody would give it back at the end: so it is, now.
+        // No destructor would release the place at the end: release it now.
         if let Some(place) = place {
             place.thread.store(0, Ordering::Release);
         }
@@ -117,28 +114,29 @@ fn take(labels: Labels) {
     OWN.set(Own::At(noticed));
 }
 
-extern "C" fn ended(place: *mut c_void) {
-    // What comes after this in the thread's end is seen by nobody.
+unsafe extern "C" fn ended(place: *mut c_void) {
+    // Readers do not see later labels of the thread.
     OWN.set(Own::Never);
-    // SAFETY: what `take` has set, which is static.
+    // SAFETY: `take` has set the value to a `&'static Place`.
     let place = unsafe { &*place.cast::<Place>() };
     place.labels.store(0, Ordering::Relaxed);
     place.thread.store(0, Ordering::Release);
 }
 
-/// The labels of all threads that have any, with the system's numbers of those.
+/// Returns the labels of all threads that have any, with the system's numbers of these threads.
 pub(crate) fn all() -> impl Iterator<Item = (i32, Labels)> {
     let used = USED.load(Ordering::Acquire);
     TABLE[..used].iter().filter_map(|place| {
         let thread = place.thread.load(Ordering::Acquire);
         let labels = Labels::of_number(place.labels.load(Ordering::Acquire));
-        // What another one wrote here, it wrote after it had taken the place: that is seen, too.
+        // Another thread writes labels here only after taking the place, which this check detects.
         let same = place.thread.load(Ordering::Relaxed) == thread;
         (thread != 0 && same && !labels.is_empty()).then_some((thread, labels))
     })
 }
 
-/// In the child of a fork: there is the calling thread, under another number.
+/// Resets the table in the child of a fork, where only the calling thread remains, under another
+/// number.
 pub(crate) fn after_fork_in_child() {
     let own = match OWN.get() {
         Own::At(place) => std::ptr::from_ref(place),

@@ -1,4 +1,4 @@
-//! Spans of `tracing` as labels.
+//! Labels from spans of `tracing`.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::spans::{self, Added, SpanLabels};
 
-/// Labels what happens within a span of `tracing` with the span's name, and with those of its
-/// fields that are asked for.
+/// A layer that labels the work within a span of `tracing` with the span's name and with selected
+/// fields.
 ///
 /// ```
 /// use plimsoll::label::{self, TracingLayer};
@@ -26,38 +26,38 @@ use super::spans::{self, Added, SpanLabels};
 /// });
 /// ```
 ///
-/// # What is labelled with what
+/// # Which labels apply
 /// * The label `span` is the name of the innermost span that the thread is in. A field's label has
-///   the field's name; a field of an inner span is in place of one of the same name further out.
-///   What is recorded later is a label from then on.
-/// * On leaving a span, the labels are those again that there were before it was entered, also if
-///   they were changed in the meantime.
+///   the field's name; a field of an inner span replaces an outer one of the same name. A value
+///   that is recorded later is a label from then on.
+/// * Leaving a span restores the labels from before it was entered, even if they were changed in
+///   the meantime.
 /// * A [task](crate::task) that is polled within a span has that span's labels as well as its own,
-///   and keeps none of them. One that waits within a span, as an `async` function with
-///   `#[instrument]` does, has those of where it waits; if it waits in several places, of the
-///   first.
-/// * A task begins with the labels of where it is made, so with the spans that this is in, although
-///   `tracing` has it in none of them. Spans that it is in later come in their place.
+///   and keeps none of them. A task that waits within a span, as an `async` function with
+///   `#[instrument]` does, has the labels of that place. If it waits in several places, it has
+///   those of the first.
+/// * A task begins with the labels at its creation, including those of the current spans, although
+///   `tracing` has the task in none of these. Spans that it enters later replace them.
 ///
-/// # What for
-/// Each set of labels is kept for good: ask for fields that have some hundreds of values, not for
-/// numbers of requests. By itself, the layer asks for all spans, down to the finest; a filter on it
-/// says which there should be: `TracingLayer::new().with_filter(LevelFilter::INFO)`.
+/// # Cost and limits
+/// Sets of labels are never freed: select fields that have some hundreds of values, not request
+/// numbers. By default, the layer enables all spans, down to the finest level; a filter restricts
+/// them: `TracingLayer::new().with_filter(LevelFilter::INFO)`.
 ///
-/// A span that was entered before with the same labels around it costs some ten nanoseconds more to
-/// enter; otherwise, its set of labels is looked up, under a lock.
+/// Entering a span that was entered before with the same labels around it costs some ten
+/// nanoseconds more. Otherwise, its set of labels is looked up, under a lock.
 #[derive(Clone, Debug, Default)]
 pub struct TracingLayer {
     fields: Vec<String>,
 }
 
 impl TracingLayer {
-    /// Labels with the names of spans.
+    /// Creates a layer that labels with the names of spans.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Labels with these fields as well.
+    /// Adds labels for these fields.
     #[must_use]
     pub fn fields<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.fields.extend(names.into_iter().map(Into::into));
@@ -74,7 +74,7 @@ impl TracingLayer {
     }
 }
 
-/// The values of the fields that are asked for.
+/// The values of the selected fields.
 struct Chosen<'a> {
     fields: &'a [String],
     added: Vec<Added>,

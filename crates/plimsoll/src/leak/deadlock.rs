@@ -1,37 +1,38 @@
-//! Circles of threads that wait for one another's locks, or for one another's end, and who waits
-//! behind them.
+//! Cycles of threads that wait for one another's locks, or for one another's end, and the threads
+//! that wait behind a cycle.
 //!
-//! That they all wait at once is known by the order in which things are read. Who waits for a lock
-//! is looked at first and last: it did nothing in between. Who waits for the end of a thread is
-//! looked at before anybody's holder is, and once: if the other thread is one of those that did
-//! nothing, or waits for the end of one itself, it has not ended, and so neither has the wait.
+//! The order of the readings proves that all of them wait at once. The waiters for locks are read
+//! first and last: a waiter in both readings did nothing in between. Threads that wait for another
+//! thread's end are read once, before any owner. Such a wait is not over if the awaited thread did
+//! nothing, or itself waits for another thread's end, because then it still exists.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::contention;
+use plimsoll_sys::os::copied_memory::PAGE_WORDS;
+
 use crate::contention::holder::{self, Wait};
-use crate::os::copied_memory::PAGE_WORDS;
+use crate::recording;
 use crate::thread::joins::{Descriptors, Join};
 
-/// A thread that will never get the lock that it waits for, or see the end of the thread; or a task
-/// that probably will not.
+/// A thread that will never get the lock that it waits for, or see the end of the thread that it
+/// joins; or a task that probably will not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stuck {
-    /// Which of the circles it is part of or waits behind, from 1.
+    /// The cycle that it is part of or waits behind, numbered from 1.
     pub(crate) circle: u32,
-    /// Whether it is part of it.
+    /// Whether it is part of the cycle.
     pub(crate) in_circle: bool,
-    /// The number of the thread that owns the lock, or is to end; or of the task that owns it.
+    /// The number of the thread or task that owns the lock, or of the thread that it joins.
     pub(crate) holder: u64,
-    /// What the lock is called; empty if it has no name, or is none.
+    /// The name of the lock; empty for an unnamed lock, or if the wait is not for a lock.
     pub(crate) lock: &'static str,
-    /// Whether it is certain.
+    /// Whether the deadlock is certain.
     pub(crate) is_proved: bool,
 }
 
-/// The threads that are stuck now, by the system's number of each.
+/// Returns the threads that are stuck now, by thread ID.
 pub(crate) fn stuck() -> HashMap<i32, Stuck> {
-    contention::note_owners();
+    recording::note_owners();
     let descriptors = Descriptors::of_system();
     let joins = || descriptors.map_or(Vec::new(), Descriptors::joins);
     let numbers = |holders: &[usize]| -> HashMap<i32, usize> {
@@ -43,16 +44,16 @@ pub(crate) fn stuck() -> HashMap<i32, Stuck> {
         holders.iter().filter_map(number).collect()
     };
     let Some((mut waits, joins, holders)) = holder::waits(joins, numbers) else {
-        // Without locks, only those who wait for one another's end are left, of whom one would have
-        // to be handed what others use to wait for it, after it began to wait.
+        // Without waits for locks, only threads that wait for one another's end remain. They form
+        // no cycle: a thread would have to receive the handle of another after it began to wait.
         return HashMap::new();
     };
     add(&mut waits, &joins, &holders);
     circles(&waits)
 }
 
-/// Adds waits for the end of threads. `holders` has the thread pointers of those who hold locks, by
-/// their numbers.
+/// Adds waits for the end of threads. `holders` maps the IDs of the threads that own locks to their
+/// thread pointers.
 fn add(waits: &mut Vec<Wait>, joins: &[Join], holders: &HashMap<i32, usize>) {
     let joined: HashMap<i32, usize> = joins
         .iter()
@@ -60,13 +61,13 @@ fn add(waits: &mut Vec<Wait>, joins: &[Join], holders: &HashMap<i32, usize>) {
         .collect();
     let thread = |id: i32| {
         let thread = holders.get(&id).or(joined.get(&id));
-        // If nobody waits for it, any word will do that is no thread pointer.
+        // If no thread waits for this one, any value will do that is not a thread pointer.
         thread.map_or(id as usize, |&thread| thread)
     };
     let waiting: HashSet<i32> = waits.iter().map(|wait| wait.id).collect();
     let mut ids: HashMap<usize, i32> = waits.iter().map(|wait| (wait.thread, wait.id)).collect();
     let joins = joins.iter().filter(|join| {
-        // Who waits for a lock has done nothing else.
+        // A thread that waits for a lock did nothing else, so its join is outdated.
         let id = *ids.entry(thread(join.id)).or_insert(join.id);
         id == join.id && !waiting.contains(&id)
     });
@@ -75,7 +76,7 @@ fn add(waits: &mut Vec<Wait>, joins: &[Join], holders: &HashMap<i32, usize>) {
         thread: thread(join.id),
         id: join.id,
         lock_name: "",
-        // There may be another thread there by now.
+        // Another thread may have that thread pointer by now.
         holder: match ids.get(&join.joined_thread) {
             Some(&id) if id == join.joined => join.joined_thread,
             _ => 0,
@@ -83,16 +84,16 @@ fn add(waits: &mut Vec<Wait>, joins: &[Join], holders: &HashMap<i32, usize>) {
     }));
 }
 
-/// Who is stuck if all of these wait at once.
+/// Returns the threads that can never continue, if all of these waits happen at once.
 pub(super) fn circles(waits: &[Wait]) -> HashMap<i32, Stuck> {
     let by_thread: HashMap<usize, &Wait> = waits.iter().map(|wait| (wait.thread, wait)).collect();
-    // Each waits for one lock, which one thread holds: from each there is one way to go.
+    // Each thread waits for one lock, which one thread holds: each has at most one successor.
     let next = |wait: &Wait| by_thread.get(&wait.holder).copied();
-    // `None` of those who will go on one day.
+    // `None` for threads that may continue.
     let mut found: HashMap<usize, Option<(u32, bool)>> = HashMap::new();
     let mut circles = 0;
     for start in waits {
-        // To where it ends, or meets what was found before, or itself.
+        // Follows the successors until they end, or reach a thread that was visited before.
         let mut way: Vec<usize> = Vec::new();
         let mut steps: HashMap<usize, usize> = HashMap::new();
         let mut at = Some(start);
@@ -132,7 +133,7 @@ pub(super) fn circles(waits: &[Wait]) -> HashMap<i32, Stuck> {
 mod tests {
     use super::*;
 
-    /// Threads, each with the holder of what it waits for.
+    /// Returns the stuck threads, given threads with the holders of the locks that they wait for.
     fn found(waits: &[(usize, usize)]) -> Vec<(i32, u32, bool, u64)> {
         let waits: Vec<Wait> = waits
             .iter()
@@ -152,9 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_in_a_circle_or_behind_it_is_stuck() {
+    fn threads_in_a_cycle_or_behind_it_are_stuck() {
         assert_eq!(found(&[]), []);
-        assert_eq!(found(&[(1, 0), (2, 1), (3, 9)]), [], "one of them goes on");
+        assert_eq!(
+            found(&[(1, 0), (2, 1), (3, 9)]),
+            [],
+            "one of them continues"
+        );
         assert_eq!(found(&[(1, 1)]), [(101, 1, true, 101)]);
         assert_eq!(
             found(&[(1, 2), (2, 1)]),
@@ -200,8 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_the_end_of_a_stuck_thread_is_stuck() {
-        // 1 waits for a lock of 2, which waits for the end of 1; 3 for the end of 2; 4 of 3.
+    fn a_joiner_of_a_stuck_thread_is_stuck() {
+        // Thread 1 waits for a lock of 2, which joins 1. Thread 3 joins 2, and 4 joins 3.
         let holders = HashMap::from([(2, 2000)]);
         let joins = [join(4, 3), join(3, 2), join(2, 1), join(6, 5)];
         let mut waits = vec![wait(1, 2000)];
@@ -215,7 +220,7 @@ mod tests {
 
     #[test]
     fn another_thread_of_the_same_number_or_place_is_not_waited_for() {
-        // 1 waits for its own lock.
+        // Thread 1 waits for its own lock.
         for other in [
             Join {
                 joined_thread: 7000,

@@ -1,28 +1,28 @@
-//! Places where more and more wait, from one profile to the next.
+//! Places where the number of waiters grows from one profile to the next.
 //!
-//! Of all that wait in the same way in the same place, those are counted that have waited for
-//! long. A leak has that number rise and never fall; whoever is only slow is gone one day.
+//! For each place and kind of wait, the old waiters are counted. In a leak that number rises and
+//! never falls; waiters that are only slow disappear in the end.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// How often the number must have risen, and not have fallen in between.
+/// The number of rises, without a fall in between, after which a place grows.
 const RISES: u32 = 2;
 
-/// The least number of readings after which a place can grow.
+/// The least number of readings after which a place can be reported as growing.
 pub(crate) const READINGS_NEEDED: u32 = RISES + 1;
 
-/// The most places that are remembered.
+/// The maximum number of places that are remembered.
 const MOST: usize = 1 << 16;
 
-/// How many wait in a place, as far as is known.
+/// Bounds on the number of waiters in a place.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Number {
     pub(crate) at_least: usize,
     pub(crate) at_most: usize,
 }
 
-/// What was counted in the profiles before.
+/// The numbers of waiters in earlier profiles.
 pub(crate) struct Growth<K> {
     places: Option<HashMap<K, History>>,
     readings: u64,
@@ -35,7 +35,8 @@ struct History {
 }
 
 impl History {
-    /// What is not known neither rises nor falls: it is as many as before, if that can be.
+    /// Combines this with the next reading. The number counts as risen or fallen only if the bounds
+    /// exclude that it is unchanged; otherwise the bounds are intersected.
     fn then(self, now: Number) -> Self {
         let Self { number, rises } = self;
         if now.at_least > number.at_most {
@@ -65,13 +66,13 @@ impl<K: Hash + Eq> Growth<K> {
         }
     }
 
-    /// How many readings were taken in.
+    /// Returns the number of readings so far.
     pub(crate) fn readings(&self) -> u64 {
         self.readings
     }
 
-    /// Takes in what is counted now, and calls `grows` with the places whose number has risen time
-    /// and again. Places that are not there any more begin anew.
+    /// Adds a reading, and calls `grows` with each place whose number has risen [`RISES`] times
+    /// without a fall. A place that is missing from a reading starts anew.
     pub(crate) fn observe(&mut self, counts: HashMap<K, Number>, mut grows: impl FnMut(&K, usize)) {
         self.readings += 1;
         let before = self.places.take().unwrap_or_default();
@@ -93,7 +94,7 @@ impl<K: Hash + Eq> Growth<K> {
 mod tests {
     use super::*;
 
-    /// With what grows, and how many there are of it.
+    /// Returns the growing places, each with the lower bound of its number.
     fn observe_numbers(
         growth: &mut Growth<char>,
         numbers: &[(char, usize, usize)],
@@ -136,11 +137,11 @@ mod tests {
     fn what_is_not_known_neither_rises_nor_falls() {
         let mut growth = Growth::new();
         let steps = [
-            // Any of up to three at first: three are none more, two are none less.
+            // Up to three at first: neither of the next two is certainly a change.
             (0, 3, None),
             (2, 3, None),
             (2, 2, None),
-            // Nothing is known of a reading.
+            // This reading excludes nothing.
             (0, 9, None),
             (2, 2, None),
             (3, 4, None),
@@ -149,7 +150,7 @@ mod tests {
             (5, 7, Some(5)),
             (0, 6, Some(5)),
             (6, 6, Some(6)),
-            // They are fewer at any rate.
+            // Certainly fewer than before.
             (0, 5, None),
             (6, 6, None),
             (7, 7, Some(7)),

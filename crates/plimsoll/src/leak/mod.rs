@@ -1,18 +1,19 @@
-//! What will never go on, and what probably will not.
+//! Threads and tasks that will never continue, or probably never will.
 //!
-//! *Proved* is that
-//! * nothing is left that could wake a task ([`TaskRecord::is_forgotten`]);
-//! * threads wait for locks of [`crate::sync`] that they hold themselves, in a circle, or that
-//!   somebody holds who does ([`deadlock`]). What is done once counts as a lock, and so does a
-//!   thread, for who waits for its end.
+//! These leaks are *proved*:
+//! * tasks for which no waker is left ([`TaskRecord::is_forgotten`]);
+//! * threads that wait in a cycle for locks of [`crate::sync`] that they own themselves, and
+//!   threads behind such a cycle ([`deadlock`]). A `Once` counts as a lock. So does a thread, for
+//!   the thread that waits for its end.
 //!
-//! *Probable* is a leak where
-//! * more and more of the same wait in the same place for long ([`growth`]);
-//! * tasks wait for locks of `crate::sync::tokio` whose guards they made themselves, in a circle, or
-//!   behind one (`tasks`).
+//! These are *probable*:
+//! * places where the number of old waiters of one kind keeps growing ([`growth`]);
+//! * tasks that wait, in a cycle or behind one, for locks of `crate::sync::tokio` whose guards they
+//!   made themselves. Likewise tasks that wait, for the leak age, for a message of a oneshot
+//!   channel whose sender they made (`tasks`).
 //!
-//! Locks note their owners only while rates are set or since a report of deadlocks was asked for
-//! ([`crate::contention::notes_owners`]): the owner of a lock that was taken before is unknown.
+//! Locks note their owners only while rates are set, or after a report of deadlocks was requested
+//! ([`crate::recording::notes_owners`]). The owner of a lock that was taken earlier is unknown.
 //!
 //! [`TaskRecord::is_forgotten`]: crate::task::TaskRecord::is_forgotten
 
@@ -24,19 +25,19 @@ pub(crate) mod tasks;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Why somebody is believed to wait for ever.
+/// The reason why a waiter is believed to wait for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Leak {
-    /// Nobody has a waker of it.
+    /// No waker of the task is left.
     Forgotten,
-    /// It waits for a lock that is part of a deadlock.
+    /// It waits for a lock or a thread in a deadlock.
     Deadlock(deadlock::Stuck),
-    /// More and more of its like wait there for long.
+    /// It waits in a place where the number of old waiters keeps growing.
     Grows,
 }
 
 impl Leak {
-    /// Whether it is certain.
+    /// Returns whether the leak is certain.
     pub(crate) fn is_proved(self) -> bool {
         match self {
             Self::Forgotten => true,
@@ -45,7 +46,7 @@ impl Leak {
         }
     }
 
-    /// A word for it, as the label `leak`.
+    /// Returns the value of the label `leak`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Forgotten => "forgotten",
@@ -65,12 +66,12 @@ const DEFAULT_AGE: Duration = Duration::from_secs(600);
 
 static AGE: AtomicU64 = AtomicU64::new(DEFAULT_AGE.as_nanos() as u64);
 
-/// For how long somebody has to wait in order to be old.
+/// Returns the time after which a waiter counts as old.
 pub(crate) fn age() -> Duration {
     Duration::from_nanos(AGE.load(Ordering::Relaxed))
 }
 
-/// Sets that, and returns what it was.
+/// Sets that age, and returns the previous one.
 pub(crate) fn set_age(age: Duration) -> Duration {
     let nanoseconds = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(AGE.swap(nanoseconds, Ordering::Relaxed))

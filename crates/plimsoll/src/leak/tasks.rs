@@ -1,42 +1,51 @@
-//! Circles of tasks that wait for one another's locks of [`crate::sync::tokio`].
+//! Cycles of tasks that wait for one another's locks of [`crate::sync::tokio`], and tasks that wait
+//! for a message whose sender they made.
 //!
-//! That the tasks do nothing, and that only the grant of one of the locks wakes them, is certain:
-//! see [`held`]. That the owner of a lock has its guard still is not. So such a circle is probable,
-//! and never proved.
+//! It is certain that the tasks do nothing, and that only the grant of one of the locks wakes them:
+//! see [`lock_owners`]. It is not certain that the owner of a lock still has its guard. So such a
+//! cycle is probable, and never proved. A wait for a message counts only once it is as old as
+//! [`age`](super::age). Until then, another task may have the sender and may be about to answer.
 
 use std::collections::{HashMap, HashSet};
 
+use plimsoll_sys::os::clock;
+use plimsoll_sys::os::copied_memory::{self, PAGE_WORDS};
+
 use super::deadlock::{Stuck, circles};
 use crate::contention::holder;
-use crate::os::copied_memory::{self, PAGE_WORDS};
-use crate::task::held::{self, Wait};
+use crate::task::lock_owners::{self, Awaited, Wait};
 use crate::task::{self, State};
 
-/// A task that probably never gets a lock that it waits for.
+/// A task that probably never gets a lock or message that it waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StuckTask {
-    /// How many polls of it were begun: as long as there are no more, it is stuck.
+    /// The number of polls that had begun. The task is stuck until another one begins.
     pub(crate) polls: u32,
     pub(crate) stuck: Stuck,
 }
 
-/// What a suspended task is known by.
+/// The state of a suspended task, which shows whether the task ran between two readings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Suspended {
     polls: u32,
     registrations: u32,
+    /// The end of its last poll, on [`clock::coarse`].
+    since: u64,
 }
 
-/// A wait, and the task that owns the lock; 0 if none is known.
+/// A wait, and the task that owns the lock or made the sender; 0 if unknown.
 #[derive(Clone, Copy)]
 struct Owned {
     wait: Wait,
     owner: u64,
 }
 
-/// The tasks that are stuck now, by their numbers.
+/// Returns the tasks that are stuck now, by task number.
 pub(crate) fn stuck() -> HashMap<u64, StuckTask> {
-    let waiting: HashSet<u64> = held::all_waits().iter().map(|wait| wait.task).collect();
+    let waiting: HashSet<u64> = lock_owners::all_waits()
+        .iter()
+        .map(|wait| wait.task)
+        .collect();
     if waiting.is_empty() {
         return HashMap::new();
     }
@@ -44,10 +53,13 @@ pub(crate) fn stuck() -> HashMap<u64, StuckTask> {
     let mut memory = vec![0; PAGE_WORDS];
     let owned = |wait: Wait| Owned {
         wait,
-        // The lock may be gone.
-        owner: copied_memory::word(wait.lock, &mut memory) as u64,
+        owner: match wait.awaited {
+            // The lock may have been freed.
+            Awaited::Lock(address) => copied_memory::word(address, &mut memory) as u64,
+            Awaited::Message(creator) => creator,
+        },
     };
-    let waits: Vec<Owned> = held::all_waits().into_iter().map(owned).collect();
+    let waits: Vec<Owned> = lock_owners::all_waits().into_iter().map(owned).collect();
     let mut still = suspended(&waiting);
     still.retain(|task, suspended| before.get(task) == Some(suspended));
     let mut waits_of: HashMap<u64, Vec<Owned>> = HashMap::new();
@@ -56,32 +68,37 @@ pub(crate) fn stuck() -> HashMap<u64, StuckTask> {
             waits_of.entry(owned.wait.task).or_default().push(owned);
         }
     }
-    waits_of.retain(|task, waits| waits.len() == still[task].registrations as usize);
+    let oldest = clock::coarse().saturating_sub(super::age().as_nanos() as u64);
+    waits_of.retain(|task, waits| {
+        let is_old = still[task].since <= oldest;
+        let waits_for_lock = |owned: &Owned| matches!(owned.wait.awaited, Awaited::Lock(_));
+        waits.len() == still[task].registrations as usize
+            && (is_old || waits.iter().all(waits_for_lock))
+    });
     retain_stuck(&mut waits_of);
     number_circles(&waits_of, &still)
 }
 
-/// Those of the tasks that are suspended, and are resumed only through their registrations.
+/// Returns those of `tasks` that are suspended and can resume only through their registrations.
 fn suspended(tasks: &HashSet<u64>) -> HashMap<u64, Suspended> {
     let mut found = HashMap::new();
     task::read(|seen| {
         if seen.state == State::Waiting && tasks.contains(&seen.id) {
             if let Some(registrations) = seen.registrations {
-                let polls = seen.polls;
-                found.insert(
-                    seen.id,
-                    Suspended {
-                        polls,
-                        registrations,
-                    },
-                );
+                let suspended = Suspended {
+                    polls: seen.polls,
+                    registrations,
+                    since: seen.facts.since,
+                };
+                found.insert(seen.id, suspended);
             }
         }
     });
     found
 }
 
-/// Removes the tasks one of whose locks belongs to no task that stays: its owner may give it up.
+/// Removes each task one of whose waits is for a task that is not in the map: that owner may
+/// release the lock or send the message. Repeats until no such task remains.
 fn retain_stuck(waits_of: &mut HashMap<u64, Vec<Owned>>) {
     loop {
         let stuck: HashSet<u64> = waits_of.keys().copied().collect();
@@ -92,14 +109,14 @@ fn retain_stuck(waits_of: &mut HashMap<u64, Vec<Owned>>) {
     }
 }
 
-/// Sorts stuck tasks into circles, by the first lock that each of them waits for.
+/// Sorts stuck tasks into cycles, by the first wait of each task.
 fn number_circles(
     waits_of: &HashMap<u64, Vec<Owned>>,
     suspended: &HashMap<u64, Suspended>,
 ) -> HashMap<u64, StuckTask> {
     let mut tasks: Vec<u64> = waits_of.keys().copied().collect();
     tasks.sort_unstable();
-    // By their places in the list, from 1: numbers of tasks are larger than those of threads.
+    // Places in the sorted list, from 1, because task numbers do not fit into thread IDs.
     let place_of = |task: u64| tasks.binary_search(&task).map_or(0, |at| at + 1);
     let waits: Vec<holder::Wait> = tasks
         .iter()
@@ -108,8 +125,8 @@ fn number_circles(
             holder::Wait {
                 thread: place_of(*task),
                 id: place_of(*task) as i32,
-                // SAFETY: the task was in both cuts, with as many polls: it did nothing while its
-                // wait was read.
+                // SAFETY: both readings found the task with the same number of polls, so it did
+                // nothing, and its wait's name was valid, while the wait was read.
                 lock_name: unsafe { first.wait.name() },
                 holder: place_of(first.owner),
             }

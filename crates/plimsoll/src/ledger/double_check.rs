@@ -1,15 +1,16 @@
-//! Independent totals, to hold the ledger against: for tests only, since every operation pays for
-//! them.
+//! Independent totals against which tests check the ledger. Only for tests, since they slow down
+//! every operation.
 //!
 //! Each operation adds to `begun` before it writes to the ledger and to `done` after, with atomic
-//! read-modify-writes on shared words. Whatever was done before a cut began must be in it, and
-//! nothing can be in it that was not begun when it ended; when nothing is under way the three are
-//! equal. Word by word.
+//! read-modify-writes on shared words. A cut must contain every operation that was done before the
+//! cut began, and no operation that had not begun when the cut ended. When no operation is in
+//! progress, the three are equal, word by word.
+
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use super::{Cut, Delta, Ledger};
-use crate::primitives::{AtomicU64, Ordering};
 
-/// The most words a checked delta may have.
+/// The maximum number of words of a checked delta.
 const WORDS: usize = 512;
 
 /// The totals of [`crate::alloc::counts::HEAP`].
@@ -20,7 +21,7 @@ pub(crate) struct DoubleCheck {
     done: [AtomicU64; WORDS],
 }
 
-/// One operation under way; done when dropped.
+/// An operation in progress; it is done when this is dropped.
 pub(crate) struct Operation<'a> {
     check: &'a DoubleCheck,
     entries: [(usize, u64); super::MAX_ENTRIES],
@@ -35,7 +36,8 @@ impl DoubleCheck {
         }
     }
 
-    /// To be called before an operation writes to the ledger; the result is to be dropped after.
+    /// Begins an operation. Call it before the operation writes to the ledger, and drop the result
+    /// after.
     pub(crate) fn operation(&self, entries: &[(usize, u64)]) -> Operation<'_> {
         let mut operation = Operation {
             check: self,
@@ -49,7 +51,8 @@ impl DoubleCheck {
         operation
     }
 
-    /// Takes a cut and holds it against the totals. Panics if a word is out of bounds, naming it.
+    /// Takes a cut and compares it with the totals. Panics if a word is out of bounds, and names
+    /// it.
     pub(crate) fn read<D: Delta>(&self, ledger: &Ledger<D>) -> Cut<D> {
         let least: Vec<u64> = self
             .done

@@ -1,29 +1,30 @@
-//! A count of who is inside a generation, for writers that share one set of words.
+//! A count of the writers inside a generation, for writers that share one set of words.
+
+use plimsoll_sys::primitives::{AtomicU32, Backoff, Ordering, fence};
 
 use super::Generation;
-use crate::primitives::{AtomicU32, Backoff, Ordering, fence};
 
 /// Writers [`enter`](Gate::enter) the current generation and [`leave`](Gate::leave) it; the reader
 /// turns the generation and then waits in [`settle`](Gate::settle) until the old one is empty.
 ///
-/// The writer counts itself in, fences, and looks again whether the generation still stands; the
-/// reader turns it, fences, and looks at the count. So either the writer sees the turn and goes to
-/// the new generation, or the reader sees the writer and waits. New writers never enter the old
+/// The writer counts itself in, fences, and checks again that the generation is current. The reader
+/// turns the generation, fences, and reads the count. So either the writer sees the turn and moves
+/// to the new generation, or the reader sees the writer and waits. New writers never enter the old
 /// generation, so the wait ends.
 ///
-/// Threads count themselves in at different places, so that they do not wait for one another's
-/// cache lines: the reader looks at all of them.
+/// Threads count themselves in at different places, to avoid contention for cache lines; the reader
+/// checks all places.
 pub(crate) struct Gate {
     places: [Place; PLACES],
 }
 
-/// How many are inside each generation, of the threads whose place it is.
+/// The number of writers inside each generation, among the threads that share this place.
 #[repr(align(64))]
 struct Place {
     inside: [AtomicU32; 2],
 }
 
-/// A power of two. The models have one, which is what any two threads may share.
+/// A power of two. The models use one place, as any two threads may share one.
 const PLACES: usize = if cfg!(loom) { 1 } else { 16 };
 
 impl Gate {
@@ -47,10 +48,10 @@ impl Gate {
         }
     }
 
-    /// Where the calling thread counts itself.
+    /// Returns the place at which the calling thread counts itself.
     fn place(&self) -> &Place {
         #[cfg(not(loom))]
-        return &self.places[crate::os::thread_place(PLACES)];
+        return &self.places[plimsoll_sys::os::thread_place(PLACES)];
         #[cfg(loom)]
         &self.places[0]
     }
@@ -69,13 +70,13 @@ impl Gate {
         }
     }
 
-    /// Counts the caller out again, on the same thread. Release: what was written inside is seen by
-    /// who finds the gate empty.
+    /// Counts the caller out again, on the same thread. Release: a reader that finds the gate empty
+    /// sees everything that was written inside.
     pub(crate) fn leave(&self, generation: Generation) {
         self.place().inside[generation.index()].fetch_sub(1, Ordering::Release);
     }
 
-    /// Waits until nobody is inside `generation`, which must no longer be the current one.
+    /// Waits until no writer is inside `generation`, which must no longer be the current one.
     pub(crate) fn settle(&self, generation: Generation) {
         fence(Ordering::SeqCst);
         let mut backoff = Backoff::new();
@@ -86,16 +87,16 @@ impl Gate {
         }
     }
 
-    /// Whether all who were inside when this was called have left: then everybody else sees what
-    /// the caller has changed before. Looks once and does not wait; false if somebody is inside
-    /// now.
+    /// Returns whether all writers that were inside at the call have left: then every other thread
+    /// sees the caller's earlier changes. Reads once and does not wait; returns false if a writer
+    /// is inside now.
     pub(crate) fn is_quiet(&self) -> bool {
         fence(Ordering::SeqCst);
         let mut inside = self.places.iter().flat_map(|place| &place.inside);
         inside.all(|inside| inside.load(Ordering::Acquire) == 0)
     }
 
-    /// Forgets everybody: in the child of a fork, where the others no longer exist.
+    /// Discards all writers: in the child of a fork, where the other threads no longer exist.
     #[cfg(not(loom))]
     pub(crate) fn reset(&self) {
         for inside in self.places.iter().flat_map(|place| &place.inside) {

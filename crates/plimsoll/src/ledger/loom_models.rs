@@ -1,13 +1,15 @@
-//! Every interleaving and every allowed reordering of small programs on the per-thread protocol.
+//! Models of the per-thread protocol: every interleaving and every allowed reordering of small
+//! programs.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll --lib --release loom_models`.
 
 use loom::sync::Arc;
 use loom::thread;
 
+use plimsoll_sys::primitives::AtomicBool;
+
 use super::per_thread::PerThread;
 use super::*;
-use crate::primitives::AtomicBool;
 
 /// Two words, of which each operation changes both.
 #[derive(Clone, Copy)]
@@ -61,8 +63,8 @@ fn bounded() -> loom::model::Builder {
     builder
 }
 
-/// What one thread counted before it handed over, and another after: never the second without the
-/// first.
+/// One thread counts and hands over, and another counts after that: a cut never shows the second
+/// count without the first.
 fn hand_over(writer_of: fn(&Ledger<Pair>) -> Writer) {
     bounded().check(move || {
         let ledger = Arc::new(Ledger::<Pair>::model());
@@ -175,8 +177,7 @@ fn a_shard_is_handed_down_with_its_sums() {
     });
 }
 
-/// The models can fail: without the reader's barrier, and without its wait, loom finds the cut that
-/// is wrong.
+/// The models can fail: without the reader's barrier or its wait, loom finds the wrong cut.
 fn broken(settle: fn(&dyn Shards<Pair>, Generation) -> bool) {
     bounded().check(move || {
         let ledger = Arc::new(Ledger::<Pair>::model());
@@ -201,8 +202,8 @@ fn a_reader_that_does_not_wait_is_caught() {
     broken(|_, _| true);
 }
 
-/// The generation stored as the flag: load, then store, then add. The reader misses a writer
-/// between the two.
+/// The generation is stored as the flag: load, store, add. The reader misses a writer between load
+/// and store.
 #[test]
 #[should_panic(expected = "half an operation")]
 fn the_generation_as_the_flag_is_caught() {

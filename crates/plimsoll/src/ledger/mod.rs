@@ -1,15 +1,15 @@
-//! Counters that many threads add to with plain stores, and that one reader cuts through at an
-//! instant without stopping any of them.
+//! Counters to which many threads add with plain stores, and of which one reader takes a consistent
+//! cut without stopping any of them.
 //!
 //! # The scheme
 //!
-//! What is counted is a [`Delta`]: a struct of sums. Each writer adds to a *shard* of its own, and
-//! each shard holds two copies of the delta, one for each *generation*. One word,
-//! [`Ledger::current`], says which generation is being written. To take a cut, the reader
+//! The counters form a [`Delta`]: a struct of sums. Each writer adds to its own *shard*, and each
+//! shard holds two copies of the delta, one for each *generation*. One word, [`Ledger::current`],
+//! selects the generation to which writers add. To take a cut, the reader
 //!
 //! 1. turns `current` to the other generation,
 //! 2. waits until no operation that saw the old one can still write to it,
-//! 3. adds up the old generation over all shards, which is now *frozen*.
+//! 3. sums the old generation, which is now *frozen*, over all shards.
 //!
 //! ```text
 //!   generation 0   ~~~~writing~~~~|------frozen------|~~~~writing~~~~
@@ -17,55 +17,57 @@
 //!                                 ^ turn             ^ turn
 //! ```
 //!
-//! Words are cumulative and nobody ever clears them. The cut is the sum of the frozen generation
-//! and of what the other one came to when it was last frozen: every operation that finished before
-//! the turn is in one of the two, none that began after it is in either. So a shard can pass from a
-//! thread that ended to a new one as it is, and the reader never writes where writers do.
+//! Words are cumulative and are never cleared. The cut is the sum of the frozen generation and of
+//! the other one's total when that was last frozen. Every operation that finished before the turn
+//! is in one of the two; no operation that began after it is in either. So a shard can pass
+//! unchanged from an ended thread to a new one, and the reader never writes where writers do.
 //!
 //! # Why writers need no fence
 //!
-//! A writer announces itself, then loads `current`; the reader stores `current`, then looks who is
-//! announced. Each side's store must be seen before its load, which takes a full fence on both. The
-//! reader pays for both, through `membarrier(2)`. There are two ways to announce oneself, which
-//! share one instruction sequence (see [`mod@increment`]) and differ in how the reader does step 2:
+//! A writer announces itself, then loads `current`; the reader stores `current`, then reads which
+//! writers are announced. Each side's store must be visible before its load, which takes a full
+//! fence on both sides. The reader pays for both, through `membarrier(2)`. Writers announce
+//! themselves in one of two ways, which share one instruction sequence (see [`mod@arch`]) and
+//! differ in how the reader does step 2:
 //!
 //! * [`PerCpu`]: a shard for each processor, and the sequence is restartable. The barrier makes
-//!   whoever is inside one start over, in the new generation. The reader waits for nobody, not even
-//!   for a thread that lost its processor half-way; threads need no registration and leave nothing
+//!   every writer inside one start over, in the new generation. The reader waits for no thread, not
+//!   even for one that was preempted half-way; threads need no registration and leave nothing
 //!   behind.
 //! * [`PerThread`]: a shard for each thread with an `active` flag in it. The reader waits until it
-//!   has seen each flag down once. For systems without restartable sequences; every part of it is
-//!   ordinary Rust that the models in `loom_models` check.
+//!   has seen each flag down once. This is for systems without restartable sequences. Every part of
+//!   it is ordinary Rust that the models in `loom_models` check.
 //!
 //! Storing the generation itself as the flag would save a load and be wrong: a writer that stalls
 //! between loading the generation and storing it as its flag is invisible to the reader.
 //!
-//! Whoever has no shard (a thread in its last moments, a process that has not set itself up yet)
-//! uses the [`SharedShard`], with atomic read-modify-writes.
+//! A thread without a shard (while it ends, or in a process that is not set up yet) uses the
+//! [`SharedShard`], with atomic read-modify-writes.
 
+#[cfg(not(loom))]
+mod arch;
+mod cut;
 mod delta;
 #[cfg(all(feature = "double-check", not(loom)))]
 pub(crate) mod double_check;
 mod gate;
 #[cfg(not(loom))]
-mod increment;
+mod layout;
 #[cfg(loom)]
 mod loom_models;
 #[cfg(not(loom))]
 mod per_cpu;
 mod per_thread;
-#[cfg(all(feature = "offline", not(loom)))]
-pub(crate) mod remains;
 mod shared;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+#[cfg(not(loom))]
+pub(crate) use arch::macros::*;
 pub(crate) use delta::Delta;
 pub(crate) use gate::Gate;
-#[cfg(all(feature = "preload", not(loom)))]
-pub(crate) use increment::add;
 #[cfg(not(loom))]
-pub(crate) use increment::increment;
+pub(crate) use layout::LAYOUT;
 
 #[cfg(not(loom))]
 use per_cpu::PerCpu;
@@ -73,7 +75,7 @@ use per_thread::PerThread;
 pub(crate) use per_thread::ShardIndex;
 use shared::SharedShard;
 
-use crate::primitives::{AtomicU32, AtomicUsize, Mutex, Ordering, fence};
+use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Mutex, Ordering, fence};
 
 /// Bytes of one generation of one shard: the delta, then a trailer.
 pub(crate) const GENERATION_BYTES: usize = 4096;
@@ -89,14 +91,14 @@ pub(crate) const TRAILER_BYTES: usize = 64;
 pub(crate) struct Generation(usize);
 
 impl Generation {
-    /// The generation that a value of [`Ledger::current`] stands for: shards begin on a multiple of
+    /// Returns the generation in a value of [`Ledger::current`]: shards begin on a multiple of
     /// their size, so the generation is one bit of the address.
     #[inline]
     fn of(current: usize) -> Self {
         Self((current / GENERATION_BYTES) & 1)
     }
 
-    /// The generation of that [`index`](Self::index).
+    /// Returns the generation of that [`index`](Self::index).
     pub(crate) fn of_index(index: usize) -> Self {
         Self(index & 1)
     }
@@ -115,7 +117,7 @@ impl Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Protocol {
-    /// Per-CPU shards, restartable sequences: exact, and the reader waits for nobody.
+    /// Per-CPU shards, restartable sequences: exact, and the reader waits for no thread.
     PerCpu = 2,
     /// Per-thread shards, the reader's barrier is a system call: exact.
     PerThread = 3,
@@ -133,16 +135,16 @@ const OPENING: u32 = 1;
 pub(crate) enum Writer {
     /// Inside restartable sequences described in this area.
     #[cfg(not(loom))]
-    Sequence(*mut crate::os::rseq::Area),
+    Sequence(*mut plimsoll_sys::os::rseq::Area),
     /// Under the flag of this shard.
     Shard(ShardIndex),
     /// Under the flag of this shard, with a fence.
     FencedShard(ShardIndex),
-    /// In the shard of those who have none.
+    /// In the shared shard, for threads without one.
     Shared,
 }
 
-/// One instant of everything counted.
+/// All counters at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut<D> {
     pub(crate) delta: D,
@@ -150,11 +152,11 @@ pub(crate) struct Cut<D> {
     pub(crate) exact: bool,
 }
 
-/// What the two kinds of shards do for the reader.
+/// The operations of both kinds of shards that the reader uses.
 pub(crate) trait Shards<D: Delta> {
     /// Returns when no operation that began before the turn can still write to `frozen`. The turn
-    /// comes before the call in program order; the call provides both halves of the fence.
-    /// False if that cannot be had for certain.
+    /// comes before the call in program order; the call provides both halves of the fence. Returns
+    /// false if that is not certain.
     fn settle(&self, frozen: Generation) -> bool;
 
     /// Adds the words of one generation of every shard to `total`.
@@ -166,12 +168,12 @@ pub(crate) trait Shards<D: Delta> {
 
 /// Sharded counters with consistent reads; see the module documentation.
 ///
-/// `current` is the first field and stays so: [`macro@increment`] addresses it by the name of the
+/// `current` is the first field and stays so: `increment!` addresses it by the name of the
 /// static.
 #[repr(C)]
 pub(crate) struct Ledger<D: Delta> {
-    /// The address of generation 0 or 1 of shard 0, which says where the shards are and which
-    /// generation is being written. While the ledger is not open, the same with the address 0.
+    /// The address of generation 0 or 1 of shard 0: the address of the shards and the current
+    /// generation in one word. Until the ledger is open, the same with the address 0.
     current: AtomicUsize,
     /// `CLOSED`, `OPENING` or a [`Protocol`].
     state: AtomicU32,
@@ -182,19 +184,19 @@ pub(crate) struct Ledger<D: Delta> {
     reader: Mutex<Reader<D>>,
 }
 
-/// Memory that shards are to be in: parts of a file.
+/// Memory for the shards: parts of a file.
 #[cfg(not(loom))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    pub(crate) per_cpu: crate::os::region::Part,
-    pub(crate) per_thread: crate::os::region::Part,
+    pub(crate) per_cpu: plimsoll_sys::os::region::Part,
+    pub(crate) per_thread: plimsoll_sys::os::region::Part,
     /// Two times [`GENERATION_BYTES`], zero and accessible.
     pub(crate) shared: usize,
 }
 
-/// What the reader remembers between cuts.
+/// The reader's state between cuts.
 pub(crate) struct Reader<D> {
-    /// What each generation came to when it was last frozen.
+    /// The sum of each generation when it was last frozen.
     saved: [D; 2],
 }
 
@@ -213,11 +215,11 @@ impl<D: Delta> Ledger<D> {
         }
     }
 
-    /// Sets up the shards, with `forced` or else the best protocol the system has, in `room` if
-    /// there is any. Done by the first caller; whoever comes while it is under way gets `None`,
-    /// and uses [`Writer::Shared`].
+    /// Sets up the shards, with the protocol `forced` or else the best one of the system, in `room`
+    /// if it is given. The first caller does it; a concurrent caller receives `None`, and uses
+    /// [`Writer::Shared`].
     pub(crate) fn open(&self, forced: Option<Protocol>, room: Option<&Room>) -> Option<Protocol> {
-        use crate::os::{membarrier, rseq};
+        use plimsoll_sys::os::{membarrier, rseq};
         match self
             .state
             .compare_exchange(CLOSED, OPENING, Ordering::AcqRel, Ordering::Acquire)
@@ -231,16 +233,17 @@ impl<D: Delta> Ledger<D> {
         }
         let support = membarrier::register();
         let best = match support {
-            membarrier::Support::Rseq if rseq::area().is_some() && increment::HAS_SEQUENCES => {
+            membarrier::Support::Rseq if rseq::area().is_some() && arch::HAS_SEQUENCES => {
                 Protocol::PerCpu
             }
             membarrier::Support::Rseq | membarrier::Support::Fence => Protocol::PerThread,
-            membarrier::Support::None => Protocol::Skewed,
+            membarrier::Support::None if membarrier::IS_USUAL => Protocol::Skewed,
+            membarrier::Support::None => Protocol::Fenced,
         };
-        // A protocol that the system cannot carry is never taken, even if asked for.
+        // A protocol that the system does not support is never used, even if it is requested.
         let wanted = match forced {
             Some(Protocol::PerCpu) | None => best,
-            Some(Protocol::PerThread) if best == Protocol::Skewed => Protocol::Skewed,
+            Some(Protocol::PerThread) if support == membarrier::Support::None => best,
             Some(other) => other,
         };
         let (protocol, base) = match wanted {
@@ -256,13 +259,14 @@ impl<D: Delta> Ledger<D> {
                 self.per_thread.open(room.map(|room| room.per_thread)),
             ),
         };
-        // The generation bit may be turned by a reader at this moment; the base is added beside it.
+        // A reader may turn the generation bit at this moment; the addition does not affect that
+        // bit.
         self.current.fetch_add(base, Ordering::SeqCst);
         self.state.store(protocol as u32, Ordering::SeqCst);
         Some(protocol)
     }
 
-    /// The protocol in use; `None` until [`Ledger::open`] has returned.
+    /// Returns the protocol in use; `None` until [`Ledger::open`] has returned.
     pub(crate) fn protocol(&self) -> Option<Protocol> {
         Some(match self.state.load(Ordering::SeqCst) {
             2 => Protocol::PerCpu,
@@ -273,7 +277,7 @@ impl<D: Delta> Ledger<D> {
         })
     }
 
-    /// Whether a cut is exact, given what [`Shards::settle`] said of its fence.
+    /// Returns whether a cut is exact; `fenced` is the result of [`Shards::settle`].
     fn exactness(&self, fenced: bool) -> bool {
         match self.protocol() {
             // The writers fence for themselves.
@@ -283,7 +287,7 @@ impl<D: Delta> Ledger<D> {
         }
     }
 
-    /// Where the first shard begins, and how many there are room for.
+    /// Returns the address of the first shard, and the maximum number of shards.
     pub(crate) fn place(&self) -> (usize, usize) {
         let first = self.current.load(Ordering::SeqCst) & !(SHARD_BYTES - 1);
         let shards = match self.protocol() {
@@ -294,7 +298,7 @@ impl<D: Delta> Ledger<D> {
         (first, shards)
     }
 
-    /// What was counted before there was a place for it, as words: nobody adds to that any more.
+    /// Returns the counts from before the set-up, as words: no writer adds to them any more.
     pub(crate) fn counted_early(&self) -> D {
         self.shared.counted_early()
     }
@@ -306,10 +310,10 @@ impl<D: Delta> Ledger<D> {
         })
     }
 
-    /// Gives the calling thread a way to write, to be given back with [`Ledger::retire`].
+    /// Returns the calling thread's way to write, which [`Ledger::retire`] releases.
     pub(crate) fn enlist(&self) -> Writer {
         match self.protocol() {
-            Some(Protocol::PerCpu) => match crate::os::rseq::area() {
+            Some(Protocol::PerCpu) => match plimsoll_sys::os::rseq::area() {
                 Some(area) => Writer::Sequence(area),
                 None => Writer::Shared,
             },
@@ -325,8 +329,9 @@ impl<D: Delta> Ledger<D> {
         }
     }
 
-    /// What [`macro@increment`] needs of a writer; null for one that has to use [`Ledger::record`].
-    pub(crate) fn area(&self, writer: Writer) -> *mut crate::os::rseq::Area {
+    /// Returns the area of a writer for `increment!`; null for a writer that has to use
+    /// [`Ledger::record`].
+    pub(crate) fn area(&self, writer: Writer) -> *mut plimsoll_sys::os::rseq::Area {
         match writer {
             Writer::Sequence(area) => area,
             Writer::Shard(shard) => self.per_thread.area(shard),
@@ -334,7 +339,7 @@ impl<D: Delta> Ledger<D> {
         }
     }
 
-    /// Bytes of shards in use and bytes mapped for shards.
+    /// Returns the bytes of shards in use and the bytes mapped for shards.
     pub(crate) fn shard_bytes(&self) -> (usize, usize) {
         let (used, mapped) = self.shards().map_or((0, 0), |shards| shards.bytes());
         (
@@ -343,15 +348,15 @@ impl<D: Delta> Ledger<D> {
         )
     }
 
-    /// Keeps readers out until the guard is dropped: what a fork needs, so that the child does not
-    /// inherit a half-made cut.
+    /// Blocks readers until the guard is dropped: a fork needs it, so that the child does not
+    /// inherit an incomplete cut.
     pub(crate) fn lock_readers(&self) -> std::sync::MutexGuard<'_, Reader<D>> {
         self.reader
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Everything that is counted, while it is being changed: of no instant.
+    /// Returns the sum of all counters while threads change them: not of one instant.
     pub(crate) fn sum_as_it_is(&self) -> D {
         fence(Ordering::SeqCst);
         let mut sum = D::ZERO;
@@ -364,35 +369,36 @@ impl<D: Delta> Ledger<D> {
         sum
     }
 
-    /// Bytes that shards for all processors take.
+    /// Returns the bytes that shards for all processors need.
     pub(crate) fn bytes_per_cpu(&self) -> usize {
         PerCpu::<D>::needs()
     }
 
-    /// Bytes of per-thread shards that are accessible.
+    /// Returns the bytes of per-thread shards that are accessible.
     pub(crate) fn shard_bytes_committed(&self) -> usize {
         self.per_thread.committed()
     }
 
-    /// A cut, for who has locked the readers.
+    /// Takes a cut in a thread that holds the readers' lock.
     pub(crate) fn read_locked(&self, reader: &mut Reader<D>) -> Cut<D> {
         self.cut_alone(reader, |shards, frozen| shards.settle(frozen))
     }
 
-    /// In the child of a fork, whose shards are fresh memory: everything up to now is `counted`.
+    /// Sets the sum of everything so far to `counted`: in the child of a fork, whose shards are
+    /// fresh memory.
     pub(crate) fn begin_anew(&self, reader: &mut Reader<D>, counted: &D) {
         reader.saved = [D::ZERO; 2];
         self.shared.begin_anew(self.generation(), counted);
         self.per_thread.begin_anew();
     }
 
-    /// The shards are copies in memory of the process's own, in the place of the file's.
+    /// Records that private memory of the process has replaced the file's memory of the shards.
     pub(crate) fn leave_file(&self) {
         self.per_thread.leave_file();
     }
 
-    /// In the child of a fork: forgets the threads that are not there any more. `survivor` is how
-    /// the one thread that is writes.
+    /// Releases the shards of threads that no longer exist: in the child of a fork. `survivor` is
+    /// the writer of the remaining thread.
     pub(crate) fn after_fork_in_child(&self, survivor: Writer) {
         self.shared.reset();
         let kept = match survivor {
@@ -403,126 +409,5 @@ impl<D: Delta> Ledger<D> {
     }
 }
 
-impl<D: Delta> Ledger<D> {
-    #[inline]
-    fn generation(&self) -> Generation {
-        Generation::of(self.current.load(Ordering::Relaxed))
-    }
-
-    /// Adds `amount` to each named word, all within one cut. At most [`MAX_ENTRIES`] words, all
-    /// different, given as positions in the delta.
-    pub(crate) fn record(&self, writer: Writer, entries: &[(usize, u64)]) {
-        debug_assert!(entries.len() <= MAX_ENTRIES);
-        match writer {
-            #[cfg(not(loom))]
-            // SAFETY: the area is the calling thread's own; `enlist` gave it out under this
-            // protocol.
-            Writer::Sequence(area) => unsafe { self.per_cpu.record(&self.current, area, entries) },
-            Writer::Shard(shard) => self.per_thread.record(shard, entries, || self.generation()),
-            Writer::FencedShard(shard) => self.per_thread.record(shard, entries, || {
-                fence(Ordering::SeqCst);
-                self.generation()
-            }),
-            Writer::Shared => self.shared.record(entries, || self.generation()),
-        }
-    }
-
-    /// Adds to two different words within one cut: [`Ledger::record`] for a fast path that has the
-    /// thread's area at hand. `entries` are positions in the delta with what to add.
-    ///
-    /// # Safety
-    /// `area` comes from [`Ledger::area`] for the calling thread, which has not retired since, and is
-    /// not null; both positions lie within the delta.
-    #[cfg(not(loom))]
-    #[inline(always)]
-    pub(crate) unsafe fn record_pair(
-        &self,
-        area: *mut crate::os::rseq::Area,
-        entries: [(usize, u64); 2],
-    ) {
-        // A thread has an area only after the ledger was opened, and the protocol stays.
-        let is_per_cpu = self.state.load(Ordering::Relaxed) == Protocol::PerCpu as u32;
-        // SAFETY: the condition of this function. Under this protocol the area is the kernel's, under
-        // all others it is the head of the trailer of the thread's shard.
-        unsafe {
-            if is_per_cpu {
-                self.per_cpu.record_pair(&self.current, area, entries);
-            } else {
-                PerThread::<D>::record_pair(&self.current, area, entries);
-            }
-        }
-    }
-
-    /// Gives back what [`Ledger::enlist`] gave; the thread must not write with it again.
-    pub(crate) fn retire(&self, writer: Writer) {
-        if let Writer::Shard(shard) | Writer::FencedShard(shard) = writer {
-            self.per_thread.release(shard);
-        }
-    }
-
-    /// Takes a cut. Writers are not delayed; other readers wait their turn. Not for signal
-    /// handlers: one that interrupts a reader, or a writer under [`Protocol::PerThread`], would
-    /// wait for itself.
-    pub(crate) fn read(&self) -> Cut<D> {
-        self.cut(|shards, frozen| shards.settle(frozen))
-    }
-
-    /// What `sum` makes of a cut, where it adds up words; `None` if another reader is at it. For
-    /// hooks, which may have little stack, if the protocol is [`Protocol::PerCpu`], by which nobody
-    /// is waited for.
-    #[cfg(all(feature = "preload", not(loom)))]
-    pub(crate) fn try_sum(&self, sum: impl Fn(&D) -> u64) -> Option<u64> {
-        let mut reader = match self.reader.try_lock() {
-            Ok(reader) => reader,
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => return None,
-        };
-        self.turn(&mut reader, |shards, frozen| shards.settle(frozen));
-        let [one, other] = &reader.saved;
-        Some(sum(one).wrapping_add(sum(other)))
-    }
-
-    /// [`Ledger::read`] with its second step given: the tests try what happens without it.
-    fn cut(&self, settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool) -> Cut<D> {
-        let mut reader = self
-            .reader
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.cut_alone(&mut reader, settle)
-    }
-
-    fn cut_alone(
-        &self,
-        reader: &mut Reader<D>,
-        settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool,
-    ) -> Cut<D> {
-        let exact = self.turn(reader, settle);
-        let [mut delta, other] = reader.saved;
-        delta.add(&other);
-        Cut { delta, exact }
-    }
-
-    /// Turns the generation and sums up the one that is frozen by that: what the reader remembers
-    /// then adds up to a cut. Returns whether that is exact.
-    fn turn(
-        &self,
-        reader: &mut Reader<D>,
-        settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool,
-    ) -> bool {
-        let frozen = Generation::of(self.current.fetch_xor(GENERATION_BYTES, Ordering::SeqCst));
-        fence(Ordering::SeqCst);
-        let sum = &mut reader.saved[frozen.index()];
-        *sum = D::ZERO;
-        self.shared.settle(frozen);
-        self.shared.add_up(frozen, sum);
-        let mut exact = true;
-        if let Some(shards) = self.shards() {
-            exact = settle(shards, frozen);
-            shards.add_up(frozen, sum);
-        }
-        self.exactness(exact)
-    }
-}
-
-/// The most words that one operation may change together.
+/// The maximum number of words that one operation may change together.
 pub(crate) const MAX_ENTRIES: usize = 4;

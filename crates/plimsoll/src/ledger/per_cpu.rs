@@ -1,40 +1,42 @@
 //! A shard for each processor, written inside restartable sequences.
 //!
-//! A sequence takes effect with its last instruction or not at all, so one word can be counted with
-//! one `inc` (see [`mod@super::increment`]). An operation that changes several words together, such
-//! as a `realloc`, goes through a *redo log* in a second row of shards, whose words only such
-//! operations change:
+//! A sequence takes effect with its last instruction or not at all, so one instruction can count one
+//! word (see [`mod@super::arch`]). An operation that changes several words together, such as a
+//! `realloc`, uses a second row of shards, whose words only such operations change. Its steps go
+//! through a *redo log*:
 //!
-//! 1. If the log holds an operation, its words are set to the values noted there, and it is
-//!    emptied. Setting a word to a noted value can be repeated, so it does not matter if the
-//!    sequence starts over here.
-//! 2. The new operation is noted: which words, and what each comes to.
-//! 3. One store marks the log as full. That is the commit.
+//! 1. If the log holds an operation, its words are set to the values in the log, and the log is
+//!    emptied. Setting a word to such a value can be repeated, so the sequence may start over here.
+//! 2. The new operation is written to the log: its words, and the new value of each.
+//! 3. One store marks the log as full. This is the commit.
 //!
-//! The noted operation is carried out by the next one on that processor. Until then the reader, who
-//! finds the log full in a frozen generation, takes the noted values instead of the words.
+//! The next operation on the processor applies the operation in the log. Until then a reader that
+//! finds the log full in a frozen generation uses the values in the log instead of the words.
 
 use std::marker::PhantomData;
 
-use super::{Delta, GENERATION_BYTES, Generation, MAX_ENTRIES, SHARD_BYTES, Shards, TRAILER_BYTES};
-use crate::os::region::{self, Part, Region};
-use crate::os::{cpus, membarrier, rseq::Area};
-use crate::primitives::{AtomicU64, AtomicUsize, Ordering};
+use plimsoll_sys::os::region::{self, Part, Region};
+use plimsoll_sys::os::{cpus, membarrier, rseq::Area};
+use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Ordering};
 
-/// If the kernel does not say how many processors there can be: the most it can be built for.
-const MOST_CPUS: usize = 8192;
+use super::arch;
+use super::{Delta, GENERATION_BYTES, Generation, MAX_ENTRIES, SHARD_BYTES, Shards, TRAILER_BYTES};
+
+/// The maximum number of processors for which the kernel can be built, used if it does not report
+/// its own maximum.
+const MAX_CPUS: usize = 8192;
 
 fn most_cpus() -> usize {
-    cpus::possible().unwrap_or(MOST_CPUS).min(MOST_CPUS)
+    cpus::possible().unwrap_or(MAX_CPUS).min(MAX_CPUS)
 }
 
-/// A word that no delta uses: what an operation of fewer than [`MAX_ENTRIES`] words changes, by 0.
+/// A word that no delta uses: an operation of fewer than [`MAX_ENTRIES`] words adds 0 to it.
 const SCRATCH_WORD: u16 = (LOG / 8 - 1) as u16;
 
 /// The half of a log's positions that an operation on two words does not use.
-const UNUSED_HALF: u64 = (SCRATCH_WORD as u64) << 16 | SCRATCH_WORD as u64;
+pub(super) const UNUSED_HALF: u64 = (SCRATCH_WORD as u64) << 16 | SCRATCH_WORD as u64;
 
-/// Where the log lies in a generation.
+/// The position of the log in a generation.
 pub(super) const LOG: usize = GENERATION_BYTES - TRAILER_BYTES;
 
 /// The redo log: positions of words, packed 16 bits each, 0 when empty; then the values.
@@ -62,19 +64,18 @@ impl<D: Delta> PerCpu<D> {
         }
     }
 
-    /// The bytes that the shards take.
+    /// Returns the bytes that the shards need.
     pub(crate) fn needs() -> usize {
         (2 * most_cpus() + 1) * SHARD_BYTES
     }
 
-    /// Maps the shards, of which only those of processors in use will take memory; or takes `room`.
-    /// Returns where the first begins, or `None` if the system refuses.
+    /// Maps the shards, of which only those of processors in use will take memory; or uses `room`.
+    /// Returns the address of the first, or `None` if the system refuses.
     pub(crate) fn open(&self, room: Option<Part>) -> Option<usize> {
         let cpus = most_cpus();
         let mapped = match room {
             None => {
-                let access = libc::PROT_READ | libc::PROT_WRITE;
-                let mapped = region::map(Self::needs(), 0, access)?;
+                let mapped = region::map(Self::needs())?;
                 region::note(mapped, Self::needs());
                 mapped
             }
@@ -93,12 +94,12 @@ impl<D: Delta> PerCpu<D> {
         Some(base)
     }
 
-    /// How many processors there are shards for.
+    /// Returns the number of processors that have shards.
     pub(crate) fn cpus(&self) -> usize {
         self.cpus.load(Ordering::Relaxed)
     }
 
-    /// The distance from a shard to the shard of the same processor in the second row.
+    /// Returns the distance from a shard to the shard of the same processor in the second row.
     fn second_row(&self) -> usize {
         self.cpus.load(Ordering::Relaxed) * SHARD_BYTES
     }
@@ -108,11 +109,6 @@ impl<D: Delta> PerCpu<D> {
     /// # Safety
     /// `area` is the calling thread's area for restartable sequences; `current` is the ledger's,
     /// turned to these shards.
-    #[cfg(all(
-        target_os = "linux",
-        target_arch = "x86_64",
-        not(any(miri, plimsoll_portable))
-    ))]
     pub(crate) unsafe fn record(
         &self,
         current: &AtomicUsize,
@@ -127,208 +123,35 @@ impl<D: Delta> PerCpu<D> {
             operation.words[slot] = word as u16;
             operation.amounts[slot] = amount;
         }
-        // SAFETY: the sequence writes only to the trailer and the words of the second row's shard
-        // for the processor it runs on, in the current generation; `words` are positions
-        // within a generation. The kernel's rules for sequences are kept: no calls, no
-        // stack, one commit at the end.
-        unsafe {
-            std::arch::asm!(
-                "771:",
-                "lea {shard}, [rip + 773f]",
-                "mov qword ptr [{area} + 8], {shard}",
-                "774:",
-                "imul {shard:e}, dword ptr [{area}], 8192",
-                "add {shard}, qword ptr [{current}]",
-                "add {shard}, {second_row}",
-                // Carry out what is noted.
-                "mov {packed}, qword ptr [{shard} + {log}]",
-                "test {packed}, {packed}",
-                "jz 772f",
-                "movzx {word:e}, {packed:x}",
-                "mov {value}, qword ptr [{shard} + {log} + 8]",
-                "mov qword ptr [{shard} + {word} * 8], {value}",
-                "shr {packed}, 16",
-                "movzx {word:e}, {packed:x}",
-                "mov {value}, qword ptr [{shard} + {log} + 16]",
-                "mov qword ptr [{shard} + {word} * 8], {value}",
-                "shr {packed}, 16",
-                "movzx {word:e}, {packed:x}",
-                "mov {value}, qword ptr [{shard} + {log} + 24]",
-                "mov qword ptr [{shard} + {word} * 8], {value}",
-                "shr {packed}, 16",
-                "mov {value}, qword ptr [{shard} + {log} + 32]",
-                "mov qword ptr [{shard} + {packed} * 8], {value}",
-                "mov qword ptr [{shard} + {log}], 0",
-                "772:",
-                // Note the new operation.
-                "movzx {word:e}, word ptr [{operation}]",
-                "mov {value}, qword ptr [{shard} + {word} * 8]",
-                "add {value}, qword ptr [{operation} + 8]",
-                "mov qword ptr [{shard} + {log} + 8], {value}",
-                "movzx {word:e}, word ptr [{operation} + 2]",
-                "mov {value}, qword ptr [{shard} + {word} * 8]",
-                "add {value}, qword ptr [{operation} + 16]",
-                "mov qword ptr [{shard} + {log} + 16], {value}",
-                "movzx {word:e}, word ptr [{operation} + 4]",
-                "mov {value}, qword ptr [{shard} + {word} * 8]",
-                "add {value}, qword ptr [{operation} + 24]",
-                "mov qword ptr [{shard} + {log} + 24], {value}",
-                "movzx {word:e}, word ptr [{operation} + 6]",
-                "mov {value}, qword ptr [{shard} + {word} * 8]",
-                "add {value}, qword ptr [{operation} + 32]",
-                "mov qword ptr [{shard} + {log} + 32], {value}",
-                "mov {packed}, qword ptr [{operation}]",
-                "mov qword ptr [{shard} + {log}], {packed}",
-                "775:",
-                "mov qword ptr [{area} + 8], 0",
-                ".pushsection .data.rel.ro.plimsoll_sequences,\"aw\"",
-                ".balign 32",
-                "773:",
-                ".long 0, 0",
-                ".quad 774b, 775b - 774b, 776f",
-                ".popsection",
-                ".pushsection .text.unlikely.plimsoll_sequences,\"ax\"",
-                ".byte 0x0f, 0xb9, 0x3d",
-                ".long 0x53053053",
-                "776:",
-                "jmp 771b",
-                ".popsection",
-                area = in(reg) area,
-                current = in(reg) current.as_ptr(),
-                second_row = in(reg) self.second_row(),
-                operation = in(reg) &raw const operation,
-                shard = out(reg) _,
-                packed = out(reg_abcd) _,
-                word = out(reg) _,
-                value = out(reg) _,
-                log = const LOG,
-                options(nostack),
-            );
-        }
+        // SAFETY: area and ledger are the calling thread's, by this function's contract; the
+        // positions are those of entries or the scratch word.
+        unsafe { arch::record(area, current.as_ptr(), self.second_row(), &operation) }
     }
 
-    /// Adds to two words in one cut: what [`PerCpu::record`] does, for the fast path. It reads and
+    /// Adds to two words in one cut, as [`PerCpu::record`] does, for the fast path. It reads and
     /// leaves the same log, and skips the half of it that a pair does not use.
     ///
     /// # Safety
     /// As for [`PerCpu::record`]; both positions lie within the delta and differ.
-    #[cfg(all(
-        target_os = "linux",
-        target_arch = "x86_64",
-        not(any(miri, plimsoll_portable))
-    ))]
     #[inline(always)]
     pub(crate) unsafe fn record_pair(
         &self,
         current: &AtomicUsize,
         area: *mut Area,
-        [(first, first_amount), (second, second_amount)]: [(usize, u64); 2],
+        entries: [(usize, u64); 2],
     ) {
+        let [(first, _), (second, _)] = entries;
         let packed = UNUSED_HALF << 32 | (second as u64) << 16 | first as u64;
-        // SAFETY: as in `record`: the sequence writes only to the log and the words of the second
-        // row's shard for the processor it runs on, in the current generation, and its last
-        // instruction commits it.
-        unsafe {
-            std::arch::asm!(
-                "771:",
-                "lea {shard}, [rip + 773f]",
-                "mov qword ptr [{area} + 8], {shard}",
-                "774:",
-                "imul {shard:e}, dword ptr [{area}], 8192",
-                "add {shard}, qword ptr [{current}]",
-                "add {shard}, {second_row}",
-                // Carry out the operation in the log.
-                "mov {log_words}, qword ptr [{shard} + {log}]",
-                "test {log_words}, {log_words}",
-                "jz 772f",
-                "movzx {word:e}, {log_words:x}",
-                "mov {value}, qword ptr [{shard} + {log} + 8]",
-                "mov qword ptr [{shard} + {word} * 8], {value}",
-                "shr {log_words}, 16",
-                "movzx {word:e}, {log_words:x}",
-                "mov {value}, qword ptr [{shard} + {log} + 16]",
-                "mov qword ptr [{shard} + {word} * 8], {value}",
-                "shr {log_words}, 16",
-                "cmp {log_words:e}, {unused_half}",
-                "je 777f",
-                "movzx {word:e}, {log_words:x}",
-                "mov {value}, qword ptr [{shard} + {log} + 24]",
-                "mov qword ptr [{shard} + {word} * 8], {value}",
-                "shr {log_words}, 16",
-                "mov {value}, qword ptr [{shard} + {log} + 32]",
-                "mov qword ptr [{shard} + {log_words} * 8], {value}",
-                "777:",
-                "mov qword ptr [{shard} + {log}], 0",
-                "772:",
-                // Write the new operation to the log, and commit it by the words' positions.
-                "mov {value}, qword ptr [{shard} + {first} * 8]",
-                "add {value}, {first_amount}",
-                "mov qword ptr [{shard} + {log} + 8], {value}",
-                "mov {value}, qword ptr [{shard} + {second} * 8]",
-                "add {value}, {second_amount}",
-                "mov qword ptr [{shard} + {log} + 16], {value}",
-                "mov qword ptr [{shard} + {log}], {packed}",
-                "775:",
-                "mov qword ptr [{area} + 8], 0",
-                ".pushsection .data.rel.ro.plimsoll_sequences,\"aw\"",
-                ".balign 32",
-                "773:",
-                ".long 0, 0",
-                ".quad 774b, 775b - 774b, 776f",
-                ".popsection",
-                ".pushsection .text.unlikely.plimsoll_sequences,\"ax\"",
-                ".byte 0x0f, 0xb9, 0x3d",
-                ".long 0x53053053",
-                "776:",
-                "jmp 771b",
-                ".popsection",
-                area = in(reg) area,
-                current = in(reg) current.as_ptr(),
-                second_row = in(reg) self.second_row(),
-                packed = in(reg) packed,
-                first = in(reg) first,
-                second = in(reg) second,
-                first_amount = in(reg) first_amount,
-                second_amount = in(reg) second_amount,
-                shard = out(reg) _,
-                log_words = out(reg) _,
-                word = out(reg) _,
-                value = out(reg) _,
-                log = const LOG,
-                unused_half = const UNUSED_HALF,
-                options(nostack),
-            );
-        }
+        // SAFETY: as in `record`; both positions lie within the delta, by this function's contract.
+        unsafe { arch::record_pair(area, current.as_ptr(), self.second_row(), packed, entries) }
     }
 
-    /// Never called: without restartable sequences no ledger opens with this protocol.
-    ///
-    /// # Safety
-    /// None to keep.
-    #[cfg(not(all(
-        target_os = "linux",
-        target_arch = "x86_64",
-        not(any(miri, plimsoll_portable))
-    )))]
-    pub(crate) unsafe fn record_pair(&self, _: &AtomicUsize, _: *mut Area, _: [(usize, u64); 2]) {}
-
-    /// Never called: without restartable sequences no ledger opens with this protocol.
-    ///
-    /// # Safety
-    /// None to keep.
-    #[cfg(not(all(
-        target_os = "linux",
-        target_arch = "x86_64",
-        not(any(miri, plimsoll_portable))
-    )))]
-    pub(crate) unsafe fn record(&self, _: &AtomicUsize, _: *mut Area, _: &[(usize, u64)]) {}
-
-    /// The words and the log of a shard in a generation.
+    /// Returns the words and the log of a shard in a generation.
     fn frozen(&self, row: usize, cpu: usize, generation: Generation) -> (&[AtomicU64], &Log) {
         let shard = self.base.load(Ordering::Acquire) + row + cpu * SHARD_BYTES;
         let address = shard + generation.index() * GENERATION_BYTES;
-        // SAFETY: within the mapping made by `open`, which stays for good; words and log are
-        // atomics. The scratch word lies between the delta and the log.
+        // SAFETY: the address lies within the mapping made by `open`, which is never unmapped;
+        // words and log are atomics. The scratch word lies between the delta and the log.
         unsafe {
             let words = std::slice::from_raw_parts(address as *const AtomicU64, LOG / 8);
             (words, &*((address + LOG) as *const Log))
@@ -336,11 +159,11 @@ impl<D: Delta> PerCpu<D> {
     }
 }
 
-/// What the sequence reads: positions of words packed as in [`Log`], then what to add to each.
+/// The input of the sequence: positions of words packed as in [`Log`], then the amounts to add.
 #[repr(C)]
-struct Operation {
-    words: [u16; MAX_ENTRIES],
-    amounts: [u64; MAX_ENTRIES],
+pub(super) struct Operation {
+    pub(super) words: [u16; MAX_ENTRIES],
+    pub(super) amounts: [u64; MAX_ENTRIES],
 }
 
 impl<D: Delta> Shards<D> for PerCpu<D> {

@@ -2,10 +2,11 @@
 
 use std::marker::PhantomData;
 
-use super::{Delta, Generation, Shards};
-use crate::primitives::{
+use plimsoll_sys::primitives::{
     AtomicU32, AtomicU64, AtomicUsize, Backoff, Ordering, fence, light_barrier,
 };
+
+use super::{Delta, Generation, Shards};
 
 /// The position of a shard, held by the thread that owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub(crate) struct ShardIndex(u32);
 
 #[cfg(not(loom))]
 impl ShardIndex {
-    /// The shard to which an area belongs.
+    /// Returns the shard to which an area belongs.
     ///
     /// # Safety
     /// The area comes from [`PerThread::area`].
@@ -21,25 +22,27 @@ impl ShardIndex {
         dead_code,
         reason = "only where `increment` is not made of instructions"
     )]
-    pub(crate) unsafe fn of_area(area: *mut crate::os::rseq::Area) -> Self {
-        // SAFETY: the caller's; the field is set before the shard is given out and stays.
+    pub(crate) unsafe fn of_area(area: *mut plimsoll_sys::os::rseq::Area) -> Self {
+        // SAFETY: `area` belongs to a shard, by this function's contract; the field is set before a
+        // thread receives the shard, and never changes.
         Self(unsafe { (*area).cpu_id_start })
     }
 }
 
-/// Shards in one row, taken from the front; a thread that ends puts its shard on a list from which
-/// new threads take. The counters stay as they are: they are cumulative, whoever adds to them.
+/// Shards in one row, taken from the front. A thread that ends puts its shard on a list from which
+/// new threads take. The counters keep their values: they are cumulative, and any thread may add to
+/// them.
 pub(crate) struct PerThread<D> {
     storage: Storage<D>,
-    /// How many shards have ever been given out: the reader looks at this many.
+    /// The number of shards that were ever assigned: the reader visits this many.
     given_out: AtomicU32,
     /// The free list: 1 + the first shard (0 for none) in the low half, a tag against reuse in the
-    /// high.
+    /// high half.
     free: AtomicU64,
 }
 
 impl<D: Delta> PerThread<D> {
-    /// Takes a shard for the calling thread; `None` if there is no room for another.
+    /// Takes a shard for the calling thread; `None` if all are in use.
     pub(crate) fn acquire(&self) -> Option<ShardIndex> {
         let shard = self.take();
         // A reader that was too early to see this shard has turned the generation before; from here
@@ -64,7 +67,7 @@ impl<D: Delta> PerThread<D> {
         }
         let mut fresh = self.given_out.load(Ordering::Relaxed);
         loop {
-            // The memory comes first: the reader looks at every shard below `given_out`.
+            // The memory comes first: the reader visits every shard below `given_out`.
             if fresh as usize >= self.storage.capacity() || !self.storage.prepare(fresh) {
                 return None;
             }
@@ -80,8 +83,8 @@ impl<D: Delta> PerThread<D> {
         }
     }
 
-    /// Puts a shard on the free list. Release: the next owner goes on from the words this one
-    /// wrote.
+    /// Puts a shard on the free list. Release: the next owner continues with the words that this
+    /// one wrote.
     pub(crate) fn release(&self, shard: ShardIndex) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
@@ -108,7 +111,7 @@ impl<D: Delta> PerThread<D> {
     ) {
         let active = self.storage.active(shard.0);
         active.store(1, Ordering::Relaxed);
-        // The flag before the generation: the other half is the reader's, in `settle`.
+        // The flag comes before the generation; the reader's half of the fence is in `settle`.
         light_barrier();
         let words = self.storage.words(shard.0, current());
         for &(word, amount) in entries {
@@ -116,7 +119,7 @@ impl<D: Delta> PerThread<D> {
             let sum = words[word].load(Ordering::Relaxed).wrapping_add(amount);
             words[word].store(sum, Ordering::Relaxed);
         }
-        // Release: a reader that sees the flag down sees what was written under it.
+        // Release: a reader that sees the flag down sees everything that was written under it.
         active.store(0, Ordering::Release);
     }
 }
@@ -125,8 +128,8 @@ impl<D: Delta> Shards<D> for PerThread<D> {
     fn settle(&self, _frozen: Generation) -> bool {
         let certain = fence_writers();
         let given_out = self.given_out.load(Ordering::Acquire);
-        // Round by round, because waiting for one shard at a time would give each of those that
-        // follow time to lose its processor with its flag up.
+        // In rounds over all shards: if the reader waited for one shard at a time, later threads
+        // would have time to be preempted with their flag up.
         let mut seen_idle = [0u64; CAPACITY.div_ceil(64)];
         let (mut first, mut backoff) = (0, Backoff::new());
         loop {
@@ -172,11 +175,11 @@ impl<D: Delta> Shards<D> for PerThread<D> {
 fn fence_writers() -> bool {
     #[cfg(loom)]
     {
-        crate::primitives::fence(Ordering::SeqCst);
+        plimsoll_sys::primitives::fence(Ordering::SeqCst);
         true
     }
     #[cfg(not(loom))]
-    crate::os::membarrier::fence_all_threads()
+    plimsoll_sys::os::membarrier::fence_all_threads()
 }
 
 fn tagged(old: u64, low: u32) -> u64 {
@@ -185,19 +188,20 @@ fn tagged(old: u64, low: u32) -> u64 {
 
 #[cfg(not(loom))]
 mod storage {
+    use plimsoll_sys::os::region::{Part, Region};
+    use plimsoll_sys::os::rseq::Area;
+
     use super::*;
     use crate::ledger::{GENERATION_BYTES, SHARD_BYTES, TRAILER_BYTES};
-    use crate::os::region::{Part, Region};
-    use crate::os::rseq::Area;
 
-    /// The most shards: a gibibyte of address space. Threads beyond that share one.
+    /// The maximum number of shards: a gibibyte of address space. Further threads share one.
     pub(super) const CAPACITY: usize = 1 << 17;
 
-    /// What stands in the trailer of a shard's generation 0. It begins as the kernel's area for
-    /// restartable sequences does, so that [`mod@crate::ledger::increment`] works on either.
+    /// The trailer of a shard's generation 0. It begins like the kernel's area for restartable
+    /// sequences, so that `increment!` works on either.
     #[repr(C)]
     pub(crate) struct Trailer {
-        /// The shard's own position, where the kernel keeps the processor's.
+        /// The shard's position, where the kernel's area has the processor's number.
         pub(crate) index: AtomicU32,
         _cpu_id: u32,
         pub(crate) active: AtomicUsize,
@@ -221,8 +225,8 @@ mod storage {
             }
         }
 
-        /// Reserves room for the shards, or takes `room`; returns where the first begins, 0 if
-        /// there is no room.
+        /// Reserves address space for the shards, or uses `room`. Returns the address of the first,
+        /// or 0 if the reservation fails.
         pub(super) fn open(&self, room: Option<Part>) -> usize {
             match room {
                 Some(room) => self.region.adopt_in_file(room),
@@ -237,7 +241,7 @@ mod storage {
         }
 
         pub(super) fn capacity(&self) -> usize {
-            // One less, for the alignment of the first.
+            // One less, for the alignment of the first shard.
             (self.region.length() / SHARD_BYTES).saturating_sub(1)
         }
 
@@ -245,12 +249,12 @@ mod storage {
             self.region.committed()
         }
 
-        /// The shards are memory of the process's own.
+        /// Records that private memory of the process has replaced the file's memory.
         pub(super) fn leave_file(&self) {
             self.region.leave_file();
         }
 
-        /// Makes what was usable so again, which is fresh memory.
+        /// Initializes the shards that were in use, whose memory is fresh.
         pub(super) fn begin_anew(&self, shards: u32) {
             self.region.leave_file();
             for shard in 0..shards {
@@ -258,7 +262,7 @@ mod storage {
             }
         }
 
-        /// Makes a shard's memory usable. More than one thread may do so at once.
+        /// Makes a shard's memory usable. Several threads may call it at once.
         pub(super) fn prepare(&self, shard: u32) -> bool {
             let end = self.at(shard) + SHARD_BYTES;
             if !self.region.commit(end - self.region.base()) {
@@ -274,8 +278,8 @@ mod storage {
 
         fn trailer(&self, shard: u32) -> &Trailer {
             let address = self.at(shard) + GENERATION_BYTES - TRAILER_BYTES;
-            // SAFETY: `prepare` made the memory usable before any shard of this number was given
-            // out; a trailer is atomics only, and never unmapped.
+            // SAFETY: `prepare` made the memory usable before a thread received this shard; a
+            // trailer consists of atomics, and is never unmapped.
             unsafe { &*(address as *const Trailer) }
         }
 
@@ -293,7 +297,8 @@ mod storage {
 
         pub(super) fn words(&self, shard: u32, generation: Generation) -> &[AtomicU64] {
             let address = self.at(shard) + generation.index() * GENERATION_BYTES;
-            // SAFETY: as for the trailer; `Delta::WORDS` words fit before it.
+            // SAFETY: `prepare` made the memory usable, as for the trailer; `Delta::WORDS` words
+            // fit before it.
             unsafe { std::slice::from_raw_parts(address as *const AtomicU64, D::WORDS) }
         }
     }
@@ -307,30 +312,30 @@ mod storage {
             }
         }
 
-        /// Reserves address space, or takes `room`; returns where shard 0 begins. If there is none,
-        /// every thread gets `None` from [`PerThread::acquire`].
+        /// Reserves address space, or uses `room`; returns the address of shard 0. If that fails,
+        /// [`PerThread::acquire`] returns `None` to every thread.
         pub(crate) fn open(&self, room: Option<Part>) -> usize {
             self.storage.open(room)
         }
 
-        /// How many shards there are room for.
+        /// Returns the maximum number of shards.
         pub(crate) fn capacity(&self) -> usize {
             self.storage.capacity()
         }
 
-        /// Bytes that are accessible.
+        /// Returns the bytes that are accessible.
         pub(crate) fn committed(&self) -> usize {
             self.storage.mapped()
         }
 
-        /// In the child of a fork, whose shards are fresh memory.
+        /// Initializes the shards in the child of a fork, where their memory is fresh.
         pub(crate) fn begin_anew(&self) {
             self.storage
                 .begin_anew(self.given_out.load(Ordering::Relaxed));
         }
 
         /// Adds to two words of the shard that owns `area`, both in one cut: [`PerThread::record`]
-        /// for a fast path that has the area at hand. `current` is the ledger's.
+        /// for a fast path that already holds the area. `current` is the ledger's.
         ///
         /// # Safety
         /// `area` comes from [`PerThread::area`] for a shard that the calling thread holds, `current`
@@ -345,7 +350,7 @@ mod storage {
             // unmapped.
             let trailer = unsafe { &*area.cast::<Trailer>() };
             trailer.active.store(1, Ordering::Relaxed);
-            // The flag before the generation, as in `record`.
+            // The flag comes before the generation, as in `record`.
             light_barrier();
             let shard = trailer.index.load(Ordering::Relaxed) as usize * SHARD_BYTES;
             let words = current.load(Ordering::Relaxed) + shard;
@@ -356,11 +361,11 @@ mod storage {
                 let sum = word.load(Ordering::Relaxed).wrapping_add(amount);
                 word.store(sum, Ordering::Relaxed);
             }
-            // Release: a reader that sees the flag down sees what was written under it.
+            // Release: a reader that sees the flag down sees everything that was written under it.
             trailer.active.store(0, Ordering::Release);
         }
 
-        /// The shards are memory of the process's own.
+        /// Records that private memory of the process has replaced the file's memory.
         pub(crate) fn leave_file(&self) {
             self.storage.leave_file();
         }
@@ -369,7 +374,7 @@ mod storage {
             self.storage.area(shard.0)
         }
 
-        /// In the child of a fork, where only the owner of `kept` still exists.
+        /// Releases all shards except `kept`: in the child of a fork, where no other owner exists.
         pub(crate) fn reclaim_all_but(&self, kept: Option<ShardIndex>) {
             self.free.store(0, Ordering::Relaxed);
             for shard in (0..self.given_out.load(Ordering::Relaxed)).map(ShardIndex) {
@@ -386,7 +391,7 @@ mod storage {
 mod storage {
     use super::*;
 
-    /// As many shards as the models use threads.
+    /// The number of threads in the models.
     pub(super) const CAPACITY: usize = 3;
 
     struct Shard {
@@ -446,6 +451,6 @@ mod storage {
     }
 }
 
-#[cfg(all(feature = "offline", not(loom)))]
+#[cfg(not(loom))]
 pub(super) use storage::Trailer;
 use storage::{CAPACITY, Storage};

@@ -1,29 +1,28 @@
-//! The shard of those who have none: atomic read-modify-writes behind a [`Gate`].
+//! The shared shard, for threads without one: atomic read-modify-writes behind a [`Gate`].
 
 use std::marker::PhantomData;
 
 use super::{Delta, Gate, Generation};
 #[cfg(not(loom))]
-use crate::primitives::AtomicUsize;
-use crate::primitives::{AtomicU64, Ordering};
+use plimsoll_sys::primitives::AtomicUsize;
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 #[cfg(not(loom))]
 type Words<D> = std::cell::UnsafeCell<D>;
 #[cfg(loom)]
 type Words<D> = (Vec<AtomicU64>, PhantomData<D>);
 
-/// One set of words for any number of writers at once.
+/// One set of words for any number of concurrent writers.
 pub(crate) struct SharedShard<D> {
     gate: Gate,
     words: [Words<D>; 2],
-    /// Where words are added to in place of those: the address of two generations, one behind the
-    /// other; 0 for nowhere.
+    /// Memory that replaces those words: the address of two adjacent generations; 0 for none.
     #[cfg(not(loom))]
     place: AtomicUsize,
     _delta: PhantomData<D>,
 }
 
-// SAFETY: the words are only ever touched as atomics.
+// SAFETY: the words are only accessed as atomics.
 #[cfg(not(loom))]
 unsafe impl<D> Sync for SharedShard<D> {}
 
@@ -55,8 +54,8 @@ impl<D: Delta> SharedShard<D> {
 
     fn words(&self, generation: Generation) -> &[AtomicU64] {
         #[cfg(not(loom))]
-        // SAFETY: a delta is `WORDS` u64 words; atomics have their layout, and nobody uses them
-        // otherwise.
+        // SAFETY: a delta consists of `WORDS` u64 words; atomics have their layout, and all other
+        // accesses are atomic too.
         return unsafe {
             std::slice::from_raw_parts(self.words[generation.index()].get().cast(), D::WORDS)
         };
@@ -64,12 +63,12 @@ impl<D: Delta> SharedShard<D> {
         &self.words[generation.index()].0
     }
 
-    /// The words at the place that is given, if one is.
+    /// Returns the words at the address from [`SharedShard::place_at`], if it was called.
     #[cfg(not(loom))]
     fn placed_words(&self, generation: Generation) -> Option<&[AtomicU64]> {
         let place = self.place.load(Ordering::Acquire);
         let address = place + generation.index() * super::GENERATION_BYTES;
-        // SAFETY: `place_at` was told of memory that stays, for two generations.
+        // SAFETY: `place_at` received memory for two generations that is never unmapped.
         (place != 0)
             .then(|| unsafe { std::slice::from_raw_parts(address as *const AtomicU64, D::WORDS) })
     }
@@ -79,13 +78,14 @@ impl<D: Delta> SharedShard<D> {
         None
     }
 
-    /// From now on, words are added to at that address: of two generations, accessible for good.
+    /// Makes writers add to words at this address from now on: two generations, accessible
+    /// permanently.
     #[cfg(not(loom))]
     pub(crate) fn place_at(&self, address: usize) {
         self.place.store(address, Ordering::Release);
     }
 
-    /// What was counted before [`SharedShard::place_at`].
+    /// Returns the counts from before [`SharedShard::place_at`].
     #[cfg(not(loom))]
     pub(crate) fn counted_early(&self) -> D {
         let mut counted = D::ZERO;
@@ -95,7 +95,7 @@ impl<D: Delta> SharedShard<D> {
         counted
     }
 
-    /// In the child of a fork: what there is are those counts, in that generation.
+    /// Sets the total to `counted`, in the words of `generation`: in the child of a fork.
     #[cfg(not(loom))]
     pub(crate) fn begin_anew(&self, generation: Generation, counted: &D) {
         for generation in [0, 1].map(Generation::of_index) {

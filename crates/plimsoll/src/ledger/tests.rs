@@ -1,26 +1,27 @@
-//! The ledger under real threads: hand-overs between threads that begin and end, cut all the while.
-//! And the same with a part of the protocol taken out, which must be noticed.
+//! Tests of the ledger with real threads: hand-overs between threads that start and end, under
+//! continuous cuts. The same tests with a part of the protocol removed must fail.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use plimsoll_sys::os::{membarrier, rseq::Area};
+
 use super::*;
-use crate::os::{membarrier, rseq::Area};
 
 const LANES: usize = 16;
 
-/// What is given is counted before it can be taken, so no cut may show more taken than given. Each
-/// giving also changes two words together, so no cut may show them different.
+/// Giving is counted before taking can be, so no cut may show more taken than given. Each giving
+/// also changes two words together, so no cut may show them different.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Flow {
-    given: [u64; LANES],
+pub(super) struct Flow {
+    pub(super) given: [u64; LANES],
     taken: [u64; LANES],
-    together: [u64; 2],
+    pub(super) together: [u64; 2],
 }
 
 const TAKEN: usize = LANES;
-const TOGETHER: usize = 2 * LANES;
+pub(super) const TOGETHER: usize = 2 * LANES;
 
 // SAFETY: u64 words only.
 unsafe impl Delta for Flow {
@@ -31,7 +32,7 @@ unsafe impl Delta for Flow {
     };
 }
 
-/// How one test's threads write.
+/// The way in which one test's threads write.
 struct Set {
     ledger: &'static Ledger<Flow>,
     /// Adds 1 to a word.
@@ -45,8 +46,8 @@ struct Outcome {
     wrong: u64,
 }
 
-/// Two givers and two takers, each a new thread every few thousand operations, under continuous
-/// cuts; until `enough`, or for at most a minute.
+/// Runs two givers and two takers, each a new thread every few thousand operations, under
+/// continuous cuts; until `enough`, or for at most a minute.
 fn hammer(set: &Set, enough: impl Fn(&Outcome) -> bool) -> Outcome {
     let available: [AtomicUsize; LANES] = std::array::from_fn(|_| AtomicUsize::new(0));
     let stop = AtomicBool::new(false);
@@ -122,7 +123,7 @@ fn hammer(set: &Set, enough: impl Fn(&Outcome) -> bool) -> Outcome {
     })
 }
 
-/// Counts with [`increment`] where the writer has an area, and with [`Ledger::record`] else.
+/// Counts with [`increment`] if the writer has an area, and with [`Ledger::record`] otherwise.
 macro_rules! plain_increment {
     ($ledger:path) => {
         |ledger: &Ledger<Flow>, writer: Writer, word: usize| {
@@ -158,7 +159,7 @@ fn holds(
         "{outcome:?}"
     );
     assert_eq!(outcome.wrong, 0, "{outcome:?}");
-    // Nothing was lost on the way: shards changed hands and processors.
+    // All operations are in the end result: shards changed owners and processors.
     let end = ledger.read();
     assert!(end.exact);
     assert!(end.delta.together[0] * 4 == end.delta.given.iter().sum::<u64>());
@@ -190,7 +191,7 @@ fn the_shared_shard_holds() {
 
         increment: |ledger, _, word| ledger.record(Writer::Shared, &[(word, 1)]),
     };
-    // Never opened, as before the process has set itself up.
+    // Never opened, as before the process is set up.
     let outcome = hammer(&set, |outcome| {
         outcome.cuts >= 20_000 && outcome.given >= 100_000
     });
@@ -244,7 +245,7 @@ fn shards_are_used_again_when_their_threads_are_gone() {
     );
 }
 
-/// The hot parts stay where the instruction sequence expects them, and small.
+/// The hot fields stay where the instruction sequence expects them, and stay small.
 #[test]
 fn layouts_are_as_the_instructions_assume() {
     assert_eq!(std::mem::offset_of!(Ledger<Flow>, current), 0);
@@ -253,10 +254,10 @@ fn layouts_are_as_the_instructions_assume() {
     assert_eq!((GENERATION_BYTES, SHARD_BYTES), (4096, 8192));
 }
 
-/// How the reader waits.
+/// The reader's second step.
 type Settle = fn(&dyn Shards<Flow>, Generation) -> bool;
 
-/// A writer that is held up half-way: it says so, and goes on when it is let go.
+/// A writer that is suspended half-way: it reports that, and continues when it is released.
 #[derive(Default)]
 struct HeldUp {
     inside: AtomicBool,
@@ -272,9 +273,8 @@ impl HeldUp {
     }
 }
 
-/// A giver is held up while it counts, and the reader comes. Then the giver finishes, what it gave
-/// is taken, and the reader comes again. True if that reader sees something taken that was never
-/// given.
+/// Suspends a giver while it counts, and takes a cut. Then the giver finishes, its gift is taken,
+/// and a second cut follows. Returns true if that cut shows something taken that was never given.
 fn is_cut_wrong(
     ledger: &Ledger<Flow>,
     settle: Settle,
@@ -291,7 +291,7 @@ fn is_cut_wrong(
         while !held_up.inside.load(Ordering::SeqCst) {
             std::hint::spin_loop();
         }
-        // A reader that waits for the giver would wait for ever otherwise.
+        // Otherwise a reader that waits for the giver would wait forever.
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(20));
             held_up.let_go.store(true, Ordering::SeqCst);
@@ -307,62 +307,24 @@ fn is_cut_wrong(
     wrong
 }
 
-/// Counting in a restartable sequence, held up between reading the generation and the commit.
-#[cfg(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    not(any(miri, plimsoll_portable))
-))]
+/// Counts in a restartable sequence, suspended between the load of the generation and the commit.
 fn give_in_sequence(ledger: &Ledger<Flow>, writer: Writer, held_up: &HeldUp) {
     let Writer::Sequence(area) = writer else {
         unreachable!("opened with per-CPU shards")
     };
-    // SAFETY: as `increment`, with a loop in the middle that reads and writes flags.
+    // SAFETY: area and ledger are the calling thread's; the flags outlive the call.
     unsafe {
-        std::arch::asm!(
-            "771:",
-            "lea {t}, [rip + 773f]",
-            "mov qword ptr [{area} + 8], {t}",
-            "774:",
-            "imul {t:e}, dword ptr [{area}], 8192",
-            "add {t}, qword ptr [{current}]",
-            "mov byte ptr [{inside}], 1",
-            "772:",
-            "pause",
-            "cmp byte ptr [{let_go}], 0",
-            "je 772b",
-            "inc qword ptr [{t}]",
-            "775:",
-            "mov qword ptr [{area} + 8], 0",
-            ".pushsection .data.rel.ro.plimsoll_sequences,\"aw\"",
-            ".balign 32",
-            "773:",
-            ".long 0, 0",
-            ".quad 774b, 775b - 774b, 776f",
-            ".popsection",
-            ".pushsection .text.unlikely.plimsoll_sequences,\"ax\"",
-            ".byte 0x0f, 0xb9, 0x3d",
-            ".long 0x53053053",
-            "776:",
-            "jmp 771b",
-            ".popsection",
-            area = in(reg) area,
-            current = in(reg) ledger.current.as_ptr(),
-            inside = in(reg) held_up.inside.as_ptr(),
-            let_go = in(reg) held_up.let_go.as_ptr(),
-            t = out(reg) _,
-            options(nostack),
-        );
+        arch::count_held_up(
+            area,
+            ledger.current.as_ptr(),
+            &held_up.inside,
+            &held_up.let_go,
+        )
     }
 }
 
-/// A giver that loses its processor in the sequence starts over, with nothing wrong; so it takes a
-/// few attempts to catch one that does not.
-#[cfg(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    not(any(miri, plimsoll_portable))
-))]
+/// A giver that is preempted in the sequence starts over, and no cut is wrong; so it takes a few
+/// attempts to catch one that is not preempted.
 #[test]
 fn per_cpu_shards_without_the_barrier_are_noticed() {
     static LEDGER: Ledger<Flow> = Ledger::new();
@@ -383,7 +345,7 @@ fn per_cpu_shards_without_the_barrier_are_noticed() {
     assert!(noticed, "the broken ledger passed");
 }
 
-/// Counting under the flag, held up after reading the generation.
+/// Counts under the flag, suspended after the load of the generation.
 fn give_under_flag(ledger: &Ledger<Flow>, writer: Writer, held_up: &HeldUp) {
     let Writer::Shard(shard) = writer else {
         unreachable!("opened with per-thread shards")
@@ -419,9 +381,9 @@ fn per_thread_shards_without_the_wait_are_noticed() {
     );
 }
 
-/// The generation is loaded first and stored as the flag: whoever is held up in between is not
-/// seen. The same happens if the flag is raised first and its store is overtaken by the load, which
-/// is what the barrier is for.
+/// The generation is loaded first and stored as the flag: the reader misses a writer that is
+/// suspended in between. The same happens if the flag is raised first and the load overtakes its
+/// store, which the barrier prevents.
 #[test]
 fn the_generation_as_the_flag_is_noticed() {
     static LEDGER: Ledger<Flow> = Ledger::new();
@@ -441,72 +403,4 @@ fn the_generation_as_the_flag_is_noticed() {
         is_cut_wrong(&LEDGER, |shards, frozen| shards.settle(frozen), give),
         "the broken ledger passed"
     );
-}
-
-/// Both generations, shards of several threads, and an operation on several words that was only
-/// noted, as the last one always is.
-#[cfg(feature = "offline")]
-#[test]
-fn what_is_left_of_shards_is_what_a_cut_has() {
-    static PER_CPU: Ledger<Flow> = Ledger::new();
-    static PER_THREAD: Ledger<Flow> = Ledger::new();
-    for (ledger, protocol) in [
-        (&PER_CPU, Protocol::PerCpu),
-        (&PER_THREAD, Protocol::PerThread),
-    ] {
-        if ledger.open(Some(protocol), None) != Some(protocol) {
-            eprintln!("skipped: {protocol:?}");
-            continue;
-        }
-        for round in 0..4 {
-            for thread in 0..3 {
-                let work = || {
-                    let writer = ledger.enlist();
-                    ledger.record(writer, &[(thread, 5)]);
-                    ledger.record(writer, &[(thread, 1), (TOGETHER, 2), (TOGETHER + 1, 2)]);
-                    // The last thread's shard is not given back, so there is more than one.
-                    if thread != 2 {
-                        ledger.retire(writer);
-                    }
-                };
-                std::thread::scope(|scope| scope.spawn(work).join().unwrap());
-            }
-            let (first, count) = ledger.place();
-            let length = match protocol {
-                Protocol::PerCpu => remains::Remains::length(protocol as u64, count),
-                _ => ledger.shard_bytes_committed() - SHARD_BYTES,
-            };
-            // SAFETY: accessible, and nobody writes there.
-            let shards = unsafe { std::slice::from_raw_parts(first as *const u8, length) };
-            let remains = remains::Remains {
-                protocol: protocol as u64,
-                shared: &[],
-                shards,
-                count,
-            };
-            let (left, in_flight) = remains.add_up::<Flow>();
-            assert_eq!(in_flight, 0);
-            assert_eq!(left.words(), ledger.read().delta.words(), "{protocol:?}");
-            assert_eq!(left.together, [6 * (round + 1); 2]);
-            assert_eq!(left.given[2], 6 * (round + 1));
-        }
-    }
-    // One that is ended in the middle of an operation.
-    let Writer::Shard(shard) = PER_THREAD.enlist() else {
-        unreachable!("opened with per-thread shards")
-    };
-    PER_THREAD.per_thread.record(shard, &[(0, 1)], || {
-        let (first, count) = PER_THREAD.place();
-        let length = PER_THREAD.shard_bytes_committed() - SHARD_BYTES;
-        // SAFETY: as above.
-        let shards = unsafe { std::slice::from_raw_parts(first as *const u8, length) };
-        let remains = remains::Remains {
-            protocol: Protocol::PerThread as u64,
-            shared: &[],
-            shards,
-            count,
-        };
-        assert_eq!(remains.add_up::<Flow>().1, 1);
-        PER_THREAD.generation()
-    });
 }

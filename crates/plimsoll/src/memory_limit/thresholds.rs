@@ -1,11 +1,12 @@
-//! Which thresholds are crossed: each once, until there is less again.
+//! Decides which thresholds are crossed: each once, until the use falls clearly below it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::MemoryPressure;
+use crate::settings::share;
 
-/// What is called at a threshold.
+/// The function that is called at a threshold.
 pub(super) type Callback = Arc<dyn Fn(&MemoryPressure) + Send + Sync>;
 
 /// A threshold, in hundredths of the limit.
@@ -13,7 +14,7 @@ pub(super) struct Threshold {
     pub(super) number: u64,
     pub(super) percent: u32,
     pub(super) callback: Callback,
-    /// It was crossed, and there was not less since.
+    /// Whether it was crossed and the use has not fallen clearly below it since.
     pub(super) above: bool,
 }
 
@@ -25,29 +26,25 @@ impl fmt::Debug for Threshold {
     }
 }
 
-/// So much less than a threshold, in hundredths of the limit, and it can be crossed again: so that
-/// what goes up and down a little around it crosses it once.
+/// The margin below a threshold, in hundredths of the limit, that the use must fall below before
+/// the threshold can be crossed again. So small variations around a threshold cross it once.
 const SLACK: u32 = 5;
 
-/// So many hundredths of a limit.
-pub(super) fn share(limit: u64, percent: u32) -> u64 {
-    (u128::from(limit) * u128::from(percent) / 100) as u64
-}
-
 impl Threshold {
-    /// Whether it is being crossed.
+    /// Returns whether the threshold is being crossed.
     pub(super) fn is_due(&self, limit: u64, used: u64) -> bool {
         !self.above && used >= share(limit, self.percent)
     }
 
-    /// Takes notice of so much, if that makes it one that can be crossed again.
+    /// Allows the threshold to be crossed again if `used` is clearly below it.
     pub(super) fn look(&mut self, limit: u64, used: u64) {
         if self.is_clearly_below(limit, used) {
             self.above = false;
         }
     }
 
-    /// Whether it was crossed, and would be one that can be crossed again with so much.
+    /// Returns whether the threshold was crossed, and `used` is so low that it could be crossed
+    /// again.
     pub(super) fn is_over(&self, limit: u64, used: u64) -> bool {
         self.above && self.is_clearly_below(limit, used)
     }

@@ -1,45 +1,45 @@
-//! The thread that looks how much memory is in use, gives some back, and calls callbacks.
+//! The thread that checks the memory in use, returns memory to the system, and calls callbacks.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::{residency, thread_stack};
+use plimsoll_sys::primitives::Mutex;
+
 use super::MemoryPressure;
-use super::thresholds::{Callback, Threshold, share};
-use crate::alloc::thread::outside_own_scopes;
-use crate::os::bell::Bell;
-use crate::os::{residency, thread_stack};
-use crate::primitives::Mutex;
+use super::thresholds::{Callback, Threshold};
+use crate::settings::share;
 use crate::stats::{self, accounts, mem_stats};
 use crate::thread::stacks;
-use crate::{gc, own, own_thread, own_time};
+use crate::{gc, internal_scope, internal_thread, overhead};
 
-/// How long the thread sleeps between two looks: the first when there is little left to the next
+/// The periods of the thread's checks. The first applies when little memory is left below the next
 /// threshold.
 const PERIODS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
 
-/// From here on memory is given back, in hundredths of the limit.
+/// The level from which memory is returned, in hundredths of the limit.
 const PURGE: u32 = 90;
 
-/// How long it takes until memory is given back again, while there is still too much.
+/// The minimum time between two returns of memory while the use stays above that level.
 const PURGE_AGAIN: Duration = Duration::from_secs(1);
 
-/// After memory was given back, nothing is given back for so many times as long as that took, but
-/// at most [`PURGE_AGAIN`]: where a program frees and allocates around a threshold, it is a small
-/// part of its time.
+/// After memory was returned, the thread rests for this many times the duration of the return, but
+/// at most [`PURGE_AGAIN`]. So if a program frees and allocates around a threshold, returns take a
+/// small part of its time.
 const REST: u32 = 10;
 
-/// How long it takes at most until it is tried again, if what the allocator held was still held
-/// when it was asked to give it back.
-const MOST_PATIENCE: Duration = Duration::from_secs(60);
+/// The maximum time until the next attempt, if the allocator kept its memory in the last one.
+const MAX_PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct State {
     pub(super) limit: Option<u64>,
     pub(super) thresholds: Vec<Threshold>,
     pub(super) next_number: u64,
-    /// Wakes the thread; `None` if there is none.
+    /// Wakes the thread; `None` without a thread.
     bell: Option<Arc<Bell>>,
 }
 
@@ -50,7 +50,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     bell: None,
 });
 
-/// Never held while a callback is called.
+/// Locks the state. Never held while a callback runs.
 pub(crate) fn lock() -> MutexGuard<'static, State> {
     STATE
         .lock()
@@ -58,26 +58,27 @@ pub(crate) fn lock() -> MutexGuard<'static, State> {
 }
 
 impl State {
-    /// In the child of a fork: there is no thread, and its bell is the parent's.
+    /// Discards the bell in the child of a fork, where the thread does not exist and the bell is
+    /// the parent's.
     pub(crate) fn after_fork_in_child(&mut self) {
-        // Its descriptor is left open: closing it may be a hook's business.
+        // The descriptor stays open: closing it could call a hook.
         std::mem::forget(self.bell.take());
     }
 }
 
-/// Has the thread look now; starts it if there is none.
+/// Makes the thread check now; starts it if it is not running.
 ///
 /// # Errors
-/// The system's: there are too many descriptors or threads, or there is no memory.
+/// The system's error: too many descriptors or threads, or out of memory.
 pub(super) fn wake() -> io::Result<()> {
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     let mut state = lock();
     let bell = match &state.bell {
         Some(bell) => bell,
         None => {
             let bell = Arc::new(Bell::new()?);
             let listened = Arc::clone(&bell);
-            own_thread::spawn(c"plimsoll-limit", move || watch(&listened))?;
+            internal_thread::spawn(c"plimsoll-limit", move || watch(&listened))?;
             state.bell.insert(bell)
         }
     };
@@ -90,23 +91,23 @@ fn watch(bell: &Bell) {
     loop {
         match watcher.look() {
             Some(period) => bell.wait_at_most(period),
-            None => bell.wait(None),
+            None => bell.wait(),
         }
     }
 }
 
 #[derive(Default)]
 struct Watcher {
-    /// When memory was given back, and how long that took.
+    /// The time at which memory was returned, and the duration of that.
     purged: Option<(Instant, Duration)>,
-    /// How long it is waited before the allocator is asked again for what it only holds.
+    /// The time to wait before the next attempt to return memory that the allocator only holds.
     patience: Duration,
-    /// How much was counted when memory had been given back.
+    /// The counted figure after memory was returned.
     counted: u64,
 }
 
 impl Watcher {
-    /// Looks once; returns in what time to look again, `None` if there is no limit.
+    /// Checks once. Returns the time to the next check; `None` without a limit.
     fn look(&mut self) -> Option<Duration> {
         let (limit, lowest, known) = {
             let state = lock();
@@ -114,20 +115,20 @@ impl Watcher {
             let lowest = percents.min().unwrap_or(PURGE).min(PURGE);
             (state.limit?, lowest, state.next_number)
         };
-        // Most of the time this is enough: the stacks of threads are never touched as a whole.
+        // Most of the time this suffices: the stacks of threads are never touched completely.
         let mut used = {
-            let _time = own_time::measure();
+            let _time = overhead::measure();
             Used::at_most()
         };
         if used.larger() >= share(limit, lowest) {
-            let _time = own_time::measure();
+            let _time = overhead::measure();
             used = Used::now();
         }
         let resting = self.is_resting();
         if self.is_to_purge(limit, used, resting) {
             used = self.purge(limit);
         }
-        // What may only be held is told once it was given back.
+        // Memory that may be merely held is reported only after it was returned.
         let measure = if resting { Used::counted } else { Used::larger };
         let mut called = false;
         while let Some((percent, callback)) = next(limit, measure(used), known) {
@@ -136,8 +137,9 @@ impl Watcher {
                 used: used.larger(),
                 percent,
             };
-            // What it does is the program's. A panic has been reported; the others are called.
-            outside_own_scopes(|| {
+            // Allocations of the callback are the program's. The panic hook has reported a panic;
+            // the next callbacks still run.
+            internal_scope::outside(|| {
                 let _ = catch_unwind(AssertUnwindSafe(|| callback(&pressure)));
                 drop(callback);
             });
@@ -155,7 +157,7 @@ impl Watcher {
     }
 
     fn purge(&mut self, limit: u64) -> Used {
-        let _time = own_time::measure();
+        let _time = overhead::measure();
         let begun = Instant::now();
         stats::free_os_memory();
         let ended = Instant::now();
@@ -163,14 +165,14 @@ impl Watcher {
         let used = Used::now();
         self.counted = used.counted;
         self.patience = if is_only_held(limit, used) {
-            (self.patience * 2).clamp(PERIODS[1], MOST_PATIENCE)
+            (self.patience * 2).clamp(PERIODS[1], MAX_PATIENCE)
         } else {
             Duration::ZERO
         };
         used
     }
 
-    /// How long it is since memory was given back.
+    /// Returns the time since memory was returned.
     fn rested(&self) -> Option<Duration> {
         self.purged.map(|(at, _)| at.elapsed())
     }
@@ -181,12 +183,12 @@ impl Watcher {
         self.rested().is_some_and(|rested| rested < rest)
     }
 
-    /// Whether memory is to be given back: before any callback, and now and then while there is
-    /// nearly too much, or while a threshold is only held up by what the allocator holds.
+    /// Returns whether memory should be returned: before any callback; repeatedly while the use is
+    /// near the limit; and while only memory that the allocator holds keeps a threshold crossed.
     fn is_to_purge(&self, limit: u64, used: Used, resting: bool) -> bool {
         let is_due = is_due(limit, used);
         let rested = |long| self.rested().is_none_or(|rested| rested >= long);
-        // What was in vain may not be any more.
+        // An attempt may succeed now even if the last one did not.
         let freed = self.counted.saturating_sub(used.counted) >= limit / 20;
         !resting
             && (is_due
@@ -195,7 +197,7 @@ impl Watcher {
     }
 }
 
-/// Whether any threshold is being crossed. Those that can be crossed again now are noticed.
+/// Returns whether any threshold is being crossed. Rearms the thresholds that can be crossed again.
 fn is_due(limit: u64, used: Used) -> bool {
     let mut state = lock();
     for threshold in &mut state.thresholds {
@@ -205,8 +207,8 @@ fn is_due(limit: u64, used: Used) -> bool {
     thresholds.any(|threshold| threshold.is_due(limit, used.larger()))
 }
 
-/// Whether a threshold that was crossed could be crossed again if the allocator gave back what it
-/// holds beside blocks.
+/// Returns whether a crossed threshold could be crossed again if the allocator returned the memory
+/// that it holds beyond its blocks.
 fn is_only_held(limit: u64, used: Used) -> bool {
     let state = lock();
     let mut thresholds = state.thresholds.iter();
@@ -215,8 +217,8 @@ fn is_only_held(limit: u64, used: Used) -> bool {
     })
 }
 
-/// The lowest threshold that is being crossed, as one that was; of those that were known when the
-/// look began.
+/// Returns the lowest threshold that is being crossed, and marks it as crossed. Considers only
+/// thresholds that existed when the check began.
 fn next(limit: u64, used: u64, known: u64) -> Option<(u32, Callback)> {
     let mut state = lock();
     if state.limit != Some(limit) {
@@ -229,13 +231,13 @@ fn next(limit: u64, used: u64, known: u64) -> Option<(u32, Callback)> {
     Some((threshold.percent, Arc::clone(&threshold.callback)))
 }
 
-/// How much is in use of what is limited, in bytes, by two measures.
+/// The memory in use under the limit, in bytes, by two measures.
 #[derive(Clone, Copy)]
 struct Used {
-    /// Go's, with what accounts have committed: touched or not, in memory or not.
+    /// Go's figure, plus the committed bytes of accounts: touched or not, resident or not.
     counted: u64,
-    /// What the kernel would have to find room for: also what the allocator does not tell of, and
-    /// what it never knew of.
+    /// The memory that the kernel must provide: it includes memory that the allocator does not
+    /// report, and memory that it never managed.
     resident: u64,
 }
 
@@ -248,7 +250,7 @@ impl Used {
         self.counted.max(self.resident)
     }
 
-    /// With all of each stack.
+    /// Reads the figures with the whole of each stack.
     fn at_most() -> Self {
         let stats = mem_stats();
         let accounts: u64 = accounts().iter().map(|account| account.committed).sum();
@@ -258,7 +260,7 @@ impl Used {
         }
     }
 
-    /// With what has been touched of each stack: the rest was never had of the system.
+    /// Reads the figures with the touched part of each stack: the system never provided the rest.
     fn now() -> Self {
         let stacks = stacks::all().map(|stack| stack.range);
         let stacks = stacks.chain([thread_stack::main()]);
@@ -276,7 +278,8 @@ impl Used {
     }
 }
 
-/// Tells collectors.
+/// Sets the limit, rearms all thresholds, and passes the limit to the collectors. Returns the
+/// previous limit.
 pub(super) fn set(limit: Option<u64>) -> Option<u64> {
     gc::set_memory_limit(limit.unwrap_or(u64::MAX));
     let mut state = lock();

@@ -1,22 +1,24 @@
-//! What metrics are read from: groups of figures, each gathered once, when it is first asked for.
+//! The sources of metrics: groups of figures, each gathered once, at its first use.
 
 use std::cell::OnceCell;
 
+use plimsoll_sys::os::cpus;
+
 use crate::contention::{self, Totals};
 use crate::gc::{self, Figures, Pauses};
-use crate::os::cpus;
+use crate::histogram::Counts;
 use crate::profile::LostEvents;
 use crate::stats::heap_pages::HeapReading;
 use crate::stats::outside_heap::OutsideHeap;
-use crate::stats::{Counts, CpuStats, HeapStats, MemStats, cpu_stats};
+use crate::stats::{CpuStats, HeapStats, MemStats, cpu_stats};
 use crate::task::{self, States};
 use crate::thread;
 
-/// All that metrics are read from. What belongs to one group is of one gathering; groups are of
-/// moments some microseconds apart.
+/// The sources of all metrics. The figures of a group belong to one gathering; groups are gathered
+/// some microseconds apart.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    /// Whether single pauses are wanted, which no metric is made of.
+    /// Whether the pauses of single cycles are included, which no metric needs.
     with_pauses: bool,
     heap: OnceCell<HeapReading>,
     outside_heap: OnceCell<OutsideHeap>,
@@ -27,11 +29,11 @@ pub(crate) struct Gathered {
     tasks: OnceCell<Tasks>,
     threads: OnceCell<(u64, u64)>,
     mem: OnceCell<MemStats>,
-    /// Of collections: it has two names.
+    /// Times of pauses for collections, cached because two metrics have them.
     pause_times: OnceCell<Counts>,
 }
 
-/// What there is of tasks.
+/// Counts of tasks.
 #[derive(Clone, Copy)]
 pub(super) struct Tasks {
     pub(super) states: States,
@@ -39,7 +41,8 @@ pub(super) struct Tasks {
 }
 
 impl Gathered {
-    /// With the pauses of single cycles in [`Gathered::mem`], which are otherwise left out.
+    /// Returns sources with the pauses of single cycles in [`Gathered::mem`], which otherwise lacks
+    /// them.
     pub(crate) fn with_pauses() -> Self {
         Self {
             with_pauses: true,
@@ -89,18 +92,18 @@ impl Gathered {
             let (states, _) = task::states();
             Tasks {
                 states,
-                // After the others, so that all of them are in it.
+                // Read after the states, so that it includes all of their tasks.
                 created: task::created(),
             }
         })
     }
 
-    /// All threads.
+    /// Returns the number of all threads.
     pub(super) fn threads(&self) -> u64 {
         self.thread_counts().0
     }
 
-    /// The program's.
+    /// Returns the number of the program's threads.
     pub(super) fn program_threads(&self) -> u64 {
         self.thread_counts().1
     }
@@ -116,13 +119,13 @@ impl Gathered {
         self.pause_times.get_or_init(|| gc::PAUSE_TIMES.counts())
     }
 
-    /// How many processors there are, as it was when [`Gathered::cpu`] was gathered.
+    /// Returns the number of processors when [`Gathered::cpu`] was gathered.
     pub(super) fn processors(&self) -> u64 {
         self.cpu();
         cpus::available() as u64
     }
 
-    /// What there is of memory and collections, as Go's struct has it.
+    /// Returns the figures of memory and collections in the form of Go's struct.
     pub(crate) fn mem(&self) -> &MemStats {
         self.mem.get_or_init(|| {
             let (figures, pauses) = self.collectors();

@@ -1,4 +1,4 @@
-//! Everything that there is a number for, by name: Go's `runtime/metrics`.
+//! All metrics, by name: the counterpart of Go's `runtime/metrics`.
 //!
 //! ```
 //! use plimsoll::metrics::{self, Sample, Value};
@@ -16,24 +16,24 @@
 //! assert!(frees <= allocs);
 //! ```
 //!
-//! Names say what and in which unit, `/path/of/words:unit`; [`all`] has them, with what they mean.
-//! Those that do not begin with `/plimsoll/` are Go's, and mean what they mean there, as far as
-//! that is something in a program without Go's runtime: goroutines are threads of the program and
-//! [tracked tasks](crate::task), collectors are those that [say so](crate::gc). Those of Go's that
-//! have no meaning here are not there: calls of C functions, a limiter of collections, settings
-//! that are not the default.
+//! A name states the quantity and its unit, `/path/of/words:unit`; [`all`] returns the names with
+//! their descriptions. Names that do not begin with `/plimsoll/` are Go's, with Go's meanings as
+//! far as these apply to a program without Go's runtime. Goroutines are threads of the program and
+//! [tracked tasks](crate::task). Collectors are those that [report to Plimsoll](crate::gc). Go's
+//! metrics without a meaning here are missing: calls of C functions, a limiter of collections,
+//! settings that are not the default.
 
 mod gather;
 mod table;
 
 use std::borrow::Cow;
 
-use crate::own_time;
-pub use crate::stats::Histogram;
+pub use crate::histogram::Histogram;
+use crate::overhead;
 pub(crate) use gather::Gathered;
 use table::{METRICS, Read};
 
-/// What kind of value a metric has. It never changes.
+/// The kind of a metric's value. It never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -41,26 +41,26 @@ pub enum Kind {
     Uint64,
     /// A number that is neither infinite nor NaN.
     Float64,
-    /// Counts of values by how large they are.
+    /// Counts of values by their size.
     Float64Histogram,
 }
 
-/// What a metric is.
+/// The description of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
-    /// `/path/of/words:unit`.
+    /// The name, `/path/of/words:unit`.
     pub name: &'static str,
-    /// In some sentences.
+    /// The meaning, in some sentences.
     pub description: &'static str,
-    /// What kind of value it has.
+    /// The kind of the metric's value.
     pub kind: Kind,
-    /// Whether it never falls, from one reading to a later one, as long as the process lives; of a
-    /// histogram, each of its counts.
+    /// Whether the value never falls between two readings in the life of the process. For a
+    /// histogram, this applies to each of its counts.
     pub cumulative: bool,
 }
 
-/// All metrics that there are, sorted by name.
+/// Returns all metrics, sorted by name.
 pub fn all() -> impl ExactSizeIterator<Item = &'static Description> + Clone {
     METRICS.iter().map(|metric| &metric.description)
 }
@@ -69,7 +69,7 @@ pub fn all() -> impl ExactSizeIterator<Item = &'static Description> + Clone {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// There is no metric of that name, or it was not read so far.
+    /// No metric has that name, or it was not read so far.
     #[default]
     Bad,
     /// See [`Kind::Uint64`].
@@ -81,7 +81,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Its kind; `None` of [`Value::Bad`].
+    /// Returns the kind; `None` for [`Value::Bad`].
     pub fn kind(&self) -> Option<Kind> {
         match self {
             Self::Bad => None,
@@ -92,18 +92,18 @@ impl Value {
     }
 }
 
-/// A metric that is to be read, and what was read.
+/// A metric to be read, with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     name: Cow<'static, str>,
-    /// Its place in the table.
+    /// The index in the table.
     metric: Option<usize>,
-    /// What was read last.
+    /// The value of the last reading.
     pub value: Value,
 }
 
 impl Sample {
-    /// One that was not read so far. Any name will do: see [`Value::Bad`].
+    /// Creates a sample that was not read so far. Any name is allowed: see [`Value::Bad`].
     pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
         let name = name.into();
         let found = METRICS.binary_search_by_key(&&*name, |metric| metric.description.name);
@@ -114,18 +114,18 @@ impl Sample {
         }
     }
 
-    /// The metric's.
+    /// Returns the name of the metric.
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// Reads the values of metrics: some microseconds for all of them, and 20 nanoseconds for each
-/// task, if those are among them. Nobody is stopped.
+/// Reads the values of metrics. Takes some microseconds for all of them, and 20 nanoseconds for
+/// each task if metrics of tasks are included. No thread is stopped.
 ///
-/// Figures that are related are gathered once, so that they agree: those of memory, of collectors,
-/// of processors, of locks, of tasks, and of threads. Each of these is of one moment, some
-/// microseconds from those of the others. A histogram's memory is used again: the second reading of
+/// Related figures are gathered once, so that they agree: those of memory, of collectors, of
+/// processors, of locks, of tasks, and of threads. Each group belongs to one moment, some
+/// microseconds from those of the others. The memory of histograms is reused: the second reading of
 /// the same samples allocates nothing.
 ///
 /// Not for signal handlers.
@@ -133,7 +133,7 @@ pub fn read(samples: &mut [Sample]) {
     if samples.is_empty() {
         return;
     }
-    let _time = own_time::measure();
+    let _time = overhead::measure();
     let gathered = Gathered::default();
     for sample in samples {
         match sample.metric {
@@ -144,7 +144,7 @@ pub fn read(samples: &mut [Sample]) {
 }
 
 impl Gathered {
-    /// Reads the metric of that place in [`all`].
+    /// Reads the metric with that index in [`all`].
     pub(crate) fn read(&self, metric: usize, value: &mut Value) {
         match METRICS[metric].read {
             Read::Uint64(read) => *value = Value::Uint64(read(self)),

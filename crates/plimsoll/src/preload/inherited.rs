@@ -1,18 +1,20 @@
-//! What a forked child has from its parent: counts, the heap and profiles, which the child's report
-//! leaves out.
+//! The state that a forked child inherits from its parent: counts, the heap and profiles. The
+//! child's report omits it.
 
 use std::time::Duration;
 
-use super::report::PROFILES;
-use crate::alloc::c;
+use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
+use plimsoll_sys::primitives::{AtomicPtr, Ordering};
+
 use crate::alloc::counts::{HEAP, HeapDelta};
+use crate::alloc::malloc;
 use crate::ledger::{Cut, Delta};
-use crate::primitives::{AtomicPtr, Ordering};
 use crate::profile::reading::Reading;
 use crate::profile::{self, LostEvents};
 use crate::stack::TABLE;
+use crate::stats::lock_stats;
 use crate::stats::{HeapStats, LockStats};
-use crate::{lock_stats, thread};
+use crate::thread;
 
 /// Counts since the process began, or since an ancestor did.
 pub(super) struct Counted {
@@ -28,30 +30,30 @@ pub(super) struct Inherited {
     readings: Vec<(&'static str, Reading)>,
 }
 
-/// Null in a process that was not forked from one that reports. Children of children replace it.
+/// A null pointer in a process that was not forked from one that reports. Children of children
+/// replace it.
 static INHERITED: AtomicPtr<Inherited> = AtomicPtr::new(std::ptr::null_mut());
 
-/// In the child of a fork, which has one thread: takes down what it has inherited. The peak begins
-/// anew.
+/// Records the inherited state in the child of a fork, which has one thread. The peak begins anew.
 pub(super) fn take_down() {
     let counted = Counted::read();
-    c::restart_peak(&HeapStats::of(&counted.heap));
+    malloc::restart_peak(HeapStats::of(&counted.heap).live_bytes());
     TABLE.restart_peak();
-    let read = |name| Some((name, profile::lookup(name)?.read()));
+    let read = |ProfileKind { name, .. }| Some((name, profile::lookup(name)?.read()));
     let inherited = Inherited {
         counted,
-        readings: PROFILES.into_iter().filter_map(read).collect(),
+        readings: AT_EXIT.into_iter().filter_map(read).collect(),
     };
-    // That of the parent, if there is one, stays: one for each generation of forks.
+    // The parent's record, if any, is leaked: one for each generation of forks.
     INHERITED.store(Box::into_raw(Box::new(inherited)), Ordering::Release);
 }
 
 pub(super) fn get() -> Option<&'static Inherited> {
-    // SAFETY: null, or leaked by `take_down`.
+    // SAFETY: the pointer is null, or `take_down` leaked its value.
     unsafe { INHERITED.load(Ordering::Acquire).as_ref() }
 }
 
-/// The profile of that name, without what was inherited.
+/// Returns the profile of that name, without the inherited part.
 pub(super) fn own_reading(inherited: Option<&Inherited>, name: &'static str) -> Option<Reading> {
     let profile = profile::lookup(name)?;
     let mut readings = inherited.into_iter().flat_map(|from| &from.readings);
@@ -81,11 +83,11 @@ impl Counted {
             heap: HEAP.read(),
             locks: lock_stats(),
             lost: profile::lost_events(),
-            threads: thread::births::created(),
+            threads: thread::creation::created(),
         }
     }
 
-    /// What was counted since `earlier`. A process has one thread that it did not create.
+    /// Returns the counts since `earlier`. A process has one thread that it did not create.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         let less = |of: fn(&Self) -> u64| of(self).saturating_sub(of(earlier));
         let shorter = |of: fn(&Self) -> Duration| of(self).saturating_sub(of(earlier));

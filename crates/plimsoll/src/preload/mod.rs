@@ -1,125 +1,128 @@
-//! What a library needs that is preloaded into programs which know nothing of Plimsoll. Not for
-//! programs.
+//! The functions of a library that is preloaded into programs without Plimsoll, such as
+//! `plimsoll-preload`. It counts and samples the C library's allocator, and reports at the end of
+//! the process. Needs the feature `preload`; not for programs. The interface may change with every
+//! version.
 //!
-//! There is no thread of Plimsoll's in such a program until it has several of its own, or the pages
-//! or a limit on memory are wanted: it may count its threads, and the C library is quicker where
-//! there is one.
+//! Plimsoll creates a thread in such a program only when the program has several threads, or if
+//! pages or a memory limit are requested. The program may count its threads, and the C library is
+//! faster in a process of one thread.
 
-mod counting;
 mod inherited;
 mod report;
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::ffi::{OsString, c_void};
+use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-pub use crate::alloc::c::{
-    Below, below, calloc, free, is_allocators, malloc, memalign, posix_memalign, realloc,
-    reallocarray, usable_size,
+pub use crate::alloc::malloc::{
+    UnderlyingKind, calloc, free, is_allocators, malloc, memalign, posix_memalign, realloc,
+    reallocarray, underlying_kind, usable_size,
 };
 
-pub(crate) use counting::Counting;
-pub use counting::put_off;
+pub use crate::deferred_signals::put_off;
 
-use crate::alloc::{c, process};
-use crate::os::privileges;
-use crate::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
-use crate::stats::backend;
-use crate::{config, keeper, own, own_thread, postmortem, settings};
+use plimsoll_sys::os::privileges;
+use plimsoll_sys::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
-/// The allocator of the library itself: what it allocates is Plimsoll's own, whoever calls it.
+use crate::alloc::{malloc, process};
+use crate::backend;
+use crate::deferred_signals::Counting;
+use crate::maintenance::PeriodicCheck;
+use crate::{
+    config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem, wakeup,
+};
+
+/// The allocator of the library itself: its blocks count as Plimsoll's own.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnHeap;
 
-// SAFETY: blocks come from one of two heaps that keep to the contract, and are given back to the
-// one that has their address.
+// SAFETY: blocks come from one of two heaps that fulfil the contract, and return to the heap that
+// contains their address.
 unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let block = own::alloc(layout, false);
+        let block = internal_heap::alloc(layout, false);
         if block.is_null() {
-            // SAFETY: the caller's.
-            return unsafe { c::allocate_uncounted(layout) };
+            // SAFETY: `layout` has a size above zero, as `GlobalAlloc::alloc` requires.
+            return unsafe { malloc::allocate_uncounted(layout) };
         }
         block
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's.
+        // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires; its
+        // address shows which allocator made it.
         unsafe {
-            if own::contains(block as usize) {
-                own::free(block, layout);
+            if internal_heap::contains(block as usize) {
+                internal_heap::free(block, layout);
             } else {
-                c::free_uncounted(block);
+                malloc::free_uncounted(block);
             }
         }
     }
 }
 
-/// The directory that reports are written to.
+/// The directory for reports.
 static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 
-/// The process that is reported on; a process that is forked from it is another.
+/// The process that reports; a process that is forked from it is another.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-/// Whether what the settings say was set off.
+/// Whether the settings were activated.
 static SET_OFF: AtomicBool = AtomicBool::new(false);
 
-/// What the environment said at the beginning, before it was made to say nothing.
-static SETTINGS: OnceLock<Option<OsString>> = OnceLock::new();
-
-/// See [`SETTINGS`].
-pub(crate) fn settings() -> Option<OsString> {
-    let settings = SETTINGS.get_or_init(settings::from_environment);
-    settings.clone()
-}
-
-/// Sets the process up, if no allocation has done that. Before anything is allocated here, which
-/// would come to be the program's allocator's.
+/// Sets the process up, if no allocation has done that. Must be called before anything is allocated
+/// here: such a block would become the program's.
 pub fn open() {
     process::open();
 }
 
-/// Returns whether the environment may say what is to be done: not in a process with privileges
-/// that the user that started it lacks.
+/// Returns whether the environment may control this library. It must not in a process with
+/// privileges that the user who started it lacks.
 pub fn may_obey_environment() -> bool {
     !privileges::are_elevated()
 }
 
-/// Begins, before `main`: from now on there is something to be reported, to files in `directory`.
-/// With `children`, processes that are forked from this one report as well.
+/// Begins, before `main`: from now on, the process reports to files in `directory`. With
+/// `children`, processes that are forked from this one report as well.
 pub fn begin(directory: PathBuf, children: bool) {
     postmortem::prepare();
-    let _own = own::scope();
+    let _own = internal_scope::scope();
+    wakeup::call_after_samples(refresh_if_alone);
+    maintenance::check_periodically(PeriodicCheck {
+        period: last_thread_after,
+        check: end_if_no_thread_is_left,
+    });
+    hook::threads::call_at_creations(activate);
     let _ = DIRECTORY.set(directory);
     PROCESS.store(own_process(), Ordering::Relaxed);
     report::begin();
     notice_end_of_first();
-    // SAFETY: looks a variable up by name.
-    let said = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
-    SINGLE_THREADED.store(said.cast(), Ordering::Relaxed);
+    // SAFETY: the name ends with a zero.
+    let flag = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    SINGLE_THREADED.store(flag.cast(), Ordering::Relaxed);
     CHILDREN.store(children, Ordering::Relaxed);
-    // Nobody else says what is below the door of C.
-    if below() == Below::Libc {
+    // No other part reports the underlying allocator.
+    if underlying_kind() == UnderlyingKind::Libc {
         backend::notice(&backend::System::PLAIN);
     }
     if config::wants_thread() {
-        set_off();
+        activate();
     }
 }
 
 /// Whether processes that are forked from this one report as well.
 static CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// In the child of a fork, when everything else is ready in it: its own life begins.
+/// Begins the report of a fork's child, when everything else is ready in it.
 pub(crate) fn after_fork_in_child() {
     if !CHILDREN.load(Ordering::Relaxed) {
         return;
     }
     PROCESS.store(own_process(), Ordering::Relaxed);
     let _counting = Counting::begin();
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     report::begin();
     inherited::take_down();
     #[cfg(feature = "http")]
@@ -128,8 +131,8 @@ pub(crate) fn after_fork_in_child() {
     }
 }
 
-/// Notes where the pages are served and the name of the process, in a file of the directory for
-/// reports that is named after the process's number.
+/// Writes the address of the pages and the name of the process to a file in the directory for
+/// reports. The file is named after the process's number.
 #[cfg(feature = "http")]
 fn note_address(address: std::net::SocketAddr) {
     if let Some(directory) = DIRECTORY.get() {
@@ -143,16 +146,16 @@ fn note_address(address: std::net::SocketAddr) {
 }
 
 fn own_process() -> i32 {
-    // SAFETY: no arguments. Not the C library's function, which may know no better.
+    // SAFETY: the call has no arguments. The C library's function may return a wrong number here.
     unsafe { libc::syscall(libc::SYS_getpid) as i32 }
 }
 
-/// Does what the settings say, once. It is put off until there are several threads, unless there is
-/// to be one of Plimsoll's.
-pub(crate) fn set_off() {
+/// Activates the settings, once. Unless they need a thread of Plimsoll, this is delayed until the
+/// program has several threads.
+fn activate() {
     if reports() && !SET_OFF.swap(true, Ordering::Relaxed) {
         let _counting = Counting::begin();
-        let _own = own::scope();
+        let _own = internal_scope::scope();
         let started = config::start();
         #[cfg(feature = "http")]
         if let Some(address) = started.http_address() {
@@ -163,36 +166,38 @@ pub(crate) fn set_off() {
     }
 }
 
-/// A capture may have met code that is not known. While there is one thread, nobody else can have
-/// the loader's lock, so it can be looked for at once; later, there is a thread for that. A signal
-/// handler that came while this thread is at something of Plimsoll's leaves it.
-pub(crate) fn look_if_alone(counting: &Counting) {
-    if counting.is_outermost()
-        && PROCESS.load(Ordering::Relaxed) != 0
+/// Refreshes the list of modules after a sample, if a capture met unknown code. While the process
+/// has one thread, no other can hold the loader's lock. Later, the maintenance thread does this.
+fn refresh_if_alone() {
+    if PROCESS.load(Ordering::Relaxed) != 0
         && !SET_OFF.load(Ordering::Relaxed)
         && is_single_threaded()
     {
-        keeper::look_if_wanted();
+        maintenance::refresh_if_requested();
     }
 }
 
-/// Where the C library says whether there is one thread; null if it does not.
+/// The C library's variable that shows whether the process has one thread; a null pointer if the
+/// library lacks it.
 static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Whether no thread was created by the C library, as far as that says.
+/// Reports whether the C library has created no thread. Returns true if the library does not show
+/// that.
 fn is_single_threaded() -> bool {
-    let said = SINGLE_THREADED.load(Ordering::Relaxed);
-    // SAFETY: a variable of the C library's, which others set while this thread is creating one.
-    said.is_null() || unsafe { said.read_volatile() } != 0
+    let flag = SINGLE_THREADED.load(Ordering::Relaxed);
+    // SAFETY: a variable of the C library, which exists as long as the process. Other threads may
+    // set it, hence the volatile read.
+    flag.is_null() || unsafe { flag.read_volatile() } != 0
 }
 
 /// Whether the first thread has ended, as by `pthread_exit`, and the program has not.
 static FIRST_HAS_ENDED: AtomicBool = AtomicBool::new(false);
 
-/// Has it noticed when the calling thread ends, which is the first.
+/// Registers a destructor that notices the end of the calling thread, which is the first.
 fn notice_end_of_first() {
     let mut key = 0;
-    // SAFETY: makes a key with a destructor of the right type, which gets what is set here.
+    // SAFETY: `key` is writable, and `first_ends` has the type of a destructor, which ignores its
+    // value.
     unsafe {
         if libc::pthread_key_create(&raw mut key, Some(first_ends)) == 0 {
             libc::pthread_setspecific(key, (&raw const FIRST_HAS_ENDED).cast());
@@ -202,19 +207,20 @@ fn notice_end_of_first() {
 
 extern "C" fn first_ends(_: *mut c_void) {
     FIRST_HAS_ENDED.store(true, Ordering::Relaxed);
-    keeper::call_to_end();
+    wakeup::wake();
 }
 
-/// How long it takes at most until it is seen that the program has no thread any more, once the
-/// first has ended.
-pub(crate) fn last_thread_after() -> Option<Duration> {
+/// Returns the interval at which the maintenance thread checks whether the program still has
+/// threads; `None` until the first thread has ended.
+fn last_thread_after() -> Option<Duration> {
     let ended = FIRST_HAS_ENDED.load(Ordering::Relaxed);
     ended.then_some(Duration::from_millis(200))
 }
 
-/// A program whose `main` has ended by `pthread_exit` ends with its last thread, which the C
-/// library takes Plimsoll's for. What it would do then is done here. For the keeper.
-pub(crate) fn end_if_no_thread_is_left() {
+/// Ends the program if only Plimsoll's threads are left. A program whose `main` has ended by
+/// `pthread_exit` ends with its last thread, but the C library takes Plimsoll's thread for the
+/// last. Runs on the maintenance thread.
+fn end_if_no_thread_is_left() {
     if !has_ended(Path::new("/proc/self")) {
         return;
     }
@@ -224,42 +230,42 @@ pub(crate) fn end_if_no_thread_is_left() {
     let is_left = |thread: &std::fs::DirEntry| {
         let number = thread.file_name();
         let number = number.to_str().and_then(|number| number.parse().ok());
-        !number.is_some_and(own_thread::is_own) && !has_ended(&thread.path())
+        !number.is_some_and(internal_thread::is_own) && !has_ended(&thread.path())
     };
     if !threads.flatten().any(|thread| is_left(&thread)) {
         abandon_what_is_under_way();
-        // SAFETY: what is done at the end may do whatever it does in any thread.
+        // SAFETY: `exit` may be called on any thread.
         unsafe { libc::exit(0) };
     }
 }
 
-/// Whether a thread has ended; or is gone.
+/// Reports whether a thread has ended or no longer exists.
 fn has_ended(thread: &Path) -> bool {
     let Ok(stat) = std::fs::read(thread.join("stat")) else {
         return true;
     };
-    // Its name is in brackets, and may have some in it.
+    // The name is in parentheses, and may contain some.
     let name_ends = stat.iter().rposition(|&byte| byte == b')');
     let state = name_ends.and_then(|at| stat.get(at + 2));
     matches!(state, Some(b'Z' | b'X'))
 }
 
-/// Whether this process is one that reports.
+/// Returns whether this process reports.
 pub fn reports() -> bool {
     PROCESS.load(Ordering::Relaxed) == own_process()
 }
 
-/// Writes the report, in place of one that is there: what ends the process is said in a word, such
+/// Writes the report, in place of an earlier one. `ending` is a word for the cause of the end, such
 /// as `exit` or `signal 15`. Does nothing in a process that does not report.
 pub fn report(ending: &str) {
     if let Some(directory) = DIRECTORY.get().filter(|_| reports()) {
         let _counting = Counting::begin();
-        let _own = own::scope();
+        let _own = internal_scope::scope();
         report::write(directory, ending);
     }
 }
 
-/// In a signal handler that ends the process: what the thread was about is left as it is.
+/// Abandons the thread's current work. For signal handlers that end the process.
 pub fn abandon_what_is_under_way() {
-    crate::alloc::thread::leave_all_own_scopes();
+    crate::internal_scope::leave_all();
 }

@@ -1,53 +1,47 @@
-//! What a process says of itself at its end: the profiles with addresses, to be given names by
-//! whoever reads them, and numbers.
+//! The report of a process at its end: profiles with addresses, which the reader of the report
+//! resolves to names, and numbers.
 //!
-//! The numbers are written last, and at one stroke: where they are, everything is.
+//! The numbers are written last, and atomically: if they exist, the report is complete.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
+use plimsoll_symbolize::Detail;
+use plimsoll_sys::os::clock;
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
+
 use super::inherited::{self, Counted, Inherited};
-use crate::alloc::c::{self, Below};
-use crate::export::{self, Extent, json};
-use crate::os::clock;
-use crate::primitives::{AtomicU64, Ordering};
+use crate::alloc::malloc::{self, UnderlyingKind};
+use crate::export::{self, Extent};
+use crate::json;
 use crate::profile;
 use crate::profile::reading::Reading;
+use crate::stack;
 use crate::stats::HeapStats;
-use crate::symbol::Detail;
-use crate::{keeper, mem_stats, own, sampler};
+use crate::stats::mem_stats;
+use crate::{internal_heap, sampler};
 
-/// When the process began, as far as this library knows; of [`clock::since_boot`].
+/// The start of the process, as far as this library knows it, by [`clock::since_boot`].
 static BEGAN: AtomicU64 = AtomicU64::new(0);
-
-/// The profiles of a report.
-pub(super) const PROFILES: [&str; 7] = [
-    "heap",
-    "peak",
-    "lifetimes",
-    "mmap",
-    "block",
-    "mutex",
-    "threadcreate",
-];
 
 pub(super) fn begin() {
     BEGAN.store(clock::since_boot(), Ordering::Relaxed);
 }
 
-/// Writes everything; what cannot be written is not there.
+/// Writes everything; parts that cannot be written are missing.
 pub(super) fn write(directory: &Path, ending: &str) {
     let process = std::process::id();
     let inherited = inherited::get();
-    // Before the readings, so that those are not in it. The mappings' numbers are the sums of their
-    // profile, since other threads map and unmap meanwhile.
+    // Read before the profiles, to exclude their memory. The numbers of mappings are the sums of
+    // their profile, because other threads map and unmap meanwhile.
     let counted = Counted::read();
-    keeper::look();
+    stack::refresh_modules();
     let mmap = inherited::own_reading(inherited, "mmap");
     let mapped = mmap.as_ref().map(Mapped::of).unwrap_or_default();
     let numbers = numbers(ending, &counted, inherited, mapped);
-    for name in PROFILES {
+    for ProfileKind { name, .. } in AT_EXIT {
         let reading = match &mmap {
             Some(reading) if name == "mmap" => Some(reading.clone()),
             _ => inherited::own_reading(inherited, name),
@@ -62,7 +56,7 @@ pub(super) fn write(directory: &Path, ending: &str) {
         let bytes = export::pprof(&reading, extent);
         let _ = std::fs::write(directory.join(format!("{process}.{name}.pb.gz")), bytes);
     }
-    own::trim();
+    internal_heap::trim();
     let beside = directory.join(format!("{process}.part"));
     let written = std::fs::write(&beside, numbers);
     let _ =
@@ -100,7 +94,7 @@ fn numbers(
 ) -> String {
     let none = Counted::default();
     let before = inherited.map_or(&none, |inherited| &inherited.counted);
-    let most = c::most(&HeapStats::of(&counted.heap));
+    let most = malloc::most(HeapStats::of(&counted.heap).live_bytes());
     let inherited_stats = HeapStats::of(&before.heap);
     let inherited_heap = match inherited {
         Some(_) => format!(
@@ -116,11 +110,11 @@ fn numbers(
     let own = mem_stats();
     let elapsed =
         Duration::from_nanos(clock::since_boot().saturating_sub(BEGAN.load(Ordering::Relaxed)));
-    let below = match c::below() {
-        Below::Libc => "libc",
-        Below::Other => "other",
-        Below::Unmeasured => "unmeasured",
-        Below::OfTheProgram => "program",
+    let allocator = match malloc::underlying_kind() {
+        UnderlyingKind::Libc => "libc",
+        UnderlyingKind::Other => "other",
+        UnderlyingKind::Unmeasured => "unmeasured",
+        UnderlyingKind::Program => "program",
     };
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let mut to = String::new();
@@ -133,7 +127,7 @@ fn numbers(
         to,
         concat!(
             "{{\"version\":1,\"inherited\":{inherited},\"process\":{process},\"program\":{program},\"ending\":{ending},",
-            "\"seconds\":{seconds},\"allocator\":\"{below}\",\"heap_rate\":{rate},",
+            "\"seconds\":{seconds},\"allocator\":\"{allocator}\",\"heap_rate\":{rate},",
             "\"block_rate\":{block_rate},\"mutex_fraction\":{mutex_fraction},",
             "\"mallocs\":{mallocs},\"frees\":{frees},\"malloc_bytes\":{malloc_bytes},",
             "\"free_bytes\":{free_bytes},\"asked_bytes\":{asked},\"peak_bytes\":{peak},\"peak_estimated\":{peak_estimated},",
@@ -152,7 +146,7 @@ fn numbers(
         program = quoted(&program.to_string_lossy()),
         ending = quoted(ending),
         seconds = elapsed.as_secs_f64(),
-        below = below,
+        allocator = allocator,
         rate = sampler::rate(),
         block_rate = profile::block_rate().as_nanos(),
         mutex_fraction = profile::mutex_fraction(),

@@ -1,7 +1,8 @@
-//! What somebody is doing, thread or task: what the `goroutine` profile is made of.
+//! The activity of a thread or task: the records of the `goroutine` profile.
 //!
-//! A *record* is one of them. Those with the same stack and the same *activity* are one sample; so
-//! what tells individuals apart (the number, how long it has waited) is no part of the activity.
+//! A *record* is one thread or task. Records with the same stack and the same *activity* make one
+//! sample. The properties of individuals (number, length of the wait) are therefore not part of the
+//! activity.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -16,57 +17,57 @@ use crate::task::{self, TaskRecord};
 use crate::thread::calls::{self, Doing};
 use crate::thread::{Extent, State, Thread};
 
-/// One thread or task.
+/// A thread or task.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
-    /// Its number among its like.
+    /// The number of the thread, or of the task.
     pub(crate) id: u64,
-    /// Where it is, in the first; further places where it waits as well behind that.
+    /// The current stack first, then those of other places where the task waits as well.
     pub(crate) stacks: Vec<Stack>,
-    /// Whether that is all of its stack.
+    /// Whether the first stack is complete.
     pub(crate) is_whole: bool,
     pub(crate) activity: Arc<Activity>,
-    /// For how long it has been doing nothing, if that is known.
+    /// The time since it last ran; `None` if unknown.
     pub(crate) waited: Option<Duration>,
     pub(crate) creator: Option<Creator>,
-    /// How many there are of its kind that this one stands for, itself included.
+    /// The number of threads or tasks that this record stands for, itself included.
     pub(crate) count: usize,
-    /// How many of these have waited for [long](leak::age).
+    /// The number of these that have waited for the [leak age](leak::age) or longer.
     pub(crate) old: usize,
 }
 
-/// Where somebody was created, and by whom.
+/// The place where a thread or task was created, and its creator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Creator {
-    /// A thread: its number, and return addresses, leaf first.
+    /// A thread: its number, and the return addresses of the creation, leaf first.
     Thread(u64, &'static [usize]),
-    /// Whoever was polled there, if a task was, and what was made into a task.
+    /// The task that was being polled, if any; the type of the new task's future; the location.
     Task(Option<u64>, &'static str, &'static Location<'static>),
 }
 
-/// What is shown of a record besides its stack.
+/// The properties of a record that profiles show besides its stack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Activity {
     pub(crate) state: Now,
-    /// The name of the thread or task, or of what the task is made of; empty if it has none.
+    /// The name of the thread or task, or else the type of the task's future; otherwise empty.
     pub(crate) name: String,
     /// Keys and values, sorted by key.
     pub(crate) labels: Vec<(String, String)>,
-    /// Why it will not go on, if that is so.
+    /// The reason why it will never continue; `None` if it may.
     pub(crate) leak: Option<Leak>,
 }
 
-/// What it is doing at the moment.
+/// The current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Now {
     Thread(State),
     Task(task::State),
-    /// No matter what: it was created.
+    /// No state: the record describes a creation.
     Created,
 }
 
 impl Creator {
-    /// Where it was, if that is known by its stack.
+    /// Returns the stack of the creation, if known.
     pub(crate) fn stack(self) -> Option<&'static [usize]> {
         match self {
             Self::Thread(_, stack) => Some(stack),
@@ -76,7 +77,8 @@ impl Creator {
 }
 
 impl Record {
-    /// A thread; `leak` says why it will not go on, if that is known.
+    /// Returns the record of a thread. `leak` is the reason why it will never continue, if
+    /// known.
     pub(crate) fn of_thread(thread: Thread, leak: Option<Leak>) -> Self {
         let labels = owned(thread.labels);
         let stack = match thread.extent {
@@ -106,7 +108,7 @@ impl Record {
         }
     }
 
-    /// A task. Of one that runs, `running` is where its thread is.
+    /// Returns the record of a task. `running` is the stack of the thread that polls it, if any.
     pub(crate) fn of_task(task: &TaskRecord, running: Option<Stack>, stuck: Option<Stuck>) -> Self {
         let mut stacks: Vec<Stack> = task.stacks().map(Stack::kept).collect();
         stacks.extend(running);
@@ -144,7 +146,7 @@ impl Record {
         }
     }
 
-    /// Where it is.
+    /// Returns the current stack.
     pub(crate) fn stack(&self) -> Stack {
         self.stacks
             .first()
@@ -159,8 +161,8 @@ fn owned(labels: Labels) -> Vec<(String, String)> {
 }
 
 impl Activity {
-    /// The state, empty if there is none, and what is waited for, of somebody whose stack has these
-    /// names.
+    /// Returns the state, empty if there is none, and the awaited object of a thread or task. Its
+    /// stack has these names.
     pub(crate) fn state<'a, N: Iterator<Item = &'a str>>(
         &self,
         names: impl Fn() -> N,
@@ -180,15 +182,15 @@ impl Activity {
             Now::Thread(State::Waiting(call)) => {
                 let reason = match calls::doing(call) {
                     Doing::Plainly(word) => word,
-                    Doing::Futex => waiting::for_whom(names),
+                    Doing::Futex => waiting::awaited_object(names),
                 };
                 ("waiting", Some(reason))
             }
         }
     }
 
-    /// Whether it waits for something that somebody in the program has to do, rather than for time
-    /// or the world outside, or for work; if its stack has these names.
+    /// Reports whether it waits for other threads or tasks of the program, rather than for time,
+    /// external events, or work. Its stack has these names.
     pub(crate) fn waits_for_others<'a, N: Iterator<Item = &'a str>>(
         &self,
         names: impl Fn() -> N,
@@ -211,7 +213,7 @@ impl Activity {
         may_wait && reason.is_some_and(|reason| !ELSEWHERE.contains(&reason))
     }
 
-    /// What has the name.
+    /// Returns the key of the label with the name.
     pub(crate) fn whose(&self) -> &'static str {
         match self.state {
             Now::Task(_) => "task",
@@ -219,7 +221,7 @@ impl Activity {
         }
     }
 
-    /// Its labels as they are shown: keys and values, sorted by key.
+    /// Returns the labels that profiles show: keys and values, sorted by key.
     pub(crate) fn labels<'a, N: Iterator<Item = &'a str>>(
         &self,
         names: impl Fn() -> N,

@@ -1,4 +1,6 @@
-//! `block`: where threads waited for one another, and how long.
+//! The `block` profile: stacks of threads that waited for one another, with the waiting times.
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
 
 use super::Source;
 use super::delays;
@@ -8,12 +10,8 @@ use crate::stack::Kind;
 pub(super) struct Block;
 
 impl Source for Block {
-    fn name(&self) -> &'static str {
-        "block"
-    }
-
-    fn description(&self) -> &'static str {
-        "Stacks of threads that waited: for locks, conditions, channels, other threads."
+    fn kind(&self) -> ProfileKind {
+        kinds::BLOCK
     }
 
     fn count(&self) -> usize {

@@ -1,73 +1,77 @@
-//! Profiles of the program's own: what there is of something at the moment, by where it came into
-//! being. Connections that are open, transactions that were begun, handles that were given out.
+//! Profiles that the program defines: its current objects of some sort, by the place where they
+//! were created. Examples are open connections, transactions in progress, handles in use.
 //!
-//! Entries are counted in the table of stacks, as samples are: an entry is one more in a bucket,
-//! and its end one that is gone. So an entry takes no memory, adding one takes no lock, and a
-//! profile is one cut. What is bounded is the number of *places* with entries, by the table, and
-//! the number of profiles.
+//! Entries are counted in the table of stacks, like samples. Adding an entry increments one counter
+//! of a bucket, and its end increments another. An entry therefore needs no memory, adding one
+//! takes no lock, and a profile is one cut. Limits apply to the number of *places* with entries, by
+//! the size of the table, and to the number of profiles.
 
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
-use super::reading::{Frames, Leaf, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
+use plimsoll_symbolize::leaves::Leaf;
+
+use plimsoll_pprof::kinds::ProfileKind;
+use plimsoll_sys::primitives::{AtomicUsize, Ordering};
+
+use super::reading::{Frames, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::{BUILT_IN, OWN, Profile, Source};
+use crate::internal_scope;
 use crate::label::{self, Labels};
-use crate::own;
-use crate::primitives::{AtomicUsize, Ordering};
 use crate::stack::{self, Bucket, Kind, Registers, Start, TABLE};
 
-/// How many profiles of its own a program can have.
-pub const MOST_CUSTOM: usize = 64;
+/// Maximum number of profiles that a program can define.
+pub const MAX_CUSTOM: usize = 64;
 
-/// The most bytes of a name.
+/// Maximum length of a name, in bytes.
 const LONGEST_NAME: usize = 128;
 
-/// How many frames are kept of the stack of an entry.
+/// Number of frames kept in the stack of an entry.
 const DEPTH: usize = 32;
 
-/// What each cell of a bucket of [`Kind::Custom`] counts.
+/// The cells of a bucket of [`Kind::Custom`].
 mod cell {
     pub(super) const ADDED: usize = 0;
     pub(super) const GONE: usize = 1;
 }
 
-/// The profiles, from the first on; null where there is none. They stay for good.
-static CUSTOM: [AtomicPtr<Custom>; MOST_CUSTOM] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; MOST_CUSTOM];
+/// The profiles, without gaps; null pointers after the last. They are never freed.
+static CUSTOM: [AtomicPtr<Custom>; MAX_CUSTOM] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_CUSTOM];
 
-/// One of them.
+/// A profile that the program defined.
 pub(crate) struct Custom {
-    /// Its place in [`CUSTOM`].
+    /// Its index in [`CUSTOM`].
     number: usize,
     name: &'static str,
     sample_types: [ValueType; 1],
     entries: AtomicUsize,
 }
 
-/// All of them.
+/// Returns all profiles that the program defined.
 pub(super) fn all() -> impl Iterator<Item = &'static Custom> {
     CUSTOM.iter().map_while(|place| {
-        // SAFETY: what `Profile::new` put there, and left to us.
+        // SAFETY: a non-null pointer was published by `Profile::new`, which leaked the value for
+        // good.
         unsafe { place.load(Ordering::Acquire).as_ref() }
     })
 }
 
-/// Why there is no such profile, or no such entry.
+/// The reason why a profile, entry or difference could not be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// The name of a profile must not be empty.
     EmptyName,
-    /// It is longer than 128 bytes, or has something else in it than the visible characters of
-    /// ASCII without quotes and backslashes: it is a part of paths, of names of files, and of lines
-    /// of text.
+    /// The name is longer than 128 bytes, or contains a character that is not visible ASCII, or a
+    /// quote or backslash. Names are parts of paths, of file names, and of lines of text.
     UnusableName(String),
-    /// There is a profile or a page of that name.
+    /// A profile or page of that name already exists.
     NameInUse(String),
-    /// There are [`MOST_CUSTOM`] profiles already, so there is none of this name.
+    /// The program has already defined [`MAX_CUSTOM`] profiles, so this one was not added.
     TooManyProfiles(String),
-    /// What is in the profile of this name is known without entries.
+    /// The profile of this name is built in and accepts no entries.
     BuiltIn(&'static str),
     /// The profile of this name has no entry at that place so far, and the table of stacks is full.
     NoRoom(&'static str),
@@ -79,28 +83,31 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::EmptyName => f.write_str("a profile must have a name: it is empty"),
+            Self::EmptyName => f.write_str("the name of a profile must not be empty"),
             Self::UnusableName(name) => write!(
                 f,
                 "a profile cannot have the name {name:?}: at most {LONGEST_NAME} visible ASCII \
                  characters, without quotes and backslashes"
             ),
-            Self::NameInUse(name) => write!(f, "the name of a profile is in use already: {name}"),
+            Self::NameInUse(name) => write!(f, "the name of a profile is already in use: {name}"),
             Self::TooManyProfiles(name) => write!(
                 f,
-                "there is no room for the profile {name}: there are {MOST_CUSTOM} already"
+                "cannot create the profile {name}: the maximum of {MAX_CUSTOM} is reached"
             ),
             Self::BuiltIn(name) => {
-                write!(f, "nothing can be added to {name}: it is built in")
+                write!(f, "cannot add an entry to {name}: the profile is built in")
             }
             Self::NoRoom(name) => write!(
                 f,
-                "there is no room for a new place in the profile {name}: the table of stacks is full"
+                "cannot add a new stack to the profile {name}: the table of stacks is full"
             ),
             Self::Incomparable(later, earlier) => {
-                write!(f, "no difference from {earlier} to {later}: ")?;
+                write!(
+                    f,
+                    "cannot compute the difference from {earlier} to {later}: "
+                )?;
                 f.write_str(if later == earlier {
-                    "this profile is of one moment"
+                    "this profile covers a single instant"
                 } else {
                     "these are different profiles"
                 })
@@ -111,13 +118,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Pages beside those of profiles.
+/// Names of pages that are not profiles.
 const PAGES: [&str; 4] = ["cmdline", "profile", "symbol", "trace"];
 
 impl Profile {
-    /// A profile of the program's own, without entries so far. It is there for good: make it once,
-    /// under a name that says whose it is, `my_crate.connections`. From then on it is one of
-    /// [`profiles`](super::profiles), and has its page.
+    /// Defines a profile without entries. The profile is never removed: define it once, under a
+    /// name that shows its origin, such as `my_crate.connections`. From then on it is in
+    /// [`profiles`](super::profiles) and has its page.
     ///
     /// ```
     /// use plimsoll::profile::Profile;
@@ -138,7 +145,7 @@ impl Profile {
     /// ```
     ///
     /// # Errors
-    /// Of [`Error`], all but the last three. Nothing is changed then.
+    /// Any [`Error`] except the last three. Nothing is changed then.
     pub fn new(name: &str) -> Result<Self, Error> {
         if name.is_empty() {
             return Err(Error::EmptyName);
@@ -148,7 +155,7 @@ impl Profile {
             return Err(Error::UnusableName(name.into()));
         }
         let built_in = BUILT_IN.iter().chain([&OWN]);
-        let mut taken = built_in.map(|source| source.name()).chain(PAGES);
+        let mut taken = built_in.map(|source| source.kind().name).chain(PAGES);
         if taken.any(|taken| taken == name) {
             return Err(Error::NameInUse(name.into()));
         }
@@ -156,15 +163,15 @@ impl Profile {
         for (number, place) in CUSTOM.iter().enumerate() {
             new.number = number;
             let put = Box::into_raw(new);
-            // The first that is free, so that two of the same name meet.
+            // Takes the first free place, so that two threads that define the same name meet there.
             match place.compare_exchange(ptr::null_mut(), put, Ordering::AcqRel, Ordering::Acquire)
             {
-                // SAFETY: it is where it stays.
+                // SAFETY: the value was published in `CUSTOM`, so it is never freed.
                 Ok(_) => return Ok(Self::of(unsafe { &*put })),
                 Err(other) => {
-                    // SAFETY: made above, and nobody has seen it.
+                    // SAFETY: `put` came from `Box::into_raw` above and was never published.
                     new = unsafe { Box::from_raw(put) };
-                    // SAFETY: as in `all`.
+                    // SAFETY: published profiles are never freed, as in `all`.
                     if unsafe { &*other }.name == name {
                         new.forget();
                         return Err(Error::NameInUse(name.into()));
@@ -176,17 +183,17 @@ impl Profile {
         Err(Error::TooManyProfiles(name.into()))
     }
 
-    /// An entry that is in the profile until it is dropped, on whatever thread; with the stack that
-    /// this is called from, and the [labels](crate::label) that there are here.
+    /// Adds an entry, which stays in the profile until it is dropped, on any thread. The entry has
+    /// the caller's stack and its current [labels](crate::label).
     ///
-    /// The first `skip` frames are left out: with 0, the stack begins in the function that calls
-    /// this. Inlined calls are part of the frame of their caller, and 32 frames are kept. If more
-    /// are skipped than there are, the entry says so in place of a stack.
+    /// The first `skip` frames are omitted: with 0, the stack begins in the function that calls
+    /// this. Inlined calls are part of the frame of their caller, and 32 frames are kept. If `skip`
+    /// exceeds the number of frames, the entry shows that in place of a stack.
     ///
-    /// Takes no lock, and no memory but for a stack that is new; some microseconds at most.
+    /// Takes no lock, and allocates only for a new stack. Takes some microseconds at most.
     ///
     /// # Errors
-    /// [`Error::BuiltIn`], [`Error::NoRoom`].
+    /// [`Error::BuiltIn`] or [`Error::NoRoom`].
     #[inline(never)]
     pub fn add(&self, skip: usize) -> Result<Entry, Error> {
         let Some(of) = self.source.custom() else {
@@ -207,7 +214,7 @@ impl Profile {
     }
 }
 
-/// An entry of a profile of the program's own, which is over when this is dropped. See
+/// An entry of a profile that the program defined. Dropping it ends the entry. See
 /// [`Profile::add`].
 #[must_use = "the entry is gone when this is dropped"]
 pub struct Entry {
@@ -216,7 +223,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The profile it is in.
+    /// Returns the profile that contains the entry.
     pub fn profile(&self) -> Profile {
         Profile::of(self.of)
     }
@@ -237,7 +244,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// What there is at one place, with the same labels.
+/// The entries of one place with the same labels.
 struct Site {
     stack: Stack,
     labels: Labels,
@@ -246,7 +253,7 @@ struct Site {
 
 impl Custom {
     fn make(name: &str) -> Box<Self> {
-        let _own = own::scope();
+        let _own = internal_scope::scope();
         let name: &'static str = Box::leak(name.into());
         let sample_type = ValueType {
             name,
@@ -260,20 +267,21 @@ impl Custom {
         })
     }
 
-    /// Frees what nobody has seen.
+    /// Frees a value that was never published.
     fn forget(self: Box<Self>) {
         let name = ptr::from_ref(self.name).cast_mut();
         drop(self);
-        // SAFETY: `make` left it to this, and nothing has it now.
+        // SAFETY: `make` leaked the name, and `self`, the only value with references to it, was
+        // dropped above.
         drop(unsafe { Box::from_raw(name) });
     }
 
-    /// What tells its buckets from those of others.
+    /// Returns the number that distinguishes the buckets of this profile.
     fn key(&self) -> u64 {
         self.number as u64
     }
 
-    /// Those that there are, the most first.
+    /// Returns the sites that have entries, the largest count first.
     fn sites(&self) -> Vec<Site> {
         let mut sites = Vec::new();
         TABLE.read(Kind::Custom, |record| {
@@ -301,12 +309,13 @@ impl Custom {
 }
 
 impl Source for Custom {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn description(&self) -> &'static str {
-        "A profile of the program's own: what there is of it now, by where it was added."
+    fn kind(&self) -> ProfileKind {
+        ProfileKind {
+            name: self.name,
+            description: "A custom profile of the program: its current entries, by where they \
+                          were added.",
+            feature: None,
+        }
     }
 
     fn count(&self) -> usize {

@@ -1,8 +1,7 @@
-//! What block and mutex profiles have in common: events that are counted, and how long somebody
-//! waited.
+//! Common part of block and mutex profiles: events with a count and a waiting time.
 
 use super::reading::{
-    MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+    MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
 };
 use super::waiting;
 use crate::contention::{COUNT_BITS, Totals, WaitKind, cell, totals};
@@ -20,13 +19,13 @@ const SAMPLE_TYPES: [ValueType; 2] = [
     },
 ];
 
-/// What was recorded at one stack, with the same labels.
+/// The records of one stack with the same labels.
 struct Site {
     kind: WaitKind,
     labels: Labels,
     stack: Stack,
     samples: u64,
-    /// In units of 2^-16.
+    /// The number of events, in units of 2^-16.
     count: u64,
     delay_ns: u64,
 }
@@ -46,15 +45,15 @@ fn sites(kind: Kind) -> Vec<Site> {
     sites
 }
 
-/// How many stacks there are.
+/// Returns the number of stacks.
 pub(super) fn count(kind: Kind) -> usize {
     let mut count = 0;
     TABLE.read(kind, |_| count += 1);
     count
 }
 
-/// The profile; `exactly` tells from the sums what its estimates should come to: a name, the number
-/// of events, and their nanoseconds.
+/// Reads the profile. `exactly` returns the exact figures that the estimates approximate: a name,
+/// the number of events, and their nanoseconds.
 pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64)) -> Reading {
     let time_nanos = now_nanos();
     let sites = sites(kind);
@@ -69,12 +68,12 @@ pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64))
             sum(|site| site.samples),
         ),
         format!(
-            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} waits that nobody is blamed for; {} stacks cut at code that cannot be unwound",
+            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} waits that no release is charged for; {} stacks cut at code that cannot be unwound",
             lost.without_stack, lost.table_full, lost.waits, lost.cut_stacks
         ),
     ];
     let samples = sites.into_iter().map(|site| {
-        let mut values = [0; MOST_VALUES];
+        let mut values = [0; MAX_VALUES];
         values[0] = (site.count >> COUNT_BITS) as i64;
         values[1] = site.delay_ns as i64;
         Sample {
@@ -96,7 +95,7 @@ pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64))
     }
 }
 
-/// The text format: a line for each stack, the one with the longest delay first.
+/// Reads the rows of the text format: a line for each stack, the longest delay first.
 pub(super) fn read_text(kind: Kind, head: String) -> TextReading {
     let mut sites = sites(kind);
     sites.sort_by_key(|site| std::cmp::Reverse(site.delay_ns));

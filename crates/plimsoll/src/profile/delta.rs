@@ -1,13 +1,13 @@
-//! What happened between two readings of a profile.
+//! Differences between two readings of a profile.
 
 use std::collections::HashMap;
 
-use super::reading::{MOST_VALUES, Reading};
+use super::reading::{MAX_VALUES, Reading};
 
-/// `later` less `earlier`, sample by sample; samples that come to nothing are left out. Values can
-/// be negative: what is in use may have become less.
+/// Returns `later` less `earlier`, sample by sample; samples with only zeros are omitted. Values
+/// can be negative: memory in use may have decreased.
 pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
-    let mut before: HashMap<_, [i64; MOST_VALUES]> = HashMap::new();
+    let mut before: HashMap<_, [i64; MAX_VALUES]> = HashMap::new();
     for sample in &earlier.samples {
         let sum = before
             .entry((sample.stack.clone(), sample.tag.clone()))
@@ -21,12 +21,12 @@ pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
             sample.values = combine(sample.values, values, i64::wrapping_sub);
         }
     }
-    // What is gone from the later reading.
+    // Samples that the later reading lacks.
     for ((stack, tag), values) in before {
-        let values = combine([0; MOST_VALUES], values, i64::wrapping_sub);
+        let values = combine([0; MAX_VALUES], values, i64::wrapping_sub);
         samples.push(super::reading::Sample { stack, values, tag });
     }
-    samples.retain(|sample| sample.values != [0; MOST_VALUES]);
+    samples.retain(|sample| sample.values != [0; MAX_VALUES]);
     Reading {
         samples,
         duration_nanos: later.time_nanos.saturating_sub(earlier.time_nanos),
@@ -37,16 +37,18 @@ pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
 }
 
 fn combine(
-    a: [i64; MOST_VALUES],
-    b: [i64; MOST_VALUES],
+    a: [i64; MAX_VALUES],
+    b: [i64; MAX_VALUES],
     with: fn(i64, i64) -> i64,
-) -> [i64; MOST_VALUES] {
+) -> [i64; MAX_VALUES] {
     std::array::from_fn(|at| with(a[at], b[at]))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::{Frames, Leaf, Sample, Stack, Tag, ValueType};
+    use plimsoll_symbolize::leaves::Leaf;
+
+    use super::super::reading::{Frames, Sample, Stack, Tag, ValueType};
     use super::*;
     use crate::label::Labels;
 

@@ -1,23 +1,24 @@
-//! `fragmentation`: whose blocks keep the allocator's pages from being empty.
+//! The `fragmentation` profile: the sites whose blocks keep the allocator's pages in use.
 //!
-//! Where the blocks of a site lie cannot be told: those that are sampled, and so have a site, lie
-//! in Plimsoll's memory. But an allocator does not choose pages by who asks. So of what is free in
-//! the pages for a size, each site is said to hold as large a share as it has of the live blocks of
-//! that size, as the heap profile estimates these. Right on average if the blocks of all sites are
-//! spread over the pages in the same way; of those that live long after others were freed, it is
-//! too little.
+//! The pages of a site's blocks are unknown: only sampled blocks have a site, and they lie in
+//! Plimsoll's memory. But an allocator does not choose pages by caller. Each site is therefore
+//! charged a share of the free space in the pages of a size. The share is proportional to the
+//! site's share of the live blocks of that size, as the heap profile estimates them. The result is
+//! right on average if the blocks of all sites are spread over the pages in the same way. For
+//! blocks that outlive their neighbours, it is too small.
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
+use plimsoll_symbolize::leaves;
 
 use super::reading::{
-    MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+    MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
 };
-use super::{Source, allocating};
-use crate::export;
-use crate::keeper;
+
+use super::Source;
 use crate::label::Labels;
 use crate::sampler;
 use crate::stats::fragmentation::{self, Sampled};
-use crate::stats::{Fragmentation as Told, Untold};
-use crate::symbol::Detail;
+use crate::stats::{self, Unavailable};
 
 pub(super) struct Fragmentation;
 
@@ -26,22 +27,17 @@ const SAMPLE_TYPES: [ValueType; 1] = [ValueType {
     unit: "bytes",
 }];
 
-/// In place of a stack, where no live block of the size was sampled.
-const NOBODY: &str = "[no sampled block]";
+/// Stands in for a stack where no live block of the size was sampled.
+const NO_SAMPLE: &str = "[no sampled block]";
 
 impl Source for Fragmentation {
-    fn name(&self) -> &'static str {
-        "fragmentation"
-    }
-
-    fn description(&self) -> &'static str {
-        "An estimate of the free space in the allocator's pages, by whose blocks are in these. Of \
-         jemalloc and mimalloc."
+    fn kind(&self) -> ProfileKind {
+        kinds::FRAGMENTATION
     }
 
     fn count(&self) -> usize {
-        // Without asking the allocator each time.
-        if fragmentation::can_be_told() {
+        // Avoids a query of the allocator at each call.
+        if fragmentation::is_available() {
             super::heap::in_use()
         } else {
             0
@@ -50,17 +46,17 @@ impl Source for Fragmentation {
 
     fn read(&self) -> Reading {
         let (samples, comment) = match fragmentation::read() {
-            Ok((told, sampled)) => (
-                shares(&told, &sampled),
+            Ok((figures, sampled)) => (
+                shares(&figures, &sampled),
                 format!(
-                    "plimsoll: free in the pages of {} with blocks in them: {} of {} bytes; whose \
-                     they are is estimated by shares of the live blocks of each size",
-                    told.backend,
-                    told.sparse(),
-                    told.active()
+                    "plimsoll: free in the pages of {} that contain blocks: {} of {} bytes; \
+                     charged to sites by their shares of the live blocks of each size, an estimate",
+                    figures.backend,
+                    figures.sparse(),
+                    figures.active()
                 ),
             ),
-            Err(untold) => (Vec::new(), format!("plimsoll: {untold}")),
+            Err(unavailable) => (Vec::new(), format!("plimsoll: {unavailable}")),
         };
         Reading {
             sample_types: &SAMPLE_TYPES,
@@ -73,38 +69,35 @@ impl Source for Fragmentation {
             time_nanos: now_nanos(),
             duration_nanos: 0,
             samples,
-            leaf: allocating::leaf,
+            leaf: leaves::allocation::leaf,
             comments: vec![comment],
         }
     }
 
     fn read_text(&self) -> TextReading {
         match fragmentation::read() {
-            Ok((told, sampled)) => text(&told, &sampled, String::new()),
-            Err(untold) => TextReading {
-                head: format!("fragmentation profile: 0\n# {untold}\n"),
+            Ok((figures, sampled)) => text(&figures, &sampled, String::new()),
+            Err(unavailable) => TextReading {
+                head: format!("fragmentation profile: 0\n# {unavailable}\n"),
                 rows: Vec::new(),
-                leaf: allocating::leaf,
+                leaf: leaves::allocation::leaf,
                 tail: String::new(),
             },
         }
     }
 }
 
-/// The page: the table, and sites below.
-pub(crate) fn page() -> Result<Vec<u8>, Untold> {
-    keeper::look();
-    let (told, sampled) = fragmentation::read()?;
-    let reading = text(&told, &sampled, format!("{told}\n"));
-    let extent = export::Extent {
-        detail: Detail::Full,
-        idle: false,
-    };
-    Ok(export::text(reading, extent).into_bytes())
+/// Returns the rows of the page: the allocator's table, followed by the sites.
+///
+/// # Errors
+/// [`Unavailable`] if the allocator does not report its pages.
+pub(crate) fn page() -> Result<TextReading, Unavailable> {
+    let (figures, sampled) = fragmentation::read()?;
+    Ok(text(&figures, &sampled, format!("{figures}\n")))
 }
 
-fn text(told: &Told, sampled: &[Sampled], before: String) -> TextReading {
-    let mut samples = shares(told, sampled);
+fn text(figures: &stats::Fragmentation, sampled: &[Sampled], before: String) -> TextReading {
+    let mut samples = shares(figures, sampled);
     samples.sort_by_key(|sample| std::cmp::Reverse(sample.values[0]));
     let rows = samples.into_iter().map(|sample| Row {
         values: match sample.tag {
@@ -117,19 +110,20 @@ fn text(told: &Told, sampled: &[Sampled], before: String) -> TextReading {
     TextReading {
         head: format!(
             "{before}fragmentation profile: {} bytes, by site as estimated\n",
-            told.sparse()
+            figures.sparse()
         ),
         rows: rows.collect(),
-        leaf: allocating::leaf,
+        leaf: leaves::allocation::leaf,
         tail: String::new(),
     }
 }
 
-/// What is free in each class, by who has live blocks in it. All of it is somebody's, or nobody's.
-fn shares(told: &Told, sampled: &[Sampled]) -> Vec<Sample> {
+/// Distributes the free space of each class over the sites with live blocks in it. Space without a
+/// known site goes to one separate row.
+fn shares(figures: &stats::Fragmentation, sampled: &[Sampled]) -> Vec<Sample> {
     let mut samples = Vec::new();
-    let mut of_nobody = 0;
-    for class in &told.classes {
+    let mut unattributed = 0;
+    for class in &figures.classes {
         let holders = || {
             let sampled = sampled.iter();
             sampled.filter(|sampled| class.has(sampled.record.size))
@@ -145,18 +139,18 @@ fn shares(told: &Told, sampled: &[Sampled]) -> Vec<Sample> {
                 samples.push(sample(Stack::of(&holder.record), share, tag));
             }
         }
-        // Also what shares were rounded down by.
-        of_nobody += left;
+        // Includes the remainders of rounded shares.
+        unattributed += left;
     }
-    if of_nobody > 0 {
-        let nobody = Stack::Unknown(NOBODY);
-        samples.push(sample(nobody, of_nobody, Tag::Labels(Labels::NONE)));
+    if unattributed > 0 {
+        let unknown = Stack::Unknown(NO_SAMPLE);
+        samples.push(sample(unknown, unattributed, Tag::Labels(Labels::NONE)));
     }
     samples
 }
 
 fn sample(stack: Stack, bytes: u64, tag: Tag) -> Sample {
-    let mut values = [0; MOST_VALUES];
+    let mut values = [0; MAX_VALUES];
     values[0] = bytes as i64;
     Sample { stack, values, tag }
 }

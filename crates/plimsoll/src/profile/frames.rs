@@ -1,39 +1,43 @@
-//! Names for the addresses of stacks.
+//! Names of the functions at the addresses of stacks.
 
 use std::path::PathBuf;
 
-use crate::symbol::{self, Detail};
-use crate::{keeper, own, own_time};
+use plimsoll_symbolize::Detail;
 
-/// A function in a call stack: what Go has as `runtime.Frame`.
+use crate::stack;
+use crate::symbol;
+use crate::{internal_heap, internal_scope, overhead};
+
+/// A function in a call stack, like Go's `runtime.Frame`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame {
-    /// The return address in the stack that the frame is of. Frames of inlined calls have that of
-    /// the function that they are inlined into.
+    /// The return address of the frame. The frame of an inlined call has the address of the
+    /// function that contains it.
     pub address: usize,
-    /// The path of the function, demangled and without hash; `None` if it is not known.
+    /// The path of the function, demangled and without hash; `None` if unknown.
     pub function: Option<String>,
-    /// The source file, absolute or as the compiler had it; `None` if it is not known.
+    /// The source file, absolute or as the compiler recorded it; `None` if unknown.
     pub file: Option<PathBuf>,
-    /// The line of the call, from 1; `None` if it is not known.
+    /// The line of the call, from 1; `None` if unknown.
     pub line: Option<u32>,
-    /// Whether the compiler inlined the function into that of the next frame.
+    /// Whether the compiler inlined the function into the function of the next frame.
     pub is_inlined: bool,
 }
 
-/// Finds the functions, files and lines of a stack of return addresses, such as
-/// [`Record::stack`](super::Record::stack), [`TaskRecord::stacks`](crate::task::TaskRecord::stacks)
-/// or [`ThreadRecord::stack`](crate::thread::ThreadRecord::stack): what Go has as
-/// `runtime.CallersFrames`.
+/// Resolves a stack of return addresses to functions, files and lines, like Go's
+/// `runtime.CallersFrames`. Accepts [`Record::stack`](super::Record::stack),
+/// [`TaskRecord::stacks`](crate::task::TaskRecord::stacks) and
+/// [`ThreadRecord::stack`](crate::thread::ThreadRecord::stack).
 ///
-/// Returns the frames in the order of `stack`, leaf first, with inlined calls before the function
-/// that they are inlined into. An address that nothing is known of has one frame with the address
-/// alone, and so has each address with [`Detail::Addresses`].
+/// Returns the frames in the order of `stack`, leaf first. Inlined calls precede the function into
+/// which they are inlined. An unknown address has one frame with the address alone; with
+/// [`Detail::Addresses`], so does every address.
 ///
 /// Reads the debug information of the program and its libraries, which takes some tenths of a
-/// second for a large program: of many stacks, pass the addresses at once. It is not for signal
-/// handlers. The memory that the search takes is Plimsoll's own, the result is the program's.
+/// second for a large program. To resolve many stacks, pass all addresses in one call. Signal
+/// handlers must not call it. The memory of the lookup is Plimsoll's own; the memory of the result
+/// is the program's.
 ///
 /// ```
 /// use plimsoll::profile::{Detail, frames};
@@ -49,10 +53,10 @@ pub struct Frame {
 /// }
 /// ```
 pub fn frames(stack: &[usize], detail: Detail) -> Vec<Frame> {
-    let _time = own_time::measure();
+    let _time = overhead::measure();
     let symbols = {
-        let _own = own::scope();
-        keeper::look();
+        let _own = internal_scope::scope();
+        stack::refresh_modules();
         symbol::resolve(stack, detail)
     };
     let mut frames = Vec::with_capacity(stack.len());
@@ -80,8 +84,8 @@ pub fn frames(stack: &[usize], detail: Detail) -> Vec<Frame> {
             }
         }));
     }
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     drop(symbols);
-    own::trim();
+    internal_heap::trim();
     frames
 }

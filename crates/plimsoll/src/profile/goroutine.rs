@@ -1,7 +1,10 @@
-//! `goroutine`: who is there, and what everybody is doing. Go's name for it, which its tools know.
+//! The `goroutine` profile: all threads and tasks, and what each is doing. The name is Go's, which
+//! Go's tools recognize.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
 
 use super::activity::Record;
 use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
@@ -10,16 +13,16 @@ use crate::label::Labels;
 use crate::leak::deadlock::{self, Stuck};
 use crate::leak::{self, Leak};
 use crate::task::{self, TaskRecord};
-use crate::thread::{self, How};
+use crate::thread::{self, CaptureDetail};
 
-/// What is told apart.
+/// The grouping of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// Tasks that are alike are one record, which is all that a profile needs.
+    /// Tasks that are alike share a record, which suffices for a profile.
     Alike,
-    /// The same, and it is found out how long threads have waited.
+    /// The same, with the waiting times of threads.
     AlikeWithTimes,
-    /// Everybody has a record of his own, with all that is known.
+    /// Each thread and task has a record with all its known properties.
     Each,
 }
 
@@ -31,12 +34,8 @@ const SAMPLE_TYPES: [ValueType; 1] = [ValueType {
 }];
 
 impl Source for Goroutine {
-    fn name(&self) -> &'static str {
-        "goroutine"
-    }
-
-    fn description(&self) -> &'static str {
-        "Stacks of all threads and tracked tasks. Use debug=2 for one of each, with all that is known of it."
+    fn kind(&self) -> ProfileKind {
+        kinds::GOROUTINE
     }
 
     fn count(&self) -> usize {
@@ -44,7 +43,7 @@ impl Source for Goroutine {
     }
 
     fn read(&self) -> Reading {
-        let Everybody { records, comments } = everybody(Which::Alike);
+        let AllActivity { records, comments } = all_activity(Which::Alike);
         let samples = records.into_iter().map(|record| {
             let (stack, count) = (record.stack(), record.count as i64);
             Sample::of_count(stack, count, Tag::Activity(record.activity))
@@ -53,7 +52,7 @@ impl Source for Goroutine {
     }
 
     fn read_text(&self) -> TextReading {
-        let Everybody { records, comments } = everybody(Which::Alike);
+        let AllActivity { records, comments } = all_activity(Which::Alike);
         let total: usize = records.iter().map(|record| record.count).sum();
         let lines = comments.iter().map(|comment| format!("# {comment}\n"));
         TextReading {
@@ -65,11 +64,11 @@ impl Source for Goroutine {
     }
 
     fn read_each(&self) -> Option<Vec<Record>> {
-        Some(everybody(Which::Each).records)
+        Some(all_activity(Which::Each).records)
     }
 }
 
-/// The records as rows of text, those that are alike as one.
+/// Returns the records as rows of text, one for all that are alike.
 pub(super) fn rows<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Row> {
     let mut counts: HashMap<(Stack, Tag), usize> = HashMap::new();
     for record in records {
@@ -79,18 +78,18 @@ pub(super) fn rows<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Row
     Row::counts(counts)
 }
 
-/// Everybody there is.
-pub(super) struct Everybody {
+/// The records of all threads and tasks.
+pub(super) struct AllActivity {
     pub(super) records: Vec<Record>,
-    /// What is to be said of all of them.
+    /// Comments on the whole profile.
     pub(super) comments: Vec<String>,
 }
 
-/// Reads all records: of the tasks first, which are of one instant.
-pub(super) fn everybody(which: Which) -> Everybody {
+/// Reads all records: first the tasks, at one instant, then the threads.
+pub(super) fn all_activity(which: Which) -> AllActivity {
     let how = match which {
-        Which::Alike => How::ToCount,
-        Which::AlikeWithTimes | Which::Each => How::InFull,
+        Which::Alike => CaptureDetail::ToCount,
+        Which::AlikeWithTimes | Which::Each => CaptureDetail::InFull,
     };
     let mut alike: HashMap<Alike, usize> = HashMap::new();
     let mut tasks: Vec<Group> = Vec::new();
@@ -135,14 +134,14 @@ pub(super) fn everybody(which: Which) -> Everybody {
         }
     }));
     let mut comments = vec![format!(
-        "plimsoll: {number_of_threads} threads, {flawed} of them without a whole stack; \
+        "plimsoll: {number_of_threads} threads, {flawed} of them without a complete stack; \
          {number_of_tasks} tasks"
     )];
     comments.extend(found.trouble.map(|trouble| format!("plimsoll: {trouble}")));
-    Everybody { records, comments }
+    AllActivity { records, comments }
 }
 
-/// The search for tasks that are stuck: why a task is, if it is one of them.
+/// Searches for stuck tasks. The returned function reports why a task is stuck, if it is.
 fn stuck_tasks() -> impl Fn(&TaskRecord) -> Option<Stuck> {
     #[cfg(feature = "tokio")]
     {
@@ -157,7 +156,7 @@ fn stuck_tasks() -> impl Fn(&TaskRecord) -> Option<Stuck> {
     |_| None
 }
 
-/// Tasks that are alike.
+/// Tasks that are counted together.
 struct Group {
     first: TaskRecord,
     stuck: Option<Stuck>,
@@ -176,7 +175,7 @@ impl Group {
     }
 }
 
-/// What is the same of tasks that are counted together.
+/// The common properties of tasks that are counted together.
 #[derive(PartialEq, Eq, Hash)]
 struct Alike {
     state: task::State,

@@ -1,20 +1,25 @@
-//! `goroutineleak`: who will not go on. Go's name for it, which its tools know.
+//! The `goroutineleak` profile: threads and tasks that will never continue. The name is Go's, which
+//! Go's tools recognize.
 //!
-//! Two numbers for each stack: those of which it is proved, and those of which it is only probable.
+//! Each stack has two values: the number of proved leaks, and the number of probable ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use plimsoll_pprof::kinds::{self, ProfileKind};
+use plimsoll_symbolize::leaves::visible;
+use plimsoll_symbolize::{Detail, Symbols};
+use plimsoll_sys::primitives::Mutex;
+
 use super::activity::{Activity, Now, Record};
-use super::goroutine::{Everybody, Which, everybody, rows};
-use super::reading::{MOST_VALUES, Reading, Sample, Stack, Tag, TextReading, ValueType};
+use super::goroutine::{AllActivity, Which, all_activity, rows};
+use super::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
-use crate::contention;
 use crate::leak::growth::{Growth, Number, READINGS_NEEDED};
 use crate::leak::{self, Leak};
-use crate::primitives::Mutex;
-use crate::symbol::{self, Detail};
+use crate::recording;
+use crate::symbol;
 use crate::thread::State;
 
 pub(super) struct GoroutineLeak;
@@ -30,42 +35,37 @@ const SAMPLE_TYPES: [ValueType; 2] = [
     },
 ];
 
-/// How many were proved to be leaked when it was looked at last.
+/// The number of proved leaks in the last reading.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// A place where threads or tasks wait: return addresses, and the kind of the wait.
 type Place = (Stack, Arc<Activity>);
 
-/// What earlier readings had.
+/// The counts of earlier readings, by place.
 pub(crate) type Earlier = Growth<Place>;
 
 static EARLIER: Mutex<Earlier> = Mutex::new(Growth::new());
 
-/// Keeps others from comparing with earlier readings until the guard is dropped: for a fork, too.
+/// Blocks comparisons with earlier readings until the guard is dropped; forks use it, too.
 pub(crate) fn lock_earlier() -> MutexGuard<'static, Earlier> {
     EARLIER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Source for GoroutineLeak {
-    fn name(&self) -> &'static str {
-        "goroutineleak"
+    fn kind(&self) -> ProfileKind {
+        kinds::GOROUTINELEAK
     }
 
-    fn description(&self) -> &'static str {
-        "Stacks of threads and tracked tasks that will never go on: nobody can wake them, or they wait for one another. \
-         Beside them, those that probably will not: those that have waited for leak_age (10 minutes unless it was set) in a \
-         place where their number rises. That takes three readings of this profile or more."
-    }
-
-    /// As Go does: what was found when it was looked for last.
+    /// Returns the number found by the last reading, as Go does.
     fn count(&self) -> usize {
         COUNT.load(Ordering::Relaxed)
     }
 
     fn read(&self) -> Reading {
-        let Everybody { records, comments } = leaked();
+        let AllActivity { records, comments } = leaked();
         let samples = records.into_iter().map(|record| {
             let count = record.count as i64;
-            let mut values = [0; MOST_VALUES];
+            let mut values = [0; MAX_VALUES];
             values[usize::from(!is_proved(&record))] = count;
             Sample {
                 stack: record.stack(),
@@ -80,9 +80,9 @@ impl Source for GoroutineLeak {
         }
     }
 
-    /// What is only probable comes behind the rest.
+    /// Reads the rows, the probable leaks behind the proved ones.
     fn read_text(&self) -> TextReading {
-        let Everybody { records, comments } = leaked();
+        let AllActivity { records, comments } = leaked();
         let lines = comments.iter().map(|comment| format!("# {comment}\n"));
         let lines: String = lines.collect();
         let (proved, probable): (Vec<_>, Vec<_>) =
@@ -98,9 +98,9 @@ impl Source for GoroutineLeak {
         }
     }
 
-    /// Everybody, as Go does; who is leaked is marked.
+    /// Returns all threads and tasks, as Go does, with the leaked ones marked.
     fn read_each(&self) -> Option<Vec<Record>> {
-        let Everybody { records, .. } = everybody(Which::Each);
+        let AllActivity { records, .. } = all_activity(Which::Each);
         note(&records);
         Some(records)
     }
@@ -110,7 +110,7 @@ fn is_proved(record: &Record) -> bool {
     record.activity.leak.is_some_and(Leak::is_proved)
 }
 
-/// Remembers how many of them are leaked.
+/// Stores and returns the number of proved leaks.
 fn note(records: &[Record]) -> usize {
     let proved = records.iter().filter(|record| is_proved(record));
     let count = proved.map(|record| record.count).sum();
@@ -118,36 +118,26 @@ fn note(records: &[Record]) -> usize {
     count
 }
 
-/// Those that are leaked, and those that probably are.
-fn leaked() -> Everybody {
-    let owners_were_noted = contention::note_owners();
-    let Everybody {
+/// Returns the threads and tasks that are leaked, and those that probably are.
+fn leaked() -> AllActivity {
+    let owners_were_noted = recording::note_owners();
+    let AllActivity {
         mut records,
         mut comments,
-    } = everybody(Which::AlikeWithTimes);
+    } = all_activity(Which::AlikeWithTimes);
     let count = note(&records);
     let unknown = records.iter().filter(|record| may_be_old(record)).count();
     let old: usize = records.iter().map(|record| record.old).sum();
     let (growing, readings) = growing(&records);
-    for record in &mut records {
-        let place = (record.stack(), record.activity.clone());
-        if let Some(&count) = growing.get(&place) {
-            record.count = count;
-            Arc::make_mut(&mut record.activity).leak = Some(Leak::Grows);
-        }
+    for (&first, &count) in &growing {
+        let record = &mut records[first];
+        record.count = count;
+        Arc::make_mut(&mut record.activity).leak = Some(Leak::Grows);
     }
     let probable: usize = growing.values().sum();
-    // Of threads that are alike there is a record each, of which the first has the number.
-    let mut counted = HashMap::new();
-    records.retain(|record| match record.activity.leak {
-        None => false,
-        Some(Leak::Forgotten | Leak::Deadlock(_)) => true,
-        Some(Leak::Grows) => counted
-            .insert((record.stack(), record.activity.clone()), ())
-            .is_none(),
-    });
+    records.retain(|record| record.activity.leak.is_some());
     let age = leak::age().as_secs_f64();
-    // First, because the rest means little without it.
+    // First, because it qualifies all other lines.
     comments.insert(
         0,
         format!(
@@ -161,32 +151,33 @@ fn leaked() -> Everybody {
     if deadlocked > 0 {
         comments.push(format!(
             "plimsoll: {deadlocked} tasks are probably deadlocked: each waits only for locks whose guards such tasks \
-             made, and may have sent elsewhere"
+             made, or for {age} s (leak_age) for oneshot messages whose senders such tasks made; a guard or a sender may \
+             have been moved to another task"
         ));
     }
     if !owners_were_noted {
         comments.push(
-            "plimsoll: locks note their owners from this reading on; no deadlock is found by locks that were taken \
-             before"
+            "plimsoll: locks record their owners from this reading on; deadlocks on locks that \
+             were taken before are not found"
                 .to_owned(),
         );
     }
     if unknown > 0 {
         comments.push(format!(
-            "plimsoll: of {unknown} threads it could not be found out how long they have waited"
+            "plimsoll: the waiting time of {unknown} threads is unknown"
         ));
     }
-    Everybody { records, comments }
+    AllActivity { records, comments }
 }
 
-/// How many tasks it stands for, if they are probably deadlocked.
+/// Returns how many tasks the record stands for, if they are probably deadlocked.
 fn count_of_probable_deadlock(record: &Record) -> Option<usize> {
     let is_probable =
         matches!(record.activity.leak, Some(Leak::Deadlock(stuck)) if !stuck.is_proved);
     is_probable.then_some(record.count)
 }
 
-/// Whether it waits, but for how long could not be found out this time.
+/// Reports whether the thread waits, but the length of its wait could not be read.
 fn may_be_old(record: &Record) -> bool {
     let waits = match record.activity.state {
         Now::Thread(state) => state != State::Running,
@@ -195,38 +186,66 @@ fn may_be_old(record: &Record) -> bool {
     waits && record.waited.is_none()
 }
 
-/// How many have waited for long at places where their number rises, and how many readings there
-/// were, this one included.
-fn growing(records: &[Record]) -> (HashMap<Place, usize>, u64) {
+/// Returns the places where the number of old waiters rises: the first record at each, and the
+/// number. Also returns the number of readings so far, this one included.
+fn growing(records: &[Record]) -> (HashMap<usize, usize>, u64) {
+    let may_leak = |record: &Record| record.old + usize::from(may_be_old(record)) > 0;
+    let candidates: Vec<usize> = (0..records.len())
+        .filter(|&at| records[at].activity.leak.is_none() && may_leak(&records[at]))
+        .collect();
+    let names = symbols(records, candidates.iter(), Detail::Names);
     let mut counts: HashMap<Place, Number> = HashMap::new();
-    let not_proved = records
-        .iter()
-        .filter(|record| record.activity.leak.is_none());
-    for record in not_proved {
-        let unknown = usize::from(may_be_old(record));
-        if record.old + unknown > 0 {
-            let place = (record.stack(), record.activity.clone());
-            let number = counts.entry(place).or_default();
-            number.at_least += record.old;
-            number.at_most += record.old + unknown;
-        }
+    let mut first: HashMap<Place, usize> = HashMap::new();
+    for at in candidates {
+        let record = &records[at];
+        let place = place(record, &names);
+        first.entry(place.clone()).or_insert(at);
+        let number = counts.entry(place).or_default();
+        number.at_least += record.old;
+        number.at_most += record.old + usize::from(may_be_old(record));
     }
     let mut growing = HashMap::new();
     let mut earlier = lock_earlier();
     earlier.observe(counts, |place, count| {
-        growing.insert(place.clone(), count);
+        growing.insert(first[place], count);
     });
     let readings = earlier.readings();
     drop(earlier);
     if growing.is_empty() {
         return (growing, readings);
     }
-    let frames = growing.keys().flat_map(|(stack, _)| stack.frames());
-    let mut frames: Vec<usize> = frames.copied().collect();
-    frames.sort_unstable();
-    frames.dedup();
-    let symbols = symbol::resolve(&frames, Detail::Full);
-    growing
-        .retain(|(stack, activity), _| activity.waits_for_others(|| symbols.names(stack.frames())));
+    let symbols = symbols(records, growing.keys(), Detail::Full);
+    growing.retain(|&at, _| {
+        let stack = records[at].stack();
+        let activity = &records[at].activity;
+        activity.waits_for_others(|| symbols.names(stack.frames()))
+    });
     (growing, readings)
+}
+
+/// Resolves the stacks of some records.
+fn symbols<'a>(
+    records: &[Record],
+    some: impl Iterator<Item = &'a usize>,
+    detail: Detail,
+) -> Symbols {
+    let stacks = some.map(|&at| records[at].stack());
+    let frames: HashSet<usize> = stacks.flat_map(|stack| stack.frames().to_vec()).collect();
+    let frames: Vec<usize> = frames.into_iter().collect();
+    symbol::resolve(&frames, detail)
+}
+
+/// Returns the place of a wait: the visible part of its stack. The hidden functions below differ
+/// between equal waits. A hook has several call sites, and a wait that began before hooks recorded
+/// waits is below none of them.
+fn place(record: &Record, symbols: &Symbols) -> Place {
+    let stack = match record.stack() {
+        Stack::Unknown(reason) => Stack::Unknown(reason),
+        stack => {
+            let frames = stack.frames();
+            let (hidden, _) = visible(frames, waiting::leaf_of_thread, symbols);
+            Stack::owned(frames[hidden..].into())
+        }
+    };
+    (stack, record.activity.clone())
 }

@@ -1,11 +1,15 @@
-//! `heap` and `allocs`: where memory was allocated, and where that is in use. The same data, shown
-//! first as what is in use or as all that was ever allocated.
+//! The `heap` and `allocs` profiles: allocation sites of all memory, and of the memory in use. Both
+//! have the same data; the first type shown is memory in use or all memory ever allocated.
 
 use std::fmt::Write;
 
+use plimsoll_pprof::kinds::{self, ProfileKind};
+use plimsoll_symbolize::leaves;
+
 use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos};
 use super::text_scale::text_rows;
-use super::{Source, allocating};
+
+use super::Source;
 use crate::label::Labels;
 use crate::sampler::{self, WEIGHT_BITS, cell};
 use crate::stack::{Kind, Record, TABLE};
@@ -15,12 +19,8 @@ pub(super) struct Heap;
 pub(super) struct Allocs;
 
 impl Source for Heap {
-    fn name(&self) -> &'static str {
-        "heap"
-    }
-
-    fn description(&self) -> &'static str {
-        "A sampling of the memory that is in use, by where it was allocated."
+    fn kind(&self) -> ProfileKind {
+        kinds::HEAP
     }
 
     fn count(&self) -> usize {
@@ -37,12 +37,8 @@ impl Source for Heap {
 }
 
 impl Source for Allocs {
-    fn name(&self) -> &'static str {
-        "allocs"
-    }
-
-    fn description(&self) -> &'static str {
-        "A sampling of all allocations since the program began, by where they were made."
+    fn kind(&self) -> ProfileKind {
+        kinds::ALLOCS
     }
 
     fn count(&self) -> usize {
@@ -58,7 +54,7 @@ impl Source for Allocs {
     }
 }
 
-pub(super) const SAMPLE_TYPES: [ValueType; 4] = [
+pub(crate) const SAMPLE_TYPES: [ValueType; 4] = [
     ValueType {
         name: "alloc_objects",
         unit: "count",
@@ -77,14 +73,14 @@ pub(super) const SAMPLE_TYPES: [ValueType; 4] = [
     },
 ];
 
-/// What was sampled at one site and size, with the same labels.
+/// The samples of one site and size with the same labels.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
-    /// 0 if sizes are mixed.
+    /// The size of each object; 0 if sizes are mixed.
     pub(super) size: u64,
     pub(super) labels: Labels,
     pub(super) stack: Stack,
-    /// Samples, and what they stand for: objects in units of 2^-16, and bytes.
+    /// Samples, with the objects they stand for in units of 2^-16, and bytes.
     pub(super) allocated: Amount,
     pub(super) freed: Amount,
 }
@@ -113,14 +109,14 @@ impl Amount {
         }
     }
 
-    /// The estimated number of objects.
+    /// Returns the estimated number of objects.
     fn objects(self) -> i64 {
         (self.weight >> WEIGHT_BITS) as i64
     }
 
-    /// The variance of the estimated bytes: a sample of weight w and size s adds `s² w (w - 1)`.
-    /// Exact where all samples of a site weigh the same, as they do unless the rate was
-    /// changed.
+    /// Returns the variance of the estimated bytes: a sample of weight w and size s adds
+    /// `s² w (w - 1)`. Exact if all samples of a site have the same weight, that is, if the rate
+    /// never changed.
     fn variance_of_bytes(self) -> f64 {
         if self.samples == 0 || self.weight == 0 {
             return 0.0;
@@ -153,7 +149,7 @@ impl Site {
     }
 }
 
-/// How many pairs of a stack and a size have sampled blocks that are in use.
+/// Returns the number of pairs of stack and size that have sampled blocks in use.
 pub(super) fn in_use() -> usize {
     let sites = records();
     sites
@@ -201,12 +197,12 @@ fn read(default_type: &'static str) -> Reading {
         time_nanos,
         duration_nanos: 0,
         samples: samples.collect(),
-        leaf: allocating::leaf,
+        leaf: leaves::allocation::leaf,
         comments: comments(&exact, &sites),
     }
 }
 
-/// What a reader of the profile should know to judge it.
+/// Returns the accuracy of the profile, for people who read it.
 fn comments(exact: &HeapStats, sites: &[Site]) -> Vec<String> {
     let sum = |of: fn(&Site) -> Amount| sites.iter().map(of).fold(Amount::default(), Amount::plus);
     let error = |of: fn(&Site) -> Amount| -> f64 {
@@ -242,15 +238,15 @@ fn comments(exact: &HeapStats, sites: &[Site]) -> Vec<String> {
         format!(
             "plimsoll: objects count as {}: rounded up to 8 bytes up to 1 KiB, to Go's classes up to 32 KiB",
             if cfg!(feature = "preload") {
-                "the size of the class of what they got"
+                "the size class of the memory they received"
             } else {
-                "the size of their class"
+                "their size class"
             }
         ),
     ];
     if TABLE.is_of_mark_termination() {
         comments.push(
-            "plimsoll: there is a garbage collector: estimates are of a mark termination, what is exact is of now"
+            "plimsoll: a garbage collector is registered: estimates are those of a mark termination, exact figures are current"
                 .into(),
         );
     }
@@ -258,7 +254,7 @@ fn comments(exact: &HeapStats, sites: &[Site]) -> Vec<String> {
 }
 
 fn read_text() -> TextReading {
-    // Before the profile is built, so that the report is not in it.
+    // Read before the profile is built, to exclude the memory of this report.
     let stats = mem_stats();
     let rate = sampler::finest_rate();
     let mut lines = text_rows(records(), rate);
@@ -277,13 +273,13 @@ fn read_text() -> TextReading {
     TextReading {
         head: format!("heap profile: {} @ heap/{}\n", row(total), 2 * rate as u64),
         rows: rows.collect(),
-        leaf: allocating::leaf,
+        leaf: leaves::allocation::leaf,
         tail: memstats_text(&stats),
     }
 }
 
-/// `objects: bytes [objects: bytes]`. Readers of the format take three columns that are equal for
-/// another format, so allocated bytes that equal those in use are shown as one more, as Go does.
+/// Formats a row as `objects: bytes [objects: bytes]`. Readers take three equal columns for another
+/// format. Allocated bytes that equal those in use are therefore shown as one more, as Go does.
 fn row([in_use_objects, in_use_bytes, objects, bytes]: [u64; 4]) -> String {
     let bytes = if bytes == in_use_bytes {
         bytes + 1
@@ -293,7 +289,7 @@ fn row([in_use_objects, in_use_bytes, objects, bytes]: [u64; 4]) -> String {
     format!("{in_use_objects}: {in_use_bytes} [{objects}: {bytes}]")
 }
 
-/// The statistics that Go prints below the text profile, in its names and order.
+/// Returns the statistics that Go prints below the text profile, with Go's names and order.
 fn memstats_text(stats: &MemStats) -> String {
     let mut text = String::from("\n# runtime.MemStats\n");
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
@@ -330,7 +326,7 @@ fn memstats_text(stats: &MemStats) -> String {
     line("NumForcedGC", &stats.num_forced_gc);
     line("GCCPUFraction", &stats.gc_cpu_fraction);
     line("DebugGC", &stats.debug_gc);
-    line("MaxRSS", &crate::os::peak_resident_bytes());
+    line("MaxRSS", &plimsoll_sys::os::peak_resident_bytes());
     text
 }
 
@@ -339,7 +335,8 @@ mod tests {
     use super::*;
     use crate::sampler::Weight;
 
-    /// A bucket of `allocs` samples of a size, of which `frees` were freed, at Go's default rate.
+    /// Returns a site with `allocs` samples of a size, of which `frees` were freed, at Go's default
+    /// rate.
     fn site(size: u64, allocs: u64, frees: u64) -> Site {
         let weight = Weight::new(size as usize, 524_288);
         let amount = |samples: u64| Amount {
@@ -356,7 +353,7 @@ mod tests {
         }
     }
 
-    /// Go's own cases of how samples become estimates.
+    /// The cases are those of Go's own tests of estimates.
     #[test]
     fn estimates_are_gos() {
         for (site, expected) in [

@@ -1,9 +1,13 @@
-//! `lifetimes`: how long memory that was freed had been in use, by where it was allocated.
+//! The `lifetimes` profile: how long freed memory had been in use, by allocation site.
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
+use plimsoll_symbolize::leaves;
 
 use super::reading::{
-    MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+    MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
 };
-use super::{Source, allocating};
+
+use super::Source;
 use crate::sampler;
 use crate::sampler::lifetime::{self, cell};
 use crate::stack::{Kind, Record, TABLE};
@@ -22,12 +26,8 @@ const SAMPLE_TYPES: [ValueType; 2] = [
 ];
 
 impl Source for Lifetimes {
-    fn name(&self) -> &'static str {
-        "lifetimes"
-    }
-
-    fn description(&self) -> &'static str {
-        "A sampling of all memory that was freed, by where it was allocated and how long it lived."
+    fn kind(&self) -> ProfileKind {
+        kinds::LIFETIMES
     }
 
     fn count(&self) -> usize {
@@ -46,10 +46,10 @@ impl Source for Lifetimes {
             time_nanos: now_nanos(),
             duration_nanos: 0,
             samples: records().iter().map(sample).collect(),
-            leaf: allocating::leaf,
+            leaf: leaves::allocation::leaf,
             comments: vec![
-                "plimsoll: lifetime is the least of a decade, in nanoseconds; blocks that are in \
-                 use are not in here"
+                "plimsoll: lifetime is the lower bound of a decade, in nanoseconds; blocks in use \
+                 are not included"
                     .into(),
             ],
         }
@@ -74,7 +74,7 @@ impl Source for Lifetimes {
         TextReading {
             head: format!("lifetimes profile: @ heap/{}\n", sampler::rate()),
             rows: rows.collect(),
-            leaf: allocating::leaf,
+            leaf: leaves::allocation::leaf,
             tail: String::new(),
         }
     }
@@ -87,7 +87,7 @@ fn records() -> Vec<Record> {
 }
 
 fn sample(record: &Record) -> Sample {
-    let mut values = [0; MOST_VALUES];
+    let mut values = [0; MAX_VALUES];
     values[0] = lifetime::blocks(record.cells[cell::WEIGHT]);
     values[1] = record.cells[cell::BYTES] as i64;
     Sample {
@@ -100,7 +100,7 @@ fn sample(record: &Record) -> Sample {
     }
 }
 
-/// A power of ten of nanoseconds.
+/// Formats a power of ten of nanoseconds.
 fn time(nanoseconds: u64) -> String {
     match nanoseconds {
         0 => "0".into(),

@@ -1,7 +1,9 @@
-//! `longpoll`: polls of tasks that kept an executor's thread for long, with where it was meanwhile.
+//! The `longpoll` profile: polls of tasks that kept an executor's thread for long, with its stacks.
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
 
 use super::Source;
-use super::reading::{MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
+use super::reading::{MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::waiting;
 use crate::task::{self, LongPolls};
 
@@ -18,10 +20,10 @@ const SAMPLE_TYPES: [ValueType; 2] = [
     },
 ];
 
-/// In place of a stack.
+/// Stands in for a stack that was not read.
 const UNSEEN: &str = "[not seen while it ran]";
 
-/// Those with the longest delay first.
+/// Returns the records, the longest delay first.
 fn sites() -> Vec<LongPolls> {
     let mut sites = Vec::new();
     task::read_long_polls(|polls| sites.push(polls));
@@ -42,28 +44,25 @@ fn tag(polls: &LongPolls) -> Tag {
     Tag::Task(polls.task, polls.labels)
 }
 
-/// What is said of all of them.
+/// Returns the comments on the whole profile.
 fn comments(sites: &[LongPolls]) -> Vec<String> {
     let sum = |of: fn(&LongPolls) -> u64| sites.iter().map(of).sum::<u64>();
     let unseen = sum(|site| if site.unseen { site.polls } else { 0 });
     let threshold = match super::long_poll() {
-        None => "none is looked for now".to_owned(),
+        None => "none are recorded now".to_owned(),
         Some(threshold) => format!("those of {} s or more", threshold.as_secs_f64()),
     };
     vec![format!(
-        "plimsoll: {} long polls, {} ns; {unseen} of them were not seen while they ran; {threshold}",
+        "plimsoll: {} long polls, {} ns; {unseen} of them were not sampled while they ran; \
+         {threshold}",
         sum(|site| site.polls),
         sum(|site| site.delay_ns),
     )]
 }
 
 impl Source for LongPoll {
-    fn name(&self) -> &'static str {
-        "longpoll"
-    }
-
-    fn description(&self) -> &'static str {
-        "Stacks of tracked tasks that kept a thread of their executor for longer than a threshold in one poll."
+    fn kind(&self) -> ProfileKind {
+        kinds::LONGPOLL
     }
 
     fn count(&self) -> usize {
@@ -75,7 +74,7 @@ impl Source for LongPoll {
     fn read(&self) -> Reading {
         let sites = sites();
         let samples = sites.iter().map(|site| {
-            let mut values = [0; MOST_VALUES];
+            let mut values = [0; MAX_VALUES];
             values[0] = site.polls as i64;
             values[1] = site.delay_ns as i64;
             Sample {

@@ -1,10 +1,14 @@
-//! `mmap`: where the program mapped memory by itself, and where that is still mapped.
+//! The `mmap` profile: memory that the program mapped directly, and its part that is still mapped.
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
+use plimsoll_symbolize::leaves::Leaf;
 
 use super::Source;
+
 use super::reading::{
-    Leaf, MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+    MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
 };
-use crate::mappings::{self, cell};
+use crate::alloc::mappings::{self, cell};
 use crate::stack::Record;
 
 pub(super) struct Mmap;
@@ -29,13 +33,8 @@ const SAMPLE_TYPES: [ValueType; 4] = [
 ];
 
 impl Source for Mmap {
-    fn name(&self) -> &'static str {
-        "mmap"
-    }
-
-    fn description(&self) -> &'static str {
-        "Memory that the program mapped by itself, and what of it is still mapped, by where it was \
-         mapped. Every call is in it."
+    fn kind(&self) -> ProfileKind {
+        kinds::MMAP
     }
 
     fn count(&self) -> usize {
@@ -93,7 +92,7 @@ fn records() -> Vec<Record> {
     records
 }
 
-/// Those of a sample: what was ever mapped, and what is.
+/// Returns the values of a sample: everything ever mapped, and the part still mapped.
 fn values(record: &Record) -> [i64; 4] {
     let cells = &record.cells;
     let less = |all: usize, gone: usize| cells[all].wrapping_sub(cells[gone]) as i64;
@@ -106,7 +105,7 @@ fn values(record: &Record) -> [i64; 4] {
 }
 
 fn sample(record: &Record) -> Sample {
-    let mut all = [0; MOST_VALUES];
+    let mut all = [0; MAX_VALUES];
     all[..4].copy_from_slice(&values(record));
     Sample {
         stack: Stack::of(record),
@@ -115,16 +114,16 @@ fn sample(record: &Record) -> Sample {
     }
 }
 
-/// What a reader of the profile should know to judge it.
+/// Returns the accuracy of the profile, for people who read it.
 fn comment(records: &[Record]) -> String {
     let sum = |of: fn(&Record) -> u64| records.iter().map(of).fold(0, u64::wrapping_add);
     let seen = if mappings::are_seen() {
         ""
     } else {
-        "; the program has other functions of these names, which are not seen"
+        "; the program contains other functions of these names, which are not observed"
     };
     format!(
-        "plimsoll: {} calls have mapped {} bytes, of which {} are gone; exact but for {} mappings that were lost{seen}",
+        "plimsoll: {} calls have mapped {} bytes, of which {} are unmapped; exact except for {} lost mappings{seen}",
         sum(|record| record.cells[cell::CALLS]),
         sum(|record| record.cells[cell::BYTES]),
         sum(|record| record.cells[cell::BYTES_GONE]),

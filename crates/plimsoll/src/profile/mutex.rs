@@ -1,4 +1,7 @@
-//! `mutex`: where locks were released that others waited for, and how long those had waited.
+//! The `mutex` profile: releases of locks for which others waited, and the waiting times they
+//! ended.
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
 
 use super::Source;
 use super::delays;
@@ -9,12 +12,8 @@ use crate::stack::Kind;
 pub(super) struct Mutex;
 
 impl Source for Mutex {
-    fn name(&self) -> &'static str {
-        "mutex"
-    }
-
-    fn description(&self) -> &'static str {
-        "Stacks of threads that released a lock which others waited for."
+    fn kind(&self) -> ProfileKind {
+        kinds::MUTEX
     }
 
     fn count(&self) -> usize {

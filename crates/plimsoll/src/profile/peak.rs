@@ -1,9 +1,13 @@
-//! `peak`: what was in use where, when most was.
+//! The `peak` profile: the memory that was in use at the peak, by allocation site.
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
+use plimsoll_symbolize::leaves;
 
 use super::reading::{
-    MOST_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+    MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
 };
-use super::{Source, allocating};
+
+use super::Source;
 use crate::sampler::{self, WEIGHT_BITS};
 use crate::stack::{Kind, TABLE};
 
@@ -21,12 +25,8 @@ const SAMPLE_TYPES: [ValueType; 2] = [
 ];
 
 impl Source for Peak {
-    fn name(&self) -> &'static str {
-        "peak"
-    }
-
-    fn description(&self) -> &'static str {
-        "A sampling of the memory that was in use when most was, by where it was allocated."
+    fn kind(&self) -> ProfileKind {
+        kinds::PEAK
     }
 
     fn count(&self) -> usize {
@@ -45,7 +45,7 @@ impl Source for Peak {
             time_nanos: now_nanos(),
             duration_nanos: 0,
             samples: samples(),
-            leaf: allocating::leaf,
+            leaf: leaves::allocation::leaf,
             comments: Vec::new(),
         }
     }
@@ -59,7 +59,7 @@ impl Source for Peak {
         TextReading {
             head: "peak profile:\n".into(),
             rows: rows.collect(),
-            leaf: allocating::leaf,
+            leaf: leaves::allocation::leaf,
             tail: String::new(),
         }
     }
@@ -72,7 +72,7 @@ fn samples() -> Vec<Sample> {
         if bytes == 0 && weight == 0 {
             return;
         }
-        let mut values = [0; MOST_VALUES];
+        let mut values = [0; MAX_VALUES];
         values[0] = (weight >> WEIGHT_BITS) as i64;
         values[1] = bytes as i64;
         samples.push(Sample {

@@ -1,20 +1,18 @@
-//! `selfcontention`: where Plimsoll's own code waited, which is no part of `block` and `mutex`.
+//! The `selfcontention` profile: waits of Plimsoll's own code, which `block` and `mutex` omit.
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
 
 use super::Source;
 use super::delays;
 use super::reading::{Reading, TextReading};
-use crate::contention::own;
+use crate::contention::internal;
 use crate::stack::Kind;
 
 pub(super) struct SelfContention;
 
 impl Source for SelfContention {
-    fn name(&self) -> &'static str {
-        "selfcontention"
-    }
-
-    fn description(&self) -> &'static str {
-        "Stacks of Plimsoll's own code that waited for its locks and threads, at the rate of block. Not in block and mutex."
+    fn kind(&self) -> ProfileKind {
+        kinds::SELFCONTENTION
     }
 
     fn count(&self) -> usize {
@@ -23,7 +21,7 @@ impl Source for SelfContention {
 
     fn read(&self) -> Reading {
         delays::read(Kind::SelfContention, |_| {
-            let sums = own::sums();
+            let sums = internal::sums();
             ("waited by Plimsoll itself", sums.waits, sums.waited_ns)
         })
     }

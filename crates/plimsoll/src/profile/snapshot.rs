@@ -1,18 +1,17 @@
 //! Profiles as records, for programs that evaluate them in code.
 
-use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::delta::difference;
 use super::reading::{Reading, Sample, Tag};
-use super::{Error, Profile, release};
+use super::{Error, Profile};
 use crate::label::Labels;
-use crate::symbol::Detail;
-use crate::{export, keeper, own, own_time};
+use crate::stack;
+use crate::{internal_scope, overhead};
 
 pub use super::reading::ValueType;
 
-/// The records of a profile at one instant, or what changed between two instants: what Go has as
+/// The records of a profile at one instant, or their changes between two instants. Like Go's
 /// `runtime.MemProfile`, `BlockProfile`, `MutexProfile`, `ThreadCreateProfile` and
 /// `GoroutineProfile`.
 ///
@@ -41,15 +40,15 @@ pub use super::reading::ValueType;
 /// # }
 /// ```
 ///
-/// The memory of a snapshot is Plimsoll's own, and in none of the program's statistics; that of a
-/// clone is the program's.
+/// The memory of a snapshot is Plimsoll's own and appears in none of the program's statistics. The
+/// memory of a clone is the program's.
 #[derive(Clone)]
 pub struct Snapshot {
-    profile: Profile,
-    reading: Reading,
+    pub(crate) profile: Profile,
+    pub(crate) reading: Reading,
 }
 
-/// A stack of a [`Snapshot`] with its values: what Go has as `runtime.MemProfileRecord`,
+/// A stack of a [`Snapshot`] with its values, like Go's `runtime.MemProfileRecord`,
 /// `BlockProfileRecord` and `StackRecord`.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
@@ -58,14 +57,14 @@ pub struct Record<'a> {
 }
 
 impl Profile {
-    /// Reads the records of everything up to now, without finding the names of functions. The
-    /// program is not stopped.
+    /// Reads the records of all events up to now, without resolving function names. Does not stop
+    /// the program.
     ///
-    /// The values are those that [`Profile::write_to`] writes: estimates of what happened, not
-    /// counts of samples.
+    /// The values are those that [`Profile::write_to`] writes: estimates of the events, not counts
+    /// of samples.
     pub fn snapshot(&self) -> Snapshot {
-        let (_own, _time) = (own::scope(), own_time::measure());
-        keeper::look();
+        let (_own, _time) = (internal_scope::scope(), overhead::measure());
+        stack::refresh_modules();
         Snapshot {
             profile: *self,
             reading: self.read(),
@@ -74,31 +73,32 @@ impl Profile {
 }
 
 impl Snapshot {
-    /// The profile that was read.
+    /// Returns the profile that was read.
     pub fn profile(&self) -> Profile {
         self.profile
     }
 
-    /// What the values of each record count, in the order of [`Record::values`].
+    /// Returns the name and unit of each value of a record, in the order of [`Record::values`].
     pub fn value_types(&self) -> &'static [ValueType] {
         self.reading.sample_types
     }
 
-    /// When the profile was read; of a difference, when the later one was.
+    /// Returns the time at which the profile was read; for a difference, the time of the later
+    /// reading.
     pub fn time(&self) -> SystemTime {
         UNIX_EPOCH + nanoseconds(self.reading.time_nanos)
     }
 
-    /// The time between the two readings of a difference; `None` for a snapshot of everything
-    /// since the process began.
+    /// Returns the time between the two readings of a difference; `None` for a snapshot of
+    /// everything since the process began.
     pub fn duration(&self) -> Option<Duration> {
         (self.reading.duration_nanos != 0).then(|| nanoseconds(self.reading.duration_nanos))
     }
 
-    /// The records, in no particular order. Several may have the same stack: they differ in their
+    /// Returns the records, in no particular order. Several may have the same stack: they differ in
     /// labels, in the size of objects, or in the kind of wait.
     ///
-    /// Those of idle threads are among them: see [`Profile::with_idle`].
+    /// Records of idle threads are included: see [`Profile::with_idle`].
     pub fn records(&self) -> impl ExactSizeIterator<Item = Record<'_>> {
         let value_types = self.value_types();
         let samples = self.reading.samples.iter();
@@ -108,74 +108,57 @@ impl Snapshot {
         })
     }
 
-    /// What changed from `earlier` to this snapshot: each record less the one of the same stack
-    /// and labels. Records that did not change are left out. Values are negative where there is
-    /// less than before, such as memory in use.
+    /// Returns the changes from `earlier` to this snapshot: each record less the earlier record
+    /// with the same stack and labels. Records that did not change are omitted. Values that
+    /// decreased, such as memory in use, are negative.
     ///
     /// # Errors
-    /// [`Error::Incomparable`] if the snapshots are of different profiles, or of `peak`, which is
-    /// of one moment.
+    /// [`Error::Incomparable`] if the snapshots are of different profiles, or of `peak`, which
+    /// describes a single moment.
     pub fn since(&self, earlier: &Self) -> Result<Self, Error> {
         let names = [self.profile.name(), earlier.profile.name()];
         if names[0] != names[1] || names[0] == "peak" {
             return Err(Error::Incomparable(names[0], names[1]));
         }
-        let (_own, _time) = (own::scope(), own_time::measure());
+        let (_own, _time) = (internal_scope::scope(), overhead::measure());
         Ok(Self {
             profile: self.profile,
             reading: difference(self.reading.clone(), &earlier.reading),
         })
     }
-
-    /// Writes the snapshot as [`Format::Pprof`](super::Format::Pprof). Takes as long as
-    /// [`Profile::write_to`].
-    ///
-    /// # Errors
-    /// The first error of `writer`, unchanged.
-    pub fn write_to(&self, writer: &mut dyn Write, detail: Detail) -> io::Result<()> {
-        let bytes = {
-            let (_own, _time) = (own::scope(), own_time::measure());
-            export::pprof(&self.reading, self.profile.extent(detail))
-        };
-        // The writer is the program's: it is called outside the scope.
-        let result = writer.write_all(&bytes);
-        release(bytes);
-        result
-    }
 }
 
 impl<'a> Record<'a> {
-    /// The call stack as return addresses, leaf first, for [`frames`](super::frames()). Empty if it
-    /// is not known.
+    /// Returns the call stack as return addresses, leaf first, for [`frames`](super::frames()).
+    /// Empty if it is unknown.
     ///
-    /// At the leaf it includes the functions of the allocator or the lock, which written profiles
-    /// hide.
+    /// The leaf includes functions of the allocator or the lock, which written profiles hide.
     pub fn stack(&self) -> &'a [usize] {
         self.sample.stack.frames()
     }
 
-    /// As many as there are [`Snapshot::value_types`], in their order.
+    /// Returns the values, in the order of [`Snapshot::value_types`].
     pub fn values(&self) -> &'a [i64] {
         &self.sample.values[..self.value_types.len()]
     }
 
-    /// The value of the type of that name; `None` if the profile has no such type.
+    /// Returns the value of the type with that name; `None` if the profile has no such type.
     ///
     /// `heap` and `allocs` have `alloc_objects` and `inuse_objects`, which are counts, and
     /// `alloc_space` and `inuse_space` in bytes. `block` and `mutex` have `contentions`, a count,
-    /// and `delay` in nanoseconds. `goroutine` and `threadcreate` have a count of their own name.
+    /// and `delay` in nanoseconds. `goroutine` and `threadcreate` have a count of the same name.
     pub fn value(&self, name: &str) -> Option<i64> {
         let at = self.value_types.iter().position(|of| of.name == name)?;
         Some(self.sample.values[at])
     }
 
-    /// How long the waits or polls of this record took together; `None` for a profile without
-    /// `delay`. An estimate if the profile is sampled.
+    /// Returns the total duration of the waits or polls of this record; `None` for a profile
+    /// without `delay`. An estimate if the profile is sampled.
     pub fn delay(&self) -> Option<Duration> {
         self.value("delay").map(nanoseconds)
     }
 
-    /// The labels that the program gave, sorted by key.
+    /// Returns the labels that the program set, sorted by key.
     #[expect(clippy::map_identity, reason = "it shortens the lifetime")]
     pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let (set, of_activity) = match &self.sample.tag {
@@ -192,8 +175,8 @@ impl<'a> Record<'a> {
             .chain(of_activity.map(|(key, value)| (&**key, &**value)))
     }
 
-    /// The size of each object in bytes, rounded up to its size class; `None` for other profiles
-    /// than those of memory, and where sizes are mixed.
+    /// Returns the size of each object in bytes, rounded up to its size class. `None` for profiles
+    /// of anything but memory, and for mixed sizes.
     pub fn object_size(&self) -> Option<u64> {
         match self.sample.tag {
             Tag::Bytes(bytes, _) => u64::try_from(bytes).ok().filter(|&bytes| bytes != 0),
@@ -201,8 +184,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// What was waited for: `mutex`, `rwlock read`, `condvar` and so on; `None` for other profiles
-    /// than those of waits. Written profiles tell more kinds apart, by the names of functions.
+    /// Returns the kind of the wait: `mutex`, `rwlock read`, `condvar` and so on. `None` for
+    /// profiles without waits. Written profiles distinguish more kinds, by function names.
     pub fn kind(&self) -> Option<&'static str> {
         match self.sample.tag {
             Tag::Wait(kind, _) => Some(kind.name()),
@@ -210,7 +193,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The name of the thread or task; `None` if it has none, and for profiles of other things.
+    /// Returns the name of the thread or task; `None` if it is unnamed, and for other profiles.
     pub fn name(&self) -> Option<&'a str> {
         let name = match &self.sample.tag {
             Tag::Task(name, _) => *name,
@@ -243,7 +226,7 @@ impl std::fmt::Debug for Record<'_> {
     }
 }
 
-/// Of a count of nanoseconds that is not negative.
+/// Converts a count of nanoseconds; negative counts become zero.
 fn nanoseconds(count: i64) -> Duration {
     Duration::from_nanos(u64::try_from(count).unwrap_or(0))
 }

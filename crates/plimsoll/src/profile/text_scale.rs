@@ -1,12 +1,12 @@
-//! The numbers of the heap profile's text form: sample counts that a reader scales to the estimates.
+//! Numbers of the heap profile's text form: sample counts that a reader scales to the estimates.
 //!
-//! Readers of the form divide each row by `1 - exp(-size / rate)`, with the row's mean size and the
-//! rate of the head line. The sampler decides by the requested size, and the rate may have changed,
-//! so the samples themselves do not scale to their weights. Each row therefore has the number that
-//! does, rounded to whole samples; a rounding error passes to the next row, which has the same size
-//! or the next larger one, so that totals stay right.
+//! Readers of the form divide each row by `1 - exp(-size / rate)`. The size is the row's mean size;
+//! the rate is in the head line. The sampler decides by the requested size, and the rate may have
+//! changed, so the plain sample count would not scale to the weights. Each row therefore shows the
+//! count that does, rounded to whole samples. A rounding error passes to the next row, which has
+//! the same size or the next larger one, so that totals stay right.
 //!
-//! At a rate that never changed, a row of a size that is a class's largest has its true number of
+//! If the rate never changed, a row whose size is the largest of its class shows its true number of
 //! samples.
 
 use super::heap::{Amount, Site};
@@ -15,7 +15,7 @@ use crate::sampler::WEIGHT_BITS;
 /// The columns of a row: objects and bytes in use, objects and bytes ever allocated.
 pub(super) type Columns = [u64; 4];
 
-/// The columns of each site, for readers that scale with `rate`.
+/// Returns the columns of each site, for readers that scale with `rate`.
 pub(super) fn text_rows(mut sites: Vec<Site>, rate: usize) -> Vec<(Site, Columns)> {
     sites.sort_by_key(|site| mean_size(site.allocated) as u64);
     let (mut in_use, mut freed) = (Scale::new(rate), Scale::new(rate));
@@ -28,7 +28,7 @@ pub(super) fn text_rows(mut sites: Vec<Site>, rate: usize) -> Vec<(Site, Columns
     rows.collect()
 }
 
-/// The mean size of what the amount stands for, in bytes.
+/// Returns the mean size, in bytes, of the objects that the amount stands for.
 fn mean_size(amount: Amount) -> f64 {
     amount.bytes as f64 / objects(amount).max(f64::MIN_POSITIVE)
 }
@@ -37,10 +37,10 @@ fn objects(amount: Amount) -> f64 {
     amount.weight as f64 / f64::from(1 << WEIGHT_BITS)
 }
 
-/// What estimates are divided by, one column of rows after another.
+/// Divides estimates by the reader's scale factor, one column of rows after another.
 struct Scale {
     rate: usize,
-    /// What rounding took away from the rows so far, in samples.
+    /// The accumulated rounding error of the rows so far, in samples.
     remainder: f64,
 }
 
@@ -52,8 +52,8 @@ impl Scale {
         }
     }
 
-    /// The number of objects and of bytes that a reader scales to the amount. `size` is that of each
-    /// object, 0 if it varies.
+    /// Returns the numbers of objects and bytes that a reader scales to the amount. `size` is the
+    /// size of each object, 0 if sizes vary.
     fn unscaled(&mut self, amount: Amount, size: u64) -> [u64; 2] {
         if amount.samples == 0 {
             return [0; 2];
@@ -63,7 +63,7 @@ impl Scale {
         } else {
             size as f64
         };
-        // A size of zero cannot be scaled: readers leave such rows out.
+        // A size of zero cannot be scaled: readers omit such rows.
         let probability = if self.rate <= 1 || mean == 0.0 {
             1.0
         } else {
@@ -79,12 +79,12 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alloc::size_class::counted_size;
     use crate::label::Labels;
     use crate::profile::reading::Stack;
     use crate::sampler::Weight;
+    use crate::size_class::counted_size;
 
-    /// A site with samples of a requested size, drawn at `rate`.
+    /// Returns a site with samples of a requested size, drawn at `rate`.
     fn site(requested: usize, samples: u64, freed: u64, rate: usize) -> Site {
         let (size, weight) = (counted_size(requested), Weight::new(requested, rate));
         let amount = |samples| Amount {
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// What `go tool pprof` makes of a row: its `scaleHeapSample`.
+    /// Scales a row as `go tool pprof` does in `scaleHeapSample`.
     fn scaled([objects, bytes]: [u64; 2], rate: usize) -> [f64; 2] {
         if objects == 0 || bytes == 0 {
             return [0.0; 2];
@@ -114,7 +114,7 @@ mod tests {
         [objects * scale, bytes * scale]
     }
 
-    /// Half a sample's worth, per row.
+    /// The tolerance is the estimate of one sample per row.
     #[test]
     fn every_row_scales_to_its_estimate_within_one_sample() {
         for rate in [1, 4 << 10, 16 << 10, 512 << 10] {
@@ -140,7 +140,8 @@ mod tests {
         }
     }
 
-    /// Many sites with a sample each, as in a real profile: the error of one row does not add up.
+    /// Many sites with one sample each, as in a real profile: the rounding errors of rows do not
+    /// add up.
     #[test]
     fn totals_scale_to_the_estimate() {
         for drawn_at in [4 << 10, 16 << 10, 512 << 10] {
@@ -162,7 +163,7 @@ mod tests {
         }
     }
 
-    /// The form shows samples, as Go's does, where those scale to the estimate by themselves.
+    /// The form shows sample counts, as Go's does, where these scale to the estimate unchanged.
     #[test]
     fn samples_of_a_class_size_are_shown_as_they_are() {
         for rate in [1, 4 << 10, 512 << 10] {

@@ -1,7 +1,9 @@
-//! `threadcreate`: where the threads that live were created.
+//! The `threadcreate` profile: where the living threads were created.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
 
 use super::activity::{Activity, Now};
 use super::reading::{Frames, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
@@ -16,12 +18,8 @@ const SAMPLE_TYPES: [ValueType; 1] = [ValueType {
 }];
 
 impl Source for ThreadCreate {
-    fn name(&self) -> &'static str {
-        "threadcreate"
-    }
-
-    fn description(&self) -> &'static str {
-        "Stacks that led to the creation of the threads that live."
+    fn kind(&self) -> ProfileKind {
+        kinds::THREADCREATE
     }
 
     fn count(&self) -> usize {
@@ -50,7 +48,7 @@ impl Source for ThreadCreate {
     }
 }
 
-/// Where each thread was created, and what it is called.
+/// Returns the stack of each thread's creation, and the thread's name.
 fn creations() -> Vec<(Stack, Tag)> {
     let creations = thread::creations().into_iter();
     let creation = |thread: thread::Creation| {
@@ -59,7 +57,7 @@ fn creations() -> Vec<(Stack, Tag)> {
                 Stack::Frames(Frames::Kept(creator.frames))
             }
             Some(_) => Stack::Unknown("[no stack]"),
-            None => Stack::Unknown("[not known who created it]"),
+            None => Stack::Unknown("[unknown creator]"),
         };
         let activity = Activity {
             state: Now::Created,

@@ -1,11 +1,11 @@
-//! What the names in a stack say of a wait.
+//! Classification of waits by the function names in their stacks.
 
-use super::reading::Leaf;
+use plimsoll_symbolize::leaves::Leaf;
+
 use crate::contention::WaitKind;
-use crate::symbol;
 
-/// Beginnings of the names of functions that are not shown at the leaf: how a primitive waits or
-/// wakes, below its own methods.
+/// Prefixes of functions that are hidden at the leaf: the implementation of waiting and waking,
+/// below the primitive's own methods.
 const HIDDEN: [&str; 25] = [
     "std::sys::",
     "std::thread::thread::Thread",
@@ -34,7 +34,7 @@ const HIDDEN: [&str; 25] = [
     "crossbeam_channel::flavors::",
 ];
 
-/// Those that are primitives of their own, but not where another is made of them.
+/// Primitives, except where another primitive is built on them.
 const MADE_OF: [&str; 4] = [
     "std::thread::park",
     "std::thread::functions::park",
@@ -42,9 +42,9 @@ const MADE_OF: [&str; 4] = [
     "std::sync::once::Once",
 ];
 
-/// Tells what a function of this name is at the leaf of the stack of a wait or a release.
+/// Classifies a function at the leaf of the stack of a wait or a release.
 pub(super) fn leaf(function: &str, file: &str) -> Leaf {
-    let name = symbol::without_types(function);
+    let name = plimsoll_symbolize::without_types(function);
     let name = name.trim_start_matches("&mut ");
     let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     if begins(&HIDDEN) {
@@ -57,10 +57,11 @@ pub(super) fn leaf(function: &str, file: &str) -> Leaf {
     }
 }
 
-/// Tells what a function of this name is at the leaf of a thread's stack.
+/// Classifies a function at the leaf of a thread's stack.
 pub(crate) fn leaf_of_thread(function: &str, file: &str) -> Leaf {
-    const HOW: [&str; 8] = [
-        "plimsoll::os::",
+    const HOW: [&str; 9] = [
+        "plimsoll_sys::arch::",
+        "plimsoll_sys::os::",
         "plimsoll::stack::",
         "plimsoll::task::",
         "plimsoll::thread::",
@@ -76,7 +77,7 @@ pub(crate) fn leaf_of_thread(function: &str, file: &str) -> Leaf {
     }
 }
 
-/// Tells what a function of this name is at the leaf of the stack of the creation of a thread.
+/// Classifies a function at the leaf of the stack of a thread creation.
 pub(crate) fn leaf_of_creation(function: &str, file: &str) -> Leaf {
     const HOW: [&str; 6] = [
         "std::sys::",
@@ -86,7 +87,7 @@ pub(crate) fn leaf_of_creation(function: &str, file: &str) -> Leaf {
         "thrd_create",
         "plimsoll_interpose",
     ];
-    let name = symbol::without_types(function);
+    let name = plimsoll_symbolize::without_types(function);
     if HOW.iter().any(|begins| name.starts_with(begins)) {
         Leaf::Hidden
     } else if name.starts_with("core::") || file.contains("/library/core/src/") {
@@ -96,8 +97,8 @@ pub(crate) fn leaf_of_creation(function: &str, file: &str) -> Leaf {
     }
 }
 
-/// Parts of the names of functions in which threads wait for others, with what they wait for. Those
-/// before win.
+/// Parts of the names of functions in which threads wait for others, with the awaited object. The
+/// first match wins.
 const WAITS_IN: [(&str, WaitKind); 25] = [
     ("futex::Mutex::lock", WaitKind::Mutex),
     ("futex::RwLock::read", WaitKind::RwLockRead),
@@ -132,21 +133,25 @@ const WAITS_IN: [(&str, WaitKind); 25] = [
     ("std::thread::functions::park", WaitKind::Park),
 ];
 
-/// What a thread waits for whose stack has these names, and that waits for another.
-pub(super) fn for_whom<'a, N: Iterator<Item = &'a str>>(names: impl Fn() -> N) -> &'static str {
-    // The C library's join is a wait for a word that the kernel clears.
+/// Returns the kind of object that a thread awaits. The thread's stack has these names, and it
+/// waits for another thread.
+pub(super) fn awaited_object<'a, N: Iterator<Item = &'a str>>(
+    names: impl Fn() -> N,
+) -> &'static str {
+    // The C library's join waits for a word that the kernel clears.
     if names().any(|name| name.starts_with("pthread_join") || name.contains("pthread_clockjoin")) {
         return "join";
     }
     let found = names().find_map(|name| {
-        let plain = symbol::without_types(name);
+        let plain = plimsoll_symbolize::without_types(name);
         let waits = WAITS_IN.iter().find(|(part, _)| plain.contains(part));
         waits.map(|&(_, kind)| kind)
     });
     describe(found.unwrap_or(WaitKind::Other), names()).kind
 }
 
-/// Parts of the names of functions in which tasks wait, with what they wait for. Those before win.
+/// Parts of the names of functions in which tasks wait, with the awaited object. The first match
+/// wins.
 const TASKS_WAIT_IN: [(&str, &str); 36] = [
     ("tokio::time::sleep", "sleep"),
     ("tokio::time::interval", "sleep"),
@@ -186,13 +191,13 @@ const TASKS_WAIT_IN: [(&str, &str); 36] = [
     ("event_listener::", "notify"),
 ];
 
-/// What a task waits for whose stack has these names: what the innermost of them waits for that
-/// tells, unless that is made of something else that is in the stack.
+/// Returns the kind of object that a task awaits, from the names in its stack. The innermost known
+/// name decides, unless it is part of an outer known one.
 pub(super) fn for_what<'a>(names: impl Iterator<Item = &'a str>) -> &'static str {
-    // tokio's mutex waits by a semaphore, which waits by a list.
+    // tokio's mutex waits on a semaphore, which waits on a list.
     let mut found = None;
     for name in names {
-        let plain = symbol::without_types(name);
+        let plain = plimsoll_symbolize::without_types(name);
         if let Some(&(_, what)) = TASKS_WAIT_IN.iter().find(|(part, _)| plain.contains(part)) {
             match found {
                 None | Some("notify" | "semaphore" | "yield") => found = Some(what),
@@ -206,17 +211,16 @@ pub(super) fn for_what<'a>(names: impl Iterator<Item = &'a str>) -> &'static str
     found.unwrap_or("other")
 }
 
-/// What a wait is shown as.
+/// The description of a wait in profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Described {
     /// The value of the label `kind`.
     pub(crate) kind: &'static str,
-    /// Whether the thread has nothing to do: it waits for work, and for nobody who keeps it from
-    /// working.
+    /// Whether the thread is idle: it waits for work, and no other thread blocks it.
     pub(crate) idle: bool,
 }
 
-/// Parts of names, with what a wait is in whose stack they are. Those before win.
+/// Parts of names, with the description of a wait whose stack contains them. The first match wins.
 const IN_STACK: [(&str, Described); 14] = {
     const fn waits(kind: &'static str) -> Described {
         Described { kind, idle: false }
@@ -225,7 +229,7 @@ const IN_STACK: [(&str, Described); 14] = {
         kind: "runtime idle",
         idle: true,
     };
-    /// It is its turn to ask the system what there is to do.
+    /// The thread polls the system for events on behalf of its runtime.
     const IO_DRIVER: Described = Described {
         kind: "io driver",
         idle: true,
@@ -250,8 +254,8 @@ const IN_STACK: [(&str, Described); 14] = {
 
 const SCOPE: [&str; 2] = ["std::thread::scoped::scope", "std::thread::scope"];
 
-/// Crates that wait for others on somebody's behalf, or lie between those that do.
-const WAIT_FOR_OTHERS: [&str; 34] = [
+/// Crates that wait for others on behalf of their caller, or lie between those that do.
+const WAIT_FOR_OTHERS: [&str; 35] = [
     "alloc",
     "async_executor",
     "async_global_executor",
@@ -278,6 +282,7 @@ const WAIT_FOR_OTHERS: [&str; 34] = [
     "piper",
     "plimsoll",
     "plimsoll_interpose",
+    "plimsoll_sys",
     "polling",
     "pollster",
     "rayon",
@@ -288,10 +293,11 @@ const WAIT_FOR_OTHERS: [&str; 34] = [
     "tokio",
 ];
 
-/// Whether a function of that name is of another crate: what happens in it is not part of what
-/// called it. A job of a pool may wait for anything, and the pool is not idle.
+/// Reports whether a function of that name belongs to a crate outside [`WAIT_FOR_OTHERS`]. Such a
+/// function hides its callers: a job of a pool may wait for anything, and its pool is not idle.
 fn is_of_program(name: &str) -> bool {
-    // `<T as crate::Trait>::f` is the trait's, `<crate::Type as Trait>::f` the type's.
+    // `<T as crate::Trait>::f` belongs to the trait's crate, `<crate::Type as Trait>::f` to the
+    // type's.
     let mut path = name.trim_start_matches(|sign: char| !sign.is_alphanumeric() && sign != '_');
     for word in ["dyn ", "mut ", "const "] {
         path = path.strip_prefix(word).unwrap_or(path);
@@ -300,31 +306,31 @@ fn is_of_program(name: &str) -> bool {
         Some((head, of_trait)) if !head.contains("::") => path = of_trait,
         _ => {}
     }
-    // Without a crate, it is C's, or what a build that keeps nothing but lines says of an inlined
-    // function.
+    // A name without a crate is a C function, or an inlined function of a build that keeps only
+    // line tables.
     let first = path.split_once("::").map(|(first, _)| first);
     first.is_some_and(|first| WAIT_FOR_OTHERS.binary_search(&first).is_err())
 }
 
-/// Describes a wait of a kind, in a stack with these names.
+/// Describes a wait of a kind in a stack with these names.
 pub(crate) fn describe<'a>(kind: WaitKind, names: impl Iterator<Item = &'a str>) -> Described {
     let plainly = Described {
         kind: kind.name(),
         idle: false,
     };
-    // A lock is a lock, and a message a message, wherever it is waited for. Only what is less than
-    // that may be a part of something else.
+    // A lock or a message keeps its kind in every stack. Only the other kinds may be part of
+    // something larger.
     if !matches!(kind, WaitKind::Other | WaitKind::Condvar | WaitKind::Park) {
         return plainly;
     }
     let mut best = IN_STACK.len();
     let mut below = "";
     for name in names.take_while(|name| !is_of_program(name)) {
-        // At its end, a scope waits for the threads that were started in it. What is in it may wait
-        // for anything.
+        // At its end, a scope waits for the threads started in it. Code inside a scope may wait for
+        // anything.
         if name.starts_with("std::thread::scope")
             && below.contains("park")
-            && SCOPE.contains(&symbol::without_types(name).as_str())
+            && SCOPE.contains(&plimsoll_symbolize::without_types(name).as_str())
         {
             return Described {
                 kind: "scope",
@@ -332,7 +338,7 @@ pub(crate) fn describe<'a>(kind: WaitKind, names: impl Iterator<Item = &'a str>)
             };
         }
         below = name;
-        let plain = symbol::without_types(name);
+        let plain = plimsoll_symbolize::without_types(name);
         let found = IN_STACK[..best]
             .iter()
             .position(|(part, _)| plain.contains(part));
@@ -376,12 +382,12 @@ mod tests {
         ] {
             assert_eq!(leaf(name, ""), Leaf::Shown, "{name}");
         }
-        // What the user parks is the user's; what a channel parks is the channel's.
+        // A direct call of `park` is shown; a call by a channel is hidden.
         assert_eq!(leaf("std::thread::park", ""), Leaf::Glue);
     }
 
     #[test]
-    fn the_programs_functions_are_told_from_those_that_wait_for_others() {
+    fn the_programs_functions_are_distinguished_from_waiting_libraries() {
         assert!(WAIT_FOR_OTHERS.is_sorted());
         for name in [
             "std::thread::park",

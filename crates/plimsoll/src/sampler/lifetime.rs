@@ -1,22 +1,23 @@
-//! How long sampled blocks have lived: of each site, how many of them for how long, by decades.
+//! Lifetimes of sampled blocks: for each site, the number of blocks by decade of lifetime.
 //!
-//! When such a block is freed, that is an event of its own, in a bucket of the block's stack and of
-//! the decade that its life falls into. So there is no more than one bucket for each of those that
-//! were seen, and nothing is kept for a block but when it was made.
+//! The free of such a block is a separate event, in a bucket of the block's stack and of its
+//! lifetime's decade. So each stack has at most one bucket for each decade that was observed, and a
+//! block only stores its allocation time.
+
+use plimsoll_sys::os::clock;
 
 use super::{Sample, WEIGHT_BITS};
-use crate::os::clock;
 use crate::stack::{Kind, TABLE};
 
-/// What each cell of a bucket of [`Kind::Lifetime`] counts. As for [`Kind::Heap`].
+/// The cells of a bucket of [`Kind::Lifetime`]. As for [`Kind::Heap`].
 pub(crate) mod cell {
     pub(crate) const BLOCKS: usize = 0;
     pub(crate) const WEIGHT: usize = 1;
     pub(crate) const BYTES: usize = 2;
 }
 
-/// From how many nanoseconds on a life is of a decade; the last has no end. One microsecond is
-/// little more than what a sample takes itself.
+/// Lower limits of the decades, in nanoseconds; the last decade has no upper limit. One microsecond
+/// is little more than the time that a sample takes.
 const DECADES: [u64; 13] = [
     0,
     1_000,
@@ -33,19 +34,19 @@ const DECADES: [u64; 13] = [
     100_000_000_000_000,
 ];
 
-/// When a block was made, by a clock that is compared with itself alone; 0 if that is not known.
+/// The allocation time of a block, by a clock that is only compared with itself; 0 if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Born(pub(crate) u64);
+pub(crate) struct AllocatedAt(pub(crate) u64);
 
-impl Born {
+impl AllocatedAt {
     pub(super) fn now() -> Self {
         Self(clock::now().max(1))
     }
 }
 
-/// A block, which counts as that many bytes, is no more. For hooks.
+/// Records the end of a block that counts as `bytes` bytes. For hooks.
 pub(super) fn ended(sample: Sample, bytes: u64) {
-    if sample.born == Born::default() {
+    if sample.born == AllocatedAt::default() {
         return;
     }
     let lived = clock::now().saturating_sub(sample.born.0);
@@ -59,14 +60,15 @@ pub(super) fn ended(sample: Sample, bytes: u64) {
     TABLE.add(bucket, &amounts);
 }
 
-/// The range of lives, in nanoseconds, that the size of a bucket stands for; the second is `None`
-/// for no end. `None` for the overflow bucket, which has lives of any length.
+/// Returns the range of lifetimes, in nanoseconds, for the size of a bucket; the upper limit is
+/// `None` for the last. Returns `None` for the overflow bucket, which contains lifetimes of any
+/// length.
 pub(crate) fn range(size: u64) -> Option<(u64, Option<u64>)> {
     let at = usize::try_from(size).ok()?.checked_sub(1)?;
     Some((*DECADES.get(at)?, DECADES.get(at + 1).copied()))
 }
 
-/// The estimated number of blocks that a weight stands for.
+/// Returns the estimated number of blocks that a weight stands for.
 pub(crate) fn blocks(weight: u64) -> i64 {
     (weight >> WEIGHT_BITS) as i64
 }

@@ -1,13 +1,15 @@
-//! Which allocations are sampled, and what each of those stands for.
+//! The choice of sampled allocations, and the weight of each sample.
 //!
 //! Sample points lie in the stream of allocated bytes with exponential distances of mean `rate`; an
 //! allocation is sampled if a point falls within it. So one of `size` bytes is sampled with
 //! probability `1 - exp(-size/rate)`, whatever came before, and stands for the inverse of that many
-//! of its like. The exponential law has no memory: a distance may be thrown away and drawn anew,
-//! with the same or another rate, at any moment that does not depend on what it is, and the
-//! estimate stays unbiased. That is how a change of rate reaches the thread that makes it, and why
-//! nothing is sampled *because* of it. Other threads find a change when their countdown ends, which
-//! does depend on the distance: see [`Sampler::decide`].
+//! like it.
+//!
+//! The exponential law has no memory. A distance may be discarded and drawn anew, with the same or
+//! another rate, at any moment that does not depend on the distance; the estimate stays unbiased.
+//! So the thread that changes the rate can draw anew immediately, and nothing is sampled *because*
+//! of the change. Other threads notice a change when their countdown ends, which does depend on the
+//! distance: see [`Sampler::decide`].
 
 pub(crate) mod lifetime;
 mod sample;
@@ -15,21 +17,21 @@ pub(crate) mod sweep;
 
 use std::cell::Cell;
 
-pub(crate) use lifetime::Born;
+pub(crate) use lifetime::AllocatedAt;
 pub(crate) use sample::{Sample, cell, lost_track};
 
-use crate::primitives::{AtomicUsize, Ordering};
+use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 
-/// Mean bytes between samples unless set otherwise.
+/// The default mean number of bytes between samples.
 pub(crate) const DEFAULT_RATE: usize = 512 * 1024;
 
-/// The largest rate; larger ones are taken for this.
-pub(crate) const LARGEST_RATE: usize = 1 << 40;
+/// The maximum rate; larger ones are reduced to this.
+pub(crate) const LARGEST_RATE: usize = 1 << if usize::BITS < 64 { 30 } else { 40 };
 
-/// The rate threads draw their next distance with: 0 for never, 1 for every allocation.
+/// The rate at which threads draw their next distance: 0 for never, 1 for every allocation.
 static RATE: AtomicUsize = AtomicUsize::new(DEFAULT_RATE);
 
-/// The current rate.
+/// Returns the current rate.
 pub(crate) fn rate() -> usize {
     RATE.load(Ordering::Relaxed)
 }
@@ -37,8 +39,8 @@ pub(crate) fn rate() -> usize {
 /// The smallest rate above 0 that was set so far; `usize::MAX` if none was.
 static FINEST_RATE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// The smallest rate with which samples may have been drawn: the current one if it never changed; 0
-/// if there never was one above 0.
+/// Returns the smallest rate with which samples may have been drawn: the current one if it never
+/// changed; 0 if no rate above 0 was ever set.
 pub(crate) fn finest_rate() -> usize {
     match FINEST_RATE.load(Ordering::Relaxed) {
         usize::MAX => rate(),
@@ -46,7 +48,7 @@ pub(crate) fn finest_rate() -> usize {
     }
 }
 
-/// Sets the rate and returns the one before. Each thread takes it up at its next draw, at the
+/// Sets the rate and returns the previous one. Each thread adopts it at its next draw, at the
 /// latest after [`LONGEST_STRETCH`] bytes.
 pub(crate) fn set_rate(rate: usize) -> usize {
     if rate != 0 {
@@ -55,24 +57,24 @@ pub(crate) fn set_rate(rate: usize) -> usize {
     RATE.swap(rate.min(LARGEST_RATE), Ordering::Relaxed)
 }
 
-/// A thread looks at the rate at least once in this many bytes.
+/// The maximum number of bytes that a thread allocates before it reads the rate again.
 pub(crate) const LONGEST_STRETCH: i64 = 1 << 20;
 
-/// How many fractional bits a [`Weight`] has.
+/// The number of fractional bits of a [`Weight`].
 pub(crate) const WEIGHT_BITS: u32 = 16;
 
-/// How many allocations a sampled one stands for, in units of 2^-16. At least one whole.
+/// The number of allocations that a sampled one stands for, in units of 2^-16. At least one whole.
 ///
-/// A fixed-point number, so that what is added for an allocation and what is taken off for its free
-/// cancel exactly, in any order.
+/// A fixed-point number, so that the amount added for an allocation and the amount subtracted for
+/// its free cancel exactly, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Weight(pub(crate) u64);
 
 impl Weight {
-    /// Stands for itself alone.
+    /// The weight of an allocation that stands for itself alone.
     pub(crate) const ONE: Self = Self(1 << WEIGHT_BITS);
 
-    /// The weight of an allocation of `size` bytes sampled at `rate`.
+    /// Returns the weight of an allocation of `size` bytes sampled at `rate`.
     pub(crate) fn new(size: usize, rate: usize) -> Self {
         if rate <= 1 {
             return Self::ONE;
@@ -81,34 +83,34 @@ impl Weight {
         Self(((1u64 << WEIGHT_BITS) as f64 / probability).round() as u64)
     }
 
-    /// What `bytes` stand for.
+    /// Returns the number of bytes that a sample of `bytes` bytes stands for.
     pub(crate) fn times(self, bytes: usize) -> u64 {
         ((u128::from(self.0) * bytes as u128) >> WEIGHT_BITS) as u64
     }
 }
 
-/// One thread's place between two sample points.
+/// A thread's position between two sample points.
 ///
-/// The distance left is kept in two parts: the caller's own countdown, which an allocator hook can
-/// decrement cheaply and which is never more than [`LONGEST_STRETCH`], and the rest in here. Plain
-/// cells, so that a signal handler which comes in between finds nothing locked; the worst it can do
-/// is to draw the same number twice.
+/// The remaining distance has two parts. The caller keeps a countdown, which an allocator hook can
+/// decrement cheaply and which never exceeds [`LONGEST_STRETCH`]; the rest is here. The fields are
+/// plain cells, so a signal handler that interrupts finds nothing locked; at worst it draws the
+/// same number twice.
 pub(crate) struct Sampler {
     random: Cell<u64>,
     /// Bytes to the next point beyond the caller's countdown.
     beyond: Cell<i64>,
-    /// What the distance was drawn with.
+    /// The rate at which the distance was drawn.
     rate: Cell<usize>,
 }
 
-/// What [`Sampler::rate`] is before the first draw: above [`LARGEST_RATE`].
+/// The value of [`Sampler::rate`] before the first draw: above [`LARGEST_RATE`].
 const NOT_STARTED: usize = usize::MAX;
 
-/// What [`Sampler::decide`] says of an allocation.
+/// The result of [`Sampler::decide`] for an allocation.
 pub(crate) struct Decision {
-    /// What the allocation stands for, if it is sampled.
+    /// The weight of the allocation, if it is sampled.
     pub(crate) weight: Option<Weight>,
-    /// Where the caller's countdown goes on.
+    /// The new value of the caller's countdown.
     pub(crate) countdown: i64,
 }
 
@@ -121,7 +123,7 @@ impl Sampler {
         }
     }
 
-    /// Whether [`Sampler::start`] was called.
+    /// Returns whether [`Sampler::start`] was called.
     pub(crate) fn has_started(&self) -> bool {
         self.rate.get() != NOT_STARTED
     }
@@ -133,11 +135,11 @@ impl Sampler {
     }
 
     /// Decides on the allocation of `size` bytes at which the countdown fell below zero.
-    /// `countdown` is what it was before that allocation; `rate` the rate in force.
+    /// `countdown` is its value before that allocation; `rate` is the current rate.
     ///
     /// If the rate has changed, the old point still counts, with the weight of the old rate: the
     /// moment of this call depends on where that point lies, so discarding it would lose a sample.
-    /// The new rate applies from the end of this allocation. A rate of 0 alone discards the point.
+    /// The new rate applies from the end of this allocation. Only a rate of 0 discards the point.
     pub(crate) fn decide(&self, countdown: i64, size: usize, rate: usize) -> Decision {
         let drawn_at = self.rate.get();
         let distance = countdown.saturating_add(self.beyond.get());
@@ -173,7 +175,7 @@ impl Sampler {
         countdown
     }
 
-    /// Uniform in (0, 1], in steps of 2^-53 (splitmix64).
+    /// Returns a number uniform in (0, 1], in steps of 2^-53 (splitmix64).
     fn uniform(&self) -> f64 {
         self.random
             .set(self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
@@ -288,7 +290,7 @@ mod tests {
             quarter as f64 * (1.0 - p) / p
         };
         let sigma = (2.0 * variance(64 << 10) + variance(4 << 10)).sqrt();
-        // Each thread takes a new rate up within one stretch, which is what is missing or too much.
+        // Each thread adopts a new rate within one stretch; the deviation is at most that much.
         let late = 2.0 * LONGEST_STRETCH as f64 / size as f64;
         assert!(
             (objects - covered as f64).abs() <= 5.0 * sigma + late,
@@ -316,7 +318,7 @@ mod tests {
         assert_eq!((sampled, objects, bytes), (10_000, 10_000.0, 505_000.0));
         let (sampled, ..) = run(1, 100_000, |_| (1000, 0));
         assert_eq!(sampled, 0);
-        // Off, the hook is left alone for a whole stretch at a time.
+        // With sampling off, the hook does not run for a whole stretch at a time.
         let sampler = Sampler::new();
         sampler.start(1, 0);
         assert_eq!(sampler.decide(0, 1, 0).countdown, LONGEST_STRETCH);
@@ -325,13 +327,14 @@ mod tests {
     #[test]
     fn weights_are_the_inverse_of_the_probability() {
         assert_eq!(Weight::new(1024, 1), Weight::ONE);
-        // Go's example: 1024 bytes at 512 KiB stand for 512.5 of their like.
+        // Go's example: 1024 bytes at 512 KiB stand for 512.5 allocations like it.
         let weight = Weight::new(1024, 512 << 10);
         assert!((weight.0 as f64 / 65536.0 - 512.500_16).abs() < 1e-4);
         assert_eq!(weight.times(1024), 524_800);
         assert_eq!(Weight::new(usize::MAX >> 1, 4096), Weight::ONE);
         assert_eq!(Weight::ONE.times(usize::MAX), u64::MAX);
-        // The smallest allocation at the largest rate still fits, with room for a million of them.
+        // The weight of the smallest allocation at the largest rate fits, and a million of them do
+        // as well.
         assert!(Weight::new(1, LARGEST_RATE).0 < u64::MAX >> 6);
     }
 
@@ -343,7 +346,7 @@ mod tests {
         assert_eq!(decision.weight, Some(Weight::ONE));
     }
 
-    /// The mean of independent estimates, each of which should be 1, in standard errors off 1.
+    /// Returns the deviation from 1 of the mean of independent estimates, in standard errors.
     fn standard_errors_off(estimates: &[f64]) -> f64 {
         let count = estimates.len() as f64;
         let mean = estimates.iter().sum::<f64>() / count;
@@ -352,8 +355,8 @@ mod tests {
         (mean - 1.0) / (variance / count).sqrt().max(1e-6)
     }
 
-    /// Threads find the new rate when their countdown ends. With these seeds; with others, once in
-    /// ten million.
+    /// Threads notice the new rate when their countdown ends. Passes with these seeds; fails with
+    /// others once in ten million.
     #[test]
     fn a_rate_that_another_thread_changed_loses_no_sample() {
         for (old, new) in [
@@ -378,7 +381,7 @@ mod tests {
         }
     }
 
-    /// As above, with changes again and again.
+    /// As above, with repeated changes.
     #[test]
     fn rates_that_flip_in_a_loop_lose_no_sample() {
         for (one, other) in [(4 << 10, 512 << 10), (16 << 10, 64 << 10), (1, 8 << 10)] {

@@ -1,22 +1,22 @@
 //! One sampled allocation, and its record in the bucket table.
 
-use super::{Born, Weight, lifetime, sweep};
-use crate::postmortem;
-use crate::primitives::{AtomicU64, Ordering};
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
+
+use super::{AllocatedAt, Weight, lifetime, sweep};
+use crate::postmortem_file;
 use crate::stack::{self, Bucket, Change, CycleNumber, Kind, Stream, TABLE};
 
-/// What a sampled block is remembered by from its allocation to its free.
+/// The data of a sampled block, kept from its allocation to its free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) bucket: Bucket,
     pub(crate) weight: Weight,
-    /// The cycle of the heap profile that the allocation was counted in.
+    /// The cycle of the heap profile that counted the allocation.
     pub(crate) cycle: CycleNumber,
-    pub(crate) born: Born,
+    pub(crate) born: AllocatedAt,
 }
 
-/// What each cell of a bucket of [`Kind::Heap`] counts. Weights are in units of 2^-16; bytes are
-/// weighted.
+/// The cells of a bucket of [`Kind::Heap`]. Weights are in units of 2^-16; bytes are weighted.
 pub(crate) mod cell {
     pub(crate) const MALLOCS: usize = 0;
     pub(crate) const MALLOC_WEIGHT: usize = 1;
@@ -26,22 +26,23 @@ pub(crate) mod cell {
     pub(crate) const FREE_BYTES: usize = 5;
 }
 
-/// Sampled blocks whose free will not be noticed, because there was no room to note what they are.
+/// Sampled blocks whose free will not be noticed, because their sample could not be stored.
 static LOST_TRACK: AtomicU64 = AtomicU64::new(0);
 
 impl Sample {
-    /// An allocation that counts as `size` bytes, by the calling thread, here.
+    /// Takes a sample of an allocation that counts as `size` bytes, with the calling thread's
+    /// stack.
     pub(crate) fn take(size: usize, weight: Weight) -> Self {
-        postmortem::leave_if_parents();
+        postmortem_file::leave_if_parents();
         Self {
             bucket: stack::site(Kind::Heap, size as u64),
             weight,
             cycle: CycleNumber::default(),
-            born: Born::default(),
+            born: AllocatedAt::default(),
         }
     }
 
-    /// Records the allocation. What is returned is to be remembered: it knows when that was.
+    /// Records the allocation. Returns the sample to store, which has the time of the allocation.
     pub(crate) fn record_malloc(self, size: usize) -> Self {
         let bytes = self.weight.times(size);
         let amounts = [
@@ -51,7 +52,7 @@ impl Sample {
         ];
         let in_use = Change::More([self.weight.0, bytes]);
         let cycle = TABLE.add_heap(self.bucket, Stream::Program, &amounts, in_use);
-        let born = Born::now();
+        let born = AllocatedAt::now();
         Self {
             cycle,
             born,
@@ -59,7 +60,7 @@ impl Sample {
         }
     }
 
-    /// Records the free. `size` is that of the allocation.
+    /// Records the free. `size` is the counted size of the allocation.
     pub(crate) fn record_free(self, size: usize) {
         let stream = if sweep::is_inside() {
             Stream::Swept {
@@ -72,14 +73,14 @@ impl Sample {
         lifetime::ended(self, self.weight.times(size));
     }
 
-    /// Records that another block has taken the place of this one: not a free in a sweep even
-    /// within one, for what was in it lives on.
+    /// Records that another block replaces this one. Within a sweep it does not count as a swept
+    /// free either, since the contents live on.
     pub(crate) fn record_replaced(self, size: usize) {
         self.leave(Stream::Program, size);
         lifetime::ended(self, self.weight.times(size));
     }
 
-    /// It is no longer in use.
+    /// Subtracts the block from the memory in use.
     fn leave(self, stream: Stream, size: usize) {
         let bytes = self.weight.times(size);
         let amounts = [
@@ -91,16 +92,16 @@ impl Sample {
         TABLE.add_heap(self.bucket, stream, &amounts, in_use);
     }
 
-    /// Records that the free will not be noticed: the block is left out of what is in use, and
-    /// counted as lost.
-    pub(crate) fn lose_track(self, size: usize) {
+    /// Records that the free will not be noticed: subtracts the block from the memory in use, and
+    /// counts it as lost.
+    pub(crate) fn untrack(self, size: usize) {
         self.leave(Stream::Program, size);
         LOST_TRACK.fetch_add(1, Ordering::Relaxed);
-        postmortem::count_untracked();
+        postmortem_file::count_untracked();
     }
 }
 
-/// Sampled blocks that are missing from what is in use, since the process began.
+/// Returns the number of sampled blocks missing from the memory in use, since the process began.
 pub(crate) fn lost_track() -> u64 {
     LOST_TRACK.load(Ordering::Relaxed)
 }

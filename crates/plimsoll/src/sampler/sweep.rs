@@ -1,23 +1,23 @@
-//! Whether the calling thread is sweeping for a collector: then what it frees was found dead.
+//! Marks threads that sweep for a collector: the blocks that they free were found dead.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// How many sweeps the thread is inside.
+    /// The number of nested sweeps of the thread.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The thread begins to sweep.
+/// Marks the beginning of a sweep on this thread.
 pub(crate) fn enter() {
     INSIDE.set(INSIDE.get() + 1);
 }
 
-/// It ends that.
+/// Marks the end of a sweep on this thread.
 pub(crate) fn leave() {
     INSIDE.set(INSIDE.get().saturating_sub(1));
 }
 
-/// Whether it is sweeping.
+/// Returns whether this thread is sweeping.
 pub(super) fn is_inside() -> bool {
     INSIDE.get() != 0
 }

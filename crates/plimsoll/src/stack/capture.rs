@@ -1,42 +1,49 @@
-//! Capturing the calling thread's stack, from inside a hook.
+//! Captures the calling thread's stack, inside a hook.
 //!
-//! Unwinding needs a buffer, which a hook cannot allocate: a fixed pool of [`Slot`]s is
-//! made beforehand. A capture takes a slot with one compare-and-swap and gives it back; if all are
-//! taken (threads that lost their processor in mid-capture, signal handlers on top of one another),
-//! the event is counted without a stack.
+//! Unwinding needs a buffer, which a hook cannot allocate: a fixed pool of [`Slot`]s is made
+//! beforehand. A capture takes a slot with one compare-and-swap and returns it. All slots may be
+//! taken by threads that lost their processor during a capture, or by nested signal handlers. The
+//! event is then counted without a stack.
 //!
-//! The module list is replaced whole when the loader has loaded or unloaded something. A slot in
-//! use names the list it reads (a hazard pointer), so the one who replaces a list can tell when the
-//! old one is no longer read.
+//! The module list is replaced as a whole when the loader has loaded or unloaded something. A slot
+//! in use names the list it reads (a hazard pointer). The thread that replaces a list thus sees
+//! when the old one is no longer read.
+
+mod refresh;
 
 use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
-use super::modules::ModuleList;
-use super::registers::{Registers, Start};
-use super::remembered::{self, Beginning, Remembered, Trail, Way};
-use super::table::StackName;
-use super::unwind_tables::{self, Context, End, Walk};
-use super::{DEEPEST, HIDDEN_FRAMES, frame_pointers, unknown_code};
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
-use crate::{own, postmortem};
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
 
-/// How stacks are walked.
+use plimsoll_unwind::frame_pointers;
+use plimsoll_unwind::modules::ModuleList;
+use plimsoll_unwind::registers::{Registers, Start};
+use plimsoll_unwind::unwind_tables::{self, Context, End, Walk};
+use plimsoll_unwind::walk_cache::{self, Beginning, Remembered, StackName, Trail, WalkMethod};
+
+use super::{DEEPEST, HIDDEN_FRAMES, unknown_code};
+use crate::{internal_scope, postmortem_file};
+
+pub(super) use refresh::with_modules;
+pub(crate) use refresh::{observe_modules, refresh_modules};
+
+/// The method of walking stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Unwinder {
-    /// Not yet: stacks are empty until [`prepare`] has run.
+    /// None yet: stacks are empty until [`prepare`] has run.
     None = 0,
-    /// By the chain of frame pointers.
+    /// The chain of frame pointers.
     FramePointers = 1,
-    /// By the unwind tables.
+    /// The unwind tables.
     Tables = 2,
 }
 
 static UNWINDER: AtomicU32 = AtomicU32::new(Unwinder::None as u32);
 
-/// How stacks are walked now.
+/// Returns the current method of walking stacks.
 pub(crate) fn unwinder() -> Unwinder {
     match UNWINDER.load(Ordering::Acquire) {
         1 => Unwinder::FramePointers,
@@ -45,16 +52,16 @@ pub(crate) fn unwinder() -> Unwinder {
     }
 }
 
-/// What one capture needs.
+/// The state of one capture.
 pub(crate) struct Slot {
     /// The thread pointer of the thread that uses it; 0 when free.
     owner: AtomicUsize,
-    /// The module list that its user may be reading.
+    /// The module list that the owner may be reading.
     reading: AtomicPtr<ModuleList>,
     scratch: UnsafeCell<Scratch>,
 }
 
-// SAFETY: `scratch` is only used by the thread that owns the slot; the rest is atomic.
+// SAFETY: only the thread that owns the slot uses `scratch`; the other fields are atomic.
 unsafe impl Sync for Slot {}
 
 struct Scratch {
@@ -63,48 +70,48 @@ struct Scratch {
     frames: [usize; DEEPEST + HIDDEN_FRAMES],
 }
 
-/// The pool, once made; it stays for good.
+/// The pool, once made. It is never freed.
 static POOL: AtomicPtr<&'static [Slot]> = AtomicPtr::new(ptr::null_mut());
 
-/// The slots of [`slots_for_requests`], once made; they stay for good.
+/// The slots of [`slots_for_requests`], once made. They are never freed.
 static REQUESTS: AtomicPtr<&'static [Slot]> = AtomicPtr::new(ptr::null_mut());
 
-/// The list in use.
+/// The current list.
 static MODULES: AtomicPtr<ModuleList> = AtomicPtr::new(ptr::null_mut());
 
-/// Held while lists are replaced, with those that may still be read.
+/// The lists that were replaced but may still be read. The lock is held while lists are replaced.
 static RETIRED: Mutex<Vec<RetiredList>> = Mutex::new(Vec::new());
 
 /// A list that was replaced: the address of a `ModuleList`, which may be freed when no slot names
 /// it.
 pub(crate) struct RetiredList(usize);
 
-/// Events whose stack could not be captured because every slot was taken, or none was made yet.
+/// Events whose stack could not be captured because all slots were taken or none existed yet.
 static WITHOUT_STACK: AtomicU64 = AtomicU64::new(0);
 
 /// Events whose stack ends in code that could not be unwound.
 static CUT_STACKS: AtomicU64 = AtomicU64::new(0);
 
-/// Events that were recorded without a stack since the process began.
+/// Returns the number of events that were recorded without a stack since the process began.
 pub(crate) fn events_without_stack() -> u64 {
     WITHOUT_STACK.load(Ordering::Relaxed)
 }
 
-/// Returns how many events, since the process began, were recorded with a stack that lacks its outer
-/// frames because it leads through code that could not be unwound.
+/// Returns the number of events since the process began whose stack lacks its outer frames, because
+/// code in it could not be unwound.
 pub(crate) fn events_with_cut_stack() -> u64 {
     CUT_STACKS.load(Ordering::Relaxed)
 }
 
-/// Makes the pool and the first module list, and settles how to walk: `forced`, or else by frame
-/// pointers if the program was built with them throughout, or else by tables. Not for hooks. Later
-/// calls only apply `forced`.
+/// Makes the pool and the first module list, and selects the method of walking. `forced` has
+/// precedence. Otherwise, frame pointers are used if the whole program was built with them, or else
+/// tables. Later calls only apply `forced`. Not for hooks.
 pub(crate) fn prepare(forced: Option<Unwinder>) {
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     let mut retired = lock_lists();
     if POOL.load(Ordering::Acquire).is_null() {
         retired.reserve(64);
-        let cpus = crate::os::cpus::possible().unwrap_or(1);
+        let cpus = plimsoll_sys::os::cpus::possible().unwrap_or(1);
         let pool: Vec<Slot> = (0..(2 * cpus).clamp(8, 64)).map(|_| Slot::new()).collect();
         MODULES.store(
             Box::into_raw(Box::new(ModuleList::from_loader())),
@@ -138,7 +145,7 @@ impl Slot {
 }
 
 /// Calls `use_stack` with the return addresses of the calling thread's stack from `start` on, leaf
-/// first, at most `limit`. Empty if they cannot be had.
+/// first, at most `limit`. The slice is empty if the stack is unavailable.
 pub(crate) fn with_stack<R>(
     start: Start,
     limit: usize,
@@ -149,7 +156,7 @@ pub(crate) fn with_stack<R>(
     })
 }
 
-/// The same for a stack that an event is recorded with: counts one that is cut.
+/// Does the same as [`with_stack`] for the stack of a recorded event: counts a cut stack.
 pub(crate) fn with_stack_of_event<R>(
     start: Start,
     limit: usize,
@@ -164,22 +171,22 @@ pub(crate) fn with_stack_of_event<R>(
 fn count_if_cut(end: End) {
     if matches!(end, End::Lost | End::Stale) {
         CUT_STACKS.fetch_add(1, Ordering::Relaxed);
-        postmortem::count_cut_stack();
+        postmortem_file::count_cut_stack();
     }
 }
 
-/// What the stack of the calling thread from `start` on is called, with at most `limit` frames;
-/// `find_name` finds that out. Names of stacks that were met before are known.
+/// Returns the name of the calling thread's stack from `start` on, with at most `limit` frames. The
+/// name of a stack that was met before is cached; otherwise `find_name` finds it.
 pub(super) fn name_of(
     start: Start,
     limit: usize,
     find_name: impl FnOnce(&[usize]) -> Option<StackName>,
 ) -> Option<StackName> {
     let way = match unwinder() {
-        Unwinder::FramePointers => Way::Chain,
-        Unwinder::None | Unwinder::Tables => Way::Tables,
+        Unwinder::FramePointers => WalkMethod::Chain,
+        Unwinder::None | Unwinder::Tables => WalkMethod::Tables,
     };
-    let met = Beginning::of(start, way).and_then(|from| remembered::find(&from, |_, _| ()));
+    let met = Beginning::of(start, way).and_then(|from| walk_cache::find(&from, |_, _| ()));
     let name = met.filter(|&(_, frames)| frames <= limit);
     if let Some(name) = name.and_then(|(met, _)| met.name()) {
         return Some(name);
@@ -194,18 +201,17 @@ pub(super) fn name_of(
     })
 }
 
-/// Which walks are to be remembered.
+/// Selects the walks to be cached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Remember {
-    /// Those by tables. By frame pointers, a walk takes no longer than to see that it would be the
-    /// same.
+    /// Walks by tables. A walk by frame pointers takes no longer than a check of the cache.
     IfSlow,
-    /// All: it matters what the stack is called.
+    /// All walks, because the caller needs the stack's name.
     Always,
 }
 
-/// As [`with_stack`]; also passes on why the walk ended, and what is remembered of it. A stack that
-/// was not walked is not cut.
+/// Does the same as [`with_stack`]. Also passes the reason why the walk ended, and its entry in the
+/// cache. A stack that was not walked does not count as cut.
 fn with_walk<R>(
     start: Start,
     limit: usize,
@@ -214,7 +220,7 @@ fn with_walk<R>(
 ) -> R {
     let Some(slot) = take_slot() else {
         WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
-        postmortem::count_without_stack();
+        postmortem_file::count_without_stack();
         return use_stack(&[], End::Room, None);
     };
     // SAFETY: this thread owns the slot until it stores 0 in `owner`.
@@ -233,7 +239,7 @@ fn with_walk<R>(
             let frames = 1 + captured.frames;
             (Walk { frames, ..captured }, met)
         }
-        (_, Some(_), Start::Here(_) | Start::Below(..)) => {
+        (_, Some(_), Start::Here(_) | Start::Limited(..)) => {
             walk(start, slot, remember, context, trail, frames)
         }
     };
@@ -264,7 +270,7 @@ fn walk(
         Unwinder::FramePointers => {
             let at = start.registers();
             let walk = frame_pointers::walk_noted(at, start.limit(), frames, trail);
-            let from = Beginning::of(start, Way::Chain);
+            let from = Beginning::of(start, WalkMethod::Chain);
             (walk, remembered_if_whole(from, &walk, trail))
         }
         Unwinder::Tables => walk_by_tables(start, slot, context, trail, frames),
@@ -278,14 +284,14 @@ fn walk_by_tables(
     trail: &mut Trail,
     frames: &mut [usize],
 ) -> (Walk, Option<Remembered>) {
-    let from = Beginning::of(start, Way::Tables);
+    let from = Beginning::of(start, WalkMethod::Tables);
     if let Some(from) = &from {
         let keep = |at: usize, frame| {
             if let Some(place) = frames.get_mut(at) {
                 *place = frame;
             }
         };
-        match remembered::find(from, keep) {
+        match walk_cache::find(from, keep) {
             Some((met, captured)) if captured <= frames.len() => {
                 let whole = Walk {
                     frames: captured,
@@ -304,7 +310,7 @@ fn walk_by_tables(
         let met = match (frames[..walk.frames].last(), start) {
             (Some(return_address), _) => return_address - 1,
             (None, Start::Caller(registers)) => registers.instruction as usize - 1,
-            (None, Start::Here(registers) | Start::Below(registers, _)) => {
+            (None, Start::Here(registers) | Start::Limited(registers, _)) => {
                 registers.instruction as usize
             }
         };
@@ -313,10 +319,10 @@ fn walk_by_tables(
     (walk, remembered_if_whole(from, &walk, trail))
 }
 
-/// Remembers a walk that went as far as there is anything.
+/// Caches a walk that reached the outermost frame.
 fn remembered_if_whole(from: Option<Beginning>, walk: &Walk, trail: &Trail) -> Option<Remembered> {
     let from = from.filter(|_| walk.end == End::Outermost)?;
-    remembered::remember(&from, trail)
+    walk_cache::remember(&from, trail)
 }
 
 fn pool() -> &'static [Slot] {
@@ -328,14 +334,14 @@ fn slots_at(slots: &AtomicPtr<&'static [Slot]>) -> &'static [Slot] {
     if pool.is_null() {
         return &[];
     }
-    // SAFETY: once set, it points to a leaked slice.
+    // SAFETY: a non-null pointer refers to a leaked slice.
     unsafe { *pool }
 }
 
-/// Takes a free slot, starting at one that differs from thread to thread.
+/// Takes a free slot. The search begins at a slot that differs between threads.
 fn take_slot() -> Option<&'static Slot> {
     let pool = pool();
-    let thread = crate::os::thread_pointer();
+    let thread = plimsoll_sys::os::thread_pointer();
     let first = (thread >> 12).wrapping_mul(0x9e37_79b9) >> 7;
     (0..pool.len())
         .map(|offset| &pool[(first + offset) % pool.len()])
@@ -346,54 +352,10 @@ fn take_slot() -> Option<&'static Slot> {
         })
 }
 
-/// Replaces the module list if the loader has changed something, or if a walk met code that the list
-/// does not know. Returns whether it did. Allocates and takes locks: not for hooks.
-pub(crate) fn refresh_modules() -> bool {
-    let current = MODULES.load(Ordering::Acquire);
-    if current.is_null() {
-        return false;
-    }
-    let _own = own::scope();
-    let mut retired = lock_lists();
-    let current = MODULES.load(Ordering::Acquire);
-    let unknown = unknown_code::take();
-    // SAFETY: lists are replaced and freed under the lock, which is held.
-    let successor = unsafe { (*current).successor(unknown) };
-    let replaced = successor.is_some();
-    if let Some(list) = successor {
-        let old = MODULES.swap(Box::into_raw(Box::new(list)), Ordering::AcqRel);
-        retired.push(RetiredList(old as usize));
-    }
-    // Replaced first, names looked at after: the counterpart of `walk_by_tables`.
-    fence(Ordering::SeqCst);
-    retired.retain(|list| {
-        let list = list.0 as *mut ModuleList;
-        let read = pool()
-            .iter()
-            .chain(slots_at(&REQUESTS))
-            .any(|slot| slot.reading.load(Ordering::Acquire) == list);
-        if !read {
-            // SAFETY: made by `Box::into_raw`, no longer in `MODULES`, and no slot names it.
-            drop(unsafe { Box::from_raw(list) });
-        }
-        read
-    });
-    replaced
-}
-
-/// Calls `work` with the list in use, which stays so meanwhile. Not for hooks. `None` if there is
-/// none yet.
-pub(super) fn with_modules<R>(work: impl FnOnce(&ModuleList) -> R) -> Option<R> {
-    let _stays = lock_lists();
-    let list = MODULES.load(Ordering::Acquire);
-    // SAFETY: lists are only freed under the lock, which is held.
-    (!list.is_null()).then(|| work(unsafe { &*list }))
-}
-
-/// Slots for stacks that signal handlers are asked for, made when they are first wanted; `count` of
-/// them, the same for each call. Who uses one for what is the caller's affair.
+/// Returns the `count` slots for stacks that signal handlers read. Makes them at the first call;
+/// all calls must pass the same `count`. The caller assigns the slots.
 pub(crate) fn slots_for_requests(count: usize) -> &'static [Slot] {
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     let _alone = lock_lists();
     if REQUESTS.load(Ordering::Acquire).is_null() {
         let slots: Vec<Slot> = (0..count).map(|_| Slot::new()).collect();
@@ -402,26 +364,26 @@ pub(crate) fn slots_for_requests(count: usize) -> &'static [Slot] {
     slots_for_requests_made()
 }
 
-/// The same, of which there are none until they were made. For signal handlers.
+/// Returns the same slots; none before they were made. For signal handlers.
 pub(crate) fn slots_for_requests_made() -> &'static [Slot] {
     slots_at(&REQUESTS)
 }
 
 impl Slot {
-    /// Captures the calling thread's stack from where it was interrupted; to be called in the
-    /// signal's handler. The instruction itself is the first frame.
+    /// Captures the calling thread's stack from the point of interruption. For the signal's
+    /// handler. The interrupted instruction is the first frame.
     ///
     /// # Safety
-    /// Nobody else uses this slot.
+    /// No other thread uses this slot.
     pub(crate) unsafe fn capture_interrupted(&self, at: Registers) -> Walk {
-        // SAFETY: the caller's.
+        // SAFETY: no other thread uses this slot, by this function's contract.
         let Scratch {
             context,
             trail,
             frames,
         } = unsafe { &mut *self.scratch.get() };
-        let (first, rest) = frames.split_first_mut().expect("it has room");
-        // One past it, as if it had called.
+        let (first, rest) = frames.split_first_mut().expect("a slot is free");
+        // One past the instruction, like the return address of a call.
         *first = at.instruction as usize + 1;
         let start = Start::Here(at);
         let walk = self.with_list(|list| unwind_tables::walk(start, list, context, trail, rest));
@@ -437,20 +399,20 @@ impl Slot {
         )
     }
 
-    /// What [`Slot::capture_interrupted`] captured.
+    /// Returns the frames that [`Slot::capture_interrupted`] captured.
     ///
     /// # Safety
-    /// Nobody else uses this slot.
+    /// No other thread uses this slot.
     pub(crate) unsafe fn captured(&self, frames: usize) -> &[usize] {
-        // SAFETY: the caller's.
+        // SAFETY: no other thread uses this slot, by this function's contract.
         unsafe { &(&(*self.scratch.get()).frames)[..frames] }
     }
 
-    /// Calls `work` with the list in use, from anywhere, and names it meanwhile. `None` if there
-    /// is none yet.
+    /// Calls `work` with the current list, and names the list meanwhile. May be called anywhere.
+    /// Returns `None` if there is no list yet.
     fn with_list<R>(&self, work: impl FnOnce(&ModuleList) -> R) -> Option<R> {
-        // Name the list before using it, and look whether it is still the one in use:
-        // `refresh_modules` replaces it first and looks at the names after.
+        // Name the list before using it, then check that it is still current: `refresh_modules`
+        // replaces it first and reads the names afterwards.
         let mut list = MODULES.load(Ordering::Acquire);
         loop {
             self.reading.store(list, Ordering::Relaxed);
@@ -468,16 +430,16 @@ impl Slot {
     }
 }
 
-/// Keeps [`prepare`] and [`refresh_modules`] out until the guard is dropped: for a fork.
+/// Blocks [`prepare`] and [`refresh_modules`] until the guard is dropped. For forks.
 pub(crate) fn lock_lists() -> std::sync::MutexGuard<'static, Vec<RetiredList>> {
     RETIRED
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// In the child of a fork: gives back the slots of threads that are not there any more.
+/// Frees the slots of threads that no longer exist, in the child of a fork.
 pub(crate) fn forget_vanished_threads() {
-    let survivor = crate::os::thread_pointer();
+    let survivor = plimsoll_sys::os::thread_pointer();
     for slot in pool() {
         let owner = slot.owner.load(Ordering::Relaxed);
         if owner != 0 && owner != survivor {

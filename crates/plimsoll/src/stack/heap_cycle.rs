@@ -1,39 +1,39 @@
-//! Which allocations and frees the heap profile shows, while there is a garbage collector.
+//! The allocations and frees that the heap profile shows while there is a garbage collector.
 //!
-//! A collector finds out late that an object is dead: a profile of what was allocated up to now
-//! would show, as in use, garbage that was not looked for yet. Go's answer, which this is, has
-//! three slots of counts for each bucket, and a number that goes up at each mark termination, the
-//! *cycle* `C`:
+//! A collector finds dead objects late. A profile of all allocations up to now would show garbage
+//! as in use until it is found. Go's solution, which this module adopts, has three slots of counts
+//! for each bucket. It also has a number that increases at each mark termination, the *cycle* `C`:
 //!
-//! * what is allocated, and what is freed by the program, counts to slot `C + 2`;
-//! * what a sweep frees counts to `C + 1`, for it was allocated before the mark termination;
+//! * allocations, and frees by the program, count to slot `C + 2`;
+//! * frees by a sweep count to slot `C + 1`, because the objects were allocated before the mark
+//!   termination;
 //! * a mark termination makes `C + 1` the new `C`, and that slot is shown from then on.
 //!
-//! So a profile shows what had been allocated at a mark termination, less what the sweep after it
-//! found dead: an object that dies in that sweep is never shown as one in use. The end of a forced
-//! cycle shows slot `C + 1` at once: it is complete when the sweep is.
+//! A profile thus shows the allocations up to a mark termination, less the objects that the
+//! following sweep found dead. An object that dies in that sweep is never shown as in use. The end
+//! of a forced cycle shows slot `C + 1` at once: it is complete when the sweep is.
 //!
-//! Without a collector, or before the first mark termination of one, readers advance the cycle
-//! themselves, and show all but the slot that is written to then: everything up to now.
+//! Without a collector, or before its first mark termination, readers advance the cycle themselves.
+//! They show all slots except the one that is written to from then on: everything up to now.
 //!
-//! What is shown is *folded*: added to a bucket's totals, and taken out of its slot, which is then
-//! free for the cycle after the next. The cycle does not advance before that is done. A mark
-//! termination that finds a reader in the midst of it does not advance the cycle, and nor does one
-//! during the sweep of another collector: its frees then count as the program's own, and are shown
-//! one cycle later. Nobody waits.
+//! Counts to be shown are *folded*: added to a bucket's totals and removed from their slot. The
+//! slot is then free for the cycle after the next. The cycle does not advance before that is done.
+//! A mark termination does not advance the cycle while a reader folds, or during the sweep of
+//! another collector. Its frees then count as the program's own, and are shown one cycle later. No
+//! thread waits.
 //!
 //! # Why no bucket ever shows more frees than allocations
-//! Slots are shown in the order of their cycles, and a free never counts to an earlier one than the
-//! allocation did: `C` does not fall, and a free in a sweep which would (of an object that was made
-//! since the mark termination, by a finalizer, say) counts to the allocation's slot. For that,
-//! each sampled block has the cycle noted that it was counted in.
+//! Slots are shown in the order of their cycles, and a free never counts to an earlier cycle than
+//! its allocation. `C` does not fall. A sweep may free an object that was allocated after the mark
+//! termination, such as an object of a finalizer. Such a free counts to the slot of the allocation.
+//! For this purpose, each sampled block stores the cycle in which it was counted.
 
-use crate::primitives::{AtomicU64, Ordering};
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
-/// Slots for each bucket.
+/// Number of slots of each bucket.
 pub(crate) const SLOTS: usize = 3;
 
-/// Cycles are numbered up to this, and then anew: a multiple of [`SLOTS`].
+/// Number of cycles before the numbers start again at 0: a multiple of [`SLOTS`].
 const NUMBERS: u32 = 3 << 28;
 
 /// The number of a cycle.
@@ -45,32 +45,32 @@ impl CycleNumber {
         Self((self.0 + more) % NUMBERS)
     }
 
-    /// The slot of this cycle.
+    /// Returns the slot of this cycle.
     fn slot(self) -> usize {
         self.0 as usize % SLOTS
     }
 }
 
-/// How a free came about.
+/// The cause of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// An allocation, or a free by the program.
     Program,
-    /// A free in a sweep, of a block that was counted in that cycle.
+    /// A free in a sweep, of a block that was counted in the cycle `allocated`.
     Swept { allocated: CycleNumber },
 }
 
-/// What there is to know at one instant.
+/// The state at one instant: the cycle and flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State(u64);
 
-/// The slot of the cycle was not folded yet, or not all of what is complete.
+/// Complete slots are not folded yet, or not all of them.
 const PENDING: u64 = 1 << 32;
-/// The slot after it is complete as well.
+/// The slot after the cycle's is complete as well.
 const SWEPT: u64 = 1 << 33;
-/// Mark terminations advance the cycle, not readers.
+/// Mark terminations advance the cycle; readers do not.
 const DEFERRED: u64 = 1 << 34;
-/// The cycle of the collector that advanced it is not over: the *leader's*.
+/// The sweep of the *leader*, the collector that advanced the cycle last, is not over.
 const LED: u64 = 1 << 35;
 
 impl State {
@@ -90,10 +90,10 @@ impl State {
         self.has(DEFERRED)
     }
 
-    /// Where an event counts.
+    /// Returns the slot to which an event counts.
     pub(super) fn slot(self, stream: Stream) -> usize {
         match stream {
-            // What the program makes since the mark termination counts no earlier than that.
+            // Objects allocated since the mark termination count to the later slot.
             Stream::Swept { allocated } if self.has(LED) && allocated != self.cycle() => {
                 self.cycle().plus(1).slot()
             }
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// The slots that are complete, if something is pending.
+    /// Returns the slots that are complete, if something is pending.
     pub(super) fn complete(self) -> &'static [usize] {
         const SLOT_PAIRS: [[usize; 2]; SLOTS] = [[0, 1], [1, 2], [2, 0]];
         let pair = &SLOT_PAIRS[self.cycle().slot()];
@@ -113,10 +113,10 @@ impl State {
     }
 }
 
-/// See the module documentation.
+/// The cycle of the heap profile. See the module documentation.
 pub(crate) struct HeapCycle {
     state: AtomicU64,
-    /// Whose mark termination advanced the cycle last; 0 if its sweep is over.
+    /// The collector's cycle whose mark termination advanced this one last; 0 if its sweep is over.
     leader: AtomicU64,
 }
 
@@ -147,20 +147,23 @@ impl HeapCycle {
         change.is_ok()
     }
 
-    /// Advances, for a reader that has found nothing pending and no collector. All slots but the
-    /// one that is written to from then on are complete. `None` if somebody else was quicker.
+    /// Advances the cycle for a reader that found nothing pending and no collector. All slots are
+    /// then complete, except the one that is written to from then on. Returns `None` if another
+    /// thread was faster.
     pub(super) fn advance_for_reader(&self, from: State) -> Option<State> {
         let to = from.advanced(SWEPT);
         self.change(from, to).then_some(to)
     }
 
-    /// Notes that what was complete in that state is folded. False if there is more by now.
+    /// Records that the complete slots of that state are folded. Returns false if more are complete
+    /// by now.
     pub(super) fn folded(&self, state: State) -> bool {
         self.change(state, State(state.0 & !(PENDING | SWEPT)))
     }
 
-    /// A mark termination in the cycle `id` of a collector, which is not 0. It leads from now on if
-    /// that advances the profile's cycle; not if something is pending, or somebody else leads.
+    /// Handles a mark termination in the cycle `id` of a collector, which is not 0. If it advances
+    /// the profile's cycle, the collector leads from now on, and the function returns true. It does
+    /// not if something is pending or another collector leads.
     pub(super) fn terminate(&self, id: u64) -> bool {
         loop {
             let state = self.state();
@@ -174,13 +177,13 @@ impl HeapCycle {
         }
     }
 
-    /// Whether that is the cycle whose sweep the next profile waits for.
+    /// Reports whether `id` is the cycle whose sweep the next profile waits for.
     pub(super) fn is_led_by(&self, id: u64) -> bool {
         self.leader.load(Ordering::Acquire) == id
     }
 
-    /// The end of a collector's cycle. If it led, and was `forced`, what it freed is shown at once.
-    /// Returns whether there is something to be folded.
+    /// Handles the end of a collector's cycle. If the collector led and the cycle was `forced`, its
+    /// frees are shown at once. Returns whether there are slots to be folded.
     pub(super) fn end(&self, id: u64, forced: bool) -> bool {
         if !self.is_led_by(id) {
             return false;
@@ -198,7 +201,7 @@ impl HeapCycle {
         }
     }
 
-    /// The last collector has gone: from now on, profiles show everything up to now.
+    /// Handles the end of the last collector: from now on, profiles show everything up to now.
     pub(super) fn detach(&self) {
         self.state.fetch_and(!(DEFERRED | LED), Ordering::AcqRel);
     }
@@ -226,7 +229,8 @@ mod tests {
             assert!(cycle.terminate(7));
             let state = cycle.state();
             assert!(state.is_pending() && state.is_deferred());
-            // What was allocated before the one before, and swept since.
+            // This slot holds the frees of the sweep, of objects older than the previous mark
+            // termination.
             assert_eq!(state.complete(), [(number as usize + 1) % 3]);
             assert!(!state.complete().contains(&state.slot(NOW)));
             assert!(!state.complete().contains(&state.slot(swept(number))));
@@ -238,7 +242,7 @@ mod tests {
     #[test]
     fn a_sweep_frees_one_cycle_earlier_what_is_older_than_the_mark_termination() {
         let cycle = HeapCycle::new();
-        assert_eq!(cycle.state().slot(swept(7)), 2, "nobody leads");
+        assert_eq!(cycle.state().slot(swept(7)), 2, "no collector leads");
         assert!(cycle.terminate(1));
         let state = cycle.state();
         assert_eq!(state.slot(NOW), 0);
@@ -276,7 +280,7 @@ mod tests {
         assert_eq!(
             state.slot(swept(0)),
             state.slot(NOW),
-            "nobody leads any more"
+            "no collector leads any more"
         );
         assert!(!cycle.end(1, true));
     }

@@ -1,5 +1,5 @@
-//! Every interleaving and every allowed reordering of small programs with one bucket of the heap
-//! profile: allocations, frees, a collector, and a reader.
+//! Models of one bucket of the heap profile with allocations, frees, a collector and a reader. Loom
+//! checks every interleaving and every allowed reordering of these small programs.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll --lib --release loom_models`.
 
@@ -7,20 +7,21 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::cuts::Cuts;
-use super::heap_cycle::{CycleNumber, SLOTS, Stream};
-use crate::primitives::{AtomicU64, Mutex, Ordering};
+use plimsoll_sys::primitives::{AtomicU64, Mutex, Ordering};
 
-/// What is counted.
+use super::epochs::Cuts;
+use super::heap_cycle::{CycleNumber, SLOTS, Stream};
+
+/// Indices of the counts.
 const MALLOCS: usize = 0;
 const FREES: usize = 1;
 
 struct Bucket {
     cuts: Cuts,
     slots: [[AtomicU64; 2]; SLOTS],
-    /// What was folded; the lock keeps readers apart.
+    /// The folded counts; the lock serializes readers.
     totals: Mutex<[u64; 2]>,
-    /// Touched where a slot is written, and where it is folded: loom says if both happen at once.
+    /// Accessed when a slot is written and when it is folded: loom reports concurrent accesses.
     touched: [UnsafeCell<()>; SLOTS],
 }
 
@@ -41,7 +42,7 @@ impl Bucket {
 
     fn count(&self, stream: Stream, what: usize) -> CycleNumber {
         self.cuts.count_heap(stream, |slot| {
-            // Shared by writers, but not with who folds.
+            // Writers share the slot with one another, but not with the folding thread.
             self.touched[slot].with(|_| {
                 self.slots[slot][what].fetch_add(1, Ordering::Relaxed);
             });
@@ -81,7 +82,7 @@ impl Bucket {
         shown
     }
 
-    /// As the table does: if nobody reads.
+    /// Folds if no reader is running, as the table does.
     fn mark_termination(&self, id: u64) -> bool {
         if let Ok(mut totals) = self.totals.try_lock() {
             let mut shown = *totals;
@@ -96,7 +97,7 @@ impl Bucket {
         self.cuts.heap.end(id, forced);
     }
 
-    /// All that is there after two forced cycles that nobody disturbs.
+    /// Returns all counts, after two undisturbed forced cycles.
     fn all(&self) -> [u64; 2] {
         for id in [10, 11] {
             assert!(self.mark_termination(id));
@@ -112,8 +113,8 @@ fn bounded(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Whoever reads at any moment sees no free without its allocation, nor a slot that is written to;
-/// and in the end all is there.
+/// At any moment, a reader sees no free without its allocation, and reads no slot that is being
+/// written to. In the end, everything is counted.
 #[test]
 fn a_reader_beside_a_collector_shows_no_free_without_its_allocation() {
     bounded(|| {
@@ -123,7 +124,7 @@ fn a_reader_beside_a_collector_shows_no_free_without_its_allocation() {
             thread::spawn(move || {
                 let dead = bucket.malloc();
                 bucket.mark_termination(1);
-                // A finalizer's.
+                // Allocated by a finalizer.
                 let young = bucket.malloc();
                 bucket.sweep(young);
                 bucket.sweep(dead);
@@ -137,7 +138,7 @@ fn a_reader_beside_a_collector_shows_no_free_without_its_allocation() {
     });
 }
 
-/// A program beside it, whose frees are its own.
+/// A program runs beside a collector and frees its own memory.
 #[test]
 fn a_program_beside_a_collector_and_a_reader_loses_nothing() {
     bounded(|| {
@@ -163,7 +164,7 @@ fn a_program_beside_a_collector_and_a_reader_loses_nothing() {
     });
 }
 
-/// Two collectors: one leads, and what the other sweeps is not lost.
+/// One of two collectors leads, and the frees of the other are not lost.
 #[test]
 fn of_two_collectors_one_leads() {
     bounded(|| {
@@ -184,9 +185,9 @@ fn of_two_collectors_one_leads() {
     });
 }
 
-/// The last collector goes while somebody reads: profiles are of now again.
+/// The last collector is dropped during a reading: profiles show the current state again.
 #[test]
-fn a_collector_may_go_while_somebody_reads() {
+fn a_collector_may_go_during_a_reading() {
     bounded(|| {
         let bucket = Bucket::new();
         let collector = {

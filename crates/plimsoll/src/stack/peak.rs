@@ -1,31 +1,32 @@
-//! What was in use where, when most was.
+//! The memory in use at the peak, by bucket.
 //!
-//! Of each bucket it is known what is in use now, and what was at the last peak. A peak is a
-//! number, one higher than the one before; what a bucket had at a peak is noted by the first event
-//! after it in that bucket, before that changes anything. So neither a new peak nor an event costs
-//! more than some additions, however many buckets there are; and where nothing happened since, what
-//! is in use is what was.
+//! Each bucket holds its current memory in use, and its memory in use at the last peak. Peaks are
+//! numbered. The first event in a bucket after a peak notes the values of the peak before it
+//! changes them. A new peak or an event therefore costs only some additions, independent of the
+//! number of buckets. In a bucket without events since the peak, the current values are those of
+//! the peak.
 //!
-//! With several threads at once, a bucket may be noted with an event too much or too few.
+//! With several threads at once, the noted values of a bucket may include one event too many or too
+//! few.
 
-use crate::primitives::{AtomicU64, Ordering};
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 /// Objects, in the units of weights, and bytes.
 type Amount = [u64; 2];
 
-/// What is kept in a bucket. All zero is that of a new one.
+/// The memory in use of a bucket. Zeros are the state of a new one.
 #[repr(C)]
 pub(super) struct InUse {
     pub(super) now: [AtomicU64; 2],
-    /// At the peak of that number.
+    /// The values at the peak with the number `peak`.
     pub(super) then: [AtomicU64; 2],
     pub(super) peak: AtomicU64,
 }
 
-/// What is known of all buckets together. All zero in the beginning.
+/// The state common to all buckets. Initially all zero.
 #[repr(C)]
 pub(super) struct Peak {
-    /// What is in use in all buckets, and the most that it was, in bytes.
+    /// The memory in use in all buckets, now and at most, in bytes.
     now: AtomicU64,
     most: AtomicU64,
     /// The number of the last peak.
@@ -33,13 +34,13 @@ pub(super) struct Peak {
 }
 
 impl Peak {
-    /// The most that was in use in all buckets, in bytes.
+    /// Returns the maximum memory in use in all buckets, in bytes.
     #[cfg(feature = "preload")]
     pub(super) fn most_in_use(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Makes now the last peak.
+    /// Makes the current state the last peak.
     #[cfg(feature = "preload")]
     pub(super) fn restart(&self) {
         let now = self.now.load(Ordering::Relaxed);
@@ -71,7 +72,7 @@ impl InUse {
         peak.now.fetch_sub(by[1], Ordering::Relaxed);
     }
 
-    /// Notes what is in use, unless that was done since the last peak.
+    /// Notes the current values, unless that happened since the last peak.
     fn note(&self, peak: &Peak) {
         let peak = peak.number.load(Ordering::Relaxed);
         if self.peak.load(Ordering::Relaxed) != peak
@@ -83,7 +84,7 @@ impl InUse {
         }
     }
 
-    /// What was in use at the last peak.
+    /// Returns the values at the last peak.
     pub(super) fn at_peak(&self, peak: &Peak) -> Amount {
         let noted = self.peak.load(Ordering::Relaxed) == peak.number.load(Ordering::Relaxed);
         let amount = if noted { &self.then } else { &self.now };

@@ -1,24 +1,25 @@
-//! Code that a walk meets and its module list does not know, until the list is refreshed.
+//! Code that a walk met and its module list lacks, until the list is refreshed.
 //!
-//! The walk that finds no address noted calls the maintenance thread. A refresh takes the address
-//! before it asks the loader, so that it takes notice of all that walks have met until then, and the
-//! next walk to meet unknown code calls again: also one that still uses the list before.
+//! A walk that finds no address noted wakes the maintenance thread. A refresh takes the address
+//! before it queries the loader, so it covers all code that walks met until then. The next walk to
+//! meet unknown code wakes the thread again, even if that walk still uses the previous list.
 
-use crate::keeper;
-use crate::primitives::{AtomicUsize, Ordering};
+use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 
-/// 0 for none.
+use crate::wakeup;
+
+/// The noted address; 0 for none.
 static ADDRESS: AtomicUsize = AtomicUsize::new(0);
 
-/// Has the module list refreshed because of the code at an address. For hooks.
+/// Requests a refresh of the module list because of the code at an address. For hooks.
 pub(super) fn met_at(address: usize) {
-    // The refresh acquires this, and what the loader did before.
+    // The refresh acquires this value, and with it the earlier changes of the loader.
     if ADDRESS.swap(address, Ordering::AcqRel) == 0 {
-        keeper::call();
+        wakeup::request_modules();
     }
 }
 
-/// Takes the address that was noted last; 0 if none was. To be followed by a refresh.
+/// Takes the address that was noted last; 0 if none was. A refresh must follow.
 pub(super) fn take() -> usize {
     ADDRESS.swap(0, Ordering::AcqRel)
 }

@@ -1,15 +1,16 @@
-//! Accounts of memory that no allocator knows of: a buffer pool's, an arena's. What they count is
-//! counted in the ledger, so it is of one instant with the heap's counts, and of all accounts.
+//! Accounts of memory that no allocator knows, such as a buffer pool or an arena. The ledger counts
+//! them, so all accounts and the heap are read at the same instant.
 
 use std::ptr;
 
-use crate::alloc::counts::{self, MOST_ACCOUNTS, Of};
-use crate::primitives::{AtomicPtr, Ordering};
+use plimsoll_sys::primitives::{AtomicPtr, Ordering};
+
+use crate::alloc::counts::{self, AccountField, MAX_ACCOUNTS};
 use crate::stats::HeapStats;
 
-/// A name for memory that the program manages itself, and how much there is of it.
+/// A name for memory that the program manages itself, with its byte counts.
 ///
-/// Memory is *reserved* when there are addresses for it, and *committed* when it may be used:
+/// Memory is *reserved* when addresses are set aside for it, and *committed* when it may be used:
 ///
 /// ```
 /// use plimsoll::stats::{self, Account};
@@ -29,69 +30,69 @@ use crate::stats::HeapStats;
 /// # }
 /// ```
 ///
-/// A pool that takes its memory as a whole and gives it back as a whole can do with
-/// [`commit`](Self::commit) and [`release`](Self::release) alone. Who counts before the memory is
-/// there, and, giving back, before it is gone, has never more than is counted.
+/// A pool that obtains and returns its memory as a whole needs only [`commit`](Self::commit) and
+/// [`release`](Self::release). A pool should count before it obtains memory and after it returns
+/// memory: then it never holds more than is counted.
 ///
-/// The methods are for hooks of allocators as well: they neither allocate nor lock nor block nor
-/// fail, take some nanoseconds, and may be called by any thread, before `main`, and in the child of
-/// a fork. Giving back what was never there is not refused: it can be seen in
-/// [`AccountStats::excess`].
+/// The methods are safe to call from allocator hooks: they neither allocate nor lock nor block nor
+/// fail. They take some nanoseconds, and any thread may call them, also before `main` and in the
+/// child of a fork. A release beyond the counted bytes is not refused; [`AccountStats::excess`]
+/// reports it.
 ///
-/// There is room for [`MOST`](Self::MOST) of them that were ever used; what further ones
-/// count is together in one called "(other accounts)".
+/// The first [`MOST`](Self::MOST) accounts in use have separate figures. All later ones are summed
+/// in one called "(other accounts)".
 #[derive(Debug)]
 pub struct Account {
     name: &'static str,
 }
 
-/// One row for each account that was ever used, in the order of their first use. The last one is
-/// for those that found none.
-static ACCOUNTS: [AtomicPtr<Account>; MOST_ACCOUNTS] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; MOST_ACCOUNTS];
+/// One row for each account in use, in the order of first use. The last row is shared by all
+/// accounts that found no free row.
+static ACCOUNTS: [AtomicPtr<Account>; MAX_ACCOUNTS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_ACCOUNTS];
 
 /// The last row.
-const OTHERS: usize = MOST_ACCOUNTS - 1;
+const OTHERS: usize = MAX_ACCOUNTS - 1;
 
 static OTHER_ACCOUNTS: Account = Account::new("(other accounts)");
 
 impl Account {
-    /// How many accounts can have figures of their own.
+    /// The maximum number of accounts with separate figures.
     pub const MOST: usize = OTHERS;
 
-    /// An account, for a static. It is in [`accounts()`] from its first use on. Two of the same
-    /// name are two accounts.
+    /// Creates an account, for a static. [`accounts()`] lists it from its first use on. Two
+    /// accounts with the same name remain separate.
     pub const fn new(name: &'static str) -> Self {
         Self { name }
     }
 
-    /// What it is called.
+    /// Returns the account's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// So many bytes of addresses are the account's from here on.
+    /// Adds `bytes` of reserved address space to the account.
     pub fn reserve(&'static self, bytes: usize) {
-        counts::account(self.row(), Of::Reserved, bytes);
+        counts::account(self.row(), AccountField::Reserved, bytes);
     }
 
-    /// So many bytes of addresses are no longer the account's: undoes [`reserve`](Self::reserve).
+    /// Removes `bytes` of address space from the account: undoes [`reserve`](Self::reserve).
     pub fn unreserve(&'static self, bytes: usize) {
-        counts::account(self.row(), Of::Unreserved, bytes);
+        counts::account(self.row(), AccountField::Unreserved, bytes);
     }
 
-    /// So many bytes may be in memory from here on.
+    /// Adds `bytes` of usable memory to the account.
     pub fn commit(&'static self, bytes: usize) {
-        counts::account(self.row(), Of::Committed, bytes);
+        counts::account(self.row(), AccountField::Committed, bytes);
     }
 
-    /// So many bytes were given back to the system: undoes [`commit`](Self::commit).
+    /// Records that `bytes` were returned to the system: undoes [`commit`](Self::commit).
     pub fn release(&'static self, bytes: usize) {
-        counts::account(self.row(), Of::Released, bytes);
+        counts::account(self.row(), AccountField::Released, bytes);
     }
 
-    /// The row of the account: the first one that no other has. Two threads that look for it at
-    /// once find the same one, for rows are taken in their order and never given back.
+    /// Returns the account's row, and claims the first free one at the first use. Two threads that
+    /// search at once find the same row: rows are claimed in order and never freed.
     fn row(&'static self) -> usize {
         let this = ptr::from_ref(self).cast_mut();
         let is_own = |row: &AtomicPtr<Self>| {
@@ -119,47 +120,48 @@ impl Account {
     }
 }
 
-/// What an [`Account`] has counted up to one instant. All figures are exact, and bytes.
+/// The counts of an [`Account`] at one instant. All figures are exact, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AccountStats {
     /// The account's name.
     pub name: &'static str,
-    /// What is reserved: ever reserved, less what was unreserved; 0 if that is less than nothing.
+    /// Total reserved less total unreserved; 0 if negative.
     pub reserved: u64,
-    /// What is committed: ever committed, less what was released; 0 if that is less than nothing.
+    /// Total committed less total released; 0 if negative.
     pub committed: u64,
-    /// Ever reserved; never falls.
+    /// Total ever reserved; never falls.
     pub total_reserved: u64,
-    /// Ever committed; never falls.
+    /// Total ever committed; never falls.
     pub total_committed: u64,
-    /// By how much the account does not add up: what was unreserved or released beyond what there
-    /// was, and, of an account that ever reserved, what is committed beyond what is reserved. 0
-    /// unless the program counts wrongly, or counts the second before the first.
+    /// The inconsistency of the account: bytes unreserved or released beyond those counted, and,
+    /// for an account that ever reserved, bytes committed beyond those reserved. 0 unless the
+    /// program miscounts, or counts a release before its commit.
     pub excess: u64,
 }
 
-/// What all accounts have that were ever used, in the order of their first use, all at one instant,
-/// as [`heap_stats()`](super::heap_stats()) is read.
+/// Returns the counts of all accounts in use, in the order of first use, read at one instant as in
+/// [`heap_stats()`](super::heap_stats()).
 ///
-/// An event that comes before another, in a thread or by what threads say to each other, is in it
-/// if the other is: so no reading shows as committed what is not yet reserved.
+/// A reading that includes an event includes every event that happened before it, also in other
+/// threads that synchronized with its thread. So no reading shows memory as committed that is not
+/// yet reserved.
 ///
 /// Not for signal handlers, and not for hooks.
 pub fn accounts() -> Vec<AccountStats> {
     heap_stats_with_accounts().1
 }
 
-/// The heap's counts and those of all accounts, of the same instant.
+/// Returns the heap's counts and the counts of all accounts, at the same instant.
 ///
 /// Not for signal handlers, and not for hooks.
 pub fn heap_stats_with_accounts() -> (HeapStats, Vec<AccountStats>) {
     let cut = super::heap_stats::cut();
-    // What was counted before the cut is in a row that was taken before.
+    // An account claims its row before it counts, so every count in the cut has a row.
     let rows = ACCOUNTS.iter().zip(&cut.delta.accounts);
     let accounts = rows.filter_map(|(account, words)| {
         let account = account.load(Ordering::Acquire);
-        // SAFETY: rows hold accounts that are static.
+        // SAFETY: a row is null or holds a `&'static Account`, which `row` stored.
         let account = unsafe { account.as_ref() }?;
         Some(AccountStats::new(account.name, words))
     });
@@ -167,10 +169,10 @@ pub fn heap_stats_with_accounts() -> (HeapStats, Vec<AccountStats>) {
 }
 
 impl AccountStats {
-    fn new(name: &'static str, words: &[u64; Of::COUNT]) -> Self {
-        let word = |of: Of| words[of as usize];
-        let (reserved, committed) = (word(Of::Reserved), word(Of::Committed));
-        let (unreserved, released) = (word(Of::Unreserved), word(Of::Released));
+    fn new(name: &'static str, words: &[u64; AccountField::COUNT]) -> Self {
+        let word = |of: AccountField| words[of as usize];
+        let (reserved, committed) = (word(AccountField::Reserved), word(AccountField::Committed));
+        let (unreserved, released) = (word(AccountField::Unreserved), word(AccountField::Released));
         let mut stats = Self {
             name,
             reserved: reserved.saturating_sub(unreserved),
@@ -188,7 +190,8 @@ impl AccountStats {
         stats
     }
 
-    /// How much of the address space it is: what is reserved, or, if that is more, committed.
+    /// Returns the address space of the account: reserved bytes, or committed bytes if those are
+    /// more.
     pub fn address_space(&self) -> u64 {
         self.reserved.max(self.committed)
     }

@@ -1,53 +1,54 @@
-//! What processors have done: Go's `/cpu/classes/*`.
+//! CPU time by class: Go's `/cpu/classes/*`.
 
 use std::time::Duration;
 
-use crate::gc::{self, CpuClass, Figures};
-use crate::os::{clock, cpus};
-use crate::own;
-use crate::primitives::{Mutex, MutexGuard};
+use plimsoll_sys::os::{clock, cpus};
+use plimsoll_sys::primitives::{Mutex, MutexGuard};
 
-/// The time of the processors that the process may use, since it began, by what they did.
+use crate::gc::{self, CpuClass, Figures};
+use crate::internal_scope;
+
+/// The time of the processors that the process may use, since its start, by class.
 ///
-/// `total` is the sum of `gc_total`, `scavenge_total`, `user` and `idle`; `gc_total` that of its
-/// four parts, `scavenge_total` that of its two; exactly, in each reading. Nothing ever falls from
-/// one reading to a later one.
+/// In each reading, `total` is exactly the sum of `gc_total`, `scavenge_total`, `user` and `idle`.
+/// `gc_total` is the sum of its four parts, and `scavenge_total` of its two. No figure ever falls
+/// from one reading to a later one.
 ///
-/// They are to be compared with one another, not with anything else. What collectors say comes from
-/// them, and late; the rest is the process's processor time, less that (`user`), and the time for
-/// which there were processors, less all others (`idle`). A pause that stops everybody takes one
-/// processor's time from `user`, and that of the others from `idle`.
+/// Compare these figures only with one another. They depend on the reports of collectors, which
+/// arrive late. `user` is the process's CPU time less the reported classes; `idle` is the time of
+/// the available processors less all other classes. A pause that stops all threads takes one
+/// processor's time from `user` and the other processors' time from `idle`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CpuStats {
-    /// Marking by threads of the program. Said by collectors.
+    /// Marking by threads of the program. Reported by collectors.
     pub gc_mark_assist: Duration,
-    /// Marking by threads of the collectors'. Said by them.
+    /// Marking by threads of the collectors. Reported by collectors.
     pub gc_mark_dedicated: Duration,
-    /// Marking by processors that had nothing else to do. Said by collectors.
+    /// Marking on otherwise idle processors. Reported by collectors.
     pub gc_mark_idle: Duration,
-    /// Pauses, times the processors that stood still for them.
+    /// Pauses, multiplied by the number of stopped processors.
     pub gc_pause: Duration,
     /// The sum of the four above.
     pub gc_total: Duration,
-    /// Giving memory back to the system, by threads of the program. Said by collectors.
+    /// Returning memory to the system on threads of the program. Reported by collectors.
     pub scavenge_assist: Duration,
-    /// The same by threads of the collectors'. Said by them.
+    /// Returning memory to the system on threads of the collectors. Reported by collectors.
     pub scavenge_background: Duration,
     /// The sum of the two above.
     pub scavenge_total: Duration,
-    /// What the process used for anything else.
+    /// CPU time that the process used for anything else.
     pub user: Duration,
-    /// What it did not use.
+    /// Time of available processors that the process did not use.
     pub idle: Duration,
-    /// The sum of all: the processors that the process may use, times how long it runs. How many
-    /// those are is looked at when this is read.
+    /// The sum of all: the number of processors that the process may use, times its age. Each
+    /// reading determines that number anew.
     pub total: Duration,
 }
 
 impl CpuStats {
-    /// The share of collections in all: Go's `GCCPUFraction`. What was done by processors that had
-    /// nothing else to do is not counted.
+    /// Returns the share of collections in the total: Go's `GCCPUFraction`. Marking on idle
+    /// processors is not counted.
     pub(crate) fn gc_fraction(&self) -> f64 {
         if self.total.is_zero() {
             return 0.0;
@@ -56,7 +57,7 @@ impl CpuStats {
     }
 }
 
-/// Reads [`CpuStats`]: some microseconds.
+/// Reads [`CpuStats`]. Takes some microseconds.
 pub fn cpu_stats() -> CpuStats {
     let sums = gc::lock().sums(None);
     of(&sums)
@@ -64,20 +65,20 @@ pub fn cpu_stats() -> CpuStats {
 
 static METER: Mutex<Meter> = Mutex::new(Meter::new());
 
-/// What collectors tell of: pauses, and the classes of their work.
+/// The number of classes that collectors report: pauses, and each [`CpuClass`].
 const OWN: usize = 1 + CpuClass::COUNT;
 
 pub(crate) struct Meter {
-    /// When it was read last, in nanoseconds since the machine began.
+    /// Time of the last reading, in nanoseconds since boot.
     began: Option<u64>,
-    /// The processor time of the process then.
+    /// The CPU time of the process at that reading.
     cpu: u64,
-    /// What collectors had told of then.
+    /// The collectors' reports at that reading, by class.
     own: [u64; OWN],
-    /// How much of that was processor time of the process.
+    /// The part of those reports that is CPU time of the process.
     in_process: u64,
-    /// What was taken for the program's or for idle time before collectors told that it was
-    /// theirs.
+    /// Reported time that earlier readings had already counted as the program's or as idle; later
+    /// readings subtract it.
     user_owed: u64,
     idle_owed: u64,
     user: u64,
@@ -90,9 +91,12 @@ pub(crate) fn lock() -> MutexGuard<'static, Meter> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// With what collectors have told by now.
+/// Returns the statistics for the collectors' current sums.
 pub(crate) fn of(gc: &Figures) -> CpuStats {
-    cpus::look();
+    {
+        let _own = internal_scope::scope();
+        cpus::look();
+    }
     let mut meter = lock();
     let now = Now {
         time: clock::since_boot(),
@@ -127,7 +131,7 @@ impl Meter {
         let mut own = [gc.pause_cpu_ns; OWN];
         own[1..].copy_from_slice(&gc.cpu_ns);
         let in_process = gc.paused_ns.saturating_add(gc.cpu_ns.iter().sum());
-        // Two readers may have come by with sums of different moments.
+        // Concurrent readers may arrive with sums of different moments.
         for (own, last) in own.iter_mut().zip(self.own) {
             *own = last.max(*own);
         }
@@ -137,7 +141,7 @@ impl Meter {
             .time
             .saturating_sub(began)
             .saturating_mul(now.processors);
-        // A fork's child begins anew.
+        // In the child of a fork, the CPU time starts at 0 again.
         let used = now.cpu.checked_sub(self.cpu).unwrap_or(now.cpu);
         let of_own: u64 = own.iter().sum::<u64>() - self.own.iter().sum::<u64>();
         let of_user = less(used, in_process - self.in_process, &mut self.user_owed);
@@ -182,28 +186,26 @@ impl Meter {
     }
 }
 
-/// What is left of `all` without `part`, and without what is owed; what is missing is owed then.
+/// Returns `all` less `part` and less the debt in `owed`, at least 0. The deficit becomes the new
+/// debt.
 fn less(all: u64, part: u64, owed: &mut u64) -> u64 {
     let without = owed.saturating_add(part);
     *owed = without.saturating_sub(all);
     all.saturating_sub(without)
 }
 
-/// When the process began; now, if the system does not say.
+/// Returns the start time of the process, or `now` if the system does not report it.
 fn process_began(now: u64) -> u64 {
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     let ticks = std::fs::read_to_string("/proc/self/stat")
         .ok()
         .and_then(|stat| {
-            // The name of the program, which may have anything in it, ends with the last
-            // parenthesis.
+            // The program's name may contain any character; it ends with the last parenthesis.
             let (_, fields) = stat.rsplit_once(')')?;
             fields.split_ascii_whitespace().nth(19)?.parse::<u64>().ok()
         });
-    // SAFETY: asks for a number.
-    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    match (ticks, u64::try_from(ticks_per_second)) {
-        (Some(ticks), Ok(per_second @ 1..)) => {
+    match (ticks, clock::proc_ticks_per_second()) {
+        (Some(ticks), per_second @ 1..) => {
             let nanoseconds = u128::from(ticks) * 1_000_000_000 / u128::from(per_second);
             u64::try_from(nanoseconds).unwrap_or(now).min(now)
         }
@@ -248,10 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_late_is_owed_and_nothing_falls() {
+    fn late_reports_are_owed_and_nothing_falls() {
         let mut meter = Meter::new();
         meter.read(&Figures::default(), 0, &now(100, 200));
-        // All of it was the program's, so far.
+        // Up to this point, all of it counted as the program's.
         let late = meter.read(&of_pauses(150, 150), 100, &now(110, 210));
         assert_eq!(parts(&late), [150, 200, 0, 350]);
         // 140 of the 150 are still owed by `user`, and 130 by `idle`.

@@ -1,4 +1,4 @@
-//! What collectors have done: Go's `debug.GCStats`.
+//! Statistics of garbage collections: Go's `debug.GCStats`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,31 +8,31 @@ use crate::gc::{self, Pauses};
 use super::MemStats;
 
 /// Collections of all [collectors](crate::gc), and their pauses. Read by [`gc_stats()`], or by
-/// [`GcStats::read`], which uses the memory of the reading before.
+/// [`GcStats::read`], which reuses the memory of the previous reading.
 ///
-/// All of a collector's is of one instant, and agrees with [`MemStats`] as in Go: `pause[0]` is
-/// that of the newest cycle, `pause_ns[(num_gc + 255) % 256]` there.
+/// All figures of one collector belong to one instant and agree with [`MemStats`] as in Go:
+/// `pause[0]` here and `pause_ns[(num_gc + 255) % 256]` there belong to the newest cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GcStats {
-    /// When the last mark termination was; `None` if there was none. Exact.
+    /// The time of the last mark termination; `None` without one. Exact.
     pub last_gc: Option<SystemTime>,
     /// Completed collections. A count, exact; never falls.
     pub num_gc: u64,
-    /// How long their pauses have taken in all. Exact; never falls.
+    /// The total duration of all pauses. Exact; never falls.
     pub pause_total: Duration,
-    /// How long the pauses of each of the last 256 cycles have taken, the newest first. Exact.
+    /// The pause durations of each of the last 256 cycles, the newest first. Exact.
     pub pause: Vec<Duration>,
-    /// When the marking of each of those ended, the newest first. Exact.
+    /// The end of marking in each of those cycles, the newest first. Exact.
     pub pause_end: Vec<SystemTime>,
-    /// Quantiles of `pause`: of `m`, the first is the shortest, the last the longest, and number
-    /// `i` the pause at place `n i / (m - 1)`, rounded down, of the `n` in order. As many as
-    /// there were when it was read; 5 in what [`gc_stats()`] returns, and zeros if there were
-    /// no collections.
+    /// Quantiles of `pause`. With `m` quantiles and `n` pauses in ascending order, quantile `i` is
+    /// the pause at index `n i / (m - 1)`, rounded down. The first is the shortest pause, the last
+    /// the longest. The length stays as it was before the reading; [`gc_stats()`] returns 5. All
+    /// are zero without collections.
     pub pause_quantiles: Vec<Duration>,
 }
 
-/// Reads [`GcStats`], with five quantiles: some microseconds.
+/// Reads [`GcStats`], with five quantiles. Takes some microseconds.
 pub fn gc_stats() -> GcStats {
     let mut stats = GcStats::with_quantiles(5);
     stats.read();
@@ -40,7 +40,7 @@ pub fn gc_stats() -> GcStats {
 }
 
 impl GcStats {
-    /// For a reading with so many quantiles; nothing is read so far.
+    /// Creates empty statistics with `quantiles` quantiles, to be filled by [`read`](Self::read).
     pub fn with_quantiles(quantiles: usize) -> Self {
         Self {
             pause_quantiles: vec![Duration::ZERO; quantiles],
@@ -48,7 +48,7 @@ impl GcStats {
         }
     }
 
-    /// Reads anew. Does not allocate if it was read before.
+    /// Reads the current statistics. Does not allocate after the first reading.
     pub fn read(&mut self) {
         let mut pauses = Pauses::new();
         let sums = gc::lock().sums(Some(&mut pauses));
@@ -60,16 +60,16 @@ impl GcStats {
         self.pause.clear();
         self.pause_end.clear();
         for all in [self.pause.capacity(), self.pause_end.capacity()] {
-            if all < super::PAUSES {
-                self.pause.reserve(super::PAUSES);
-                self.pause_end.reserve(super::PAUSES);
+            if all < crate::gc::record::PAUSES {
+                self.pause.reserve(crate::gc::record::PAUSES);
+                self.pause_end.reserve(crate::gc::record::PAUSES);
             }
         }
         let lengths = newest_first().map(|entry| Duration::from_nanos(entry.pause_ns));
         self.pause.extend(lengths);
         let ends = newest_first().map(|entry| time(entry.end));
         self.pause_end.extend(ends);
-        let mut sorted = [0; super::PAUSES];
+        let mut sorted = [0; crate::gc::record::PAUSES];
         for (place, entry) in sorted.iter_mut().zip(pauses.entries()) {
             *place = entry.pause_ns;
         }

@@ -1,24 +1,24 @@
-//! How the ledger's bytes and a backend's pages become Go's fields.
+//! Computes Go's page-level heap fields from the ledger's bytes and a backend's pages.
 //!
-//! The ledger is read in one cut, a backend's figures are read one after another. So figures can
-//! contradict each other, for a moment, by what was done between two readings. Each is therefore
-//! read before the cut and after it, and the larger counts, which leaves only what came and went in
-//! between. A reading with that in it is taken again, a few times. What remains is not hidden: the
-//! fields are raised to where Go's relations hold, and [`slack`](HeapPages::slack) says by how
-//! much.
+//! The ledger is read in one cut; a backend's figures are read one after another. So figures can
+//! contradict each other by the operations between two readings. Each figure is therefore read
+//! before and after the cut, and the larger value counts. Memory that was obtained and returned
+//! between the two readings can still be missing; such a reading is repeated, a few times. A
+//! remaining contradiction is reported: the fields are raised until Go's relations hold, and
+//! [`slack`](HeapPages::slack) is the amount.
 
-use super::backend::{self, Pages};
 use super::{HeapStats, heap_stats};
 use crate::alloc;
+use crate::backend::{self, Pages};
 
-/// How often a reading is taken if its parts contradict each other.
+/// The maximum number of readings if the parts contradict each other.
 const TRIES: usize = 4;
 
-/// The ledger, and what there is around it.
+/// The ledger's counts, with the backend's pages and the memory of sampled blocks.
 pub(crate) struct HeapReading {
     pub(crate) heap: HeapStats,
     pub(super) pages: Pages,
-    /// Bytes of memory for sampled blocks with blocks of the program in it: part of its heap, and
+    /// Bytes of memory for sampled blocks in which the program has blocks: part of its heap, but
     /// not of its allocator's memory.
     pub(super) sampled: u64,
 }
@@ -67,7 +67,8 @@ impl HeapReading {
 }
 
 impl HeapPages {
-    /// `alloc` bytes are in blocks, `sampled` of them outside of the backend's memory.
+    /// Computes the fields. `alloc` bytes are in blocks, `sampled` of them outside the backend's
+    /// memory.
     fn new(alloc: u64, sampled: u64, pages: &Pages) -> Self {
         let [reserved, committed, active] = [pages.reserved, pages.committed, pages.active]
             .map(|figure| figure.known().map(|bytes| bytes + sampled));
@@ -83,7 +84,7 @@ impl HeapPages {
         };
         let committed = committed.unwrap_or(reserved);
         let released = reserved.saturating_sub(committed);
-        // What is in use is neither idle nor released.
+        // Memory in use is neither idle nor released.
         let sys = reserved.max(released + inuse);
         Self {
             sys,
@@ -97,7 +98,7 @@ impl HeapPages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::backend::Figure;
+    use crate::backend::Figure;
 
     fn figures(reserved: u64, committed: u64, active: u64) -> Pages {
         Pages {
@@ -132,8 +133,8 @@ mod tests {
         assert_eq!(pages, expected);
     }
 
-    /// All that figures can contradict: the relations hold, nothing is below what was told, and
-    /// what was raised is said.
+    /// Covers all contradictions that figures can have: the relations hold, no field is below its
+    /// reported figure, and the raise is recorded.
     #[test]
     fn the_relations_hold_whatever_the_figures_are() {
         let sizes = [0, 1, 7, 8, 100];
@@ -144,21 +145,23 @@ mod tests {
                     optional().flat_map(|reserved| optional().map(move |other| (reserved, other)))
                 {
                     for active in optional() {
-                        let told = Pages {
+                        let reported = Pages {
                             reserved,
                             committed,
                             active,
                             metadata: Figure::ABSENT,
                         };
-                        let pages = HeapPages::new(alloc, sampled, &told);
+                        let pages = HeapPages::new(alloc, sampled, &reported);
                         assert!(alloc <= pages.inuse && pages.inuse <= pages.sys);
                         assert!(pages.released <= pages.sys - pages.inuse);
                         let raised = |field: u64, figure: Figure| {
-                            let told = figure.known().map(|bytes| bytes + sampled);
-                            told.map(|told| field.checked_sub(told).expect("told is the least"))
+                            let reported = figure.known().map(|bytes| bytes + sampled);
+                            reported.map(|reported| {
+                                field.checked_sub(reported).expect("reported is the least")
+                            })
                         };
                         let raised = raised(pages.inuse, active).max(raised(pages.sys, reserved));
-                        assert_eq!(pages.slack, raised.unwrap_or(0), "{told:?}");
+                        assert_eq!(pages.slack, raised.unwrap_or(0), "{reported:?}");
                     }
                 }
             }

@@ -1,21 +1,20 @@
-//! The ledger, as the program sees it.
+//! The public view of the ledger.
 
 use crate::alloc::counts::{HEAP, HeapDelta};
-use crate::alloc::size_class;
 use crate::ledger::Cut;
+use crate::size_class;
 
 /// Everything that was allocated and freed through [`Alloc`](crate::Alloc) up to one instant.
 ///
-/// All fields belong to the same instant. In every snapshot, whatever the program is doing
-/// meanwhile:
+/// All fields belong to the same instant. In every snapshot, whatever the program does meanwhile:
 ///
-/// * `frees <= mallocs` in each class, for large blocks, and in all;
+/// * `frees <= mallocs` in each class, for large blocks, and in total;
 /// * `mallocs` and `frees` are the sums over the classes and the large blocks, and so are the
 ///   bytes;
 /// * an operation is in it as a whole or not at all; a reallocation is a free and an allocation.
 ///
-/// A block counts as the size of its class: what was asked for, rounded up to 8 bytes up to 1 KiB,
-/// and to Go's size classes up to 32 KiB; above that, as what was asked for. See
+/// A block counts as the size of its class. The requested size is rounded up to 8 bytes up to 1
+/// KiB, and to Go's size classes up to 32 KiB; above that, it counts as requested. See
 /// [`size_class`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapStats {
@@ -27,21 +26,21 @@ pub struct HeapStats {
     pub malloc_bytes: u64,
     /// Bytes ever freed, in class sizes. Exact.
     pub free_bytes: u64,
-    /// Blocks up to 32 KiB by size class; position 0 is for sizes of zero, which Rust never asks
-    /// for.
+    /// Blocks up to 32 KiB by size class; position 0 is for sizes of zero, which Rust never
+    /// requests.
     pub by_class: [ClassCounts; size_class::CLASSES],
     /// Blocks above 32 KiB.
     pub large: LargeCounts,
-    /// False only on systems without `membarrier(2)`, unless the setting `ledger=fenced` is given:
-    /// then the snapshot may miss operations that were a few nanoseconds old, and the
-    /// relations above may be off by those.
+    /// False only on systems without `membarrier(2)`, unless the setting `ledger=fenced` is given.
+    /// Then the snapshot may miss operations that were a few nanoseconds old, and the relations
+    /// above may be off by those.
     pub exact: bool,
 }
 
-/// What was allocated and freed in one size class.
+/// Allocations and frees in one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounts {
-    /// The largest size in the class, in bytes, as which each block counts.
+    /// The largest size in the class, in bytes; each block counts as this size.
     pub size: usize,
     /// Blocks ever allocated, a count. Exact.
     pub mallocs: u64,
@@ -49,7 +48,7 @@ pub struct ClassCounts {
     pub frees: u64,
 }
 
-/// What was allocated and freed above 32 KiB, where bytes are counted as asked for.
+/// Allocations and frees above 32 KiB, where bytes are counted as requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LargeCounts {
     /// Blocks ever allocated, a count. Exact.
@@ -74,9 +73,9 @@ impl HeapStats {
     }
 }
 
-/// Reads the ledger: some microseconds, no thread is stopped or delayed, nothing is allocated.
-/// Concurrent readers take turns. All zero if [`Alloc`](crate::Alloc) is not the program's
-/// allocator.
+/// Reads the ledger. Takes some microseconds, stops or delays no thread, and does not allocate.
+/// Concurrent readers take turns. All figures are zero if [`Alloc`](crate::Alloc) is not the
+/// program's allocator.
 ///
 /// Not for signal handlers.
 pub fn heap_stats() -> HeapStats {

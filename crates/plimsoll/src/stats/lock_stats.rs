@@ -1,46 +1,48 @@
-//! How long threads have waited for one another.
+//! Total times for which threads waited for one another.
 
 use std::time::Duration;
 
 use crate::contention;
 
-/// Sums over all waits since the process began. Exact for the time in which there was a block rate
-/// or a mutex fraction (see [`crate::profile::set_block_rate`]): then every wait is in them,
-/// whether it was sampled or not. Each is read at its own moment.
+/// Sums over all waits since the process began. Exact for the time in which a block rate or a mutex
+/// fraction was set (see [`crate::profile::set_block_rate`]): then the sums include every wait,
+/// whether sampled or not. Each field is read at its own moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockStats {
-    /// Waits of any kind that are over: for locks, conditions, channels, other threads. A count;
-    /// exact, as said.
+    /// Completed waits of any kind: for locks, conditions, channels, other threads. A count; exact
+    /// under the condition above.
     pub waits: u64,
-    /// How long those took, up to when the thread was woken; exact, as said.
+    /// Their total duration, up to the wakeup of the thread; exact under the same condition.
     pub waited: Duration,
-    /// Those of them for locks: mutexes and readers-writer locks. A count; exact, as said.
+    /// The part of `waits` for mutexes and readers-writer locks. A count; exact under the same
+    /// condition.
     pub lock_waits: u64,
-    /// How long those took; exact, as said.
+    /// Their total duration; exact under the same condition.
     pub lock_waited: Duration,
-    /// How long threads have waited for locks in the rest of the time: an estimate, for which one
-    /// in eight waits is timed, by chance, up to when the thread runs again. Only since
-    /// [`crate::start`].
+    /// Estimated time for which threads waited for locks while neither rate nor fraction was set.
+    /// One in eight waits, chosen at random, is timed until the thread runs again. Counts only
+    /// since [`crate::start`].
     pub lock_waited_estimate: Duration,
-    /// From when threads were woken to when they ran again; exact, as said.
+    /// Time from the wakeup of threads until they ran again; exact under the same condition.
     pub wakeup_latency: Duration,
-    /// Releases of locks that others waited for. A count; exact, as said.
+    /// Releases of locks that other threads waited for. A count; exact under the same condition.
     pub contended_releases: u64,
-    /// How long others had waited for those; exact, as said. Once all of those waits are over, it
-    /// is [`LockStats::lock_waited`] less waits that ended at their time
-    /// limit, or that nobody is to blame for
+    /// Time for which other threads waited for those releases; exact under the same condition. Once
+    /// all of those waits are over, it is [`LockStats::lock_waited`] less two kinds of waits: those
+    /// that timed out, and those that were charged to no release
     /// ([`LostEvents::waits`](crate::profile::LostEvents::waits)).
     pub blamed: Duration,
 }
 
 impl LockStats {
-    /// How long threads have waited for locks: what Go has as `/sync/mutex/wait/total:seconds`.
+    /// Returns the total time for which threads waited for locks: Go's
+    /// `/sync/mutex/wait/total:seconds`.
     pub fn mutex_wait_total(&self) -> Duration {
         self.lock_waited + self.lock_waited_estimate
     }
 }
 
-/// Reads the sums. Takes some hundred nanoseconds, and keeps nobody from anything.
+/// Reads the sums. Takes some hundred nanoseconds, and blocks no thread.
 pub fn lock_stats() -> LockStats {
     let totals = contention::totals();
     LockStats {

@@ -1,29 +1,29 @@
-//! Memory that the program maps by itself.
+//! Memory that the program maps directly.
 
-use crate::mappings::{self, cell};
-use crate::own;
+use crate::alloc::mappings::{self, cell};
+use crate::internal_scope;
 
-/// What the program has mapped by calls of its own (`mmap`, `mremap`), privately and of no file,
-/// since the process began: not what the C library maps for `malloc`, stacks and libraries. Exact,
-/// but for [`LostEvents::mappings`](crate::profile::LostEvents::mappings); all of one instant. All
-/// 0 without the feature `mmap`.
+/// Private anonymous memory that the program mapped by direct calls of `mmap` and `mremap`, since
+/// the process began. Mappings that the C library makes for `malloc`, stacks and libraries are not
+/// included. Exact, except for [`LostEvents::mappings`](crate::profile::LostEvents::mappings); all
+/// of one instant. All fields are 0 without the feature `mmap`.
 ///
-/// Addresses are counted, in whole pages, whether they are touched or not.
+/// Counts address space in whole pages, whether touched or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MappingStats {
-    /// Calls that mapped something, or had it grow or move. A count.
+    /// Calls that created, grew or moved a mapping. A count.
     pub calls: u64,
-    /// Bytes that those mapped.
+    /// Bytes that those calls mapped.
     pub mapped_bytes: u64,
-    /// Bytes of those that were unmapped, replaced, or moved away from.
+    /// Bytes of those mappings that were unmapped, replaced, or moved away from.
     pub unmapped_bytes: u64,
-    /// Mappings that there are. One of which the middle was unmapped is two. A count.
+    /// Existing mappings. A mapping whose middle was unmapped counts as two. A count.
     pub mappings: u64,
 }
 
 impl MappingStats {
-    /// Bytes that are mapped now.
+    /// Returns the bytes that are mapped now.
     pub fn bytes(&self) -> u64 {
         self.mapped_bytes.saturating_sub(self.unmapped_bytes)
     }
@@ -31,7 +31,7 @@ impl MappingStats {
 
 /// Reads the sums. Takes as long as reading the profile `mmap`: some microseconds.
 pub fn mapping_stats() -> MappingStats {
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     let mut stats = MappingStats::default();
     mappings::read(|record| {
         stats.calls += record.cells[cell::CALLS];

@@ -1,21 +1,19 @@
 //! Go's `runtime.MemStats`, field for field.
 
 use super::HeapStats;
-use super::backend::Pages;
 use super::cpu_stats::CpuStats;
 use super::heap_pages::HeapReading;
 use super::outside_heap::OutsideHeap;
-use crate::alloc::size_class::go;
+use crate::backend::Pages;
+use crate::gc::record::PAUSES;
 use crate::gc::{self, Figures, Pauses};
+use crate::size_class::go;
 
 /// The number of entries of [`MemStats::by_size`].
 pub const BY_SIZE_CLASSES: usize = 61;
 
-/// The number of entries of [`MemStats::pause_ns`] and [`MemStats::pause_end`].
-pub const PAUSES: usize = 256;
-
-/// What Go's `runtime.MemStats` says of a Go program, said of this one: the same fields, in Rust's
-/// spelling, with Go's meaning as far as there is one without a garbage collector.
+/// The fields of Go's `runtime.MemStats` for this program: in Rust's spelling, with Go's meaning as
+/// far as it applies without a garbage collector.
 ///
 /// Sizes are bytes. All object counts and byte sums belong to one instant (see [`HeapStats`]).
 /// These relations hold in every reading: `sys` is the sum of `heap_sys`, `stack_sys`, `mspan_sys`,
@@ -23,11 +21,12 @@ pub const PAUSES: usize = 256;
 /// `heap_alloc <= heap_inuse`; `heap_released <= heap_idle`; `heap_alloc = alloc`;
 /// `heap_objects = mallocs - frees`.
 ///
-/// "The allocator" is the one under [`Alloc`](crate::Alloc). What it holds beyond the blocks that
-/// are in use is told by its [`Backend`](super::Backend): `pages` has the figures as they were
-/// told, each with what it is worth. They are read before the ledger and after it, and the larger
-/// counts. A reading whose figures contradict each other is taken again, up to three times.
-/// [`heap_slack`](Self::heap_slack) says by how much fields had to be more than that.
+/// "The allocator" is the underlying allocator of [`Alloc`](crate::Alloc). Its
+/// [`Backend`](super::Backend) reports the memory that it holds beyond the blocks in use: `pages`
+/// has the figures as reported, each marked exact, racy or absent. They are read before the ledger
+/// and after it, and the larger value counts. A reading whose figures contradict each other is
+/// repeated, up to three times. [`heap_slack`](Self::heap_slack) is the amount by which fields had
+/// to exceed the figures.
 ///
 /// | allocator | `heap_sys` | `heap_released` | `heap_inuse` | `mspan_*` |
 /// |---|---|---|---|---|
@@ -36,8 +35,8 @@ pub const PAUSES: usize = 256;
 /// | the system's, [detailed](super::backend::System::DETAILED) | racy: `mallinfo2` | absent | racy: `mallinfo2` | absent |
 /// | the system's, others | absent | absent | absent | absent |
 ///
-/// What is absent is as if the allocator held nothing but the blocks in use, and is 0 as far as it
-/// is something else.
+/// If a figure is absent, the heap fields assume that the allocator holds only the blocks in use;
+/// all other fields that depend on it are 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemStats {
     /// Bytes of blocks in use, in class sizes. Exact. From the ledger.
@@ -55,100 +54,98 @@ pub struct MemStats {
 
     /// The same as `alloc`.
     pub heap_alloc: u64,
-    /// Bytes of address space that the allocator has for blocks, `heap_inuse + heap_idle`: the
-    /// backend's [`reserved`](Pages::reserved), and Plimsoll's memory for the sampled blocks in
+    /// Bytes of address space that the allocator holds for blocks, `heap_inuse + heap_idle`: the
+    /// backend's [`reserved`](Pages::reserved), plus Plimsoll's memory for the sampled blocks in
     /// use. The same as `heap_inuse` if absent.
     pub heap_sys: u64,
-    /// Bytes of that without a block in them, whether there is memory behind them or not:
-    /// `heap_sys - heap_inuse`.
+    /// Bytes of that without a block, whether backed by memory or not: `heap_sys - heap_inuse`.
     pub heap_idle: u64,
-    /// Bytes of memory with at least one block in it: the backend's [`active`](Pages::active), and
-    /// sampled blocks. The same as `heap_alloc` if absent. What it is more than `heap_alloc` is
-    /// lost to fragmentation, and to rounding of sizes.
+    /// Bytes of memory with at least one block in it: the backend's [`active`](Pages::active), plus
+    /// sampled blocks. The same as `heap_alloc` if absent. The excess over `heap_alloc` is lost to
+    /// fragmentation and to the rounding of sizes.
     pub heap_inuse: u64,
-    /// Idle bytes that have no memory behind them, as far as the allocator decides it: they were
-    /// given back to the system, or never used. The backend's [`reserved`](Pages::reserved) less
-    /// its [`committed`](Pages::committed); 0 if one is absent.
+    /// Idle bytes without memory behind them, as far as the allocator decides it: they were
+    /// returned to the system, or never used. The backend's [`reserved`](Pages::reserved) less its
+    /// [`committed`](Pages::committed); 0 if one is absent.
     pub heap_released: u64,
-    /// Bytes by which `heap_inuse` or `heap_sys`, whichever is more, had to be above what the
-    /// backend told, so that the relations hold; in Go there is no such field. There are two
-    /// reasons. One is a figure that was behind in each of four readings: rare. The other is
-    /// the size as which blocks count: between 1 and 32 KiB, sizes are rounded up to Go's
-    /// classes, and an allocator may round less (for a block of 7168 bytes, which counts as 8192,
-    /// jemalloc takes 7168). It shows if a heap of such blocks has no room left.
+    /// Bytes by which `heap_inuse` or `heap_sys`, whichever is more, had to exceed the backend's
+    /// report, so that the relations hold; Go has no such field. One reason is a figure that lagged
+    /// in each of four readings, which is rare. The other is the counted size of blocks: between 1
+    /// and 32 KiB, sizes are rounded up to Go's classes, and an allocator may round less. A block
+    /// of 7168 bytes, for example, counts as 8192, but jemalloc takes 7168. This shows if a heap of
+    /// such blocks has no free space.
     pub heap_slack: u64,
-    /// What the backend told: the figures before they were made into fields.
+    /// The backend's report: the figures before they were made into fields.
     pub pages: Pages,
     /// Blocks in use: `mallocs - frees`. A count. Exact. From the ledger.
     pub heap_objects: u64,
 
-    /// Bytes of the stacks of the threads that there are: all the address space of each, without
-    /// its guard, whether it was used or not; of the main thread's, what the system has made of it
-    /// so far. How much of that is in memory takes a system call for each to find out, so it is in
-    /// [`reconcile()`](crate::reconcile()) only. Racy: each thread's as of the moment it was
-    /// looked at.
+    /// Bytes of the stacks of the current threads: the whole address space of each without its
+    /// guard, used or not. For the main thread, the part that the system has mapped so far. The
+    /// resident part of a stack needs a system call for each stack, so only
+    /// [`reconcile()`](crate::reconcile()) reports it. Racy: each thread's stack is read at its own
+    /// moment.
     ///
-    /// A thread counts from its beginning, or, where the creation of threads is not seen, from its
-    /// first allocation. One that was seen by neither does not count. The stack that the program
-    /// gave to a thread itself counts as well, wherever the program has it from: if that is a
-    /// block of its heap, it is in `heap_sys` too, and so in `sys` twice.
-    /// [`reconcile()`](crate::reconcile()) has it once.
+    /// A thread counts from its start, or, where thread creation is not intercepted, from its first
+    /// allocation. A thread that was observed at neither does not count. A stack that the program
+    /// supplied counts as well, wherever its memory comes from. If that memory is a block of the
+    /// program's heap, it is in `heap_sys` too, and so in `sys` twice.
+    /// [`reconcile()`](crate::reconcile()) counts it once.
     pub stack_inuse: u64,
-    /// The same as `stack_inuse`: nothing is kept for threads that are to come but what the C
-    /// library keeps.
+    /// The same as `stack_inuse`: only the C library keeps stacks for later threads.
     pub stack_sys: u64,
     /// The same as `mspan_sys`.
     pub mspan_inuse: u64,
     /// Bytes of the allocator's own bookkeeping: the backend's [`metadata`](Pages::metadata). 0 if
     /// absent.
     pub mspan_sys: u64,
-    /// Bytes of the ledger's shards that threads or processors write to. Exact.
+    /// Bytes of the ledger's shards to which threads or processors write. Exact.
     pub mcache_inuse: u64,
     /// Bytes mapped for the ledger's shards. Exact.
     pub mcache_sys: u64,
     /// Bytes of the profiler's tables of stacks and buckets. Exact.
     pub buck_hash_sys: u64,
-    /// Bytes that collectors have for themselves, as they say:
+    /// Bytes of the collectors' own metadata, as they report:
     /// [`Collector::set_metadata_bytes`](crate::gc::Collector::set_metadata_bytes).
     pub gc_sys: u64,
-    /// Bytes of everything else that Plimsoll uses itself: its own heap, and its memory for
-    /// sampled blocks as far as none of the program's is in it. Exact, but not of the same
-    /// instant as the counts.
+    /// Bytes of everything else that Plimsoll uses itself: its internal heap, and its memory for
+    /// sampled blocks outside the program's blocks. Exact, but not of the same instant as the
+    /// counts.
     pub other_sys: u64,
 
-    /// The heap size at which the next collection is to be over, in bytes, as collectors said at
-    /// their last mark terminations. The sum over all that there are. Without collectors, this and
-    /// the following are 0.
+    /// The heap size at which the next collection should end, in bytes, as collectors reported at
+    /// their last mark terminations. The sum over all current collectors. Without collectors, this
+    /// and the following fields are 0.
     pub next_gc: u64,
-    /// When the last mark termination was, in nanoseconds since 1970. Exact.
+    /// The time of the last mark termination, in nanoseconds since 1970. Exact.
     pub last_gc: u64,
     /// Nanoseconds ever spent in the pauses of completed cycles; never falls. Exact.
     pub pause_total_ns: u64,
-    /// The pauses of each of the last cycles, in nanoseconds, in all: a ring whose newest entry is
-    /// at `(num_gc + 255) % 256`. Exact.
+    /// The total pause of each of the last cycles, in nanoseconds: a ring whose newest entry is at
+    /// `(num_gc + 255) % 256`. Exact.
     pub pause_ns: [u64; PAUSES],
-    /// When the marking of each of the last cycles ended, in nanoseconds since 1970. Exact.
+    /// The end of marking in each of the last cycles, in nanoseconds since 1970. Exact.
     pub pause_end: [u64; PAUSES],
-    /// Completed collections, of all [collectors](crate::gc): those that came to their mark
+    /// Completed collections of all [collectors](crate::gc): those that reached their mark
     /// termination. A count, modulo 2^32 as in Go. Exact.
     pub num_gc: u32,
-    /// Those of them that the program asked for. A count. Exact.
+    /// The part of `num_gc` that the program requested. A count. Exact.
     pub num_forced_gc: u32,
-    /// The share of the processors' time that was spent on collections since the process began,
-    /// from 0 to 1: see [`CpuStats`].
+    /// The share of CPU time spent on collections since the process began, from 0 to 1: see
+    /// [`CpuStats`].
     pub gc_cpu_fraction: f64,
-    /// Whether there is a collector.
+    /// Whether a collector exists.
     pub enable_gc: bool,
     /// Always false, as in Go.
     pub debug_gc: bool,
 
     /// Blocks by Go's size classes, up to 18432 bytes. Entry 0 is unused, as in Go. Exact, of the
-    /// same instant as the rest: the ledger's classes fold exactly into Go's. Larger blocks
-    /// are only in the totals.
+    /// same instant as the rest: the ledger's classes fold exactly into Go's. Larger blocks are
+    /// only in the totals.
     pub by_size: [BySize; BY_SIZE_CLASSES],
 }
 
-/// What was allocated and freed in one of Go's size classes: sizes above the one before, up to
+/// Allocations and frees in one of Go's size classes: sizes above the previous class's, up to
 /// `size`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BySize {
@@ -160,8 +157,8 @@ pub struct BySize {
     pub frees: u64,
 }
 
-/// Reads [`MemStats`]: some microseconds and what the backend takes more than
-/// [`heap_stats()`](super::heap_stats()), and like that without stopping anyone.
+/// Reads [`MemStats`]. Takes some microseconds and the backend's time more than
+/// [`heap_stats()`](super::heap_stats()), and stops no thread either.
 ///
 /// Not for signal handlers.
 pub fn mem_stats() -> MemStats {
@@ -236,7 +233,7 @@ impl MemStats {
     }
 }
 
-/// The pauses and their ends, each where its cycle's number says.
+/// Returns the rings of pauses and of their ends, each entry at the index of its cycle's number.
 fn rings(cycles: u64, pauses: &Pauses) -> ([u64; PAUSES], [u64; PAUSES]) {
     let (mut pause_ns, mut pause_end) = ([0; PAUSES], [0; PAUSES]);
     for (number, entry) in (0..cycles).rev().zip(pauses.entries().iter().rev()) {
@@ -263,8 +260,8 @@ fn by_size(heap: &HeapStats) -> [BySize; BY_SIZE_CLASSES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alloc::size_class;
-    use crate::stats::backend::Figure;
+    use crate::backend::Figure;
+    use crate::size_class;
     use crate::stats::{ClassCounts, LargeCounts};
 
     fn heap() -> HeapStats {
@@ -305,7 +302,7 @@ mod tests {
         heap
     }
 
-    /// A field that is added has to be placed here, and so decided on.
+    /// Destructures all fields, so that a new field must be placed here.
     #[test]
     fn every_field_is_accounted_for_and_the_relations_hold() {
         let heap = heap();
@@ -345,7 +342,7 @@ mod tests {
             heap_inuse,
             heap_released,
             heap_slack,
-            pages: pages_told,
+            pages: pages_reported,
             heap_objects,
             stack_inuse,
             stack_sys,
@@ -379,7 +376,7 @@ mod tests {
         assert_eq!(heap_idle + heap_inuse, heap_sys);
         assert_eq!((heap_sys, heap_inuse), ((40 << 30) + 10, (20 << 30) + 10));
         assert_eq!((heap_released, heap_slack), (10 << 30, 0));
-        assert_eq!((pages_told, mspan_inuse, mspan_sys), (pages, 29, 29));
+        assert_eq!((pages_reported, mspan_inuse, mspan_sys), (pages, 29, 29));
         assert!(heap_released <= heap_idle && heap_alloc <= heap_inuse && stack_inuse <= stack_sys);
         assert_eq!(heap_objects, mallocs - frees);
         assert_eq!((stack_inuse, stack_sys), (29, 29));
@@ -397,7 +394,7 @@ mod tests {
             (0, 0, 0.0, false, false)
         );
         assert_eq!((by_size[0].mallocs, by_size[60].size), (0, 18432));
-        // Everything up to 18432 bytes is in some entry, once.
+        // Everything up to 18432 bytes is in exactly one entry.
         let small = |of: fn(&ClassCounts) -> u64| -> u64 {
             heap.by_class
                 .iter()

@@ -1,40 +1,40 @@
-//! Where the bytes are that no allocator of the program's has: stacks, and what Plimsoll uses
+//! Memory outside the program's allocators: thread stacks, and the memory that Plimsoll uses
 //! itself.
 
 use crate::alloc::counts::HEAP;
 use crate::stack::TABLE;
 use crate::thread::stacks;
-use crate::{alloc, own, postmortem, task};
+use crate::{alloc, internal_heap, postmortem_file, task};
 
 /// Stacks, and Plimsoll's own memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OutsideHeap {
-    /// The stacks of threads, as much of each as is reserved for it.
+    /// Address space reserved for the stacks of threads.
     pub(crate) stacks: u64,
-    /// The ledger's shards that writers may use.
+    /// The ledger's shards that writers use.
     pub(crate) shards_in_use: u64,
-    /// What is mapped for the ledger's shards.
+    /// Memory mapped for the ledger's shards.
     pub(crate) shards: u64,
-    /// Stacks and buckets.
+    /// The event table: stacks and buckets.
     pub(crate) table: u64,
-    /// The rest: the own heap, slots of tasks, a post-mortem's header and notes, and memory for
-    /// sampled blocks as far as no block of the program is in it.
+    /// The rest: the internal heap, slots of tasks, a post-mortem file's header and notes, and
+    /// memory for sampled blocks outside the program's blocks.
     pub(crate) other: u64,
 }
 
 impl OutsideHeap {
     pub(crate) fn read() -> Self {
         let (shards_in_use, shards) = HEAP.shard_bytes();
-        let (door, program_blocks) = alloc::self_bytes();
+        let (plimsoll_blocks, program_blocks) = alloc::self_bytes();
         Self {
             stacks: stacks::bytes() as u64,
             shards_in_use: shards_in_use as u64,
             shards: shards as u64,
             table: TABLE.bytes() as u64,
-            other: (own::bytes()
+            other: (internal_heap::bytes()
                 + task::bytes()
-                + postmortem::bytes()
-                + door.saturating_sub(program_blocks)) as u64,
+                + postmortem_file::bytes()
+                + plimsoll_blocks.saturating_sub(program_blocks)) as u64,
         }
     }
 }

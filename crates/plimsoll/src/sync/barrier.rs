@@ -1,22 +1,23 @@
-//! Threads that wait until all are there.
+//! A barrier, at which threads wait for one another.
 
 use std::fmt;
 use std::sync;
 
 use super::contended::{self, keeps_its_frame, key_of};
-use crate::contention::{self, Ended, WaitKind};
+use crate::contention::{Ended, WaitKind};
+use crate::recording;
 
 pub use std::sync::BarrierWaitResult;
 
-/// [`std::sync::Barrier`], whose waits are in the block profile: of each round those of all threads
-/// but the last, until the last came.
+/// A [`std::sync::Barrier`] whose waits are in the block profile. In each round, all threads but
+/// the last wait until the last has arrived.
 #[repr(C, align(8))]
 pub struct Barrier {
     inner: sync::Barrier,
 }
 
 impl Barrier {
-    /// Creates one for `n` threads.
+    /// Creates a barrier for `n` threads.
     #[must_use]
     #[inline]
     pub const fn new(n: usize) -> Self {
@@ -25,14 +26,14 @@ impl Barrier {
         }
     }
 
-    /// As [`std::sync::Barrier::wait`].
+    /// Behaves like [`std::sync::Barrier::wait`].
     pub fn wait(&self) -> BarrierWaitResult {
-        if !contention::is_on() {
+        if !recording::is_on() {
             return self.inner.wait();
         }
         let key = key_of(self);
-        // Who is the last is not known before. But each advances the clocks of all who are there;
-        // the last does so last.
+        // The last thread is not known in advance. So each thread advances the clocks of all
+        // threads that wait already, and the last thread does so last.
         contended::stamp(key);
         let result = contended::wait(
             WaitKind::Barrier,

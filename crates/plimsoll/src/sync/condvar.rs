@@ -1,4 +1,4 @@
-//! Waiting for something to become true.
+//! A condition variable.
 
 use std::fmt;
 use std::sync::{self, LockResult, PoisonError};
@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use super::MutexGuard;
 use super::contended::{self, Key, keeps_its_frame, key_of};
 use crate::contention::{self, Ended, WaitKind};
+use crate::recording;
 
-/// [`std::sync::Condvar`] for [`Mutex`](super::Mutex), whose waits are in the block profile.
+/// A [`std::sync::Condvar`] for [`Mutex`](super::Mutex), whose waits are in the block profile.
 ///
-/// A wait lasts until the last notification before the thread goes on. Nobody is blamed for it;
-/// but it gives up the mutex, and is blamed for those who wait for that.
+/// A wait lasts until the last notification before the thread continues, and no thread is charged
+/// for it. It releases the mutex, and is charged for the waiters of the mutex.
 #[derive(Default)]
 #[repr(C)]
 pub struct Condvar {
@@ -19,13 +20,13 @@ pub struct Condvar {
     inner: sync::Condvar,
 }
 
-/// Whether a wait of a [`Condvar`] ended because its time was up. The standard library's cannot be
-/// made by anybody else.
+/// Whether a wait of a [`Condvar`] timed out. A separate type, because the standard library's has
+/// no public constructor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time was up.
+    /// Returns whether the wait timed out.
     #[must_use]
     pub fn timed_out(&self) -> bool {
         self.0
@@ -33,7 +34,7 @@ impl WaitTimeoutResult {
 }
 
 impl Condvar {
-    /// Creates one that nobody waits for.
+    /// Creates a condition variable without waiters.
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
@@ -43,7 +44,7 @@ impl Condvar {
         }
     }
 
-    /// The same with a name.
+    /// Creates a condition variable with a name.
     #[must_use]
     #[inline]
     pub const fn named(name: &'static str) -> Self {
@@ -53,18 +54,18 @@ impl Condvar {
         }
     }
 
-    /// The name it was created with.
+    /// Returns the name, if one was given at creation.
     pub const fn name(&self) -> Option<&'static str> {
         self.name
     }
 
-    /// As [`std::sync::Condvar::wait`].
+    /// Behaves like [`std::sync::Condvar::wait`].
     ///
     /// # Errors
-    /// If the mutex is poisoned; it is locked even so.
+    /// Fails if the mutex is poisoned; the mutex is locked nevertheless.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         let (inner, mutex) = guard.into_parts();
-        let result = if contention::is_on() {
+        let result = if recording::is_on() {
             let locked = contended::release_and_wait(
                 contention::release_key,
                 mutex,
@@ -87,10 +88,10 @@ impl Condvar {
         }
     }
 
-    /// As [`std::sync::Condvar::wait_while`].
+    /// Behaves like [`std::sync::Condvar::wait_while`].
     ///
     /// # Errors
-    /// If the mutex is poisoned; it is locked even so.
+    /// Fails if the mutex is poisoned; the mutex is locked nevertheless.
     pub fn wait_while<'a, T, F>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -105,10 +106,10 @@ impl Condvar {
         Ok(guard)
     }
 
-    /// As [`std::sync::Condvar::wait_timeout`].
+    /// Behaves like [`std::sync::Condvar::wait_timeout`].
     ///
     /// # Errors
-    /// If the mutex is poisoned; it is locked even so.
+    /// Fails if the mutex is poisoned; the mutex is locked nevertheless.
     pub fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -122,7 +123,7 @@ impl Condvar {
                 (inner, result.timed_out(), true)
             }
         };
-        let (inner, timed_out, is_poisoned) = if contention::is_on() {
+        let (inner, timed_out, is_poisoned) = if recording::is_on() {
             let waited = contended::release_and_wait(
                 contention::release_key,
                 mutex,
@@ -153,10 +154,10 @@ impl Condvar {
         }
     }
 
-    /// As [`std::sync::Condvar::wait_timeout_while`].
+    /// Behaves like [`std::sync::Condvar::wait_timeout_while`].
     ///
     /// # Errors
-    /// If the mutex is poisoned; it is locked even so.
+    /// Fails if the mutex is poisoned; the mutex is locked nevertheless.
     pub fn wait_timeout_while<'a, T, F>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -176,13 +177,13 @@ impl Condvar {
         Ok((guard, WaitTimeoutResult(false)))
     }
 
-    /// As [`std::sync::Condvar::notify_one`].
+    /// Behaves like [`std::sync::Condvar::notify_one`].
     #[inline]
     pub fn notify_one(&self) {
         contended::wake(key_of(self), || self.inner.notify_one());
     }
 
-    /// As [`std::sync::Condvar::notify_all`].
+    /// Behaves like [`std::sync::Condvar::notify_all`].
     #[inline]
     pub fn notify_all(&self) {
         contended::wake(key_of(self), || self.inner.notify_all());

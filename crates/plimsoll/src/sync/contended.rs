@@ -1,7 +1,7 @@
-//! What all primitives do when they leave their quick path.
+//! The cold paths of all primitives.
 //!
-//! A *key* stands for the primitive in the table of waiters: its address, or for channels, which
-//! have none, a number that is no address.
+//! A *key* stands for the primitive in the table of waiters. It is the address of the primitive or,
+//! for channels, which have no address, a number that is not an address.
 //!
 //! The functions here are never inlined, so that stacks begin in the caller, with the primitive's
 //! own method. A caller that could end with such a call uses [`keeps_its_frame`] after it.
@@ -11,9 +11,10 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use super::identity::Identity;
 use crate::contention::holder::{self, Holder, Waiting};
 use crate::contention::{self, Ended, Release, Suspended, Wait, WaitKind};
+use crate::recording;
 use crate::stack::{Registers, Start};
 
-/// What a primitive is known by to those who wait, and what it is called.
+/// The number that identifies a primitive to its waiters, and its name.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
     number: usize,
@@ -21,7 +22,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// That of what is at an address.
+    /// Returns the key of the primitive at an address.
     pub(super) fn of<T: ?Sized>(primitive: &T, name: Option<&'static str>) -> Self {
         Self {
             number: key_of(primitive),
@@ -42,19 +43,19 @@ impl From<&Identity> for Key {
     }
 }
 
-/// The key of what is at an address.
+/// Returns the address of a primitive, as its key.
 pub(super) fn key_of<T: ?Sized>(primitive: &T) -> usize {
     (&raw const *primitive).addr()
 }
 
-/// To be called after a call that must not be the last thing its caller does: it would replace the
-/// caller's frame, and stacks would begin with the caller's caller. No instruction comes of it.
+/// Prevents the call before it from becoming a tail call. A tail call would replace the caller's
+/// frame, and stacks would begin with the caller's caller. Compiles to no instruction.
 #[inline(always)]
 pub(super) fn keeps_its_frame() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Waits for `key` by calling `block`; `ended` says how that ended.
+/// Waits for `key` by calling `block`; `ended` returns how the wait ended.
 #[cold]
 #[inline(never)]
 pub(super) fn wait<R>(
@@ -63,14 +64,14 @@ pub(super) fn wait<R>(
     block: impl FnOnce() -> R,
     ended: impl FnOnce(&R) -> Ended,
 ) -> R {
-    if !contention::is_on() {
+    if !recording::is_on() {
         return block();
     }
     let stack = Start::Here(Registers::here());
     waited(kind, key.into(), stack, block, ended)
 }
 
-/// Waits for a lock, for as long as it takes, by calling `block`.
+/// Waits for a lock, without a time limit, by calling `block`.
 #[cold]
 #[inline(never)]
 pub(super) fn wait_for_lock<R>(kind: WaitKind, lock: &Identity, block: impl FnOnce() -> R) -> R {
@@ -78,14 +79,14 @@ pub(super) fn wait_for_lock<R>(kind: WaitKind, lock: &Identity, block: impl FnOn
         let _waiting = holder::waiting(&lock.holder, lock.name);
         block()
     };
-    if !contention::is_on() {
+    if !recording::is_on() {
         return block();
     }
     let stack = Start::Here(Registers::here());
     waited(kind, lock.into(), stack, block, |_| Ended::Acquired)
 }
 
-/// Gives up the lock `released` and waits for `key`, both by calling `block`. `blame` is as for
+/// Releases the lock `released` and waits for `key`, both by calling `block`. For `blame`, see
 /// [`release`].
 #[cold]
 #[inline(never)]
@@ -100,7 +101,7 @@ pub(super) fn release_and_wait<R>(
     let stack = Start::Here(Registers::here());
     let released = released.into();
     if let Some(release) = blame(released.number) {
-        // The lock is still held, but it may be long until this thread runs again.
+        // The lock is still held, but this thread may not run again for a long time.
         release.record_named(released.name, stack);
     }
     waited(kind, key.into(), stack, block, ended)
@@ -122,7 +123,7 @@ fn waited<R>(
     result
 }
 
-/// A wait that is left even if what it waits with panics.
+/// A wait in progress. It ends even if the waiting call panics.
 pub(super) struct UnderWay {
     wait: Option<Wait>,
     name: Option<&'static str>,
@@ -156,9 +157,9 @@ impl Drop for UnderWay {
     }
 }
 
-/// Gives up the lock `key` by calling `unlock`, and is blamed for those who wait for it, who are
-/// found by `blame`: [`contention::release_key`], or [`contention::release_by_reader`]. The lock
-/// may be gone once `unlock` was called.
+/// Releases the lock `key` by calling `unlock`, and records the charge for its waiters, which
+/// `blame` computes: [`contention::release_key`], or [`contention::release_by_reader`]. The lock
+/// may be deallocated once `unlock` was called.
 #[cold]
 #[inline(never)]
 pub(super) fn release<R>(
@@ -169,12 +170,13 @@ pub(super) fn release<R>(
     released(blame, key.into(), unlock, Start::Here(Registers::here()))
 }
 
-/// Gives up a lock that [has a holder](Holder::is_noted): as [`release`] if anything is recorded.
+/// Releases a lock whose [owner is noted](Holder::is_noted); as [`release`] if anything is
+/// recorded.
 #[cold]
 #[inline(never)]
 pub(super) fn release_noted<R>(lock: &Identity, unlock: impl FnOnce() -> R) -> R {
     lock.holder.given_up();
-    if !contention::is_on() {
+    if !recording::is_on() {
         return unlock();
     }
     let stack = Start::Here(Registers::here());
@@ -198,31 +200,31 @@ fn released<R>(
     result
 }
 
-/// Lets go on, by calling `wake`, who waits for `key`, which is no lock.
+/// Wakes the waiters for `key`, which is not a lock, by calling `wake`.
 #[inline]
 pub(super) fn wake<R>(key: usize, wake: impl FnOnce() -> R) -> R {
-    if contention::is_on() {
+    if recording::is_on() {
         stamp(key);
     }
     wake()
 }
 
-/// Whoever waits for `key`, which is no lock, is about to be woken: its wait is over.
+/// Ends the waits for `key`, which is not a lock. Its waiters are about to be woken.
 #[cold]
 #[inline(never)]
 pub(super) fn stamp(key: usize) {
-    // Nobody is blamed.
+    // No thread is charged.
     let _none = contention::release_key(key);
 }
 
-/// Uses a lock of a primitive's own, which is not to be seen.
+/// Uses an internal lock of a primitive, whose waits are not recorded.
 pub(super) fn unseen<R>(operation: impl FnOnce() -> R) -> R {
     let _suspended = contention::suspend();
     operation()
 }
 
-/// Calls `call`, which waits for what `holder` does until it calls [`Started::run`], or until some
-/// other thread that did so is done.
+/// Calls `call`, which waits for the thread that `holder` names, until it calls [`Started::run`]
+/// itself, or another thread that did so has finished.
 #[cold]
 #[inline(never)]
 pub(super) fn call(kind: WaitKind, holder: &Holder, call: impl FnOnce(Started<'_>)) {
@@ -242,14 +244,14 @@ pub(super) fn call(kind: WaitKind, holder: &Holder, call: impl FnOnce(Started<'_
     }
 }
 
-/// What the thread has that is the one to do it.
+/// The permission to run the work, which one thread receives.
 pub(super) struct Started<'a> {
     wait: &'a mut Option<(Waiting, Suspended, UnderWay)>,
     holder: &'a Holder,
 }
 
 impl Started<'_> {
-    /// Does it, with `work`, which is the program's own code.
+    /// Ends the wait and runs `work`, which is the program's own code.
     pub(super) fn run<R>(self, work: impl FnOnce() -> R) -> R {
         drop(self.wait.take());
         let _doing = Doing::begin(self.holder);
@@ -257,13 +259,13 @@ impl Started<'_> {
     }
 }
 
-/// While it lives, the calling thread does what others wait for. They are woken even if that
-/// panics.
+/// A guard: the calling thread runs the work for which others wait, until it is dropped. The
+/// waiters are stamped even if the work panics.
 pub(super) struct Doing<'a>(&'a Holder);
 
 impl<'a> Doing<'a> {
     pub(super) fn begin(holder: &'a Holder) -> Self {
-        // Whether owners are noted or not: this is no fast path.
+        // The owner is noted in any case, since this is not a fast path.
         holder.note();
         Self(holder)
     }
@@ -278,26 +280,25 @@ impl Drop for Doing<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::contention;
     use crate::sync::{Condvar, Mutex, RwLock, Semaphore, mpsc};
+    use crate::{contention, recording};
 
-    /// Whoever waits in some other test may by chance be looked for in the same place; but not
-    /// every time.
+    /// A waiter in another test may by chance have the same home, but not every time.
     #[track_caller]
     fn reads_no_clock<T>(make: impl Fn() -> T, operation: impl Fn(&T)) {
         let none = (0..50).any(|_| {
             let primitive = Box::new(make());
-            let before = crate::os::clock::reads();
+            let before = plimsoll_sys::os::clock::reads();
             operation(&primitive);
-            crate::os::clock::reads() == before
+            plimsoll_sys::os::clock::reads() == before
         });
         assert!(none);
     }
 
     #[test]
-    fn no_clock_is_read_where_nobody_waits() {
+    fn no_clock_is_read_without_waiters() {
         contention::set_mutex_fraction(1);
-        assert!(contention::is_on());
+        assert!(recording::is_on());
         reads_no_clock(|| Mutex::new(0), |mutex| *mutex.lock().unwrap() += 1);
         reads_no_clock(|| RwLock::new(0), |lock| *lock.write().unwrap() += 1);
         reads_no_clock(|| RwLock::new(0), |lock| drop(lock.read().unwrap()));

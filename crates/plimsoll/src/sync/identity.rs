@@ -1,14 +1,14 @@
-//! What a lock is besides the lock that it is made of.
+//! The name and the owner of a lock.
 
 use crate::contention::holder::Holder;
 
-/// The first field of each lock, which its guards refer to. Its address is the lock's key: nobody
-/// waits on it for anything else.
+/// The first field of each lock, to which its guards refer. Its address is the lock's key: threads
+/// wait on that address for nothing else.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Identity {
     pub(super) name: Option<&'static str>,
-    /// Of a readers-writer lock, the writer.
+    /// The owner; in a readers-writer lock, the writer.
     pub(super) holder: Holder,
 }
 
@@ -16,7 +16,7 @@ impl Identity {
     pub(super) const fn new(name: Option<&'static str>) -> Self {
         Self {
             name,
-            holder: Holder::nobody(),
+            holder: Holder::unowned(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Channels: [`std::sync::mpsc`], whose waits are in the block profile.
 //!
-//! A receiver has waited until something was last sent before it went on, a sender of a bounded
-//! channel until something was last received. Nobody is blamed.
+//! The wait of a receiver lasts until the last message was sent before it continued. The wait of a
+//! sender of a bounded channel lasts until the last message was received. No thread is charged.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,36 +9,38 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::contended::{self, keeps_its_frame};
-use crate::contention::{self, Ended, WaitKind};
+use crate::contention::{Ended, WaitKind};
+use crate::recording;
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
-/// [`std::sync::mpsc::Sender`], of such a channel.
+/// Counterpart of [`std::sync::mpsc::Sender`].
 pub struct Sender<T> {
     inner: mpsc::Sender<T>,
     key: Key,
 }
 
-/// [`std::sync::mpsc::SyncSender`], of such a channel.
+/// Counterpart of [`std::sync::mpsc::SyncSender`].
 pub struct SyncSender<T> {
     inner: mpsc::SyncSender<T>,
     key: Key,
 }
 
-/// [`std::sync::mpsc::Receiver`], of such a channel.
+/// Counterpart of [`std::sync::mpsc::Receiver`].
 pub struct Receiver<T> {
     inner: mpsc::Receiver<T>,
     key: Key,
 }
 
-/// What is waited for: one number for both ends. Only one of them can be waiting, or else somebody
-/// is about to be woken.
+/// The key of a channel's waits, one number for both ends. Only one end can be waiting, unless a
+/// waiter is about to be woken.
 #[derive(Clone, Copy)]
 struct Key(usize);
 
 impl Key {
-    /// The channel's memory is the standard library's secret, so its address cannot be the key.
-    /// The upper half of the address space is the system's: no address of the program is there.
+    /// Returns a new key. The address of the channel is private to the standard library, so it
+    /// cannot be the key. Keys are in the upper half of the address space, where the program has no
+    /// addresses.
     fn next() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(64, Ordering::Relaxed);
@@ -46,7 +48,7 @@ impl Key {
     }
 }
 
-/// As [`std::sync::mpsc::channel`].
+/// Behaves like [`std::sync::mpsc::channel`].
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = mpsc::channel();
@@ -60,7 +62,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     )
 }
 
-/// As [`std::sync::mpsc::sync_channel`].
+/// Behaves like [`std::sync::mpsc::sync_channel`].
 #[must_use]
 pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
     let (sender, receiver) = mpsc::sync_channel(bound);
@@ -75,10 +77,10 @@ pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// As [`std::sync::mpsc::Sender::send`].
+    /// Behaves like [`std::sync::mpsc::Sender::send`].
     ///
     /// # Errors
-    /// If there is no receiver any more.
+    /// Fails if the receiver was dropped.
     #[inline]
     pub fn send(&self, t: T) -> Result<(), SendError<T>> {
         contended::wake(self.key.0, || self.inner.send(t))
@@ -86,13 +88,13 @@ impl<T> Sender<T> {
 }
 
 impl<T> SyncSender<T> {
-    /// As [`std::sync::mpsc::SyncSender::send`].
+    /// Behaves like [`std::sync::mpsc::SyncSender::send`].
     ///
     /// # Errors
-    /// If there is no receiver any more.
+    /// Fails if the receiver was dropped.
     #[inline]
     pub fn send(&self, t: T) -> Result<(), SendError<T>> {
-        if !contention::is_on() {
+        if !recording::is_on() {
             return self.inner.send(t);
         }
         let sent = self.send_recorded(t);
@@ -120,10 +122,10 @@ impl<T> SyncSender<T> {
         }
     }
 
-    /// As [`std::sync::mpsc::SyncSender::try_send`].
+    /// Behaves like [`std::sync::mpsc::SyncSender::try_send`].
     ///
     /// # Errors
-    /// If the channel is full, or if there is no receiver any more.
+    /// Fails if the channel is full, or the receiver was dropped.
     #[inline]
     pub fn try_send(&self, t: T) -> Result<(), TrySendError<T>> {
         contended::wake(self.key.0, || self.inner.try_send(t))
@@ -131,13 +133,13 @@ impl<T> SyncSender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// As [`std::sync::mpsc::Receiver::recv`].
+    /// Behaves like [`std::sync::mpsc::Receiver::recv`].
     ///
     /// # Errors
-    /// If there is nothing to receive, and no sender any more.
+    /// Fails if no message is available, and all senders were dropped.
     #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
-        if !contention::is_on() {
+        if !recording::is_on() {
             return self.inner.recv();
         }
         let received = self.recv_recorded();
@@ -165,12 +167,12 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// As [`std::sync::mpsc::Receiver::recv_timeout`].
+    /// Behaves like [`std::sync::mpsc::Receiver::recv_timeout`].
     ///
     /// # Errors
-    /// If there is nothing to receive for so long, or no sender any more.
+    /// Fails if no message arrives within `timeout`, or all senders were dropped.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        if !contention::is_on() {
+        if !recording::is_on() {
             return self.inner.recv_timeout(timeout);
         }
         match self.try_recv() {
@@ -192,39 +194,39 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// As [`std::sync::mpsc::Receiver::try_recv`].
+    /// Behaves like [`std::sync::mpsc::Receiver::try_recv`].
     ///
     /// # Errors
-    /// If there is nothing to receive.
+    /// Fails if no message is available.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         contended::wake(self.key.0, || self.inner.try_recv())
     }
 
-    /// As [`std::sync::mpsc::Receiver::iter`].
+    /// Behaves like [`std::sync::mpsc::Receiver::iter`].
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { receiver: self }
     }
 
-    /// As [`std::sync::mpsc::Receiver::try_iter`].
+    /// Behaves like [`std::sync::mpsc::Receiver::try_iter`].
     pub fn try_iter(&self) -> TryIter<'_, T> {
         TryIter { receiver: self }
     }
 }
 
-/// What [`Receiver::iter`] returns: waits for each, until there is no sender any more.
+/// The iterator of [`Receiver::iter`]: waits for each message, until all senders are dropped.
 #[derive(Debug)]
 pub struct Iter<'a, T: 'a> {
     receiver: &'a Receiver<T>,
 }
 
-/// What [`Receiver::try_iter`] returns: what is there to be received.
+/// The iterator of [`Receiver::try_iter`]: yields the messages that are available.
 #[derive(Debug)]
 pub struct TryIter<'a, T: 'a> {
     receiver: &'a Receiver<T>,
 }
 
-/// As [`Iter`], of a receiver of its own.
+/// An [`Iter`] that owns its receiver.
 #[derive(Debug)]
 pub struct IntoIter<T> {
     receiver: Receiver<T>,
@@ -290,7 +292,8 @@ impl<T> Clone for SyncSender<T> {
     }
 }
 
-// The last of one end wakes who waits at the other, when it goes.
+// The drop of an end's last handle wakes the waiters at the other end, so each drop stamps them
+// first.
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! Mutual exclusion.
+//! A mutex.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -7,16 +7,17 @@ use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 
 use super::contended::{self, keeps_its_frame};
 use super::identity::Identity;
-use crate::contention::{self, WaitKind};
+use crate::contention::WaitKind;
+use crate::recording;
 
-/// [`std::sync::Mutex`], whose waits are in the profiles.
+/// A [`std::sync::Mutex`] whose waits are in the profiles.
 #[repr(C)]
 pub struct Mutex<T: ?Sized> {
     identity: Identity,
     inner: sync::Mutex<T>,
 }
 
-/// [`std::sync::MutexGuard`] of such a mutex.
+/// Counterpart of [`std::sync::MutexGuard`].
 #[must_use = "if unused the Mutex will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct MutexGuard<'a, T: ?Sized + 'a> {
@@ -25,7 +26,7 @@ pub struct MutexGuard<'a, T: ?Sized + 'a> {
 }
 
 impl<T> Mutex<T> {
-    /// Creates a mutex that is not locked.
+    /// Creates an unlocked mutex.
     #[inline]
     pub const fn new(t: T) -> Self {
         Self {
@@ -34,7 +35,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The same with a name.
+    /// Creates an unlocked mutex with a name.
     #[inline]
     pub const fn named(name: &'static str, t: T) -> Self {
         Self {
@@ -43,10 +44,10 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// As [`std::sync::Mutex::into_inner`].
+    /// Behaves like [`std::sync::Mutex::into_inner`].
     ///
     /// # Errors
-    /// If the mutex is poisoned.
+    /// Fails if the mutex is poisoned.
     #[inline]
     pub fn into_inner(self) -> LockResult<T> {
         self.inner.into_inner()
@@ -54,21 +55,21 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// The name it was created with.
+    /// Returns the name, if one was given at creation.
     pub const fn name(&self) -> Option<&'static str> {
         self.identity.name
     }
 
-    /// As [`std::sync::Mutex::lock`].
+    /// Behaves like [`std::sync::Mutex::lock`].
     ///
     /// # Errors
-    /// If the mutex is poisoned; it is locked even so.
+    /// Fails if the mutex is poisoned; the mutex is locked nevertheless.
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        if contention::notes_owners() {
+        if recording::notes_owners() {
             let inner = self.lock_noted();
             keeps_its_frame();
-            // As it was when it was locked: only its owner poisons it.
+            // Unchanged since the lock was taken: only its owner poisons it.
             let is_poisoned = self.inner.is_poisoned();
             let guard = self.unnoted(inner);
             return if is_poisoned {
@@ -83,7 +84,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// Locks it while anything is recorded or a report of deadlocks was asked for.
+    /// Locks the mutex while anything is recorded, or after a report of deadlocks was requested.
     #[cold]
     #[inline(never)]
     fn lock_noted(&self) -> sync::MutexGuard<'_, T> {
@@ -99,10 +100,10 @@ impl<T: ?Sized> Mutex<T> {
         locked.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`std::sync::Mutex::try_lock`].
+    /// Behaves like [`std::sync::Mutex::try_lock`].
     ///
     /// # Errors
-    /// If it is locked, or poisoned.
+    /// Fails if the mutex is locked or poisoned.
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.inner.try_lock() {
@@ -114,22 +115,22 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// As [`std::sync::Mutex::is_poisoned`].
+    /// Behaves like [`std::sync::Mutex::is_poisoned`].
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.inner.is_poisoned()
     }
 
-    /// As [`std::sync::Mutex::clear_poison`].
+    /// Behaves like [`std::sync::Mutex::clear_poison`].
     #[inline]
     pub fn clear_poison(&self) {
         self.inner.clear_poison();
     }
 
-    /// As [`std::sync::Mutex::get_mut`].
+    /// Behaves like [`std::sync::Mutex::get_mut`].
     ///
     /// # Errors
-    /// If the mutex is poisoned.
+    /// Fails if the mutex is poisoned.
     #[inline]
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         self.inner.get_mut()
@@ -140,7 +141,7 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard::from_parts(inner, &self.identity)
     }
 
-    /// A guard whose owner is noted elsewhere, or not.
+    /// Returns a guard without noting its owner.
     #[inline]
     fn unnoted<'a>(&'a self, inner: sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         MutexGuard {
@@ -169,15 +170,16 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// The standard library's guard, to give up the mutex with.
+    /// Takes the guard apart, into the standard library's guard, which releases the mutex, and the
+    /// identity.
     pub(super) fn into_parts(self) -> (sync::MutexGuard<'a, T>, &'a Identity) {
         let mut this = ManuallyDrop::new(self);
         this.lock.holder.given_up();
-        // SAFETY: `this` is not used any more, and is not dropped.
+        // SAFETY: `this` is neither used again nor dropped.
         (unsafe { ManuallyDrop::take(&mut this.inner) }, this.lock)
     }
 
-    /// The opposite.
+    /// Assembles a guard, and notes its owner.
     #[inline]
     pub(super) fn from_parts(inner: sync::MutexGuard<'a, T>, lock: &'a Identity) -> Self {
         lock.holder.taken();
@@ -191,9 +193,9 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: it is not used after this.
+        // SAFETY: the field is not used again: this is its last use in `drop`.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
-        // SAFETY: the guard is there, so the calling thread owns the lock.
+        // SAFETY: the guard exists, so the calling thread owns the lock.
         if unsafe { self.lock.holder.is_noted() } {
             contended::release_noted(self.lock, || drop(inner));
             keeps_its_frame();

@@ -1,24 +1,25 @@
-//! What is done once, however many want it.
+//! One-time initialization.
 
 use std::fmt;
 use std::sync::{self, OnceState};
 
 use super::contended::{self, Doing, keeps_its_frame};
+use crate::contention::WaitKind;
 use crate::contention::holder::{self, Holder};
-use crate::contention::{self, WaitKind};
+use crate::recording;
 
-/// [`std::sync::Once`], whose waits are in the block profile: those of threads that wait until
-/// another has done it.
+/// A [`std::sync::Once`] whose waits are in the block profile: the waits of threads until another
+/// thread has completed the call.
 #[repr(C)]
 pub struct Once {
-    /// Who is doing it, which nobody else can do meanwhile: as with a lock. Its address is the
-    /// key.
+    /// The thread that runs the call; no other thread can run it meanwhile, as with a lock. The
+    /// address of this field is the key.
     holder: Holder,
     inner: sync::Once,
 }
 
 impl Once {
-    /// Creates one whose work is not done.
+    /// Creates a `Once` that was not called yet.
     #[must_use]
     #[inline]
     #[allow(
@@ -27,12 +28,12 @@ impl Once {
     )]
     pub const fn new() -> Self {
         Self {
-            holder: Holder::nobody(),
+            holder: Holder::unowned(),
             inner: sync::Once::new(),
         }
     }
 
-    /// As [`std::sync::Once::call_once`].
+    /// Behaves like [`std::sync::Once::call_once`].
     #[inline]
     #[track_caller]
     pub fn call_once<F>(&self, f: F)
@@ -42,7 +43,7 @@ impl Once {
         if self.inner.is_completed() {
             return;
         }
-        if contention::is_on() {
+        if recording::is_on() {
             contended::call(WaitKind::Once, &self.holder, |started| {
                 self.inner.call_once(|| started.run(f));
             });
@@ -57,7 +58,7 @@ impl Once {
         }
     }
 
-    /// As [`std::sync::Once::call_once_force`].
+    /// Behaves like [`std::sync::Once::call_once_force`].
     #[inline]
     pub fn call_once_force<F>(&self, f: F)
     where
@@ -66,7 +67,7 @@ impl Once {
         if self.inner.is_completed() {
             return;
         }
-        if contention::is_on() {
+        if recording::is_on() {
             contended::call(WaitKind::Once, &self.holder, |started| {
                 self.inner.call_once_force(|state| started.run(|| f(state)));
             });
@@ -81,7 +82,7 @@ impl Once {
         }
     }
 
-    /// As [`std::sync::Once::is_completed`].
+    /// Behaves like [`std::sync::Once::is_completed`].
     #[inline]
     pub fn is_completed(&self) -> bool {
         self.inner.is_completed()
@@ -97,24 +98,25 @@ impl fmt::Debug for Once {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contention;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// While waits are recorded, and while they are not.
+    /// Both while waits are recorded and while they are not.
     #[test]
-    fn who_does_it_is_its_holder_until_that_is_over() {
+    fn the_running_thread_is_the_owner_until_it_is_done() {
         for fraction in [1, 0] {
             let before = contention::set_mutex_fraction(fraction);
             let holder = |once: &Once| format!("{:?}", once.holder);
             let once = Once::new();
-            let nobody = holder(&once);
+            let unowned = holder(&once);
             let panics = || -> () {
-                assert_ne!(holder(&once), nobody);
+                assert_ne!(holder(&once), unowned);
                 std::panic::resume_unwind(Box::new(()));
             };
             catch_unwind(AssertUnwindSafe(|| once.call_once(panics))).unwrap_err();
-            assert_eq!(holder(&once), nobody, "{fraction}");
-            once.call_once_force(|_| assert_ne!(holder(&once), nobody));
-            assert_eq!(holder(&once), nobody, "{fraction}");
+            assert_eq!(holder(&once), unowned, "{fraction}");
+            once.call_once_force(|_| assert_ne!(holder(&once), unowned));
+            assert_eq!(holder(&once), unowned, "{fraction}");
             contention::set_mutex_fraction(before);
         }
     }

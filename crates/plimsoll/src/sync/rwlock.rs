@@ -1,4 +1,4 @@
-//! Many readers, or one writer.
+//! A readers-writer lock.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -8,18 +8,19 @@ use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 use super::contended::{self, keeps_its_frame};
 use super::identity::Identity;
 use crate::contention::{self, WaitKind};
+use crate::recording;
 
-/// [`std::sync::RwLock`], whose waits are in the profiles.
+/// A [`std::sync::RwLock`] whose waits are in the profiles.
 ///
-/// The writer that gives it up is blamed for all who wait, be it to read or to write; a reader, one
-/// of several too, for those who wait to write.
+/// A writer's release is charged for all waiters, readers and writers. A reader's release, even by
+/// one of several readers, is charged for waiting writers.
 #[repr(C)]
 pub struct RwLock<T: ?Sized> {
     identity: Identity,
     inner: sync::RwLock<T>,
 }
 
-/// [`std::sync::RwLockReadGuard`] of such a lock.
+/// Counterpart of [`std::sync::RwLockReadGuard`].
 #[must_use = "if unused the RwLock will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
@@ -27,7 +28,7 @@ pub struct RwLockReadGuard<'a, T: ?Sized + 'a> {
     lock: &'a Identity,
 }
 
-/// [`std::sync::RwLockWriteGuard`] of such a lock.
+/// Counterpart of [`std::sync::RwLockWriteGuard`].
 #[must_use = "if unused the RwLock will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
@@ -36,7 +37,7 @@ pub struct RwLockWriteGuard<'a, T: ?Sized + 'a> {
 }
 
 impl<T> RwLock<T> {
-    /// Creates a lock that nobody holds.
+    /// Creates an unlocked lock.
     #[inline]
     pub const fn new(t: T) -> Self {
         Self {
@@ -45,7 +46,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// The same with a name.
+    /// Creates an unlocked lock with a name.
     #[inline]
     pub const fn named(name: &'static str, t: T) -> Self {
         Self {
@@ -54,10 +55,10 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// As [`std::sync::RwLock::into_inner`].
+    /// Behaves like [`std::sync::RwLock::into_inner`].
     ///
     /// # Errors
-    /// If the lock is poisoned.
+    /// Fails if the lock is poisoned.
     #[inline]
     pub fn into_inner(self) -> LockResult<T> {
         self.inner.into_inner()
@@ -65,15 +66,15 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// The name it was created with.
+    /// Returns the name, if one was given at creation.
     pub const fn name(&self) -> Option<&'static str> {
         self.identity.name
     }
 
-    /// As [`std::sync::RwLock::read`].
+    /// Behaves like [`std::sync::RwLock::read`].
     ///
     /// # Errors
-    /// If the lock is poisoned; it is locked even so.
+    /// Fails if the lock is poisoned; the lock is taken nevertheless.
     #[inline]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         match self.inner.try_read() {
@@ -93,10 +94,10 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// As [`std::sync::RwLock::try_read`].
+    /// Behaves like [`std::sync::RwLock::try_read`].
     ///
     /// # Errors
-    /// If somebody writes or waits to write, or if it is poisoned.
+    /// Fails if the lock is locked for writing, a writer waits, or the lock is poisoned.
     #[inline]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
         match self.inner.try_read() {
@@ -108,16 +109,16 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// As [`std::sync::RwLock::write`].
+    /// Behaves like [`std::sync::RwLock::write`].
     ///
     /// # Errors
-    /// If the lock is poisoned; it is locked even so.
+    /// Fails if the lock is poisoned; the lock is taken nevertheless.
     #[inline]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        if contention::notes_owners() {
+        if recording::notes_owners() {
             let inner = self.write_noted();
             keeps_its_frame();
-            // As it was when it was locked: only a writer poisons it.
+            // Unchanged since the lock was taken: only a writer poisons it.
             let is_poisoned = self.inner.is_poisoned();
             let guard = self.unnoted(inner);
             return if is_poisoned {
@@ -132,7 +133,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// Locks it to write while anything is recorded or a report of deadlocks was asked for.
+    /// Locks for writing while anything is recorded, or after a report of deadlocks was requested.
     #[cold]
     #[inline(never)]
     fn write_noted(&self) -> sync::RwLockWriteGuard<'_, T> {
@@ -148,10 +149,10 @@ impl<T: ?Sized> RwLock<T> {
         locked.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`std::sync::RwLock::try_write`].
+    /// Behaves like [`std::sync::RwLock::try_write`].
     ///
     /// # Errors
-    /// If anybody holds it, or if it is poisoned.
+    /// Fails if the lock is held or poisoned.
     #[inline]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         match self.inner.try_write() {
@@ -163,22 +164,22 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// As [`std::sync::RwLock::is_poisoned`].
+    /// Behaves like [`std::sync::RwLock::is_poisoned`].
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.inner.is_poisoned()
     }
 
-    /// As [`std::sync::RwLock::clear_poison`].
+    /// Behaves like [`std::sync::RwLock::clear_poison`].
     #[inline]
     pub fn clear_poison(&self) {
         self.inner.clear_poison();
     }
 
-    /// As [`std::sync::RwLock::get_mut`].
+    /// Behaves like [`std::sync::RwLock::get_mut`].
     ///
     /// # Errors
-    /// If the lock is poisoned.
+    /// Fails if the lock is poisoned.
     #[inline]
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         self.inner.get_mut()
@@ -192,7 +193,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// A guard whose owner is noted elsewhere, or not.
+    /// Returns a guard without noting its owner.
     #[inline]
     fn unnoted<'a>(&'a self, inner: sync::RwLockWriteGuard<'a, T>) -> RwLockWriteGuard<'a, T> {
         RwLockWriteGuard {
@@ -229,9 +230,9 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: it is not used after this.
+        // SAFETY: the field is not used again: this is its last use in `drop`.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
-        if contention::is_on() {
+        if recording::is_on() {
             contended::release(contention::release_by_reader, self.lock, || drop(inner));
             keeps_its_frame();
         } else {
@@ -243,9 +244,9 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: it is not used after this.
+        // SAFETY: the field is not used again: this is its last use in `drop`.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
-        // SAFETY: the guard is there, so the calling thread is the writer.
+        // SAFETY: the guard exists, so the calling thread is the writer.
         if unsafe { self.lock.holder.is_noted() } {
             contended::release_noted(self.lock, || drop(inner));
             keeps_its_frame();

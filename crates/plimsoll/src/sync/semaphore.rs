@@ -1,4 +1,4 @@
-//! A number of permits.
+//! A counting semaphore.
 
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use super::contended::{self, Key, keeps_its_frame, key_of, unseen};
 use crate::contention::{Ended, WaitKind};
 
-/// A number of permits, of which threads take one each and give it back.
+/// A number of permits, which threads take one by one and return.
 ///
 /// ```
 /// use plimsoll::sync::Semaphore;
@@ -20,10 +20,10 @@ use crate::contention::{Ended, WaitKind};
 /// assert!(CONNECTIONS.try_acquire().is_some());
 /// ```
 ///
-/// Nobody holds a semaphore as one holds a lock (a permit may be added by who never had one), so
-/// nobody is blamed for a wait; it lasts until the last permit was given before the thread had one.
-/// Who waits longest is not served first, and a thread that comes at the right moment may be before
-/// all that wait.
+/// A semaphore has no owner, since a thread may add a permit that it never took. So no thread is
+/// charged for a wait, which lasts until the last permit was added before the thread got one.
+/// Waiters are not served in order, and a thread that arrives at the right moment may overtake all
+/// of them.
 #[repr(C)]
 pub struct Semaphore {
     name: Option<&'static str>,
@@ -31,8 +31,8 @@ pub struct Semaphore {
     added: Condvar,
 }
 
-/// A permit of a [`Semaphore`], which is given back when this is dropped.
-#[must_use = "if unused the permit is given back at once"]
+/// A permit of a [`Semaphore`], which is returned when this is dropped.
+#[must_use = "if unused the permit is released immediately"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
 pub struct SemaphorePermit<'a> {
@@ -40,7 +40,7 @@ pub struct SemaphorePermit<'a> {
 }
 
 impl Semaphore {
-    /// Creates one with so many permits.
+    /// Creates a semaphore with `permits` permits.
     #[must_use]
     pub const fn new(permits: usize) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Semaphore {
         }
     }
 
-    /// The same with a name.
+    /// Creates a semaphore with a name.
     #[must_use]
     pub const fn named(name: &'static str, permits: usize) -> Self {
         Self {
@@ -60,12 +60,12 @@ impl Semaphore {
         }
     }
 
-    /// The name it was created with.
+    /// Returns the name, if one was given at creation.
     pub const fn name(&self) -> Option<&'static str> {
         self.name
     }
 
-    /// Takes a permit, and waits until there is one.
+    /// Takes a permit; waits until one is available.
     pub fn acquire(&self) -> SemaphorePermit<'_> {
         if let Some(permit) = self.try_acquire() {
             return permit;
@@ -89,7 +89,7 @@ impl Semaphore {
         SemaphorePermit { semaphore: self }
     }
 
-    /// Takes a permit if there is one.
+    /// Takes a permit, if one is available.
     pub fn try_acquire(&self) -> Option<SemaphorePermit<'_>> {
         unseen(|| {
             let mut available = self.lock();
@@ -98,7 +98,7 @@ impl Semaphore {
         })
     }
 
-    /// Adds permits: there can be more than there were at first. `usize::MAX` stays what it is.
+    /// Adds permits, even beyond the initial number. The number saturates at `usize::MAX`.
     pub fn add_permits(&self, n: usize) {
         contended::wake(key_of(self), || {
             unseen(|| {
@@ -114,12 +114,12 @@ impl Semaphore {
         });
     }
 
-    /// How many permits there are to be had at the moment.
+    /// Returns the number of permits that are available now.
     pub fn available_permits(&self) -> usize {
         unseen(|| *self.lock())
     }
 
-    /// Nothing that can panic is done while it is locked.
+    /// Locks the number of permits. No code panics while it is locked, so poison is ignored.
     fn lock(&self) -> MutexGuard<'_, usize> {
         self.available
             .lock()
@@ -137,7 +137,7 @@ impl fmt::Debug for Semaphore {
 }
 
 impl SemaphorePermit<'_> {
-    /// Does not give the permit back: there is one less.
+    /// Drops the guard without returning the permit, so the semaphore has one permit less.
     pub fn forget(self) {
         std::mem::forget(self);
     }

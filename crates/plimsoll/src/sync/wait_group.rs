@@ -1,4 +1,4 @@
-//! Waiting until others are done.
+//! A group of threads that can be waited for.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::contended::{self, keeps_its_frame, key_of, unseen};
 use crate::contention::{Ended, WaitKind};
 
-/// Waits until a group of threads is done, however many there come to be.
+/// A group of threads, of any number, whose end can be awaited.
 ///
 /// ```
 /// use plimsoll::sync::WaitGroup;
@@ -22,9 +22,9 @@ use crate::contention::{Ended, WaitKind};
 /// group.wait();
 /// ```
 ///
-/// Go's `Add` is a clone here and its `Done` a drop, as in crossbeam: a thread that panics is done
-/// as well, nobody can be done twice, and nobody can be added once all are done, which are the
-/// mistakes that Go's kind lets one make.
+/// A clone replaces Go's `Add`, and a drop its `Done`, as in crossbeam. This excludes the mistakes
+/// that Go's type allows: a thread that panics is done as well, no handle can be done twice, and no
+/// member can be added once all are done.
 pub struct WaitGroup {
     shared: Arc<Shared>,
 }
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 impl WaitGroup {
-    /// Creates a group with one member: what this returns.
+    /// Creates a group with one member, the returned handle.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -46,7 +46,7 @@ impl WaitGroup {
         }
     }
 
-    /// Is done, and waits until all other members are.
+    /// Leaves the group, and waits until all other members have left.
     pub fn wait(self) {
         let shared = self.shared.clone();
         drop(self);
@@ -72,7 +72,7 @@ impl WaitGroup {
 }
 
 impl Shared {
-    /// Nothing that can panic is done while it is locked.
+    /// Locks the number of members. No code panics while it is locked, so poison is ignored.
     fn lock(&self) -> MutexGuard<'_, usize> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,33 +1,34 @@
-//! Which task the calling thread polls.
+//! The task that the calling thread polls.
 
 use std::cell::Cell;
 use std::ptr;
 
+use plimsoll_sys::primitives::{AtomicBool, Ordering};
+
 use super::slot::Slot;
 use crate::label::{self, Labels};
-use crate::primitives::{AtomicBool, Ordering};
 use crate::stack::{self, Registers, Start};
 
 thread_local! {
     static POLLING: Cell<*const Polling> = const { Cell::new(ptr::null()) };
 }
 
-/// Whether stacks are taken.
+/// Whether stacks are captured.
 static STACKS: AtomicBool = AtomicBool::new(true);
 
 pub(super) fn set_stacks(wanted: bool) -> bool {
     STACKS.swap(wanted, Ordering::Relaxed)
 }
 
-/// A poll that is under way. It lies in the frame of the poll, so that the part of the stack which
-/// is the task's is what lies below it.
+/// A poll in progress. It lies in the frame of the poll, so that the task's part of the stack is
+/// the part below it.
 pub(super) struct Polling {
     task: &'static Slot,
-    /// The poll that this one is part of.
+    /// The poll of which this one is a part.
     outer: *const Polling,
     /// The labels outside of the poll.
     labels: Labels,
-    /// Those that the poll began with.
+    /// The labels at the start of the poll.
     begun_with: Labels,
 }
 
@@ -42,17 +43,18 @@ impl Polling {
         }
     }
 
-    /// Makes it the calling thread's. It must not move until [`Polling::leave`], which must follow.
+    /// Makes this the calling thread's poll. It must not move until [`Polling::leave`], which must
+    /// follow.
     pub(super) fn enter(&self) {
         POLLING.set(self);
     }
 
-    /// Makes the one outside of it the calling thread's again.
+    /// Restores the outer poll as the calling thread's.
     pub(super) fn leave(&self) {
         POLLING.set(self.outer);
         let labels = label::set(self.labels);
         if labels != self.begun_with {
-            // What the task labelled itself with, it keeps.
+            // The task keeps the labels that it set during the poll.
             self.task.set_labels(labels.number());
         }
     }
@@ -62,18 +64,19 @@ impl Polling {
     }
 }
 
-/// The task that the calling thread polls; of several, the innermost.
+/// Returns the task that the calling thread polls; the innermost, if tasks are nested.
 pub(super) fn task() -> Option<&'static Slot> {
-    // SAFETY: if it is set, it points to a `Polling` that lives further up the stack.
+    // SAFETY: if set, the pointer is to a `Polling` further up this thread's stack, which `leave`
+    // removes before it moves.
     unsafe { POLLING.get().as_ref() }.map(|polling| polling.task)
 }
 
-/// A poll of `task` that the calling thread is in.
+/// Returns a poll of `task` in which the calling thread is.
 #[inline]
 pub(super) fn poll_of(task: &'static Slot) -> Option<&'static Polling> {
     let mut polling = POLLING.get();
     loop {
-        // SAFETY: as above, and so are those outside of it.
+        // SAFETY: as above; a poll's outer polls live at least as long.
         let found = unsafe { polling.as_ref() }?;
         if ptr::eq(found.task, task) {
             return Some(found);
@@ -83,23 +86,23 @@ pub(super) fn poll_of(task: &'static Slot) -> Option<&'static Polling> {
 }
 
 impl Polling {
-    /// Notes where the task is.
+    /// Adds the task's present stack to its places of waiting.
     #[inline]
     pub(super) fn note_stack(&self) {
         if STACKS.load(Ordering::Relaxed) {
-            let start = Start::Below(Registers::here(), ptr::from_ref(self) as usize);
+            let start = Start::Limited(Registers::here(), ptr::from_ref(self) as usize);
             if let Some(name) = stack::name_of(start) {
                 self.task.add_stack(name, self.labels_here().number());
             }
         }
     }
 
-    /// The task's labels at this point of its poll, and not those of a task within it.
+    /// Returns the task's labels at this point of its poll, without those of tasks nested in it.
     fn labels_here(&self) -> Labels {
         let mut labels = label::current();
         let mut polling = POLLING.get();
         while !ptr::eq(polling, self) {
-            // SAFETY: as above: this poll is under way, and those within it.
+            // SAFETY: as above; this poll and those within it are in progress.
             let within = unsafe { &*polling };
             labels = within.labels;
             polling = within.outer;

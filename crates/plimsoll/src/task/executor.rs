@@ -1,4 +1,4 @@
-//! An executor for hyper that tracks what it is given.
+//! An executor for hyper that tracks its futures.
 
 use std::future::Future;
 use std::panic::Location;
@@ -6,8 +6,8 @@ use std::panic::Location;
 use super::Tracked;
 use super::tracked::track_at;
 
-/// An executor for hyper around another one: what hyper spawns with it, such as the streams of a
-/// connection by HTTP/2, is in the task profile.
+/// An executor for hyper that wraps another one. The futures that hyper spawns with it, such as the
+/// streams of an HTTP/2 connection, are in the task profile.
 ///
 /// ```
 /// use hyper::server::conn::http2;
@@ -18,8 +18,8 @@ use super::tracked::track_at;
 /// # let _ = server;
 /// ```
 ///
-/// The tasks have the labels of the task that spawns them, if that is tracked: of the connection.
-/// They are located where the executor was made, since what calls it is in hyper.
+/// The tasks have the labels of the task that spawns them, the connection, if that is tracked.
+/// Their location is the call of [`Executor::new`], since the direct caller is in hyper.
 #[derive(Clone, Copy, Debug)]
 pub struct Executor<E> {
     inner: E,
@@ -27,7 +27,7 @@ pub struct Executor<E> {
 }
 
 impl<E> Executor<E> {
-    /// Tracks what is given to `inner` through this.
+    /// Creates an executor that tracks each future and passes it to `inner`.
     #[track_caller]
     pub const fn new(inner: E) -> Self {
         Self {

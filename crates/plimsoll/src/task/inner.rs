@@ -1,4 +1,4 @@
-//! The executor's waker, in a place that is sometimes empty.
+//! The executor's waker, in a cell that is empty at times.
 
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::task::Waker;
@@ -9,11 +9,11 @@ use std::cell::UnsafeCell;
 #[cfg(loom)]
 use loom::cell::UnsafeCell;
 
-/// See [`Slot`](super::slot::Slot), which says when it is there.
+/// A cell for the executor's waker. [`Slot`](super::slot::Slot) documents when it is filled.
 pub(super) struct Inner(UnsafeCell<MaybeUninit<Waker>>);
 
-// SAFETY: it is only written while nobody else uses it, as its functions demand; and a `Waker` is
-// `Send` and `Sync`.
+// SAFETY: the contracts of its functions ensure that no other thread uses the cell during a write;
+// a `Waker` is `Send` and `Sync`.
 unsafe impl Sync for Inner {}
 
 impl Inner {
@@ -23,34 +23,35 @@ impl Inner {
     }
 
     /// # Safety
-    /// Nobody else uses it. What was there is not dropped.
+    /// No other thread uses the cell. The previous waker is not dropped.
     pub(super) unsafe fn put(&self, waker: Waker) {
-        // SAFETY: the caller's.
+        // SAFETY: no other thread uses the waker, by this function's contract.
         unsafe { self.with_mut(|inner| (*inner).write(waker)) };
     }
 
-    /// Whether it is the same waker.
+    /// Returns whether the cell holds the same waker.
     ///
     /// # Safety
-    /// It was there once, and nobody puts another one there at the same time.
+    /// A waker was put here once, and no thread replaces it at the same time.
     pub(super) unsafe fn is(&self, waker: &Waker) -> bool {
-        // SAFETY: the caller's. Only two pointers are compared.
+        // SAFETY: a waker was put here and is not being replaced, by this function's contract. Only
+        // its two pointers are compared.
         unsafe { self.with(|inner| (*inner).assume_init_ref().will_wake(waker)) }
     }
 
     /// # Safety
-    /// It is there, and stays.
+    /// The waker is present, and stays during the call.
     pub(super) unsafe fn wake(&self) {
-        // SAFETY: the caller's.
+        // SAFETY: the waker is present and stays, by this function's contract.
         unsafe { self.with(|inner| (*inner).assume_init_ref().wake_by_ref()) };
     }
 
-    /// A copy, to be dropped in place of the original or not at all.
+    /// Returns a bitwise copy of the waker. Drop either the copy or the original, not both.
     ///
     /// # Safety
-    /// It is there.
+    /// The waker is present.
     pub(super) unsafe fn copy(&self) -> ManuallyDrop<Waker> {
-        // SAFETY: the caller's.
+        // SAFETY: the waker is present, by this function's contract.
         unsafe { self.with(|inner| ManuallyDrop::new((*inner).assume_init_read())) }
     }
 

@@ -1,4 +1,4 @@
-//! Tokio's `JoinSet`, for tasks that are tracked.
+//! Tokio's `JoinSet`, for tracked tasks.
 
 use std::fmt;
 use std::future::Future;
@@ -9,11 +9,11 @@ use tokio::task::{AbortHandle, Id, JoinError, LocalSet};
 
 use super::track;
 
-/// [`tokio::task::JoinSet`], of futures that are [tracked](track).
+/// A [`tokio::task::JoinSet`] of futures that are [tracked](track).
 ///
-/// It has tokio's methods, with the same signatures, so that it is enough to change the path; each
-/// does what tokio's does, and panics where that does. The tasks are located where the method that
-/// spawned them was called.
+/// It has tokio's methods with the same signatures, so only the path has to change. Each method
+/// behaves as tokio's, and panics in the same cases. The location of a task is the call of the
+/// method that spawned it.
 ///
 /// ```
 /// use plimsoll::task::JoinSet;         // was: tokio::task::JoinSet
@@ -86,7 +86,8 @@ impl<T: 'static> JoinSet<T> {
         self.0.spawn_local_on(track(task), local_set)
     }
 
-    /// See [`tokio::task::JoinSet::spawn_blocking`]: a thread does it, and it is no task here.
+    /// See [`tokio::task::JoinSet::spawn_blocking`]. The closure runs on a thread and is not
+    /// tracked.
     #[track_caller]
     pub fn spawn_blocking<F>(&mut self, f: F) -> AbortHandle
     where
@@ -97,7 +98,8 @@ impl<T: 'static> JoinSet<T> {
         self.0.spawn_blocking(f)
     }
 
-    /// See [`tokio::task::JoinSet::spawn_blocking_on`]: a thread does it, and it is no task here.
+    /// See [`tokio::task::JoinSet::spawn_blocking_on`]. The closure runs on a thread and is not
+    /// tracked.
     #[track_caller]
     pub fn spawn_blocking_on<F>(&mut self, f: F, handle: &Handle) -> AbortHandle
     where

@@ -1,59 +1,61 @@
-//! Polls that keep an executor's thread for long, with the stack of where it was meanwhile.
+//! Polls that occupy an executor's thread for long, with the thread's stack during the poll.
 //!
-//! While there is a threshold, each thread that polls notes when its outermost poll began, in a
-//! place of its own ([`Watched`]), and a thread of Plimsoll's, the *watcher*, looks at those. A
-//! poll that has taken longer than the threshold has its stack read while it runs, as the profile
-//! `goroutine` reads threads: from outside if the thread is blocked, by one signal if it is
-//! running; and again, for a second, if it could not be read. It is then in the profile, and its
-//! time grows there until it ends.
+//! While a threshold is set, each polling thread notes the start of its outermost poll in its entry
+//! ([`Watched`]) of a table. A thread of Plimsoll's, the *watcher*, checks these entries. When a
+//! poll has taken longer than the threshold, the watcher reads its stack while it runs, as the
+//! profile `goroutine` reads threads. It reads from outside if the thread is blocked, and by one
+//! signal if the thread is running. If the stack could not be read, the watcher tries again, for a
+//! second. After that, the poll is in the profile, and its time grows there until it ends.
 //!
-//! What the watcher does not come to see is counted when it ends, without a stack: so counts and
-//! times are those of all long polls. The poller neither waits nor locks, and what it adds is in
-//! the table of stacks, as samples are.
+//! A long poll that the watcher has not seen is counted at its end, without a stack. Counts and
+//! times therefore cover all long polls. The poller neither waits nor locks, and it adds to the
+//! table of stacks, as samples do.
 //!
-//! A poll within a poll is a part of that: it is the outermost that keeps the thread from others.
+//! A nested poll is part of the outermost one, which is the one that occupies the thread.
 
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::thread_end::Key;
+use plimsoll_sys::os::{self, clock};
+use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Mutex, Ordering};
+
 use super::slab::SLAB;
 use super::slot::{Slot, TypeName};
 use super::times;
 use super::watched::{Running, Watched};
+use crate::internal_thread;
 use crate::label::Labels;
-use crate::os::bell::Bell;
-use crate::os::{self, clock};
-use crate::own_thread;
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::stack::{Bucket, Kind, TABLE};
 use crate::thread;
 
-/// The cells of a bucket of [`Kind::LongPoll`]: how many, and their nanoseconds.
+/// The cells of a bucket of [`Kind::LongPoll`]: the number of polls, and their nanoseconds.
 const POLLS: usize = 0;
 const DELAY: usize = 1;
 
-/// How many nanoseconds are long; 0 if none are.
+/// The threshold in nanoseconds; 0 if there is none.
 static THRESHOLD: AtomicU64 = AtomicU64::new(0);
 
-/// How many threads can be watched. Polls of those beyond are counted when they end.
+/// The number of threads that can be watched. Polls of further threads are counted at their end.
 const PLACES: usize = 1 << 12;
 
 static TABLE_OF_THREADS: [Watched; PLACES] = [const { Watched::new() }; PLACES];
 
-/// How many of them there are from the bottom of which any was ever taken.
+/// The number of entries, from the first on, that were ever in use.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The C library's number of what calls [`ended`], and 1; 0 if there is none.
-static KEY: AtomicU32 = AtomicU32::new(0);
+/// The key whose destructor is [`ended`].
+static KEY: Key = Key::new();
 
-/// The calling thread's place.
+/// The calling thread's entry.
 #[derive(Clone, Copy)]
 enum Own {
     Untaken,
     At(&'static Watched),
-    /// There was none, or it has been given back.
+    /// No entry was free, or the entry has been released.
     Never,
 }
 
@@ -61,7 +63,8 @@ thread_local! {
     static OWN: Cell<Own> = const { Cell::new(Own::Untaken) };
 }
 
-/// A poll begins. False if it is part of one that is watched, or, if there is no place, of any.
+/// Begins a poll. Returns false if it is part of another poll: of a watched one, or, for a thread
+/// without an entry, of any.
 pub(super) fn begin(slot: &Slot, at: u64, is_nested: bool) -> bool {
     let place = match OWN.get() {
         Own::At(place) => Some(place),
@@ -74,7 +77,7 @@ pub(super) fn begin(slot: &Slot, at: u64, is_nested: bool) -> bool {
     }
 }
 
-/// It took so long.
+/// Ends a poll, which took that long.
 pub(super) fn end(slot: &Slot, nanoseconds: u64) {
     let seen = match OWN.get() {
         Own::At(place) => place.end(),
@@ -92,10 +95,12 @@ pub(super) fn end(slot: &Slot, nanoseconds: u64) {
     }
 }
 
-/// Takes a place for the calling thread, for as long as that lives.
+/// Takes an entry for the calling thread, until the thread ends.
 #[cold]
 fn take() -> Option<&'static Watched> {
-    let key = KEY.load(Ordering::Acquire).checked_sub(1)?;
+    if !KEY.is_prepared() {
+        return None;
+    }
     let me = os::thread_id() as u32;
     let found = TABLE_OF_THREADS.iter().position(|place| {
         let thread = &place.thread;
@@ -108,54 +113,48 @@ fn take() -> Option<&'static Watched> {
         USED.fetch_max(at + 1, Ordering::Release);
         &TABLE_OF_THREADS[at]
     });
-    // SAFETY: a key that was made. The destructor gets what is set here.
-    let noticed = place.filter(|&place| unsafe {
-        libc::pthread_setspecific(key, std::ptr::from_ref(place).cast()) == 0
-    });
+    // SAFETY: the key's destructor `ended` receives the pointer to a static [`Watched`] that is set
+    // here.
+    let noticed = place.filter(|&place| unsafe { KEY.set(std::ptr::from_ref(place).cast()) });
     if let (Some(place), None) = (place, noticed) {
-        // Nobody would give it back at the end: so it is, now.
+        // No destructor would release the entry at the thread's end, so it is released now.
         place.clear();
     }
     OWN.set(noticed.map_or(Own::Never, Own::At));
     noticed
 }
 
-extern "C" fn ended(place: *mut c_void) {
-    // Polls that come after this in the thread's end are counted when they end.
+unsafe extern "C" fn ended(place: *mut c_void) {
+    // Polls later in the thread's end are counted when they end.
     OWN.set(Own::Never);
-    // SAFETY: what `take` has set, which is static.
+    // SAFETY: `take` stored a pointer to a static [`Watched`] under this key.
     unsafe { &*place.cast::<Watched>() }.clear();
 }
 
-/// Makes what notices the end of threads, once. Until then, no thread takes a place.
+/// Creates the key whose destructor runs at the end of threads, once. Until then, no thread takes
+/// an entry.
 fn prepare_key() {
-    if KEY.load(Ordering::Relaxed) != 0 {
-        return;
-    }
-    let mut key = 0;
-    // SAFETY: makes a key with a destructor of the right type.
-    if unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) } == 0 {
-        KEY.store(key + 1, Ordering::Release);
+    if !KEY.is_prepared() {
+        KEY.prepare(ended);
     }
 }
 
-/// The thread that looks.
+/// The handle of the watcher thread.
 pub(crate) struct Watcher {
     bell: Arc<Bell>,
-    /// The process that has it. A fork's child has not.
+    /// The process in which the thread runs. The child of a fork has no watcher.
     process: u32,
 }
 
 static WATCHER: Mutex<Option<Watcher>> = Mutex::new(None);
 
-/// Keeps the threshold as it is, and the watcher from looking, until the guard is dropped: for a
-/// fork.
+/// Keeps the threshold unchanged, and the watcher idle, until the guard is dropped. For a fork.
 pub(crate) fn lock_watcher() -> MutexGuard<'static, Option<Watcher>> {
     WATCHER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets how many nanoseconds are long, 0 for none, and returns the number before. In a fork's
-/// child, it has to be set anew for stacks to be read.
+/// Sets the threshold in nanoseconds, 0 for none, and returns the previous one. In the child of a
+/// fork, stacks are read only after the threshold is set again.
 pub(super) fn set_threshold(nanoseconds: u64) -> u64 {
     let mut watcher = lock_watcher();
     let before = THRESHOLD.swap(nanoseconds, Ordering::Relaxed);
@@ -163,7 +162,7 @@ pub(super) fn set_threshold(nanoseconds: u64) -> u64 {
         prepare_key();
         let process = std::process::id();
         if watcher.as_ref().map(|watcher| watcher.process) != Some(process) {
-            // If there is no thread to be had, long polls are counted without stacks.
+            // Without a watcher thread, long polls are counted without stacks.
             *watcher = start(process);
         }
     }
@@ -174,7 +173,7 @@ pub(super) fn set_threshold(nanoseconds: u64) -> u64 {
     before
 }
 
-/// How many nanoseconds are long; 0 if none are.
+/// Returns the threshold in nanoseconds; 0 if there is none.
 pub(super) fn threshold() -> u64 {
     THRESHOLD.load(Ordering::Relaxed)
 }
@@ -182,14 +181,14 @@ pub(super) fn threshold() -> u64 {
 fn start(process: u32) -> Option<Watcher> {
     let bell = Arc::new(Bell::new().ok()?);
     let rings = bell.clone();
-    own_thread::spawn(c"plimsoll-watch", move || watch(&rings)).ok()?;
+    internal_thread::spawn(c"plimsoll-watch", move || watch(&rings)).ok()?;
     Some(Watcher { bell, process })
 }
 
 fn watch(bell: &Bell) {
     loop {
         match THRESHOLD.load(Ordering::Relaxed) {
-            0 => bell.wait(None),
+            0 => bell.wait(),
             threshold => {
                 let alone = lock_watcher();
                 let next = look(threshold);
@@ -200,16 +199,16 @@ fn watch(bell: &Bell) {
     }
 }
 
-/// The least time between two looks, in nanoseconds.
+/// The shortest interval between two checks, in nanoseconds.
 const SHORTEST: u64 = 250_000;
 
-/// How long after a poll has become long, in nanoseconds, it is read again at the next look if it
-/// could not be: a thread that runs is read when it is let run, and where others are as well, that
-/// may not be at once.
+/// The time, in nanoseconds, for which the stack of a long poll is tried again at each check. A
+/// running thread can be read only when it is scheduled, which may take time on a busy system.
 const READ_AGAIN: u64 = 1_000_000_000;
 
-/// Looks at all polls, and returns after how many nanoseconds to look again: when the first of
-/// those under way is long. One that begins after this cannot be long before another threshold.
+/// Checks all polls, and returns the nanoseconds until the next check: until the first of the
+/// current polls becomes long. A poll that begins later cannot be long before another threshold has
+/// passed.
 fn look(threshold: u64) -> u64 {
     let now = clock::now();
     let mut next = threshold;
@@ -231,7 +230,7 @@ fn look(threshold: u64) -> u64 {
     next.max(threshold / 4).max(SHORTEST)
 }
 
-/// Reads where a poll is, and puts it into the profile if it was there all the time.
+/// Reads the stack of a poll, and adds it to the profile if the poll ran during all of the reading.
 fn see(place: &Watched, running: Running, threshold: u64) {
     let thread = place.thread.load(Ordering::Relaxed) as i32;
     let Some(found) = thread::one(thread) else {
@@ -249,7 +248,8 @@ fn see(place: &Watched, running: Running, threshold: u64) {
     }
 }
 
-/// In the child of a fork: there is the calling thread, under another number, and nobody watches.
+/// Clears the table in the child of a fork. Only the calling thread exists there, under another ID,
+/// and no thread watches.
 pub(super) fn after_fork_in_child() {
     let own = match OWN.get() {
         Own::At(place) => std::ptr::from_ref(place),
@@ -266,21 +266,21 @@ pub(super) fn after_fork_in_child() {
     }
 }
 
-/// What was recorded at one stack, of one kind of task, with the same labels.
+/// The long polls with one stack, one kind of task and one set of labels.
 pub(crate) struct LongPolls {
     pub(crate) stack: &'static [usize],
-    /// They were over before they were seen, so that there is no stack.
+    /// The polls ended before the watcher saw them, so they have no stack.
     pub(crate) unseen: bool,
     /// The table of stacks was full.
     pub(crate) overflow: bool,
-    /// The name of the task, or else the type of its future; empty if it is not known.
+    /// The name of the task, or else the type of its future; empty if unknown.
     pub(crate) task: &'static str,
     pub(crate) labels: Labels,
     pub(crate) polls: u64,
     pub(crate) delay_ns: u64,
 }
 
-/// Calls `visit` with all that there is, at one instant.
+/// Calls `visit` with all recorded long polls, at one instant.
 pub(crate) fn read(mut visit: impl FnMut(LongPolls)) {
     TABLE.read(Kind::LongPoll, |record| {
         visit(LongPolls {
@@ -295,13 +295,14 @@ pub(crate) fn read(mut visit: impl FnMut(LongPolls)) {
     });
 }
 
-/// In a key: the poll was over before it was seen. No pointer has that bit.
+/// A bit of a key: the poll ended before the watcher saw it. No pointer has that bit.
 const UNSEEN: u64 = 1 << 47;
 
-/// Below this bit of a key is the type of a task that has no name, above it the number of a name.
+/// The first bit of a key that holds the number of the task's name. A task without a name has the
+/// function of its type below it.
 const NAME: u32 = 48;
 
-/// What tells the buckets of different tasks apart.
+/// Returns the key that distinguishes the buckets of different tasks.
 fn key(slot: &Slot) -> u64 {
     match slot.name() {
         0 => slot.type_name() as u64,
@@ -318,7 +319,8 @@ fn task_of(key: u64) -> &'static str {
     if key == 0 {
         return "";
     }
-    // SAFETY: of a task that was being polled, or else nothing was counted with that key.
+    // SAFETY: without a name, `key` stored the type name function of the polled task in these bits,
+    // and keys have no other source.
     let name = unsafe { std::mem::transmute::<usize, TypeName>(key as usize) };
     name()
 }

@@ -1,5 +1,5 @@
-//! Every interleaving and every allowed reordering of small scenes of a task: it is polled, woken,
-//! dropped, and looked at; and of the watching of a poll.
+//! Loom models of small scenes, in every allowed order up to three preemptions: a task that is
+//! polled, woken, dropped and read; and a poll that is watched.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p plimsoll --lib --release loom_models`.
 
@@ -10,13 +10,13 @@ use std::task::{Wake, Waker};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-use super::cut::CUTS;
 use super::slab::SLAB;
 use super::slot::control::DROPPING;
 use super::slot::{Birth, Seen, Slot, State};
+use super::snapshot::CUTS;
 use super::watched::Watched;
 
-/// The executor's: it counts wakes. Clones count themselves, which is no part of the model.
+/// The executor, which counts wakes. The counts of its clones are not part of the model.
 struct Executor {
     wakes: AtomicUsize,
 }
@@ -45,7 +45,7 @@ fn model(scene: impl Fn() + Sync + Send + 'static) {
 }
 
 fn new_task(id: u64) -> &'static Slot {
-    let slot = SLAB.take().expect("there is room");
+    let slot = SLAB.take().expect("a slot is free");
     slot.begin(&Birth {
         id,
         parent: 0,
@@ -53,16 +53,16 @@ fn new_task(id: u64) -> &'static Slot {
         location: Location::caller(),
         labels: 0,
     });
-    // Which is for as long as the execution lasts.
+    // The slot exists as long as the execution.
     unbounded(slot)
 }
 
 fn unbounded(slot: &Slot) -> &'static Slot {
-    // SAFETY: the models use slots only while the slab of their execution is there.
+    // SAFETY: the models use slots only within one execution, during which its slab exists.
     unsafe { &*std::ptr::from_ref(slot) }
 }
 
-/// A poll that keeps so many registrations.
+/// Polls a task; the poll keeps `registrations` registrations.
 fn poll(slot: &Slot, waker: &Waker, registrations: usize) {
     assert!(!slot.begin_poll(1, waker));
     for _ in 0..registrations {
@@ -73,11 +73,11 @@ fn poll(slot: &Slot, waker: &Waker, registrations: usize) {
     slot.end_poll(false);
 }
 
-/// A wake by value.
+/// Wakes a task by value.
 fn wake(slot: &Slot) {
     slot.about_to_change();
     slot.wake_begins();
-    // SAFETY: the models wake only what has a registration.
+    // SAFETY: the models wake a task only while a registration of it exists.
     unsafe { slot.wake_inner() };
     slot.release_after_wake();
 }
@@ -100,9 +100,9 @@ fn cut() -> Vec<Seen> {
     tasks
 }
 
-/// The last registration, the task and the slot go once each, whoever is last.
+/// The last registration, the task and the slot are released exactly once, in any order.
 #[test]
-fn whoever_is_last_gives_the_slot_back() {
+fn the_last_owner_releases_the_slot() {
     model(|| {
         let executor = Executor::new();
         let waker = Waker::from(executor.clone());
@@ -113,20 +113,20 @@ fn whoever_is_last_gives_the_slot_back() {
         drop_task(slot);
         first.join().unwrap();
         second.join().unwrap();
-        // This one's, and the waker's.
+        // Owned by this function and by `waker`.
         assert_eq!(Arc::strong_count(&executor), 2);
         assert_eq!(executor.wakes.load(Ordering::SeqCst), 1);
-        let again = SLAB.take().expect("there is room");
+        let again = SLAB.take().expect("a slot is free");
         assert!(std::ptr::eq(again, slot), "it is free");
         assert!(
-            !std::ptr::eq(SLAB.take().expect("there is room"), slot),
+            !std::ptr::eq(SLAB.take().expect("a slot is free"), slot),
             "once"
         );
     });
 }
 
-/// A poll that begins while a registration is given up either uses the executor's waker that is
-/// there, or puts one there; no clone is lost or dropped twice.
+/// A poll that begins during the release of a registration either uses the present waker of the
+/// executor, or puts one in place. No clone is lost or dropped twice.
 #[test]
 fn a_poll_meets_the_end_of_a_registration() {
     model(|| {
@@ -144,35 +144,35 @@ fn a_poll_meets_the_end_of_a_registration() {
     });
 }
 
-/// Nobody is taken for forgotten of whom the executor was told after its last poll began.
+/// A task is never reported as forgotten if its executor was notified after its last poll began.
 #[test]
-fn who_was_woken_is_not_forgotten() {
+fn a_woken_task_is_not_forgotten() {
     model(|| {
         let executor = Executor::new();
         let waker = Waker::from(executor.clone());
         let slot = new_task(1);
-        // The poll registers nothing. It has a reason, and is woken once more in the middle of it,
-        // or before, or after.
+        // The poll registers nothing. One wake precedes it; another comes before, during or after
+        // it.
         poll(slot, &waker, 2);
         wake(slot);
         let waking = thread::spawn(move || wake(slot));
         assert!(!slot.begin_poll(1, &waker));
-        let told = executor.wakes.load(Ordering::SeqCst);
+        let wakes = executor.wakes.load(Ordering::SeqCst);
         slot.about_to_change();
         slot.end_poll(false);
         let tasks = cut();
         let [task] = tasks[..] else {
             panic!("{tasks:?}")
         };
-        // It was told of both before the poll began.
-        assert!(!task.forgotten || told == 2, "{task:?}");
+        // Forgotten is correct only if both notifications came before the poll began.
+        assert!(!task.forgotten || wakes == 2, "{task:?}");
         waking.join().unwrap();
         drop_task(slot);
     });
 }
 
-/// One task wakes and ends, and then another begins: a cut that has the younger one has the older
-/// one as it was after.
+/// One task wakes and ends, and then another begins. A cut with the younger task shows the older
+/// one in its later state.
 #[test]
 fn a_cut_has_no_effect_without_its_cause() {
     model(|| {
@@ -210,10 +210,10 @@ fn a_cut_has_no_effect_without_its_cause() {
     });
 }
 
-/// The one order of things that only the count of wakes tells: the wake begins before the poll, and
-/// the executor is told after.
+/// The one order that only the count of wakes detects: the wake begins before the poll, and the
+/// executor is notified after it.
 #[test]
-fn who_is_being_woken_when_a_poll_begins_is_not_forgotten() {
+fn a_task_being_woken_when_a_poll_begins_is_not_forgotten() {
     loom::model(|| {
         let executor = Executor::new();
         let waker = Waker::from(executor);
@@ -223,18 +223,18 @@ fn who_is_being_woken_when_a_poll_begins_is_not_forgotten() {
         slot.about_to_change();
         slot.wake_begins();
         poll(slot, &waker, 0);
-        // SAFETY: there is a registration.
+        // SAFETY: the second registration of the first poll still exists.
         unsafe { slot.wake_inner() };
         slot.release_after_wake();
         assert!(!cut()[0].forgotten);
-        // And the next poll, which is that wake's, may well be the last.
+        // The next poll, which this wake causes, can be the last.
         poll(slot, &waker, 0);
         assert!(cut()[0].forgotten);
         drop_task(slot);
     });
 }
 
-/// A poll that was asked for finds the time of a wake, and each time is found once.
+/// A poll after a wake finds the time of the wake, and each time is found once.
 #[test]
 fn a_poll_finds_the_time_of_its_wake() {
     model(|| {
@@ -245,7 +245,7 @@ fn a_poll_finds_the_time_of_its_wake() {
         let wake_at = move |time| {
             slot.about_to_change();
             slot.wake_begins_at(time);
-            // SAFETY: the models wake only what has a registration.
+            // SAFETY: the models wake a task only while a registration of it exists.
             unsafe { slot.wake_inner() };
             slot.release_after_wake();
         };
@@ -266,8 +266,8 @@ fn a_poll_finds_the_time_of_its_wake() {
     });
 }
 
-/// Two polls, the first from 10 to 30 and the second from 40 to 50, and a watcher that looks at 20
-/// and at 45: each is counted once, with all of its time.
+/// Two polls, the first from 10 to 30 and the second from 40 to 50, and a watcher that checks at
+/// 20, 45 and 48. Each poll is counted once, with all of its time.
 #[test]
 fn a_poll_that_is_watched_is_counted_once_and_in_full() {
     model(|| {
@@ -285,7 +285,7 @@ fn a_poll_that_is_watched_is_counted_once_and_in_full() {
                     let Some(running) = watched.running() else {
                         continue;
                     };
-                    // Buckets are told apart by the poll: what is seen is of that one.
+                    // Each poll has its own bucket, so the watcher sees the poll that it recorded.
                     let bucket = u32::from(running.began() == 40);
                     let time = now.max(running.began() + 1) - running.began();
                     let time = time.min(if bucket == 0 { 20 } else { 10 });

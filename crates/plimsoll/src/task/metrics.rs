@@ -1,50 +1,51 @@
-//! Numbers about tasks.
+//! Figures about tasks.
 
-use super::{State, cut, slab, times};
-use crate::stats::Histogram;
+use super::{State, slab, snapshot, times};
+use crate::histogram::Histogram;
 
-/// What tasks are doing, and how long they have waited and run. Read by [`metrics()`].
+/// The activities of tasks, and the times for which they have waited and run. Read by
+/// [`metrics()`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TaskMetrics {
-    /// Tasks that were ever tracked. A count, exact; never falls. Each task that is [`alive`] is
-    /// among them; the difference has ended, or begun a moment after the states were counted.
+    /// Tasks that were ever tracked. A count, exact; never falls. It includes all tasks that are
+    /// [`alive`]. The others have ended, or began just after the states were counted.
     ///
     /// [`alive`]: TaskMetrics::alive
     pub created: u64,
-    /// Tasks that there are: the sum of the five states below.
+    /// Existing tasks: the sum of the five states below.
     pub alive: u64,
-    /// Those that were not polled yet.
+    /// Tasks that were never polled.
     pub new: u64,
-    /// Those that were woken, and not polled since.
+    /// Tasks that were woken, and have not been polled since.
     pub runnable: u64,
-    /// Those that are being polled.
+    /// Tasks that are being polled.
     pub running: u64,
-    /// Those that wait to be woken, also those that nobody will wake.
+    /// Tasks that wait to be woken, including those that nothing can wake.
     pub waiting: u64,
-    /// Those whose futures are being dropped.
+    /// Tasks whose futures are being dropped.
     pub dropping: u64,
-    /// Whether the states are of one instant. It is false if there was no memory to note those
-    /// that change meanwhile: then each task was counted at a moment of its own.
+    /// Whether the states are of one instant. False if no memory was available to record tasks that
+    /// change meanwhile: each task was then counted at a different moment.
     pub exact: bool,
-    /// Bytes that the tracked futures take that there are: the size of each, which is part of the
-    /// heap if the executor has it there, and of a stack if not. What a future has on the heap
-    /// itself is not in it. Exact, but not of the same instant as the states; futures that there
-    /// was no memory to note count as well.
+    /// Bytes of the existing tracked futures themselves. They are part of the heap if the executor
+    /// allocates futures there, and of a stack if not. Memory that a future allocates is not
+    /// included. Exact, but not of the same instant as the states. Futures without a record, for
+    /// lack of memory, are included.
     pub future_bytes: u64,
-    /// From the first wake of a task to the poll that came of it; if it was woken in the middle of
-    /// a poll, from the end of that. Of each poll that began while [times](super::set_times) were
-    /// recorded, but for first polls, and for those without a wake.
+    /// Time from the first wake of a task to the resulting poll; for a wake in the middle of a
+    /// poll, from the end of that poll. Covers the polls that began while [times](super::set_times)
+    /// were recorded, except first polls and polls without a wake.
     pub wake_to_poll: Histogram,
-    /// How long polls took that are over, and began while [times](super::set_times) were recorded:
-    /// all of them. The poll of a task within another counts for itself, and is part of that.
+    /// Durations of all completed polls that began while [times](super::set_times) were recorded. A
+    /// poll of a nested task is counted separately, and is also part of the outer poll.
     pub poll_duration: Histogram,
 }
 
-/// Counts the tasks there are by what they are doing, at one instant, as
-/// [`tasks`](super::tasks) does; some nanoseconds for each. The histograms are read after.
+/// Counts the existing tasks by their activity, at one instant, as [`tasks`](super::tasks) does;
+/// some nanoseconds for each. The histograms are read afterwards.
 ///
-/// Tasks that there was no memory to note are in none of these:
+/// Tasks without a record, for lack of memory, are not counted:
 /// [`LostEvents::tasks`](crate::profile::LostEvents::tasks).
 ///
 /// ```
@@ -58,7 +59,7 @@ pub struct TaskMetrics {
 pub fn metrics() -> TaskMetrics {
     let (states, exact) = states();
     TaskMetrics {
-        // After the others, so that all of them are in it.
+        // Read after the states, so that it includes all of them.
         created: super::created(),
         alive: states.alive(),
         new: states.new,
@@ -73,13 +74,13 @@ pub fn metrics() -> TaskMetrics {
     }
 }
 
-/// How many tasks are doing what, and whether that is of one instant.
+/// Returns the numbers of tasks by activity, and whether they are of one instant.
 pub(crate) fn states() -> (States, bool) {
     let mut states = States::default();
     if slab::SLAB.used() == 0 {
         return (states, true);
     }
-    let exact = cut::CUTS.read(|task| states.count(task.state));
+    let exact = snapshot::CUTS.read(|task| states.count(task.state));
     if !exact {
         states = States::default();
         let there = (0..slab::SLAB.used()).filter(|&number| slab::SLAB.is_there(number));
@@ -89,7 +90,7 @@ pub(crate) fn states() -> (States, bool) {
     (states, exact)
 }
 
-/// Numbers of tasks by what they are doing.
+/// Numbers of tasks by activity.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct States {
     pub(crate) new: u64,
@@ -100,7 +101,7 @@ pub(crate) struct States {
 }
 
 impl States {
-    /// All of them.
+    /// Returns the sum of all states.
     pub(crate) fn alive(&self) -> u64 {
         self.new + self.runnable + self.running + self.waiting + self.dropping
     }

@@ -1,4 +1,4 @@
-//! Tasks: futures that are in the profiles, with what they wait for.
+//! Tasks: futures that appear in the profiles, with the places where they wait.
 //!
 //! ```
 //! use plimsoll::task::TrackExt;
@@ -13,15 +13,15 @@
 //! # }
 //! ```
 //!
-//! A tracked future hands its own waker to what it waits for. When that is cloned, to be kept until
-//! there is something to wake the task for, the stack of the poll is taken: from the future that
-//! waits, through each `async` function that awaits it, up to the task. Nothing in between has to
-//! be annotated, and a suspended task is never polled in order to be looked at.
+//! A tracked future passes its own waker to the futures that it polls. A future that starts to wait
+//! clones the waker, and this clone captures the stack of the poll: from the waiting future,
+//! through each `async` function that awaits it, up to the task. The code in between needs no
+//! annotation, and a suspended task is never polled for inspection.
 //!
 //! # Executors
-//! Any executor will do: it is the future that is tracked. `executor.spawn(future.tracked())` is
-//! all that smol's `Executor`, `async-task`, `LocalPool` or tokio's `Runtime`, `Handle` and
-//! `LocalSet` need:
+//! Any executor works, because it is the future that is tracked. `executor.spawn(future.tracked())`
+//! suffices for smol's `Executor`, `async-task`, `LocalPool` and tokio's `Runtime`, `Handle` and
+//! `LocalSet`:
 //!
 //! ```
 //! use plimsoll::task::{TaskState, TrackExt, tasks};
@@ -35,22 +35,22 @@
 //! drop(task);
 //! ```
 //!
-//! With the feature `tokio`, `spawn`, `spawn_local` and `JoinSet` are here as well, with tokio's
-//! signatures, so that it is enough to change the path: what they spawn is tracked. With the
-//! feature `hyper`, `Executor` tracks what hyper spawns.
+//! With the feature `tokio`, this module also exports `spawn`, `spawn_local` and `JoinSet`, with
+//! tokio's signatures: to track what they spawn, change only the path. With the feature `hyper`,
+//! `Executor` tracks the futures that hyper spawns.
 //!
-//! What combinators poll with wakers of their own (`FuturesUnordered`, and `join_all` of more than
-//! thirty) is seen as far as the combinator; to see further, track the futures in it.
+//! Some combinators poll with separate wakers: `FuturesUnordered`, and `join_all` of more than
+//! thirty futures. The captured stack then ends at the combinator; to see further, track the
+//! futures in it.
 
 mod current;
-mod cut;
 #[cfg(feature = "hyper")]
 mod executor;
-#[cfg(feature = "tokio")]
-pub(crate) mod held;
 mod inner;
 #[cfg(feature = "tokio")]
 mod join_set;
+#[cfg(feature = "tokio")]
+pub(crate) mod lock_owners;
 mod long_polls;
 mod metrics;
 mod record;
@@ -58,6 +58,7 @@ mod records;
 mod registration;
 mod slab;
 mod slot;
+mod snapshot;
 #[cfg(feature = "tokio")]
 mod spawn;
 mod times;
@@ -67,8 +68,8 @@ mod watched;
 use std::fmt;
 use std::sync::MutexGuard;
 
-use crate::primitives::{AtomicU64, Ordering};
-use cut::CUTS;
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
+use snapshot::CUTS;
 
 #[cfg(feature = "hyper")]
 pub use executor::Executor;
@@ -86,8 +87,8 @@ pub(crate) use times::{POLL_DURATION, WAKE_TO_POLL};
 pub use tokio::task::{AbortHandle, JoinError, JoinHandle};
 pub use tracked::{TrackExt, Tracked, track};
 
-/// The number of a task, which no other task or thread of the process ever has. In the order in
-/// which they were made by a thread.
+/// The number of a task. No other task or thread of the process ever has it. The tasks that one
+/// thread creates have ascending numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub(crate) u64);
 
@@ -97,37 +98,37 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// Above what the system numbers threads with.
+/// The first task number, which is above all thread IDs of the system.
 const FIRST: u64 = 10_000_001;
 
 static NEXT: AtomicU64 = AtomicU64::new(FIRST);
 
 fn next_id() -> u64 {
     if NEXT.load(Ordering::Relaxed) == FIRST {
-        crate::os::clock::prepare();
+        plimsoll_sys::os::clock::prepare();
     }
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The sizes of all tracked futures that there are.
+/// The sum of the sizes of all existing tracked futures.
 static FUTURE_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// How many tasks were ever made.
+/// Returns the number of tasks ever created.
 pub(crate) fn created() -> u64 {
     NEXT.load(Ordering::Relaxed) - FIRST
 }
 
-/// The task that the calling thread polls; of several, the innermost.
+/// Returns the task that the calling thread polls; the innermost, if tasks are nested.
 pub fn current() -> Option<TaskId> {
     current::task().map(|slot| TaskId(slot.id()))
 }
 
-/// All tasks at one instant, in the order of their numbers. Nobody is stopped, and no task is
-/// delayed but by the time it takes to note it, some 100 ns, once.
+/// Returns all tasks at one instant, in the order of their numbers. No thread is stopped, and a
+/// task is delayed only by the time it takes to record it, some 100 ns, once.
 ///
-/// A task that was made after that instant is not in it, and one that was there is, as it was then.
-/// If a task is in it, so is each one that was made before it and was not dropped before that
-/// instant.
+/// The result contains no task that was created after that instant. It contains each task that
+/// existed, in its state at that instant. If it contains a task, it contains each task that was
+/// created before that one and not dropped before that instant.
 pub fn tasks() -> Vec<TaskRecord> {
     let mut tasks = Vec::new();
     for_each(|task| tasks.push(task));
@@ -135,70 +136,72 @@ pub fn tasks() -> Vec<TaskRecord> {
     tasks
 }
 
-/// As [`tasks`], in no order, and without keeping them all: calls `visit` with each. Other profiles
-/// of tasks wait until it is done with the last; nobody else does.
+/// Calls `visit` with each task at one instant, as in [`tasks`], but in no order and without
+/// storing all of them. Other profiles of tasks wait until the last task is visited; no other
+/// thread waits.
 pub fn for_each(mut visit: impl FnMut(TaskRecord)) {
     read(|task| visit(TaskRecord::of(task)));
 }
 
-/// Calls `visit` with each task at one instant, in no order. False if there was no memory for it.
+/// Calls `visit` with each task at one instant, in no order. Returns false if out of memory.
 pub(crate) fn read(visit: impl FnMut(&Seen)) -> bool {
     CUTS.read(visit)
 }
 
-/// How many tasks there are now.
+/// Returns the current number of tasks.
 pub(crate) fn count() -> usize {
     (0..slab::SLAB.used())
         .filter(|&number| slab::SLAB.is_there(number) && slab::SLAB.slot(number).is_task())
         .count()
 }
 
-/// Keeps readers out until the guard is dropped: for a fork.
+/// Keeps readers out until the guard is dropped. For a fork.
 pub(crate) fn lock_cut() -> MutexGuard<'static, ()> {
     CUTS.lock()
 }
 
-/// In the child of a fork: nobody is in the middle of anything any more.
+/// Resets the state of other threads in the child of a fork, where they do not exist.
 pub(crate) fn after_fork_in_child() {
     CUTS.after_fork_in_child();
     long_polls::after_fork_in_child();
 }
 
-/// Sets whether it is found out what tasks wait for, by taking their stacks, and returns whether it
-/// was. It is, unless this says otherwise.
+/// Sets whether to capture the stacks of tasks where they wait; returns the previous setting.
+/// Enabled by default.
 pub fn set_stacks(wanted: bool) -> bool {
     current::set_stacks(wanted)
 }
 
-/// Sets whether it is recorded how long tasks wait for a poll when they were woken, and how long
-/// polls take, for [`metrics()`]; and returns whether it was. It is not, unless this says so: it
-/// takes three readings of the clock for each wake and poll, and two additions. May be changed at
-/// any time; what is recorded stays.
+/// Sets whether to record the time from wakes to polls and the duration of polls, for
+/// [`metrics()`]; returns the previous setting. Disabled by default, since it costs three clock
+/// readings and two additions for each wake and poll. May be changed at any time; recorded values
+/// stay.
 pub fn set_times(wanted: bool) -> bool {
     times::want_histograms(wanted)
 }
 
-/// See [`set_long_poll`](crate::profile::set_long_poll).
+/// Sets the threshold: see [`set_long_poll`](crate::profile::set_long_poll).
 pub(crate) fn set_long_poll(nanoseconds: u64) -> u64 {
     long_polls::set_threshold(nanoseconds)
 }
 
-/// The same, as it is.
+/// Returns the threshold of long polls in nanoseconds; 0 if there is none.
 pub(crate) fn long_poll() -> u64 {
     long_polls::threshold()
 }
 
-/// How many tasks are in no profile, because there was no memory to note them.
+/// Returns the number of tasks that are in no profile, because no memory was available to track
+/// them.
 pub(crate) fn lost() -> u64 {
     slab::SLAB.lost()
 }
 
-/// Bytes that tracked futures take where they are.
+/// Returns the sum of the sizes of tracked futures, in bytes.
 pub(crate) fn future_bytes() -> u64 {
     FUTURE_BYTES.load(Ordering::Relaxed)
 }
 
-/// Bytes of memory that tasks are noted in.
+/// Returns the bytes of memory that hold the state of tasks.
 pub(crate) fn bytes() -> usize {
     slab::SLAB.bytes()
 }

@@ -1,11 +1,12 @@
-//! A task, as it is told of.
+//! The public record of a task.
 
 use std::panic::Location;
 use std::time::Duration;
 
+use plimsoll_sys::os::clock;
+
 use super::{Seen, State, TaskId};
 use crate::label::Labels;
-use crate::os::clock;
 use crate::stack::TABLE;
 
 /// A task at the instant of [`tasks`](super::tasks).
@@ -15,19 +16,19 @@ pub struct TaskRecord {
     now: u64,
 }
 
-/// What a task is doing.
+/// The activity of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskState {
-    /// It was not polled yet.
+    /// It was never polled.
     New,
     /// It is being polled.
     Running,
-    /// It was woken, and not polled since.
+    /// It was woken, and has not been polled since.
     Runnable,
-    /// Somebody has a waker of it.
+    /// It is suspended, and a waker of it exists.
     Waiting,
-    /// Nobody has a waker of it, and it was not woken: see [`TaskRecord::is_forgotten`].
+    /// No waker of it exists, and it was not woken: see [`TaskRecord::is_forgotten`].
     NoWaker,
     /// Its future is being dropped.
     Dropping,
@@ -41,32 +42,32 @@ impl TaskRecord {
         }
     }
 
-    /// Its number.
+    /// Returns the task's number.
     pub fn id(&self) -> TaskId {
         TaskId(self.seen.id)
     }
 
-    /// The task that was being polled where it was made.
+    /// Returns the task that was being polled where this one was created.
     pub fn parent(&self) -> Option<TaskId> {
         (self.seen.facts.parent != 0).then_some(TaskId(self.seen.facts.parent))
     }
 
-    /// The name that it was given.
+    /// Returns the task's name, if it was set.
     pub fn name(&self) -> Option<&'static str> {
         Labels::of_number(self.seen.facts.name).get("")
     }
 
-    /// The type of the future: for an `async` function, its path.
+    /// Returns the type of the future; for an `async` function, its path.
     pub fn type_name(&self) -> &'static str {
         (self.seen.facts.type_name)()
     }
 
-    /// Where it was made.
+    /// Returns the place in the code where the task was created.
     pub fn location(&self) -> &'static Location<'static> {
         self.seen.facts.location
     }
 
-    /// What it is doing.
+    /// Returns the task's activity.
     pub fn state(&self) -> TaskState {
         match self.seen.state {
             State::New => TaskState::New,
@@ -78,18 +79,18 @@ impl TaskRecord {
         }
     }
 
-    /// The same.
+    /// Returns the task's activity in its internal form.
     pub(crate) fn now(&self) -> State {
         self.seen.state
     }
 
-    /// How many polls of it were begun.
+    /// Returns how many polls of the task have begun.
     pub fn polls(&self) -> u32 {
         self.seen.polls
     }
 
-    /// How long ago its last poll ended or, if it is new, it was made, to a few milliseconds;
-    /// `None` while it is polled or dropped.
+    /// Returns the time since its last poll ended or, for a new task, since its creation, to a few
+    /// milliseconds. `None` while it is polled or dropped.
     pub fn waited(&self) -> Option<Duration> {
         match self.seen.state {
             State::Running | State::Dropping => None,
@@ -99,15 +100,15 @@ impl TaskRecord {
         }
     }
 
-    /// Its labels: where it waits, as they were there, with those of the spans that it is in; else
-    /// as they were when its last poll ended.
+    /// Returns the labels. For a waiting task, these are the labels where it waits, including those
+    /// of its spans; otherwise the labels at the end of its last poll.
     pub fn labels(&self) -> Labels {
         Labels::of_number(self.seen.facts.labels)
     }
 
-    /// Where it waits: up to four stacks, one for each branch of a `select!`. Each is a list of
-    /// return addresses, from the future that waits to the poll of the task. Empty while it runs,
-    /// and if what it waits for has no waker of it.
+    /// Returns where the task waits: up to four stacks, one for each branch of a `select!`. Each is
+    /// a list of return addresses, from the waiting future to the poll of the task. Empty while the
+    /// task runs, and if the awaited object has no waker of it.
     pub fn stacks(&self) -> impl Iterator<Item = &'static [usize]> {
         let named = self
             .seen
@@ -118,21 +119,21 @@ impl TaskRecord {
         named.map(|name| TABLE.stack(name))
     }
 
-    /// The system's number of the thread that polls it, if one does.
+    /// Returns the system's ID of the thread that polls it, if any.
     pub fn thread(&self) -> Option<u32> {
         (self.seen.facts.poller != 0).then_some(self.seen.facts.poller)
     }
 
-    /// Whether it is polled by another task rather than by an executor.
+    /// Returns whether another task polls it, rather than an executor.
     pub fn is_nested(&self) -> bool {
         self.seen.nested
     }
 
-    /// Whether nothing is left that could wake it: it is suspended, nobody has a waker of it, and
-    /// it was not woken since its last poll began. It will never be polled again.
+    /// Returns whether nothing can wake the task: it is suspended, no waker of it exists, and it
+    /// was not woken since its last poll began. It will never be polled again.
     ///
-    /// Never true of a task that was ever polled without having been woken, or by another task, nor
-    /// of one that waits for something that will not happen.
+    /// Always false for a task that was ever polled without a wake, or by another task. Also false
+    /// for a task that waits for an event that will not happen.
     pub fn is_forgotten(&self) -> bool {
         self.seen.forgotten
     }

@@ -1,4 +1,4 @@
-//! Where those who change a task while a cut is taken put it as it was.
+//! The records of tasks that changed during a snapshot, in their state before.
 
 #[cfg(not(loom))]
 pub(super) use memory::Records;
@@ -10,12 +10,13 @@ mod memory {
     use std::ptr;
     use std::sync::atomic::AtomicPtr;
 
-    use crate::os::region;
-    use crate::os::syscall::call3;
-    use crate::primitives::{AtomicUsize, Ordering};
+    use plimsoll_sys::os::region;
+    use plimsoll_sys::primitives::{AtomicUsize, Ordering};
+
     use crate::task::slot::Seen;
 
-    /// Memory of its own for each cut, of which only what is used is there.
+    /// The records of one cut, in separately mapped memory. The system provides only the pages that
+    /// are used.
     pub(in super::super) struct Records {
         base: AtomicPtr<Seen>,
         capacity: AtomicUsize,
@@ -31,11 +32,10 @@ mod memory {
             }
         }
 
-        /// Makes room for so many. False if the system refuses. To be called while nobody
-        /// [puts](Records::put).
+        /// Maps memory for `capacity` records. Returns false if the system refuses. Must not run
+        /// while a thread [puts](Records::put) a record.
         pub(in super::super) fn open(&self, capacity: usize) -> bool {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let Some(base) = region::map(length(capacity), 0, access) else {
+            let Some(base) = region::map(length(capacity)) else {
                 return false;
             };
             self.base.store(base as *mut Seen, Ordering::Relaxed);
@@ -47,23 +47,23 @@ mod memory {
         pub(in super::super) fn put(&self, task: Seen) {
             let at = self.taken.fetch_add(1, Ordering::Relaxed);
             if at < self.capacity.load(Ordering::Relaxed) {
-                // SAFETY: within the memory, which is there until `close`; and the place is nobody
-                // else's.
+                // SAFETY: the place is within the memory that `open` mapped, which stays until
+                // `close`. The fetch-add gave it to this thread alone.
                 unsafe { self.base.load(Ordering::Relaxed).add(at).write(task) };
             }
         }
 
-        /// Calls `visit` with each, and gives the memory back. To be called when nobody puts any
+        /// Calls `visit` with each record, and unmaps the memory. No thread may put records any
         /// more.
         pub(in super::super) fn close(&self, mut visit: impl FnMut(&Seen)) {
             let base = self.base.load(Ordering::Relaxed);
             let capacity = self.capacity.load(Ordering::Relaxed);
             for at in 0..self.taken.load(Ordering::Relaxed).min(capacity) {
-                // SAFETY: it was written.
+                // SAFETY: `put` wrote this place, and no thread puts any more.
                 visit(unsafe { &*base.add(at) });
             }
-            // SAFETY: mapped by `open`; nobody uses it any more.
-            unsafe { call3(libc::SYS_munmap, base as usize, length(capacity), 0) };
+            // SAFETY: `open` mapped this memory, and no thread uses it any more.
+            unsafe { region::unmap(base as usize, length(capacity)) };
         }
     }
 
@@ -72,7 +72,7 @@ mod memory {
     }
 }
 
-/// No part of the model.
+/// A stand-in under loom, which is not part of the models.
 #[cfg(loom)]
 mod model {
     use std::sync::Mutex;
@@ -91,11 +91,11 @@ mod model {
         }
 
         pub(in super::super) fn put(&self, task: Seen) {
-            self.0.lock().expect("nobody panics").push(task);
+            self.0.lock().expect("no holder panics").push(task);
         }
 
         pub(in super::super) fn close(&self, visit: impl FnMut(&Seen)) {
-            let tasks = std::mem::take(&mut *self.0.lock().expect("nobody panics"));
+            let tasks = std::mem::take(&mut *self.0.lock().expect("no holder panics"));
             tasks.iter().for_each(visit);
         }
     }

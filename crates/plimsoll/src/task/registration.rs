@@ -1,13 +1,14 @@
-//! The waker that a task hands to what it waits for.
+//! The waker that a task passes to the futures that it polls.
 //!
-//! It points to the slot, which has the executor's waker. All registrations of one executor's waker
-//! are the same waker, so `will_wake` is true of them, and a future that is polled again need not
-//! register again. As long as there are any, there is one clone of the executor's waker, and
-//! otherwise there is none: an executor that frees a task when its last waker is gone still does.
+//! It points to the slot, which holds the executor's waker. All registrations of one executor's
+//! waker are the same waker, so `will_wake` is true of them, and a future that is polled again need
+//! not register again. While registrations exist, the slot holds one clone of the executor's waker,
+//! and otherwise none. So an executor that frees a task when its last waker is dropped still does
+//! so.
 //!
-//! Clones are made by what the task waits for, in the middle of its poll: that is where its stack
-//! is taken. They are made, used and dropped under other people's locks: nothing here waits, or
-//! allocates, or panics.
+//! The awaited primitives clone the waker in the middle of the poll, and this is where the stack is
+//! captured. They clone, use and drop it with their own locks held, so nothing here waits,
+//! allocates or panics.
 
 use std::mem::ManuallyDrop;
 use std::task::{RawWaker, RawWakerVTable, Waker};
@@ -17,10 +18,10 @@ use super::{current, times};
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 
-/// The waker of a slot, for a poll: it is no registration, and gives none back.
+/// Returns the waker of a slot, for one poll. It is not a registration, and must not release one.
 pub(super) fn waker(slot: &'static Slot) -> ManuallyDrop<Waker> {
-    // SAFETY: the functions keep the contract of wakers: they may be called from any thread, for as
-    // long as there is a registration for each.
+    // SAFETY: the functions meet the contract of `RawWakerVTable`: any thread may call them, as
+    // long as each waker has a registration or the poll lasts.
     ManuallyDrop::new(unsafe { Waker::from_raw(raw(slot)) })
 }
 
@@ -29,14 +30,15 @@ fn raw(slot: &'static Slot) -> RawWaker {
 }
 
 /// # Safety
-/// `data` is that of a waker of this file.
+/// `data` is the data pointer of a waker made in this module.
 unsafe fn slot_of(data: *const ()) -> &'static Slot {
-    // SAFETY: made of such a reference; slots stay.
+    // SAFETY: by this function's contract `data` was made from a `&'static Slot`; slots are never
+    // freed.
     unsafe { &*data.cast::<Slot>() }
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    // SAFETY: called for a waker of ours.
+    // SAFETY: the vtable calls this only with the data of a waker made in this module.
     let slot = unsafe { slot_of(data) };
     let task = slot.task();
     task.about_to_change();
@@ -50,15 +52,15 @@ unsafe fn clone(data: *const ()) -> RawWaker {
     raw(slot)
 }
 
-/// The waker was lent to another thread in the middle of a poll, which clones it, and is the first
-/// to do so.
+/// Clones a waker that was lent to another thread in the middle of a poll, if that thread is the
+/// first to clone it.
 #[cold]
 fn clone_elsewhere(task: &'static Slot) -> RawWaker {
     let lent = task.lent();
     match task.register_elsewhere(lent) {
         Some(auxiliary) => raw(auxiliary),
         None => {
-            // There is no room: it is the executor's own.
+            // No slot is free, so the clone is one of the executor's own waker.
             task.flag(UNMANAGED);
             let lent = ManuallyDrop::new(lent.clone());
             RawWaker::new(lent.data(), lent.vtable())
@@ -76,12 +78,12 @@ fn begin_wake(task: &Slot) {
 }
 
 unsafe fn wake(data: *const ()) {
-    // SAFETY: called for a waker of ours.
+    // SAFETY: the vtable calls this only with the data of a waker made in this module.
     let slot = unsafe { slot_of(data) };
     let task = slot.task();
     task.about_to_change();
     begin_wake(task);
-    // SAFETY: the caller's waker is a registration.
+    // SAFETY: the waker that was woken is a registration of `slot`, and is released only below.
     unsafe { slot.wake_inner() };
     if std::ptr::eq(slot, task) {
         slot.release_after_wake();
@@ -92,20 +94,20 @@ unsafe fn wake(data: *const ()) {
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
-    // SAFETY: called for a waker of ours.
+    // SAFETY: the vtable calls this only with the data of a waker made in this module.
     let slot = unsafe { slot_of(data) };
     let task = slot.task();
     task.about_to_change();
     begin_wake(task);
     if let Some(poll) = current::poll_of(task) {
         if !task.has_stack() {
-            // What wakes itself and registers nothing.
+            // The task wakes itself and has registered nowhere.
             poll.note_stack();
         }
         task.lent().wake_by_ref();
     } else if slot.register(false).is_some() {
-        // SAFETY: there is a registration: the one just made, since the caller's may be none, but
-        // the waker that was lent to it.
+        // SAFETY: the registration just added keeps the waker. The caller's own waker may not be a
+        // registration, but the one that was lent for a poll.
         unsafe { slot.wake_inner() };
         slot.release();
     } else {
@@ -115,7 +117,7 @@ unsafe fn wake_by_ref(data: *const ()) {
 }
 
 unsafe fn release(data: *const ()) {
-    // SAFETY: called for a waker of ours.
+    // SAFETY: the vtable calls this only with the data of a waker made in this module.
     let slot = unsafe { slot_of(data) };
     slot.task().about_to_change();
     slot.release();
@@ -131,7 +133,7 @@ mod tests {
     use std::process::Command;
     use std::task::{Context, Poll};
 
-    /// Polls a task that has two registrations less than `count`, one of which is `waker`.
+    /// Polls a task whose count of registrations is two below `count`; `waker` is one of them.
     fn with_registrations(count: u32, work: impl FnOnce(&Waker)) {
         let mut work = Some(work);
         let task = track(std::future::poll_fn(move |context| {
@@ -182,7 +184,7 @@ mod tests {
         });
     }
 
-    /// As many as there may be are no error, and are given back.
+    /// The maximum number of registrations is accepted, and all of them can be released.
     #[test]
     fn the_most_registrations_are_accepted() {
         with_registrations(MAX_REGISTRATIONS, |waker| {

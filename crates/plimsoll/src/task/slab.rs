@@ -1,32 +1,32 @@
-//! Where slots come from: a reservation that only grows, and lists of those that were given back.
+//! The allocator of slots: a reservation that only grows, and lists of released slots.
 
 use super::slot::Slot;
-#[cfg(not(loom))]
-use crate::os::region::Region;
-use crate::os::thread_place;
-use crate::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
 #[cfg(loom)]
 use model::Region;
+#[cfg(not(loom))]
+use plimsoll_sys::os::region::Region;
+use plimsoll_sys::os::thread_place;
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
 
-/// So many tasks, and wakers beside their own, can there be at once.
+/// The maximum number of slots: tasks, and wakers other than their first.
 const MOST: usize = 1 << 26;
 
 const LEAST: usize = 1 << 10;
 
-/// Lists of free slots: threads use different ones.
+/// Lists of free slots; threads use different ones.
 const LISTS: usize = if cfg!(loom) { 1 } else { 16 };
 
 pub(super) struct Slab {
     region: Region,
-    /// How many slots were ever in use.
+    /// The number of slots that were ever in use.
     used: AtomicU32,
     free: [List; LISTS],
     lost: AtomicU64,
     opening: Mutex<()>,
 }
 
-/// The lower half is the first free slot, and 1; the upper half changes with every change, so that
-/// a list which looks as it did before is one that was not touched.
+/// The lower half is the first free slot, plus 1. The upper half changes with every change, so a
+/// list with an unchanged word is an unchanged list.
 #[repr(align(64))]
 struct List(AtomicU64);
 
@@ -52,7 +52,7 @@ loom::lazy_static! {
 }
 
 impl Slab {
-    /// A slot that nobody has; `None`, and counted, if there is none.
+    /// Takes a free slot. Returns `None`, and counts the task as lost, if there is none.
     pub(super) fn take(&self) -> Option<&'static Slot> {
         let taken = self.take_free().or_else(|| self.take_new());
         if taken.is_none() {
@@ -93,7 +93,7 @@ impl Slab {
             .used
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, next)
             .ok()?;
-        // One that cannot be had now is lost; so is, then, much else.
+        // A slot whose memory cannot be committed is lost for good: the system is out of memory.
         self.region
             .commit((number as usize + 1) * size_of::<Slot>())
             .then(|| self.slot(number))
@@ -109,7 +109,7 @@ impl Slab {
         self.region.base() != 0 || self.region.reserve(most, least)
     }
 
-    /// Gives back a slot that nobody has.
+    /// Releases a slot that no task or waker uses.
     pub(super) fn give(&self, slot: &Slot) {
         let list = &self.free[thread_place(LISTS)].0;
         let number = u64::from(self.number(slot)) + 1;
@@ -128,20 +128,21 @@ impl Slab {
         }
     }
 
-    /// How many slots were ever in use.
+    /// Returns the number of slots that were ever in use.
     pub(super) fn used(&self) -> u32 {
         self.used.load(Ordering::Acquire)
     }
 
-    /// A slot that was ever in use.
+    /// Returns a slot that was in use before.
     pub(super) fn slot(&self, number: u32) -> &'static Slot {
         let at = self.region.base() + number as usize * size_of::<Slot>();
-        // SAFETY: within what was committed, which stays; zeros are a slot.
+        // SAFETY: slots that were ever in use lie in committed memory, which stays committed; all
+        // zeros are a valid slot.
         unsafe { &*(at as *const Slot) }
     }
 
-    /// Whether the memory of a slot is there: of those that are [used](Slab::used), the last ones
-    /// may still be on their way.
+    /// Returns whether the memory of a slot is committed. For the last of the [used](Slab::used)
+    /// slots, it may not be yet.
     pub(super) fn is_there(&self, number: u32) -> bool {
         (number as usize + 1) * size_of::<Slot>() <= self.region.committed()
     }
@@ -151,23 +152,23 @@ impl Slab {
         (at / size_of::<Slot>()) as u32
     }
 
-    /// How many times there was no slot.
+    /// Returns how many times no slot was available.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory made accessible for slots.
+    /// Returns the bytes of memory that are committed for slots.
     pub(super) fn bytes(&self) -> usize {
         self.region.committed()
     }
 }
 
-/// The upper half of what comes after a head.
+/// Returns the upper half of the word that follows `head`.
 fn changed(head: u64) -> u64 {
     (head & !u64::from(u32::MAX)).wrapping_add(1 << 32)
 }
 
-/// Memory for a few slots, as the models want them.
+/// Memory for a few slots, for the models.
 #[cfg(loom)]
 mod model {
     use super::Slot;

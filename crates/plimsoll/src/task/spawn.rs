@@ -1,4 +1,4 @@
-//! Tokio's functions that spawn, for tasks that are tracked.
+//! Tokio's spawn functions, for tracked tasks.
 
 use std::future::Future;
 
@@ -6,13 +6,13 @@ use tokio::task::JoinHandle;
 
 use super::track;
 
-/// [`tokio::spawn`], of a future that is [tracked](track).
+/// Spawns a future that is [tracked](track), by [`tokio::spawn`].
 ///
-/// For a name or labels of its own, `tokio::spawn(future.tracked_as("name"))` is the same; so is
-/// `handle.spawn(future.tracked())`, for what has no companion here.
+/// To set a name or labels, use `tokio::spawn(future.tracked_as("name"))`. Likewise, use
+/// `handle.spawn(future.tracked())` for functions without a counterpart here.
 ///
 /// # Panics
-/// As tokio's, where there is no runtime.
+/// Panics as [`tokio::spawn`] does, outside of a runtime.
 #[track_caller]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
@@ -22,10 +22,10 @@ where
     tokio::spawn(track(future))
 }
 
-/// [`tokio::task::spawn_local`], of a future that is [tracked](track).
+/// Spawns a future that is [tracked](track), by [`tokio::task::spawn_local`].
 ///
 /// # Panics
-/// As tokio's, outside of a `LocalSet`.
+/// Panics as [`tokio::task::spawn_local`] does, outside of a `LocalSet`.
 #[track_caller]
 pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
 where

@@ -1,15 +1,16 @@
-//! How long tasks wait for a poll when they were woken, and how long polls take.
+//! The time that woken tasks wait for a poll, and the duration of polls.
 //!
-//! That takes three readings of the clock for each wake and poll, so it is to be asked for. While
-//! nobody does, a poll and a wake look at one byte each, in a cache line that nobody writes to.
+//! Recording takes three readings of the clock for each wake and poll, so it is off by default.
+//! While it is off, a poll and a wake load one byte each, in a cache line that is never written.
+
+use plimsoll_sys::os::clock;
+use plimsoll_sys::primitives::{AtomicU8, Ordering};
 
 use super::long_polls;
 use super::slot::{Slot, WOKEN};
-use crate::os::clock;
-use crate::primitives::{AtomicU8, Ordering};
-use crate::stats::TimeCounts;
+use crate::histogram::TimeCounts;
 
-/// What is wanted, in a cache line that nothing else is in.
+/// The enabled measurements, alone in a cache line.
 static WANTED: Line = Line(AtomicU8::new(0));
 
 #[repr(align(64))]
@@ -19,23 +20,23 @@ struct Line(AtomicU8);
 const HISTOGRAMS: u8 = 1;
 const LONG_POLLS: u8 = 2;
 
-/// From wakes to polls.
+/// Times from wakes to polls.
 pub(crate) static WAKE_TO_POLL: TimeCounts = TimeCounts::new();
-/// The lengths of polls.
+/// Durations of polls.
 pub(crate) static POLL_DURATION: TimeCounts = TimeCounts::new();
 
-/// Whether anybody wants to know when polls begin.
+/// Returns whether the start of polls must be timed.
 #[inline]
 pub(super) fn are_wanted() -> bool {
     WANTED.0.load(Ordering::Relaxed) != 0
 }
 
-/// Sets whether histograms are recorded, and returns whether they were.
+/// Sets whether histograms are recorded, and returns the previous setting.
 pub(super) fn want_histograms(wanted: bool) -> bool {
     want(HISTOGRAMS, wanted)
 }
 
-/// Sets whether long polls are looked for.
+/// Sets whether long polls are detected.
 pub(super) fn want_long_polls(wanted: bool) {
     want(LONG_POLLS, wanted);
 }
@@ -50,7 +51,7 @@ fn want(what: u8, wanted: bool) -> bool {
     before & what != 0
 }
 
-/// A wake begins, see [`Slot::wake_begins`].
+/// Begins a wake: see [`Slot::wake_begins`].
 #[cold]
 #[inline(never)]
 pub(super) fn begin_wake(slot: &Slot) {
@@ -61,16 +62,16 @@ pub(super) fn begin_wake(slot: &Slot) {
     }
 }
 
-/// When a poll began, with what is done about it, in one word: 0 is for nothing.
+/// The start of a poll and the measurements that apply to it, in one word; 0 for none.
 #[derive(Clone, Copy)]
 pub(super) struct Timed(u64);
 
-/// The poll is in the histogram, because that was wanted when it began.
+/// The poll is in the histogram, which was enabled when it began.
 const COUNTED: u64 = 1 << 63;
-/// It is watched, because it may become long.
+/// The poll is watched, because it may become long.
 const WATCHED: u64 = 1 << 62;
 
-/// A poll is about to begin; `is_nested` says that it is part of another.
+/// Times a poll that is about to begin; `is_nested` is true if it is part of another.
 #[cold]
 #[inline(never)]
 pub(super) fn begin(slot: &Slot, is_nested: bool) -> Timed {
@@ -92,7 +93,7 @@ pub(super) fn begin(slot: &Slot, is_nested: bool) -> Timed {
 impl Timed {
     pub(super) const NOT: Self = Self(0);
 
-    /// The poll is about to end.
+    /// Records the poll, which is about to end.
     #[inline]
     pub(super) fn end(self, slot: &Slot) {
         if self.0 != 0 {
@@ -107,7 +108,7 @@ impl Timed {
         let now = clock::now();
         let nanoseconds = now.wrapping_sub(began) as i64;
         if self.0 & COUNTED != 0 {
-            // What was woken in the middle of a poll could not be polled before its end.
+            // A task that was woken in the middle of a poll could not be polled before its end.
             slot.put_off_wake(now);
             POLL_DURATION.record(nanoseconds);
         }

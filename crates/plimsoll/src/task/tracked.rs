@@ -1,4 +1,4 @@
-//! The future around a future.
+//! The future that wraps a tracked future.
 
 use std::fmt;
 use std::future::Future;
@@ -6,6 +6,9 @@ use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+
+use plimsoll_sys::os;
+use plimsoll_sys::primitives::Ordering;
 
 use super::current::{self, Polling};
 use super::registration;
@@ -15,29 +18,27 @@ use super::slot::{Birth, Slot};
 use super::times::{self, Timed};
 use super::{TaskId, next_id};
 use crate::label::{self, Labels};
-use crate::os;
-use crate::primitives::Ordering;
 
-/// A future that is in the task profile from when it is made until it is dropped. Made by
-/// [`track`] or [`TrackExt::tracked`].
+/// A future that is in the task profile from its creation until it is dropped. Created by [`track`]
+/// or [`TrackExt::tracked`].
 ///
-/// It takes 8 bytes more than the future, and 128 bytes beside it. It is `Send`, `Sync` and `Unpin`
-/// if the future is, and does what that does. To wait for it makes it a task within the one that
-/// does.
+/// It is 8 bytes larger than the wrapped future, and uses 128 bytes elsewhere. It is `Send`, `Sync`
+/// and `Unpin` if the wrapped future is, and behaves like it. A tracked future that another task
+/// awaits is a task nested in that one.
 #[must_use = "futures do nothing unless polled"]
 pub struct Tracked<F> {
-    /// `None` if there was no room.
+    /// `None` if no slot was free.
     slot: Option<&'static Slot>,
     future: ManuallyDrop<F>,
 }
 
-/// Puts a future into the task profile.
+/// Adds a future to the task profile.
 #[track_caller]
 pub fn track<F: Future>(future: F) -> Tracked<F> {
     track_at(future, Location::caller())
 }
 
-/// The same, for what was made there.
+/// Same as [`track`], for a future that was created at `location`.
 pub(super) fn track_at<F: Future>(future: F, location: &'static Location<'static>) -> Tracked<F> {
     let slot = SLAB.take();
     if let Some(slot) = slot {
@@ -56,15 +57,15 @@ pub(super) fn track_at<F: Future>(future: F, location: &'static Location<'static
     }
 }
 
-/// Puts futures into the task profile.
+/// Adds futures to the task profile.
 pub trait TrackExt: Future + Sized {
-    /// This future, in the task profile: [`track`].
+    /// Returns this future, in the task profile: see [`track`].
     #[track_caller]
     fn tracked(self) -> Tracked<Self> {
         track(self)
     }
 
-    /// The same with a name: [`Tracked::named`].
+    /// Same as [`tracked`](Self::tracked), with a name: see [`Tracked::named`].
     #[track_caller]
     fn tracked_as(self, name: &str) -> Tracked<Self> {
         track(self).named(name)
@@ -74,7 +75,8 @@ pub trait TrackExt: Future + Sized {
 impl<F: Future> TrackExt for F {}
 
 impl<F> Tracked<F> {
-    /// Gives the task a name. Names are kept for good, each once: use them for kinds of tasks.
+    /// Sets the task's name. Each name is stored once and never removed: use names for kinds of
+    /// tasks.
     pub fn named(self, name: &str) -> Self {
         if let Some(slot) = self.slot {
             slot.about_to_change();
@@ -83,7 +85,7 @@ impl<F> Tracked<F> {
         self
     }
 
-    /// Adds a label, which is that of all that happens while the task is polled.
+    /// Adds a label, under which all events are recorded while the task is polled.
     pub fn label(self, key: &str, value: &str) -> Self {
         if let Some(slot) = self.slot {
             slot.about_to_change();
@@ -93,7 +95,7 @@ impl<F> Tracked<F> {
         self
     }
 
-    /// The task's number, which no other task ever has; `None` if there was no room for it.
+    /// Returns the task's number, which no other task ever has; `None` if no slot was free.
     pub fn id(&self) -> Option<TaskId> {
         self.slot.map(|slot| TaskId(slot.id()))
     }
@@ -103,7 +105,7 @@ impl<F: Future> Future for Tracked<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: the future is neither moved nor handed out but pinned; it is dropped in place.
+        // SAFETY: the future is never moved, is accessible only pinned, and is dropped in place.
         let (slot, future) = unsafe {
             let this = self.get_unchecked_mut();
             (this.slot, Pin::new_unchecked(&mut *this.future))
@@ -117,7 +119,7 @@ impl<F: Future> Future for Tracked<F> {
             Timed::NOT
         };
         let has_another = slot.begin_poll(os::thread_id() as u32, context.waker());
-        // Made where it stays.
+        // Created in its final place: `enter` stores its address.
         let mut poll = InPoll {
             slot,
             handed_out: HandedOut::Slots,
@@ -138,7 +140,7 @@ impl<F: Future> Future for Tracked<F> {
     }
 }
 
-/// From the beginning of a poll to its end, also if that is a panic.
+/// A guard of one poll, which ends it even if it panics.
 struct InPoll {
     slot: &'static Slot,
     handed_out: HandedOut,
@@ -147,33 +149,33 @@ struct InPoll {
     ready: bool,
 }
 
-/// What waker the future is polled with.
+/// The waker with which the future is polled.
 enum HandedOut {
-    /// That of the slot.
+    /// The waker of the task's slot.
     Slots,
-    /// That of another, with a registration for the poll, because the slot has registrations of
-    /// another waker.
+    /// The waker of an auxiliary slot, with a registration for the poll, because the task's slot
+    /// holds another executor's waker.
     Auxiliary(&'static Slot),
-    /// The executor's, because there is no room.
+    /// The executor's own waker, because no slot was free.
     Lent,
 }
 
 impl InPoll {
-    /// Settles what waker is handed out in place of the executor's. The slot may have another one.
+    /// Selects the waker that replaces the executor's, as the slot may hold another one.
     #[inline]
     fn begin(&mut self, has_another: bool, waker: &Waker) {
         if self.polling.is_nested() {
             self.slot.flag(NESTED);
         }
         if has_another {
-            // Until the poll is entered, the calling thread still polls the task outside of it:
-            // whose stack is taken if its waker is cloned.
+            // Until `enter`, the outer task is still the calling thread's: its stack is captured if
+            // its waker is cloned here.
             self.handed_out = match self.slot.register_elsewhere(waker) {
                 Some(auxiliary) => HandedOut::Auxiliary(auxiliary),
                 None => HandedOut::Lent,
             };
         }
-        // A waker of nothing in particular wakes nothing in particular: `Waker::noop`.
+        // A waker without data, such as `Waker::noop`, cannot wake a certain task.
         if matches!(self.handed_out, HandedOut::Lent) || waker.data().is_null() {
             self.slot.flag(UNMANAGED);
         }
@@ -195,7 +197,7 @@ impl Drop for InPoll {
 
 impl<F> Drop for Tracked<F> {
     fn drop(&mut self) {
-        /// The task is over when its future is gone, also if that panics.
+        /// Ends the task when its future is dropped, even if the drop panics.
         struct Ends(Option<&'static Slot>, usize);
         impl Drop for Ends {
             fn drop(&mut self) {
@@ -210,7 +212,7 @@ impl<F> Drop for Tracked<F> {
             slot.flag(DROPPING);
         }
         let _ends = Ends(self.slot, size_of::<F>());
-        // SAFETY: this is the last that is done with it.
+        // SAFETY: the future is not used again: this is its last use in `drop`.
         unsafe { ManuallyDrop::drop(&mut self.future) };
     }
 }

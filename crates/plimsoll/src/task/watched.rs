@@ -1,41 +1,41 @@
-//! A thread's poll, as somebody else can watch it.
+//! A thread's poll, observable by another thread.
 //!
-//! Two parties have a [`Watched`]: the *poller*, whose thread's it is, and the one *watcher* of the
-//! process. All that matters is one word, `poll`: 0, or when the poll that is under way began, with
-//! [`SEEN`] once the watcher has looked at it. The poller puts the beginning there and takes it
-//! away, in one step each. The watcher reads the word, reads the thread's stack, and then marks the
-//! word with a compare-and-swap: if that succeeds, it is the same poll, so the stack was read while
-//! it ran. Two polls of a thread that are so long begin at different times.
+//! Two parties share a [`Watched`]: the *poller*, the thread to which it belongs, and the one
+//! *watcher* of the process. The essential state is one word, `poll`. It is 0, or the time at which
+//! the current poll began, with [`SEEN`] once the watcher has recorded the poll. The poller sets
+//! and clears it, in one step each. The watcher reads the word, reads the thread's stack, and then
+//! marks the word with a compare-and-swap. If that succeeds, the poll is the same, so the stack was
+//! read while it ran: two such long polls of a thread begin at different times.
 //!
-//! A poll that was seen is accounted for as it goes on: what the watcher has added of its time is
-//! in `accounted`, and the poller adds the rest in the end. The watcher advances that word with a
-//! compare-and-swap, and adds only what it has so made its own; the poller takes the word, once,
-//! and the watcher's next attempt fails. So the time of a poll is added once, all of it, and nobody
-//! waits.
+//! The time of a seen poll is accounted for as it runs. `accounted` is the time that the watcher
+//! has added; the poller adds the rest at the end. The watcher advances that word with a
+//! compare-and-swap, and adds only the part by which it advanced. The poller takes the word, once,
+//! and the watcher's next attempt fails. So the whole time of a poll is added exactly once, and no
+//! thread waits.
 
-use crate::primitives::{AtomicU32, AtomicU64, Ordering};
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
-/// In a poll's word: it was looked at.
+/// A flag in a poll's word: the watcher has recorded the poll.
 const SEEN: u64 = 1 << 63;
 
-/// What `accounted` is when the poll is over: no length of time.
+/// The value of `accounted` after the end of the poll, which is not a duration.
 const OVER: u64 = u64::MAX;
 
-/// The words of one thread: on no cache line of another's.
+/// The words of one thread, in a separate cache line.
 #[repr(align(64))]
 pub(super) struct Watched {
-    /// The system's number of the thread; 0 if this is nobody's.
+    /// The thread's ID in the system; 0 if the entry is free.
     pub(super) thread: AtomicU32,
     /// The number of the task's slot.
     task: AtomicU32,
     poll: AtomicU64,
-    /// Nanoseconds of the poll that were added to the bucket, if it was seen.
+    /// Nanoseconds of the poll that were added to the bucket, if the poll was seen.
     accounted: AtomicU64,
-    /// The bucket, if it was seen.
+    /// The bucket, if the poll was seen.
     bucket: AtomicU32,
 }
 
-/// A poll that is under way.
+/// A poll in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Running {
     word: u64,
@@ -44,7 +44,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// When it began.
+    /// Returns the start of the poll.
     pub(super) fn began(self) -> u64 {
         self.word & !SEEN
     }
@@ -54,11 +54,11 @@ impl Running {
     }
 }
 
-/// A poll that was seen, when it is over.
+/// A poll that was seen and has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) bucket: u32,
-    /// How many nanoseconds are in the bucket already.
+    /// The nanoseconds that are in the bucket already.
     pub(super) accounted: u64,
 }
 
@@ -87,8 +87,8 @@ impl Watched {
         }
     }
 
-    /// A poll begins, at that time, which is not 0. False if there is one already, which this one
-    /// is part of. By the poller.
+    /// Begins a poll at a time other than 0. Returns false if it is part of a poll in progress.
+    /// Called by the poller.
     pub(super) fn begin(&self, task: u32, at: u64) -> bool {
         if self.poll.load(Ordering::Relaxed) != 0 {
             return false;
@@ -98,7 +98,7 @@ impl Watched {
         true
     }
 
-    /// The poll is over. By the poller.
+    /// Ends the poll. Called by the poller.
     pub(super) fn end(&self) -> Option<Seen> {
         let word = self.poll.swap(0, Ordering::Acquire);
         (word & SEEN != 0).then(|| Seen {
@@ -107,15 +107,15 @@ impl Watched {
         })
     }
 
-    /// The poll that is under way. By the watcher.
+    /// Returns the poll in progress. Called by the watcher.
     pub(super) fn running(&self) -> Option<Running> {
         let word = self.poll.load(Ordering::Acquire);
         let task = self.task.load(Ordering::Relaxed);
         (word != 0).then_some(Running { word, task })
     }
 
-    /// Marks a poll that was not seen before as seen, if it is still under way. The caller then
-    /// adds that time to the bucket. By the watcher.
+    /// Marks an unseen poll as seen, if it is still in progress. The caller then adds that time to
+    /// the bucket. Called by the watcher.
     pub(super) fn see(&self, running: Running, bucket: u32, nanoseconds: u64) -> bool {
         self.bucket.store(bucket, Ordering::Relaxed);
         self.accounted.store(nanoseconds, Ordering::Relaxed);
@@ -125,8 +125,8 @@ impl Watched {
             .is_ok()
     }
 
-    /// What the caller is to add to the bucket of a poll that was seen, for it to have had so much
-    /// in all; 0 if it is over. By the watcher.
+    /// Advances the accounted time of a seen poll. Returns its bucket and the time that the caller
+    /// must add; `None` if the poll is over or has that much already. Called by the watcher.
     pub(super) fn advance(&self, nanoseconds: u64) -> Option<(u32, u64)> {
         let before = self.accounted.load(Ordering::Relaxed);
         if before >= nanoseconds {
@@ -138,7 +138,7 @@ impl Watched {
             .then(|| (self.bucket.load(Ordering::Relaxed), nanoseconds - before))
     }
 
-    /// Nobody polls here any more.
+    /// Frees the entry, in which no thread polls any more.
     #[cfg(not(loom))]
     pub(super) fn clear(&self) {
         self.poll.store(0, Ordering::Relaxed);

@@ -1,34 +1,34 @@
-//! A thread, as it is reported to the program.
+//! Threads as they are reported to the program.
 
 use std::time::Duration;
 
-use super::{Extent, How, State, Thread, read_all};
+use super::{CaptureDetail, Extent, State, Thread, read_all};
 use crate::label::Labels;
-use crate::{own, own_time};
+use crate::{internal_scope, overhead};
 
 /// A thread of the program at the moment at which [`threads`] read it.
 #[derive(Clone, Debug)]
 pub struct ThreadRecord(Thread);
 
-/// What a thread is doing.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ThreadState {
-    /// It executes code, or would if a processor were free.
+    /// The thread executes code, or would if a processor were free.
     Running,
-    /// It waits, in a system call or for memory to be read from disk.
+    /// The thread waits, in a system call or for memory to be read from disk.
     Waiting,
-    /// The system does not report it.
+    /// The system does not report the state.
     Unknown,
 }
 
 /// Lists the threads of the program with their stacks, each once, without stopping them. The
 /// calling thread comes first.
 ///
-/// Threads that end or begin meanwhile may be missing. Plimsoll's own threads are left out. A thread
-/// that runs is interrupted by a signal for some microseconds, to read its stack. Takes some
-/// microseconds for each thread, and up to 100 ms to find out how long threads have waited. Reads
-/// `/proc`: without it, the calling thread is the only one.
+/// Threads that end or begin meanwhile may be missing. Plimsoll's own threads are omitted. A signal
+/// interrupts each running thread for some microseconds, to read its stack. Takes some microseconds
+/// for each thread, and up to 100 ms to find out how long threads have waited. Reads `/proc`:
+/// without it, the calling thread is the only one.
 ///
 /// ```
 /// use plimsoll::profile::{Detail, frames};
@@ -42,23 +42,23 @@ pub enum ThreadState {
 /// ```
 #[inline(never)]
 pub fn threads() -> Vec<ThreadRecord> {
-    let (_own, _time) = (own::scope(), own_time::measure());
-    let found = read_all(How::InFull).threads.into_iter();
+    let (_own, _time) = (internal_scope::scope(), overhead::measure());
+    let found = read_all(CaptureDetail::InFull).threads.into_iter();
     found.map(ThreadRecord).collect()
 }
 
 impl ThreadRecord {
-    /// The system's number of the thread, as in `/proc/self/task`.
+    /// Returns the system's number of the thread, as in `/proc/self/task`.
     pub fn id(&self) -> u32 {
         self.0.id as u32
     }
 
-    /// The name that the system has, of at most 15 bytes. Empty if it is not known.
+    /// Returns the system's name of the thread, of at most 15 bytes. Empty if it is unknown.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What the thread does.
+    /// Returns the state of the thread.
     pub fn state(&self) -> ThreadState {
         match self.0.state {
             State::Running => ThreadState::Running,
@@ -67,37 +67,37 @@ impl ThreadRecord {
         }
     }
 
-    /// How long the thread has not run, to about a millisecond; `None` if it runs, or if it is not
-    /// known.
+    /// Returns the time since the thread last ran, to about a millisecond; `None` if it runs, or if
+    /// the time is unknown.
     pub fn waited(&self) -> Option<Duration> {
         self.0.waited
     }
 
-    /// The labels of what the thread did a moment after its stack was read.
+    /// Returns the labels that the thread had a moment after its stack was read.
     pub fn labels(&self) -> Labels {
         self.0.labels
     }
 
-    /// The call stack as return addresses, leaf first, for
+    /// Returns the call stack as return addresses, leaf first, for
     /// [`profile::frames`](crate::profile::frames()). Empty if it could not be read.
     pub fn stack(&self) -> &[usize] {
         &self.0.frames
     }
 
-    /// Whether [`ThreadRecord::stack`] reaches to where the thread began, or as deep as stacks are
-    /// kept.
+    /// Returns whether [`ThreadRecord::stack`] reaches the function with which the thread began, or
+    /// the maximum depth of stacks.
     pub fn is_stack_whole(&self) -> bool {
         self.0.extent == Extent::Whole
     }
 
-    /// The system's number of the thread that created this one; `None` for the main thread, and if
-    /// it is not known.
+    /// Returns the system's number of the thread that created this one; `None` for the main thread,
+    /// and if it is unknown.
     pub fn creator(&self) -> Option<u32> {
         self.0.creator.map(|creator| creator.id as u32)
     }
 
-    /// The stack of [`ThreadRecord::creator`] when it created this thread, as
-    /// [`ThreadRecord::stack`]. Empty if it is not known.
+    /// Returns the stack that [`ThreadRecord::creator`] had when it created this thread, like
+    /// [`ThreadRecord::stack`]. Empty if it is unknown.
     pub fn creation_stack(&self) -> &'static [usize] {
         self.0.creator.map_or(&[], |creator| creator.frames)
     }

@@ -1,18 +1,18 @@
-//! Threads whose creator is known where `pthread_create` is not taken over.
+//! Threads whose creators are recorded even if `pthread_create` is not intercepted.
 
 use std::io;
 use std::thread::{JoinHandle, ScopedJoinHandle};
 
-use super::births::{self, Birth};
+use super::creation::{self, Birth};
 use super::stacks;
 use crate::label;
 use crate::stack::{Registers, Start};
 
-/// As [`std::thread::spawn`], with the stack of the caller remembered, for the profile
-/// `threadcreate`, and with the [labels](crate::label) of the caller to begin with.
+/// Spawns a thread as [`std::thread::spawn`] does. Records the caller's stack, for the profile
+/// `threadcreate`, and passes on the caller's [labels](crate::label).
 ///
-/// With the feature `interpose`, that is done for every thread that the program creates, and this
-/// is the same as the standard library's.
+/// With the feature `interpose`, Plimsoll does so for every thread that the program creates, and
+/// this function is the same as the standard library's.
 ///
 /// # Panics
 /// If the system has no more threads.
@@ -24,11 +24,11 @@ where
 {
     Builder::new()
         .spawn(work)
-        .expect("the system has no more threads")
+        .expect("the system cannot create a thread")
 }
 
-/// As [`std::thread::scope`], whose threads have their creators remembered and begin with the
-/// [labels](crate::label) of the thread that spawns them, as those of [`spawn`].
+/// Creates a scope as [`std::thread::scope`] does. Like [`spawn`], it records the creators of its
+/// threads, which begin with the [labels](crate::label) of the thread that spawns them.
 ///
 /// ```
 /// use plimsoll::{label, thread};
@@ -47,7 +47,7 @@ where
 /// ```
 ///
 /// # Panics
-/// If a thread of the scope panicked that was not joined.
+/// If a thread of the scope panicked and was not joined.
 pub fn scope<'env, F, T>(work: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
@@ -55,20 +55,20 @@ where
     std::thread::scope(|scope| work(Scope::of(scope)))
 }
 
-/// As [`std::thread::Scope`], for [`scope`].
+/// A scope for [`scope`], like [`std::thread::Scope`].
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Scope<'scope, 'env: 'scope>(std::thread::Scope<'scope, 'env>);
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    /// The scope of the standard library, as this one.
+    /// Converts a scope of the standard library.
     fn of(scope: &'scope std::thread::Scope<'scope, 'env>) -> &'scope Self {
-        // SAFETY: `Self` is `repr(transparent)` over the type that the reference is of, and the
-        // lifetime is the same.
+        // SAFETY: `Self` is `repr(transparent)` over `std::thread::Scope`, and the lifetimes are
+        // the same.
         unsafe { &*std::ptr::from_ref(scope).cast::<Self>() }
     }
 
-    /// As [`std::thread::Scope::spawn`].
+    /// Spawns a thread as [`std::thread::Scope::spawn`] does.
     ///
     /// # Panics
     /// If the system has no more threads.
@@ -80,51 +80,51 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     {
         Builder::new()
             .spawn_scoped(self, work)
-            .expect("the system has no more threads")
+            .expect("the system cannot create a thread")
     }
 }
 
-/// As [`std::thread::Builder`], for [`spawn`] and [`scope`].
+/// A builder for [`spawn`] and [`scope`], like [`std::thread::Builder`].
 #[derive(Debug)]
 pub struct Builder(std::thread::Builder);
 
 impl Builder {
-    /// A thread as the standard library makes it.
+    /// Returns a builder with the standard library's defaults.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self(std::thread::Builder::new())
     }
 
-    /// Names it.
+    /// Sets the name of the thread.
     #[must_use]
     pub fn name(self, name: String) -> Self {
         Self(self.0.name(name))
     }
 
-    /// The size of its stack, in bytes.
+    /// Sets the size of the thread's stack, in bytes.
     #[must_use]
     pub fn stack_size(self, bytes: usize) -> Self {
         Self(self.0.stack_size(bytes))
     }
 
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The system's: there are too many threads, or there is no memory.
+    /// The system's error if there are too many threads or no memory.
     #[inline(never)]
     pub fn spawn<F, T>(self, work: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let unborn = Unborn::enter(Start::Here(Registers::here()));
+        let unborn = PendingThread::enter(Start::Here(Registers::here()));
         self.0.spawn(unborn.beginning(work))
     }
 
-    /// Starts it in a scope.
+    /// Starts the thread in a scope.
     ///
     /// # Errors
-    /// The system's: there are too many threads, or there is no memory.
+    /// The system's error if there are too many threads or no memory.
     #[inline(never)]
     pub fn spawn_scoped<'scope, 'env, F, T>(
         self,
@@ -135,25 +135,25 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let unborn = Unborn::enter(Start::Here(Registers::here()));
+        let unborn = PendingThread::enter(Start::Here(Registers::here()));
         self.0.spawn_scoped(&scope.0, unborn.beginning(work))
     }
 }
 
-/// A thread that does not run yet, and may never.
-struct Unborn(Option<&'static Birth>);
+/// A thread that does not run yet, and may never run.
+struct PendingThread(Option<&'static Birth>);
 
-impl Unborn {
-    /// The calling thread, which is at `stack`, is about to create one.
+impl PendingThread {
+    /// Enters that the calling thread, with this `stack`, is about to create a thread.
     fn enter(stack: Start) -> Self {
         Self(if super::creations_are_seen() {
             None
         } else {
-            births::enter(stack)
+            creation::enter(stack)
         })
     }
 
-    /// What the thread is to do: `work`, with the labels of the calling thread.
+    /// Returns the new thread's function: `work`, with the labels of the calling thread.
     fn beginning<T>(self, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
         let labels = label::current();
         move || {
@@ -171,7 +171,7 @@ impl Unborn {
     }
 }
 
-impl Drop for Unborn {
+impl Drop for PendingThread {
     fn drop(&mut self) {
         if let Some(birth) = self.0 {
             birth.release();

@@ -1,32 +1,29 @@
-//! Where the stacks of the process's threads are.
+//! The locations of the stacks of the process's threads.
 //!
-//! A table of fixed size, without locks: a thread enters its stack when it begins, where that is
-//! seen, and otherwise at its first allocation; the C library takes it out when the thread ends,
-//! however it ends. A stack that the C library keeps for a next thread is so nobody's. Threads that
-//! were seen by neither, and those that find no room, are not in it.
+//! A lock-free table of fixed size. A thread enters its stack when it begins, where that is seen,
+//! and otherwise at its first allocation. A destructor that the C library calls at every kind of
+//! thread end removes it. A stack that the C library keeps for a later thread therefore has no
+//! owner. The table lacks threads that do neither, and those that find it full.
 //!
-//! The main thread's stack is not in it either: it is the system's, and is there as long as the
+//! It also lacks the main thread's stack, which belongs to the system and exists as long as the
 //! process.
 
 use std::ffi::c_void;
 use std::ops::Range;
 
-use crate::os::{self, thread_stack};
-use crate::primitives::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use plimsoll_sys::os::thread_end::Key;
+use plimsoll_sys::os::{self, thread_stack};
+use plimsoll_sys::primitives::{AtomicI32, AtomicUsize, Ordering};
 
-/// How many stacks can be known at once.
+/// Maximum number of stacks that can be known at once.
 const PLACES: usize = 1 << 14;
-
-/// The C library keeps values of so many keys in the thread itself; for those of others it
-/// allocates.
-const KEYS_WITHOUT_ALLOCATION: u32 = 32;
 
 struct Place {
     low: AtomicUsize,
-    /// The end; 0 if this is free, [`TAKEN`] until the rest is entered.
+    /// The end; 0 if the place is free, [`TAKEN`] until the rest is entered.
     high: AtomicUsize,
     thread: AtomicI32,
-    /// The end of the last stack that was here.
+    /// The end of the last stack in this place.
     last: AtomicUsize,
 }
 
@@ -41,50 +38,38 @@ static STACKS: [Place; PLACES] = [const {
     }
 }; PLACES];
 
-/// In so many places a thread looks whether its stack was there before.
+/// The number of places that a thread searches for the former place of its stack.
 const LOOKED_AT: usize = 512;
 
-/// How many places were ever in use.
+/// The number of places that were ever in use.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Where to look for a free place first: so that those in use are the first ones.
+/// The index at which the search for a free place begins, so that used places are the first ones.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 
-/// The C library's number of what calls [`ended`], and 1; 0 if there is none.
-static KEY: AtomicU32 = AtomicU32::new(0);
+/// The key whose destructor is [`ended`].
+static KEY: Key = Key::new();
 
-/// Makes what notices the end of threads, and finds out where stacks are noted. Once, before there
-/// are threads.
+/// Registers the destructor that notices the end of threads, and learns where stacks are noted.
+/// Called once, before threads exist.
 pub(crate) fn prepare() {
     thread_stack::prepare();
-    let mut key = 0;
-    // SAFETY: makes a key with a destructor of the right type.
-    let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
-    if failed == 0 && key < KEYS_WITHOUT_ALLOCATION {
-        KEY.store(key + 1, Ordering::Release);
-    }
+    KEY.prepare(ended);
 }
 
-extern "C" fn ended(place: *mut c_void) {
-    // SAFETY: what `enter` has set, which is static.
+unsafe extern "C" fn ended(place: *mut c_void) {
+    // SAFETY: `enter` has set the value to a `&'static Place`.
     unsafe { &*place.cast::<Place>() }.release();
 }
 
-/// The place of the calling thread, if it has one.
+/// Returns the place of the calling thread; a null pointer if there is none.
 fn own() -> *const Place {
-    match KEY.load(Ordering::Acquire).checked_sub(1) {
-        // SAFETY: a key that was made.
-        Some(key) => unsafe { libc::pthread_getspecific(key) as *const Place },
-        None => std::ptr::null(),
-    }
+    KEY.get().cast()
 }
 
-/// Enters the calling thread's stack, unless it is there already, or not known. For hooks.
+/// Enters the calling thread's stack, unless it is already there or unknown. For hooks.
 pub(crate) fn enter() {
-    let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) else {
-        return;
-    };
-    if !own().is_null() {
+    if !KEY.never_allocates() || !own().is_null() {
         return;
     }
     let Some(stack) = thread_stack::own() else {
@@ -93,11 +78,9 @@ pub(crate) fn enter() {
     let Some(place) = Place::take(stack.end) else {
         return;
     };
-    // SAFETY: a key that was made, of those for which nothing is allocated. The destructor gets
-    // what is set here.
-    let noticed = unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(place).cast()) };
-    if noticed != 0 {
-        // Nobody would take it out.
+    // SAFETY: the value is a `&'static Place`, as the key's destructor expects.
+    if !unsafe { KEY.set(std::ptr::from_ref(place).cast()) } {
+        // No destructor would remove the stack.
         return place.release();
     }
     place.thread.store(os::thread_id(), Ordering::Relaxed);
@@ -107,8 +90,8 @@ pub(crate) fn enter() {
 }
 
 impl Place {
-    /// A free place: the one where a stack with that end was before, or one that nobody had, as
-    /// long as these are among the first; so that it stays known where stacks were.
+    /// Takes a free place. Prefers the former place of a stack with that end, then an unused place
+    /// among the first [`LOOKED_AT`]. So the addresses of former stacks stay known.
     fn take(end: usize) -> Option<&'static Self> {
         let free = |at: &usize| {
             let high = &STACKS[*at].high;
@@ -124,7 +107,7 @@ impl Place {
         let at = at.or_else(|| {
             let first = FIRST.load(Ordering::Relaxed);
             let at = (first..PLACES).chain(0..first).find(free)?;
-            // Unless one before it was given back meanwhile.
+            // Fails if an earlier place was released meanwhile.
             let _ = FIRST.compare_exchange(first, at + 1, Ordering::Relaxed, Ordering::Relaxed);
             Some(at)
         })?;
@@ -145,8 +128,8 @@ impl Place {
         }
         let low = self.low.load(Ordering::Acquire);
         let thread = self.thread.load(Ordering::Acquire);
-        // What changes hands is free in between, so this is of one thread, or of two that had the
-        // same end of their stacks, one after the other.
+        // A place is free between two owners. So the values belong to one thread, or to two
+        // successive threads whose stacks had the same end.
         (self.high.load(Ordering::Acquire) == high && low < high).then_some(Stack {
             thread,
             range: low..high,
@@ -159,18 +142,18 @@ impl Place {
 pub(crate) struct Stack {
     /// The system's number of the thread.
     pub(crate) thread: i32,
-    /// Without the guard.
+    /// The addresses of the stack, without the guard.
     pub(crate) range: Range<usize>,
 }
 
-/// The stacks of the threads that are known, but for the main one's.
+/// Returns the stacks of all known threads, except the main thread's.
 pub(crate) fn all() -> impl Iterator<Item = Stack> {
     let used = USED.load(Ordering::Acquire).min(PLACES);
     STACKS[..used].iter().filter_map(Place::read)
 }
 
-/// Where stacks of threads were that have ended: the C library keeps them for the next ones, or has
-/// given them back, and another may be there.
+/// Returns the address ranges of stacks of ended threads. The C library keeps these stacks for
+/// later threads, or has unmapped them, and other mappings may be there.
 pub(crate) fn past() -> impl Iterator<Item = Range<usize>> {
     let used = USED.load(Ordering::Acquire).min(PLACES);
     STACKS[..used].iter().filter_map(|place| {
@@ -180,14 +163,14 @@ pub(crate) fn past() -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Bytes of address space of all stacks that are known, the main thread's included. Some
+/// Returns the bytes of address space of all known stacks, the main thread's included. Takes some
 /// nanoseconds for each, and mostly one system call.
 pub(crate) fn bytes() -> usize {
     thread_stack::main().len() + all().map(|stack| stack.range.len()).sum::<usize>()
 }
 
-/// In the child of a fork: there is the calling thread's and the main thread's. What the others had
-/// is kept by the C library.
+/// Resets the table in the child of a fork, where only the stacks of the calling thread and the
+/// main thread remain. The C library keeps the others for later threads.
 pub(crate) fn after_fork_in_child() {
     let own = own();
     for place in &STACKS[..USED.load(Ordering::Relaxed).min(PLACES)] {

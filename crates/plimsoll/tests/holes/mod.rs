@@ -1,5 +1,5 @@
-//! What holds of the free space in the pages of every allocator that can tell, and of where its
-//! memory is.
+//! Tests of free space in pages and of the owners of resident memory, for every allocator that
+//! reports its pages.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -12,55 +12,55 @@ use super::pages::{MIB, churn, touched};
 use super::pprof::{self, Profile};
 use super::relations::Until;
 
-/// What there is for blocks of that size.
-pub fn class_of(told: &Fragmentation, size: usize) -> ClassSpace {
-    let mut classes = told.classes.iter();
+/// Returns the space of the class that holds blocks of `size` bytes.
+pub fn class_of(reading: &Fragmentation, size: usize) -> ClassSpace {
+    let mut classes = reading.classes.iter();
     *classes
         .find(|class| class.above < size && size <= class.largest)
-        .expect("there is such a class")
+        .expect("the size class exists")
 }
 
-fn told() -> Fragmentation {
-    fragmentation().expect("this allocator can tell")
+fn reading() -> Fragmentation {
+    fragmentation().expect("this allocator reports its pages")
 }
 
-/// Each by itself.
+/// Blocks that are separate allocations.
 pub type Blocks<const SIZE: usize> = Vec<Box<[u8; SIZE]>>;
 
-/// Blocks of so many bytes, all of them written to.
+/// Allocates `blocks` blocks of `SIZE` bytes and writes to all of them.
 pub fn filled<const SIZE: usize>(blocks: usize) -> Blocks<SIZE> {
     (0..blocks).map(|at| Box::new([at as u8; SIZE])).collect()
 }
 
-/// Fills pages with 40,000 blocks of `SIZE` bytes, which the allocator makes `made`, and frees all
-/// but one of each slab of `slab` bytes. What is then said to be free is so to a hundredth, or a
-/// few slabs.
+/// Fills pages with 40,000 blocks of `SIZE` bytes, which the allocator rounds up to `made`. Then
+/// frees all but one block of each slab of `slab` bytes. The reported free space is correct to 1 %,
+/// or to a few slabs.
 pub fn one_of_each_slab_is_left<const SIZE: usize>(made: usize, slab: usize) {
     const BLOCKS: usize = 40_000;
-    let before = class_of(&told(), SIZE);
+    let before = class_of(&reading(), SIZE);
     let mut blocks = filled::<SIZE>(BLOCKS);
-    let full = class_of(&told(), SIZE);
+    let full = class_of(&reading(), SIZE);
     assert!(full.above < made && made <= full.largest);
     let bytes = (BLOCKS * made) as u64;
     let few = 8 * slab as u64 + bytes / 100;
     let near = |is: u64, expected: u64| assert!(is.abs_diff(expected) <= few, "{is} {expected}");
     near(full.in_use_bytes - before.in_use_bytes, bytes);
     near(full.sparse(), before.sparse());
-    // Every other one.
+    // Keeps every other block.
     let mut number = 0;
     blocks.retain(|_| {
         number += 1;
         number % 2 == 0
     });
     plimsoll::free_os_memory();
-    let half = class_of(&told(), SIZE);
+    let half = class_of(&reading(), SIZE);
     near(half.sparse(), before.sparse() + bytes / 2);
     near(half.active, full.active);
-    // One of each slab.
+    // Keeps one block of each slab.
     let mut seen = HashSet::new();
     blocks.retain(|block| seen.insert(block.as_ptr() as usize / slab));
     plimsoll::free_os_memory();
-    let sparse = class_of(&told(), SIZE);
+    let sparse = class_of(&reading(), SIZE);
     let kept = blocks.len() as u64;
     eprintln!("{SIZE}: {before:?}\n{full:?}\n{half:?}\n{kept} kept: {sparse:?}");
     near(sparse.active, full.active);
@@ -81,10 +81,10 @@ pub fn one_of_each_slab_is_left<const SIZE: usize>(made: usize, slab: usize) {
     near(empty, before.active);
 }
 
-/// Nothing, if all of its pages are gone.
+/// Returns the active bytes of the class of `size`: 0 if all of its pages are gone.
 fn class_of_any(size: usize) -> u64 {
-    let told = told();
-    let mut classes = told.classes.iter();
+    let reading = reading();
+    let mut classes = reading.classes.iter();
     classes
         .find(|class| class.above < size && size <= class.largest)
         .map_or(0, |class| class.active)
@@ -100,8 +100,8 @@ fn few() -> Blocks<700> {
     black_box(filled(20_000))
 }
 
-/// Of what is free, sites have as much as they have of the live blocks: here three quarters and
-/// one.
+/// Sites share the free space in proportion to their live blocks: here three quarters and one
+/// quarter.
 pub fn sites_hold_what_is_sparse() {
     let (mut many, mut few) = (many(), few());
     for blocks in [&mut many, &mut few] {
@@ -123,12 +123,12 @@ pub fn sites_hold_what_is_sparse() {
         samples.map(|sample| sample.value[0]).sum()
     };
     let all: i64 = profile.sample.iter().map(|sample| sample.value[0]).sum();
-    let expected = told().sparse() as i64;
+    let expected = reading().sparse() as i64;
     assert!((all - expected).abs() < MIB as i64, "{all} {expected}");
-    let sparse = class_of(&told(), 700).sparse() as f64;
+    let sparse = class_of(&reading(), 700).sparse() as f64;
     assert!(sparse > 60_000.0 * 700.0 * 0.9, "{sparse}");
     let (many_hold, few_hold) = (of("holes::many") as f64, of("holes::few") as f64);
-    // About a thousand samples: an error of a twentieth or so.
+    // About a thousand samples: a relative error of about a twentieth.
     let share = many_hold / (many_hold + few_hold);
     assert!((share - 0.75).abs() < 0.08, "{share}");
     assert!(
@@ -167,7 +167,7 @@ pub fn pages() {
     }
     let json = http::handle("GET", "/debug/plimsoll/fragmentation", "format=json");
     let json: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
-    assert_eq!(json["backend"], told().backend);
+    assert_eq!(json["backend"], reading().backend);
     let classes = json["classes"].as_array().unwrap();
     let sum = |of: &str| -> u64 {
         classes
@@ -193,8 +193,8 @@ pub fn pages() {
     assert!(index.contains("'../plimsoll/fragmentation'") && index.contains(">fragmentation<"));
 }
 
-/// Reads while four threads allocate blocks of all sizes and others come and go; hands each to
-/// `look`. With `another`, somebody else reads all the time.
+/// Reads while four threads allocate blocks of all sizes and other threads start and end. Passes
+/// each reading to `look`. With `another`, a second thread reads all the time.
 pub fn read_under_load(readings: usize, another: bool, mut look: impl FnMut(&Fragmentation)) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -212,14 +212,14 @@ pub fn read_under_load(readings: usize, another: bool, mut look: impl FnMut(&Fra
             }),
             scope.spawn(|| {
                 while another && !stop.load(Ordering::Relaxed) {
-                    told();
+                    reading();
                 }
             }),
         ];
         for _ in 0..readings {
-            let told = told();
+            let reading = reading();
             let mut above = 0;
-            for class in &told.classes {
+            for class in &reading.classes {
                 assert!(
                     class.above >= above && class.above < class.largest,
                     "{class:?}"
@@ -228,7 +228,7 @@ pub fn read_under_load(readings: usize, another: bool, mut look: impl FnMut(&Fra
                 assert!(class.in_use <= class.room, "{class:?}");
                 assert!(class.in_use_bytes <= class.active, "{class:?}");
             }
-            look(&told);
+            look(&reading);
         }
         drop(until);
         for thread in threads {
@@ -240,18 +240,17 @@ pub fn read_under_load(readings: usize, another: bool, mut look: impl FnMut(&Fra
     });
 }
 
-/// The child of a fork has the parent's pages and none of its threads.
+/// The child of a fork has the pages of its parent and none of its threads.
 pub fn a_forks_child_can_ask() {
     let kept = filled::<1000>(10_000);
-    let before = class_of(&told(), 1000);
-    // SAFETY: the child ends without returning; no other thread was in the middle of anything that
-    // matters to it.
+    let before = class_of(&reading(), 1000);
+    // SAFETY: the child exits without returning; no other thread held a lock that the child needs.
     unsafe {
         let child = libc::fork();
         if child == 0 {
             libc::alarm(60);
             let ok = std::panic::catch_unwind(|| {
-                let after = class_of(&told(), 1000);
+                let after = class_of(&reading(), 1000);
                 assert_eq!(after.active, before.active);
                 drop(kept);
                 plimsoll::free_os_memory();
@@ -262,7 +261,7 @@ pub fn a_forks_child_can_ask() {
         }
         let mut status = 0;
         assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-        assert_eq!(status, 0, "what the child found is above");
+        assert_eq!(status, 0, "the child's output is above");
     }
 }
 
@@ -273,8 +272,8 @@ fn row(reconciliation: &Reconciliation, name: &str) -> i64 {
         .resident as i64
 }
 
-/// With 100 MiB in blocks, and after half of these are freed, nearly all of what is in memory has
-/// somebody who has it.
+/// With 100 MiB in blocks, and after half of these are freed, nearly all resident memory has an
+/// owner.
 pub fn memory_has_owners() {
     let mib = MIB as i64;
     let in_use = |reconciliation: &Reconciliation| {
@@ -286,12 +285,14 @@ pub fn memory_has_owners() {
     };
     let explained = |reconciliation: &Reconciliation| {
         eprintln!("{reconciliation}");
-        let share = reconciliation.unexplained_share().expect("there is /proc");
+        let share = reconciliation
+            .unexplained_share()
+            .expect("/proc is mounted");
         assert!(share.abs() <= 0.05, "{share}");
     };
     let empty = reconcile();
     let mut small = filled::<1000>(50_000);
-    // Of other threads, too, whose memory is elsewhere.
+    // Blocks of other threads, which allocate in separate memory.
     let threads = [30_000, 100_000, 700_000].map(|size| {
         std::thread::spawn(move || -> Vec<Vec<u8>> {
             (0..17_000_000 / size).map(|_| touched(size)).collect()
@@ -316,7 +317,7 @@ pub fn memory_has_owners() {
     let half = reconcile();
     explained(&half);
     near(in_use(&half) - in_use(&empty), 50_500_000);
-    // Of small blocks, what was freed is still in memory.
+    // The freed small blocks are still resident.
     assert!(held(&half) - held(&full) > 20_000_000);
     plimsoll::free_os_memory();
     let purged = reconcile();
@@ -330,7 +331,7 @@ pub fn memory_has_owners() {
     near(emptied.unexplained().unwrap(), empty.unexplained().unwrap());
 }
 
-/// What the program maps by itself beside the allocator's memory is not taken for the allocator's.
+/// Memory that the program maps outside the allocator does not count as the allocator's.
 pub fn other_mappings_are_nobodys() {
     let before = reconcile();
     let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -344,7 +345,7 @@ pub fn other_mappings_are_nobodys() {
         mapped
     };
     let during = reconcile();
-    // Nobody's, or where mappings are seen, the program's.
+    // Unowned memory; with the feature `mmap`, the program's mappings.
     let others = |reconciliation: &Reconciliation| {
         if cfg!(feature = "mmap") {
             let mut rows = reconciliation.rows.iter();
@@ -359,6 +360,6 @@ pub fn other_mappings_are_nobodys() {
         (more - bytes as i64).abs() < MIB as i64,
         "{more}\n{before}{during}"
     );
-    // SAFETY: made above.
+    // SAFETY: mapped above.
     unsafe { libc::munmap(mapped, bytes) };
 }

@@ -1,13 +1,13 @@
-//! What holds over every allocator: each test binary that includes this sets its own.
+//! Tests that hold for every allocator. Each test binary that includes this file sets its own.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
 
 use plimsoll::{HeapStats, heap_stats, mem_stats, size_class};
 
-use super::ALLOC;
+use crate::ALLOC;
 
-/// Mallocs and frees of the class of a size, or of large blocks with their bytes, so far.
+/// Returns mallocs and frees so far: of the class of `size`, or of large blocks with their bytes.
 fn counts(stats: &HeapStats, size: usize) -> [u64; 4] {
     match size_class::of(size) {
         Some(class) => {
@@ -31,8 +31,8 @@ fn counts(stats: &HeapStats, size: usize) -> [u64; 4] {
     }
 }
 
-/// What `work` adds to the counts of a size. The sizes used below are such that nobody else asks
-/// for them: other tests and the test runner allocate at the same time.
+/// Returns what `work` adds to the counts of a size. No other code uses the sizes below, although
+/// other tests and the test runner allocate at the same time.
 fn added(size: usize, work: impl FnOnce()) -> [u64; 4] {
     let before = counts(&heap_stats(), size);
     work();
@@ -56,7 +56,7 @@ fn every_allocation_and_free_is_counted_once() {
         let rounded = size_class::counted_size(size) as u64;
         let counted = added(size, || {
             for round in 0..1000 {
-                // SAFETY: a valid layout; freed below with the same.
+                // SAFETY: a valid layout; the block is freed below with the same layout.
                 unsafe {
                     let block = if round % 2 == 0 {
                         ALLOC.alloc(layout(size, align))
@@ -89,20 +89,21 @@ fn every_allocation_and_free_is_counted_once() {
 #[test]
 fn large_blocks_count_as_what_was_asked_for() {
     const SIZES: [usize; 4] = [32_769, 100_003, 1 << 20, (4 << 20) + 1];
-    // All blocks this large are counted in one place. Others seldom have any: then it is tried
-    // again.
+    // All blocks this large share one counter. Other code rarely allocates any; if it does, the
+    // test measures again.
     let bytes: u64 = SIZES.iter().map(|&size| size as u64).sum();
     let work = || {
         for size in SIZES {
-            // SAFETY: a valid layout; freed with the same.
+            // SAFETY: a valid layout; the block is freed with the same layout.
             unsafe {
                 let block = ALLOC.alloc(layout(size, 8));
                 black_box(block).write_bytes(1, size);
                 ALLOC.dealloc(block, layout(size, 8));
             }
         }
-        // Growing over the border and back: a free and an allocation each. Of the small sizes too,
-        // each is of a class that no other test uses.
+        // Each `realloc`, also across the limit between small and large, counts as a free and an
+        // allocation. Each small size is in a class that no other test uses.
+        //
         // SAFETY: valid layouts; each block is used with its own.
         unsafe {
             let block = ALLOC.alloc(layout(27_000, 8));

@@ -1,4 +1,4 @@
-//! Collectors of garbage.
+//! Garbage collectors.
 
 use std::collections::HashMap;
 
@@ -70,7 +70,7 @@ pub(super) fn table(model: &Model) -> Table {
             .map(|(name, numbers)| row(name, numbers))
             .collect(),
         why_empty: "No collector is attached: the program has no garbage-collected heap, or does \
-                    not say so (plimsoll::gc::Collector)."
+                    not register it (plimsoll::gc::Collector)."
             .into(),
     }
 }

@@ -1,4 +1,4 @@
-//! Who waits, and for whom.
+//! Waiters for locks, and the holders that they wait for.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use super::super::units::{count, exact, per_second, seconds};
 use super::{Field, or_dash, share_of_time, site_cell, why_empty};
 
 pub(super) const COLUMNS: &[Column] = &[
-    Column::text("WHO", 6),
+    Column::text("ROLE", 6),
     Column::number("DELAY", 8),
     Column::number("NOW", 10),
     Column::number("TIMES", 7),
     Column::text("WHERE", 0),
 ];
 
-/// The column of that name.
+/// The index of the column `DELAY`.
 pub(super) const DELAY: usize = 1;
 
-/// What the rows of a profile are.
-const WHO: [(Kind, &str); 2] = [(Kind::Mutex, "holder"), (Kind::Block, "waiter")];
+/// The role of the sites in each profile.
+const ROLES: [(Kind, &str); 2] = [(Kind::Mutex, "holder"), (Kind::Block, "waiter")];
 
 pub(super) fn fields(model: &Model) -> Vec<Field> {
     let total = |name| or_dash(model.readings.number(name), seconds);
@@ -47,7 +47,7 @@ pub(super) fn fields(model: &Model) -> Vec<Field> {
 }
 
 pub(super) fn table(model: &Model) -> Table {
-    let rows = WHO.iter().flat_map(|&(kind, who)| {
+    let rows = ROLES.iter().flat_map(|&(kind, role)| {
         let sites = model
             .profile(kind)
             .and_then(|profile| profile.sites.as_ref());
@@ -56,8 +56,8 @@ pub(super) fn table(model: &Model) -> Table {
             .flat_map(|sites| sites.sites())
             .map(move |site| Row {
                 cells: vec![
-                    Cell::text(who),
-                    // Profiles have nanoseconds.
+                    Cell::text(role),
+                    // Profiles contain nanoseconds.
                     Cell::number(site.values[0] / 1e9, seconds),
                     Cell::maybe(site.rates[0].map(|rate| rate / 1e9), share_of_time),
                     Cell::number(site.values[1], count),
@@ -72,7 +72,7 @@ pub(super) fn table(model: &Model) -> Table {
         why_empty: why_empty(
             model,
             &[Kind::Mutex, Kind::Block],
-            "No wait was recorded. Both profiles are off until the program has rates: \
+            "No wait was recorded. Both profiles are off until the program sets rates: \
              PLIMSOLL=block_rate=10us,mutex_fraction=100",
         ),
     }

@@ -1,4 +1,4 @@
-//! What is said of a program, by subject. Nothing here knows where it is shown.
+//! The figures about a program by subject, independent of their display.
 
 mod gc;
 mod locks;
@@ -11,7 +11,7 @@ use super::model::Model;
 use super::sites::{Kind, Site};
 use super::table::{Cell, Column, Order, Table};
 
-/// A subject.
+/// A page: the figures about one subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
     Overview,
@@ -32,7 +32,7 @@ impl Page {
         Self::Gc,
     ];
 
-    /// Its place in [`Page::ALL`].
+    /// Returns the index in [`Page::ALL`].
     pub(super) fn number(self) -> usize {
         self as usize
     }
@@ -48,7 +48,7 @@ impl Page {
         }
     }
 
-    /// The profiles that its table is made of.
+    /// Returns the profiles from which the table is made.
     pub(super) fn profiles(self) -> &'static [Kind] {
         match self {
             Self::Overview | Self::Sites => &[Kind::Heap],
@@ -58,7 +58,7 @@ impl Page {
         }
     }
 
-    /// Single figures.
+    /// Returns the single figures of the page.
     pub(super) fn fields(self, model: &Model) -> Vec<Field> {
         match self {
             Self::Overview => overview::fields(model),
@@ -70,7 +70,7 @@ impl Page {
         }
     }
 
-    /// Figures of which there are many.
+    /// Returns the table of the page.
     pub(super) fn table(self, model: &Model) -> Table {
         match self {
             Self::Overview | Self::Sites => sites::table(model),
@@ -81,7 +81,7 @@ impl Page {
         }
     }
 
-    /// How the table is sorted until somebody wants something else.
+    /// Returns the default order of the table.
     pub(super) fn order(self) -> Order {
         Order {
             column: if self == Self::Locks { locks::DELAY } else { 0 },
@@ -89,7 +89,7 @@ impl Page {
         }
     }
 
-    /// The heads of the table.
+    /// Returns the columns of the table.
     pub(super) fn columns(self) -> &'static [Column] {
         match self {
             Self::Overview | Self::Sites => sites::COLUMNS,
@@ -117,12 +117,12 @@ impl Field {
     }
 }
 
-/// What is not known, or not yet, is a dash.
+/// Formats a value; a dash if it is not known yet.
 fn or_dash(value: Option<f64>, shown: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "-".into(), shown)
 }
 
-/// A function with its place.
+/// Creates the cell of a function with its file and line.
 fn site_cell(site: &Site) -> Cell {
     if site.place.is_empty() {
         Cell::text(&*site.function)
@@ -131,15 +131,15 @@ fn site_cell(site: &Site) -> Cell {
     }
 }
 
-/// Why a profile has no places to show: it is on its way, it could not be fetched, or it has none
-/// for the reason given.
+/// Returns why a table has no sites: its profile is not fetched yet, could not be fetched, or is
+/// empty for the given reason.
 fn why_empty(model: &Model, kinds: &[Kind], reason: &str) -> String {
     for &kind in kinds {
         match model.profile(kind) {
             None => return "Waiting for the profile.".into(),
             Some(profile) => match &profile.trouble {
                 Some(trouble) if profile.sites.is_none() => {
-                    return format!("There is no profile: {}.", trouble.why);
+                    return format!("The profile is not available: {}.", trouble.why);
                 }
                 _ => {}
             },
@@ -148,7 +148,7 @@ fn why_empty(model: &Model, kinds: &[Kind], reason: &str) -> String {
     reason.into()
 }
 
-/// A time of each second, such as `12 ms/s`.
+/// Formats a time per second, such as `12 ms/s`.
 fn share_of_time(rate: f64) -> String {
     format!("{}/s", super::units::seconds(rate))
 }

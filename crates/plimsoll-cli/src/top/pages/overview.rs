@@ -1,4 +1,4 @@
-//! The program at a glance.
+//! An overview of the program.
 
 use super::super::metrics::{HEAP, Metrics};
 use super::super::model::Model;
@@ -6,7 +6,7 @@ use super::super::readings::{ALLOCATED, Trend};
 use super::super::units::{bytes, bytes_per_second, exact, per_second, percent};
 use super::{Field, or_dash, share_of_time};
 
-/// Bytes of Plimsoll's own.
+/// The memory that Plimsoll itself uses.
 const OWN: [&str; 4] = [
     "plimsoll_memory_classes_metadata_mcache_free_bytes",
     "plimsoll_memory_classes_metadata_mcache_inuse_bytes",
@@ -14,7 +14,7 @@ const OWN: [&str; 4] = [
     "plimsoll_memory_classes_profiling_buckets_bytes",
 ];
 
-/// What could not be noted.
+/// Events that could not be recorded.
 const LOST: [&str; 9] = [
     "plimsoll_gc_lost_events_total",
     "plimsoll_lost_cut_stacks_events_total",
@@ -74,7 +74,7 @@ pub(super) fn fields(model: &Model) -> Vec<Field> {
     ]
 }
 
-/// Per minute: what is seen to rise, rises slowly.
+/// Formats a trend per minute, because most trends are slow.
 fn trend(trend: Trend) -> String {
     let a_minute = |slope: f64| format!("{}/min", bytes(60.0 * slope));
     match trend {
@@ -97,7 +97,7 @@ fn cycles(model: &Model) -> String {
     }
 }
 
-/// Of those that there are; `None` if there is none of them.
+/// Returns the sum of the numbers that exist; `None` if none does.
 fn sum(metrics: &Metrics, names: &[&str]) -> Option<f64> {
     let numbers = names.iter().filter_map(|name| metrics.number(name));
     numbers.reduce(|sum, number| sum + number)

@@ -1,4 +1,4 @@
-//! Where memory is allocated.
+//! Memory by allocation site.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) fn fields(model: &Model) -> Vec<Field> {
             "sampled",
             or_dash(rate, |rate| match rate {
                 0.0 => "nothing: heap_rate=0".into(),
-                rate => format!("every {} or so", bytes(rate)),
+                rate => format!("about every {}", bytes(rate)),
             }),
         ),
         Field::new(
@@ -65,6 +65,10 @@ pub(super) fn table(model: &Model) -> Table {
     Table {
         columns: COLUMNS,
         rows: rows.collect(),
-        why_empty: why_empty(model, &[Kind::Heap], "No allocation was sampled so far."),
+        why_empty: why_empty(
+            model,
+            &[Kind::Heap],
+            "No allocation has been sampled so far.",
+        ),
     }
 }

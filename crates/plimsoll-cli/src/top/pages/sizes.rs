@@ -1,4 +1,4 @@
-//! How large the blocks are.
+//! Blocks by size.
 
 use super::super::metrics::{HEAP, Histogram};
 use super::super::model::Model;
@@ -42,7 +42,7 @@ pub(super) fn table(model: &Model) -> Table {
     Table {
         columns: COLUMNS,
         rows: rows(model).unwrap_or_default(),
-        why_empty: "The page of figures has no sizes.".into(),
+        why_empty: "The metrics page contains no sizes.".into(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Threads and tasks: how many, and where they are.
+//! The numbers of threads and tasks, and their current functions.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) fn fields(model: &Model) -> Vec<Field> {
     ]
 }
 
-/// What half of the times, and 99 of a hundred, are not above, as far as the buckets tell.
+/// Formats the median and the 99th percentile of a histogram of times, as upper bounds of buckets.
 pub(super) fn times(model: &Model, name: &str) -> String {
     let histogram = model
         .readings
@@ -78,7 +78,7 @@ pub(super) fn table(model: &Model) -> Table {
         why_empty: why_empty(
             model,
             &[Kind::Goroutine],
-            "The profile has no threads and tasks.",
+            "The profile contains no threads or tasks.",
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! A part of the screen that is drawn on from the top to the bottom, however small it is.
+//! A part of the screen. Text outside of its area is not drawn.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -34,7 +34,7 @@ impl<'a> Canvas<'a> {
         self.area.height.into()
     }
 
-    /// A text in at most so many columns; what is beyond the canvas is not drawn.
+    /// Draws a text in at most `width` columns. Parts outside of the canvas are not drawn.
     pub(super) fn put(&mut self, x: usize, y: usize, text: &str, width: usize, part: Part) {
         if x >= self.width() || y >= self.height() {
             return;
@@ -50,15 +50,15 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// The same over a whole line, the rest of which is in the same style.
+    /// Draws a text, and fills the rest of the line in the same style.
     pub(super) fn put_line(&mut self, y: usize, text: &str, part: Part) {
         let width = self.width();
         self.put(0, y, &" ".repeat(width), width, part);
         self.put(0, y, text, width, part);
     }
 
-    /// A text of at most so many columns. What is too long loses its middle: the ends of names, and
-    /// the places behind them, tell more than what is between.
+    /// Shortens a text to at most `width` columns. Its middle is omitted, because the ends of
+    /// names, and the places after them, identify a function best.
     pub(super) fn fitted(&self, text: &str, width: usize) -> String {
         if self.look.unicode {
             fitted(text, width, self.look.ellipsis())
@@ -80,7 +80,7 @@ fn fitted(text: &str, width: usize, ellipsis: &str) -> String {
     format!("{head}{ellipsis}{}", tail.chars().rev().collect::<String>())
 }
 
-/// As many characters as have room in so many columns.
+/// Returns the first characters that fit into `width` columns.
 fn taken(characters: impl Iterator<Item = char>, width: usize) -> String {
     let mut left = width;
     let fitting = characters.map_while(|character| {

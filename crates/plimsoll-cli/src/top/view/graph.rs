@@ -1,7 +1,7 @@
-//! Figures over time, in rows of characters.
+//! Graphs of figures over time, made of characters.
 
-/// The rows of a graph of the newest values, from the top: each a column, the newest at the right.
-/// The largest value reaches the top; `bars` are the parts of a cell, nothing first.
+/// Returns the rows of a graph from the top. Each value is a column, and the newest value is at the
+/// right. The largest value reaches the top. `bars` are the fill levels of a cell, empty first.
 pub(super) fn rows(values: &[f64], width: usize, height: usize, bars: &[&str]) -> Vec<String> {
     let newest = &values[values.len().saturating_sub(width)..];
     let most = newest.iter().copied().fold(0.0, f64::max);
@@ -9,7 +9,7 @@ pub(super) fn rows(values: &[f64], width: usize, height: usize, bars: &[&str]) -
     let heights = newest.iter().map(|&value| {
         let share = if most > 0.0 { value / most } else { 0.0 };
         let height = (share * (steps * height) as f64).round() as usize;
-        // What is more than nothing is seen.
+        // A value above zero is always visible.
         if value > 0.0 { height.max(1) } else { 0 }
     });
     let heights: Vec<usize> = heights.collect();

@@ -1,4 +1,4 @@
-//! What the keys do.
+//! The help: a list of the keys.
 
 use super::canvas::Canvas;
 use super::look::Part;
@@ -8,26 +8,29 @@ const KEYS: &[(&str, &str)] = &[
         "1 to 6",
         "overview, sites, sizes, locks, threads and tasks, GC",
     ),
-    ("Tab, Right, Left", "the next page, the one before"),
-    ("s, S", "sort by the next column, by the one before"),
-    ("r", "turn the order around"),
+    ("Tab, Right, Left", "next page, previous page"),
+    ("s, S", "sort by the next, the previous column"),
+    ("r", "reverse the order"),
     ("/", "type a filter; Enter keeps it, Esc clears it"),
-    ("p, Space", "stand still, go on"),
-    ("f", "fetch figures and profiles at once"),
-    ("+, -", "more time between readings, less"),
+    ("p, Space", "pause, resume"),
+    ("f", "fetch figures and profiles now"),
+    ("+, -", "read less often, more often"),
     ("Up, Down, k, j", "choose a row"),
-    ("PgUp, PgDn, Home, End", "the same in larger steps"),
-    ("Enter, Esc", "the stack behind the row, back to the table"),
-    ("Ctrl-Z", "give the terminal back to the shell for a while"),
+    ("PgUp, PgDn, Home, End", "choose a row, in larger steps"),
+    (
+        "Enter, Esc",
+        "show the stack of the row, return to the table",
+    ),
+    ("Ctrl-Z", "suspend, and return to the shell"),
     ("q, Ctrl-C", "quit"),
 ];
 
 const BELOW: &[&str] = &[
-    "Heap figures are exact. Sites are estimates from samples: heap_rate says how fine.",
-    "ALLOC/S and NOW are since the profile before. Locks need rates: block_rate,",
+    "Heap figures are exact. Sites are estimates from samples: heap_rate sets the rate.",
+    "ALLOC/S and NOW count since the previous profile. Locks need rates: block_rate,",
     "mutex_fraction. A profile of threads interrupts each running one for microseconds.",
     "",
-    "Any key goes back.",
+    "Press any key to return.",
 ];
 
 pub(super) fn draw(canvas: &mut Canvas<'_>) {

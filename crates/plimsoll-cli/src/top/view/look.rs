@@ -1,20 +1,21 @@
-//! Colours and characters, as far as the terminal and its user want them.
+//! Colours and characters that suit the terminal and its user.
 
 use std::env;
 use std::ffi::OsString;
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// What may be used to draw with.
+/// The means of drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Look {
-    /// Without it, everything is told by words, bold and reversed letters.
+    /// Whether colours are used. Without them, words, bold and reversed letters carry all
+    /// information.
     pub(in super::super) colour: bool,
-    /// Without it, ASCII only.
+    /// Whether Unicode is used; otherwise only ASCII.
     pub(in super::super) unicode: bool,
 }
 
-/// What is drawn.
+/// The parts of the screen that have a style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Title,
@@ -28,12 +29,12 @@ pub(super) enum Part {
     ChosenRow,
     Graph,
     Status,
-    /// What is to be seen at once.
+    /// Text that must attract attention.
     Warning,
 }
 
 impl Look {
-    /// As the environment says: `NO_COLOR`, and the locale's encoding.
+    /// Returns the choice of the environment: `NO_COLOR`, and the locale's encoding.
     pub(in super::super) fn of_environment() -> Self {
         Self::of(|name| env::var_os(name))
     }
@@ -68,12 +69,12 @@ impl Look {
         }
     }
 
-    /// What stands for something that was left out.
+    /// Returns the text that replaces an omitted part.
     pub(super) fn ellipsis(self) -> &'static str {
         if self.unicode { "…" } else { ".." }
     }
 
-    /// Beside the column that is sorted by: falling, or rising.
+    /// Returns the arrow beside the column that sorts the table: descending or ascending.
     pub(super) fn arrow(self, falling: bool) -> &'static str {
         match (self.unicode, falling) {
             (true, true) => "▼",
@@ -83,7 +84,7 @@ impl Look {
         }
     }
 
-    /// Parts of a cell, from the bottom: nothing first, all of it last.
+    /// Returns the fill levels of a cell from the bottom, from empty to full.
     pub(super) fn bars(self) -> &'static [&'static str] {
         if self.unicode {
             &[" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"]

@@ -1,6 +1,6 @@
-//! The screen: a title, the pages, what is on the chosen one, and a status line.
+//! The screen: a title, the tabs of the pages, the chosen page, and a status line.
 //!
-//! Where there is too little room, the status stays, and what is on the page goes from below.
+//! If the screen is too small, the status line stays and the end of the page is cut off.
 
 mod canvas;
 mod graph;
@@ -22,13 +22,13 @@ use self::look::Part;
 use super::app::App;
 use super::pages::{Field, Page};
 
-/// The least width of a figure with its name, in columns.
+/// The minimum width of a figure with its name, in columns.
 const FIELD: usize = 38;
 
-/// From how many rows on graphs are drawn.
+/// The minimum number of rows for which graphs are drawn.
 const GRAPHS_FROM: usize = 20;
 
-/// The screen, at a time since watching began.
+/// Draws the screen. `now` is the time since watching began.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App, look: Look, now: Duration) {
     let area = frame.area();
     if area.is_empty() {
@@ -59,7 +59,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, look: Look, now: Duration) 
     table::draw(&mut canvas, y, app);
 }
 
-/// Who watches, what is watched, and where.
+/// Draws the title: the command, the watched program, and its address.
 fn title(canvas: &mut Canvas<'_>, app: &App) {
     let name = "plimsoll top";
     let width = canvas.width();
@@ -87,7 +87,7 @@ fn tabs(canvas: &mut Canvas<'_>, chosen: Page) {
     }
 }
 
-/// In as many columns as there is room for; the next free row.
+/// Draws the figures in as many columns as fit. Returns the next free row.
 fn fields(canvas: &mut Canvas<'_>, y: usize, fields: &[Field]) -> usize {
     let columns = (canvas.width() / FIELD).clamp(1, 3);
     let width = canvas.width() / columns;
@@ -107,7 +107,7 @@ fn fields(canvas: &mut Canvas<'_>, y: usize, fields: &[Field]) -> usize {
     y + fields.len().div_ceil(columns)
 }
 
-/// Of what is in use and of what is allocated; the next free row.
+/// Draws graphs of the heap in use and of the allocation rate. Returns the next free row.
 fn graphs(canvas: &mut Canvas<'_>, y: usize, app: &App) -> usize {
     let points = app.model().readings.points();
     let (heap, rate): (Vec<f64>, Vec<f64>) = points.map(|point| (point.heap, point.rate)).unzip();

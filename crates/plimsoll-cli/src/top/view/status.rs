@@ -1,4 +1,4 @@
-//! The last line: what state the view is in.
+//! The last line: the state of the view.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::super::units::seconds;
 use super::canvas::Canvas;
 use super::look::Part;
 
-/// What is most to be known first, since the end may have no room.
+/// Draws the state, the most important part first, because the end may not fit.
 pub(super) fn draw(canvas: &mut Canvas<'_>, app: &App, now: Duration) {
     let troubled = app.live().trouble.is_some();
     let part = if troubled {
@@ -24,7 +24,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, app: &App, now: Duration) {
 
 fn parts(app: &App, now: Duration) -> Vec<String> {
     let mut parts = Vec::new();
-    // Whoever has stopped the view wants to see that first.
+    // A user who has paused the view looks for this part first.
     if let Some(since) = app.paused() {
         parts.push(format!("PAUSED {}", ago(now, since)));
     }
@@ -47,12 +47,12 @@ fn connection(app: &App, now: Duration) -> String {
         None => "reading".into(),
         Some((since, trouble)) => {
             let what = if trouble.gone { "GONE" } else { "NO FIGURES" };
-            format!("{what} {}, trying on: {}", ago(now, *since), trouble.why)
+            format!("{what} {}, retrying: {}", ago(now, *since), trouble.why)
         }
     }
 }
 
-/// How old what is shown is.
+/// Formats the ages of the figures and profiles that are shown.
 fn ages(app: &App, now: Duration) -> String {
     let model = app.model();
     let figures = match model.readings.at() {
@@ -67,7 +67,7 @@ fn ages(app: &App, now: Duration) -> String {
     }
 }
 
-/// In whole seconds: more would only flicker.
+/// Formats an age in whole seconds. Fractions would only flicker.
 fn ago(now: Duration, then: Duration) -> String {
     match now.saturating_sub(then).as_secs() {
         short @ ..120 => format!("{short} s"),

@@ -1,4 +1,4 @@
-//! The table of a page, or what is behind one of its rows.
+//! The table of a page, or the details of one of its rows.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -7,7 +7,7 @@ use super::super::table::{Row, Table};
 use super::canvas::Canvas;
 use super::look::Part;
 
-/// From a row of the canvas to its end.
+/// Draws the table from row `y` of the canvas to its end.
 pub(super) fn draw(canvas: &mut Canvas<'_>, y: usize, app: &App) {
     let table = app.table();
     heads(canvas, y, app, &table);
@@ -26,7 +26,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, y: usize, app: &App) {
     if room == 0 {
         return;
     }
-    // In steps of whole screens, so that rows do not move under the one that is chosen.
+    // The table scrolls by whole screens, so that rows do not move under the chosen one.
     let begin = chosen / room * room;
     for (at, of_table) in table.rows.iter().enumerate().skip(begin).take(room) {
         let part = if at == chosen {
@@ -38,13 +38,13 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, y: usize, app: &App) {
     }
 }
 
-/// The first column and the width of each column of the table.
+/// Returns the first column on the canvas and the width of each column of the table.
 fn spans(canvas: &Canvas<'_>, table: &Table) -> Vec<(usize, usize)> {
     let mut x = 0;
     let spans = table.columns.iter().map(|column| {
         let width = match column.width {
             0 => canvas.width().saturating_sub(x),
-            // The head may have an arrow, too.
+            // The head may also contain an arrow.
             width => width.max(column.title.len() + 1),
         };
         let begin = x;
@@ -60,7 +60,7 @@ fn heads(canvas: &mut Canvas<'_>, y: usize, app: &App, table: &Table) {
     let spans = spans(canvas, table);
     for (at, (column, (x, width))) in table.columns.iter().zip(spans).enumerate() {
         let (title, part) = if at == order.column {
-            // Numbers fall and texts rise, unless they are turned around.
+            // By default, numbers are in descending order and texts in ascending order.
             let arrow = canvas.look().arrow(column.number != order.reversed);
             (format!("{}{arrow}", column.title), Part::SortedHead)
         } else {
@@ -92,11 +92,11 @@ fn put_cell(
     canvas.put(x + indent, y, text, width - indent, part);
 }
 
-/// The lines of a row's own, from one of them on.
+/// Draws the details of a row, beginning at line `from`.
 fn more(canvas: &mut Canvas<'_>, y: usize, row: &Row, from: usize) {
     let width = canvas.width();
     if row.more.is_empty() {
-        canvas.put(2, y, "There is no more to say of it.", width, Part::Row);
+        canvas.put(2, y, "No further details are available.", width, Part::Row);
     }
     let room = canvas.height().saturating_sub(y);
     for (at, line) in row.more.iter().skip(from).take(room).enumerate() {
@@ -105,7 +105,7 @@ fn more(canvas: &mut Canvas<'_>, y: usize, row: &Row, from: usize) {
     }
 }
 
-/// A sentence over as many lines as it takes.
+/// Draws a sentence on as many lines as it needs.
 fn paragraph(canvas: &mut Canvas<'_>, y: usize, text: &str) {
     let width = canvas.width();
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! What is on the screen, on one of a given size.
+//! Tests of the contents of a screen of a given size.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ratatui::style::Color;
 
 use super::*;
 use crate::top::keys::pressed;
-use crate::top::model::{News, Trouble};
+use crate::top::model::{Trouble, Update};
 use crate::top::sites::{Frame, Kind, Sample, Sites};
 use crate::top::testing;
 
@@ -26,7 +26,7 @@ const PLAIN: Look = Look {
     unicode: false,
 };
 
-/// What `plimsoll top` draws on a terminal of that size.
+/// Returns the cells that `plimsoll top` draws on a terminal of the given size.
 fn cells(app: &App, look: Look, width: u16, height: u16) -> Vec<Cell> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
     let drawn = terminal.draw(|frame| draw(frame, app, look, NOW));
@@ -53,7 +53,7 @@ fn press(app: &mut App, keys: &str) {
     }
 }
 
-/// With keys pressed, on 80 by 24.
+/// Returns the screen of 80 by 24 after keys were pressed.
 fn after(keys: &str) -> Vec<String> {
     let mut app = testing::app();
     press(&mut app, keys);
@@ -67,7 +67,7 @@ fn has(screen: &[String], text: &str) -> bool {
 fn gone() -> Trouble {
     Trouble {
         gone: true,
-        why: "nobody listens".into(),
+        why: "no server listens".into(),
     }
 }
 
@@ -123,7 +123,7 @@ fn every_page_and_the_help_fit_into_80_by_24() {
             assert!(look.unicode || is_ascii, "{screen:#?}");
         }
     }
-    assert!(has(&after("?"), "Any key goes back."));
+    assert!(has(&after("?"), "Press any key to return."));
     assert!(has(&after("3"), "> 16 B"));
     assert!(has(&after("4"), "waiter   3.00 s"));
     assert!(has(&after("5"), "waiting      search::service"));
@@ -139,7 +139,7 @@ fn screens_of_any_size_are_drawn_on() {
             for height in [1, 2, 3, 4, 5, 8, 24, 200] {
                 let screen = screen(&app, FULL, width, height);
                 assert_eq!(screen.len(), usize::from(height));
-                let status = screen.last().expect("there is a line");
+                let status = screen.last().expect("the line exists");
                 assert!(
                     width < 13 || status.contains("reading"),
                     "{width} {height} {status}"
@@ -165,7 +165,7 @@ fn large_screens_have_more_columns_and_higher_graphs() {
 #[test]
 fn without_colour_nothing_has_one() {
     let mut app = testing::app();
-    app.learn(News::Figures(NOW, Err(gone())));
+    app.learn(Update::Figures(NOW, Err(gone())));
     for keys in ["1", "2", "3", "4", "5", "6", "2\n", "?"] {
         press(&mut app, keys);
         let colours = |look: Look| {
@@ -181,7 +181,7 @@ fn without_colour_nothing_has_one() {
 #[test]
 fn the_status_says_what_state_the_view_is_in() {
     let mut app = testing::app();
-    let status = |app: &App| screen(app, PLAIN, 80, 24).pop().expect("there is a line");
+    let status = |app: &App| screen(app, PLAIN, 80, 24).pop().expect("the line exists");
     press(&mut app, "/cac");
     assert!(
         status(&app).starts_with(" filter: cac_"),
@@ -197,13 +197,16 @@ fn the_status_says_what_state_the_view_is_in() {
         "{}",
         status(&app)
     );
-    app.learn(News::Figures(Duration::from_secs(1), Err(gone())));
-    let words = " GONE 2 s, trying on: nobody listens";
+    app.learn(Update::Figures(Duration::from_secs(1), Err(gone())));
+    let words = " GONE 2 s, retrying: no server listens";
     assert!(status(&app).starts_with(words), "{}", status(&app));
-    app.learn(News::Figures(NOW, Err(Trouble::with_answer("status 500"))));
-    let words = " NO FIGURES 2 s, trying on: status 500";
+    app.learn(Update::Figures(
+        NOW,
+        Err(Trouble::with_answer("status 500")),
+    ));
+    let words = " NO FIGURES 2 s, retrying: status 500";
     assert!(status(&app).starts_with(words), "{}", status(&app));
-    app.learn(News::Figures(NOW, Ok(testing::figures(1))));
+    app.learn(Update::Figures(NOW, Ok(testing::figures(1))));
     let words = " reading  filter: cac  restarted 1x  0 s old";
     assert!(status(&app).starts_with(words), "{}", status(&app));
 }
@@ -235,23 +238,23 @@ fn what_is_missing_is_explained() {
         &screen(&app, PLAIN, 80, 24),
         "Waiting for the profile."
     ));
-    app.learn(News::Profile(
+    app.learn(Update::Profile(
         Kind::Heap,
         Err(Trouble::with_answer("status 500")),
     ));
-    let refused = "There is no profile: status 500.";
+    let refused = "The profile is not available: status 500.";
     assert!(has(&screen(&app, PLAIN, 80, 24), refused));
     press(&mut app, "4");
     for kind in [Kind::Mutex, Kind::Block] {
-        app.learn(News::Profile(kind, Ok(Sites::default())));
+        app.learn(Update::Profile(kind, Ok(Sites::default())));
     }
     assert!(has(&screen(&app, PLAIN, 80, 24), "mutex_fraction=100"));
     press(&mut app, "6");
     assert!(has(&screen(&app, PLAIN, 80, 24), "plimsoll::gc::Collector"));
 }
 
-/// Whoever wrote the program's names must not reach the terminal: no cell has a character that is
-/// more than a letter.
+/// Names of a hostile program must not control the terminal: no cell may contain control characters
+/// or characters that change the direction of text.
 #[test]
 fn hostile_names_are_drawn_as_letters() {
     let hostile =
@@ -268,13 +271,13 @@ fn hostile_names_are_drawn_as_letters() {
             labels: vec![("state", hostile)],
             values: vec![i64::MAX; 4],
         };
-        app.learn(News::Profile(
+        app.learn(Update::Profile(
             kind,
             Ok(Sites::new(kind, [sample].into_iter())),
         ));
     }
-    app.learn(News::CommandLine(hostile.into()));
-    app.learn(News::Figures(NOW, Err(Trouble::with_answer(hostile))));
+    app.learn(Update::CommandLine(hostile.into()));
+    app.learn(Update::Figures(NOW, Err(Trouble::with_answer(hostile))));
     let steers = |character: char| {
         let turns = matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}');
         character.is_control() || turns

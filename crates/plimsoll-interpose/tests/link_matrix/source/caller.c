@@ -6,7 +6,7 @@
 
 static int word = 7;
 
-/* One wait that is refused, two wakes of nobody: 0 if the kernel's answers are as they should be. */
+/* Makes one refused wait and two wakes without waiters; returns 0 if the results are the kernel's. */
 int wait_and_wake(void) {
     errno = 0;
     if (syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 8, NULL) != -1 || errno != EAGAIN)

@@ -1,10 +1,10 @@
-//! A thread that certainly waits for a lock, and nothing else that waits by a futex call of the
-//! standard library's.
+//! Makes one thread certainly wait for a lock. Nothing else here waits by a futex call of the
+//! standard library.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Waits until `thread`, as `/proc/thread-self` names it, sleeps.
+/// Waits until the thread sleeps. `thread` is its name in `/proc/thread-self`.
 fn until_asleep(thread: &str) {
     let path = format!("/proc/{thread}/stat");
     loop {
@@ -17,7 +17,7 @@ fn until_asleep(thread: &str) {
     }
 }
 
-/// Locks, has another thread wait for the same lock, and unlocks.
+/// Locks, makes another thread wait for the same lock, and unlocks.
 pub fn contend<G>(lock: impl Fn() -> G + Sync) {
     let (name, done) = (OnceLock::new(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -38,7 +38,7 @@ pub fn contend<G>(lock: impl Fn() -> G + Sync) {
         until_asleep(name);
         assert!(!done.load(Ordering::Acquire));
         drop(held);
-        // Not left to the scope, which would wait by a futex call.
+        // Joined here, because the scope's own join would wait by a futex call.
         waiter.join().expect("it does not panic");
     });
 }

@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* As host.rs, where the host is not Rust's. */
+/* The same as host.rs, for a host in C. */
 int main(int count, char **arguments) {
     char buffer[256];
     void *library = count > 1 ? dlopen(arguments[1], RTLD_NOW) : NULL;

@@ -1,4 +1,4 @@
-//! A program without the crate: contends by itself, or loads a library that does.
+//! A program without the crate. It contends itself, or loads a library that contends.
 
 mod contention;
 
@@ -20,7 +20,7 @@ fn main() {
     };
     let path = CString::new(library).unwrap();
     let mut buffer = [0_u8; 256];
-    // SAFETY: the library's function is this, and told how much room there is.
+    // SAFETY: the library's function has this type, and the buffer this length.
     unsafe {
         let library = dlopen(path.as_ptr(), 2);
         assert!(!library.is_null());
@@ -29,7 +29,7 @@ fn main() {
         let report = std::mem::transmute::<*mut c_void, Report>(report);
         let length = report(buffer.as_mut_ptr().cast(), buffer.len());
         let text = std::str::from_utf8(&buffer[..length]).unwrap();
-        // What the dynamic linker finds in the library, or in those that it needs.
+        // The dynamic linker searches the library and its dependencies.
         let own = dlsym(library, c"syscall".as_ptr());
         let process = dlsym(std::ptr::null_mut(), c"syscall".as_ptr());
         println!("{text} exported={}", own != process);

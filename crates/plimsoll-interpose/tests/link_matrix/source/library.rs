@@ -1,4 +1,4 @@
-//! A shared library that interposes its own calls. Where it is preloaded, it counts from the start.
+//! A shared library that interposes its own calls. A preloaded copy counts from its initialization.
 
 mod contention;
 mod witness;
@@ -12,17 +12,17 @@ unsafe extern "C" {
 
 static LOCK: Mutex<()> = Mutex::new(());
 
-/// Contends, and writes what was seen to `buffer`.
+/// Contends, and writes the report to `buffer`.
 ///
 /// # Safety
-/// The buffer is of that length.
+/// `buffer` is valid for writes of `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn library_report(buffer: *mut c_char, length: usize) -> usize {
     witness::begin();
     contention::contend(|| LOCK.lock().unwrap());
     let report = witness::report();
     assert!(report.len() <= length);
-    // SAFETY: there is room.
+    // SAFETY: the assertion above checks that the report fits the buffer.
     unsafe { std::ptr::copy_nonoverlapping(report.as_ptr(), buffer.cast(), report.len()) };
     report.len()
 }
@@ -34,7 +34,7 @@ extern "C" fn at_exit() {
 extern "C" fn at_start() {
     if std::env::var_os("LIBRARY_REPORTS_AT_EXIT").is_some() {
         witness::begin();
-        // SAFETY: it may be called at any time.
+        // SAFETY: `atexit` may be called at any time; `at_exit` is a static function.
         unsafe { atexit(at_exit) };
     }
 }

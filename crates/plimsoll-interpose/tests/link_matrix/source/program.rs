@@ -1,4 +1,4 @@
-//! Contends, and says what was seen: of its own locks, or of a library's calls.
+//! Contends, and prints the hook's counts, for its own locks or for a library's calls.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
@@ -18,7 +18,7 @@ fn main() {
         }
         Some(library) => {
             let path = CString::new(library).unwrap();
-            // SAFETY: the library's function is one of no arguments.
+            // SAFETY: the library's function takes no arguments and returns an `int`.
             let result = unsafe {
                 let library = dlopen(path.as_ptr(), 2);
                 assert!(!library.is_null());

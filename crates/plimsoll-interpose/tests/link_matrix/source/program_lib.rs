@@ -14,7 +14,7 @@ pub use witness::{begin, report, seen};
 
 pub static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// Whether what was certainly there was seen.
+/// Returns whether the hook saw the waits and wakes that certainly happened.
 pub fn is_right() -> bool {
     let (waits, wakes) = seen();
     plimsoll_interpose::is_linked() && waits >= 1 && wakes >= 1

@@ -44,8 +44,8 @@ static void *waits_for_the_condition(void *unused) {
     return unused;
 }
 
-/* A thread that waits for a mutex, and one that is cancelled while it waits for a condition: 0 if all
-   was as it should be. */
+/* Makes one thread wait for a mutex, and cancels another that waits for a condition. Returns 0 on
+   success, or the number of the failed step. */
 int contend_and_cancel(void) {
     pthread_t thread;
     void *result = NULL;
@@ -62,7 +62,7 @@ int contend_and_cancel(void) {
     until_asleep();
     if (pthread_cancel(thread) || pthread_join(thread, &result) || result != PTHREAD_CANCELED)
         return 4;
-    /* Its cleanup has given it back. */
+    /* The thread's cleanup has unlocked it. */
     return pthread_mutex_trylock(&mutex) ? 5 : 0;
 }
 

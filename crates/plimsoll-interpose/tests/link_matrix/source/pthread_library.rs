@@ -1,4 +1,4 @@
-//! A shared library that counts, from when it is preloaded, what the program does with its locks.
+//! A shared library that, when preloaded, counts the program's use of its locks.
 
 #[path = "witness.rs"]
 mod witness;
@@ -15,7 +15,7 @@ extern "C" fn at_exit() {
 
 extern "C" fn at_start() {
     witness::begin_counting();
-    // SAFETY: it may be called at any time.
+    // SAFETY: `atexit` may be called at any time; `at_exit` is a static function.
     unsafe { atexit(at_exit) };
 }
 

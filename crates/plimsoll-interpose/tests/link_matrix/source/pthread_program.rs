@@ -1,4 +1,4 @@
-//! Has a C library contend for its locks, and says what was seen of it.
+//! Makes a C library contend for its locks, and prints the hooks' counts.
 
 #[path = "witness.rs"]
 mod witness;
@@ -14,7 +14,7 @@ fn main() {
     witness::begin_counting();
     if let Some(library) = std::env::args().nth(1) {
         let path = CString::new(library).unwrap();
-        // SAFETY: the library's function is one of no arguments.
+        // SAFETY: the library's function takes no arguments and returns an `int`.
         let result = unsafe {
             let library = dlopen(path.as_ptr(), 2);
             assert!(!library.is_null());

@@ -29,7 +29,7 @@ unsafe extern "C" fn abandoned(_: &mut Call) {
     ABANDONED.fetch_add(1, Relaxed);
 }
 
-/// Counts from here on.
+/// Starts counting.
 pub fn begin_counting() {
     pthread::set_hooks(Hooks {
         is_waited_for,

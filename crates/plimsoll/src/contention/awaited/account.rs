@@ -1,49 +1,51 @@
-//! The account of a lock that tasks wait for.
+//! The account of a lock for which tasks wait.
 //!
-//! At a release, each who waits is owed the time since the last release, or since it began to wait,
-//! if that is later. So those who wait are of two sorts: the *old*, who were there at the last
-//! release and are all owed the same; and the *new*, of whom it is enough to know how many they are
-//! and the sum of when they began. A release owes
+//! At a release, each waiter is owed the time since the last release, or since its own start if
+//! that is later. So there are two sorts of waiters. The *old* were there at the last release and
+//! are all owed the same. For the *new*, only their number and the sum of their starts matter. A
+//! release owes
 //!
 //! ```text
 //! old * (now - last release) + new * now - sum of the beginnings of the new
 //! ```
 //!
-//! and makes all of them old. Who leaves is old if it began before the last release, and has then
-//! been paid for from its beginning until that: the sum of what was owed is the sum of what was
-//! paid, to the nanosecond.
+//! and makes all of them old. A waiter that leaves is old if it began before the last release. It
+//! has then been paid for from its start until that release. The sum of the debts therefore equals
+//! the sum of the payments, to the nanosecond.
 //!
-//! All of that is done under a lock of its own, which is held for some instructions, and only if
-//! somebody waits. The primitives around it take such a lock, too, whenever somebody waits: this is
-//! no hook, and is not in the middle of anything.
+//! The account has a lock, which is taken only if there are waiters, and held for a few
+//! instructions. The primitives that use it also take a lock whenever there are waiters. This code
+//! is not a hook: it never runs inside other code.
 
 use std::sync::{MutexGuard, PoisonError};
 
+use plimsoll_sys::os::clock;
+use plimsoll_sys::primitives::{AtomicU32, Mutex, Ordering};
+
 use super::Awaited;
 use crate::contention::wait::Release;
-use crate::contention::{WaitKind, clock, suspend};
-use crate::primitives::{AtomicU32, Mutex, Ordering};
-use crate::task::held::Owner;
+use crate::contention::{WaitKind, suspend};
+use crate::task::lock_owners::Owner;
 
 pub(crate) struct Account {
     name: Option<&'static str>,
     owner: Owner,
-    /// Changed under the lock only.
+    /// Written only with the lock held.
     waiting: AtomicU32,
     sums: Mutex<Sums>,
 }
 
 struct Sums {
-    /// How many of those who wait began after the last release.
+    /// The number of waiters that began after the last release.
     new: u32,
-    /// When they began, added up modulo 2^64.
+    /// The sum of their starts, modulo 2^64.
     new_began: u64,
-    /// When it was last released with somebody waiting.
+    /// The time of the last release that had waiters.
     released: u64,
-    /// The latest of all times here, which never go back, whatever the clocks of two processors
-    /// say.
+    /// The latest of all times used here. They never go back, even if the clocks of two processors
+    /// disagree.
     latest: u64,
-    /// Which kind the first of those who wait is of.
+    /// The kind of the first of the waiters.
     kind: WaitKind,
 }
 
@@ -63,24 +65,25 @@ impl Account {
         }
     }
 
-    /// The name it was created with.
+    /// Returns the name that `new` received.
     pub(crate) const fn given_name(&self) -> Option<&'static str> {
         self.name
     }
 
-    /// The calling thread, or the task that it polls, has all of the lock.
+    /// Records that the calling thread, or the task that it polls, has all of the lock.
     #[inline]
     pub(crate) fn taken(&self) {
         self.owner.taken();
     }
 
-    /// Whether anybody waits, or may have a moment ago; or an owner is noted.
+    /// Returns whether a task waits, or may have waited a moment ago, or an owner is noted.
     #[inline]
     pub(crate) fn is_in_use(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0 || self.owner.is_noted()
     }
 
-    /// The caller is about to give up the lock, or a part of it. Returns what it is to blame for.
+    /// Charges the calling thread for a release of the lock or a part of it, which must follow.
+    /// Returns the charge.
     pub(crate) fn release(&self) -> Option<Release> {
         self.owner.given_up();
         if self.waiting.load(Ordering::Relaxed) == 0 {
@@ -102,7 +105,7 @@ impl Account {
     }
 
     fn with<R>(&self, change: impl FnOnce(&mut u32, &mut Sums) -> R) -> R {
-        // Waits for the account itself are not the program's.
+        // Waits for the account's lock are not the program's.
         let _suspended = suspend();
         let mut sums: MutexGuard<'_, Sums> =
             self.sums.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +117,7 @@ impl Account {
 }
 
 impl Sums {
-    /// `time`, or if that is not as late, `past` the latest that there was.
+    /// Returns `time`, or the latest time so far plus `past` if that is later.
     fn later(&mut self, time: u64, past: u64) -> u64 {
         self.latest = time.max(self.latest + past);
         self.latest
@@ -132,7 +135,7 @@ impl Awaited for Account {
 
     fn enter(&self, kind: WaitKind) -> u64 {
         self.with(|waiting, sums| {
-            // Later than any release before.
+            // Later than all earlier releases.
             let start = sums.later(clock::now(), 1);
             if *waiting == 0 {
                 sums.kind = kind;
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_blamed_where_nobody_waits() {
+    fn a_release_without_waiters_is_charged_nothing() {
         let account = Account::new(None);
         assert!(account.release().is_none());
         assert!(!account.is_in_use());
@@ -190,7 +193,7 @@ mod tests {
         let second = account.enter(WaitKind::RwLockWrite);
         let (kind, blamed) = account.release().unwrap().into_parts();
         let released = account.sums.lock().unwrap().released;
-        // Of the kind of the first.
+        // The charge has the kind of the first waiter.
         assert_eq!(kind, KIND);
         assert_eq!(blamed, 2 * released - first - second);
         let third = account.enter(KIND);
@@ -218,8 +221,8 @@ mod tests {
         assert!(account.enter(KIND) > start);
     }
 
-    /// Threads wait, as many as three times each at once, and release, in no order: what is blamed
-    /// is what was waited.
+    /// Four threads enter, up to three waits each at a time, and leave and release in an irregular
+    /// order. The sum of the charges equals the sum of the waits.
     #[test]
     fn every_nanosecond_is_blamed_exactly_once() {
         let account = Account::new(None);

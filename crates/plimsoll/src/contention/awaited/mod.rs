@@ -1,15 +1,15 @@
 //! Waits of tasks, for the primitives of [`crate::sync::tokio`].
 //!
-//! Tasks are many. Ten thousand may wait for one lock, and a hundred thousand for messages that do
-//! not come for hours; in the [table](super::waiters) of threads that wait, they would take the
-//! room, and whoever released that lock would have to stamp them one by one. So what tasks wait for
-//! has the little that is needed of its own: a lock has an [`Account`], whose every step takes the
-//! same time however many wait; all else has a [`Signal`].
+//! Tasks are many. Ten thousand may wait for one lock, and a hundred thousand for messages that
+//! take hours to come. In the [table](super::waiters) of waiting threads they would fill the slots,
+//! and each release would stamp them one by one. Therefore each lock for tasks has an [`Account`],
+//! each step of which takes constant time however many tasks wait. Each other primitive has a
+//! [`Signal`].
 //!
-//! The rules are those of the table: who releases a lock is blamed for what all who wait for it
-//! have waited that nobody was blamed for before; a wait ends when its task is woken; and the sum
-//! of all blame is the sum of all waits for locks. A task may go on on another thread than it
-//! waited on, so nothing here belongs to a thread.
+//! The rules are the same as for the table. A release is charged the time that all waiters for the
+//! lock have waited and that was not charged before. A wait ends when its task is woken. The sum of
+//! all charges equals the sum of all waits for locks. A task may resume on another thread, so
+//! nothing here belongs to a thread.
 
 mod account;
 mod signal;
@@ -17,25 +17,29 @@ mod signal;
 pub(crate) use account::Account;
 pub(crate) use signal::Signal;
 
-use super::record::What;
-use super::{Ended, WaitKind, clock, record};
-use crate::stack::Start;
-use crate::task::held::Owner;
+use plimsoll_sys::os::clock;
 
-/// What tasks wait for.
+use super::record::EventInfo;
+use super::{Ended, WaitKind, record};
+use crate::recording;
+use crate::stack::Start;
+use crate::task::lock_owners::Owner;
+
+/// An object for which tasks wait.
 pub(crate) trait Awaited {
-    /// Somebody begins a wait of that kind. Returns when that is.
+    /// Begins a wait of that kind. Returns its start.
     fn enter(&self, kind: WaitKind) -> u64;
 
-    /// Somebody ends a wait that began then. Returns until when it is accounted for, if it is.
+    /// Ends a wait that began at `start`. Returns the time up to which it is accounted for, or
+    /// `None` if it is not.
     fn leave(&self, start: u64) -> Option<u64>;
 
-    /// What it is called.
+    /// Returns its name.
     fn name(&self) -> Option<&'static str> {
         None
     }
 
-    /// The task that owns it, if it is a lock.
+    /// Returns the task that owns it, if it is a lock.
     fn owner(&self) -> Option<&Owner> {
         None
     }
@@ -59,18 +63,18 @@ impl<A: Awaited> Awaited for &A {
     }
 }
 
-/// When something was sent that carries this along, if that is known. Otherwise it has been waited
-/// for until the task goes on.
+/// The time at which the value that carries this was sent, if known. If unknown, the wait for the
+/// value lasts until the task resumes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentAt(u64);
 
 impl SentAt {
     pub(crate) const UNKNOWN: Self = Self(0);
 
-    /// Now, if anything is recorded.
+    /// Returns the current time, if anything is recorded.
     #[inline]
     pub(crate) fn now() -> Self {
-        if super::is_on() {
+        if recording::is_on() {
             Self(clock::now())
         } else {
             Self::UNKNOWN
@@ -88,31 +92,31 @@ impl Awaited for SentAt {
     }
 }
 
-/// A wait for `awaited` is over that began at `start`; who waited is at `stack`.
-/// [`Ended::TimedOut`] is that of a future which was dropped.
+/// Ends and records a wait for `awaited` that began at `start`; the waiter is at `stack`. A dropped
+/// future ends with [`Ended::TimedOut`].
 pub(crate) fn end(awaited: &impl Awaited, kind: WaitKind, start: u64, ended: Ended, stack: Start) {
     let until = awaited.leave(start);
     let name = awaited.name();
-    let what = What { kind, name };
+    let what = EventInfo { kind, name };
     let until_now = clock::now().saturating_sub(start);
     let accounted = until.map_or(0, |until| until.saturating_sub(start));
     let rest = until_now.saturating_sub(accounted);
     if kind.is_lock() {
-        // As much as others were blamed for, whatever the end was.
+        // Record as much as the releases were charged, however the wait ended.
         if accounted > 0 {
             let latency = if ended == Ended::TimedOut { 0 } else { rest };
             record::wait(what, accounted, latency, stack);
         }
         if ended == Ended::TimedOut && rest > 0 {
             let kind = WaitKind::GivenUp;
-            record::wait(What { kind, name }, rest, 0, stack);
+            record::wait(EventInfo { kind, name }, rest, 0, stack);
         }
         return;
     }
     match ended {
         Ended::TimedOut => record::wait(what, until_now, 0, stack),
         _ if accounted > 0 => record::wait(what, accounted, rest, stack),
-        // It was there for the taking.
+        // It was available without a wait.
         Ended::Acquired => {}
         _ => record::wait(what, until_now, 0, stack),
     }

@@ -1,11 +1,13 @@
-//! What is waited for and held by nobody: messages, permits, notifications.
+//! Objects without an owner for which tasks wait: messages, permits, notifications.
+
+use plimsoll_sys::os::clock;
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
 use super::Awaited;
-use crate::contention::{WaitKind, clock};
-use crate::primitives::{AtomicU32, AtomicU64, Ordering};
+use crate::contention::WaitKind;
 
-/// How many wait, and when those were last told to go on. It is not known whom that was meant for:
-/// a wait ends with the last signal before its task goes on.
+/// The number of waiters, and the time of the last signal. The waiter for which a signal was meant
+/// is unknown, so a wait ends with the last signal before its task resumes.
 #[derive(Debug)]
 pub(crate) struct Signal {
     name: Option<&'static str>,
@@ -22,12 +24,12 @@ impl Signal {
         }
     }
 
-    /// The name it was created with.
+    /// Returns the name that `new` received.
     pub(crate) const fn given_name(&self) -> Option<&'static str> {
         self.name
     }
 
-    /// The caller is about to let somebody go on who may be waiting. Costs a look if nobody is.
+    /// Records that the caller is about to wake a waiter. Costs one load if there are no waiters.
     #[inline]
     pub(crate) fn give(&self) {
         if self.waiting.load(Ordering::Relaxed) != 0 {
@@ -67,7 +69,7 @@ mod tests {
     fn a_wait_ends_with_the_last_signal_since_it_began() {
         let signal = Signal::new(None);
         signal.give();
-        assert_eq!(signal.given.load(Ordering::Relaxed), 0, "nobody waits");
+        assert_eq!(signal.given.load(Ordering::Relaxed), 0, "no waiters");
         let first = signal.enter(WaitKind::Channel);
         signal.give();
         let second = signal.enter(WaitKind::Channel);

@@ -1,30 +1,30 @@
-//! Go's histograms with fewer buckets: 162 of a time are too many series for a server that keeps
-//! each as one.
+//! Go's histograms with fewer buckets: Go's 162 buckets of a time are too many series for a server
+//! that stores each bucket as one.
 //!
-//! What is left is some of the boundaries there are, so that the counts are sums of counts, and
-//! exact. A bucket here ends with what is still in it, where it ends in Go with what is no longer:
-//! times are whole nanoseconds and sizes are whole bytes, so the end of one is the other less one.
+//! The remaining boundaries are some of Go's. Each count is thus a sum of Go's counts, and exact. A
+//! bucket here ends with its largest value; Go's ends with the smallest value beyond it. Times are
+//! whole nanoseconds and sizes are whole bytes, so the former is the latter less one.
 
-/// A histogram as Prometheus has it.
+/// A histogram in Prometheus' form.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Buckets {
-    /// The largest value in each bucket, rising, with how many values are that or less. The last
-    /// is of infinity, and has all of them.
+    /// The largest value in each bucket, rising, with the number of values up to it. The last is
+    /// infinity, with the number of all values.
     pub(crate) up_to: Vec<(f64, u64)>,
-    /// The sum of all values, if each were in the middle of its bucket of before; values below 0
-    /// count as 0, and those beyond the last boundary as that. It never falls while the counts
-    /// do not.
+    /// The estimated sum of all values. Each counts as the middle of Go's bucket; values below 0
+    /// count as 0, and those beyond the last boundary as that boundary. The estimate never falls
+    /// while the counts do not.
     pub(crate) estimated_sum: f64,
 }
 
 impl Buckets {
-    /// All that is counted.
+    /// Returns the number of all values.
     pub(crate) fn count(&self) -> u64 {
         self.up_to.last().map_or(0, |&(_, count)| count)
     }
 
-    /// `counts[i]` is of the values from `boundaries[i]` to `boundaries[i + 1]`, without that, in
-    /// `unit`.
+    /// Reduces Go's buckets. `counts[i]` is the number of values from `boundaries[i]` up to, but
+    /// excluding, `boundaries[i + 1]`, in `unit`.
     pub(crate) fn new(counts: &[u64], boundaries: &[f64], unit: &str) -> Self {
         let mut up_to = Vec::new();
         let (mut total, mut sum) = (0, 0.0);
@@ -52,19 +52,19 @@ fn middle(begin: f64, end: f64) -> f64 {
     }
 }
 
-/// The last value before a boundary, if that is one of those that are kept.
+/// Returns the last value before a boundary, if that boundary is kept.
 fn kept(boundary: f64, unit: &str) -> Option<f64> {
     if !(1e-9..1e15).contains(&boundary) {
         return None;
     }
     if is_time(unit) {
-        // 256 ns, four times that, and so on to 275 seconds.
+        // Powers of four from 256 ns to 275 seconds.
         let nanoseconds = (boundary * 1e9).round() as u64;
         let power = nanoseconds.ilog2();
         let wanted = nanoseconds.is_power_of_two() && power % 2 == 0 && (8..=38).contains(&power);
         wanted.then_some((nanoseconds - 1) as f64 / 1e9)
     } else {
-        // 8, 16, and so on: Go's boundaries are one above its sizes.
+        // Powers of two from 8 on. Go's boundaries are one above its sizes.
         let last = (boundary as u64).checked_sub(1)?;
         (last >= 8 && last.is_power_of_two()).then_some(last as f64)
     }

@@ -1,16 +1,16 @@
 //! The two formats of Prometheus, byte by byte: text exposition 0.0.4, and OpenMetrics 1.0.0.
 //!
-//! They differ in the name of a counter's family, which has `_total` at its end in the first only,
-//! in what there may be about a family, and in the last line.
+//! They differ in the name of a counter's family, which ends with `_total` only in the first. They
+//! also differ in the metadata of a family, and in the last line.
 
 use std::fmt::Write;
 
-/// Which of the two.
+/// The format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Version 0.0.4, which everything reads.
+    /// Version 0.0.4 of the text format, which all clients read.
     Text,
-    /// Version 1.0.0.
+    /// Version 1.0.0 of OpenMetrics.
     OpenMetrics,
 }
 
@@ -25,23 +25,23 @@ impl Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Never falls, but to start again from 0.
+    /// Never falls, except when it restarts from 0.
     Counter,
     Gauge,
     Histogram,
     Summary,
-    /// A counter whose name without `_total` is that of another family. OpenMetrics does not have
-    /// that: there it is of no type.
+    /// A counter whose name without `_total` belongs to another family. OpenMetrics has no such
+    /// counters: there its type is unknown.
     NamedInFull,
 }
 
-/// What is said once of all samples of a name.
+/// The metadata of all samples of a name.
 pub(crate) struct Family<'a> {
-    /// That of a [`Kind::Counter`] is without `_total`.
+    /// The name; for a [`Kind::Counter`] without `_total`.
     pub(crate) name: &'a str,
     pub(crate) help: &'a str,
     pub(crate) kind: Kind,
-    /// What the name ends with, behind an underscore; or empty.
+    /// The end of the name, behind an underscore; or empty.
     pub(crate) unit: &'a str,
 }
 
@@ -64,7 +64,7 @@ impl From<f64> for Number {
     }
 }
 
-/// Without its fraction, if it has one.
+/// Truncates a fraction.
 impl From<Number> for u64 {
     fn from(number: Number) -> Self {
         match number {
@@ -83,7 +83,7 @@ impl From<Number> for f64 {
     }
 }
 
-/// A page that is being written. Of each family, its samples follow [`Page::family`].
+/// A page that is being written. The samples of a family follow the call of [`Page::family`].
 pub(crate) struct Page {
     text: String,
     format: Format,
@@ -101,7 +101,7 @@ impl Page {
         self.format
     }
 
-    /// Begins a family, and returns what its samples are called.
+    /// Begins a family, and returns the name of its samples.
     pub(crate) fn family(&mut self, family: &Family<'_>) -> String {
         let sample = match family.kind {
             Kind::Counter => format!("{}_total", family.name),
@@ -125,7 +125,7 @@ impl Page {
         sample
     }
 
-    /// One value of the last family.
+    /// Writes one value of the last family.
     pub(crate) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Into<Number>) {
         let out = &mut self.text;
         out.push_str(name);
@@ -144,7 +144,7 @@ impl Page {
         out.push('\n');
     }
 
-    /// A family with one value.
+    /// Writes a family with one value.
     pub(crate) fn single(&mut self, family: &Family<'_>, value: impl Into<Number>) {
         let name = self.family(family);
         self.sample(&name, &[], value);
@@ -158,12 +158,12 @@ impl Page {
     }
 }
 
-/// Quotes are escaped in OpenMetrics only.
+/// Writes a help text. Only OpenMetrics escapes quotes.
 fn put_help(out: &mut String, help: &str, format: Format) {
     put_escaped(out, help, format == Format::OpenMetrics);
 }
 
-/// Line feeds, backslashes and, if it is wanted, quotes, by a backslash and a letter.
+/// Escapes line feeds, backslashes and, if `quotes` is set, quotes: as a backslash and a letter.
 fn put_escaped(out: &mut String, text: &str, quotes: bool) {
     for character in text.chars() {
         match character {
@@ -175,8 +175,8 @@ fn put_escaped(out: &mut String, text: &str, quotes: bool) {
     }
 }
 
-/// A number as both formats have it: one with a fraction has as many digits as it takes to read the
-/// same one back.
+/// Writes a number in the form common to both formats. A fraction has as many digits as are needed
+/// to read the same number back.
 pub(crate) fn put_number(out: &mut String, number: Number) {
     let _ = match number {
         Number::Whole(value) => write!(out, "{value}"),

@@ -1,12 +1,13 @@
-//! The names that a Go program has in Prometheus by itself, so that what was made to look at those
-//! looks at this one: `go_*`, as the Go client has them.
+//! The default metrics of Go's client for Prometheus (`go_*`), so that dashboards and alerts made
+//! for Go programs work for this one.
 
 use super::exposition::{Family, Format, Kind, Number, Page};
 use super::series;
+use crate::gc::record::PAUSES;
 use crate::metrics::{Gathered, Value};
-use crate::stats::{MemStats, PAUSES};
+use crate::stats::MemStats;
 
-/// A figure of `MemStats`: its name behind `go_memstats_`, with its unit, and what it says.
+/// A figure of `MemStats`: its name behind `go_memstats_`, its unit, and its help text.
 struct Figure(
     &'static str,
     &'static str,
@@ -65,14 +66,14 @@ const MEMORY: &[Figure] = &[
         "bytes",
         GAUGE,
         |memory| memory.heap_idle,
-        "Bytes that the allocator holds without a block in them, as far as that is known.",
+        "Bytes of free memory that the allocator holds, as far as known.",
     ),
     Figure(
         "heap_inuse_bytes",
         "bytes",
         GAUGE,
         |memory| memory.heap_inuse,
-        "Bytes of memory with blocks in it, as far as that is known.",
+        "Bytes of memory that contains blocks, as far as known.",
     ),
     Figure(
         "heap_objects",
@@ -86,14 +87,14 @@ const MEMORY: &[Figure] = &[
         "bytes",
         GAUGE,
         |memory| memory.heap_released,
-        "Idle bytes that were given back to the system, as far as that is known.",
+        "Idle bytes that were returned to the system, as far as known.",
     ),
     Figure(
         "heap_sys_bytes",
         "bytes",
         GAUGE,
         |memory| memory.heap_sys,
-        "Bytes that the allocator has from the system, as far as that is known.",
+        "Bytes that the allocator obtained from the system, as far as known.",
     ),
     Figure(
         "mallocs",
@@ -107,7 +108,7 @@ const MEMORY: &[Figure] = &[
         "bytes",
         GAUGE,
         |memory| memory.mcache_inuse,
-        "Bytes of the counters that are written to.",
+        "Bytes of the counters in use.",
     ),
     Figure(
         "mcache_sys_bytes",
@@ -121,14 +122,14 @@ const MEMORY: &[Figure] = &[
         "bytes",
         GAUGE,
         |memory| memory.mspan_inuse,
-        "Bytes of the allocator's bookkeeping in use, as far as that is known.",
+        "Bytes of the allocator's bookkeeping in use, as far as known.",
     ),
     Figure(
         "mspan_sys_bytes",
         "bytes",
         GAUGE,
         |memory| memory.mspan_sys,
-        "Bytes of the allocator's bookkeeping, as far as that is known.",
+        "Bytes of the allocator's bookkeeping, as far as known.",
     ),
     Figure(
         "next_gc_bytes",
@@ -142,50 +143,50 @@ const MEMORY: &[Figure] = &[
         "bytes",
         GAUGE,
         |memory| memory.other_sys,
-        "Bytes of all else that Plimsoll uses itself.",
+        "Bytes of all other memory that Plimsoll uses itself.",
     ),
     Figure(
         "stack_inuse_bytes",
         "bytes",
         GAUGE,
         |memory| memory.stack_inuse,
-        "Bytes of stacks in use, as far as that is known.",
+        "Bytes of stacks in use, as far as known.",
     ),
     Figure(
         "stack_sys_bytes",
         "bytes",
         GAUGE,
         |memory| memory.stack_sys,
-        "Bytes of stacks, as far as that is known.",
+        "Bytes of stacks, as far as known.",
     ),
     Figure(
         "sys_bytes",
         "bytes",
         GAUGE,
         |memory| memory.sys,
-        "Bytes from the system: the sum of the figures that end so.",
+        "Bytes obtained from the system: the sum of the metrics whose names end in _sys_bytes.",
     ),
 ];
 
-/// What there is beside memory: the name and its unit, the metric that it is, and what it says.
+/// Figures other than memory: the name, its unit, the metric, and the help text.
 const OTHERS: &[(&str, &str, &str, &str)] = &[
     (
         "go_gc_gogc_percent",
         "percent",
         "/gc/gogc:percent",
-        "By how many per cent the heap may grow between collections.",
+        "Percentage by which the heap may grow between collections.",
     ),
     (
         "go_gc_gomemlimit_bytes",
         "bytes",
         "/gc/gomemlimit:bytes",
-        "How much memory there may be; the largest number if there is no limit.",
+        "The memory limit in bytes; the largest number if no limit is set.",
     ),
     (
         "go_goroutines",
         "goroutines",
         "/sched/goroutines:goroutines",
-        "Threads, and tasks that are tracked.",
+        "Threads and tracked tasks.",
     ),
     (
         "go_sched_gomaxprocs_threads",
@@ -220,7 +221,7 @@ pub(super) fn write(page: &mut Page, gathered: &Gathered) {
     }
     let info = page.family(&Family {
         name: "go_info",
-        help: "What has these names: not Go, but Plimsoll.",
+        help: "The source of these metrics: Plimsoll instead of Go.",
         kind: GAUGE,
         unit: "",
     });
@@ -238,7 +239,7 @@ pub(super) fn write(page: &mut Page, gathered: &Gathered) {
     page.single(
         &Family {
             name: "go_memstats_last_gc_time_seconds",
-            help: "When the last collection ended, in seconds since 1970; 0 if there was none.",
+            help: "End of the last collection, in seconds since 1970; 0 before the first one.",
             kind: GAUGE,
             unit: "seconds",
         },
@@ -246,8 +247,8 @@ pub(super) fn write(page: &mut Page, gathered: &Gathered) {
     );
 }
 
-/// The last pauses by Go's rule: of five quantiles, the one at `i` of four is the pause at that
-/// part of their number, and the last is the longest.
+/// Writes the last pauses by Go's rule. The first four of the five quantiles are the pauses at `i`
+/// quarters of their number; the last is the longest.
 fn write_pauses(page: &mut Page, memory: &MemStats) {
     let name = page.family(&Family {
         name: "go_gc_duration_seconds",
@@ -257,7 +258,7 @@ fn write_pauses(page: &mut Page, memory: &MemStats) {
     });
     let mut pauses = memory.pause_ns[..PAUSES.min(memory.num_gc as usize)].to_vec();
     pauses.sort_unstable();
-    // A quantile is a number, and OpenMetrics has all such numbers with a point.
+    // A quantile is a number, which OpenMetrics writes with a decimal point.
     let quantiles: [&str; 5] = match page.format() {
         Format::Text => ["0", "0.25", "0.5", "0.75", "1"],
         Format::OpenMetrics => ["0.0", "0.25", "0.5", "0.75", "1.0"],

@@ -1,4 +1,4 @@
-//! Numbers as Prometheus reads them.
+//! Metrics in the formats that Prometheus reads.
 
 pub(crate) mod buckets;
 pub(crate) mod exposition;
@@ -14,14 +14,14 @@ use self::exposition::{Family, Kind, Page, put_number};
 use self::series::{Metric, Reading};
 use crate::metrics::Gathered;
 
-/// Whether there are the names of Go's client as well, and those that all clients have.
+/// Whether pages also have the names of Go's client, and those that all clients have.
 static GO_NAMES: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn set_go_names(wanted: bool) {
     GO_NAMES.store(wanted, Ordering::Relaxed);
 }
 
-/// Everything, as it is at one moment.
+/// Returns a page of all metrics at one moment.
 pub(crate) fn page(format: Format) -> String {
     let mut page = Page::new(format);
     let go_names = GO_NAMES.load(Ordering::Relaxed);
@@ -58,19 +58,71 @@ fn write(page: &mut Page, metric: &Metric) {
         unit: &metric.name.unit,
     });
     for point in &metric.points {
+        let labels = &point.labels;
         match &point.value {
-            Reading::Number(number) => page.sample(&name, point.label.as_slice(), *number),
+            Reading::Number(number) => page.sample(&name, labels, *number),
             Reading::Buckets { buckets, sum } => {
                 let bucket = format!("{name}_bucket");
                 let mut last = String::new();
                 for &(up_to, count) in &buckets.up_to {
                     last.clear();
                     put_number(&mut last, up_to.into());
-                    page.sample(&bucket, &[("le", &last)], count);
+                    let labels: Vec<_> = labels.iter().copied().chain([("le", &*last)]).collect();
+                    page.sample(&bucket, &labels, count);
                 }
-                page.sample(&format!("{name}_sum"), &[], *sum);
-                page.sample(&format!("{name}_count"), &[], buckets.count());
+                page.sample(&format!("{name}_sum"), labels, *sum);
+                page.sample(&format!("{name}_count"), labels, buckets.count());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::buckets::Buckets;
+    use super::names::Name;
+    use super::series::Point;
+    use super::*;
+
+    #[test]
+    fn points_have_any_number_of_labels_histograms_too() {
+        let name = || Name {
+            family: "waits".into(),
+            unit: String::new(),
+        };
+        let labels = || vec![("kind", "mutex"), ("pool", "a\"b")];
+        let mut page = Page::new(Format::Text);
+        let counter = Metric {
+            name: name(),
+            help: "Waits.".into(),
+            kind: series::Kind::WholeCounter,
+            points: vec![Point {
+                labels: labels(),
+                value: Reading::Number(7.into()),
+            }],
+        };
+        write(&mut page, &counter);
+        let histogram = Metric {
+            kind: series::Kind::Histogram { whole_sum: true },
+            points: vec![Point {
+                labels: labels(),
+                value: Reading::Buckets {
+                    buckets: Buckets {
+                        up_to: vec![(8.0, 1), (f64::INFINITY, 3)],
+                        estimated_sum: 0.0,
+                    },
+                    sum: 40.into(),
+                },
+            }],
+            ..counter
+        };
+        write(&mut page, &histogram);
+        let labels = "kind=\"mutex\",pool=\"a\\\"b\"";
+        let expected = format!(
+            "# HELP waits_total Waits.\n# TYPE waits_total counter\nwaits_total{{{labels}}} 7\n\
+             # HELP waits Waits.\n# TYPE waits histogram\nwaits_bucket{{{labels},le=\"8.0\"}} 1\n\
+             waits_bucket{{{labels},le=\"+Inf\"}} 3\nwaits_sum{{{labels}}} 40\nwaits_count{{{labels}}} 3\n"
+        );
+        assert_eq!(page.finish(), expected);
     }
 }

@@ -1,8 +1,8 @@
-//! What Prometheus calls a metric of Go's or of Plimsoll's.
+//! The names in Prometheus of Go's and Plimsoll's metrics.
 //!
 //! `/gc/heap/allocs:bytes` is `plimsoll_gc_heap_allocs_bytes`, and
-//! `plimsoll_gc_heap_allocs_bytes_total` if it is a counter. What would be said twice is said once:
-//! a unit that the path ends with, a `total` before `_total`, and the name of Plimsoll.
+//! `plimsoll_gc_heap_allocs_bytes_total` if it is a counter. Duplicate parts occur once: a unit at
+//! the end of the path, a `total` before `_total`, and the name of Plimsoll.
 
 /// The name of a metric's family, without `_total`, and its unit. The name ends with the unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,16 +11,16 @@ pub(crate) struct Name {
     pub(crate) unit: String,
 }
 
-/// Metrics with another name than that of the rule, and that without its unit.
+/// Metrics that deviate from the rule, with their names without the unit.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    // That of the rule is the name of the histogram.
+    // By the rule, the name would be the histogram's.
     (
         "/plimsoll/gc/pauses:seconds",
         "plimsoll_gc_completed_pauses",
     ),
 ];
 
-/// Of a name such as `/gc/heap/allocs:bytes`; `counter` for one that gets `_total`.
+/// Returns the name for a metric such as `/gc/heap/allocs:bytes`; `counter` if it gets `_total`.
 pub(crate) fn of(metric: &str, counter: bool) -> Name {
     let (path, unit) = metric.split_once(':').unwrap_or((metric, ""));
     let path = path.trim_start_matches('/');
@@ -39,7 +39,7 @@ pub(crate) fn of(metric: &str, counter: bool) -> Name {
         family.push('_');
         family.push_str(&whole_unit);
     }
-    // Of processors or not, a second is one.
+    // The base unit of CPU seconds is the second.
     let unit = match whole_unit.strip_suffix("_seconds") {
         Some(_) => "seconds".into(),
         None => whole_unit,
@@ -47,7 +47,7 @@ pub(crate) fn of(metric: &str, counter: bool) -> Name {
     Name { family, unit }
 }
 
-/// Whatever a name must not have is an underscore.
+/// Replaces all characters that a name must not contain with underscores.
 fn in_letters(text: &str) -> String {
     text.chars()
         .map(|character| match character {

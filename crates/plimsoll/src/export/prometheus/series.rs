@@ -1,5 +1,5 @@
-//! Every metric there is, with its values of one moment, as Prometheus and those who took after it
-//! have metrics. What is added to the table of metrics is here by that.
+//! All metrics with their values at one moment, in Prometheus' data model. A metric that is added
+//! to the table appears here automatically.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::gc::{self, CollectorStats};
 use crate::metrics::{self, Description, Gathered, Value};
 use crate::stats::{self, AccountStats};
 
-/// A metric. If it has no points, there is nothing to say of it now.
+/// A metric. Its points are empty while its value is unavailable.
 pub(crate) struct Metric {
     pub(crate) name: Name,
     pub(crate) help: Cow<'static, str>,
@@ -18,7 +18,7 @@ pub(crate) struct Metric {
     pub(crate) points: Vec<Point>,
 }
 
-/// What the values of a metric are.
+/// The type of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     WholeCounter,
@@ -37,11 +37,13 @@ impl Kind {
     }
 }
 
-/// A value. Those of a metric differ in what they are of, if it has several.
+/// A label: its name and its value.
+pub(crate) type Label = (&'static str, &'static str);
+
+/// A value of a metric. The values of one metric differ in their labels.
 #[derive(Clone)]
 pub(crate) struct Point {
-    /// What it is of: the name and the value of a label.
-    pub(crate) label: Option<(&'static str, &'static str)>,
+    pub(crate) labels: Vec<Label>,
     pub(crate) value: Reading,
 }
 
@@ -55,17 +57,17 @@ pub(crate) enum Reading {
     },
 }
 
-/// What the values of a histogram add up to, where that is known.
+/// The metrics with the sums of histograms, where the sum is known exactly.
 const SUMS: &[(&str, &str)] = &[
     ("/gc/heap/allocs-by-size:bytes", "/gc/heap/allocs:bytes"),
     ("/gc/heap/frees-by-size:bytes", "/gc/heap/frees:bytes"),
 ];
 
-/// What is said of the sum of the others.
+/// Appended to the help text of histograms with an estimated sum.
 const ESTIMATED: &str = " The sum is estimated from finer buckets, to an eighth.";
 
-/// All, of one moment, and always the same ones in the same order: those of the table in its
-/// order, then those of each collector, and of each account.
+/// Returns all metrics at one moment, always the same ones in the same order. The metrics of the
+/// table come first, in its order, then those of each collector, then those of each account.
 pub(crate) fn all(gathered: &Gathered) -> Vec<Metric> {
     let table = metrics::all().enumerate();
     let of_table = table.map(|(at, description)| of_table(at, description, gathered));
@@ -103,7 +105,10 @@ fn of_table(at: usize, description: &Description, gathered: &Gathered) -> Metric
         }
         Value::Bad => None,
     };
-    let points = value.map(|value| Point { label: None, value });
+    let points = value.map(|value| Point {
+        labels: Vec::new(),
+        value,
+    });
     Metric {
         name,
         help,
@@ -112,13 +117,13 @@ fn of_table(at: usize, description: &Description, gathered: &Gathered) -> Metric
     }
 }
 
-/// Where the sum of a histogram is in the table.
+/// Returns the position of a histogram's sum in the table.
 fn sum_of(histogram: &str) -> Option<usize> {
     let (_, sum) = SUMS.iter().find(|(name, _)| *name == histogram)?;
     position(sum)
 }
 
-/// Where a metric is in the table.
+/// Returns the position of a metric in the table.
 pub(crate) fn position(name: &str) -> Option<usize> {
     metrics::all().position(|description| description.name == name)
 }
@@ -129,8 +134,7 @@ pub(crate) fn value(gathered: &Gathered, at: usize) -> Value {
     value
 }
 
-/// What there is to say of each collector by itself: the name, what the values are, what it says,
-/// and the value.
+/// A metric of each collector: its name, type, help text, and value.
 struct OfCollector(
     &'static str,
     Kind,
@@ -148,7 +152,7 @@ const OF_COLLECTORS: &[OfCollector] = &[
     OfCollector(
         "/gc/collector/forced:gc-cycles",
         Kind::WholeCounter,
-        "Completed cycles of the collector that the program asked for.",
+        "Completed cycles of the collector that the program requested.",
         |stats| stats.forced_cycles.into(),
     ),
     OfCollector(
@@ -160,25 +164,25 @@ const OF_COLLECTORS: &[OfCollector] = &[
     OfCollector(
         "/gc/collector/pause:seconds",
         Kind::FloatCounter,
-        "How long the pauses of the collector have taken.",
+        "Total duration of the collector's pauses.",
         |stats| stats.pause_total.as_secs_f64().into(),
     ),
     OfCollector(
         "/gc/collector/live:bytes",
         Kind::WholeGauge,
-        "What was in use of the collector's heap when it last looked.",
+        "Bytes in use in the collector's heap at its last mark termination.",
         |stats| stats.live_bytes.into(),
     ),
     OfCollector(
         "/gc/collector/goal:bytes",
         Kind::WholeGauge,
-        "At how many bytes the next cycle of the collector is to be over.",
+        "Heap size at which the next cycle of the collector is to end.",
         |stats| stats.goal_bytes.into(),
     ),
     OfCollector(
         "/gc/collector/metadata:bytes",
         Kind::WholeGauge,
-        "Memory of the collector's own.",
+        "Memory that the collector uses for itself.",
         |stats| stats.metadata_bytes.into(),
     ),
 ];
@@ -188,7 +192,7 @@ fn of_collectors(collectors: &[CollectorStats]) -> impl Iterator<Item = Metric> 
         .iter()
         .map(|&OfCollector(name, kind, help, value)| {
             let points = collectors.iter().map(|stats| Point {
-                label: Some(("collector", stats.name)),
+                labels: vec![("collector", stats.name)],
                 value: Reading::Number(value(stats)),
             });
             Metric {
@@ -200,7 +204,7 @@ fn of_collectors(collectors: &[CollectorStats]) -> impl Iterator<Item = Metric> 
         })
 }
 
-/// What there is to say of each account by itself.
+/// A metric of each account: its name, type, help text, and value.
 struct OfAccount(
     &'static str,
     Kind,
@@ -212,13 +216,13 @@ const OF_ACCOUNTS: &[OfAccount] = &[
     OfAccount(
         "/memory/account/reserved:bytes",
         Kind::WholeGauge,
-        "Bytes of addresses that the account has. Exact.",
+        "Bytes of address space of the account. Exact.",
         |stats| stats.reserved.into(),
     ),
     OfAccount(
         "/memory/account/committed:bytes",
         Kind::WholeGauge,
-        "Bytes of the account that may be in memory. Exact.",
+        "Bytes of the account that may be resident. Exact.",
         |stats| stats.committed.into(),
     ),
     OfAccount(
@@ -230,7 +234,7 @@ const OF_ACCOUNTS: &[OfAccount] = &[
     OfAccount(
         "/memory/account/excess:bytes",
         Kind::WholeGauge,
-        "By how much the account does not add up.",
+        "Difference by which the account does not balance.",
         |stats| stats.excess.into(),
     ),
 ];
@@ -240,7 +244,7 @@ fn of_accounts(accounts: &[AccountStats]) -> impl Iterator<Item = Metric> {
         .iter()
         .map(|&OfAccount(name, kind, help, value)| {
             let points = accounts.iter().map(|stats| Point {
-                label: Some(("account", stats.name)),
+                labels: vec![("account", stats.name)],
                 value: Reading::Number(value(stats)),
             });
             Metric {

@@ -1,13 +1,13 @@
-//! What the C library keeps in its locks, as far as it is asked for: laid out as in its public
-//! headers, where it cannot change, since programs have locks in their own data.
+//! The fields of the C library's locks that the hooks read. Their layout is in its public headers
+//! and cannot change, since programs contain locks in their own data.
 //!
-//! Asked for by a thread that holds the lock, or that is about to have the C library's function
-//! read the same.
+//! A caller either holds the lock, or is about to call a C library function that reads the same
+//! fields.
 
-use crate::os::syscall;
-use crate::primitives::{AtomicU32, Ordering};
+use plimsoll_sys::os::syscall;
+use plimsoll_sys::primitives::{AtomicU32, Ordering};
 
-/// Places in a mutex, in bytes.
+/// Offsets in a mutex, in bytes.
 mod mutex {
     pub(super) const LOCK: usize = 0;
     pub(super) const COUNT: usize = 4;
@@ -15,7 +15,7 @@ mod mutex {
     pub(super) const KIND: usize = 16;
 }
 
-/// Places in a readers-writer lock.
+/// Offsets in a readers-writer lock, in bytes.
 mod rwlock {
     pub(super) const WRITER: usize = 24;
     pub(super) const SHARED: usize = 28;
@@ -32,16 +32,16 @@ mod kind {
     pub(super) const SHARED: u32 = 128;
 }
 
-/// The thread in the lock word of a mutex that is robust or inherits priorities.
+/// The bits of the lock word that hold the owner, in a mutex that is robust or inherits priorities.
 const OWNER_IN_LOCK: u32 = 0x3fff_ffff;
 
-/// Whether the calling thread gives up the mutex if it unlocks it: not if it would be refused, nor
-/// if it has locked it more often.
+/// Returns whether an unlock by the calling thread releases the mutex. It does not if the C library
+/// would refuse it, or if the thread has locked the mutex more than once.
 ///
 /// # Safety
-/// There is a mutex at that address.
+/// `address` is the address of a mutex.
 pub(super) unsafe fn gives_up_mutex(address: usize) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: a mutex lies at `address`, by this function's contract, and `place` lies inside it.
     let field = |place| unsafe { field(address, place) };
     let kind = field(mutex::KIND);
     let type_of = kind & kind::TYPE;
@@ -53,48 +53,49 @@ pub(super) unsafe fn gives_up_mutex(address: usize) -> bool {
     {
         field(mutex::OWNER)
     } else {
-        // Anybody may.
+        // Any thread may unlock such a mutex.
         return true;
     };
     let once = type_of != kind::RECURSIVE || field(mutex::COUNT) <= 1;
     once && owner == this_thread()
 }
 
-/// Whether other processes may have the mutex, too.
+/// Returns whether the mutex may be shared with other processes.
 ///
 /// # Safety
-/// There is a mutex at that address.
+/// `address` is the address of a mutex.
 pub(super) unsafe fn is_mutex_shared(address: usize) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: a mutex lies at `address`, by this function's contract.
     unsafe { field(address, mutex::KIND) & kind::SHARED != 0 }
 }
 
-/// Whether other processes may have the readers-writer lock, too.
+/// Returns whether the readers-writer lock may be shared with other processes.
 ///
 /// # Safety
-/// There is a readers-writer lock at that address.
+/// `address` is the address of a readers-writer lock.
 pub(super) unsafe fn is_rwlock_shared(address: usize) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: a readers-writer lock lies at `address`, by this function's contract.
     unsafe { field(address, rwlock::SHARED) != 0 }
 }
 
-/// Whether the calling thread, which has the readers-writer lock, writes.
+/// Returns whether the calling thread, which holds the readers-writer lock, holds it for writing.
 ///
 /// # Safety
-/// There is a readers-writer lock at that address.
+/// `address` is the address of a readers-writer lock.
 pub(super) unsafe fn is_written(address: usize) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: a readers-writer lock lies at `address`, by this function's contract.
     unsafe { field(address, rwlock::WRITER) != 0 }
 }
 
 /// # Safety
-/// There are four bytes at that place of what is at the address.
+/// Four bytes at `address + place` belong to a live lock.
 unsafe fn field(address: usize, place: usize) -> u32 {
-    // SAFETY: the caller's; locks are aligned.
+    // SAFETY: the four bytes at `place` are readable, by this function's contract; locks are
+    // aligned.
     unsafe { AtomicU32::from_ptr((address + place) as *mut u32) }.load(Ordering::Relaxed)
 }
 
 fn this_thread() -> u32 {
-    // SAFETY: has no arguments.
+    // SAFETY: `gettid` has no arguments.
     unsafe { syscall::call(libc::SYS_gettid, [0; 6]) as u32 }
 }

@@ -1,23 +1,24 @@
-//! Locks and conditions of C and C++ code: what waits and what lets go on, when it is done by the C
-//! library's own functions.
+//! Hooks of locks and conditions of C and C++ code: waits and releases in the C library's own
+//! functions.
 //!
-//! Those functions make their futex calls themselves, so nothing of this is seen by the other hook.
-//! They say what is waited for and where it is, so there is nothing to be found out; the key is the
-//! address of the lock or the condition.
+//! Those functions make their futex calls internally, so the futex hook does not see them. The
+//! called function and its argument identify the primitive; the key is the address of the lock or
+//! the condition.
 //!
-//! Stacks begin in the function that was called (`pthread_mutex_lock`), as those of other locks
-//! begin in theirs: the profile says what was done before it says where, and one that shows
-//! functions by themselves does not blame a caller for what is the lock's.
+//! Stacks begin in the called function (`pthread_mutex_lock`), as those of other locks do. So the
+//! profile shows the operation before its caller, and a profile by function does not charge the
+//! caller with the time of the lock.
 
 mod layout;
 
 use plimsoll_interpose::pthread::{self, Call, Function, Hooks, Mode};
 
 use crate::contention::meter::{self, Timed};
-use crate::contention::{self, Ended, Release, Wait, WaitKind, own};
+use crate::contention::{self, Ended, Release, Wait, WaitKind, internal};
+use crate::recording;
 use crate::stack::{Registers, Start};
 
-/// Has waits and releases reported. Once.
+/// Starts to report waits and releases. Once.
 pub(super) fn start() {
     pthread::set_hooks(Hooks {
         is_waited_for,
@@ -28,26 +29,26 @@ pub(super) fn start() {
     follow_rates();
 }
 
-/// Has releases reported while something is recorded. Otherwise they are of no interest, and waits
-/// only for the sum of how long they were.
+/// Makes the hooks report releases only while events are recorded. Otherwise releases are not
+/// needed, and waits only for their total time.
 pub(super) fn follow_rates() {
-    pthread::set_mode(if contention::is_on() {
+    pthread::set_mode(if recording::is_on() {
         Mode::All
     } else {
         Mode::LockWaits
     });
 }
 
-/// What a call that began is to be ended with. It is kept in the call.
+/// The pending state of a call between its begin and its end. It is kept in the call.
 #[repr(C, u64)]
 enum UnderWay {
-    /// With nothing. What the call says before it has begun.
+    /// No state. The call has this value before it begins.
     Nothing = 0,
     Waits(Wait),
     IsTimed(Timed),
     Releases(Release),
     /// A wait of Plimsoll's own code.
-    OwnWaits(own::Wait),
+    OwnWaits(internal::Wait),
 }
 
 const _: () = assert!(size_of::<UnderWay>() <= pthread::ROOM * size_of::<u64>());
@@ -60,21 +61,21 @@ extern "C" fn is_waited_for(address: usize) -> bool {
 unsafe extern "C" fn begin(call: &mut Call) {
     let under_way = if contention::is_suspended() {
         UnderWay::Nothing
-    } else if contention::is_on() {
+    } else if recording::is_on() {
         begin_recorded(call)
     } else {
         begin_metered(call)
     };
-    // SAFETY: there is room, and what was there has nothing to be dropped.
+    // SAFETY: `call.room` is large enough, as asserted above, and its previous value needs no drop.
     unsafe { call.room.as_mut_ptr().cast::<UnderWay>().write(under_way) };
 }
 
 fn begin_recorded(call: &Call) -> UnderWay {
     let [key, second, ..] = call.arguments;
     match kind(call.function) {
-        Some(kind) if own::is_here() => UnderWay::OwnWaits(own::Wait::begin(kind)),
+        Some(kind) if internal::is_here() => UnderWay::OwnWaits(internal::Wait::begin(kind)),
         Some(WaitKind::Condvar) => {
-            // The mutex is still held, but it may be long until this thread runs again.
+            // The mutex is still held, but this thread may not run again for a long time.
             if let Some(release) = release_of_mutex(second) {
                 release.record(stack(call));
             }
@@ -84,13 +85,13 @@ fn begin_recorded(call: &Call) -> UnderWay {
         None => {
             let release = match call.function {
                 Function::MutexUnlock => release_of_mutex(key),
-                // SAFETY: as for a mutex.
+                // SAFETY: the caller of the C library's function passes a readers-writer lock.
                 Function::RwLockUnlock if unsafe { layout::is_written(key) } => {
                     contention::release_key(key)
                 }
                 Function::RwLockUnlock => contention::release_by_reader(key),
                 _ => {
-                    // Who waits for the condition is about to be woken, and nobody is to blame.
+                    // The condition's waiters are about to be woken; no thread is charged.
                     let _none = contention::release_key(key);
                     None
                 }
@@ -101,18 +102,21 @@ fn begin_recorded(call: &Call) -> UnderWay {
 }
 
 fn begin_metered(call: &Call) -> UnderWay {
-    if meter::is_turn() && kind(call.function).is_some_and(WaitKind::is_lock) && !own::is_here() {
+    if meter::is_turn()
+        && kind(call.function).is_some_and(WaitKind::is_lock)
+        && !internal::is_here()
+    {
         UnderWay::IsTimed(Timed::begin())
     } else {
         UnderWay::Nothing
     }
 }
 
-/// What the calling thread is to blame for, which is about to give up the mutex at `address`, if it
-/// is.
+/// Returns the release of the mutex at `address`, if the calling thread is about to release it and
+/// threads wait for it.
 fn release_of_mutex(address: usize) -> Option<Release> {
-    // SAFETY: the caller of the C library's function says that it is a mutex, and that function
-    // reads no less of it.
+    // SAFETY: the caller of the C library's function passes a mutex, and that function reads the
+    // same fields.
     let gives_up = unsafe { layout::gives_up_mutex(address) };
     gives_up.then(|| contention::release_key(address)).flatten()
 }
@@ -130,7 +134,7 @@ fn finish(call: &mut Call, ended: Ended) {
     match take(call) {
         UnderWay::Nothing => {}
         UnderWay::IsTimed(timed) => timed.end(),
-        // The lock may be gone.
+        // The lock may no longer exist.
         UnderWay::Releases(release) => release.record(stack(call)),
         UnderWay::OwnWaits(wait) if ended != Ended::Refused => wait.end(stack(call)),
         UnderWay::OwnWaits(_) => {}
@@ -138,9 +142,9 @@ fn finish(call: &mut Call, ended: Ended) {
     }
 }
 
-/// What the call began with, once.
+/// Takes the pending state out of the call, and leaves `Nothing`.
 fn take(call: &mut Call) -> UnderWay {
-    // SAFETY: `begin` has written it, or else the tag is that of `Nothing`.
+    // SAFETY: `begin` has written the state; otherwise its tag is `Nothing`, which is 0.
     unsafe {
         call.room
             .as_mut_ptr()
@@ -149,7 +153,7 @@ fn take(call: &mut Call) -> UnderWay {
     }
 }
 
-/// How the wait ended that the call was, if it was one.
+/// Returns how the wait in a call ended; `Refused` if the call was not a wait.
 fn ended(call: &Call) -> Ended {
     let [address, ..] = call.arguments;
     let is_shared = match kind(call.function) {
@@ -157,7 +161,7 @@ fn ended(call: &Call) -> Ended {
         Some(WaitKind::Condvar) => {
             return match call.result {
                 libc::ETIMEDOUT => Ended::TimedOut,
-                // It has the mutex again, or would if whoever had it had not died.
+                // The thread has the mutex again, or would if the owner had not died.
                 0 | libc::EOWNERDEAD | libc::ENOTRECOVERABLE => Ended::Woken,
                 _ => Ended::Refused,
             };
@@ -168,14 +172,14 @@ fn ended(call: &Call) -> Ended {
     match call.result {
         libc::ETIMEDOUT => Ended::TimedOut,
         libc::EOWNERDEAD => Ended::Unseen,
-        // SAFETY: the thread has the lock, so it is there.
+        // SAFETY: the thread holds the lock, so the lock exists.
         0 if unsafe { is_shared(address) } => Ended::Unseen,
-        // What was refused was not waited for, or until somebody gave it up.
+        // A call that was refused a lock did not wait, or waited until the owner released it.
         _ => Ended::Acquired,
     }
 }
 
-/// What a function waits for; `None` if it lets others go on.
+/// Returns what kind of wait a function makes; `None` for functions that release or wake.
 fn kind(function: Function) -> Option<WaitKind> {
     match function {
         Function::MutexLock | Function::MutexTimedLock | Function::MutexClockLock => {
@@ -194,11 +198,12 @@ fn kind(function: Function) -> Option<WaitKind> {
     }
 }
 
-/// Where the function that was called stands.
+/// Returns the registers at the called function.
 fn stack(call: &Call) -> Start {
     Start::Caller(Registers {
         instruction: call.instruction as u64,
         stack: std::ptr::from_ref(call) as u64,
         frame: call.frame_pointer as u64,
+        link: 0,
     })
 }

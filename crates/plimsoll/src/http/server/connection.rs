@@ -1,4 +1,4 @@
-//! A connection, and what it waits for.
+//! A connection and its state.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use plimsoll_sys::os::eventfd::ENDED;
+
 use super::super::access::Names;
 use super::super::answer::Answer;
 use super::super::pages::Effort;
@@ -14,32 +16,32 @@ use super::super::pprof::Delta;
 use super::head::{self, Received, Refusal};
 use super::outgoing::Outgoing;
 
-/// How long a client may take to send its request.
+/// Time limit for a client to send its request.
 const READ_TIME: Duration = Duration::from_secs(10);
 
-/// How long a client may take to close after the answer.
+/// Time limit for a client to close the connection after the answer.
 const LINGER_TIME: Duration = Duration::from_millis(100);
 
-/// How many times a connection is read from before others have their turn.
+/// Number of reads from a connection before others have their turn.
 const READS_PER_TURN: usize = 8;
 
 /// A connection of a client.
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
     pub(super) state: State,
-    /// Whether the request is one for the body of a page.
+    /// Whether the answer has a body: not for `HEAD`.
     pub(super) with_body: bool,
     /// Set when the client is gone, for the thread that computes the answer.
     pub(super) is_gone: Arc<AtomicBool>,
 }
 
-/// Limits the memory that the system takes for bytes that a client does not read, which grows to
-/// some MiB by itself.
+/// Limits the system's memory for bytes that a client does not read, which otherwise grows to some
+/// MiB.
 fn limit_buffer(stream: &TcpStream) {
-    // The system doubles it for its own bookkeeping.
+    // The system doubles this size for its own bookkeeping.
     let size: libc::c_int = 128 << 10;
-    // SAFETY: `stream` is an open socket, and the value is a `c_int` of the size given. A failure
-    // leaves the limit of the system.
+    // SAFETY: `stream` is an open socket, and the value is a `c_int` of the size given. After a
+    // failure, the system's limit applies.
     unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
@@ -51,21 +53,21 @@ fn limit_buffer(stream: &TcpStream) {
     };
 }
 
-/// What a connection waits for.
+/// The state of a connection, named after the event for which it waits.
 pub(super) enum State {
     /// The rest of the request's head.
     Reading { head: Vec<u8>, until: Instant },
-    /// A thread that computes the answer, or a place for that.
+    /// A thread that computes the answer, or a place for it.
     Computing(Effort),
     /// The end of the time that a difference covers.
     Waiting { due: Instant, delta: Delta },
-    /// That the client takes the answer.
+    /// Space in the socket's buffer for the rest of the answer.
     Writing(Outgoing),
-    /// That the client closes, which it does once it has read the answer.
+    /// The end of the connection, which the client closes after reading the answer.
     Lingering { until: Instant },
 }
 
-/// A request that is over before it has an answer.
+/// The reason why a request gets no page.
 pub(super) enum End {
     /// The client is gone.
     Gone,
@@ -87,23 +89,24 @@ impl Connection {
         })
     }
 
-    /// The events that it waits for. An error and the end of both directions are always among them.
+    /// Returns the events for which the connection waits. Errors and the end of both directions are
+    /// always included.
     pub(super) fn events(&self) -> libc::c_short {
         match &self.state {
             State::Reading { .. } | State::Lingering { .. } => libc::POLLIN,
-            // A client that closes its direction may still read, and gets its answer, except where
-            // that would take long: there, as in Go, it is gone.
-            State::Computing(Effort::Collect) | State::Waiting { .. } => libc::POLLRDHUP,
+            // A client that shuts down its sending direction may still read, and gets its answer.
+            // If the answer takes long, the client counts as gone, as in Go.
+            State::Computing(Effort::Collect) | State::Waiting { .. } => ENDED,
             State::Computing(_) => 0,
             State::Writing(_) => libc::POLLOUT,
         }
     }
 
-    /// Whether the client has closed its direction, or the connection.
+    /// Reports whether the client has closed its direction, or the connection.
     pub(super) fn has_end(&self) -> bool {
         let mut entry = libc::pollfd {
             fd: self.stream.as_raw_fd(),
-            events: libc::POLLRDHUP,
+            events: ENDED,
             revents: 0,
         };
         // SAFETY: `entry` is one valid entry, and the call does not wait.
@@ -111,7 +114,7 @@ impl Connection {
         ready > 0
     }
 
-    /// When it has to go on without an event.
+    /// Returns the time at which the connection has to proceed without an event.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Reading { until, .. } | State::Lingering { until } => Some(*until),
@@ -121,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// Reads what is there of the request; `Ok(None)` if that is not all of it.
+    /// Reads the available bytes of the request. Returns `Ok(None)` if the request is incomplete.
     pub(super) fn read_request(&mut self, names: &Names) -> Result<Option<Received>, End> {
         let State::Reading { head, .. } = &mut self.state else {
             return Ok(None);
@@ -143,13 +146,13 @@ impl Connection {
         Ok(None)
     }
 
-    /// Begins to send an answer. Returns whether the connection goes on.
+    /// Begins to send an answer. Returns whether the connection remains open.
     pub(super) fn begin_answer(&mut self, answer: Answer, now: Instant) -> bool {
         self.state = State::Writing(Outgoing::new(answer, self.with_body, now));
         self.write(now)
     }
 
-    /// Sends more of the answer, and then its end. Returns whether the connection goes on.
+    /// Sends more of the answer, and then its end. Returns whether the connection remains open.
     pub(super) fn write(&mut self, now: Instant) -> bool {
         let State::Writing(outgoing) = &mut self.state else {
             return true;
@@ -165,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Reads and drops what the client still sends: closing a socket with unread bytes makes the
-    /// system discard the answer. Returns whether the connection goes on.
+    /// Reads and drops bytes that the client still sends: closing a socket with unread bytes makes
+    /// the system discard the answer. Returns whether the connection remains open.
     pub(super) fn linger(&mut self) -> bool {
         let mut rest = [0; 4096];
         for _ in 0..READS_PER_TURN {

@@ -1,19 +1,19 @@
-//! The head of a request.
+//! Parses the head of a request.
 
 use super::super::access::{self, Names};
 use crate::http::pages::{self, Effort};
 
-/// The longest head of a request, in bytes.
+/// Maximum length of a request's head, in bytes.
 pub(super) const LONGEST_HEAD: usize = 16 * 1024;
 
-/// The most header lines of a request.
-const MOST_HEADERS: usize = 100;
+/// Maximum number of header lines of a request.
+const MAX_HEADERS: usize = 100;
 
-/// Up to that length a head is parsed after each read, and then after each line: a client that
+/// Up to this length, a head is parsed after each read, and then after each line. A client that
 /// sends single bytes costs little, and garbage is refused at once.
 const ALWAYS_PARSED: usize = 256;
 
-/// A request, as far as it is used.
+/// The parts of a request that the server uses.
 pub(super) struct Received {
     pub(super) method: String,
     pub(super) path: String,
@@ -21,11 +21,11 @@ pub(super) struct Received {
     pub(super) accept: String,
 }
 
-/// The status and the line that a request is refused with.
+/// The status and the line with which a request is refused.
 pub(super) type Refusal = (u16, String);
 
-/// Parses a head that was read so far, of which the last `new` bytes have not been seen before;
-/// `None` if it goes on.
+/// Parses the head as far as it was received. The last `new` bytes have not been parsed before.
+/// Returns `None` if the head is incomplete.
 pub(super) fn parse(head: &[u8], new: usize, names: &Names) -> Option<Result<Received, Refusal>> {
     let is_full = head.len() >= LONGEST_HEAD;
     let has_line = head[head.len() - new..].contains(&b'\n');
@@ -33,7 +33,7 @@ pub(super) fn parse(head: &[u8], new: usize, names: &Names) -> Option<Result<Rec
         return None;
     }
     let refuse = |status, text: &str| Some(Err((status, text.to_owned())));
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
         Ok(httparse::Status::Complete(length)) if length <= LONGEST_HEAD => {
@@ -92,7 +92,7 @@ impl Received {
     }
 }
 
-/// The authority and the path of a target. A proxy's request has an authority.
+/// Splits a target into authority and path. The request of a proxy has an authority.
 fn split_target(target: &str) -> (Option<&str>, &str) {
     const SCHEME: &str = "http://";
     let scheme = target.get(..SCHEME.len()).unwrap_or("");

@@ -1,14 +1,13 @@
-//! A small server for the pages, on threads of Plimsoll's own.
+//! A small server for the pages, on threads of Plimsoll.
 //!
-//! One thread, the [`reactor`], does all input and output and never blocks on a connection.
-//! A thread is created for each answer that is computed. So a client that sends nothing, reads
-//! nothing or asks for `seconds=` holds a descriptor and some memory, and neither a thread nor a
-//! place for computing.
+//! One thread, the [`reactor`], does all input and output and never blocks on a connection. Each
+//! computation of an answer gets a separate thread. A client that sends nothing, reads nothing or
+//! requests `seconds=` thus holds only a descriptor and some memory. It holds neither a thread nor
+//! a place for computing.
 //!
 //! # Limits
-//! Connections are limited by what they wait for, so that those of one kind cannot keep out those
-//! of another. Where a limit is reached, the newcomer displaces a connection whose client is gone,
-//! else the slowest.
+//! Connections are limited by their states, so that those in one state cannot displace those in
+//! another. At a limit, a new connection displaces one whose client is gone, or else the slowest.
 //!
 //! | state | limit | ends | at the limit |
 //! |---|---|---|---|
@@ -19,8 +18,8 @@
 //! | the answer is written | 24, and 64 MiB | after 20 s and 1 s for each 16 KiB | the slowest is closed |
 //! | the end is awaited | 16 | after 100 ms | the oldest is closed |
 //!
-//! Short pages, which are those that are scraped often, have places that no profile takes. One
-//! request for each connection.
+//! Short pages, which scrapers request often, have places that no profile takes. Each connection
+//! serves one request.
 
 mod connection;
 mod head;
@@ -33,17 +32,18 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
+use plimsoll_sys::os::close_on_fork;
+
 use self::reactor::Reactor;
 use self::work::Shared;
 use super::access::Names;
-use crate::os::closed_in_forks;
-use crate::own;
-use crate::own_thread::{self, OwnThread};
+use crate::internal_scope;
+use crate::internal_thread::{self, OwnThread};
 
-/// How many connections the system holds until they are accepted, as far as it allows.
+/// Length of the system's queue of connections to be accepted, as far as the system allows.
 const BACKLOG: libc::c_int = 4096;
 
-/// A server that is running. It stops when this is dropped; requests under way are answered to the
+/// A running server. It stops when this value is dropped; requests under way are answered to the
 /// end.
 #[derive(Debug)]
 pub struct Server {
@@ -52,30 +52,30 @@ pub struct Server {
     thread: Option<OwnThread>,
 }
 
-/// Serves the pages at an address, such as `127.0.0.1:6060`; port 0 takes any that is free.
+/// Serves the pages at an address, such as `127.0.0.1:6060`; port 0 selects a free one.
 ///
-/// Requests of web browsers for other names than the address, the name given and `localhost`, and
-/// those from pages of other sites, are refused: see [`serve_hosts`].
+/// Requests from web browsers are refused if they come from pages of other sites. They are also
+/// refused for other names than the address, the given name and `localhost`: see [`serve_hosts`].
 ///
 /// # Errors
-/// What the system says, with the address: it is not an address, it is in use, it must not be used;
-/// or there is no thread to be had.
+/// The system's error, with the address: the address is invalid, in use or forbidden, or no thread
+/// can be created.
 pub fn serve(address: impl ToSocketAddrs + std::fmt::Display) -> io::Result<Server> {
     serve_hosts(address, &[])
 }
 
-/// As [`serve`], also for requests whose header `Host` has one of the names in `hosts`: those by
-/// which other machines and reverse proxies reach the program. A request for an IP address needs no
-/// name.
+/// Serves the pages like [`serve`], but also accepts requests whose header `Host` has one of the
+/// names in `hosts`. These are the names by which other machines and reverse proxies reach the
+/// program. Requests to an IP address need no name.
 ///
 /// # Errors
-/// Those of [`serve`]; [`io::ErrorKind::InvalidInput`] if one of `hosts` is not a host name.
+/// Those of [`serve`], and [`io::ErrorKind::InvalidInput`] if one of `hosts` is not a host name.
 pub fn serve_hosts(
     address: impl ToSocketAddrs + std::fmt::Display,
     hosts: &[&str],
 ) -> io::Result<Server> {
-    crate::contention::note_owners();
-    let _own = own::scope();
+    crate::recording::note_owners();
+    let _own = internal_scope::scope();
     let named = |error: io::Error| {
         io::Error::new(
             error.kind(),
@@ -90,19 +90,19 @@ pub fn serve_hosts(
         added.map_err(|why| named(io::Error::new(io::ErrorKind::InvalidInput, why)))?;
     }
     let listener = TcpListener::bind(&address).map_err(named)?;
-    closed_in_forks::register(listener.as_fd());
+    close_on_fork::register(listener.as_fd());
     listener.set_nonblocking(true).map_err(named)?;
-    // The standard library's 128 overflow when clients connect in a storm, and the system then lets
-    // a scraper wait for a second.
-    // SAFETY: `listener` is an open socket that listens; the call changes the length of its queue.
+    // The standard library's queue of 128 overflows when many clients connect at once. The system
+    // then delays a scraper by a second.
+    // SAFETY: `listener` is an open, listening socket; the call changes the length of its queue.
     unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
     let address = listener.local_addr().map_err(named)?;
     let shared = Arc::new(Shared::new().map_err(named)?);
     let reactor = Reactor::new(listener, names, Arc::clone(&shared));
-    let thread = own_thread::spawn(c"plimsoll-http", move || {
-        // With the requests under way, if there are any; the port is free by now.
+    let thread = internal_thread::spawn(c"plimsoll-http", move || {
+        // Serves the requests under way, if any. The port is free by now.
         if let Some(rest) = reactor.run() {
-            let _ = own_thread::spawn(c"plimsoll-http", move || {
+            let _ = internal_thread::spawn(c"plimsoll-http", move || {
                 rest.run();
             });
         }
@@ -116,7 +116,7 @@ pub fn serve_hosts(
 }
 
 impl Server {
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -124,7 +124,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _own = own::scope();
+        let _own = internal_scope::scope();
         self.shared.stop();
         if let Some(thread) = self.thread.take() {
             thread.join();

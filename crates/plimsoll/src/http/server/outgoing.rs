@@ -1,32 +1,32 @@
-//! An answer on its way out.
+//! An answer that is being sent.
 
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use super::super::answer::{Answer, Body};
 use crate::export::TextPage;
-use crate::own_time;
+use crate::overhead;
 
-/// How much of a long text is formatted at a time, in bytes.
+/// Size of the chunks in which a long text is formatted, in bytes.
 const CHUNK: usize = 32 << 10;
 
-/// How long any answer may take, and how many bytes a second it takes beyond that.
+/// Time limit for any answer, and the minimum rate in bytes per second beyond it.
 const GRACE: Duration = Duration::from_secs(20);
 const MIN_BYTES_PER_SECOND: u64 = 16 << 10;
 
 /// An answer that is being sent.
 pub(super) struct Outgoing {
-    /// Bytes of which the first `at` are sent.
+    /// A part of the answer, of which the first `at` bytes are sent.
     bytes: Vec<u8>,
     at: usize,
-    /// What comes after them.
+    /// The rest of the answer.
     rest: Body,
     begun: Instant,
     sent: u64,
 }
 
 impl Outgoing {
-    /// The answer as it is sent, without its body if only the head was asked for.
+    /// Formats the head of an answer. `with_body` is false if only the head was requested.
     pub(super) fn new(answer: Answer, with_body: bool, now: Instant) -> Self {
         let length = match &answer.body {
             Body::Bytes(bytes) => bytes.len(),
@@ -53,11 +53,11 @@ impl Outgoing {
         }
     }
 
-    /// Writes as much as the other side takes, but of a long text a chunk at most, so that other
-    /// connections have their turn. Returns whether all is written.
+    /// Writes as much as the client accepts, but at most one chunk of a long text, so that other
+    /// connections have their turn. Returns whether everything is written.
     ///
     /// # Errors
-    /// The other side is gone.
+    /// The client is gone.
     pub(super) fn write(&mut self, to: &mut impl Write) -> io::Result<bool> {
         let mut formatted = 0;
         loop {
@@ -86,7 +86,7 @@ impl Outgoing {
         }
     }
 
-    /// The bytes behind those that are sent; none at the end.
+    /// Returns the next bytes to be sent; none at the end.
     fn next(&mut self) -> Vec<u8> {
         match &mut self.rest {
             Body::Bytes(bytes) => std::mem::take(bytes),
@@ -94,12 +94,13 @@ impl Outgoing {
         }
     }
 
-    /// When the client has been too slow. The connection with the earliest is the slowest.
+    /// Returns the time at which the client is too slow. The connection with the earliest is the
+    /// slowest.
     pub(super) fn deadline(&self) -> Instant {
         self.begun + GRACE + Duration::from_secs(self.sent / MIN_BYTES_PER_SECOND)
     }
 
-    /// The memory that it holds, in bytes, without what a long text is formatted from.
+    /// Returns the memory that it holds, in bytes, without the source of a long text.
     pub(super) fn held(&self) -> usize {
         let rest = match &self.rest {
             Body::Bytes(bytes) => bytes.len(),
@@ -110,7 +111,7 @@ impl Outgoing {
 }
 
 fn format_chunk(page: &mut TextPage) -> Vec<u8> {
-    let _time = own_time::measure();
+    let _time = overhead::measure();
     page.chunk(CHUNK)
 }
 

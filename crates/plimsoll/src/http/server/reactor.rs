@@ -15,22 +15,22 @@ use super::super::pprof;
 use super::connection::{Connection, End, State};
 use super::head::Received;
 use super::work::{Job, Shared, Workers};
-use crate::own;
+use crate::internal_heap;
 
-/// How many connections may be in a state at once: see the [module above](super).
+/// Maximum numbers of connections in a state: see the [module above](super).
 pub(super) const MAX_READING: usize = 32;
 pub(super) const MAX_WAITING: usize = 8;
 pub(super) const MAX_WRITING: usize = 24;
 const MAX_LINGERING: usize = 16;
 
-/// How much memory unsent answers may hold, in bytes.
+/// Maximum memory of unsent answers, in bytes.
 const MAX_HELD: usize = 64 << 20;
 
-/// How many connections are accepted before the others have their turn.
+/// Number of connections accepted before the others have their turn.
 const ACCEPTED_PER_TURN: usize = 16;
 
-/// How long nothing is accepted after the system could not: there are too many descriptors, or
-/// there is no memory, and neither passes at once.
+/// The pause after a failure to accept: the system lacks descriptors or memory, and neither changes
+/// at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const TOO_MANY: &str = "Service Unavailable: too many requests at once";
@@ -39,10 +39,10 @@ const TOO_MANY: &str = "Service Unavailable: too many requests at once";
 pub(super) struct Reactor {
     /// `None` once the server was dropped.
     listener: Option<TcpListener>,
-    /// When it accepts again after an error.
+    /// The time from which it accepts again after an error.
     accepts_from: Option<Instant>,
     names: Names,
-    /// By number: the oldest first.
+    /// Connections by number: the oldest first.
     connections: BTreeMap<u64, Connection>,
     accepted: u64,
     workers: Workers,
@@ -62,8 +62,8 @@ impl Reactor {
         }
     }
 
-    /// Serves until the server is stopped, and returns the rest if there are requests under way;
-    /// called again, it serves these to the end.
+    /// Serves until the server is stopped. Returns the rest if requests are under way; a second
+    /// call serves these to the end.
     pub(super) fn run(mut self) -> Option<Self> {
         let listens = self.listener.is_some();
         while (listens && !self.shared.is_stopped()) || (!listens && !self.connections.is_empty()) {
@@ -79,7 +79,7 @@ impl Reactor {
         self.expire(now);
         self.workers.dispatch();
         if self.connections.is_empty() {
-            own::trim();
+            internal_heap::trim();
         }
         let ready = self.wait(now);
         let now = Instant::now();
@@ -91,7 +91,7 @@ impl Reactor {
         }
     }
 
-    /// Waits for the next event. Returns the connections that have some, and `None` for the
+    /// Waits for the next event. Returns the connections that have events, and `None` for the
     /// listener.
     fn wait(&mut self, now: Instant) -> Vec<(Option<u64>, libc::c_short)> {
         self.accepts_from = self.accepts_from.filter(|from| *from > now);
@@ -132,14 +132,14 @@ impl Reactor {
                         self.accepted += 1;
                         let number = self.accepted;
                         self.connections.insert(number, connection);
-                        // Mostly, the request is there.
+                        // The request has mostly arrived already.
                         self.advance(number, libc::POLLIN, now);
                         self.limit_reading(now);
                     }
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
-                    // The client has gone before it was its turn.
+                    // The client closed the connection before it was accepted.
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
                     _ => {
                         self.accepts_from = Some(now + PAUSE);
@@ -150,7 +150,7 @@ impl Reactor {
         }
     }
 
-    /// Goes on with a connection that has events.
+    /// Proceeds with a connection that has events.
     fn advance(&mut self, number: u64, events: libc::c_short, now: Instant) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
@@ -196,7 +196,7 @@ impl Reactor {
         self.workers.dispatch();
     }
 
-    /// Goes on with connections whose answers were computed.
+    /// Proceeds with connections whose answers were computed.
     fn take_done(&mut self) {
         for done in self.workers.take_done() {
             let now = Instant::now();
@@ -219,7 +219,7 @@ impl Reactor {
         }
     }
 
-    /// Goes on with connections that have waited for long enough.
+    /// Proceeds with connections whose deadlines have passed.
     fn expire(&mut self, now: Instant) {
         let is_due = |connection: &Connection| {
             let deadline = connection.deadline();
@@ -241,7 +241,8 @@ impl Reactor {
                     let before = std::mem::replace(&mut connection.state, computing);
                     if let State::Waiting { delta, .. } = before {
                         let job = Job::Finish(delta);
-                        // As many as may wait for their time have a place in the queue.
+                        // The queue is at least as long as the limit of waiting connections, so it
+                        // does not overflow.
                         self.workers.push(number, effort, job, &connection.is_gone);
                     }
                 }
@@ -268,8 +269,8 @@ impl Reactor {
         }
     }
 
-    /// Closes a connection if its client has closed it. It may also have closed its direction and
-    /// wait for the answer, but of those that wait for a place, it is the one most likely gone.
+    /// Closes a connection if its client has closed it. The client may have closed only its sending
+    /// direction, but among queued requests, this one is most likely abandoned.
     fn close_if_gone(&mut self, number: u64) {
         let connection = self.connections.get(&number);
         if connection.is_some_and(Connection::has_end) {
@@ -277,7 +278,7 @@ impl Reactor {
         }
     }
 
-    /// The connections for which `key` has a value: their numbers, and the values.
+    /// Returns the connections for which `key` has a value: the values, with their numbers.
     fn all<K>(&self, key: impl Fn(&State) -> Option<K>) -> Vec<(K, u64)> {
         let all = self.connections.iter();
         all.filter_map(|(number, connection)| Some((key(&connection.state)?, *number)))
@@ -313,7 +314,7 @@ impl Reactor {
         let mut held: usize = writing.iter().map(|((_, held), _)| held).sum();
         let mut count = writing.len();
         for ((_, its), number) in writing {
-            // A single answer is sent, however large it is.
+            // A single answer is sent regardless of its size.
             if count <= 1 || (count <= MAX_WRITING && held <= MAX_HELD) {
                 break;
             }
@@ -337,7 +338,7 @@ impl Reactor {
 }
 
 impl Answer {
-    /// A line of text that is no page.
+    /// Returns an answer with a line of text, for requests that get no page.
     fn plain(status: u16, reason: &str) -> Self {
         Self::new(status, TEXT, format!("{reason}\n").into_bytes())
     }

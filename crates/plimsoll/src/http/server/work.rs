@@ -1,22 +1,23 @@
-//! Computing answers: how many of a kind at once, and which of them next.
+//! Schedules the computation of answers, with a limit for each effort.
 //!
-//! The newest request is first. Under overload, the oldest clients have mostly given up, and a
-//! scraper waits for the answers that are being computed, but not for a pile of older requests.
+//! The newest request is first. Under overload, the oldest clients have mostly given up. A scraper
+//! then waits for the answers that are being computed, but not for a backlog of older requests.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use plimsoll_sys::os::eventfd::Bell;
+
 use super::super::answer::Step;
 use super::super::pages::Effort;
 use super::super::pprof::Delta;
 use super::super::{Request, finish};
 use super::head::Received;
-use crate::os::bell::Bell;
-use crate::own_thread;
+use crate::internal_thread;
 
-/// How many answers are computed at once, in the order of [`EFFORTS`].
+/// Number of answers computed at once, in the order of [`EFFORTS`].
 const PLACES: [usize; 4] = [2, 2, 1, 1];
 
 const EFFORTS: [Effort; 4] = [
@@ -26,13 +27,13 @@ const EFFORTS: [Effort; 4] = [
     Effort::Difference,
 ];
 
-/// How many answers of each effort wait for a place.
+/// Maximum number of queued answers of each effort.
 const MAX_QUEUED: usize = 16;
 
-/// What the server's threads share.
+/// The state that the server's threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// What was computed and not taken yet.
+    /// Results that the reactor has not taken yet.
     done: Mutex<Vec<Done>>,
     stopped: AtomicBool,
     pub(super) bell: Bell,
@@ -47,7 +48,7 @@ impl Shared {
         })
     }
 
-    /// Has the server stop listening.
+    /// Stops the server.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.bell.ring();
@@ -58,18 +59,18 @@ impl Shared {
     }
 }
 
-/// Something to compute.
+/// A computation.
 pub(super) enum Job {
     Begin(Received),
     Finish(Delta),
 }
 
-/// What came of a job.
+/// The result of a job.
 pub(super) struct Done {
-    /// The connection.
+    /// The number of the connection.
     pub(super) connection: u64,
     effort: Effort,
-    /// `None` if it panicked or there was no thread.
+    /// `None` if the job panicked or no thread could be created.
     pub(super) step: Option<Step>,
 }
 
@@ -87,10 +88,10 @@ struct Queued {
     is_gone: Arc<AtomicBool>,
 }
 
-/// The jobs that wait for a place, and the number of those that have one.
+/// The queued jobs, and the number of running ones.
 pub(super) struct Workers {
     shared: Arc<Shared>,
-    /// In the order of [`EFFORTS`], as the next.
+    /// The queues, in the order of [`EFFORTS`], like `running`.
     queues: [VecDeque<Queued>; 4],
     running: [usize; 4],
 }
@@ -104,15 +105,16 @@ impl Workers {
         }
     }
 
-    /// The connections whose jobs wait, if no more of that effort may.
+    /// Returns the connections with queued jobs of that effort if its queue is full, and none
+    /// otherwise.
     pub(super) fn queued_if_full(&self, effort: Effort) -> Vec<u64> {
         let queue = &self.queues[effort as usize];
         let all = queue.iter().filter(|_| queue.len() >= MAX_QUEUED);
         all.map(|queued| queued.connection).collect()
     }
 
-    /// Queues a job for a connection. It is cut short, if it can be, by `is_gone`. Returns the
-    /// connection whose job is dropped for it, if too many wait.
+    /// Queues a job for a connection. Setting `is_gone` cancels a job that can be cancelled. If the
+    /// queue overflows, drops its oldest job and returns that job's connection.
     pub(super) fn push(
         &mut self,
         connection: u64,
@@ -131,14 +133,14 @@ impl Workers {
         dropped.map(|dropped| dropped.connection)
     }
 
-    /// Forgets the queued job of a connection.
+    /// Removes the queued job of a connection.
     pub(super) fn forget(&mut self, connection: u64) {
         for queue in &mut self.queues {
             queue.retain(|queued| queued.connection != connection);
         }
     }
 
-    /// Starts what has a place.
+    /// Starts as many queued jobs as the limits allow.
     pub(super) fn dispatch(&mut self) {
         for effort in EFFORTS {
             let at = effort as usize;
@@ -152,7 +154,7 @@ impl Workers {
         }
     }
 
-    /// Takes what was computed since.
+    /// Takes the new results.
     pub(super) fn take_done(&mut self) -> Vec<Done> {
         let mut done = self.shared.done.lock();
         let done = std::mem::take(&mut **done.as_mut().unwrap_or_else(PoisonError::get_mut));
@@ -163,7 +165,7 @@ impl Workers {
     }
 }
 
-/// Hands in what a job led to when it is dropped, by a panic too.
+/// Delivers the result of a job when it is dropped, even by a panic.
 struct Report {
     shared: Arc<Shared>,
     done: Option<Done>,
@@ -196,8 +198,8 @@ fn start(shared: Arc<Shared>, effort: Effort, queued: Queued) {
             step: None,
         }),
     };
-    // Without a thread, the closure is dropped, and the report with it.
-    drop(own_thread::spawn(c"plimsoll-answer", move || {
+    // If no thread can be created, the closure is dropped, and with it the report.
+    drop(internal_thread::spawn(c"plimsoll-answer", move || {
         let step = job.run(&|| is_gone.load(Ordering::Relaxed));
         if let Some(done) = &mut report.done {
             done.step = Some(step);

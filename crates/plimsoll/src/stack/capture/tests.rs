@@ -1,22 +1,23 @@
-//! Code that is not in the module list.
+//! Tests with code that is not in the module list.
 
 use std::ffi::{CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 
-use super::super::modules::Lookup;
 use super::*;
+use plimsoll_unwind::modules::Lookup;
 
-/// A library that depends on nothing.
-const LIBRARY: &[u8] = include_bytes!("../../symbol/tests/fixtures/four.so");
+/// A library without dependencies.
+const LIBRARY: &[u8] =
+    include_bytes!("../../../../plimsoll-symbolize/src/symbol/tests/fixtures/four.so");
 
-/// Where a library begins that is loaded from here on, for good, by `load`.
+/// Loads a copy of the library with `load`, for good. Returns its load address.
 fn load(name: &str, load: impl FnOnce(&CString) -> *mut c_void) -> usize {
     let path = std::env::temp_dir().join(format!("plimsoll-{name}-{}.so", std::process::id()));
     std::fs::write(&path, LIBRARY).unwrap();
     let library = load(&CString::new(path.as_os_str().as_bytes()).unwrap());
     std::fs::remove_file(&path).unwrap();
     assert!(!library.is_null());
-    // SAFETY: the library is loaded; a `link_map` begins with the address that it is loaded at.
+    // SAFETY: the library is loaded; a `link_map` begins with the load address.
     unsafe {
         let mut map = ptr::null_mut::<usize>();
         let status = libc::dlinfo(library, libc::RTLD_DI_LINKMAP, (&raw mut map).cast());
@@ -33,32 +34,33 @@ fn open(path: &CString) -> *mut c_void {
 #[test]
 fn a_walk_with_the_list_before_is_answered_after_a_refresh() {
     prepare(None);
-    // What a walk does that began before this refresh, and met a new library.
+    // Does the work of a walk that began before this refresh and met a new library.
     refresh_modules();
     unknown_code::met_at(1);
-    // Nothing has changed since. Another thread may note another address beside this one.
+    // Nothing has changed since. Another thread may note a different address meanwhile.
     refresh_modules();
     assert_ne!(unknown_code::take(), 1, "no walk calls again");
 }
 
 #[test]
 fn only_code_of_objects_that_were_loaded_since_is_stale() {
-    // Later ones are not there for good.
+    // Objects loaded later may be unloaded.
     ModuleList::from_loader();
     let base = load("known", open);
     let list = ModuleList::from_loader();
-    // Its head is no code.
+    // The head of the library is not code.
     assert!(matches!(list.look_up(base), Lookup::NotCode));
     let later = load("later", open);
     for address in [later, later + 0x1000] {
         assert!(matches!(list.look_up(address), Lookup::Stale));
     }
     assert!(matches!(list.look_up(base), Lookup::NotCode));
-    let list = list.successor(later).expect("there is a new library");
+    let list = list.successor(later).expect("a new library is loaded");
     assert!(matches!(list.look_up(later), Lookup::NotCode));
 }
 
-/// The loader finds it by address and never lists it, so that walks would ask for it for ever.
+/// The loader finds the object by address but never lists it. Without a note, walks would request a
+/// refresh each time.
 #[test]
 #[cfg_attr(plimsoll_sanitized, ignore = "sanitizers fail with namespaces")]
 fn an_object_of_another_namespace_is_asked_for_once() {
@@ -69,10 +71,10 @@ fn an_object_of_another_namespace_is_asked_for_once() {
     });
     let list = ModuleList::from_loader();
     assert!(matches!(list.look_up(base), Lookup::Stale));
-    // Until no other test loads a library in between.
-    let mut list = list.successor(base).expect("it has to be noted");
+    // Repeats until no other test loads a library in between.
+    let mut list = list.successor(base).expect("the library must be recorded");
     while let Lookup::Stale = list.look_up(base) {
-        list = list.successor(base).expect("it has to be noted");
+        list = list.successor(base).expect("the library must be recorded");
     }
     assert!(matches!(list.look_up(base), Lookup::NotCode));
 }

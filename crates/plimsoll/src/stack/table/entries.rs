@@ -1,12 +1,14 @@
-//! Where stacks and buckets lie in a table's memory, and how they are found there.
+//! The layout of stacks and buckets in a table's memory, and their lookup.
+
+use plimsoll_sys::os::region::PAGE;
+use plimsoll_sys::primitives::{AtomicU32, Ordering};
 
 use super::{BucketEntry, HEAD_BYTES, Head, Kind, StackEntry, Table, UNIT};
 use crate::label::Labels;
-use crate::os::region::PAGE;
-use crate::primitives::{AtomicU32, Ordering};
 
 impl Table {
-    /// The name of a stack, stored if it is new; 0 for the empty one. `None` if there is no room.
+    /// Returns the name of a stack, stored if it is new; 0 for the empty stack. `None` if the table
+    /// is full.
     pub(super) fn intern(&self, heads: usize, frames: &[usize]) -> Option<u32> {
         if frames.is_empty() {
             return Some(0);
@@ -18,7 +20,7 @@ impl Table {
         let make = || {
             let name =
                 self.take::<StackEntry>(memory, size_of::<StackEntry>() + size_of_val(frames))?;
-            // SAFETY: just taken, large enough for header and frames, and known to nobody else.
+            // SAFETY: just taken, large enough for header and frames, and unknown to other threads.
             unsafe {
                 let entry = self.at(name) as *mut StackEntry;
                 entry.write(StackEntry {
@@ -33,7 +35,7 @@ impl Table {
             }
             Some(name)
         };
-        // SAFETY: the next field of a stack that is not linked yet is nobody else's.
+        // SAFETY: no other thread writes to the next field of a stack that is not linked yet.
         let link = |name, next| unsafe { (*(self.at(name) as *mut StackEntry)).next = next };
         self.find_or_add(head, same, |entry: &StackEntry| entry.next, make, link)
     }
@@ -57,12 +59,12 @@ impl Table {
         };
         let make = || {
             let name = self.take::<BucketEntry>(memory, size_of::<BucketEntry>())?;
-            // SAFETY: just taken, zero as fresh memory is, and known to nobody else.
+            // SAFETY: just taken, zero as fresh memory is, and unknown to other threads.
             let entry = unsafe { &mut *(self.at(name) as *mut BucketEntry) };
             (entry.kind, entry.size) = (kind as u8, size);
             (entry.labels, entry.stack) = (labels, stack);
-            // Readers are to know of it before anybody finds it and counts something; if another of
-            // the same key is found first, nobody ever does.
+            // Readers must find the bucket before any thread counts in it. If another bucket of the
+            // same key is found first, no thread ever counts in this one.
             entry.before = memory.newest.load(Ordering::Relaxed);
             while let Err(newest) = memory.newest.compare_exchange(
                 entry.before,
@@ -76,15 +78,15 @@ impl Table {
         };
         let next = |entry: &BucketEntry| entry.next.load(Ordering::Relaxed);
         let link = |name, next| {
-            // SAFETY: `make` has made it.
+            // SAFETY: `make` has returned this name, of a complete entry.
             let entry = unsafe { self.entry::<BucketEntry>(name) };
             entry.next.store(next, Ordering::Relaxed);
         };
         self.find_or_add(head, same, next, make, link)
     }
 
-    /// Finds an entry of a chain, or puts a new one at its head. Lock-free: a lost race means that
-    /// somebody else added one, which is looked at before trying again.
+    /// Finds an entry of a chain, or puts a new one at its head. Lock-free: after a lost race, the
+    /// entries that other threads added are examined before the next attempt.
     fn find_or_add<E: 'static>(
         &self,
         head: &AtomicU32,
@@ -96,8 +98,8 @@ impl Table {
         let search = |from: u32, until: u32| {
             let mut name = from;
             while name != until {
-                // SAFETY: names in a chain are those of entries of its type, complete before the
-                // compare-and-swap below released them.
+                // SAFETY: names in a chain refer to entries of its type, which were complete before
+                // the compare-and-swap below released them.
                 let entry = unsafe { self.entry::<E>(name) };
                 if same(entry, name) {
                     return Some(name);
@@ -125,11 +127,11 @@ impl Table {
         }
     }
 
-    /// Takes fresh memory for an entry of `bytes`; its name, or `None` if there is no room.
+    /// Takes fresh memory for an entry of `bytes`. Returns its name; `None` if the table is full.
     pub(super) fn take<E>(&self, head: &Head, bytes: usize) -> Option<u32> {
         const { assert!(align_of::<E>() <= UNIT) };
         let bytes = bytes.next_multiple_of(UNIT);
-        // Not a plain addition: once full, it must not creep on until it wraps.
+        // Not a plain addition: in a full table, it would continue to grow until it wraps.
         let add = |used: usize| (used + bytes <= self.region.length()).then_some(used + bytes);
         let at = head
             .used
@@ -143,15 +145,15 @@ impl Table {
     }
 
     /// # Safety
-    /// `name` is that of an entry of type `E`, complete and released.
+    /// `name` refers to an entry of type `E` that is complete and released.
     pub(super) unsafe fn entry<E: 'static>(&self, name: u32) -> &'static E {
-        // SAFETY: the caller's; the reservation is never given back.
+        // SAFETY: `name` refers to a complete entry of type `E`, by this function's contract; the
+        // reservation stays mapped.
         unsafe { &*(self.at(name) as *const E) }
     }
 
     pub(super) fn frames(&self, name: u32) -> &'static [usize] {
-        // SAFETY: the callers pass names of stacks; their frames follow the header and never
-        // change.
+        // SAFETY: callers pass names of stacks, whose frames follow the header and never change.
         unsafe {
             let entry = self.entry::<StackEntry>(name);
             let frames = std::ptr::from_ref(entry).add(1).cast::<usize>();
@@ -167,17 +169,17 @@ impl Table {
 
     fn bucket_heads(&self, heads: usize) -> &[AtomicU32] {
         let first = self.region.base() + HEAD_BYTES + heads * size_of::<u32>();
-        // SAFETY: as for `stack_heads`, the second array.
+        // SAFETY: as for `stack_heads`; this is the second array.
         unsafe { std::slice::from_raw_parts(first as *const AtomicU32, heads) }
     }
 }
 
-/// One head for each KiB: chains of about two entries when full.
+/// Returns the number of heads: one for each KiB, for chains of about two entries in a full table.
 pub(super) fn heads(length: usize) -> usize {
     (length / 1024).next_power_of_two() / 2
 }
 
-/// Where the first entry lies, behind so many heads.
+/// Returns the offset of the first entry, behind so many heads.
 pub(super) fn first_entry(heads: usize) -> usize {
     (HEAD_BYTES + 2 * heads * size_of::<u32>()).next_multiple_of(PAGE)
 }

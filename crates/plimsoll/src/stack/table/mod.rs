@@ -1,45 +1,50 @@
-//! Stacks and the counts of events that happened at them, in memory of their own.
+//! Stacks and the counts of their events, in separate memory.
 //!
 //! A *stack* is stored once; a *bucket* is a kind of event, a size, a set of labels and a stack,
-//! with its counts.
-//! Both live in one reservation, are found through chains from two arrays of heads, and are never
-//! moved or freed, so looking one up takes no lock; a new one is put at the head of its chain with
-//! a compare-and-swap. If two threads come with the same new stack at once, one finds the other's
-//! and its own copy is lost space.
+//! with its counts. Both live in one reservation and are found through chains from two arrays of
+//! heads. They are never moved or freed, so a lookup takes no lock. A compare-and-swap puts a new
+//! entry at the head of its chain. If two threads add the same new stack at once, one finds the
+//! other's, and the space of its own copy is lost.
 //!
 //! The reservation is the bound. When it is full, events of new stacks go to their kind's *overflow
 //! bucket*, so totals stay right, and are counted ([`Table::overflowed`]).
 //!
 //! # Cuts
 //!
-//! Counts are kept as in the ledger, apart from the totals until a reader folds them in: events are
-//! rare enough for atomic additions. All buckets are read at one instant, and what an event changes
-//! in a bucket is in a reading as a whole or not at all: see [`super::cuts`], and for those of
-//! [`Kind::Heap`] [`super::heap_cycle`].
+//! Counts are kept as in the ledger, apart from the totals until a reader folds them in. Events are
+//! rare enough for atomic additions. All buckets are read at one instant. A reading contains either
+//! all or none of an event's changes to a bucket: see [`super::epochs`], and for [`Kind::Heap`]
+//! [`super::heap_cycle`].
 //!
-//! # If the process ends in the middle of it
+//! # If the process ends during a change
 //!
-//! The memory may be a file's, to be read when the process is gone (see [`crate::postmortem`]): so
-//! everything that is needed for that is in it, and right at every instant. New entries are
-//! complete before they can be found. What an event changes are several words; a bucket says how
-//! many events are changing it. Folding moves counts from one place to another: where that is at is
-//! noted first, with what comes of it.
+//! The memory may be a file's, to be read after the process has ended (see [`crate::postmortem`]).
+//! It therefore contains everything needed for that, and is consistent at every instant. New
+//! entries are complete before they can be found. An event changes several words; a bucket counts
+//! the events that are changing it. Folding moves counts from one place to another. It first notes
+//! the bucket, the slot and the resulting totals.
 
 mod entries;
+mod layout;
 mod readings;
 #[cfg(test)]
 mod tests;
 
-use super::cuts::Cuts;
+use entries::{first_entry, heads};
+use plimsoll_sys::os::region::{COMMIT_STEP, Part, Region};
+use plimsoll_sys::primitives::{
+    AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, compiler_fence,
+};
+use plimsoll_unwind::walk_cache::StackName;
+
+use super::epochs::Cuts;
 use super::heap_cycle::{CycleNumber, SLOTS, Stream};
 use super::peak::{InUse, Peak};
 use crate::label::Labels;
-use crate::os::region::{COMMIT_STEP, Part, Region};
-use crate::primitives::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, compiler_fence};
-use entries::{first_entry, heads};
+pub(crate) use layout::LAYOUT;
 pub(crate) use readings::Record;
 
-/// What an event is.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -47,17 +52,17 @@ pub(crate) enum Kind {
     Heap = 0,
     /// A sampled wait.
     Block = 1,
-    /// A sampled release of a lock that others waited for.
+    /// A sampled release of a lock for which others waited.
     Mutex = 2,
-    /// The creation of a thread. Nothing is counted; the buckets are names for stacks.
+    /// The creation of a thread. Its buckets count nothing; they only name stacks.
     Birth = 3,
-    /// An entry of a profile of the program's own. The size is the number of the profile.
+    /// An entry of a profile that the program defined. The size is the number of the profile.
     Custom = 4,
-    /// A long poll of a task. The size says of which kind.
+    /// A long poll of a task. The size encodes the task's name or type.
     LongPoll = 5,
-    /// The end of a sampled block. The size says how long it lived.
+    /// The end of a sampled block. The size encodes its lifetime.
     Lifetime = 6,
-    /// A mapping of the program's own.
+    /// A mapping that the program made directly.
     #[cfg_attr(not(feature = "mmap"), allow(dead_code))]
     Mapping = 7,
     /// A sampled wait of Plimsoll's own code, or a release by it.
@@ -66,59 +71,51 @@ pub(crate) enum Kind {
 
 pub(super) const KINDS: usize = 9;
 
-/// Counts of a bucket; what each means is the kind's affair.
+/// Number of counts of a bucket. Their meaning depends on the kind.
 pub(crate) const CELLS: usize = 6;
 
-/// The bytes of address space a table takes unless told otherwise.
+/// The default size of a table's address space, in bytes.
 pub(crate) const DEFAULT_BOUND: usize = 64 << 20;
 
-/// The least that is of use.
+/// The smallest useful size, in bytes.
 pub(crate) const SMALLEST_BOUND: usize = 1 << 20;
 
-/// Entries begin on multiples of this, and are named by how many come before.
+/// Entries begin at multiples of this. Their names are offsets in this unit.
 pub(super) const UNIT: usize = 16;
 
-/// The name of a bucket: where it lies, in units from the table's base. 0 while there is no table.
+/// The name of a bucket: its offset from the table's base, in units. 0 while there is no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket(pub(crate) u32);
-
-/// The name of a stack, as that of a [`Bucket`]; 0 for none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StackName(pub(crate) u32);
 
 /// The table of the process.
 pub(crate) static TABLE: Table = Table::new();
 
-/// See the module documentation.
+/// A table of stacks and buckets. See the module documentation.
 pub(crate) struct Table {
     region: Region,
-    /// Heads per array; a power of two. 0 until there is a [`Head`].
+    /// Heads per array; a power of two. 0 until the table has a [`Head`].
     heads: AtomicUsize,
-    /// Events that there was no table for.
+    /// Events that were lost because there was no table.
     lost: AtomicU64,
     cuts: Cuts,
     reader: Mutex<()>,
 }
 
-/// What the memory begins with; the arrays of heads come next.
+/// The beginning of the memory; the arrays of heads follow.
 #[repr(C)]
 pub(super) struct Head {
-    /// Bytes used from the bottom.
+    /// Bytes used from the base on.
     pub(super) used: AtomicUsize,
     pub(super) overflowed: AtomicU64,
     pub(super) overflow: [AtomicU32; KINDS],
-    /// The newest bucket, apart from those: readers go from one to the one before.
+    /// The newest bucket, apart from overflow buckets: readers follow the links to older ones.
     pub(super) newest: AtomicU32,
-    /// What is being folded: the bucket's name, 0 for none; which slot; and what the totals come
-    /// to.
+    /// The fold in progress: the bucket's name, 0 for none; the slot; and the resulting totals.
     pub(super) folded: AtomicU32,
     pub(super) folded_slot: AtomicU64,
     pub(super) folded_totals: [AtomicU64; CELLS],
     pub(super) peak: Peak,
 }
-
-/// What the memory is made of, in numbers, for those who have to know.
-pub(crate) const SHAPE: [usize; 4] = [size_of::<BucketEntry>(), CELLS, SLOTS, HEAD_BYTES];
 
 const HEAD_BYTES: usize = size_of::<Head>().next_multiple_of(64);
 
@@ -134,19 +131,19 @@ pub(super) struct StackEntry {
 #[repr(C)]
 pub(super) struct BucketEntry {
     pub(super) size: u64,
-    /// The next in its chain.
+    /// The next bucket in its chain.
     next: AtomicU32,
-    /// The bucket that was made before; 0 for none.
+    /// The bucket that was made before this one; 0 for none.
     pub(super) before: u32,
-    /// The stack's name; 0 for the empty one.
+    /// The stack's name; 0 for the empty stack.
     pub(super) stack: u32,
     pub(super) labels: Labels,
     pub(super) kind: u8,
-    /// How many are changing its counts at this moment.
+    /// The number of events that are changing the counts.
     pub(super) in_flight: AtomicU32,
-    /// What was folded: changed by the reader alone.
+    /// The folded counts. Only the reader changes them.
     pub(super) totals: [AtomicU64; CELLS],
-    /// What was not: by generation, or by the cycle of the heap profile.
+    /// The counts not yet folded: by generation, or by the cycle of the heap profile.
     pub(super) slots: [[AtomicU64; CELLS]; SLOTS],
     pub(super) in_use: InUse,
 }
@@ -154,7 +151,7 @@ pub(super) struct BucketEntry {
 const _: () =
     assert!(size_of::<BucketEntry>() == 32 + (1 + SLOTS) * CELLS * 8 + size_of::<InUse>());
 
-/// How what is in use changes: objects, in the units of weights, and bytes.
+/// The change of the memory in use: objects, in the units of weights, and bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     More([u64; 2]),
@@ -168,11 +165,11 @@ impl BucketEntry {
         }
     }
 
-    /// Calls `change`, which changes its counts.
+    /// Calls `change`, which changes the counts.
     fn change<R>(&self, change: impl FnOnce() -> R) -> R {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        // Nothing is to be changed before it is said, as far as the compiler goes; a processor
-        // that stops has carried out what it did in that order.
+        // Keeps the compiler from moving changes before the count. A fence for the processor is
+        // unnecessary: when it stops, its stores have taken effect in program order.
         compiler_fence(Ordering::SeqCst);
         let result = change();
         compiler_fence(Ordering::SeqCst);
@@ -192,14 +189,14 @@ impl Table {
         }
     }
 
-    /// Bytes that are needed from the beginning on, of a table of that length.
+    /// Returns the bytes that a table of that length needs from the beginning.
     pub(crate) fn bytes_at_once(&self, length: usize) -> usize {
         let entries = KINDS * size_of::<BucketEntry>().next_multiple_of(UNIT);
         (first_entry(heads(length)) + entries).next_multiple_of(COMMIT_STEP)
     }
 
-    /// Reserves `bound` bytes, or takes `room`. To be called once; until then, and if the system
-    /// refuses, every event is dropped and counted as overflowed.
+    /// Reserves `bound` bytes, or uses `room`. Must be called at most once. Until then, and if the
+    /// system refuses, every event is dropped and counted as overflowed.
     pub(crate) fn open(&self, bound: usize, room: Option<Part>) -> bool {
         let bound = bound.max(SMALLEST_BOUND);
         match room {
@@ -208,20 +205,20 @@ impl Table {
             None => return false,
         }
         let heads = heads(self.region.length());
-        // Names are 32 bits of units; 0 names nothing, and lies within the heads.
+        // Names are 32 bits wide. 0 names nothing: it lies within the heads.
         let first = first_entry(heads);
         if self.region.length() / UNIT > u32::MAX as usize || !self.region.commit(first) {
             return false;
         }
-        // SAFETY: committed above, and zero, which is a value of it.
+        // SAFETY: the memory was committed above, and zeros are a valid `Head`.
         let head = unsafe { &*(self.region.base() as *const Head) };
         head.used.store(first, Ordering::Relaxed);
         for (kind, overflow) in head.overflow.iter().enumerate() {
-            // Written before `heads` opens the table to others.
+            // Written before `heads` opens the table to other threads.
             let Some(name) = self.take::<BucketEntry>(head, size_of::<BucketEntry>()) else {
                 return false;
             };
-            // SAFETY: just taken, zero as fresh memory is, and known to nobody else.
+            // SAFETY: just taken, zero as fresh memory is, and unknown to other threads.
             unsafe { (*(self.at(name) as *mut BucketEntry)).kind = kind as u8 };
             overflow.store(name, Ordering::Relaxed);
         }
@@ -229,7 +226,8 @@ impl Table {
         true
     }
 
-    /// The bucket for an event, made if it is new; the overflow bucket if there is no room.
+    /// Returns the bucket for an event, made if it is new; the overflow bucket if the table is
+    /// full.
     pub(crate) fn bucket(&self, kind: Kind, size: u64, labels: Labels, frames: &[usize]) -> Bucket {
         let bucket = self.bucket_if_room(kind, size, labels, frames);
         bucket.unwrap_or_else(|| {
@@ -245,14 +243,14 @@ impl Table {
         overflowed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What the memory begins with, once there is any.
+    /// Returns the beginning of the memory, once the table is open.
     fn head(&self) -> Option<&'static Head> {
-        // SAFETY: `open` has made it, and the memory stays.
+        // SAFETY: `open` initialized it before it set `heads`, and the memory stays mapped.
         (self.heads.load(Ordering::Acquire) != 0)
             .then(|| unsafe { &*(self.region.base() as *const Head) })
     }
 
-    /// The same for who would rather have none than the overflow bucket.
+    /// Does the same as [`Table::bucket`], but returns `None` instead of the overflow bucket.
     pub(crate) fn bucket_if_room(
         &self,
         kind: Kind,
@@ -269,15 +267,16 @@ impl Table {
             .map(Bucket)
     }
 
-    /// The bucket of another kind and size with the labels and the stack of one that there is.
+    /// Returns the bucket of another kind and size with the labels and the stack of an existing
+    /// bucket.
     pub(crate) fn bucket_beside(&self, bucket: Bucket, kind: Kind, size: u64) -> Bucket {
         let (Some(head), true) = (self.head(), bucket.0 != 0) else {
             return Bucket(0);
         };
         let overflow = |kind: usize| head.overflow[kind].load(Ordering::Relaxed);
-        // SAFETY: a bucket's name comes from `bucket`.
+        // SAFETY: a non-zero `Bucket` holds the name of a complete entry.
         let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
-        // What found no room is known of no better than that.
+        // The stack of an overflow bucket is unknown.
         let found = if bucket.0 == overflow(usize::from(entry.kind)) {
             None
         } else {
@@ -290,7 +289,8 @@ impl Table {
         }))
     }
 
-    /// The name of a stack, for good; `None` if it is empty or there is no room.
+    /// Returns the name of a stack, which stays valid; `None` if the stack is empty or the table is
+    /// full.
     pub(crate) fn stack_name(&self, frames: &[usize]) -> Option<StackName> {
         let heads = self.heads.load(Ordering::Acquire);
         if heads == 0 || frames.is_empty() {
@@ -303,7 +303,7 @@ impl Table {
         name.map(StackName)
     }
 
-    /// The stack of that name.
+    /// Returns the stack of that name.
     pub(crate) fn stack(&self, name: StackName) -> &'static [usize] {
         match name.0 {
             0 => &[],
@@ -317,14 +317,14 @@ impl Table {
             return;
         }
         #[cfg(feature = "preload")]
-        let _counting = crate::preload::Counting::begin();
-        // SAFETY: a bucket's name comes from `bucket`.
+        let _counting = crate::deferred_signals::Counting::begin();
+        // SAFETY: a non-zero `Bucket` holds the name of a complete entry.
         let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
         entry.change(|| self.cuts.count(|slot| entry.add(slot, amounts)));
     }
 
-    /// The same for one of [`Kind::Heap`], of which so many objects (in the units of weights) and
-    /// bytes are in use more, or fewer. Returns the cycle that it was counted in.
+    /// Does the same for a bucket of [`Kind::Heap`]. `in_use` is the change of its objects (in the
+    /// units of weights) and bytes in use. Returns the cycle in which the event was counted.
     pub(crate) fn add_heap(
         &self,
         bucket: Bucket,
@@ -336,8 +336,8 @@ impl Table {
             return CycleNumber::default();
         };
         #[cfg(feature = "preload")]
-        let _counting = crate::preload::Counting::begin();
-        // SAFETY: a bucket's name comes from `bucket`.
+        let _counting = crate::deferred_signals::Counting::begin();
+        // SAFETY: a non-zero `Bucket` holds the name of a complete entry.
         let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
         entry.change(|| {
             let cycle = self
@@ -351,31 +351,31 @@ impl Table {
         })
     }
 
-    /// The stack of a bucket; empty if it has none.
+    /// Returns the stack of a bucket; empty if the bucket has none.
     pub(crate) fn stack_of(&self, bucket: Bucket) -> &'static [usize] {
         if bucket.0 == 0 {
             return &[];
         }
-        // SAFETY: a bucket's name comes from `bucket`.
+        // SAFETY: a non-zero `Bucket` holds the name of a complete entry.
         match unsafe { self.entry::<BucketEntry>(bucket.0) }.stack {
             0 => &[],
             stack => self.frames(stack),
         }
     }
 
-    /// Events that found no room for their stack since the process began.
+    /// Returns the number of events since the process began whose stack found the table full.
     pub(crate) fn overflowed(&self) -> u64 {
         let overflowed = |head: &Head| head.overflowed.load(Ordering::Relaxed);
         self.lost.load(Ordering::Relaxed) + self.head().map_or(0, overflowed)
     }
 
-    /// The most that was in use, by what was sampled, in bytes.
+    /// Returns the maximum memory in use according to samples, in bytes.
     #[cfg(feature = "preload")]
     pub(crate) fn most_in_use(&self) -> u64 {
         self.head().map_or(0, |head| head.peak.most_in_use())
     }
 
-    /// Forgets the peak before now: in the child of a fork.
+    /// Forgets earlier peaks. For the child of a fork.
     #[cfg(feature = "preload")]
     pub(crate) fn restart_peak(&self) {
         if let Some(head) = self.head() {
@@ -383,27 +383,27 @@ impl Table {
         }
     }
 
-    /// Bytes of memory made accessible for the table.
+    /// Returns the bytes of memory made accessible for the table.
     pub(crate) fn bytes(&self) -> usize {
         self.region.committed()
     }
 
-    /// What of the memory is in use, as it is.
-    #[cfg(all(test, feature = "offline"))]
+    /// Returns a copy of the used memory.
+    #[cfg(test)]
     pub(super) fn bytes_in_use(&self) -> Vec<u8> {
         let used = self
             .head()
             .map_or(0, |head| head.used.load(Ordering::Relaxed));
-        // SAFETY: committed, and nobody adds to it meanwhile.
+        // SAFETY: the memory is committed, and no other thread adds to it meanwhile.
         unsafe { std::slice::from_raw_parts(self.region.base() as *const u8, used) }.to_vec()
     }
 
-    /// In the child of a fork: forgets writers that are not there any more.
+    /// Forgets threads in the middle of counting, which no longer exist in the child of a fork.
     pub(crate) fn after_fork_in_child(&self) {
         self.cuts.after_fork_in_child();
     }
 
-    /// In the child of a fork, whose memory is its own and no file's.
+    /// Notes that the memory is private and no longer a file's, in the child of a fork.
     pub(crate) fn leave_file(&self) {
         self.region.leave_file();
     }

@@ -1,31 +1,31 @@
-//! Readings of a table: what was counted is folded into the totals, and shown.
+//! Readings of a table, which fold new counts into the totals and show these.
+
+use plimsoll_sys::primitives::{MutexGuard, Ordering, compiler_fence};
 
 use super::{BucketEntry, CELLS, Head, Kind, Table};
 use crate::label::Labels;
-use crate::primitives::{MutexGuard, Ordering, compiler_fence};
-use crate::stack::cuts::Complete;
+use crate::stack::epochs::Complete;
 
 /// One bucket in a reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    /// What else is part of the key: the size of an allocation, the kind of a wait. 0 in an
-    /// overflow bucket.
+    /// The rest of the key: the size of an allocation, the kind of a wait. 0 in an overflow bucket.
     pub(crate) size: u64,
     pub(crate) labels: Labels,
-    /// Return addresses, leaf first. They stay where they are for good.
+    /// Return addresses, leaf first. They are never freed.
     pub(crate) stack: &'static [usize],
     pub(crate) cells: [u64; CELLS],
-    /// Whether this is where events go that find no room.
+    /// Whether this is the bucket for events that found the table full.
     pub(crate) overflow: bool,
-    /// What was in use when most was: objects, in the units of weights, and bytes.
+    /// Memory in use at the peak: objects, in the units of weights, and bytes.
     pub(crate) at_peak: [u64; 2],
 }
 
 impl Head {
-    /// Moves the counts of a slot that nobody writes to any more to the totals. For the reader.
+    /// Moves the counts of a slot to which no thread writes any more to the totals. For the reader.
     fn fold(&self, name: u32, entry: &BucketEntry, slot: usize) {
         let frozen = &entry.slots[slot];
-        // Most have nothing new.
+        // Most buckets have no new counts.
         if frozen
             .iter()
             .all(|count| count.load(Ordering::Relaxed) == 0)
@@ -39,7 +39,7 @@ impl Head {
             noted.store(sum, Ordering::Relaxed);
         }
         self.folded_slot.store(slot as u64, Ordering::Relaxed);
-        // From here on, whoever finds the process gone takes what is noted.
+        // From here on, a reader of an ended process uses the noted values.
         self.folded.store(name, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
         for ((noted, total), count) in self.folded_totals.iter().zip(&entry.totals).zip(frozen) {
@@ -52,8 +52,8 @@ impl Head {
 }
 
 impl Table {
-    /// Reads all buckets of a kind at one instant: now, or for [`Kind::Heap`] the one that its
-    /// cycle says. Other readers wait their turn; nobody else does.
+    /// Reads all buckets of a kind at one instant: now, or for [`Kind::Heap`] at the one of its
+    /// cycle. Only other readers wait.
     pub(crate) fn read(&self, kind: Kind, mut visit: impl FnMut(Record)) {
         let alone = self.lock_readers();
         let Some(head) = self.head() else {
@@ -74,8 +74,9 @@ impl Table {
         });
     }
 
-    /// A mark termination in the cycle `id` of a collector, not 0: the profile of the heap goes on
-    /// by one cycle, or returns false if it cannot now. Waits for nobody, who may be stopped.
+    /// Handles a mark termination in the cycle `id` of a collector, which is not 0. Advances the
+    /// heap profile by one cycle, or returns false if that is impossible now. Waits for no thread,
+    /// because any may be stopped.
     pub(crate) fn mark_termination(&self, id: u64) -> bool {
         if let Some((alone, head)) = self.lock_to_fold() {
             self.cuts
@@ -84,27 +85,28 @@ impl Table {
         self.cuts.heap.terminate(id)
     }
 
-    /// The end of the cycle `id` of a collector. Returns whether there is something to be folded.
+    /// Handles the end of the cycle `id` of a collector. Returns whether there are slots to be
+    /// folded.
     pub(crate) fn end_of_cycle(&self, id: u64, forced: bool) -> bool {
         self.cuts.heap.end(id, forced)
     }
 
-    /// Whether frees in the sweep of that cycle are shown one cycle before other frees.
+    /// Reports whether frees in the sweep of that cycle are shown one cycle before other frees.
     pub(crate) fn is_led_by(&self, id: u64) -> bool {
         self.cuts.heap.is_led_by(id)
     }
 
-    /// The last collector has gone.
+    /// Handles the end of the last collector.
     pub(crate) fn without_collectors(&self) {
         self.cuts.heap.detach();
     }
 
-    /// Whether the profile of the heap is that of a mark termination, not that of now.
+    /// Reports whether the heap profile shows a mark termination instead of the current state.
     pub(crate) fn is_of_mark_termination(&self) -> bool {
         self.cuts.heap.state().is_deferred()
     }
 
-    /// Folds what is ready, unless a reader is at it. Takes some nanoseconds for each bucket.
+    /// Folds complete slots, unless a reader is active. Takes some nanoseconds for each bucket.
     pub(crate) fn fold_if_pending(&self) {
         if let Some((alone, head)) = self.lock_to_fold() {
             self.cuts
@@ -112,7 +114,7 @@ impl Table {
         }
     }
 
-    /// Keeps readers out, if something is ready to be folded and none of them is at it.
+    /// Locks out readers, if slots are ready to be folded and no reader is active.
     fn lock_to_fold(&self) -> Option<(MutexGuard<'_, ()>, &'static Head)> {
         let head = self.head()?;
         if !self.cuts.heap.state().is_pending() {
@@ -125,7 +127,7 @@ impl Table {
         }
     }
 
-    /// Folds those slots of all buckets.
+    /// Folds the complete slots of all buckets.
     fn fold(&self, _alone: &MutexGuard<'_, ()>, head: &'static Head, complete: Complete) {
         self.for_each(head, |name, entry, _| {
             if entry.kind == Kind::Heap as u8 {
@@ -138,7 +140,7 @@ impl Table {
         });
     }
 
-    /// Folds those slots of the buckets of the heap profile.
+    /// Folds these slots of the buckets of the heap profile.
     fn fold_heap(&self, _alone: &MutexGuard<'_, ()>, head: &'static Head, slots: &[usize]) {
         self.for_each(head, |name, entry, _| {
             if entry.kind == Kind::Heap as u8 {
@@ -149,24 +151,24 @@ impl Table {
         });
     }
 
-    /// All buckets there are, the overflow buckets first.
+    /// Visits all buckets, the overflow buckets first.
     fn for_each(&self, head: &Head, mut visit: impl FnMut(u32, &'static BucketEntry, bool)) {
         for overflow in &head.overflow {
             let name = overflow.load(Ordering::Relaxed);
-            // SAFETY: `open` made these.
+            // SAFETY: `open` made the overflow buckets.
             let entry = unsafe { self.entry::<BucketEntry>(name) };
             visit(name, entry, true);
         }
         let mut name = head.newest.load(Ordering::Acquire);
         while name != 0 {
-            // SAFETY: names of buckets, which were complete when they got here.
+            // SAFETY: the names refer to buckets, which were complete when they were linked here.
             let entry = unsafe { self.entry::<BucketEntry>(name) };
             visit(name, entry, false);
             name = entry.before;
         }
     }
 
-    /// What is folded of a bucket, if it ever counted anything.
+    /// Returns the folded counts of a bucket, unless all are 0.
     fn record(&self, head: &Head, entry: &'static BucketEntry, overflow: bool) -> Option<Record> {
         let cells = std::array::from_fn(|cell| entry.totals[cell].load(Ordering::Relaxed));
         let stack = if entry.stack == 0 {
@@ -184,7 +186,7 @@ impl Table {
         })
     }
 
-    /// Keeps readers out until the guard is dropped.
+    /// Locks out readers until the guard is dropped.
     pub(crate) fn lock_readers(&self) -> MutexGuard<'_, ()> {
         self.reader
             .lock()

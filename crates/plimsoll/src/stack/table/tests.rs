@@ -1,4 +1,4 @@
-//! What a table promises, alone and among threads.
+//! Tests of a table's guarantees, with one thread and with several.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -27,7 +27,7 @@ fn equal_keys_share_a_bucket_and_different_ones_do_not() {
     table.add(a, &[(0, 2), (5, 7)]);
     table.add(a, &[(0, 1)]);
     let records = read(&table);
-    assert_eq!(records.len(), 1, "only what counted something is a record");
+    assert_eq!(records.len(), 1, "only buckets with counts are records");
     assert_eq!((records[0].size, records[0].stack), (16, &[1, 2, 3][..]));
     assert_eq!(records[0].cells, [3, 0, 0, 0, 0, 7]);
     table.add(a, &[(0, 1)]);
@@ -67,7 +67,7 @@ fn when_full_totals_stay_right_in_the_overflow_bucket() {
     assert!(table.bytes() <= SMALLEST_BOUND);
     let other = |labels| table.bucket_if_room(Kind::Block, 8, labels, &[77]);
     assert_eq!(other(NONE), Some(early));
-    // What was stored before goes on counting where it was.
+    // Stacks that were stored before keep their buckets.
     assert_eq!(table.bucket(Kind::Block, 8, NONE, &[77]), early);
 }
 
@@ -80,8 +80,7 @@ fn a_table_that_is_not_open_loses_events_and_says_so() {
     assert!(read(&table).is_empty());
 }
 
-/// Threads that add the same stacks at once and move amounts between two buckets' cells, while
-/// a reader looks.
+/// Threads add the same stacks at once and count pairs of events, while a reader reads.
 #[test]
 fn racing_threads_share_buckets_and_every_reading_is_whole() {
     let table = Table::new();

@@ -1,108 +1,110 @@
-//! Memory in the allocator's pages that is in no block of the program's, by the size of blocks.
+//! Memory in the allocator's pages that no block of the program occupies, by block size.
 //!
-//! A page, or a slab, that has one block left in it is as much memory as one that is full. Only the
-//! allocator knows its pages; it is asked by [`Backend::visit_classes`](super::Backend). What the
-//! program has in blocks is in the ledger. Both count by classes of sizes, which are not the same,
-//! so rows are of as many of the allocator's classes as are the ledger's together.
+//! A page or slab with a single block left takes as much memory as a full one. Only the allocator
+//! knows its pages; [`Backend::visit_classes`](super::Backend) reports them. The ledger counts the
+//! program's blocks. The two use different size classes, so a row merges the allocator's classes up
+//! to the next size at which one of the ledger's classes ends.
 
 mod table;
 
 use std::fmt;
 
-use super::backend::{SizeClass, backend};
+use plimsoll_sys::primitives::{AtomicU32, Ordering};
+
 use super::{HeapStats, heap_stats};
-use crate::alloc::size_class::{self, LARGEST};
-use crate::own;
-use crate::primitives::{AtomicU32, Ordering};
+use crate::backend::{SizeClass, backend};
+use crate::internal_scope;
 use crate::sampler::cell;
+use crate::size_class::{self, LARGEST};
 use crate::stack::{Kind, Record, TABLE};
 
-/// What the allocator's pages have room for beyond the program's blocks. Made by
-/// [`fragmentation()`]; its `Display` is a table.
+/// The space in the allocator's pages beyond the program's blocks. Returned by [`fragmentation()`];
+/// its `Display` is a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fragmentation {
-    /// The name of the backend that has told.
+    /// The name of the reporting backend.
     pub backend: &'static str,
-    /// By the size of blocks, from the smallest. What there is nothing of is left out.
+    /// Rows by block size, from the smallest. Rows without any space or block are left out.
     pub classes: Vec<ClassSpace>,
     /// The program's blocks above 32 KiB, which may be in several of the classes. Exact.
     pub large: Live,
 }
 
-/// What an allocator has for blocks of some sizes, and what the program has of these.
+/// The allocator's space for blocks of a range of sizes, and the program's blocks of these sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClassSpace {
-    /// Blocks are larger than this, in bytes.
+    /// The exclusive lower limit of block sizes, in bytes.
     pub above: usize,
-    /// The largest block, in bytes; `usize::MAX` if there is no limit.
+    /// The largest block size, in bytes; `usize::MAX` without a limit.
     pub largest: usize,
-    /// Blocks that there is room for in these pages, a count; as the backend says, and so are the
-    /// next three.
+    /// The number of blocks that fit into these pages. As the backend reports it, as are the next
+    /// three.
     pub room: u64,
-    /// Blocks that are not free, a count, at most `room`. More than are live: allocators keep what
-    /// was freed for the thread that did that, or until its own thread sees it.
+    /// The number of blocks that are not free, at most `room`. More than the live blocks:
+    /// allocators keep freed blocks in the freeing thread's cache, or until the owning thread
+    /// collects them.
     pub in_use: u64,
-    /// Bytes of those, each as large as the allocator makes it.
+    /// Bytes of those blocks, at the allocator's own sizes.
     pub in_use_bytes: u64,
     /// Bytes of the pages.
     pub active: u64,
-    /// Blocks of the program's, but for those that are in Plimsoll's memory because they were
-    /// sampled. From the ledger, exact; read some microseconds later than the pages. `None` where
-    /// the allocator's sizes and the ledger's do not end at the same.
+    /// The program's live blocks, except sampled ones, which lie in Plimsoll's memory. From the
+    /// ledger, exact; read some microseconds later than the pages. `None` if a limit of this row is
+    /// not the end of one of the ledger's classes.
     ///
-    /// The program's requests are taken to be in the class that is for their size. Where more
-    /// alignment is asked for than comes by itself, the allocator may take a larger one.
+    /// A request counts in the class of its size. For an alignment larger than the class's natural
+    /// one, the allocator may use a larger class.
     pub live: Option<Live>,
 }
 
-/// Blocks of the program's.
+/// Live blocks of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Live {
-    /// How many.
+    /// The number of blocks.
     pub blocks: u64,
     /// Their bytes, as [`HeapStats`] counts them.
     pub bytes: u64,
 }
 
-/// Why there is nothing to be told.
+/// Why no figures are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Untold {
+pub enum Unavailable {
     /// [`Alloc`](crate::Alloc) is not the program's allocator, or has no backend.
     NoBackend,
-    /// The backend of this name cannot tell: it never can, or not as its allocator is set up.
+    /// The backend of this name cannot report figures, never or not in its configuration.
     ByBackend(&'static str),
 }
 
-impl fmt::Display for Untold {
+impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoBackend => f.write_str(
-                "the program's allocator is not asked what is in its pages: it has no backend",
+                "the program's allocator reports nothing about its pages: no backend is set",
             ),
             Self::ByBackend(name) => write!(
                 f,
-                "the program's allocator, {name}, cannot tell what is in its pages"
+                "the program's allocator, {name}, cannot report the contents of its pages"
             ),
         }
     }
 }
 
-impl std::error::Error for Untold {}
+impl std::error::Error for Unavailable {}
 
 impl ClassSpace {
-    /// Bytes of the pages that are in no block that the allocator has given out: free blocks, and
-    /// what is at the ends.
+    /// Returns the bytes of the pages that are in no allocated block: free blocks, and unused ends
+    /// of pages.
     pub fn sparse(&self) -> u64 {
         self.active.saturating_sub(self.in_use_bytes)
     }
 
-    /// Bytes of blocks that are not free and not the program's, and those by which blocks are
-    /// longer than they count. Less than nothing where the program's have come since the pages were
-    /// read, or are in another class for their alignment.
+    /// Returns the bytes of blocks that are neither free nor the program's, plus the bytes by which
+    /// blocks exceed their counted size. Negative if the program allocated after the pages were
+    /// read, or if alignment moved blocks to another class.
     pub fn kept(&self) -> Option<i64> {
         let live = self.live?;
         Some((self.in_use_bytes as i64).saturating_sub_unsigned(live.bytes))
@@ -128,19 +130,19 @@ impl ClassSpace {
         self.active += class.active;
     }
 
-    /// Whether blocks of that size are in here.
+    /// Returns whether this row includes blocks of `size` bytes.
     pub(crate) fn has(&self, size: u64) -> bool {
         size > self.above as u64 && size <= self.largest as u64
     }
 }
 
 impl Fragmentation {
-    /// Bytes of all of these pages.
+    /// Returns the bytes of all of these pages.
     pub fn active(&self) -> u64 {
         self.sum(|class| class.active)
     }
 
-    /// Bytes of them that are in no block that the allocator has given out.
+    /// Returns the bytes of the pages that are in no allocated block.
     pub fn sparse(&self) -> u64 {
         self.sum(ClassSpace::sparse)
     }
@@ -150,36 +152,39 @@ impl Fragmentation {
     }
 }
 
-/// Asks the allocator what its pages have room for beyond the program's blocks.
+/// Reads the space in the allocator's pages beyond the program's blocks.
 ///
-/// What the backend says of a class belongs together; classes are read one after another, while the
-/// program goes on. [`Jemalloc`](mod@super::backend) makes a copy of its statistics for it, 9 us
-/// and some locks for each of its arenas; [`MiMalloc`](mod@super::backend) looks at each of its
-/// pages. So it is for people, and not for every second.
+/// The figures of one class are consistent; classes are read one after another while the program
+/// runs. [`Jemalloc`](mod@super::backend) copies its statistics first, which takes 9 us and some
+/// locks for each of its arenas. [`MiMalloc`](mod@super::backend) visits each of its pages. Read it
+/// on demand, not every second.
 ///
 /// Not for signal handlers, and not for hooks.
 ///
 /// # Errors
-/// [`Untold`], if there is nobody who can tell: the C library's allocator never can.
-pub fn fragmentation() -> Result<Fragmentation, Untold> {
-    let _own = own::scope();
+/// [`Unavailable`], if no backend can report them; the C library's allocator never can.
+pub fn fragmentation() -> Result<Fragmentation, Unavailable> {
+    let _own = internal_scope::scope();
     read().map(|(fragmentation, _)| fragmentation)
 }
 
-/// The same, with what was sampled of the program's blocks and is in use.
-pub(crate) fn read() -> Result<(Fragmentation, Vec<Sampled>), Untold> {
-    let backend = backend().ok_or(Untold::NoBackend)?;
-    let mut told = Vec::new();
-    let is_told = backend.visit_classes(&mut |class| told.push(class));
-    LAST.store(if is_told { TOLD } else { UNTOLD }, Ordering::Relaxed);
-    if !is_told {
-        return Err(Untold::ByBackend(backend.name()));
+/// Does the same, and also returns the program's sampled blocks that are in use.
+pub(crate) fn read() -> Result<(Fragmentation, Vec<Sampled>), Unavailable> {
+    let backend = backend().ok_or(Unavailable::NoBackend)?;
+    let mut reported = Vec::new();
+    let is_reported = backend.visit_classes(&mut |class| reported.push(class));
+    LAST.store(
+        if is_reported { AVAILABLE } else { UNAVAILABLE },
+        Ordering::Relaxed,
+    );
+    if !is_reported {
+        return Err(Unavailable::ByBackend(backend.name()));
     }
     let heap = heap_stats();
     let sampled = sampled();
     let fragmentation = Fragmentation {
         backend: backend.name(),
-        classes: rows(&told, &heap, &sampled),
+        classes: rows(&reported, &heap, &sampled),
         large: Live {
             blocks: heap.large.mallocs.saturating_sub(heap.large.frees),
             bytes: heap
@@ -191,29 +196,30 @@ pub(crate) fn read() -> Result<(Fragmentation, Vec<Sampled>), Untold> {
     Ok((fragmentation, sampled))
 }
 
-/// Nobody has asked.
+/// Not yet determined.
 const UNASKED: u32 = 0;
-const TOLD: u32 = 1;
-const UNTOLD: u32 = 2;
+const AVAILABLE: u32 = 1;
+const UNAVAILABLE: u32 = 2;
 
-/// How it was answered the last time.
+/// The outcome of the last reading.
 static LAST: AtomicU32 = AtomicU32::new(UNASKED);
 
-/// Whether there is somebody who can tell. Asked for once at most: that takes a while.
-pub(crate) fn can_be_told() -> bool {
+/// Returns whether a backend can report figures. Reads them if no reading was made before, which
+/// takes a while.
+pub(crate) fn is_available() -> bool {
     match LAST.load(Ordering::Relaxed) {
         UNASKED => read().is_ok(),
-        last => last == TOLD,
+        last => last == AVAILABLE,
     }
 }
 
-/// Blocks of one size and one place that were sampled and are in use.
+/// Sampled blocks in use, of one size and one site.
 #[derive(Clone, Debug)]
 pub(crate) struct Sampled {
     pub(crate) record: Record,
-    /// How many were sampled.
+    /// The number of samples.
     pub(crate) samples: u64,
-    /// What they stand for, in units of 2^-16 blocks.
+    /// The sum of the samples' weights, in units of 2^-16 blocks.
     pub(crate) weight: u64,
 }
 
@@ -234,17 +240,17 @@ fn sampled() -> Vec<Sampled> {
     sampled
 }
 
-/// Whether a class of the ledger ends with this size.
+/// Returns whether a class of the ledger ends with this size.
 fn is_boundary(size: usize) -> bool {
     size == 0 || (size <= LARGEST && size_class::counted_size(size) == size)
 }
 
-fn rows(told: &[SizeClass], heap: &HeapStats, sampled: &[Sampled]) -> Vec<ClassSpace> {
+fn rows(reported: &[SizeClass], heap: &HeapStats, sampled: &[Sampled]) -> Vec<ClassSpace> {
     let mut rows = Vec::new();
     let mut row = ClassSpace::of(0);
-    for (at, class) in told.iter().enumerate() {
+    for (at, class) in reported.iter().enumerate() {
         row.add(class);
-        let is_last = at + 1 == told.len();
+        let is_last = at + 1 == reported.len();
         if is_boundary(class.largest) || class.largest > LARGEST || is_last {
             row.live = live(&row, heap, sampled);
             let has_none = row.live.is_none_or(|live| live.blocks == 0);
@@ -257,7 +263,7 @@ fn rows(told: &[SizeClass], heap: &HeapStats, sampled: &[Sampled]) -> Vec<ClassS
     rows
 }
 
-/// What of the program's blocks is in these sizes, and not in Plimsoll's memory.
+/// Returns the program's live blocks of the row's sizes that are not in Plimsoll's memory.
 fn live(row: &ClassSpace, heap: &HeapStats, sampled: &[Sampled]) -> Option<Live> {
     let has_large = row.largest == usize::MAX;
     if !is_boundary(row.above) || !(has_large || is_boundary(row.largest)) {
@@ -347,7 +353,7 @@ mod tests {
 
     #[test]
     fn rows_end_where_the_ledgers_classes_end() {
-        let told = [
+        let reported = [
             class(8, 0, 0),
             class(16, 100, 10),
             class(32, 50, 20),
@@ -368,7 +374,7 @@ mod tests {
             (33_000, 2),
             (99_000, 1),
         ]);
-        let rows = rows(&told, &heap, &[sampled(24, 2), sampled(33_000, 2)]);
+        let rows = rows(&reported, &heap, &[sampled(24, 2), sampled(33_000, 2)]);
         let shown: Vec<_> = rows
             .iter()
             .map(|row| {
@@ -380,7 +386,7 @@ mod tests {
             shown,
             [
                 (8, 16, 100, 10, Some((9, 144))),
-                // What was sampled is not in the allocator's pages.
+                // Sampled blocks are not in the allocator's pages.
                 (16, 32, 50, 20, Some((15, 10 * 24 + 5 * 32))),
                 (32, 2048, 9, 9, Some((0, 0))),
                 (2048, 3072, 15, 3, Some((3, 2 * 2688 + 3072))),
@@ -397,10 +403,10 @@ mod tests {
 
     #[test]
     fn a_class_without_a_limit_has_all_large_blocks() {
-        let told = [class(32_768, 0, 0), class(usize::MAX, 2, 2)];
-        let rows = rows(&told, &ledger(&[(33_000, 2)]), &[sampled(33_000, 1)]);
+        let reported = [class(32_768, 0, 0), class(usize::MAX, 2, 2)];
+        let rows = rows(&reported, &ledger(&[(33_000, 2)]), &[sampled(33_000, 1)]);
         assert_eq!(rows.len(), 1);
-        // Sampled ones of that size are where the others are.
+        // Sampled blocks of that size stay in the allocator's pages.
         let live = Live {
             blocks: 2,
             bytes: 66_000,
@@ -410,9 +416,9 @@ mod tests {
 
     #[test]
     fn live_blocks_without_room_for_them_are_shown() {
-        let told = [class(16, 0, 0), class(usize::MAX, 0, 0)];
-        let shown = rows(&told, &ledger(&[(16, 3)]), &[]);
+        let reported = [class(16, 0, 0), class(usize::MAX, 0, 0)];
+        let shown = rows(&reported, &ledger(&[(16, 3)]), &[]);
         assert_eq!((shown[0].room, shown[0].kept()), (0, Some(-48)));
-        assert!(rows(&told, &ledger(&[]), &[]).is_empty());
+        assert!(rows(&reported, &ledger(&[]), &[]).is_empty());
     }
 }

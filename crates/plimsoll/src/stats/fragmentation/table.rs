@@ -1,13 +1,13 @@
-//! The table for people, and the same as JSON.
+//! The table as text and as JSON.
 
 use std::fmt::{self, Display, Write};
 
 use super::{ClassSpace, Fragmentation, Live};
-use crate::export::json::put_string;
+use crate::json::put_string;
 
 impl Display for Fragmentation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "pages of {} with blocks in them", self.backend)?;
+        writeln!(f, "pages of {} that contain blocks", self.backend)?;
         writeln!(
             f,
             "{:>17}  {:>12}  {:>12}  {:>12}  {:>14}  {:>14}  {:>14}",
@@ -40,9 +40,9 @@ impl Display for Fragmentation {
         let share = 100.0 * sparse as f64 / active.max(1) as f64;
         writeln!(f, "{share:>8.1}%")?;
         f.write_str(
-            "\nsparse: bytes of these pages that are in no block that the allocator has given out\n\
-             kept: bytes of blocks that are given out and not the program's, and of rounding up\n\
-             live: by the program's own count, without what is in Plimsoll's memory\n",
+            "\nsparse: bytes of these pages outside allocated blocks\nkept: bytes of allocated \
+             blocks that are not the program's, and of rounding up\nlive: as counted for the \
+             program, without Plimsoll's own memory\n",
         )
     }
 }
@@ -52,7 +52,7 @@ fn or_dash(number: Option<impl Display>) -> String {
 }
 
 impl Fragmentation {
-    /// Large blocks are in the sum whether a class has them or not.
+    /// Includes large blocks whether or not a class contains them.
     fn sum_of_live(&self) -> u64 {
         let known = |class: &&ClassSpace| class.largest != usize::MAX;
         let classes = self.classes.iter().filter(known);
@@ -63,7 +63,7 @@ impl Fragmentation {
         small + self.large.blocks
     }
 
-    /// As an object of JSON, with numbers in bytes and blocks.
+    /// Returns the table as a JSON object, with numbers in bytes and blocks.
     pub(crate) fn json(&self) -> String {
         let mut out = String::new();
         self.put(&mut out).expect("writing to a string cannot fail");

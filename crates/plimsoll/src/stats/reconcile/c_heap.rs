@@ -1,23 +1,22 @@
-//! Which mappings are the C library's heap, found out by what that has written there: the headers
-//! of arenas beside the first, and of blocks that have mappings of their own. The first arena's
-//! mapping has a name.
+//! Finds the mappings of the C library's heap by their contents: the headers of arenas other than
+//! the first, and of blocks that have separate mappings. The first arena's mapping has a name.
 
 use std::ops::Range;
 
-use crate::os::copied_memory::{self, PAGE_WORDS};
-use crate::os::region::PAGE;
+use plimsoll_sys::os::copied_memory::{self, PAGE_WORDS};
+use plimsoll_sys::os::region::PAGE;
 
-/// Parts of arenas lie on multiples of this, and are at most as long.
+/// The alignment and maximum length of each part of an arena.
 const ARENA_PART: usize = 64 << 20;
 
-/// The mark of a block with a mapping of its own, in the lowest three bits of its size.
+/// The flag of a separately mapped block, in the lowest three bits of its size.
 const MAPPED_BLOCK: usize = 2;
 
-/// So many pages in a row of addresses are looked at in all that belong to no block.
-const MOST_PAGES: usize = 512;
+/// The maximum number of pages in one range that are read without belonging to a block.
+const MAX_PAGES: usize = 512;
 
-/// The parts of nameless memory that are heap, in order. What cannot be told from a heap's
-/// header by four words that fit together is taken for one.
+/// Returns the parts of nameless memory that are heap, in order. Memory whose first four words form
+/// a consistent heap header is taken for heap.
 pub(super) fn parts(range: &Range<usize>) -> Vec<Range<usize>> {
     let mut page = [0; PAGE_WORDS];
     parts_by(range, |at| {
@@ -32,7 +31,7 @@ fn parts_by(
 ) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut at, mut strange) = (range.start, 0);
-    while at < range.end && strange < MOST_PAGES {
+    while at < range.end && strange < MAX_PAGES {
         let left = range.end - at;
         let Some(head) = words(at) else { break };
         let length = arena_part(at, head).or_else(|| mapped_block(head));
@@ -50,10 +49,10 @@ fn parts_by(
     parts
 }
 
-/// The length of the part of an arena that begins here: where the arena is, where its part before
-/// this is, and how much of this one is in use and accessible.
+/// Returns the length of the arena part at `at`. Its header has the address of the arena, the
+/// address of the previous part, and how many bytes are in use and accessible.
 fn arena_part(at: usize, [arena, before, used, accessible]: [usize; 4]) -> Option<usize> {
-    // The arena itself is in the first part, behind such a head.
+    // The arena structure lies in its first part, behind such a header.
     let near = arena % ARENA_PART < 256 && arena >= ARENA_PART;
     let first = (before == 0) == (arena / ARENA_PART == at / ARENA_PART);
     let fits = used > 0 && used <= accessible && accessible <= ARENA_PART;
@@ -61,7 +60,7 @@ fn arena_part(at: usize, [arena, before, used, accessible]: [usize; 4]) -> Optio
     (is_part && accessible % PAGE == 0).then_some(accessible)
 }
 
-/// The length of the block that begins here.
+/// Returns the length of the separately mapped block with this header.
 fn mapped_block([before, size, ..]: [usize; 4]) -> Option<usize> {
     let length = size & !7;
     let is_block = before == 0 && size & 7 == MAPPED_BLOCK && length > 0 && length % PAGE == 0;

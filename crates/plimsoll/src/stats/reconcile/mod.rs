@@ -1,38 +1,43 @@
-//! Where the resident memory went: what has an owner, beside what the kernel says, and the rest.
+//! Attributes the resident memory to owners, compares their sum with the kernel's figures, and
+//! reports the rest.
 //!
-//! The kernel says of each mapping how much of it is in memory (`/proc/self/smaps`). A mapping is
-//! somebody's because of where it is (Plimsoll's own, stacks), of its name or its file, or of what
-//! the C library's allocator has written at its beginning; or because the program was seen to map
-//! it (the feature `mmap`). What remains is what no account knows of: without that, a program that
-//! maps memory by itself has it there, until it counts it in an [`Account`](super::Account).
+//! The kernel reports the resident part of each mapping (`/proc/self/smaps`). Several sources
+//! identify a mapping's owner: its address (Plimsoll's own, stacks), its name or file, or the
+//! contents that the C library's allocator wrote at its start. With the feature `mmap`, intercepted
+//! calls identify the mappings that the program made itself. The remainder is memory that no
+//! account knows. Without that feature, the remainder includes memory that the program maps itself,
+//! until the program counts it in an [`Account`](super::Account).
 
 mod c_heap;
-mod sorting;
+mod classify;
 mod table;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::outside_heap::OutsideHeap;
-use super::{AccountStats, Backend, HeapStats, Held, Pages, backend, heap_stats_with_accounts};
-use crate::os::smaps::{self, Mapping, Rollup};
-use crate::os::task_file::TaskDirectory;
-use crate::os::{cgroup, region, thread_stack};
-use crate::thread::stacks;
-use crate::{alloc, gc, mappings, own, task, thread};
-use sorting::{Known, Owner, Sorted};
+use classify::{Known, Owner, Sorted};
+use plimsoll_sys::os::smaps::{self, Mapping, Rollup};
+use plimsoll_sys::os::task_file::TaskDirectory;
+use plimsoll_sys::os::{cgroup, region, thread_stack};
 
-/// Where the resident memory went. Made by [`reconcile()`]; its `Display` is a table.
+use super::outside_heap::OutsideHeap;
+use super::{AccountStats, HeapStats, heap_stats_with_accounts};
+use crate::alloc::{self, mappings};
+use crate::backend::{Backend, Pages, Usage, backend};
+use crate::thread::stacks;
+use crate::{gc, internal_scope, task, thread};
+
+/// Resident memory by owner. Returned by [`reconcile()`]; its `Display` is a table.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Reconciliation {
-    /// Who has how much. The rows do not overlap.
+    /// The memory of each owner. The rows do not overlap.
     pub rows: Vec<Row>,
-    /// What the kernel says; `None` if there is no `/proc`.
+    /// The kernel's figures; `None` without `/proc`.
     pub kernel: Option<KernelMemory>,
-    /// What the control group of the process says; `None` if it counts no memory.
+    /// The figures of the process's control group; `None` if it does not count memory.
     pub cgroup: Option<CgroupMemory>,
-    /// Parts of the rows above that are worth knowing: their names, and bytes.
+    /// Noteworthy parts of the rows above: names, and bytes.
     pub of_which: Vec<(&'static str, u64)>,
 }
 
@@ -40,104 +45,105 @@ pub struct Reconciliation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
-    /// Who it is.
+    /// The name of the owner.
     pub name: Cow<'static, str>,
-    /// Bytes of addresses that it has; `None` where that says nothing.
+    /// Bytes of its address space; `None` where that is meaningless.
     pub sys: Option<u64>,
-    /// Bytes of it that are in memory.
+    /// Resident bytes.
     pub resident: u64,
-    /// Where `resident` is from.
+    /// The source of `resident`.
     pub basis: Basis,
 }
 
-/// Where a figure is from.
+/// The source of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// The kernel says so of the mappings that the owner has.
+    /// The kernel reported it for the owner's mappings.
     Measured,
-    /// The owner says so: an [`Account`](super::Account), or the ledger for blocks of an allocator
-    /// whose mappings are not known.
-    Said,
+    /// The owner reported it: an [`Account`](super::Account), or the ledger for blocks of an
+    /// allocator whose mappings are unknown.
+    Reported,
 }
 
-/// What the kernel says of the process, in bytes: the sums over its mappings.
+/// The kernel's figures for the process, in bytes: the sums over its mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelMemory {
-    /// In memory: `Rss`.
+    /// Resident memory: `Rss`.
     pub resident: u64,
-    /// The same, but what is shared between processes only in part: `Pss`.
+    /// Resident memory, with shared pages divided by the number of processes that share them:
+    /// `Pss`.
     pub proportional: u64,
-    /// What of it belongs to no file: `Anonymous`.
+    /// Resident memory that belongs to no file: `Anonymous`.
     pub anonymous: u64,
-    /// What of it the system may take back without asking: `LazyFree`.
+    /// Resident memory that the system may reclaim without notice: `LazyFree`.
     pub lazily_freed: u64,
-    /// Swapped out: `Swap`.
+    /// Memory that is swapped out: `Swap`.
     pub swapped: u64,
 }
 
-/// What the control group says, in bytes. It is of all processes in it, and has files in it that
-/// they have read.
+/// The control group's figures, in bytes. They cover all processes of the group, and include cached
+/// files that these have read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CgroupMemory {
-    /// In use.
+    /// Bytes in use.
     pub current: u64,
-    /// The least limit of the group and those it is in, if there is one.
+    /// The lowest limit of the group and its ancestors, if any is set.
     pub limit: Option<u64>,
 }
 
 impl Reconciliation {
-    /// Bytes in memory that the rows come to.
+    /// Returns the resident bytes of all rows.
     pub fn explained(&self) -> u64 {
         let rows = self.rows.iter();
         rows.fold(0, |sum, row| sum.saturating_add(row.resident))
     }
 
-    /// Bytes in memory that no row has; negative if rows say that they have more than there is:
-    /// what an account has committed and not touched, say. `None` if there is no `/proc`.
+    /// Returns the resident bytes that no row has. Negative if rows report more than is resident,
+    /// such as an account's committed but untouched memory. `None` without `/proc`.
     pub fn unexplained(&self) -> Option<i64> {
         let resident = self.kernel?.resident;
         Some((resident as i64).saturating_sub_unsigned(self.explained()))
     }
 
-    /// The same as a share of what is resident.
+    /// Returns the unexplained bytes as a share of the resident memory.
     pub fn unexplained_share(&self) -> Option<f64> {
         let resident = self.kernel?.resident.max(1);
         Some(self.unexplained()? as f64 / resident as f64)
     }
 }
 
-/// Finds out where the resident memory went. Some microseconds for each mapping of the process, and
-/// for each 2 MiB of a stack; while the kernel looks at a mapping, nobody can map or unmap. Figures
-/// are of moments some milliseconds apart, so what the program does meanwhile is in the rest.
+/// Attributes the resident memory to its owners. Takes some microseconds for each mapping of the
+/// process, and for each 2 MiB of a stack. While the kernel reads a mapping, no thread can map or
+/// unmap. Figures are read some milliseconds apart, so changes meanwhile appear in the rest.
 ///
-/// * *heap: blocks in use* and *heap: held or fragmented* are what the program's allocator has in
-///   memory: that much of it as there are blocks in use, and the rest. *heap: the allocator's
-///   structures* are its own. That is for the C library's allocator, and those whose [`Backend`]
-///   knows where their memory is. If it is another, its blocks in use are a row as the ledger has
-///   them, and what that allocator holds beside them is unexplained.
-/// * *stacks* is what has been touched of threads' stacks; *stacks: kept for next threads* is what
-///   the C library keeps of those that have ended.
-/// * Plimsoll's own memory is a row, and the program's blocks that were sampled are another.
-/// * Each [`Account`](super::Account) that was used is a row with what it has committed.
-/// * With the feature `mmap`, *mapped by the program* is what the program has mapped by itself
-///   beside that; the profile `mmap` says where. What the program's allocator maps so, if it is not
-///   the C library's, is its blocks in use and what it holds beside them.
-/// * Files are two rows: what is as in the file, and what was written, with variables that are in
-///   no file. What is shared between processes is a row, and so is each name that the program gave
-///   memory by `prctl(PR_SET_VMA_ANON_NAME)`.
+/// * *heap: blocks in use* and *heap: held or fragmented* are the resident memory of the program's
+///   allocator: as much as the blocks in use, and the remainder. *heap: the allocator's structures*
+///   is its bookkeeping. These need the C library's allocator, or one whose [`Backend`] knows its
+///   ranges. For any other allocator, the ledger's blocks in use are a row, and the rest of its
+///   memory is unexplained.
+/// * *stacks* is the touched part of threads' stacks; *stacks: kept for next threads* are stacks of
+///   ended threads that the C library keeps.
+/// * Plimsoll's own memory is a row, and the program's sampled blocks are another.
+/// * Each [`Account`](super::Account) in use is a row with its committed bytes.
+/// * With the feature `mmap`, *mapped by the program* is all other memory that the program mapped
+///   directly; the profile `mmap` shows the callers. Mappings of the program's allocator, if it is
+///   not the C library's, appear in the rows of the heap instead.
+/// * Files are two rows: unmodified pages, and modified pages with variables that are in no file.
+///   Memory shared between processes is a row, and so is each name that the program gave memory by
+///   `prctl(PR_SET_VMA_ANON_NAME)`.
 ///
 /// Not for signal handlers, and not for hooks.
 pub fn reconcile() -> Reconciliation {
-    let _own = own::scope();
+    let _own = internal_scope::scope();
     let probe = alloc::probe();
     let (known, pages) = known(probe);
     let of_kernel = smaps::mappings();
     let of_kernel = of_kernel.as_deref().unwrap_or_default();
     let rollup = smaps::rollup();
     let (heap, accounts) = heap_stats_with_accounts();
-    let sorted = sorting::sort(of_kernel, &known);
+    let sorted = classify::sort(of_kernel, &known);
     let mut rows = Vec::new();
     heap_rows(&mut rows, &heap, &sorted, &known, probe);
     other_rows(&mut rows, &sorted);
@@ -163,7 +169,7 @@ pub fn reconcile() -> Reconciliation {
                     task::future_bytes(),
                 ),
                 (
-                    "collectors' metadata, as they say",
+                    "collectors' metadata, as reported",
                     gc::lock().sums(None).metadata,
                 ),
             ])
@@ -183,25 +189,25 @@ impl From<Rollup> for KernelMemory {
     }
 }
 
-/// What an allocator has put to use and not given back, and has no block in.
+/// Returns the allocator's committed pages without a block.
 fn free_pages(pages: &Pages) -> Option<(&'static str, u64)> {
     let (committed, active) = (pages.committed.known()?, pages.active.known()?);
     let free = committed.saturating_sub(active);
     Some(("free pages that the allocator holds", free))
 }
 
-/// What is known of addresses, and of where the allocator has a block; and the pages of who knows
-/// some.
+/// Returns the known owners of addresses, with the backend's page figures. `probe` is the address
+/// of a block of the allocator.
 fn known(probe: Option<usize>) -> (Known, Pages) {
     let [mut blocks, mut structures] = [Vec::new(), Vec::new()];
     let backend = backend().filter(|backend| {
         backend.visit_memory(&mut |held, range| match held {
-            Held::Blocks => blocks.push(range),
-            Held::Structures => structures.push(range),
+            Usage::Blocks => blocks.push(range),
+            Usage::Structures => structures.push(range),
         })
     });
     if backend.is_none() {
-        // Of a part of it nothing can be said.
+        // A partial report cannot be used.
         (blocks, structures) = (Vec::new(), Vec::new());
     }
     let pages = backend.map_or(Pages::ABSENT, Backend::pages);
@@ -210,10 +216,10 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
     let seen: HashSet<i32> = known.iter().map(|stack| stack.thread).collect();
     let mut stacks: Vec<_> = known.into_iter().map(|stack| stack.range).collect();
     stacks.push(thread_stack::main());
-    let plimsoll = sorting::without(sorting::disjoint(region::noted().collect()), &sampled);
-    let stacks = sorting::disjoint(stacks);
-    let blocks = sorting::disjoint(blocks);
-    let structures = sorting::disjoint(structures);
+    let plimsoll = classify::without(classify::disjoint(region::noted().collect()), &sampled);
+    let stacks = classify::disjoint(stacks);
+    let blocks = classify::disjoint(blocks);
+    let structures = classify::disjoint(structures);
     let others = [
         &plimsoll[..],
         &stacks,
@@ -221,9 +227,9 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
         &structures,
         std::slice::from_ref(&sampled),
     ];
-    let others = sorting::disjoint(others.concat());
+    let others = classify::disjoint(others.concat());
     let known = Known {
-        mapped: sorting::mapped_without(mappings::all(probe), &others),
+        mapped: classify::mapped_without(mappings::all(probe), &others),
         blocks,
         structures,
         backend,
@@ -236,7 +242,7 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
     (known, pages)
 }
 
-/// Where the stack pointers of the other threads are, of those that wait in the system.
+/// Returns the stack pointers of all other threads that wait in the system.
 fn stack_pointers(seen: &HashSet<i32>) -> Vec<usize> {
     let (Some(threads), Ok(tasks)) = (thread::list(), TaskDirectory::open()) else {
         return Vec::new();
@@ -246,7 +252,7 @@ fn stack_pointers(seen: &HashSet<i32>) -> Vec<usize> {
         let mut buffer = [0; 256];
         let file = tasks.file(thread, "syscall").ok()?;
         let text = std::str::from_utf8(file.read(&mut buffer).ok()?).ok()?;
-        // The last but one, before the address of the instruction.
+        // The last field but one; the last is the address of the instruction.
         let word = text.split_whitespace().rev().nth(1)?;
         usize::from_str_radix(word.strip_prefix("0x")?, 16).ok()
     };
@@ -278,7 +284,7 @@ fn heap_rows(
     } else if alloc::is_over_c(probe, contains) {
         Some(Owner::CHeap)
     } else {
-        // What it says of itself is in what it has mapped, where that is known.
+        // Its memory is known only if its mappings were intercepted.
         (sorted.resident(Owner::Allocator) > 0).then_some(Owner::Allocator)
     };
     let heap_ranges: &[_] = match owner {
@@ -286,9 +292,9 @@ fn heap_rows(
         Some(Owner::CHeap) => &sorted.c_heap,
         _ => &[],
     };
-    // A block that the program uses as a stack is in the row of stacks.
-    let of_stacks = sorting::in_both(heap_ranges, &known.stacks);
-    let of_stacks = sorting::length(&of_stacks);
+    // A block that the program uses as a stack belongs to the row of stacks.
+    let of_stacks = classify::in_both(heap_ranges, &known.stacks);
+    let of_stacks = classify::length(&of_stacks);
     let live = heap.live_bytes().saturating_sub(of_stacks);
     if let Some(owner) = owner {
         let holds = sorted.resident(owner);
@@ -304,11 +310,12 @@ fn heap_rows(
             name: "heap: blocks in use".into(),
             sys: Some(live),
             resident: live.saturating_sub(sampled),
-            basis: Basis::Said,
+            basis: Basis::Reported,
         });
     }
     if is_known {
-        // Of what is noted, and of what the program's own functions were seen to map for it.
+        // Structures that the backend reports, plus mappings that it was seen to make through the
+        // program's functions.
         let all = |of: fn(&Sorted, Owner) -> u64| {
             of(sorted, Owner::Structures) + of(sorted, Owner::Allocator)
         };
@@ -326,15 +333,16 @@ fn heap_rows(
     rows.push(measured("heap: sampled blocks", sys, sampled));
 }
 
-/// What the program has mapped by itself, less what it has in accounts, and its allocator.
+/// Returns the row of memory that the program mapped directly, less its accounts and its
+/// allocator's mappings.
 fn mapped_row(known: &Known, sorted: &Sorted, accounts: &[AccountStats]) -> Row {
     let programs = known.mapped.iter().filter(|mapped| !mapped.of_allocator);
     let sys = programs.map(|mapped| mapped.range.len() as u64).sum();
-    let said: u64 = accounts
+    let reported: u64 = accounts
         .iter()
         .map(|account| of_account(account).resident)
         .sum();
-    let resident = sorted.resident(Owner::Mapped).saturating_sub(said);
+    let resident = sorted.resident(Owner::Mapped).saturating_sub(reported);
     measured("mapped by the program", Some(sys), resident)
 }
 
@@ -344,7 +352,7 @@ fn other_rows(rows: &mut Vec<Row>, sorted: &Sorted) {
     let mut put = |name, owner, sys| rows.push(measured(name, sys, sorted.resident(owner)));
     put("stacks", Owner::Stacks, Some(own.stacks));
     put(
-        "stacks: kept for next threads",
+        "stacks: cached for new threads",
         Owner::KeptStacks,
         mapped(Owner::KeptStacks),
     );
@@ -359,7 +367,7 @@ fn other_rows(rows: &mut Vec<Row>, sorted: &Sorted) {
     put("shared memory", Owner::Shared, mapped(Owner::Shared));
 }
 
-/// A row for each name that the program gave memory.
+/// Returns a row for each name that the program gave memory.
 fn named(mappings: &[Mapping]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for mapping in mappings {
@@ -389,7 +397,7 @@ fn of_account(stats: &AccountStats) -> Row {
         name: stats.name.into(),
         sys: Some(stats.address_space()),
         resident: stats.committed,
-        basis: Basis::Said,
+        basis: Basis::Reported,
     }
 }
 
@@ -409,7 +417,7 @@ mod tests {
         });
         let here = receive.recv().unwrap();
         let near = |pointer: &usize| *pointer < here && here - pointer < 64 << 10;
-        // Until it waits, it has none that is known.
+        // Until the thread waits, the system reports no stack pointer for it.
         let begun = std::time::Instant::now();
         while !stack_pointers(&HashSet::new()).iter().any(near) {
             assert!(begun.elapsed().as_secs() < 20);

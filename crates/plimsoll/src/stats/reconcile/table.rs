@@ -1,9 +1,9 @@
-//! The table for people, and the same as JSON.
+//! The table as text and as JSON.
 
 use std::fmt::{self, Display, Write};
 
 use super::{Basis, Reconciliation, Row};
-use crate::export::json::put_string;
+use crate::json::put_string;
 
 impl Display for Reconciliation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,7 +23,7 @@ impl Display for Reconciliation {
             share(f, row.resident as i64)?;
             f.write_str(match row.basis {
                 Basis::Measured => "\n",
-                Basis::Said => "  as it says\n",
+                Basis::Reported => "  as reported\n",
             })?;
         }
         if let Some(unexplained) = self.unexplained() {
@@ -58,7 +58,7 @@ impl Display for Reconciliation {
 }
 
 impl Reconciliation {
-    /// As an object of JSON, with numbers in bytes.
+    /// Returns the table as a JSON object, with numbers in bytes.
     pub(crate) fn json(&self) -> String {
         let mut out = String::new();
         self.put(&mut out).expect("writing to a string cannot fail");

@@ -1,5 +1,5 @@
-//! The locks of other crates, parking_lot's first of all, with their own guards and everything they
-//! can: raw locks that go between [`lock_api`]'s types and the lock.
+//! The locks of other crates, above all parking_lot's, with all of their methods and their own
+//! guards. These raw locks go between [`lock_api`]'s types and the wrapped lock.
 //!
 //! ```
 //! use plimsoll::sync::lock_api::{Named, RawMutex};
@@ -14,9 +14,8 @@
 //! assert_eq!(JOBS.name(), Some("jobs"));
 //! ```
 //!
-//! What the inner lock can, these can: be fair, give up after a time, be taken recursively, be
-//! upgraded and downgraded. parking_lot's `Condvar` takes the guards of parking_lot's own mutex
-//! only.
+//! The features of the wrapped lock are available: fairness, time limits, recursion, upgrades and
+//! downgrades. Only parking_lot's `Condvar` is not: it takes the guards of parking_lot's own mutex.
 
 mod mutex;
 mod rwlock;
@@ -26,10 +25,9 @@ pub use rwlock::RawRwLock;
 
 use crate::contention::Ended;
 
-/// Locks that may have a name: those of [`lock_api`] around [`RawMutex`] and
-/// [`RawRwLock`].
+/// Locks that may have a name: the locks of [`lock_api`] around [`RawMutex`] and [`RawRwLock`].
 pub trait Named {
-    /// The name that the raw lock was created with.
+    /// Returns the name that the raw lock was created with, if any.
     fn name(&self) -> Option<&'static str>;
 }
 
@@ -38,7 +36,7 @@ where
     R: ::lock_api::RawMutex,
 {
     fn name(&self) -> Option<&'static str> {
-        // SAFETY: it is neither locked nor unlocked.
+        // SAFETY: `name` neither locks nor unlocks the raw lock.
         unsafe { self.raw() }.name()
     }
 }
@@ -48,12 +46,12 @@ where
     R: ::lock_api::RawRwLock,
 {
     fn name(&self) -> Option<&'static str> {
-        // SAFETY: it is neither locked nor unlocked.
+        // SAFETY: `name` neither locks nor unlocks the raw lock.
         unsafe { self.raw() }.name()
     }
 }
 
-/// How an attempt for a time ended.
+/// Returns how an attempt with a time limit ended.
 fn in_time(&locked: &bool) -> Ended {
     if locked {
         Ended::Acquired

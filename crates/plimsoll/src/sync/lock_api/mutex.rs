@@ -1,13 +1,14 @@
-//! Mutual exclusion.
+//! A raw mutex.
 
 use ::lock_api::{GuardNoSend, RawMutex as Raw, RawMutexFair, RawMutexTimed};
 
 use super::in_time;
 use crate::contention::{self, Ended, WaitKind};
+use crate::recording;
 use crate::sync::contended::{self, keeps_its_frame};
 use crate::sync::identity::Identity;
 
-/// A raw mutex around another, such as `parking_lot::RawMutex`.
+/// A raw mutex that wraps another, such as `parking_lot::RawMutex`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawMutex<R> {
@@ -16,7 +17,8 @@ pub struct RawMutex<R> {
 }
 
 impl<R: Raw> RawMutex<R> {
-    /// One with a name, for [`lock_api::Mutex::from_raw`](::lock_api::Mutex::from_raw).
+    /// Creates a raw mutex with a name, for
+    /// [`lock_api::Mutex::from_raw`](::lock_api::Mutex::from_raw).
     #[must_use]
     pub const fn named(name: &'static str) -> Self {
         Self {
@@ -25,12 +27,12 @@ impl<R: Raw> RawMutex<R> {
         }
     }
 
-    /// The name it was created with.
+    /// Returns the name, if one was given at creation.
     pub const fn name(&self) -> Option<&'static str> {
         self.identity.name
     }
 
-    /// Locks it while anything is recorded or a report of deadlocks was asked for.
+    /// Locks the mutex while anything is recorded, or after a report of deadlocks was requested.
     #[cold]
     #[inline(never)]
     fn lock_noted(&self) {
@@ -46,7 +48,7 @@ impl<R: Raw> RawMutex<R> {
         self.identity.holder.note();
     }
 
-    /// An attempt to lock it ended so.
+    /// Notes the owner after a successful attempt to lock, and returns the result of the attempt.
     #[inline]
     fn taken_if(&self, locked: bool) -> bool {
         if locked {
@@ -56,18 +58,19 @@ impl<R: Raw> RawMutex<R> {
     }
 }
 
-/// Whether guards that are marked so stay with the thread that locked: only then does it hold the
-/// lock as long as it waits.
+/// Returns whether guards with this marker stay with the thread that locked. Only then does that
+/// thread hold the lock while it waits.
 fn stays_with_its_thread<M>() -> bool {
     std::any::type_name::<M>() == std::any::type_name::<GuardNoSend>()
 }
 
-/// Calls an unlocking method of the inner lock, which the caller holds.
+/// Calls an unlocking method of the inner lock, which the current thread holds.
 macro_rules! release {
     ($self:ident.$unlock:ident) => {{
-        // SAFETY: the caller's promise is the inner lock's condition.
+        // SAFETY: the contract of `RawMutex::unlock`, under which this runs, requires that this
+        // context holds the lock. The inner lock requires the same.
         let unlock = || unsafe { $self.inner.$unlock() };
-        // SAFETY: `unlock` is called by the owner of the lock, by the contract of `RawMutex`.
+        // SAFETY: by the contract of `RawMutex`, only the owner of the lock calls `unlock`.
         if unsafe { $self.identity.holder.is_noted() } {
             contended::release_noted(&$self.identity, unlock);
             keeps_its_frame();
@@ -77,11 +80,11 @@ macro_rules! release {
     }};
 }
 
-// SAFETY: it excludes as the inner one does, which is locked and unlocked whenever this is.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: Raw> Raw for RawMutex<R> {
     #[allow(
         clippy::declare_interior_mutable_const,
-        reason = "what the trait has in place of a constructor"
+        reason = "the trait requires a constant as constructor"
     )]
     const INIT: Self = Self {
         identity: Identity::new(None),
@@ -92,7 +95,7 @@ unsafe impl<R: Raw> Raw for RawMutex<R> {
 
     #[inline]
     fn lock(&self) {
-        if contention::notes_owners() {
+        if recording::notes_owners() {
             self.lock_noted();
             keeps_its_frame();
         } else {
@@ -125,10 +128,11 @@ unsafe impl<R: RawMutexFair> RawMutexFair for RawMutex<R> {
 
     #[inline]
     unsafe fn bump(&self) {
-        // SAFETY: the caller's promise is the inner lock's condition.
+        // SAFETY: the contract of `RawMutexFair::bump`, under which this runs, requires that this
+        // context holds the lock. The inner lock requires the same.
         let bump = || unsafe { self.inner.bump() };
         self.identity.holder.given_up();
-        if contention::is_on() {
+        if recording::is_on() {
             let (key, ended) = (&self.identity, |(): &()| Ended::Acquired);
             let blame = contention::release_key;
             contended::release_and_wait(blame, key, WaitKind::Mutex, key, bump, ended);

@@ -1,4 +1,4 @@
-//! Many readers, or one writer; and a reader that may become the writer.
+//! A raw readers-writer lock, with upgradable readers.
 
 use ::lock_api::{
     RawRwLock as Raw, RawRwLockDowngrade, RawRwLockFair, RawRwLockRecursive,
@@ -8,14 +8,15 @@ use ::lock_api::{
 
 use super::in_time;
 use crate::contention::{self, Ended, WaitKind};
+use crate::recording;
 use crate::sync::contended::{self, Key, keeps_its_frame};
 
-/// A raw readers-writer lock around another, such as `parking_lot::RawRwLock`.
+/// A raw readers-writer lock that wraps another, such as `parking_lot::RawRwLock`.
 ///
-/// Whoever gives it up, wholly or in part, is blamed for all who wait; a reader, for those only who
-/// wait to write, unless it is the one that may become the writer. To become the writer is to
-/// wait to write; to become the reader that may do so, to wait to read.
-// The address of the first field is the lock's key: nobody waits on it for anything else.
+/// A release, whole or in part, is charged for all waiters. A reader's release is charged only for
+/// waiting writers, unless it is the upgradable reader. An upgrade counts as a wait to write;
+/// becoming the upgradable reader counts as a wait to read.
+// The address of the first field is the lock's key: threads wait on that address for nothing else.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawRwLock<R> {
@@ -24,7 +25,8 @@ pub struct RawRwLock<R> {
 }
 
 impl<R: Raw> RawRwLock<R> {
-    /// One with a name, for [`lock_api::RwLock::from_raw`](::lock_api::RwLock::from_raw).
+    /// Creates a raw lock with a name, for
+    /// [`lock_api::RwLock::from_raw`](::lock_api::RwLock::from_raw).
     #[must_use]
     pub const fn named(name: &'static str) -> Self {
         Self {
@@ -33,13 +35,13 @@ impl<R: Raw> RawRwLock<R> {
         }
     }
 
-    /// The name it was created with.
+    /// Returns the name, if one was given at creation.
     pub const fn name(&self) -> Option<&'static str> {
         self.name
     }
 }
 
-/// Calls a locking method of the inner lock if an attempt with another method fails.
+/// Calls a locking method of the inner lock, if another method fails to take it without waiting.
 macro_rules! wait {
     ($self:ident.$try_lock:ident(), $lock:ident, $kind:ident) => {
         if !$self.inner.$try_lock() {
@@ -59,13 +61,14 @@ macro_rules! wait {
     };
 }
 
-/// Calls a method of the inner lock that gives up what the caller holds, or a part of it, and is
-/// blamed as `$blame` says.
+/// Calls a method of the inner lock that releases all or a part of the current thread's hold, and
+/// records the charge that `$blame` computes.
 macro_rules! release {
     ($self:ident.$unlock:ident, $blame:ident) => {{
-        // SAFETY: the caller's promise is the inner lock's condition.
+        // SAFETY: the contract of the calling method of `RawRwLock` requires that this context
+        // holds the lock in this mode. The inner lock requires the same.
         let unlock = || unsafe { $self.inner.$unlock() };
-        if contention::is_on() {
+        if recording::is_on() {
             contended::release(contention::$blame, Key::of($self, $self.name), unlock);
             keeps_its_frame();
         } else {
@@ -74,12 +77,13 @@ macro_rules! release {
     }};
 }
 
-/// Calls a method of the inner lock that gives up what the caller holds and takes it again.
+/// Calls a method of the inner lock that releases the current thread's hold and takes it again.
 macro_rules! bump {
     ($self:ident.$bump:ident, $blame:ident, $kind:ident) => {{
-        // SAFETY: the caller's promise is the inner lock's condition.
+        // SAFETY: the contract of the calling method of `RawRwLockFair` requires that this context
+        // holds the lock in this mode. The inner lock requires the same.
         let bump = || unsafe { $self.inner.$bump() };
-        if contention::is_on() {
+        if recording::is_on() {
             let (key, ended) = (Key::of($self, $self.name), |(): &()| Ended::Acquired);
             let blame = contention::$blame;
             contended::release_and_wait(blame, key, WaitKind::$kind, key, bump, ended);
@@ -90,11 +94,11 @@ macro_rules! bump {
     }};
 }
 
-// SAFETY: it excludes as the inner one does, which is locked and unlocked whenever this is.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: Raw> Raw for RawRwLock<R> {
     #[allow(
         clippy::declare_interior_mutable_const,
-        reason = "what the trait has in place of a constructor"
+        reason = "the trait requires a constant as constructor"
     )]
     const INIT: Self = Self {
         name: None,
@@ -274,8 +278,8 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
 
     #[inline]
     unsafe fn upgrade(&self) {
-        // SAFETY: the caller's promise is the inner lock's condition; after an attempt that failed
-        // it still holds.
+        // SAFETY: the contract of `RawRwLockUpgrade::upgrade` requires that this context holds the
+        // lock upgradably. The inner lock requires the same; a failed attempt leaves the lock held.
         if unsafe { !self.inner.try_upgrade() } {
             let (key, ended) = (Key::of(self, self.name), |(): &()| Ended::Acquired);
             // SAFETY: as above.
@@ -287,7 +291,8 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
 
     #[inline]
     unsafe fn try_upgrade(&self) -> bool {
-        // SAFETY: the caller's promise is the inner lock's condition.
+        // SAFETY: the contract of `RawRwLockUpgrade::try_upgrade` requires that this context holds
+        // the lock upgradably. The inner lock requires the same.
         unsafe { self.inner.try_upgrade() }
     }
 }
@@ -340,8 +345,8 @@ unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RawRwLock<R> {
 
     #[inline]
     unsafe fn try_upgrade_for(&self, timeout: R::Duration) -> bool {
-        // SAFETY: the caller's promise is the inner lock's condition; after an attempt that failed
-        // it still holds.
+        // SAFETY: the contract of `RawRwLockUpgradeTimed` requires that this context holds the lock
+        // upgradably. The inner lock requires the same; a failed attempt leaves the lock held.
         unsafe {
             self.inner.try_upgrade() || {
                 let upgrade = || self.inner.try_upgrade_for(timeout);

@@ -1,16 +1,16 @@
-//! What all guards have in common.
+//! The common implementation of all guards.
 
-/// Implements for a guard around a [`Held`](super::permits::Held) that it shows what it protects,
-/// and gives up its share of the lock: `guard!({generics} type => target, lock)`, with `mut` at the
-/// end if it may be written to.
+/// Implements a guard around a [`Held`](super::permits::Held): access to the protected data, and
+/// the release of its share of the lock. Usage: `guard!({generics} type => target, lock)`, with
+/// `mut` at the end if the data may be written.
 macro_rules! guard {
     ({$($generics:tt)*} $guard:ty => $target:ty, $lock:ty) => {
         impl<$($generics)*> $guard {
-            /// The lock, of which the caller has the share of the guard.
+            /// Returns the lock; the share of the guard passes to the caller.
             #[inline]
             fn into_lock(this: Self) -> $lock {
                 let this = std::mem::ManuallyDrop::new(this);
-                // SAFETY: `this` is not used any more, and is not dropped.
+                // SAFETY: `this` is neither used again nor dropped, so `held` is not duplicated.
                 unsafe { std::ptr::read(&this.held) }.into_lock()
             }
         }
@@ -27,8 +27,8 @@ macro_rules! guard {
 
             #[inline]
             fn deref(&self) -> &$target {
-                // SAFETY: whoever has a share of the lock may read; it is had as long as the guard,
-                // and so is the data.
+                // SAFETY: the owner of a share of the lock may read the data. The guard keeps the
+                // share, and so the data, for the life of the reference.
                 unsafe { self.held.data().as_ref() }
             }
         }
@@ -57,7 +57,8 @@ macro_rules! guard {
         impl<$($generics)*> std::ops::DerefMut for $guard {
             #[inline]
             fn deref_mut(&mut self) -> &mut $target {
-                // SAFETY: the guard has all of the lock, so nobody else reads or writes.
+                // SAFETY: the guard owns all of the lock, so no other thread reads or writes the
+                // data.
                 unsafe { self.held.data().as_mut() }
             }
         }

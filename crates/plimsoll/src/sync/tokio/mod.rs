@@ -1,5 +1,5 @@
-//! Tokio's locks, channels and notifications, which tell the profiles `block` and `mutex` which
-//! tasks wait, and for whom.
+//! Locks, channels and notifications with tokio's interface, which report waiting tasks, and the
+//! tasks for which they wait, to the profiles `block` and `mutex`.
 //!
 //! ```
 //! use plimsoll::sync::tokio::Mutex;    // was: tokio::sync::Mutex
@@ -12,36 +12,35 @@
 //! assert_eq!(JOBS.name(), Some("jobs"));
 //! ```
 //!
-//! # What for
-//! A task that waits is no thread that waits: nothing that the system knows of is waited for, so
-//! there is nothing to be seen but by who is asked. Threads that wait because no task can go on are
-//! in the profile as idle ones.
+//! # When to use them
+//! A waiting task is not a waiting thread. The system observes no wait, so only the primitive can
+//! report it. Threads that wait because no task can continue are in the profile as idle ones.
 //!
-//! Inside they are tokio's: as fair, with the same errors, part of its cooperative scheduling, and
-//! for any executor. What is here has the same methods with the same signatures, so that it is
-//! enough to change the path; what is here and not wrapped ([`watch`], [`broadcast`], [`OnceCell`]
-//! and so on) is tokio's as it is. Of tokio's methods, one is missing:
-//! `mpsc::Sender::send_timeout`, for which [`Sender`](mpsc::Sender) has what to write instead.
-//! Types of other crates that are made from tokio's, such as `ReceiverStream`, cannot be made from
-//! these.
+//! Each type wraps tokio's: it is as fair, has the same errors, takes part in tokio's cooperative
+//! scheduling, and works with any executor. The methods are the same, with the same signatures, so
+//! only the path has to change. Items that need no wrapper ([`watch`], [`broadcast`], [`OnceCell`]
+//! and so on) are tokio's own. One of tokio's methods is missing, `mpsc::Sender::send_timeout`:
+//! [`Sender`](mpsc::Sender) documents a replacement. Types of other crates that are made from
+//! tokio's, such as `ReceiverStream`, cannot be made from these.
 //!
-//! # What is counted
-//! * A task has waited from when it first had to, for a lock, until the lock was last given up
-//!   before it had it; and whoever gives it up is blamed for all who wait, as with [`crate::sync`].
-//!   The sum of what was blamed is the sum of what was waited.
-//! * Stacks are those of tasks: from the primitive over the functions that await one another to
-//!   what polls the task. A wait is seen at its end.
-//! * [`Semaphore`], [`mpsc`], [`oneshot`] and [`Notify`] are waited for, and blame nobody.
+//! # Accounting
+//! * A task has waited from its first failed attempt until the last release of the lock before it
+//!   got the lock. A release is charged for all waiters, as with [`crate::sync`]. The sum of the
+//!   charges equals the sum of the waits.
+//! * Stacks are those of tasks: from the primitive, through the functions that await one another,
+//!   to the function that polls the task. A wait is recorded at its end.
+//! * Waits for [`Semaphore`], [`mpsc`], [`oneshot`] and [`Notify`] are charged to no task.
 //! * A future that is dropped while it waits (`select!`, `timeout`, `abort`) has waited until then.
-//!   If it was for a lock, only as much of that is a wait for the lock as somebody was blamed for;
-//!   the rest is of the kind `given up`.
-//! * What [`poll_recv`](mpsc::Receiver::poll_recv) and its like wait is not counted.
+//!   If it waited for a lock, only the time that was charged to a release counts as a wait for the
+//!   lock. The rest has the kind `given up`.
+//! * Waits in [`poll_recv`](mpsc::Receiver::poll_recv) and similar methods are not counted.
 //!
-//! # What it costs
-//! A look at a word of the primitive's own wherever somebody may be waiting, and at whether owners
-//! are noted where all of a lock is taken; all else only where somebody waits. What is there at once
-//! is taken without a future of tokio's, which costs more than both. [`Mutex`], [`RwLock`] and [`Semaphore`] are larger by their names and by who
-//! waits, futures by some words, and a channel is one allocation more.
+//! # Costs
+//! One load of a word of the primitive wherever there may be waiters. Taking all of a lock also
+//! loads the flag that enables the noting of owners. All else happens only if there are waiters. A
+//! free primitive is taken without one of tokio's futures, which would cost more than both loads.
+//! [`Mutex`], [`RwLock`] and [`Semaphore`] are larger by their names and their waiters' account,
+//! futures are larger by some words, and a channel is one more allocation.
 //!
 //! [`watch`]: tokio::sync::watch
 //! [`broadcast`]: tokio::sync::broadcast
@@ -70,7 +69,7 @@ pub use rwlock::{
 };
 pub use semaphore::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-/// Futures that have names.
+/// The named future types.
 pub mod futures {
     pub use super::notify::{Notified, OwnedNotified};
 }

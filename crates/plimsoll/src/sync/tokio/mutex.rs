@@ -1,4 +1,4 @@
-//! Mutual exclusion.
+//! A mutex for tasks.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -12,53 +12,53 @@ use super::guards::guard;
 use super::permits::{All, Held, Lock, Permits};
 use crate::contention::WaitKind;
 
-/// [`tokio::sync::Mutex`], whose waits are in the profiles.
+/// A [`tokio::sync::Mutex`] whose waits are in the profiles.
 pub struct Mutex<T: ?Sized> {
     permits: Permits,
     data: UnsafeCell<T>,
 }
 
-/// [`tokio::sync::MutexGuard`] of such a mutex.
+/// Counterpart of [`tokio::sync::MutexGuard`].
 #[must_use = "if unused the Mutex will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct MutexGuard<'a, T: ?Sized> {
     held: Held<&'a Mutex<T>, All, T>,
 }
 
-/// [`tokio::sync::OwnedMutexGuard`] of such a mutex.
+/// Counterpart of [`tokio::sync::OwnedMutexGuard`].
 #[must_use = "if unused the Mutex will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct OwnedMutexGuard<T: ?Sized> {
     held: Held<Arc<Mutex<T>>, All, T>,
 }
 
-/// [`tokio::sync::MappedMutexGuard`] of such a mutex.
+/// Counterpart of [`tokio::sync::MappedMutexGuard`].
 #[must_use = "if unused the Mutex will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct MappedMutexGuard<'a, T: ?Sized> {
     held: Held<&'a Permits, All, T>,
-    /// What is borrowed.
+    /// The guard borrows the data mutably.
     _data: PhantomData<&'a mut T>,
 }
 
-/// [`tokio::sync::OwnedMappedMutexGuard`] of such a mutex.
+/// Counterpart of [`tokio::sync::OwnedMappedMutexGuard`].
 #[must_use = "if unused the Mutex will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct OwnedMappedMutexGuard<T: ?Sized, U: ?Sized = T> {
     held: Held<Arc<Mutex<T>>, All, U>,
-    /// What may be written to.
+    /// The guard grants mutable access to the data.
     _data: PhantomData<*mut U>,
 }
 
-// SAFETY: the data is used by one thread at a time, who locked it; which may be another than the
-// one that made it or drops it.
+// SAFETY: only the owner of the lock uses the data, so one thread at a time does. It may be a
+// different thread than the one that created or drops the data, so `T` is `Send`.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
-// SAFETY: as above; shared guards have conditions of their own.
+// SAFETY: as above; the impls for guards below state the conditions for sharing them.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
-// SAFETY: a guard is a mutable reference to the data, and a shared or owning one to the mutex. So
-// for this and those below: to send it sends the data, to share it shares the data; and whoever has
-// a guard gets at the mutex.
+// SAFETY: a guard is a mutable reference to the data, and a shared or owning one to the mutex. For
+// this and the following types: sending a guard sends the data, and sharing a guard shares the
+// data. The owner of a guard can also reach the mutex.
 unsafe impl<T: ?Sized + Send> Send for MutexGuard<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send + Sync> Sync for MutexGuard<'_, T> {}
@@ -66,9 +66,9 @@ unsafe impl<T: ?Sized + Send + Sync> Sync for MutexGuard<'_, T> {}
 unsafe impl<T: ?Sized + Send> Send for OwnedMutexGuard<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send + Sync> Sync for OwnedMutexGuard<T> {}
-// SAFETY: as above, less the mutex.
+// SAFETY: as above, without access to the mutex.
 unsafe impl<T: ?Sized + Send> Send for MappedMutexGuard<'_, T> {}
-// SAFETY: as above, less the mutex.
+// SAFETY: as above, without access to the mutex.
 unsafe impl<T: ?Sized + Sync> Sync for MappedMutexGuard<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send, U: ?Sized + Send> Send for OwnedMappedMutexGuard<T, U> {}
@@ -100,19 +100,19 @@ impl<T: ?Sized> Lock for Arc<Mutex<T>> {
 }
 
 impl<T> Mutex<T> {
-    /// Creates a mutex that is not locked.
+    /// Creates an unlocked mutex.
     #[inline]
     pub const fn new(t: T) -> Self {
         Self::create(None, t)
     }
 
-    /// As [`tokio::sync::Mutex::const_new`]: as [`Mutex::new`].
+    /// Same as [`Mutex::new`]; counterpart of [`tokio::sync::Mutex::const_new`].
     #[inline]
     pub const fn const_new(t: T) -> Self {
         Self::create(None, t)
     }
 
-    /// The same with a name.
+    /// Creates an unlocked mutex with a name.
     #[inline]
     pub const fn named(name: &'static str, t: T) -> Self {
         Self::create(Some(name), t)
@@ -125,7 +125,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// As [`tokio::sync::Mutex::into_inner`].
+    /// Behaves like [`tokio::sync::Mutex::into_inner`].
     #[inline]
     pub fn into_inner(self) -> T {
         self.data.into_inner()
@@ -133,70 +133,70 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// The name it was created with.
+    /// Returns the name, if one was given at creation.
     pub const fn name(&self) -> Option<&'static str> {
         self.permits.name()
     }
 
-    /// As [`tokio::sync::Mutex::lock`].
+    /// Behaves like [`tokio::sync::Mutex::lock`].
     pub async fn lock(&self) -> MutexGuard<'_, T> {
         self.permits.take::<All>(WaitKind::Mutex).await;
         self.guard()
     }
 
-    /// As [`tokio::sync::Mutex::lock_owned`].
+    /// Behaves like [`tokio::sync::Mutex::lock_owned`].
     pub async fn lock_owned(self: Arc<Self>) -> OwnedMutexGuard<T> {
         self.permits.take::<All>(WaitKind::Mutex).await;
         self.owned_guard()
     }
 
-    /// As [`tokio::sync::Mutex::blocking_lock`].
+    /// Behaves like [`tokio::sync::Mutex::blocking_lock`].
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub fn blocking_lock(&self) -> MutexGuard<'_, T> {
         self.permits.take_blocking::<All>(WaitKind::Mutex);
         self.guard()
     }
 
-    /// As [`tokio::sync::Mutex::blocking_lock_owned`].
+    /// Behaves like [`tokio::sync::Mutex::blocking_lock_owned`].
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub fn blocking_lock_owned(self: Arc<Self>) -> OwnedMutexGuard<T> {
         self.permits.take_blocking::<All>(WaitKind::Mutex);
         self.owned_guard()
     }
 
-    /// As [`tokio::sync::Mutex::try_lock`].
+    /// Behaves like [`tokio::sync::Mutex::try_lock`].
     ///
     /// # Errors
-    /// If it is locked.
+    /// Fails if the mutex is locked.
     #[inline]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
         self.permits.try_take::<All>()?;
         Ok(self.guard())
     }
 
-    /// As [`tokio::sync::Mutex::try_lock_owned`].
+    /// Behaves like [`tokio::sync::Mutex::try_lock_owned`].
     ///
     /// # Errors
-    /// If it is locked.
+    /// Fails if the mutex is locked.
     #[inline]
     pub fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
         self.permits.try_take::<All>()?;
         Ok(self.owned_guard())
     }
 
-    /// As [`tokio::sync::Mutex::get_mut`].
+    /// Behaves like [`tokio::sync::Mutex::get_mut`].
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }
 
-    /// The caller has locked it.
+    /// Returns a guard. The caller must have locked the mutex.
     #[inline]
     fn guard(&self) -> MutexGuard<'_, T> {
         MutexGuard {
@@ -204,7 +204,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// The caller has locked it.
+    /// Returns a guard. The caller must have locked the mutex.
     #[inline]
     fn owned_guard(self: Arc<Self>) -> OwnedMutexGuard<T> {
         let data = self.data();
@@ -244,7 +244,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// As [`tokio::sync::MutexGuard::map`].
+    /// Behaves like [`tokio::sync::MutexGuard::map`].
     #[inline]
     pub fn map<U, F>(mut this: Self, f: F) -> MappedMutexGuard<'a, U>
     where
@@ -255,10 +255,10 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         MappedMutexGuard::new(&Self::into_lock(this).permits, data)
     }
 
-    /// As [`tokio::sync::MutexGuard::try_map`].
+    /// Behaves like [`tokio::sync::MutexGuard::try_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_map<U, F>(mut this: Self, f: F) -> Result<MappedMutexGuard<'a, U>, Self>
     where
@@ -271,7 +271,7 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         }
     }
 
-    /// As [`tokio::sync::MutexGuard::mutex`].
+    /// Behaves like [`tokio::sync::MutexGuard::mutex`].
     #[inline]
     pub fn mutex(this: &Self) -> &'a Mutex<T> {
         this.held.lock()
@@ -279,7 +279,7 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
 }
 
 impl<T: ?Sized> OwnedMutexGuard<T> {
-    /// As [`tokio::sync::OwnedMutexGuard::map`].
+    /// Behaves like [`tokio::sync::OwnedMutexGuard::map`].
     #[inline]
     pub fn map<U, F>(mut this: Self, f: F) -> OwnedMappedMutexGuard<T, U>
     where
@@ -290,10 +290,10 @@ impl<T: ?Sized> OwnedMutexGuard<T> {
         OwnedMappedMutexGuard::new(Self::into_lock(this), data)
     }
 
-    /// As [`tokio::sync::OwnedMutexGuard::try_map`].
+    /// Behaves like [`tokio::sync::OwnedMutexGuard::try_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_map<U, F>(mut this: Self, f: F) -> Result<OwnedMappedMutexGuard<T, U>, Self>
     where
@@ -306,7 +306,7 @@ impl<T: ?Sized> OwnedMutexGuard<T> {
         }
     }
 
-    /// As [`tokio::sync::OwnedMutexGuard::mutex`].
+    /// Behaves like [`tokio::sync::OwnedMutexGuard::mutex`].
     #[inline]
     pub fn mutex(this: &Self) -> &Arc<Mutex<T>> {
         this.held.lock()
@@ -314,7 +314,7 @@ impl<T: ?Sized> OwnedMutexGuard<T> {
 }
 
 impl<'a, T: ?Sized> MappedMutexGuard<'a, T> {
-    /// The caller has locked what the data is a part of.
+    /// Creates a guard. The caller must have locked the mutex that contains `data`.
     #[inline]
     fn new(permits: &'a Permits, data: NonNull<T>) -> Self {
         Self {
@@ -323,7 +323,7 @@ impl<'a, T: ?Sized> MappedMutexGuard<'a, T> {
         }
     }
 
-    /// As [`tokio::sync::MappedMutexGuard::map`].
+    /// Behaves like [`tokio::sync::MappedMutexGuard::map`].
     #[inline]
     pub fn map<U, F>(mut this: Self, f: F) -> MappedMutexGuard<'a, U>
     where
@@ -334,10 +334,10 @@ impl<'a, T: ?Sized> MappedMutexGuard<'a, T> {
         MappedMutexGuard::new(Self::into_lock(this), data)
     }
 
-    /// As [`tokio::sync::MappedMutexGuard::try_map`].
+    /// Behaves like [`tokio::sync::MappedMutexGuard::try_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_map<U, F>(mut this: Self, f: F) -> Result<MappedMutexGuard<'a, U>, Self>
     where
@@ -352,7 +352,7 @@ impl<'a, T: ?Sized> MappedMutexGuard<'a, T> {
 }
 
 impl<T: ?Sized, U: ?Sized> OwnedMappedMutexGuard<T, U> {
-    /// The caller has locked what the data is a part of.
+    /// Creates a guard. The caller must have locked the mutex that contains `data`.
     #[inline]
     fn new(mutex: Arc<Mutex<T>>, data: NonNull<U>) -> Self {
         Self {
@@ -361,7 +361,7 @@ impl<T: ?Sized, U: ?Sized> OwnedMappedMutexGuard<T, U> {
         }
     }
 
-    /// As [`tokio::sync::OwnedMappedMutexGuard::map`].
+    /// Behaves like [`tokio::sync::OwnedMappedMutexGuard::map`].
     #[inline]
     pub fn map<S, F>(mut this: Self, f: F) -> OwnedMappedMutexGuard<T, S>
     where
@@ -372,10 +372,10 @@ impl<T: ?Sized, U: ?Sized> OwnedMappedMutexGuard<T, U> {
         OwnedMappedMutexGuard::new(Self::into_lock(this), data)
     }
 
-    /// As [`tokio::sync::OwnedMappedMutexGuard::try_map`].
+    /// Behaves like [`tokio::sync::OwnedMappedMutexGuard::try_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_map<S, F>(mut this: Self, f: F) -> Result<OwnedMappedMutexGuard<T, S>, Self>
     where

@@ -1,4 +1,4 @@
-//! Telling tasks that something has happened.
+//! Notifications of tasks.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,43 +11,43 @@ use super::waiting::Waiting;
 use crate::contention::WaitKind;
 use crate::contention::awaited::Signal;
 
-/// [`tokio::sync::Notify`], whose waits are in the block profile.
+/// A [`tokio::sync::Notify`] whose waits are in the block profile.
 ///
-/// A wait lasts until the last notification before the task goes on. Nobody is blamed for it.
+/// A wait lasts until the last notification before the task continues. No task is charged for it.
 pub struct Notify {
     notified: Signal,
     inner: tokio::sync::Notify,
 }
 
-/// [`tokio::sync::futures::Notified`] of such a [`Notify`].
+/// Counterpart of [`tokio::sync::futures::Notified`].
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Notified<'a> {
     waiting: Waiting<&'a Signal, futures::Notified<'a>>,
 }
 
-/// [`tokio::sync::futures::OwnedNotified`] of such a [`Notify`].
+/// Counterpart of [`tokio::sync::futures::OwnedNotified`].
 #[must_use = "futures do nothing unless they are polled"]
 pub struct OwnedNotified {
-    /// Has nothing of what it borrows once it is dropped, which is before that may be.
+    /// Dropped before `_notify`, from which it borrows: fields are dropped in their order.
     notified: Notified<'static>,
-    /// What is borrowed, which is never moved.
+    /// The borrowed [`Notify`], which is never moved.
     _notify: Arc<Notify>,
 }
 
 impl Notify {
-    /// Creates one without a notification.
+    /// Creates a `Notify` without a notification.
     #[must_use]
     pub const fn new() -> Self {
         Self::create(None)
     }
 
-    /// As [`tokio::sync::Notify::const_new`]: as [`Notify::new`].
+    /// Same as [`Notify::new`]; counterpart of [`tokio::sync::Notify::const_new`].
     #[must_use]
     pub const fn const_new() -> Self {
         Self::create(None)
     }
 
-    /// The same with a name.
+    /// Creates a `Notify` with a name.
     #[must_use]
     pub const fn named(name: &'static str) -> Self {
         Self::create(Some(name))
@@ -60,12 +60,12 @@ impl Notify {
         }
     }
 
-    /// The name it was created with.
+    /// Returns the name, if one was given at creation.
     pub const fn name(&self) -> Option<&'static str> {
         self.notified.given_name()
     }
 
-    /// As [`tokio::sync::Notify::notified`].
+    /// Behaves like [`tokio::sync::Notify::notified`].
     #[inline]
     pub fn notified(&self) -> Notified<'_> {
         Notified {
@@ -73,10 +73,11 @@ impl Notify {
         }
     }
 
-    /// As [`tokio::sync::Notify::notified_owned`].
+    /// Behaves like [`tokio::sync::Notify::notified_owned`].
     #[inline]
     pub fn notified_owned(self: Arc<Self>) -> OwnedNotified {
-        // SAFETY: it lives as long as the future, which has a share of it, and drops it last.
+        // SAFETY: the future owns a share of the `Arc`, and drops it after `notified`, so the
+        // reference is valid during all of its uses.
         let notify: &'static Self = unsafe { &*Arc::as_ptr(&self) };
         OwnedNotified {
             notified: notify.notified(),
@@ -84,21 +85,21 @@ impl Notify {
         }
     }
 
-    /// As [`tokio::sync::Notify::notify_one`].
+    /// Behaves like [`tokio::sync::Notify::notify_one`].
     #[inline]
     pub fn notify_one(&self) {
         self.notified.give();
         self.inner.notify_one();
     }
 
-    /// As [`tokio::sync::Notify::notify_last`].
+    /// Behaves like [`tokio::sync::Notify::notify_last`].
     #[inline]
     pub fn notify_last(&self) {
         self.notified.give();
         self.inner.notify_last();
     }
 
-    /// As [`tokio::sync::Notify::notify_waiters`].
+    /// Behaves like [`tokio::sync::Notify::notify_waiters`].
     #[inline]
     pub fn notify_waiters(&self) {
         self.notified.give();
@@ -119,14 +120,14 @@ impl fmt::Debug for Notify {
 }
 
 impl<'a> Notified<'a> {
-    /// As [`tokio::sync::futures::Notified::enable`]. To be enabled is not to wait.
+    /// Behaves like [`tokio::sync::futures::Notified::enable`]. Enabling a future begins no wait.
     pub fn enable(self: Pin<&mut Self>) -> bool {
         self.waiting().with_future(futures::Notified::enable)
     }
 
     #[inline]
     fn waiting(self: Pin<&mut Self>) -> Pin<&mut Waiting<&'a Signal, futures::Notified<'a>>> {
-        // SAFETY: it is pinned as `self` is: it is not moved, and this is all there is.
+        // SAFETY: `waiting` is the only field, is pinned whenever `self` is, and is never moved.
         unsafe { self.map_unchecked_mut(|this| &mut this.waiting) }
     }
 }
@@ -147,14 +148,15 @@ impl fmt::Debug for Notified<'_> {
 }
 
 impl OwnedNotified {
-    /// As [`tokio::sync::futures::OwnedNotified::enable`].
+    /// Behaves like [`tokio::sync::futures::OwnedNotified::enable`].
     pub fn enable(self: Pin<&mut Self>) -> bool {
         self.notified().enable()
     }
 
     #[inline]
     fn notified(self: Pin<&mut Self>) -> Pin<&mut Notified<'static>> {
-        // SAFETY: it is pinned as `self` is: it is not moved, and the other field does not matter.
+        // SAFETY: `notified` is pinned whenever `self` is, and is never moved; the other field is
+        // never pinned.
         unsafe { self.map_unchecked_mut(|this| &mut this.notified) }
     }
 }

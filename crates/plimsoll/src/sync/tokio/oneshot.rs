@@ -1,8 +1,7 @@
-//! Channels for one message: [`tokio::sync::oneshot`], whose waits are in
-//! the block profile.
+//! Channels for one message: [`tokio::sync::oneshot`], whose waits are in the block profile.
 //!
-//! A receiver has waited until the message was sent. Its wait begins when it is first polled, and
-//! ends when it has an answer or is dropped. Nobody is blamed.
+//! The wait of a receiver lasts until the message was sent. It begins at the first poll, and ends
+//! when the receiver is ready or dropped. No task is charged.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,16 +14,18 @@ pub use tokio::sync::oneshot::error;
 use super::waiting::{TaskWait, ThreadWait, Waiting};
 use crate::contention::WaitKind;
 use crate::contention::awaited::SentAt;
+use crate::recording;
 use crate::sync::contended::keeps_its_frame;
+use crate::task::lock_owners;
 use error::{RecvError, TryRecvError};
 
-/// [`tokio::sync::oneshot::Sender`] of such a channel.
+/// Counterpart of [`tokio::sync::oneshot::Sender`].
 #[derive(Debug)]
 pub struct Sender<T> {
     inner: oneshot::Sender<Message<T>>,
 }
 
-/// [`tokio::sync::oneshot::Receiver`] of such a channel.
+/// Counterpart of [`tokio::sync::oneshot::Receiver`].
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Receiver<T> {
     wait: TaskWait<SentAt>,
@@ -37,24 +38,31 @@ struct Message<T> {
     sent: SentAt,
 }
 
-/// As [`tokio::sync::oneshot::channel`].
+/// Behaves like [`tokio::sync::oneshot::channel`].
 #[track_caller]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    // Called first, so that no value has to be kept across the call.
+    let creator = if recording::notes_owners() {
+        lock_owners::polled_task()
+    } else {
+        0
+    };
     let (sender, receiver) = oneshot::channel();
+    let wait = TaskWait::for_message(WaitKind::Channel, SentAt::UNKNOWN, creator);
     (
         Sender { inner: sender },
         Receiver {
-            wait: TaskWait::new(WaitKind::Channel, SentAt::UNKNOWN),
+            wait,
             inner: receiver,
         },
     )
 }
 
 impl<T> Sender<T> {
-    /// As [`tokio::sync::oneshot::Sender::send`].
+    /// Behaves like [`tokio::sync::oneshot::Sender::send`].
     ///
     /// # Errors
-    /// If there is no receiver any more.
+    /// Fails if the channel is closed.
     #[inline]
     pub fn send(self, t: T) -> Result<(), T> {
         let message = Message {
@@ -64,43 +72,43 @@ impl<T> Sender<T> {
         self.inner.send(message).map_err(|message| message.content)
     }
 
-    /// As [`tokio::sync::oneshot::Sender::closed`].
+    /// Behaves like [`tokio::sync::oneshot::Sender::closed`].
     pub async fn closed(&mut self) {
         let closed = self.inner.closed();
         Waiting::new(WaitKind::Channel, SentAt::UNKNOWN, closed).await;
     }
 
-    /// As [`tokio::sync::oneshot::Sender::is_closed`].
+    /// Behaves like [`tokio::sync::oneshot::Sender::is_closed`].
     pub fn is_closed(&self) -> bool {
         self.inner.is_closed()
     }
 
-    /// As [`tokio::sync::oneshot::Sender::poll_closed`].
+    /// Behaves like [`tokio::sync::oneshot::Sender::poll_closed`].
     pub fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.inner.poll_closed(context)
     }
 }
 
 impl<T> Receiver<T> {
-    /// As [`tokio::sync::oneshot::Receiver::close`].
+    /// Behaves like [`tokio::sync::oneshot::Receiver::close`].
     pub fn close(&mut self) {
         self.inner.close();
     }
 
-    /// As [`tokio::sync::oneshot::Receiver::is_terminated`].
+    /// Behaves like [`tokio::sync::oneshot::Receiver::is_terminated`].
     pub fn is_terminated(&self) -> bool {
         self.inner.is_terminated()
     }
 
-    /// As [`tokio::sync::oneshot::Receiver::is_empty`].
+    /// Behaves like [`tokio::sync::oneshot::Receiver::is_empty`].
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// As [`tokio::sync::oneshot::Receiver::try_recv`].
+    /// Behaves like [`tokio::sync::oneshot::Receiver::try_recv`].
     ///
     /// # Errors
-    /// If there is nothing to receive.
+    /// Fails if no message is available.
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         let message = self.inner.try_recv()?;
         *self.wait.awaited() = message.sent;
@@ -108,13 +116,13 @@ impl<T> Receiver<T> {
         Ok(message.content)
     }
 
-    /// As [`tokio::sync::oneshot::Receiver::blocking_recv`].
+    /// Behaves like [`tokio::sync::oneshot::Receiver::blocking_recv`].
     ///
     /// # Errors
-    /// If there is no sender any more.
+    /// Fails if the sender was dropped without sending.
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub fn blocking_recv(self) -> Result<T, RecvError> {
         let mut wait = ThreadWait::begin(WaitKind::Channel, SentAt::UNKNOWN);

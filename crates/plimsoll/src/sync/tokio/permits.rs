@@ -1,5 +1,5 @@
-//! What the locks here are made of: tokio's semaphore, as tokio's own are; and what a guard has of
-//! a lock.
+//! The basis of the locks here: tokio's semaphore, which is also the basis of tokio's own locks;
+//! and the share of a lock that a guard owns.
 
 use std::marker::PhantomData;
 use std::mem;
@@ -13,8 +13,8 @@ use crate::contention::awaited::Account;
 use crate::stack::{Registers, Start};
 use crate::sync::contended::keeps_its_frame;
 
-/// A lock without what it protects: who has one of its permits may read that, who has all of them
-/// may write to it.
+/// A lock without its data. The owner of one permit may read the data; the owner of all permits may
+/// write it.
 pub(super) struct Permits {
     all: u32,
     account: Account,
@@ -34,10 +34,10 @@ impl Permits {
         self.account.given_name()
     }
 
-    /// Takes a share. It is [given up](Permits::give_up) when it is not needed any more.
+    /// Takes a share; waits until it is available. Return it by [`give_up`](Permits::give_up).
     #[allow(
         clippy::manual_async_fn,
-        reason = "the future of an async function has each argument twice"
+        reason = "the future of an async function stores each argument twice"
     )]
     pub(super) fn take<S: Share>(&self, kind: WaitKind) -> impl Future<Output = ()> {
         async move {
@@ -49,7 +49,7 @@ impl Permits {
         }
     }
 
-    /// The caller has taken that share.
+    /// Notes the owner, if the share that was taken is all of the lock.
     #[inline]
     fn note_owner<S: Share>(&self) {
         if S::IS_ALL {
@@ -57,7 +57,7 @@ impl Permits {
         }
     }
 
-    /// Takes a share if it is there.
+    /// Takes a share, if it is available.
     #[inline]
     fn is_there<S: Share>(&self) -> bool {
         match self.semaphore.try_acquire_many(S::of(self)) {
@@ -70,10 +70,10 @@ impl Permits {
         }
     }
 
-    /// The same, by a thread.
+    /// Takes a share; blocks the thread until it is available.
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub(super) fn take_blocking<S: Share>(&self, kind: WaitKind) {
         let wait = ThreadWait::begin(kind, &self.account);
@@ -82,7 +82,7 @@ impl Permits {
         wait.end();
     }
 
-    /// The same, if it is there.
+    /// Takes a share if it is available; fails otherwise.
     #[inline]
     pub(super) fn try_take<S: Share>(&self) -> Result<(), TryLockError> {
         if self.is_there::<S>() {
@@ -97,7 +97,7 @@ impl Permits {
         self.add(S::of(self));
     }
 
-    /// The same, of which the caller, who has all, keeps one.
+    /// Returns all permits but one; the caller must own all of them.
     #[inline]
     pub(super) fn downgraded(&self) -> &Self {
         self.add(self.all - 1);
@@ -114,7 +114,7 @@ impl Permits {
         }
     }
 
-    /// The same, and is blamed for those who wait.
+    /// Adds permits, and records the charge for the waiters.
     #[cold]
     #[inline(never)]
     fn add_for_others(&self, permits: u32) {
@@ -129,14 +129,14 @@ impl Permits {
 
 type Acquired<'a> = Result<SemaphorePermit<'a>, AcquireError>;
 
-/// Whoever calls it has the share.
+/// Gives the caller the share that tokio's permit stands for.
 #[inline]
 fn taken(acquired: Acquired<'_>) {
-    // As its own `forget`, which gives back no permits first.
+    // Not the permit's own `forget`, whose drop would first return zero permits.
     mem::forget(acquired.expect("it is never closed"));
 }
 
-/// Tokio's error, which can be had from tokio only.
+/// Returns tokio's error, which only tokio can create.
 #[cold]
 fn would_block() -> TryLockError {
     let mutex = tokio::sync::Mutex::const_new(());
@@ -146,17 +146,17 @@ fn would_block() -> TryLockError {
     error
 }
 
-/// How many permits somebody has.
+/// A number of permits that a guard owns.
 pub(super) trait Share {
     const IS_ALL: bool;
 
     fn of(permits: &Permits) -> u32;
 }
 
-/// One of them.
+/// One permit.
 pub(super) struct One;
 
-/// All of them.
+/// All permits.
 pub(super) struct All;
 
 impl Share for One {
@@ -177,7 +177,7 @@ impl Share for All {
     }
 }
 
-/// What leads to a lock: a reference, or an `Arc`.
+/// A handle of a lock: a reference, or an `Arc`.
 pub(super) trait Lock {
     fn permits(&self) -> &Permits;
 }
@@ -189,8 +189,8 @@ impl Lock for &Permits {
     }
 }
 
-/// A share of a lock, and what of the protected data may be used as long as one has it: what all
-/// guards are. They give it up when they are dropped.
+/// The content of each guard: a share of a lock, and the data that it makes accessible. The guard
+/// releases the share when it is dropped.
 pub(super) struct Held<L: Lock, S: Share, T: ?Sized> {
     lock: L,
     data: NonNull<T>,
@@ -198,7 +198,7 @@ pub(super) struct Held<L: Lock, S: Share, T: ?Sized> {
 }
 
 impl<L: Lock, S: Share, T: ?Sized> Held<L, S, T> {
-    /// The caller has that share of the lock.
+    /// Creates the content of a guard. The caller must have that share of the lock.
     #[inline]
     pub(super) fn new(lock: L, data: NonNull<T>) -> Self {
         Self {
@@ -218,13 +218,13 @@ impl<L: Lock, S: Share, T: ?Sized> Held<L, S, T> {
         self.data
     }
 
-    /// The data is not used any more.
+    /// Releases the share; the data is not used any more.
     #[inline]
     pub(super) fn give_up(&self) {
         self.lock.permits().give_up::<S>();
     }
 
-    /// The lock, of which the caller has the share.
+    /// Returns the lock; the share passes to the caller.
     #[inline]
     pub(super) fn into_lock(self) -> L {
         self.lock

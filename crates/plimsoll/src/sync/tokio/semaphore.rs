@@ -1,4 +1,4 @@
-//! A number of permits.
+//! A counting semaphore for tasks.
 
 use std::fmt;
 use std::mem;
@@ -10,17 +10,17 @@ use super::waiting::{ThreadWait, Waiting, at_once};
 use crate::contention::WaitKind;
 use crate::contention::awaited::Signal;
 
-/// [`tokio::sync::Semaphore`], whose waits are in the block profile.
+/// A [`tokio::sync::Semaphore`] whose waits are in the block profile.
 ///
-/// Nobody holds a semaphore as one holds a lock (a permit may be added by who never had one), so
-/// nobody is blamed for a wait; it lasts until permits were last given before the task went on.
+/// A semaphore has no owner, since a task may add a permit that it never took. So no task is
+/// charged for a wait, which lasts until permits were last added before the task continued.
 pub struct Semaphore {
     added: Signal,
     inner: tokio::sync::Semaphore,
 }
 
-/// [`tokio::sync::SemaphorePermit`] of such a semaphore.
-#[must_use = "if unused the permits are given back at once"]
+/// Counterpart of [`tokio::sync::SemaphorePermit`].
+#[must_use = "if unused the permits are released immediately"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
 pub struct SemaphorePermit<'a> {
@@ -28,8 +28,8 @@ pub struct SemaphorePermit<'a> {
     permits: usize,
 }
 
-/// [`tokio::sync::OwnedSemaphorePermit`] of such a semaphore.
-#[must_use = "if unused the permits are given back at once"]
+/// Counterpart of [`tokio::sync::OwnedSemaphorePermit`].
+#[must_use = "if unused the permits are released immediately"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
 pub struct OwnedSemaphorePermit {
@@ -40,33 +40,33 @@ pub struct OwnedSemaphorePermit {
 type Acquired<'a> = Result<tokio::sync::SemaphorePermit<'a>, AcquireError>;
 
 impl Semaphore {
-    /// As [`tokio::sync::Semaphore::MAX_PERMITS`].
+    /// The maximum number of permits: [`tokio::sync::Semaphore::MAX_PERMITS`].
     pub const MAX_PERMITS: usize = tokio::sync::Semaphore::MAX_PERMITS;
 
-    /// Creates one with so many permits.
+    /// Creates a semaphore with `permits` permits.
     ///
     /// # Panics
-    /// If that is more than [`Semaphore::MAX_PERMITS`].
+    /// Panics if `permits` is more than [`Semaphore::MAX_PERMITS`].
     #[must_use]
     #[track_caller]
     pub const fn new(permits: usize) -> Self {
         Self::create(None, permits)
     }
 
-    /// As [`tokio::sync::Semaphore::const_new`]: as [`Semaphore::new`].
+    /// Same as [`Semaphore::new`]; counterpart of [`tokio::sync::Semaphore::const_new`].
     ///
     /// # Panics
-    /// As that.
+    /// Panics if `permits` is more than [`Semaphore::MAX_PERMITS`].
     #[must_use]
     #[track_caller]
     pub const fn const_new(permits: usize) -> Self {
         Self::create(None, permits)
     }
 
-    /// The same with a name.
+    /// Creates a semaphore with a name.
     ///
     /// # Panics
-    /// As that.
+    /// Panics if `permits` is more than [`Semaphore::MAX_PERMITS`].
     #[must_use]
     #[track_caller]
     pub const fn named(name: &'static str, permits: usize) -> Self {
@@ -81,38 +81,38 @@ impl Semaphore {
         }
     }
 
-    /// The name it was created with.
+    /// Returns the name, if one was given at creation.
     pub const fn name(&self) -> Option<&'static str> {
         self.added.given_name()
     }
 
-    /// As [`tokio::sync::Semaphore::available_permits`].
+    /// Behaves like [`tokio::sync::Semaphore::available_permits`].
     pub fn available_permits(&self) -> usize {
         self.inner.available_permits()
     }
 
-    /// As [`tokio::sync::Semaphore::add_permits`].
+    /// Behaves like [`tokio::sync::Semaphore::add_permits`].
     ///
     /// # Panics
-    /// If there are then more than [`Semaphore::MAX_PERMITS`].
+    /// Panics if the number of permits would exceed [`Semaphore::MAX_PERMITS`].
     #[inline]
     pub fn add_permits(&self, n: usize) {
-        // A permit that was forgotten gives back none, and ends nobody's wait.
+        // A forgotten permit adds none, and ends no wait.
         if n > 0 {
             self.added.give();
             self.inner.add_permits(n);
         }
     }
 
-    /// As [`tokio::sync::Semaphore::forget_permits`].
+    /// Behaves like [`tokio::sync::Semaphore::forget_permits`].
     pub fn forget_permits(&self, n: usize) -> usize {
         self.inner.forget_permits(n)
     }
 
-    /// As [`tokio::sync::Semaphore::acquire`].
+    /// Behaves like [`tokio::sync::Semaphore::acquire`].
     ///
     /// # Errors
-    /// If it is closed.
+    /// Fails if the semaphore is closed.
     pub async fn acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
         self.take(1).await?;
         Ok(SemaphorePermit {
@@ -121,10 +121,10 @@ impl Semaphore {
         })
     }
 
-    /// As [`tokio::sync::Semaphore::acquire_many`].
+    /// Behaves like [`tokio::sync::Semaphore::acquire_many`].
     ///
     /// # Errors
-    /// If it is closed.
+    /// Fails if the semaphore is closed.
     pub async fn acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
         self.take(n).await?;
         Ok(SemaphorePermit {
@@ -133,19 +133,19 @@ impl Semaphore {
         })
     }
 
-    /// As [`tokio::sync::Semaphore::acquire_owned`].
+    /// Behaves like [`tokio::sync::Semaphore::acquire_owned`].
     ///
     /// # Errors
-    /// If it is closed.
+    /// Fails if the semaphore is closed.
     pub async fn acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
         self.take(1).await?;
         Ok(self.owned_permit(1))
     }
 
-    /// As [`tokio::sync::Semaphore::acquire_many_owned`].
+    /// Behaves like [`tokio::sync::Semaphore::acquire_many_owned`].
     ///
     /// # Errors
-    /// If it is closed.
+    /// Fails if the semaphore is closed.
     pub async fn acquire_many_owned(
         self: Arc<Self>,
         n: u32,
@@ -154,13 +154,13 @@ impl Semaphore {
         Ok(self.owned_permit(n))
     }
 
-    /// As [`tokio::sync::Semaphore::blocking_acquire`].
+    /// Behaves like [`tokio::sync::Semaphore::blocking_acquire`].
     ///
     /// # Errors
-    /// If it is closed.
+    /// Fails if the semaphore is closed.
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub fn blocking_acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
         let wait = ThreadWait::begin(WaitKind::Semaphore, &self.added);
@@ -169,13 +169,13 @@ impl Semaphore {
         self.permit(acquired, 1)
     }
 
-    /// As [`tokio::sync::Semaphore::blocking_acquire_many`].
+    /// Behaves like [`tokio::sync::Semaphore::blocking_acquire_many`].
     ///
     /// # Errors
-    /// If it is closed.
+    /// Fails if the semaphore is closed.
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub fn blocking_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
         let wait = ThreadWait::begin(WaitKind::Semaphore, &self.added);
@@ -184,25 +184,25 @@ impl Semaphore {
         self.permit(acquired, n)
     }
 
-    /// As [`tokio::sync::Semaphore::blocking_acquire_owned`].
+    /// Behaves like [`tokio::sync::Semaphore::blocking_acquire_owned`].
     ///
     /// # Errors
-    /// If it is closed.
+    /// Fails if the semaphore is closed.
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub fn blocking_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
         self.blocking_acquire_many_owned(1)
     }
 
-    /// As [`tokio::sync::Semaphore::blocking_acquire_many_owned`].
+    /// Behaves like [`tokio::sync::Semaphore::blocking_acquire_many_owned`].
     ///
     /// # Errors
-    /// If it is closed.
+    /// Fails if the semaphore is closed.
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub fn blocking_acquire_many_owned(
         self: Arc<Self>,
@@ -212,18 +212,18 @@ impl Semaphore {
         Ok(self.owned_permit(n))
     }
 
-    /// As [`tokio::sync::Semaphore::try_acquire`].
+    /// Behaves like [`tokio::sync::Semaphore::try_acquire`].
     ///
     /// # Errors
-    /// If there is no permit, or if it is closed.
+    /// Fails if no permit is available, or the semaphore is closed.
     pub fn try_acquire(&self) -> Result<SemaphorePermit<'_>, TryAcquireError> {
         self.try_acquire_many(1)
     }
 
-    /// As [`tokio::sync::Semaphore::try_acquire_many`].
+    /// Behaves like [`tokio::sync::Semaphore::try_acquire_many`].
     ///
     /// # Errors
-    /// If there are not as many permits, or if it is closed.
+    /// Fails if fewer than `n` permits are available, or the semaphore is closed.
     pub fn try_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
         mem::forget(self.inner.try_acquire_many(n)?);
         Ok(SemaphorePermit {
@@ -232,18 +232,18 @@ impl Semaphore {
         })
     }
 
-    /// As [`tokio::sync::Semaphore::try_acquire_owned`].
+    /// Behaves like [`tokio::sync::Semaphore::try_acquire_owned`].
     ///
     /// # Errors
-    /// If there is no permit, or if it is closed.
+    /// Fails if no permit is available, or the semaphore is closed.
     pub fn try_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, TryAcquireError> {
         self.try_acquire_many_owned(1)
     }
 
-    /// As [`tokio::sync::Semaphore::try_acquire_many_owned`].
+    /// Behaves like [`tokio::sync::Semaphore::try_acquire_many_owned`].
     ///
     /// # Errors
-    /// If there are not as many permits, or if it is closed.
+    /// Fails if fewer than `n` permits are available, or the semaphore is closed.
     pub fn try_acquire_many_owned(
         self: Arc<Self>,
         n: u32,
@@ -252,21 +252,21 @@ impl Semaphore {
         Ok(self.owned_permit(n))
     }
 
-    /// As [`tokio::sync::Semaphore::close`].
+    /// Behaves like [`tokio::sync::Semaphore::close`].
     pub fn close(&self) {
         self.added.give();
         self.inner.close();
     }
 
-    /// As [`tokio::sync::Semaphore::is_closed`].
+    /// Behaves like [`tokio::sync::Semaphore::is_closed`].
     pub fn is_closed(&self) -> bool {
         self.inner.is_closed()
     }
 
-    /// Takes so many permits.
+    /// Takes `n` permits; waits until they are available.
     #[allow(
         clippy::manual_async_fn,
-        reason = "the future of an async function has each argument twice"
+        reason = "the future of an async function stores each argument twice"
     )]
     fn take(&self, n: u32) -> impl Future<Output = Result<(), AcquireError>> {
         async move {
@@ -291,7 +291,7 @@ impl Semaphore {
         })
     }
 
-    /// The caller has so many permits.
+    /// Returns a guard of `n` permits, which the caller must have taken.
     #[inline]
     fn owned_permit(self: Arc<Self>, n: u32) -> OwnedSemaphorePermit {
         OwnedSemaphorePermit {
@@ -307,19 +307,19 @@ impl fmt::Debug for Semaphore {
     }
 }
 
-/// What both kinds of permits can.
+/// Implements the methods and the drop of both kinds of permits.
 macro_rules! permit {
     ({$($lifetime:lifetime)?} $permit:ty, $of:literal, $semaphore:ty, |$this:ident| $get:expr) => {
         impl$(<$lifetime>)? $permit {
-            #[doc = concat!("As [`tokio::sync::", $of, "::forget`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::", $of, "::forget`].")]
             pub fn forget(mut self) {
                 self.permits = 0;
             }
 
-            #[doc = concat!("As [`tokio::sync::", $of, "::merge`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::", $of, "::merge`].")]
             ///
             /// # Panics
-            /// If they are of different semaphores.
+            /// Panics if the permits belong to different semaphores.
             #[track_caller]
             pub fn merge(&mut self, mut other: Self) {
                 assert!(
@@ -329,7 +329,7 @@ macro_rules! permit {
                 self.permits += mem::take(&mut other.permits);
             }
 
-            #[doc = concat!("As [`tokio::sync::", $of, "::split`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::", $of, "::split`].")]
             pub fn split(&mut self, n: usize) -> Option<Self> {
                 self.permits = self.permits.checked_sub(n)?;
                 Some(Self {
@@ -338,13 +338,13 @@ macro_rules! permit {
                 })
             }
 
-            #[doc = concat!("As [`tokio::sync::", $of, "::semaphore`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::", $of, "::semaphore`].")]
             pub fn semaphore(&self) -> &$semaphore {
                 let $this = self;
                 $get
             }
 
-            #[doc = concat!("As [`tokio::sync::", $of, "::num_permits`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::", $of, "::num_permits`].")]
             pub fn num_permits(&self) -> usize {
                 self.permits
             }
@@ -367,7 +367,7 @@ mod tests {
     use crate::contention::awaited::Awaited;
 
     #[test]
-    fn who_gives_back_nothing_ends_nobodys_wait() {
+    fn releasing_no_permit_ends_no_wait() {
         let semaphore = Semaphore::new(1);
         let permit = semaphore.try_acquire().unwrap();
         let start = semaphore.added.enter(WaitKind::Semaphore);

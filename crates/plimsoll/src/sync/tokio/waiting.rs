@@ -1,4 +1,4 @@
-//! What all primitives here do when a task, or a thread, has to wait.
+//! The cold paths of all primitives for tasks, and of their blocking methods.
 //!
 //! The functions that record are never inlined, so that stacks begin in their caller.
 
@@ -10,16 +10,17 @@ use tokio::task::coop;
 
 use crate::contention::awaited::{self, Awaited};
 use crate::contention::meter::{self, Timed};
-use crate::contention::{self, Ended, Suspended, WaitKind, suspend};
+use crate::contention::{Ended, Suspended, WaitKind, suspend};
+use crate::recording;
 use crate::stack::{Registers, Start};
 use crate::sync::contended::keeps_its_frame;
-use crate::task::held::{self, PlaceNumber};
+use crate::task::lock_owners::{self, PlaceNumber};
 
-/// Attempts what needs no wait if it succeeds, as part of tokio's cooperative scheduling. Returns
-/// whether it did.
+/// Makes an attempt that may succeed without a wait, as part of tokio's cooperative scheduling.
+/// Returns whether it succeeded.
 ///
-/// Where it does, neither tokio's future nor a [`Waiting`] is made, which costs more than the
-/// attempt. Tokio's semaphores and channels let no attempt pass those who wait.
+/// After a success, neither tokio's future nor a [`Waiting`] is created, which would cost more than
+/// the attempt. In tokio's semaphores and channels, an attempt never overtakes the waiters.
 #[inline]
 pub(super) fn at_once(mut attempt: impl FnMut() -> bool) -> impl Future<Output = bool> {
     poll_fn(move |context| {
@@ -32,11 +33,11 @@ pub(super) fn at_once(mut attempt: impl FnMut() -> bool) -> impl Future<Output =
     })
 }
 
-/// A future of tokio's that waits for something, and when it began to.
+/// One of tokio's futures that waits, with its wait.
 ///
-/// The wait begins when the future is pending for the first time, and ends when it is ready, with
-/// the stack of whoever polls it then: the chain of those who await it, in the task. Or it ends
-/// when the future is dropped, with the stack of who does that.
+/// The wait begins when the future is pending for the first time, and ends when it is ready. It is
+/// recorded with the stack of the task at its end: the chain of functions that await the future.
+/// If the future is dropped instead, the wait is recorded with the stack of the drop.
 pub(super) struct Waiting<A: Awaited, F> {
     future: F,
     wait: TaskWait<A>,
@@ -45,11 +46,12 @@ pub(super) struct Waiting<A: Awaited, F> {
 /// The wait of a task.
 pub(super) struct TaskWait<A: Awaited> {
     awaited: A,
-    /// When it began, if that is to be known.
+    /// The start of the wait, if it is measured. Before the wait, the task that created the sender
+    /// of the message; 0 for none.
     start: u64,
     kind: WaitKind,
     state: State,
-    /// Where the wait is noted, for a report of deadlocks.
+    /// The place where the wait is noted, for a report of deadlocks.
     place: PlaceNumber,
 }
 
@@ -57,11 +59,11 @@ pub(super) struct TaskWait<A: Awaited> {
 enum State {
     /// It does not wait yet.
     Ready,
-    /// It waits.
+    /// It waits, and waits are recorded.
     Waits,
-    /// It waits, and nothing is recorded.
+    /// It waits and is timed, while nothing is recorded.
     Timed,
-    /// The same, and it is not this one's turn to be timed.
+    /// It waits and is not timed, while nothing is recorded.
     Untimed,
 }
 
@@ -74,10 +76,11 @@ impl<A: Awaited, F: Future> Waiting<A, F> {
         }
     }
 
-    /// What tokio's future can besides being polled.
+    /// Calls a method of tokio's future other than `poll`.
     #[inline]
     pub(super) fn with_future<R>(self: Pin<&mut Self>, call: impl FnOnce(Pin<&mut F>) -> R) -> R {
-        // SAFETY: the future is pinned as `self` is: it is not moved, and nothing else is pinned.
+        // SAFETY: the future is pinned whenever `self` is, and is never moved; the other field is
+        // never pinned.
         call(unsafe { self.map_unchecked_mut(|this| &mut this.future) })
     }
 }
@@ -108,25 +111,37 @@ impl<A: Awaited> TaskWait<A> {
         }
     }
 
-    /// What the task waits for.
+    /// Same as [`TaskWait::new`], for a message whose sender the task number `creator` created.
+    #[inline]
+    pub(super) fn for_message(kind: WaitKind, awaited: A, creator: u64) -> Self {
+        Self {
+            awaited,
+            start: creator,
+            kind,
+            state: State::Ready,
+            place: 0,
+        }
+    }
+
+    /// Returns the awaited object.
     #[inline]
     pub(super) fn awaited(&mut self) -> &mut A {
         &mut self.awaited
     }
 
-    /// What the task waits for was polled.
+    /// Updates the wait after a poll of tokio's future.
     #[inline]
     pub(super) fn polled(&mut self, is_ready: bool, context: &Context<'_>) {
         match (self.state, is_ready) {
             (State::Ready, false) => self.begin(context),
             (_, true) => self.arrived(),
-            (_, false) if self.place != 0 => held::waits_still(self.place, context),
+            (_, false) if self.place != 0 => lock_owners::waits_still(self.place, context),
             (_, false) => return,
         }
         keeps_its_frame();
     }
 
-    /// What the task waits for is there.
+    /// Ends the wait, since the awaited object has arrived.
     #[inline]
     pub(super) fn arrived(&mut self) {
         if self.state != State::Ready {
@@ -138,23 +153,28 @@ impl<A: Awaited> TaskWait<A> {
     #[cold]
     #[inline(never)]
     fn begin(&mut self, context: &Context<'_>) {
-        // Where tokio made the future pending because it is some other task's turn, there may be
-        // nothing to wait for. Of a lock, that would be told by nobody releasing it; and
-        // notifications are not held back.
-        let is_told = self.kind.is_lock() || self.kind == WaitKind::Notify;
-        if !is_told && !coop::has_budget_remaining() {
+        // If tokio made the future pending because the task's budget is used up, it may not have to
+        // wait. For a lock, the absence of a release shows this; notifications do not use the
+        // budget.
+        let is_known = self.kind.is_lock() || self.kind == WaitKind::Notify;
+        if !is_known && !coop::has_budget_remaining() {
             return;
         }
-        (self.state, self.start) = if contention::is_on() {
+        let creator = self.start;
+        (self.state, self.start) = if recording::is_on() {
             (State::Waits, self.awaited.enter(self.kind))
         } else if meter::is_turn() && self.kind.is_lock() {
             (State::Timed, Timed::begin().start())
         } else {
             (State::Untimed, 0)
         };
-        if contention::notes_owners() {
+        if recording::notes_owners() {
             if let Some(owner) = self.awaited.owner() {
-                self.place = held::waits(owner, self.awaited.name(), context);
+                let lock = lock_owners::Awaited::Lock(std::ptr::from_ref(owner) as usize);
+                self.place = lock_owners::waits(lock, self.awaited.name(), context);
+            } else if creator != 0 {
+                let message = lock_owners::Awaited::Message(creator);
+                self.place = lock_owners::waits(message, Some("oneshot"), context);
             }
         }
     }
@@ -163,7 +183,7 @@ impl<A: Awaited> TaskWait<A> {
     #[inline(never)]
     fn end(&mut self, ended: Ended) {
         if self.place != 0 {
-            held::waits_no_more(std::mem::take(&mut self.place));
+            lock_owners::waits_no_more(std::mem::take(&mut self.place));
         }
         match std::mem::replace(&mut self.state, State::Ready) {
             State::Waits => {
@@ -173,6 +193,7 @@ impl<A: Awaited> TaskWait<A> {
             State::Timed => Timed::since(self.start).end(),
             State::Ready | State::Untimed => {}
         }
+        self.start = 0;
     }
 }
 
@@ -186,8 +207,8 @@ impl<A: Awaited> Drop for TaskWait<A> {
     }
 }
 
-/// A wait of a thread, in a method of tokio's that blocks it. The thread's own waits in there are
-/// not seen.
+/// A wait of a thread, in a method of tokio's that blocks it. The hook does not record the thread's
+/// own waits in that method.
 pub(super) struct ThreadWait<A: Awaited> {
     awaited: A,
     kind: WaitKind,
@@ -195,9 +216,9 @@ pub(super) struct ThreadWait<A: Awaited> {
 }
 
 impl<A: Awaited> ThreadWait<A> {
-    /// The calling thread is about to take what it may have to wait for.
+    /// Begins a wait of the calling thread, which may have to wait.
     pub(super) fn begin(kind: WaitKind, awaited: A) -> Self {
-        let wait = contention::is_on().then(|| (awaited.enter(kind), suspend()));
+        let wait = recording::is_on().then(|| (awaited.enter(kind), suspend()));
         Self {
             awaited,
             kind,
@@ -207,12 +228,12 @@ impl<A: Awaited> ThreadWait<A> {
 }
 
 impl<A: Awaited> ThreadWait<A> {
-    /// What the thread waits for.
+    /// Returns the awaited object.
     pub(super) fn awaited(&mut self) -> &mut A {
         &mut self.awaited
     }
 
-    /// It has it, or will not get it.
+    /// Ends the wait: the thread has received the object, or will not receive it.
     #[inline(always)]
     pub(super) fn end(self) {
         drop(self);

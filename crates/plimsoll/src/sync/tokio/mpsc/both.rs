@@ -1,27 +1,27 @@
-//! What the ends of both kinds of channels have in common.
+//! The common methods of bounded and unbounded channels.
 
-/// Implements what a sender can do besides sending, and all that a weak one can:
+/// Implements the common methods of a sender, except sending, and all methods of a weak one. Usage:
 /// `sender!(sender, weak sender)`.
 macro_rules! sender {
     ($sender:ident, $weak:ident) => {
         impl<T> $sender<T> {
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($sender), "::closed`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($sender), "::closed`].")]
             pub async fn closed(&self) {
                 self.end.wait(self.inner.closed()).await;
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($sender), "::is_closed`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($sender), "::is_closed`].")]
             pub fn is_closed(&self) -> bool {
                 self.inner.is_closed()
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($sender), "::same_channel`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($sender), "::same_channel`].")]
             pub fn same_channel(&self, other: &Self) -> bool {
                 self.inner.same_channel(&other.inner)
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($sender), "::downgrade`].")]
-            #[must_use = "the sender stays what it is"]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($sender), "::downgrade`].")]
+            #[must_use = "the sender is unchanged"]
             pub fn downgrade(&self) -> $weak<T> {
                 $weak {
                     signals: self.end.0.clone(),
@@ -29,12 +29,12 @@ macro_rules! sender {
                 }
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($sender), "::strong_count`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($sender), "::strong_count`].")]
             pub fn strong_count(&self) -> usize {
                 self.inner.strong_count()
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($sender), "::weak_count`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($sender), "::weak_count`].")]
             pub fn weak_count(&self) -> usize {
                 self.inner.weak_count()
             }
@@ -56,7 +56,7 @@ macro_rules! sender {
         }
 
         impl<T> $weak<T> {
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($weak), "::upgrade`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($weak), "::upgrade`].")]
             pub fn upgrade(&self) -> Option<$sender<T>> {
                 let inner = self.inner.upgrade()?;
                 Some($sender {
@@ -65,12 +65,12 @@ macro_rules! sender {
                 })
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($weak), "::strong_count`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($weak), "::strong_count`].")]
             pub fn strong_count(&self) -> usize {
                 self.inner.strong_count()
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($weak), "::weak_count`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($weak), "::weak_count`].")]
             pub fn weak_count(&self) -> usize {
                 self.inner.weak_count()
             }
@@ -93,17 +93,17 @@ macro_rules! sender {
     };
 }
 
-/// Implements what a receiver of either kind can do: `receiver!(receiver)`.
+/// Implements the common methods of a receiver. Usage: `receiver!(receiver)`.
 macro_rules! receiver {
     ($receiver:ident) => {
         impl<T> $receiver<T> {
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($receiver), "::recv`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::recv`].")]
             pub async fn recv(&mut self) -> Option<T> {
                 let inner = &mut self.inner;
                 self.end.wait(|context| inner.poll_recv(context)).await
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($receiver), "::recv_many`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::recv_many`].")]
             pub async fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
                 let inner = &mut self.inner;
                 self.end
@@ -111,10 +111,10 @@ macro_rules! receiver {
                     .await
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($receiver), "::try_recv`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::try_recv`].")]
             ///
             /// # Errors
-            /// If there is nothing to receive.
+            /// Fails if no message is available.
             #[inline]
             pub fn try_recv(&mut self) -> Result<T, super::error::TryRecvError> {
                 self.end.receives();
@@ -122,11 +122,11 @@ macro_rules! receiver {
             }
 
             #[doc = concat!(
-                "As [`tokio::sync::mpsc::", stringify!($receiver), "::blocking_recv`].",
+                "Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::blocking_recv`].",
             )]
             ///
             /// # Panics
-            /// If the thread executes tasks.
+            /// Panics if the thread executes tasks.
             #[track_caller]
             pub fn blocking_recv(&mut self) -> Option<T> {
                 let wait = self.end.wait_blocking();
@@ -136,11 +136,11 @@ macro_rules! receiver {
             }
 
             #[doc = concat!(
-                "As [`tokio::sync::mpsc::", stringify!($receiver), "::blocking_recv_many`].",
+                "Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::blocking_recv_many`].",
             )]
             ///
             /// # Panics
-            /// If the thread executes tasks.
+            /// Panics if the thread executes tasks.
             #[track_caller]
             pub fn blocking_recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
                 let wait = self.end.wait_blocking();
@@ -149,28 +149,28 @@ macro_rules! receiver {
                 received
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($receiver), "::close`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::close`].")]
             pub fn close(&mut self) {
                 self.end.receives();
                 self.inner.close();
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($receiver), "::is_closed`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::is_closed`].")]
             pub fn is_closed(&self) -> bool {
                 self.inner.is_closed()
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($receiver), "::is_empty`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::is_empty`].")]
             pub fn is_empty(&self) -> bool {
                 self.inner.is_empty()
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($receiver), "::len`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::len`].")]
             pub fn len(&self) -> usize {
                 self.inner.len()
             }
 
-            #[doc = concat!("As [`tokio::sync::mpsc::", stringify!($receiver), "::poll_recv`].")]
+            #[doc = concat!("Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::poll_recv`].")]
             pub fn poll_recv(
                 &mut self,
                 context: &mut std::task::Context<'_>,
@@ -180,7 +180,7 @@ macro_rules! receiver {
             }
 
             #[doc = concat!(
-                "As [`tokio::sync::mpsc::", stringify!($receiver), "::poll_recv_many`].",
+                "Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::poll_recv_many`].",
             )]
             pub fn poll_recv_many(
                 &mut self,
@@ -193,14 +193,14 @@ macro_rules! receiver {
             }
 
             #[doc = concat!(
-                "As [`tokio::sync::mpsc::", stringify!($receiver), "::sender_strong_count`].",
+                "Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::sender_strong_count`].",
             )]
             pub fn sender_strong_count(&self) -> usize {
                 self.inner.sender_strong_count()
             }
 
             #[doc = concat!(
-                "As [`tokio::sync::mpsc::", stringify!($receiver), "::sender_weak_count`].",
+                "Behaves like [`tokio::sync::mpsc::", stringify!($receiver), "::sender_weak_count`].",
             )]
             pub fn sender_weak_count(&self) -> usize {
                 self.inner.sender_weak_count()

@@ -1,4 +1,4 @@
-//! Channels with room for a number of messages.
+//! Channels with a limited capacity.
 
 use std::fmt;
 use std::mem;
@@ -11,10 +11,10 @@ use super::both::{receiver, sender};
 use super::error::{SendError, TrySendError};
 use super::{ReceivingEnd, SendingEnd, Signals, ends};
 
-/// [`tokio::sync::mpsc::Sender`] of such a channel.
+/// Counterpart of [`tokio::sync::mpsc::Sender`].
 ///
-/// `send_timeout` is missing, which tokio has with the feature `time` only. It is what follows; to
-/// limit the time of `send` would lose the value.
+/// `send_timeout`, which tokio has only with the feature `time`, is missing. Use the following
+/// instead; a time limit around `send` would lose the value.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -24,7 +24,7 @@ use super::{ReceivingEnd, SendingEnd, Signals, ends};
 /// # let (value, limit) = (1, Duration::from_secs(1));
 /// match tokio::time::timeout(limit, sender.reserve()).await {
 ///     Ok(Ok(permit)) => permit.send(value),
-///     Ok(Err(_)) => panic!("nobody receives {value}"),
+///     Ok(Err(_)) => panic!("no receiver for {value}"),
 ///     Err(_) => panic!("the time is up for {value}"),
 /// }
 /// # });
@@ -34,37 +34,38 @@ pub struct Sender<T> {
     inner: mpsc::Sender<T>,
 }
 
-/// [`tokio::sync::mpsc::WeakSender`] of such a channel.
+/// Counterpart of [`tokio::sync::mpsc::WeakSender`].
 pub struct WeakSender<T> {
     signals: Arc<Signals>,
     inner: mpsc::WeakSender<T>,
 }
 
-/// [`tokio::sync::mpsc::Receiver`] of such a channel.
+/// Counterpart of [`tokio::sync::mpsc::Receiver`].
 pub struct Receiver<T> {
     end: ReceivingEnd,
     inner: mpsc::Receiver<T>,
 }
 
-/// [`tokio::sync::mpsc::Permit`] of such a channel.
+/// Counterpart of [`tokio::sync::mpsc::Permit`].
 pub struct Permit<'a, T> {
     room: Room<'a>,
     inner: mpsc::Permit<'a, T>,
 }
 
-/// [`tokio::sync::mpsc::PermitIterator`] of such a channel.
+/// Counterpart of [`tokio::sync::mpsc::PermitIterator`].
 pub struct PermitIterator<'a, T> {
     room: Room<'a>,
     inner: mpsc::PermitIterator<'a, T>,
 }
 
-/// [`tokio::sync::mpsc::OwnedPermit`] of such a channel.
+/// Counterpart of [`tokio::sync::mpsc::OwnedPermit`].
 pub struct OwnedPermit<T> {
-    /// There until the permit is used.
+    /// Present until the permit is used.
     parts: Option<(SendingEnd, mpsc::OwnedPermit<T>)>,
 }
 
-/// Room that is given back when it is dropped, if nothing was sent. Declared before tokio's permit.
+/// A guard of reserved capacity, which signals its return when it is dropped. Declared before
+/// tokio's permit, so that the signal comes first.
 struct Room<'a>(&'a Signals);
 
 impl Drop for Room<'_> {
@@ -73,10 +74,10 @@ impl Drop for Room<'_> {
     }
 }
 
-/// As [`tokio::sync::mpsc::channel`].
+/// Behaves like [`tokio::sync::mpsc::channel`].
 ///
 /// # Panics
-/// If there is to be no room, or too much.
+/// Panics if `buffer` is 0, or more than tokio's maximum number of permits.
 #[must_use]
 #[track_caller]
 pub fn channel<T>(buffer: usize) -> (Sender<T>, Receiver<T>) {
@@ -98,10 +99,10 @@ sender!(Sender, WeakSender);
 receiver!(Receiver);
 
 impl<T> Sender<T> {
-    /// As [`tokio::sync::mpsc::Sender::send`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::send`].
     ///
     /// # Errors
-    /// If there is no receiver any more.
+    /// Fails if the channel is closed.
     pub async fn send(&self, value: T) -> Result<(), SendError<T>> {
         let mut permit = None;
         let is_room = at_once(|| {
@@ -121,23 +122,23 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// As [`tokio::sync::mpsc::Sender::try_send`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::try_send`].
     ///
     /// # Errors
-    /// If the channel is full, or if there is no receiver any more.
+    /// Fails if the channel is full or closed.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         self.end.sends();
         self.inner.try_send(message)
     }
 
-    /// As [`tokio::sync::mpsc::Sender::blocking_send`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::blocking_send`].
     ///
     /// # Errors
-    /// If there is no receiver any more.
+    /// Fails if the channel is closed.
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub fn blocking_send(&self, value: T) -> Result<(), SendError<T>> {
         self.end.sends();
@@ -147,56 +148,56 @@ impl<T> Sender<T> {
         sent
     }
 
-    /// As [`tokio::sync::mpsc::Sender::reserve`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::reserve`].
     ///
     /// # Errors
-    /// If there is no receiver any more.
+    /// Fails if the channel is closed.
     pub async fn reserve(&self) -> Result<Permit<'_, T>, SendError<()>> {
         let inner = self.end.wait(self.inner.reserve()).await?;
         Ok(self.permit(inner))
     }
 
-    /// As [`tokio::sync::mpsc::Sender::reserve_many`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::reserve_many`].
     ///
     /// # Errors
-    /// If there is no receiver any more, or never so much room.
+    /// Fails if the channel is closed, or `n` exceeds its maximum capacity.
     pub async fn reserve_many(&self, n: usize) -> Result<PermitIterator<'_, T>, SendError<()>> {
         let inner = self.end.wait(self.inner.reserve_many(n)).await?;
         Ok(self.permits(inner))
     }
 
-    /// As [`tokio::sync::mpsc::Sender::reserve_owned`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::reserve_owned`].
     ///
     /// # Errors
-    /// If there is no receiver any more.
+    /// Fails if the channel is closed.
     pub async fn reserve_owned(self) -> Result<OwnedPermit<T>, SendError<()>> {
         let Self { end, inner } = self;
         let inner = end.wait(inner.reserve_owned()).await?;
         Ok(OwnedPermit::new(end, inner))
     }
 
-    /// As [`tokio::sync::mpsc::Sender::try_reserve`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::try_reserve`].
     ///
     /// # Errors
-    /// If the channel is full, or if there is no receiver any more.
+    /// Fails if the channel is full or closed.
     pub fn try_reserve(&self) -> Result<Permit<'_, T>, TrySendError<()>> {
         let inner = self.inner.try_reserve()?;
         Ok(self.permit(inner))
     }
 
-    /// As [`tokio::sync::mpsc::Sender::try_reserve_many`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::try_reserve_many`].
     ///
     /// # Errors
-    /// If there is not so much room, or if there is no receiver any more.
+    /// Fails if the channel has less free capacity than `n`, or is closed.
     pub fn try_reserve_many(&self, n: usize) -> Result<PermitIterator<'_, T>, TrySendError<()>> {
         let inner = self.inner.try_reserve_many(n)?;
         Ok(self.permits(inner))
     }
 
-    /// As [`tokio::sync::mpsc::Sender::try_reserve_owned`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::try_reserve_owned`].
     ///
     /// # Errors
-    /// If the channel is full, or if there is no receiver any more.
+    /// Fails if the channel is full or closed.
     pub fn try_reserve_owned(self) -> Result<OwnedPermit<T>, TrySendError<Self>> {
         let Self { end, inner } = self;
         match inner.try_reserve_owned() {
@@ -206,12 +207,12 @@ impl<T> Sender<T> {
         }
     }
 
-    /// As [`tokio::sync::mpsc::Sender::capacity`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::capacity`].
     pub fn capacity(&self) -> usize {
         self.inner.capacity()
     }
 
-    /// As [`tokio::sync::mpsc::Sender::max_capacity`].
+    /// Behaves like [`tokio::sync::mpsc::Sender::max_capacity`].
     pub fn max_capacity(&self) -> usize {
         self.inner.max_capacity()
     }
@@ -232,19 +233,19 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// As [`tokio::sync::mpsc::Receiver::capacity`].
+    /// Behaves like [`tokio::sync::mpsc::Receiver::capacity`].
     pub fn capacity(&self) -> usize {
         self.inner.capacity()
     }
 
-    /// As [`tokio::sync::mpsc::Receiver::max_capacity`].
+    /// Behaves like [`tokio::sync::mpsc::Receiver::max_capacity`].
     pub fn max_capacity(&self) -> usize {
         self.inner.max_capacity()
     }
 }
 
 impl<T> Permit<'_, T> {
-    /// As [`tokio::sync::mpsc::Permit::send`].
+    /// Behaves like [`tokio::sync::mpsc::Permit::send`].
     pub fn send(self, value: T) {
         let Self { room, inner } = self;
         room.0.sent.give();
@@ -296,7 +297,7 @@ impl<T> OwnedPermit<T> {
         self.parts.as_ref().map(|(_, inner)| inner)
     }
 
-    /// As [`tokio::sync::mpsc::OwnedPermit::send`].
+    /// Behaves like [`tokio::sync::mpsc::OwnedPermit::send`].
     pub fn send(mut self, value: T) -> Sender<T> {
         let (end, inner) = self.parts.take().expect(UNUSED);
         end.sends();
@@ -306,7 +307,7 @@ impl<T> OwnedPermit<T> {
         }
     }
 
-    /// As [`tokio::sync::mpsc::OwnedPermit::release`].
+    /// Behaves like [`tokio::sync::mpsc::OwnedPermit::release`].
     pub fn release(mut self) -> Sender<T> {
         let (end, inner) = self.parts.take().expect(UNUSED);
         end.0.give_back();
@@ -316,20 +317,20 @@ impl<T> OwnedPermit<T> {
         }
     }
 
-    /// As [`tokio::sync::mpsc::OwnedPermit::same_channel`].
+    /// Behaves like [`tokio::sync::mpsc::OwnedPermit::same_channel`].
     pub fn same_channel(&self, other: &Self) -> bool {
         let both = self.inner().zip(other.inner());
         both.is_some_and(|(this, other)| this.same_channel(other))
     }
 
-    /// As [`tokio::sync::mpsc::OwnedPermit::same_channel_as_sender`].
+    /// Behaves like [`tokio::sync::mpsc::OwnedPermit::same_channel_as_sender`].
     pub fn same_channel_as_sender(&self, sender: &Sender<T>) -> bool {
         let inner = self.inner();
         inner.is_some_and(|inner| inner.same_channel_as_sender(&sender.inner))
     }
 }
 
-/// A permit is used by giving it away.
+/// The message for a second use, which cannot occur: each use consumes the permit.
 const UNUSED: &str = "it is used once";
 
 impl<T> Drop for OwnedPermit<T> {

@@ -1,8 +1,8 @@
 //! Channels: [`tokio::sync::mpsc`], whose waits are in the block profile.
 //!
-//! A receiver has waited until something was last sent before it went on, a sender of a bounded
-//! channel until something was last received. Nobody is blamed. What is polled by methods called
-//! `poll_...` is not seen to wait, for those have no end that is told.
+//! The wait of a receiver lasts until the last message was sent before it continued. The wait of a
+//! sender of a bounded channel lasts until the last message was received. No task is charged. Waits
+//! in methods named `poll_...` are not recorded, since their end is not observable.
 
 mod both;
 mod bounded;
@@ -21,20 +21,20 @@ use super::waiting::{ThreadWait, Waiting};
 use crate::contention::WaitKind;
 use crate::contention::awaited::Signal;
 
-/// What the two ends of a channel tell one another.
+/// The signals between the two ends of a channel.
 struct Signals {
-    /// There may be something to receive, or nobody left to send it.
+    /// A message may be available, or all senders may be dropped.
     sent: Signal,
-    /// There may be room to send something, or nobody left to receive it.
+    /// Capacity may be available, or the receiver may be dropped.
     received: Signal,
 }
 
-/// The end of who sends. Declared before tokio's, so that the signal comes first: the last sender's
-/// going wakes the receiver.
+/// The signals of a sender. Declared before tokio's sender, so that the signal comes first:
+/// dropping the last sender wakes the receiver.
 #[derive(Clone)]
 struct SendingEnd(Arc<Signals>);
 
-/// The end of who receives. Declared before tokio's, as above: the receiver's going wakes senders.
+/// The signals of the receiver. Declared before tokio's receiver: dropping it wakes senders.
 struct ReceivingEnd(Arc<Signals>);
 
 fn ends() -> (SendingEnd, ReceivingEnd) {
@@ -46,7 +46,7 @@ fn ends() -> (SendingEnd, ReceivingEnd) {
 }
 
 impl Signals {
-    /// Room is given back, which wakes senders, or, if nobody else is there, the receiver.
+    /// Signals returned capacity, which wakes senders, or, if none is left, the receiver.
     fn give_back(&self) {
         self.received.give();
         self.sent.give();
@@ -59,7 +59,7 @@ impl SendingEnd {
         self.0.sent.give();
     }
 
-    /// Waits for room, or for the receiver to go.
+    /// Waits for capacity, or for the end of the receiver.
     #[inline]
     fn wait<F: Future>(&self, future: F) -> Waiting<&Signal, F> {
         Waiting::new(WaitKind::Channel, &self.0.received, future)
@@ -79,20 +79,20 @@ impl Drop for SendingEnd {
 }
 
 impl ReceivingEnd {
-    /// Something is about to be received, if it is there.
+    /// Signals that the receiver is about to receive a message, if one is available.
     #[inline]
     fn receives(&self) {
         self.0.received.give();
     }
 
-    /// Waits for something to receive with a method of tokio's that polls for it.
+    /// Waits for a message, by a polling method of tokio's receiver.
     #[inline]
     fn wait<R, F>(&self, mut poll: F) -> Waiting<&Signal, impl Future<Output = R>>
     where
         F: FnMut(&mut Context<'_>) -> Poll<R>,
     {
         let received = poll_fn(move |context| {
-            // To receive gives room, which wakes senders at once.
+            // Receiving frees capacity, which wakes senders at once.
             self.receives();
             poll(context)
         });

@@ -1,4 +1,4 @@
-//! Channels with room for any number of messages.
+//! Channels with an unlimited capacity.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use super::both::{receiver, sender};
 use super::error::SendError;
 use super::{ReceivingEnd, SendingEnd, Signals, ends};
 
-/// [`tokio::sync::mpsc::UnboundedSender`] of such a channel.
+/// Counterpart of [`tokio::sync::mpsc::UnboundedSender`].
 pub struct UnboundedSender<T> {
     end: SendingEnd,
     inner: mpsc::UnboundedSender<T>,
 }
 
-/// [`tokio::sync::mpsc::WeakUnboundedSender`] of such a channel.
+/// Counterpart of [`tokio::sync::mpsc::WeakUnboundedSender`].
 pub struct WeakUnboundedSender<T> {
     signals: Arc<Signals>,
     inner: mpsc::WeakUnboundedSender<T>,
 }
 
-/// [`tokio::sync::mpsc::UnboundedReceiver`] of such a channel.
+/// Counterpart of [`tokio::sync::mpsc::UnboundedReceiver`].
 pub struct UnboundedReceiver<T> {
     end: ReceivingEnd,
     inner: mpsc::UnboundedReceiver<T>,
 }
 
-/// As [`tokio::sync::mpsc::unbounded_channel`].
+/// Behaves like [`tokio::sync::mpsc::unbounded_channel`].
 #[must_use]
 pub fn unbounded_channel<T>() -> (UnboundedSender<T>, UnboundedReceiver<T>) {
     let (sender, receiver) = mpsc::unbounded_channel();
@@ -47,10 +47,10 @@ sender!(UnboundedSender, WeakUnboundedSender);
 receiver!(UnboundedReceiver);
 
 impl<T> UnboundedSender<T> {
-    /// As [`tokio::sync::mpsc::UnboundedSender::send`].
+    /// Behaves like [`tokio::sync::mpsc::UnboundedSender::send`].
     ///
     /// # Errors
-    /// If there is no receiver any more.
+    /// Fails if the channel is closed.
     #[inline]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         self.end.sends();

@@ -1,4 +1,4 @@
-//! What a reader or the writer has of a lock.
+//! The guards of borrowed locks.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -6,39 +6,40 @@ use std::ptr::NonNull;
 use super::super::guards::guard;
 use super::super::permits::{All, Held, One, Permits};
 
-/// [`tokio::sync::RwLockReadGuard`] of such a lock.
+/// Counterpart of [`tokio::sync::RwLockReadGuard`].
 #[must_use = "if unused the RwLock will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     held: Held<&'a Permits, One, T>,
-    /// What is borrowed.
+    /// The guard borrows the data.
     _data: PhantomData<&'a T>,
 }
 
-/// [`tokio::sync::RwLockWriteGuard`] of such a lock.
+/// Counterpart of [`tokio::sync::RwLockWriteGuard`].
 #[must_use = "if unused the RwLock will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     held: Held<&'a Permits, All, T>,
-    /// What is borrowed.
+    /// The guard borrows the data mutably.
     _data: PhantomData<&'a mut T>,
 }
 
-/// [`tokio::sync::RwLockMappedWriteGuard`] of such a lock.
+/// Counterpart of [`tokio::sync::RwLockMappedWriteGuard`].
 #[must_use = "if unused the RwLock will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct RwLockMappedWriteGuard<'a, T: ?Sized> {
     held: Held<&'a Permits, All, T>,
-    /// What is borrowed.
+    /// The guard borrows the data mutably.
     _data: PhantomData<&'a mut T>,
 }
 
-// SAFETY: it is a shared reference.
+// SAFETY: the guard is a shared reference to the data.
 unsafe impl<T: ?Sized + Sync> Send for RwLockReadGuard<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockReadGuard<'_, T> {}
-// SAFETY: a guard is a mutable reference to the data, which turns into a shared one. So for this
-// and those below: to send it sends and shares the data, to share it shares the data.
+// SAFETY: a guard is a mutable reference to the data, and can turn into a shared one. For this and
+// the following types: sending a guard sends and shares the data, and sharing a guard shares the
+// data.
 unsafe impl<T: ?Sized + Send + Sync> Send for RwLockWriteGuard<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockWriteGuard<'_, T> {}
@@ -52,7 +53,7 @@ guard!({'a, T: ?Sized} RwLockWriteGuard<'a, T> => T, &'a Permits, mut);
 guard!({'a, T: ?Sized} RwLockMappedWriteGuard<'a, T> => T, &'a Permits, mut);
 
 impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
-    /// The caller holds one permit of the lock that the data is in.
+    /// Creates a guard. The caller must hold one permit of the lock that contains `data`.
     #[inline]
     pub(super) fn new(permits: &'a Permits, data: NonNull<T>) -> Self {
         Self {
@@ -61,7 +62,7 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
         }
     }
 
-    /// As [`tokio::sync::RwLockReadGuard::map`].
+    /// Behaves like [`tokio::sync::RwLockReadGuard::map`].
     #[inline]
     pub fn map<F, V: ?Sized>(this: Self, f: F) -> RwLockReadGuard<'a, V>
     where
@@ -71,10 +72,10 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
         RwLockReadGuard::new(Self::into_lock(this), data)
     }
 
-    /// As [`tokio::sync::RwLockReadGuard::try_map`].
+    /// Behaves like [`tokio::sync::RwLockReadGuard::try_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_map<F, V: ?Sized>(this: Self, f: F) -> Result<RwLockReadGuard<'a, V>, Self>
     where
@@ -88,7 +89,7 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
 }
 
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
-    /// The caller holds all permits of the lock that the data is in.
+    /// Creates a guard. The caller must hold all permits of the lock that contains `data`.
     #[inline]
     pub(super) fn new(permits: &'a Permits, data: NonNull<T>) -> Self {
         Self {
@@ -97,7 +98,7 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         }
     }
 
-    /// As [`tokio::sync::RwLockWriteGuard::map`].
+    /// Behaves like [`tokio::sync::RwLockWriteGuard::map`].
     #[inline]
     pub fn map<F, V: ?Sized>(mut this: Self, f: F) -> RwLockMappedWriteGuard<'a, V>
     where
@@ -107,10 +108,10 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         RwLockMappedWriteGuard::new(Self::into_lock(this), data)
     }
 
-    /// As [`tokio::sync::RwLockWriteGuard::try_map`].
+    /// Behaves like [`tokio::sync::RwLockWriteGuard::try_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_map<F, V: ?Sized>(
         mut this: Self,
@@ -125,20 +126,20 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         }
     }
 
-    /// As [`tokio::sync::RwLockWriteGuard::into_mapped`].
+    /// Behaves like [`tokio::sync::RwLockWriteGuard::into_mapped`].
     #[inline]
     pub fn into_mapped(this: Self) -> RwLockMappedWriteGuard<'a, T> {
         Self::map(this, |data| data)
     }
 
-    /// As [`tokio::sync::RwLockWriteGuard::downgrade`].
+    /// Behaves like [`tokio::sync::RwLockWriteGuard::downgrade`].
     #[inline]
     pub fn downgrade(self) -> RwLockReadGuard<'a, T> {
         let data = self.held.data();
         RwLockReadGuard::new(Self::into_lock(self).downgraded(), data)
     }
 
-    /// As [`tokio::sync::RwLockWriteGuard::downgrade_map`].
+    /// Behaves like [`tokio::sync::RwLockWriteGuard::downgrade_map`].
     #[inline]
     pub fn downgrade_map<F, V: ?Sized>(this: Self, f: F) -> RwLockReadGuard<'a, V>
     where
@@ -148,10 +149,10 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         RwLockReadGuard::new(Self::into_lock(this).downgraded(), data)
     }
 
-    /// As [`tokio::sync::RwLockWriteGuard::try_downgrade_map`].
+    /// Behaves like [`tokio::sync::RwLockWriteGuard::try_downgrade_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_downgrade_map<F, V: ?Sized>(this: Self, f: F) -> Result<RwLockReadGuard<'a, V>, Self>
     where
@@ -168,7 +169,7 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
 }
 
 impl<'a, T: ?Sized> RwLockMappedWriteGuard<'a, T> {
-    /// The caller holds all permits of the lock that the data is in.
+    /// Creates a guard. The caller must hold all permits of the lock that contains `data`.
     #[inline]
     pub(super) fn new(permits: &'a Permits, data: NonNull<T>) -> Self {
         Self {
@@ -177,7 +178,7 @@ impl<'a, T: ?Sized> RwLockMappedWriteGuard<'a, T> {
         }
     }
 
-    /// As [`tokio::sync::RwLockMappedWriteGuard::map`].
+    /// Behaves like [`tokio::sync::RwLockMappedWriteGuard::map`].
     #[inline]
     pub fn map<F, V: ?Sized>(mut this: Self, f: F) -> RwLockMappedWriteGuard<'a, V>
     where
@@ -187,10 +188,10 @@ impl<'a, T: ?Sized> RwLockMappedWriteGuard<'a, T> {
         RwLockMappedWriteGuard::new(Self::into_lock(this), data)
     }
 
-    /// As [`tokio::sync::RwLockMappedWriteGuard::try_map`].
+    /// Behaves like [`tokio::sync::RwLockMappedWriteGuard::try_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_map<F, V: ?Sized>(
         mut this: Self,

@@ -1,4 +1,4 @@
-//! Many readers, or one writer.
+//! A readers-writer lock for tasks.
 
 mod guards;
 mod owned;
@@ -16,10 +16,9 @@ use tokio::sync::TryLockError;
 use super::permits::{All, One, Permits};
 use crate::contention::WaitKind;
 
-/// [`tokio::sync::RwLock`], whose waits are in the profiles.
+/// A [`tokio::sync::RwLock`] whose waits are in the profiles.
 ///
-/// Whoever gives it up, one of several readers too, is blamed for all who wait, be it to read or to
-/// write.
+/// A release, even by one of several readers, is charged for all waiters, readers and writers.
 pub struct RwLock<T: ?Sized> {
     permits: Permits,
     data: UnsafeCell<T>,
@@ -27,50 +26,51 @@ pub struct RwLock<T: ?Sized> {
 
 // SAFETY: the lock and its data are sent together.
 unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
-// SAFETY: who shares the lock gets at the data: several may read at once, or one at a time, not
-// always the same, may write.
+// SAFETY: sharing the lock gives access to the data. Several threads may read at once, so `T` is
+// `Sync`; different threads may write in turn, so `T` is `Send`.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 
-/// As many readers as tokio's have unless told otherwise, which is the most.
-const MOST_READERS: u32 = u32::MAX >> 3;
+/// Tokio's default number of readers, which is the maximum.
+const MAX_READERS: u32 = u32::MAX >> 3;
 
 impl<T> RwLock<T> {
-    /// Creates a lock that nobody holds.
+    /// Creates an unlocked lock.
     #[inline]
     pub const fn new(value: T) -> Self {
-        Self::create(None, value, MOST_READERS)
+        Self::create(None, value, MAX_READERS)
     }
 
-    /// As [`tokio::sync::RwLock::const_new`]: as [`RwLock::new`].
+    /// Same as [`RwLock::new`]; counterpart of [`tokio::sync::RwLock::const_new`].
     #[inline]
     pub const fn const_new(value: T) -> Self {
-        Self::create(None, value, MOST_READERS)
+        Self::create(None, value, MAX_READERS)
     }
 
-    /// The same with a name.
+    /// Creates an unlocked lock with a name.
     #[inline]
     pub const fn named(name: &'static str, value: T) -> Self {
-        Self::create(Some(name), value, MOST_READERS)
+        Self::create(Some(name), value, MAX_READERS)
     }
 
-    /// As [`tokio::sync::RwLock::with_max_readers`].
+    /// Behaves like [`tokio::sync::RwLock::with_max_readers`].
     ///
     /// # Panics
-    /// If that is 0, or more than `u32::MAX >> 3`.
+    /// Panics if `max_reads` is 0, or more than `u32::MAX >> 3`.
     #[track_caller]
     pub const fn with_max_readers(value: T, max_reads: u32) -> Self {
         assert!(max_reads != 0, "a RwLock may not be created with 0 readers");
         assert!(
-            max_reads <= MOST_READERS,
+            max_reads <= MAX_READERS,
             "a RwLock may not be created with that many readers"
         );
         Self::create(None, value, max_reads)
     }
 
-    /// As [`tokio::sync::RwLock::const_with_max_readers`]: as [`RwLock::with_max_readers`].
+    /// Same as [`RwLock::with_max_readers`]; counterpart of
+    /// [`tokio::sync::RwLock::const_with_max_readers`].
     ///
     /// # Panics
-    /// As that.
+    /// Panics as [`RwLock::with_max_readers`] does.
     #[track_caller]
     pub const fn const_with_max_readers(value: T, max_reads: u32) -> Self {
         Self::with_max_readers(value, max_reads)
@@ -83,7 +83,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// As [`tokio::sync::RwLock::into_inner`].
+    /// Behaves like [`tokio::sync::RwLock::into_inner`].
     #[inline]
     pub fn into_inner(self) -> T {
         self.data.into_inner()
@@ -91,48 +91,48 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// The name it was created with.
+    /// Returns the name, if one was given at creation.
     pub const fn name(&self) -> Option<&'static str> {
         self.permits.name()
     }
 
-    /// As [`tokio::sync::RwLock::read`].
+    /// Behaves like [`tokio::sync::RwLock::read`].
     pub async fn read(&self) -> RwLockReadGuard<'_, T> {
         self.permits.take::<One>(WaitKind::RwLockRead).await;
         RwLockReadGuard::new(&self.permits, self.data())
     }
 
-    /// As [`tokio::sync::RwLock::read_owned`].
+    /// Behaves like [`tokio::sync::RwLock::read_owned`].
     pub async fn read_owned(self: Arc<Self>) -> OwnedRwLockReadGuard<T> {
         self.permits.take::<One>(WaitKind::RwLockRead).await;
         let data = self.data();
         OwnedRwLockReadGuard::new(self, data)
     }
 
-    /// As [`tokio::sync::RwLock::blocking_read`].
+    /// Behaves like [`tokio::sync::RwLock::blocking_read`].
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub fn blocking_read(&self) -> RwLockReadGuard<'_, T> {
         self.permits.take_blocking::<One>(WaitKind::RwLockRead);
         RwLockReadGuard::new(&self.permits, self.data())
     }
 
-    /// As [`tokio::sync::RwLock::try_read`].
+    /// Behaves like [`tokio::sync::RwLock::try_read`].
     ///
     /// # Errors
-    /// If somebody writes or waits to write.
+    /// Fails if the lock is locked for writing, or a writer waits.
     #[inline]
     pub fn try_read(&self) -> Result<RwLockReadGuard<'_, T>, TryLockError> {
         self.permits.try_take::<One>()?;
         Ok(RwLockReadGuard::new(&self.permits, self.data()))
     }
 
-    /// As [`tokio::sync::RwLock::try_read_owned`].
+    /// Behaves like [`tokio::sync::RwLock::try_read_owned`].
     ///
     /// # Errors
-    /// If somebody writes or waits to write.
+    /// Fails if the lock is locked for writing, or a writer waits.
     #[inline]
     pub fn try_read_owned(self: Arc<Self>) -> Result<OwnedRwLockReadGuard<T>, TryLockError> {
         self.permits.try_take::<One>()?;
@@ -140,43 +140,43 @@ impl<T: ?Sized> RwLock<T> {
         Ok(OwnedRwLockReadGuard::new(self, data))
     }
 
-    /// As [`tokio::sync::RwLock::write`].
+    /// Behaves like [`tokio::sync::RwLock::write`].
     pub async fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.permits.take::<All>(WaitKind::RwLockWrite).await;
         RwLockWriteGuard::new(&self.permits, self.data())
     }
 
-    /// As [`tokio::sync::RwLock::write_owned`].
+    /// Behaves like [`tokio::sync::RwLock::write_owned`].
     pub async fn write_owned(self: Arc<Self>) -> OwnedRwLockWriteGuard<T> {
         self.permits.take::<All>(WaitKind::RwLockWrite).await;
         let data = self.data();
         OwnedRwLockWriteGuard::new(self, data)
     }
 
-    /// As [`tokio::sync::RwLock::blocking_write`].
+    /// Behaves like [`tokio::sync::RwLock::blocking_write`].
     ///
     /// # Panics
-    /// If the thread executes tasks.
+    /// Panics if the thread executes tasks.
     #[track_caller]
     pub fn blocking_write(&self) -> RwLockWriteGuard<'_, T> {
         self.permits.take_blocking::<All>(WaitKind::RwLockWrite);
         RwLockWriteGuard::new(&self.permits, self.data())
     }
 
-    /// As [`tokio::sync::RwLock::try_write`].
+    /// Behaves like [`tokio::sync::RwLock::try_write`].
     ///
     /// # Errors
-    /// If anybody holds it.
+    /// Fails if the lock is held.
     #[inline]
     pub fn try_write(&self) -> Result<RwLockWriteGuard<'_, T>, TryLockError> {
         self.permits.try_take::<All>()?;
         Ok(RwLockWriteGuard::new(&self.permits, self.data()))
     }
 
-    /// As [`tokio::sync::RwLock::try_write_owned`].
+    /// Behaves like [`tokio::sync::RwLock::try_write_owned`].
     ///
     /// # Errors
-    /// If anybody holds it.
+    /// Fails if the lock is held.
     #[inline]
     pub fn try_write_owned(self: Arc<Self>) -> Result<OwnedRwLockWriteGuard<T>, TryLockError> {
         self.permits.try_take::<All>()?;
@@ -184,7 +184,7 @@ impl<T: ?Sized> RwLock<T> {
         Ok(OwnedRwLockWriteGuard::new(self, data))
     }
 
-    /// As [`tokio::sync::RwLock::get_mut`].
+    /// Behaves like [`tokio::sync::RwLock::get_mut`].
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()

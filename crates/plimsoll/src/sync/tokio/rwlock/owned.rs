@@ -1,4 +1,4 @@
-//! What a reader or the writer has of a lock that it owns a part of.
+//! The guards that own a share of their lock.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -8,31 +8,31 @@ use super::super::guards::guard;
 use super::super::permits::{All, Held, Lock, One, Permits};
 use super::RwLock;
 
-/// [`tokio::sync::OwnedRwLockReadGuard`] of such a lock.
+/// Counterpart of [`tokio::sync::OwnedRwLockReadGuard`].
 #[must_use = "if unused the RwLock will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct OwnedRwLockReadGuard<T: ?Sized, U: ?Sized = T> {
     held: Held<Arc<RwLock<T>>, One, U>,
 }
 
-/// [`tokio::sync::OwnedRwLockWriteGuard`] of such a lock.
+/// Counterpart of [`tokio::sync::OwnedRwLockWriteGuard`].
 #[must_use = "if unused the RwLock will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct OwnedRwLockWriteGuard<T: ?Sized> {
     held: Held<Arc<RwLock<T>>, All, T>,
 }
 
-/// [`tokio::sync::OwnedRwLockMappedWriteGuard`] of such a lock.
+/// Counterpart of [`tokio::sync::OwnedRwLockMappedWriteGuard`].
 #[must_use = "if unused the RwLock will immediately unlock"]
 #[clippy::has_significant_drop]
 pub struct OwnedRwLockMappedWriteGuard<T: ?Sized, U: ?Sized = T> {
     held: Held<Arc<RwLock<T>>, All, U>,
-    /// What may be written to.
+    /// The guard grants mutable access to the data.
     _data: PhantomData<*mut U>,
 }
 
-// SAFETY: it is a shared reference to some data, and whoever has the last one drops the lock. So
-// for this and those below: to send it sends and shares the lock.
+// SAFETY: the guard is a shared reference to data, and dropping the last reference drops the lock.
+// For this and the following types: sending a guard sends and shares the lock.
 unsafe impl<T, U> Send for OwnedRwLockReadGuard<T, U>
 where
     T: ?Sized + Send + Sync,
@@ -46,7 +46,7 @@ where
     U: ?Sized + Send + Sync,
 {
 }
-// SAFETY: as above, with a mutable reference to the data, which turns into a shared one.
+// SAFETY: as above, with a mutable reference to the data, which can turn into a shared one.
 unsafe impl<T: ?Sized + Send + Sync> Send for OwnedRwLockWriteGuard<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send + Sync> Sync for OwnedRwLockWriteGuard<T> {}
@@ -77,7 +77,7 @@ impl<T: ?Sized> Lock for Arc<RwLock<T>> {
 }
 
 impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
-    /// The caller holds one permit of the lock that the data is in.
+    /// Creates a guard. The caller must hold one permit of the lock that contains `data`.
     #[inline]
     pub(super) fn new(lock: Arc<RwLock<T>>, data: NonNull<U>) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
         }
     }
 
-    /// As [`tokio::sync::OwnedRwLockReadGuard::map`].
+    /// Behaves like [`tokio::sync::OwnedRwLockReadGuard::map`].
     #[inline]
     pub fn map<F, V: ?Sized>(this: Self, f: F) -> OwnedRwLockReadGuard<T, V>
     where
@@ -95,10 +95,10 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
         OwnedRwLockReadGuard::new(Self::into_lock(this), data)
     }
 
-    /// As [`tokio::sync::OwnedRwLockReadGuard::try_map`].
+    /// Behaves like [`tokio::sync::OwnedRwLockReadGuard::try_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_map<F, V: ?Sized>(this: Self, f: F) -> Result<OwnedRwLockReadGuard<T, V>, Self>
     where
@@ -110,7 +110,7 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
         }
     }
 
-    /// As [`tokio::sync::OwnedRwLockReadGuard::rwlock`].
+    /// Behaves like [`tokio::sync::OwnedRwLockReadGuard::rwlock`].
     #[inline]
     pub fn rwlock(this: &Self) -> &Arc<RwLock<T>> {
         this.held.lock()
@@ -118,7 +118,7 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
 }
 
 impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
-    /// The caller holds all permits of the lock that the data is in.
+    /// Creates a guard. The caller must hold all permits of the lock that contains `data`.
     #[inline]
     pub(super) fn new(lock: Arc<RwLock<T>>, data: NonNull<T>) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
         }
     }
 
-    /// As [`tokio::sync::OwnedRwLockWriteGuard::map`].
+    /// Behaves like [`tokio::sync::OwnedRwLockWriteGuard::map`].
     #[inline]
     pub fn map<F, V: ?Sized>(mut this: Self, f: F) -> OwnedRwLockMappedWriteGuard<T, V>
     where
@@ -136,10 +136,10 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
         OwnedRwLockMappedWriteGuard::new(Self::into_lock(this), data)
     }
 
-    /// As [`tokio::sync::OwnedRwLockWriteGuard::try_map`].
+    /// Behaves like [`tokio::sync::OwnedRwLockWriteGuard::try_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_map<F, V: ?Sized>(
         mut this: Self,
@@ -157,13 +157,13 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
         }
     }
 
-    /// As [`tokio::sync::OwnedRwLockWriteGuard::into_mapped`].
+    /// Behaves like [`tokio::sync::OwnedRwLockWriteGuard::into_mapped`].
     #[inline]
     pub fn into_mapped(this: Self) -> OwnedRwLockMappedWriteGuard<T> {
         Self::map(this, |data| data)
     }
 
-    /// As [`tokio::sync::OwnedRwLockWriteGuard::downgrade`].
+    /// Behaves like [`tokio::sync::OwnedRwLockWriteGuard::downgrade`].
     #[inline]
     pub fn downgrade(self) -> OwnedRwLockReadGuard<T> {
         let (data, lock) = (self.held.data(), Self::into_lock(self));
@@ -171,7 +171,7 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
         OwnedRwLockReadGuard::new(lock, data)
     }
 
-    /// As [`tokio::sync::OwnedRwLockWriteGuard::downgrade_map`].
+    /// Behaves like [`tokio::sync::OwnedRwLockWriteGuard::downgrade_map`].
     #[inline]
     pub fn downgrade_map<F, V: ?Sized>(this: Self, f: F) -> OwnedRwLockReadGuard<T, V>
     where
@@ -183,10 +183,10 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
         OwnedRwLockReadGuard::new(lock, data)
     }
 
-    /// As [`tokio::sync::OwnedRwLockWriteGuard::try_downgrade_map`].
+    /// Behaves like [`tokio::sync::OwnedRwLockWriteGuard::try_downgrade_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_downgrade_map<F, V: ?Sized>(
         this: Self,
@@ -205,7 +205,7 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
         }
     }
 
-    /// As [`tokio::sync::OwnedRwLockWriteGuard::rwlock`].
+    /// Behaves like [`tokio::sync::OwnedRwLockWriteGuard::rwlock`].
     #[inline]
     pub fn rwlock(this: &Self) -> &Arc<RwLock<T>> {
         this.held.lock()
@@ -213,7 +213,7 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
 }
 
 impl<T: ?Sized, U: ?Sized> OwnedRwLockMappedWriteGuard<T, U> {
-    /// The caller holds all permits of the lock that the data is in.
+    /// Creates a guard. The caller must hold all permits of the lock that contains `data`.
     #[inline]
     pub(super) fn new(lock: Arc<RwLock<T>>, data: NonNull<U>) -> Self {
         Self {
@@ -222,7 +222,7 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockMappedWriteGuard<T, U> {
         }
     }
 
-    /// As [`tokio::sync::OwnedRwLockMappedWriteGuard::map`].
+    /// Behaves like [`tokio::sync::OwnedRwLockMappedWriteGuard::map`].
     #[inline]
     pub fn map<F, V: ?Sized>(mut this: Self, f: F) -> OwnedRwLockMappedWriteGuard<T, V>
     where
@@ -232,10 +232,10 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockMappedWriteGuard<T, U> {
         OwnedRwLockMappedWriteGuard::new(Self::into_lock(this), data)
     }
 
-    /// As [`tokio::sync::OwnedRwLockMappedWriteGuard::try_map`].
+    /// Behaves like [`tokio::sync::OwnedRwLockMappedWriteGuard::try_map`].
     ///
     /// # Errors
-    /// If there is no such part.
+    /// Returns the guard unchanged if `f` returns `None`.
     #[inline]
     pub fn try_map<F, V: ?Sized>(
         mut this: Self,
@@ -253,7 +253,7 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockMappedWriteGuard<T, U> {
         }
     }
 
-    /// As [`tokio::sync::OwnedRwLockMappedWriteGuard::rwlock`].
+    /// Behaves like [`tokio::sync::OwnedRwLockMappedWriteGuard::rwlock`].
     #[inline]
     pub fn rwlock(this: &Self) -> &Arc<RwLock<T>> {
         this.held.lock()

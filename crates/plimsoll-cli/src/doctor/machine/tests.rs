@@ -1,0 +1,56 @@
+use super::super::findings::Level;
+use super::*;
+
+#[test]
+fn barriers_decide_whether_snapshots_are_exact() {
+    assert_eq!(membarrier(Some(0x1ff)).level, Level::Ok);
+    assert_eq!(membarrier(Some(0x1f)).level, Level::Note);
+    assert_eq!(membarrier(Some(1)).level, Level::Bad);
+    assert_eq!(membarrier(None).level, Level::Bad);
+    assert_eq!(membarrier(Some(1 << 7)).level, Level::Bad);
+}
+
+#[test]
+fn without_sequences_there_is_a_note() {
+    assert_eq!(of_restartable_sequences(Some(32)).level, Level::Ok);
+    assert_eq!(of_restartable_sequences(Some(0)).level, Level::Note);
+    assert_eq!(of_restartable_sequences(None).level, Level::Note);
+}
+
+#[test]
+fn what_the_kernel_says_is_understood() {
+    assert_eq!(clock("tsc").level, Level::Ok);
+    assert_eq!(clock("hpet").level, Level::Note);
+    assert!(
+        huge_pages("always [madvise] never")
+            .says
+            .starts_with("madvise")
+    );
+    assert!(
+        huge_pages("[always] madvise never")
+            .says
+            .starts_with("always")
+    );
+    assert!(perf("-1").says.contains("kernel included"));
+    assert!(perf("4").says.contains("only root"));
+    assert_eq!(overcommit("2").level, Level::Note);
+    assert_eq!(memory_limit(Some(128 << 20)).level, Level::Note);
+    assert_eq!(memory_limit(Some(8 << 30)).level, Level::Ok);
+    assert_eq!(memory_limit(None).level, Level::Ok);
+}
+
+#[test]
+fn memory_is_read_where_it_is_and_only_there() {
+    let word = 7;
+    // SAFETY: the function has no preconditions.
+    let id = unsafe { libc::getpid() };
+    assert!(read_word(id, &word));
+    assert!(!read_word(-1, &word));
+}
+
+#[test]
+fn sizes_are_said_in_words() {
+    assert_eq!(bytes(6 << 30), "6 GiB");
+    assert_eq!(bytes(1536 << 10), "1.5 MiB");
+    assert_eq!(bytes(10), "10 B");
+}

@@ -1,0 +1,138 @@
+//! The console blocks of `docs/guides`: each command runs, and prints the lines that the guide
+//! shows. Numbers may differ, and a line `...` stands for any number of lines.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use regex::Regex;
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Returns the directory of the example programs. Builds them if this test run has not.
+fn examples() -> PathBuf {
+    let command = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let directory = command.parent().unwrap().join("examples");
+    if !directory.join("tenants").exists() {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--package", "plimsoll-examples", "--examples"])
+            .current_dir(workspace())
+            .status()
+            .unwrap();
+        assert!(built.success());
+    }
+    directory
+}
+
+/// Removes numbers, sizes, addresses and inlining from a line; they depend on the build and the
+/// machine.
+fn normalized(line: &str) -> String {
+    let number =
+        Regex::new(r"\b0x[0-9a-f]+|[0-9]+(\.[0-9]+)?(GB|MB|kB|B|ms|us|ns|s|mins)?\b").unwrap();
+    let line = number.replace_all(line, "#").replace(" (inline)", "");
+    let line = Regex::new(r"\S*/examples/")
+        .unwrap()
+        .replace_all(&line, "examples/");
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the commands of a page's console blocks, each with its expected lines.
+fn commands(page: &str) -> Vec<(String, Vec<String>)> {
+    let mut commands: Vec<(String, Vec<String>)> = Vec::new();
+    let mut in_console = false;
+    for line in page.lines() {
+        match line {
+            "```console" => in_console = true,
+            "```" => in_console = false,
+            line if in_console => match line.strip_prefix("$ ") {
+                Some(command) => commands.push((command.to_owned(), Vec::new())),
+                None => commands
+                    .last_mut()
+                    .expect("a command")
+                    .1
+                    .push(line.to_owned()),
+            },
+            _ => {}
+        }
+    }
+    commands
+}
+
+/// Runs the commands of a guide in an empty directory.
+fn check(guide: &str) {
+    let page = workspace().join("docs/guides").join(guide);
+    let commands = commands(&fs::read_to_string(page).unwrap());
+    assert!(!commands.is_empty());
+    let directory =
+        std::env::temp_dir().join(format!("plimsoll-guide-{}-{guide}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let command_directory = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let path = format!(
+        "{}:{}:{path}",
+        command_directory.display(),
+        examples().display()
+    );
+    for (command, expected) in commands {
+        let output = Command::new("/bin/sh")
+            .args(["-c", &command])
+            .current_dir(&directory)
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let mut lines = printed.lines();
+        let mut may_skip = false;
+        for expected in expected {
+            if expected == "..." {
+                may_skip = true;
+                continue;
+            }
+            let wanted = normalized(&expected);
+            let found = match may_skip {
+                true => lines.any(|line| normalized(line) == wanted),
+                false => lines.next().is_some_and(|line| normalized(line) == wanted),
+            };
+            assert!(
+                found,
+                "{guide}: `{command}` does not print\n{expected}\nbut\n{printed}{errors}"
+            );
+            may_skip = false;
+        }
+    }
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn rss_grows() {
+    check("rss-grows.md");
+}
+
+#[test]
+fn slow_lock() {
+    check("slow-lock.md");
+}
+
+#[test]
+fn stuck_task() {
+    check("stuck-task.md");
+}
+
+#[test]
+fn out_of_memory() {
+    check("out-of-memory.md");
+}
+
+#[test]
+fn tenants() {
+    check("tenants.md");
+}
+
+#[test]
+fn every_guide_is_checked() {
+    let guides = fs::read_dir(workspace().join("docs/guides")).unwrap();
+    assert_eq!(guides.count(), 5, "each guide has a test above");
+}

@@ -1,0 +1,24 @@
+//! x86-64.
+
+#[cfg(all(interposes_functions, feature = "mmap"))]
+pub(crate) mod mappings;
+#[cfg(all(interposes_functions, feature = "pthread"))]
+pub(crate) mod pthread;
+pub(crate) mod syscall;
+#[cfg(interposes_functions)]
+pub(crate) mod threads;
+
+/// Returns the thread pointer: never 0, and different in all threads that live.
+#[cfg(all(interposes_functions, feature = "pthread"))]
+pub(crate) fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: the ABI guarantees that %fs:0 contains the thread pointer; the read changes nothing.
+    unsafe {
+        core::arch::asm!(
+            "mov {}, qword ptr fs:[0]",
+            out(reg) pointer,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    pointer
+}

@@ -1,0 +1,188 @@
+//! Reads a post-mortem file.
+
+use std::fs::File;
+
+use crate::bytes::{Parts, word as word_at};
+use crate::counters::Shards;
+use crate::error::Error;
+use crate::heap::HeapCounts;
+use crate::layout::{HEADER_BYTES, Layout, MAGIC, NOTES_BYTES, VERSION, word};
+use crate::notes::Notes;
+use crate::os;
+use crate::site::{Amount, Site};
+use crate::table;
+
+/// How the process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The process still runs: it holds the file's lock.
+    Running,
+    /// The process called `exit` or returned from `main`, at this time in nanoseconds since 1970.
+    Exit(u64),
+    /// The process ended in another way at an unknown time: killed, aborted, by a signal, or by
+    /// `_exit`.
+    Otherwise,
+}
+
+/// The contents of a post-mortem file.
+#[derive(Debug)]
+pub struct PostMortem {
+    /// The id of the process.
+    pub process: u32,
+    /// The program's path; empty if the process ended before `main`.
+    pub program: String,
+    /// The start of the process in nanoseconds since 1970.
+    pub began_ns: u64,
+    /// How the process ended.
+    pub ended: Ended,
+    /// All allocations and frees. Exact, except for the operations that
+    /// [`threads_counting`](Self::threads_counting) counts.
+    pub heap: HeapCounts,
+    /// The number of threads that ended while they counted an operation that changes several
+    /// counters, such as a reallocation. A part of each such operation may be missing. Always 0
+    /// where the ledger counts per CPU.
+    pub threads_counting: u64,
+    /// Mean number of bytes between samples.
+    pub heap_rate: u64,
+    /// Sampled memory by stack, size and labels.
+    pub sites: Vec<Site>,
+    /// The number of samples whose stacks did not fit into the table.
+    pub table_full: u64,
+    /// The number of samples without a stack, because no memory was free to capture it.
+    pub without_stack: u64,
+    /// The number of samples whose stack ends in code that could not be unwound.
+    pub cut_stacks: u64,
+    /// The number of sampled blocks whose free was not recorded. The memory in use excludes them.
+    pub untracked: u64,
+    /// The number of children made by a raw system call that counted in the file until their next
+    /// sample. If it is not 0, the counts include operations of these children.
+    pub strays: u64,
+    /// The number of modules and label sets that did not fit.
+    pub notes_lost: u64,
+    /// Whether a part is missing, because the file is damaged or truncated.
+    pub damaged: bool,
+    /// The maximum number of frames that the profile shows of a stack.
+    pub(crate) stack_depth: usize,
+    pub(crate) notes: Notes,
+}
+
+/// Returns whether a file that begins with these bytes is a post-mortem file.
+pub fn is_post_mortem(beginning: &[u8]) -> bool {
+    beginning.starts_with(&MAGIC)
+}
+
+/// Reads a post-mortem file.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be read, [`Error::Malformed`] if its header is invalid.
+pub fn read(file: &File) -> Result<PostMortem, Error> {
+    let mut parts = Parts::of(file)?;
+    let bytes = parts.read(0, HEADER_BYTES as u64)?;
+    if !is_post_mortem(&bytes) {
+        return Error::malformed("the input is not a post-mortem file");
+    }
+    if bytes.len() < HEADER_BYTES {
+        return Error::malformed("the post-mortem file ends in its first page");
+    }
+    let header: Vec<u64> = (0..HEADER_BYTES / 8)
+        .filter_map(|at| word_at(&bytes, 8 * at))
+        .collect();
+    let layout = Layout::take(&header[word::LAYOUT..][..Layout::WORDS]);
+    let Some(layout) = layout.filter(|_| header[word::VERSION] == VERSION) else {
+        return Error::malformed("the post-mortem file is from another version of Plimsoll");
+    };
+    parts.damaged = header[word::LENGTH] > parts.length;
+    let (heap, threads_counting) = counts(&mut parts, &header, &layout)?;
+    let table = read_table(&mut parts, &header, &layout)?;
+    let mut sites = table.sites;
+    let notes_length = header[word::NOTES + 1].min(NOTES_BYTES as u64);
+    let notes_used = header[word::NOTES_USED];
+    let notes = parts.read(header[word::NOTES], notes_used.min(notes_length))?;
+    let mut notes = Notes::read(&notes);
+    notes.limit_labels(&mut sites);
+    Ok(PostMortem {
+        process: header[word::PROCESS] as u32,
+        program: notes.program.clone(),
+        began_ns: header[word::BEGAN],
+        ended: match header[word::ENDED] {
+            _ if os::is_locked(file) => Ended::Running,
+            0 => Ended::Otherwise,
+            at => Ended::Exit(at),
+        },
+        heap,
+        threads_counting,
+        heap_rate: header[word::HEAP_RATE],
+        sites,
+        table_full: table.overflowed,
+        without_stack: header[word::WITHOUT_STACK],
+        cut_stacks: header[word::CUT_STACKS],
+        untracked: header[word::UNTRACKED],
+        strays: header[word::STRAYS],
+        notes_lost: header[word::NOTES_LOST],
+        damaged: table.damaged || notes.damaged || parts.damaged || notes_used > notes_length,
+        stack_depth: usize::try_from(header[word::STACK_DEPTH]).unwrap_or(usize::MAX),
+        notes,
+    })
+}
+
+fn counts(
+    parts: &mut Parts<'_>,
+    header: &[u64],
+    layout: &Layout,
+) -> Result<(HeapCounts, u64), Error> {
+    let ledger = layout.ledger;
+    let shared = parts.read(header[word::SHARED], 3 * ledger.generation_bytes as u64)?;
+    let protocol = header[word::PROTOCOL];
+    let count = usize::try_from(header[word::SHARDS]).unwrap_or(usize::MAX);
+    let length = Shards::length(&ledger, protocol, count) as u64;
+    // The file may be shorter than the reserved space: shards that were never assigned may be
+    // absent.
+    let length = length.min(parts.length.saturating_sub(header[word::FIRST_SHARD]));
+    let shards = match protocol {
+        0 => Vec::new(),
+        _ => parts.read(header[word::FIRST_SHARD], length)?,
+    };
+    let shards = Shards {
+        layout: ledger,
+        protocol,
+        shared: &shared,
+        shards: &shards,
+        count,
+    };
+    let mut counters = vec![0; layout.counters.counters];
+    let threads_counting = shards.add_to(&mut counters);
+    let sizes = &header[word::CLASS_SIZES..];
+    let heap = HeapCounts::of(&layout.counters, &counters, sizes);
+    parts.damaged |= heap.is_none();
+    Ok((heap.unwrap_or_default(), threads_counting))
+}
+
+fn read_table(
+    parts: &mut Parts<'_>,
+    header: &[u64],
+    layout: &Layout,
+) -> Result<table::Table, Error> {
+    let (offset, length) = (header[word::TABLE], header[word::TABLE + 1]);
+    let beginning = parts.read(offset, length.min(table::beginning(&layout.table)))?;
+    let used = table::used(&layout.table, &beginning);
+    let bytes = parts.read(offset, used.min(length))?;
+    Ok(table::read(&layout.table, &bytes))
+}
+
+impl PostMortem {
+    /// Returns the memory in use, estimated from samples.
+    pub fn estimated_in_use(&self) -> Amount {
+        let in_use = self.sites.iter().map(Site::in_use);
+        in_use.fold(Amount::default(), |sum, amount| Amount {
+            samples: sum.samples.saturating_add(amount.samples),
+            weight: sum.weight.saturating_add(amount.weight),
+            bytes: sum.bytes.saturating_add(amount.bytes),
+        })
+    }
+
+    /// Returns the number of samples that were in progress at the end.
+    pub fn in_flight(&self) -> u64 {
+        let in_flight = self.sites.iter().map(|site| u64::from(site.in_flight));
+        in_flight.sum()
+    }
+}

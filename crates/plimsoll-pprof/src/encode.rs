@@ -1,0 +1,221 @@
+//! Encodes pprof's messages.
+//!
+//! Messages refer to strings by their index in the string table. A field of value 0 is left out:
+//! readers default it to 0.
+
+use crate::{field, varint};
+
+/// A profile under construction.
+#[derive(Default)]
+pub(crate) struct Encoder {
+    profile: Message,
+    /// Buffers that are reused for each message, and for each nested message.
+    outer: Message,
+    inner: Message,
+}
+
+/// A label of a sample: `text` is 0 for a number.
+pub(crate) struct Label {
+    pub(crate) key: u64,
+    pub(crate) text: u64,
+    pub(crate) number: i64,
+    pub(crate) unit: u64,
+}
+
+/// A mapped file.
+pub(crate) struct Mapping {
+    pub(crate) id: u64,
+    pub(crate) start: u64,
+    pub(crate) limit: u64,
+    pub(crate) offset: u64,
+    pub(crate) file: u64,
+    pub(crate) build_id: u64,
+    pub(crate) has_functions: bool,
+    pub(crate) has_filenames: bool,
+    pub(crate) has_line_numbers: bool,
+    pub(crate) has_inline_frames: bool,
+}
+
+/// A function.
+pub(crate) struct Function {
+    pub(crate) id: u64,
+    pub(crate) name: u64,
+    pub(crate) system_name: u64,
+    pub(crate) file: u64,
+    pub(crate) start_line: u64,
+}
+
+impl Encoder {
+    pub(crate) fn sample_type(&mut self, name: u64, unit: u64) {
+        self.value_type(field::profile::SAMPLE_TYPE, name, unit);
+    }
+
+    pub(crate) fn period_type(&mut self, name: u64, unit: u64) {
+        self.value_type(field::profile::PERIOD_TYPE, name, unit);
+    }
+
+    fn value_type(&mut self, field: u64, name: u64, unit: u64) {
+        self.outer.clear();
+        self.outer.number(field::value_type::NAME, name);
+        self.outer.number(field::value_type::UNIT, unit);
+        self.profile.message(field, &self.outer);
+    }
+
+    /// Writes a numeric field of the profile message, such as its period.
+    pub(crate) fn number(&mut self, field: u64, value: u64) {
+        self.profile.number(field, value);
+    }
+
+    pub(crate) fn comment(&mut self, comment: u64) {
+        self.profile.repeated(field::profile::COMMENT, comment);
+    }
+
+    /// Writes the next string of the table. The first one must be empty.
+    pub(crate) fn string(&mut self, text: &str) {
+        self.profile
+            .bytes(field::profile::STRING_TABLE, text.as_bytes());
+    }
+
+    /// Writes a sample of packed locations and values.
+    pub(crate) fn sample(
+        &mut self,
+        locations: &[u8],
+        values: &[u8],
+        labels: impl Iterator<Item = Label>,
+    ) {
+        self.outer.clear();
+        self.outer.bytes(field::sample::LOCATION_ID, locations);
+        self.outer.bytes(field::sample::VALUE, values);
+        for label in labels {
+            self.inner.clear();
+            self.inner.label(&label);
+            self.outer.message(field::sample::LABEL, &self.inner);
+        }
+        self.profile.message(field::profile::SAMPLE, &self.outer);
+    }
+
+    pub(crate) fn mapping(&mut self, mapping: &Mapping) {
+        let message = &mut self.outer;
+        message.clear();
+        message.number(field::mapping::ID, mapping.id);
+        message.number(field::mapping::MEMORY_START, mapping.start);
+        message.number(field::mapping::MEMORY_LIMIT, mapping.limit);
+        message.number(field::mapping::FILE_OFFSET, mapping.offset);
+        message.number(field::mapping::FILENAME, mapping.file);
+        message.number(field::mapping::BUILD_ID, mapping.build_id);
+        for (field, has) in [
+            (field::mapping::HAS_FUNCTIONS, mapping.has_functions),
+            (field::mapping::HAS_FILENAMES, mapping.has_filenames),
+            (field::mapping::HAS_LINE_NUMBERS, mapping.has_line_numbers),
+            (field::mapping::HAS_INLINE_FRAMES, mapping.has_inline_frames),
+        ] {
+            message.number(field, u64::from(has));
+        }
+        self.profile.message(field::profile::MAPPING, &self.outer);
+    }
+
+    /// Writes a location; `mapping` is 0 for none. Each line is a function's id and a line number,
+    /// innermost first.
+    pub(crate) fn location(
+        &mut self,
+        id: u64,
+        mapping: u64,
+        address: u64,
+        lines: impl Iterator<Item = (u64, u64)>,
+    ) {
+        self.outer.clear();
+        self.outer.number(field::location::ID, id);
+        self.outer.number(field::location::MAPPING_ID, mapping);
+        self.outer.number(field::location::ADDRESS, address);
+        for (function, line) in lines {
+            self.inner.clear();
+            self.inner.number(field::line::FUNCTION_ID, function);
+            self.inner.number(field::line::LINE, line);
+            self.outer.message(field::location::LINE, &self.inner);
+        }
+        self.profile.message(field::profile::LOCATION, &self.outer);
+    }
+
+    pub(crate) fn function(&mut self, function: &Function) {
+        let message = &mut self.outer;
+        message.clear();
+        message.number(field::function::ID, function.id);
+        message.number(field::function::NAME, function.name);
+        message.number(field::function::SYSTEM_NAME, function.system_name);
+        message.number(field::function::FILENAME, function.file);
+        message.number(field::function::START_LINE, function.start_line);
+        self.profile.message(field::profile::FUNCTION, &self.outer);
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.profile.0
+    }
+}
+
+/// An encoded message of protocol buffers.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+const VARINT: u64 = 0;
+const LENGTH_DELIMITED: u64 = 2;
+
+impl Message {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Writes a number, unless it is 0.
+    fn number(&mut self, field: u64, value: u64) {
+        if value != 0 {
+            self.repeated(field, value);
+        }
+    }
+
+    /// Writes one element of a repeated number, also if it is 0.
+    fn repeated(&mut self, field: u64, value: u64) {
+        varint::put(&mut self.0, field << 3 | VARINT);
+        varint::put(&mut self.0, value);
+    }
+
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        varint::put(&mut self.0, field << 3 | LENGTH_DELIMITED);
+        varint::put(&mut self.0, bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn message(&mut self, field: u64, message: &Self) {
+        self.bytes(field, &message.0);
+    }
+
+    fn label(&mut self, label: &Label) {
+        self.number(field::label::KEY, label.key);
+        self.number(field::label::TEXT, label.text);
+        self.number(field::label::NUMBER, label.number as u64);
+        self.number(field::label::UNIT, label.unit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Message)) -> Vec<u8> {
+        let mut message = Message::default();
+        write(&mut message);
+        message.0
+    }
+
+    #[test]
+    fn zeros_are_left_out_where_they_are_the_default() {
+        assert_eq!(written(|message| message.number(1, 0)), *b"");
+        assert_eq!(written(|message| message.number(1, 300)), [8, 0xac, 2]);
+        assert_eq!(written(|message| message.repeated(13, 0)), [0x68, 0]);
+        assert_eq!(written(|message| message.bytes(6, b"")), [0x32, 0]);
+        let mut inner = Message::default();
+        inner.number(1, 5);
+        assert_eq!(
+            written(|message| message.message(3, &inner)),
+            [0x1a, 2, 8, 5]
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! x86-64.
+
+/// The arguments of a call, as the caller passed them: six in registers, and the others on the
+/// stack.
+#[repr(C)]
+pub(crate) struct Call {
+    /// The register `rax`, which is restored before a jump to the C library's function.
+    rax: usize,
+    /// The argument registers, from the last to the first.
+    registers: [usize; 6],
+    return_address: usize,
+    stack: [usize; 0],
+}
+
+impl Call {
+    /// Returns the argument at index `at`.
+    ///
+    /// # Safety
+    /// The call must have at least `at + 1` arguments.
+    pub(crate) unsafe fn argument(&self, at: usize) -> usize {
+        match self.registers.len().checked_sub(1 + at) {
+            Some(register) => self.registers[register],
+            // SAFETY: the call has at least `at + 1` arguments, by this function's contract. Those
+            // beyond the registers lie on the stack.
+            None => unsafe { self.stack.as_ptr().add(at - self.registers.len()).read() },
+        }
+    }
+}
+
+macro_rules! executes {
+    () => {
+        r#"
+    .cfi_startproc
+    push rdi
+    push rsi
+    push rdx
+    push rcx
+    push r8
+    push r9
+    push rax
+    .cfi_adjust_cfa_offset 56
+    mov edi, {position}
+    mov rsi, rsp
+    call {called}
+    mov r11, rax
+    pop rax
+    pop r9
+    pop r8
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    .cfi_adjust_cfa_offset -56
+    test r11, r11
+    jz 2f
+    jmp r11
+2:
+    mov eax, -1
+    ret
+    .cfi_endproc
+        "#
+    };
+}
+
+pub(crate) use executes;

@@ -1,0 +1,15 @@
+//! Resolves return addresses to functions, files, lines and inlined calls. [`resolve()`] does so
+//! for this process, and [`offline`] for an ended process, from the files that it had mapped.
+//!
+//! Not for use in hooks: resolution reads files, allocates, and takes the loader's lock.
+//!
+//! This crate is a part of `plimsoll`, which depends on exactly its version. Its interface may
+//! change with every version.
+
+pub mod leaves;
+mod symbol;
+
+pub use symbol::{
+    Detail, Function, Line, Location, Mapping, SearchedObjects, Symbols, Text, Texts,
+    each_function, offline, resolve, without_types,
+};

@@ -1,0 +1,74 @@
+//! Resolves names to addresses: enumerates the functions of the program.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use super::names::demangle;
+use super::source::Source;
+use super::{Detail, objects};
+
+/// Loaded objects that were searched for functions: base address, path and build id of each.
+#[derive(Default)]
+pub struct SearchedObjects(Vec<Identity>);
+
+type Identity = (usize, PathBuf, Vec<u8>);
+
+/// Implements [`super::each_function`].
+pub(super) fn each(
+    searched: &mut SearchedObjects,
+    wanted: impl Fn(&[u8]) -> bool,
+    mut found: impl FnMut(&str, Range<usize>),
+) {
+    let mut name = String::new();
+    let before = std::mem::take(&mut searched.0);
+    for object in objects::loaded() {
+        let identity = (object.base, object.path.clone(), object.build_id.clone());
+        let is_new = !before.contains(&identity);
+        searched.0.push(identity);
+        if !is_new {
+            continue;
+        }
+        let Some(source) = Source::open(&object, None, Detail::Names) else {
+            continue;
+        };
+        for elf in [source.debug(), source.image()].into_iter().flatten() {
+            for symbol in elf.code_symbols().filter(|symbol| symbol.sized) {
+                let linkage = symbol.name();
+                if !wanted(linkage) {
+                    continue;
+                }
+                demangle(&String::from_utf8_lossy(linkage), &mut name);
+                let in_memory = |address: u64| object.base.wrapping_add(address as usize);
+                found(&name, in_memory(symbol.start)..in_memory(symbol.end));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn looked_for() -> usize {
+        std::hint::black_box(looked_for as *const () as usize)
+    }
+
+    #[test]
+    fn a_function_is_found_by_its_name() {
+        let (mut code, mut searched) = (None, SearchedObjects::default());
+        each(
+            &mut searched,
+            |linkage| String::from_utf8_lossy(linkage).contains("looked_for"),
+            |name, range| {
+                if name.ends_with("functions::tests::looked_for") {
+                    code = Some(range);
+                }
+            },
+        );
+        assert_eq!(code.expect("it is in the program").start, looked_for());
+        // Only libraries that another test has loaded since the first search are new.
+        let wanted = |linkage: &[u8]| String::from_utf8_lossy(linkage).contains("looked_for");
+        each(&mut searched, wanted, |name, _| panic!("{name} again"));
+    }
+}

@@ -1,0 +1,127 @@
+//! The program and its libraries, as the dynamic loader lists them.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use plimsoll_sys::os::loader;
+
+use super::elf::{PT_LOAD, PT_NOTE, Segment};
+use super::notes::build_id_in;
+use super::os;
+
+/// A loaded object: the program or a library.
+pub(super) struct Object {
+    /// The file's path; empty for the program.
+    pub(super) path: PathBuf,
+    /// True for the program, as opposed to its libraries.
+    pub(super) is_program: bool,
+    /// The difference between an address in memory and the address stated in the file.
+    pub(super) base: usize,
+    /// The segments that are loaded.
+    pub(super) loaded: Vec<Segment>,
+    /// The GNU build id, from the notes in memory; empty if the object has none.
+    pub(super) build_id: Vec<u8>,
+}
+
+impl Object {
+    /// Returns the address ranges of the object's code.
+    pub(super) fn code(&self) -> impl Iterator<Item = Range<usize>> {
+        let code = self
+            .loaded
+            .iter()
+            .filter(|segment| segment.flags & loader::EXECUTABLE != 0);
+        code.map(|segment| in_memory(self.base, segment))
+    }
+
+    /// Returns the lowest address of the object's code, as stated in the file.
+    #[cfg(feature = "debug-info")]
+    pub(super) fn code_start(&self) -> u64 {
+        let start = self.code().map(|code| code.start).min().unwrap_or(0);
+        start.wrapping_sub(self.base) as u64
+    }
+}
+
+/// Returns all objects that are loaded now, the program first. Takes the loader's lock.
+pub(super) fn loaded() -> Vec<Object> {
+    let mut objects = Vec::new();
+    loader::each_object(|found| {
+        let is_program = objects.is_empty();
+        objects.push(Object::read(found, is_program));
+        true
+    });
+    objects
+}
+
+impl Object {
+    /// Copies the description of an object. The loader's lock prevents its unloading.
+    fn read(found: &loader::Object<'_>, is_program: bool) -> Self {
+        let base = found.base;
+        let segments = || found.segments().map(segment);
+        let loaded: Vec<Segment> = segments()
+            .filter(|segment| segment.kind == PT_LOAD)
+            .collect();
+        let build_id = segments()
+            .filter(|segment| segment.kind == PT_NOTE && is_within_one(segment, &loaded))
+            // SAFETY: the notes lie within a readable segment that is loaded, by the filter above.
+            // The loader holds its lock during this call, which prevents unloading.
+            .find_map(|segment| unsafe {
+                let notes = in_memory(base, &segment);
+                let notes = std::slice::from_raw_parts(notes.start as *const u8, notes.len());
+                build_id_in(notes, segment.align).map(<[u8]>::to_vec)
+            })
+            .unwrap_or_default();
+        Self {
+            path: os::path_of_bytes(found.name.to_bytes()),
+            is_program,
+            base,
+            loaded,
+            build_id,
+        }
+    }
+}
+
+fn segment(segment: loader::Segment) -> Segment {
+    Segment {
+        kind: segment.kind,
+        flags: segment.flags,
+        offset: segment.offset,
+        address: segment.address,
+        file_size: segment.file_size,
+        memory_size: segment.memory_size,
+        align: segment.align,
+    }
+}
+
+fn in_memory(base: usize, segment: &Segment) -> Range<usize> {
+    let start = base.wrapping_add(segment.address as usize);
+    start..start.saturating_add(segment.memory_size as usize)
+}
+
+/// Returns whether a loaded, readable segment contains `inner`. Some tools move notes to addresses
+/// that the loader does not map.
+fn is_within_one(inner: &Segment, loaded: &[Segment]) -> bool {
+    let end = |segment: &Segment| segment.address.saturating_add(segment.memory_size);
+    loaded.iter().any(|outer| {
+        outer.flags & loader::READABLE != 0
+            && outer.address <= inner.address
+            && end(inner) <= end(outer)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_comes_first_and_holds_this_code() {
+        let objects = loaded();
+        let here = loaded as *const () as usize;
+        let holds_this: Vec<bool> = objects
+            .iter()
+            .map(|object| object.code().any(|code| code.contains(&here)))
+            .collect();
+        assert!(objects[0].is_program && holds_this[0]);
+        assert_eq!(holds_this.iter().filter(|&&holds| holds).count(), 1);
+        assert_eq!(objects.iter().filter(|object| object.is_program).count(), 1);
+    }
+}

@@ -1,0 +1,193 @@
+//! Resolves return addresses to [`Symbols`].
+
+use super::maps::{self, Mapped};
+use super::objects::{self, Object};
+use super::ranges::Ranges;
+use super::source::Source;
+use super::symtab::{self, Symbol};
+use super::table::{Answer, Table};
+use super::{Detail, Location, Mapping, Symbols, hexadecimal};
+
+pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
+    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    let mapped = maps::parse(&String::from_utf8_lossy(&maps));
+    drop(maps);
+    resolve_in(&mapped, &objects::loaded(), return_addresses, detail)
+}
+
+/// Resolves addresses by the given mappings and objects.
+pub(super) fn resolve_in(
+    mapped: &[Mapped],
+    objects: &[Object],
+    return_addresses: &[usize],
+    detail: Detail,
+) -> Symbols {
+    let mut locations = locations(return_addresses, mapped);
+    let mut answers = vec![Answer::default(); locations.len()];
+    let mut table = Table::new();
+    let code = code_of(objects);
+    if detail != Detail::Addresses {
+        let mut start = 0;
+        while start < locations.len() {
+            // The objects' code does not overlap, so addresses of one object are adjacent.
+            let object = code.owner_of(call_of(&locations[start]));
+            let same = |location: &&Location| code.owner_of(call_of(location)) == object;
+            let end = start + locations[start..].iter().take_while(same).count();
+            if let Some(object) = object.map(|at| &objects[at]) {
+                let mapped = locations[start]
+                    .mapping
+                    .and_then(|at| mapped.get(at as usize));
+                let locations = &mut locations[start..end];
+                look_up(
+                    object,
+                    mapped,
+                    detail,
+                    locations,
+                    &mut answers[start..end],
+                    &mut table,
+                );
+            }
+            start = end;
+        }
+    }
+    for (location, answer) in locations.iter_mut().zip(&answers) {
+        location.lines = answer.lines.clone();
+    }
+    let mappings = mappings(mapped, objects, &code, &locations, &answers);
+    #[cfg(feature = "debug-info")]
+    let advice = (detail == Detail::Full)
+        .then(|| super::advice::build_advice(objects, mapped, &locations, &answers, &table))
+        .flatten();
+    #[cfg(not(feature = "debug-info"))]
+    let advice = None;
+    let Table {
+        texts,
+        functions,
+        lines,
+        ..
+    } = table;
+    Symbols {
+        mappings,
+        functions,
+        texts: texts.into_texts(),
+        advice,
+        locations,
+        lines,
+    }
+}
+
+/// Returns the address that is looked up: the last byte of the call instruction.
+pub(super) fn call_of(location: &Location) -> usize {
+    location.return_address.wrapping_sub(1)
+}
+
+/// Returns the locations with their mappings, sorted and without repetition.
+fn locations(return_addresses: &[usize], mapped: &[Mapped]) -> Vec<Location> {
+    let mut return_addresses = return_addresses.to_vec();
+    return_addresses.sort_unstable();
+    return_addresses.dedup();
+    let ranges = mapped.iter().map(Mapped::range);
+    let ranges = Ranges::new(ranges.zip(0..));
+    let location = |return_address: usize| {
+        let mapping = if mapped.is_empty() {
+            Some(0)
+        } else {
+            ranges.owner_of(return_address.wrapping_sub(1))
+        };
+        let mapping = mapping.map(|at| at as u32);
+        Location {
+            return_address,
+            mapping,
+            symbol_offset: None,
+            lines: 0..0,
+        }
+    };
+    return_addresses.into_iter().map(location).collect()
+}
+
+/// Returns the code ranges of all objects, each with the index of its object.
+fn code_of(objects: &[Object]) -> Ranges {
+    let code = |(at, object)| Object::code(object).map(move |code| (code, at));
+    Ranges::new(objects.iter().enumerate().flat_map(code))
+}
+
+/// Resolves locations that all lie in one object.
+fn look_up(
+    object: &Object,
+    mapped: Option<&Mapped>,
+    detail: Detail,
+    locations: &mut [Location],
+    answers: &mut [Answer],
+    table: &mut Table,
+) {
+    let Some(source) = Source::open(object, mapped, detail) else {
+        return;
+    };
+    let calls: Vec<u64> = locations
+        .iter()
+        .map(|location| call_of(location).wrapping_sub(object.base) as u64)
+        .collect();
+    let mut symbols: Vec<Option<Symbol<'_>>> = vec![None; calls.len()];
+    for elf in [source.debug(), source.image()].into_iter().flatten() {
+        symtab::look_up(elf, &calls, &mut symbols);
+    }
+    for ((location, call), symbol) in locations.iter_mut().zip(&calls).zip(&symbols) {
+        // The call is one byte before the return address.
+        location.symbol_offset = symbol.map(|symbol| (call - symbol.start + 1) as usize);
+    }
+    #[cfg(feature = "debug-info")]
+    if detail == Detail::Full {
+        for elf in [source.debug(), source.image()].into_iter().flatten() {
+            super::dwarf::look_up(elf, object.code_start(), &calls, &symbols, answers, table);
+        }
+    }
+    #[cfg(not(feature = "debug-info"))]
+    let _ = detail;
+    table.answer_with_symbols(&symbols, answers);
+}
+
+/// Returns the mappings. Flags show which information all locations in a mapping have.
+fn mappings(
+    mapped: &[Mapped],
+    objects: &[Object],
+    code: &Ranges,
+    locations: &[Location],
+    answers: &[Answer],
+) -> Vec<Mapping> {
+    let object_in = |range| code.owner_within(range).map(|at| &objects[at]);
+    let mut mappings: Vec<Mapping> = mapped
+        .iter()
+        .map(|mapped| mapping(mapped, object_in(mapped.range())))
+        .collect();
+    if mappings.is_empty() {
+        // pprof's tools expect at least one mapping.
+        mappings.push(Mapping::default());
+    }
+    let mut tried = vec![false; mappings.len()];
+    for (location, answer) in locations.iter().zip(answers) {
+        let Some(at) = location.mapping.map(|at| at as usize) else {
+            continue;
+        };
+        let mapping = &mut mappings[at];
+        let all = !std::mem::replace(&mut tried[at], true);
+        let named = !answer.lines.is_empty();
+        mapping.has_functions = (all || mapping.has_functions) && named;
+        mapping.has_filenames = (all || mapping.has_filenames) && named && answer.has_lines;
+        mapping.has_line_numbers = mapping.has_filenames;
+        mapping.has_inline_frames =
+            (all || mapping.has_inline_frames) && named && answer.has_inlined;
+    }
+    mappings
+}
+
+fn mapping(mapped: &Mapped, object: Option<&Object>) -> Mapping {
+    let build_id = object.map(|object| hexadecimal(&object.build_id));
+    Mapping {
+        start: mapped.start,
+        limit: mapped.limit,
+        offset: mapped.offset,
+        file: mapped.file.clone(),
+        build_id: build_id.unwrap_or_default(),
+        ..Mapping::default()
+    }
+}

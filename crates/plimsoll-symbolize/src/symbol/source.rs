@@ -1,0 +1,206 @@
+//! The files that hold the symbols and debug information of a loaded object.
+//!
+//! A file is used only if it is the one that is loaded. An upgrade replaces files under running
+//! programs, and names from the wrong file would look as plausible as the right ones.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use super::elf::{Elf, PT_LOAD};
+use super::maps::Mapped;
+use super::objects::Object;
+use super::os::{self, MappedFile};
+use super::{Detail, hexadecimal};
+
+/// The bytes of an object, and of the file with its separate debug information.
+pub(super) struct Source {
+    image: Image,
+    debug: Option<MappedFile>,
+}
+
+enum Image {
+    File(MappedFile),
+    /// The kernel's own object (vDSO), which is completely in memory and has no file.
+    Memory(&'static [u8]),
+}
+
+impl Deref for Image {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Image::File(file) => file,
+            Image::Memory(bytes) => bytes,
+        }
+    }
+}
+
+impl Source {
+    /// Opens the files of `object`. Returns `None` if its file is missing, or is not the loaded
+    /// one. `mapped` is the mapping that holds the object's code.
+    pub(super) fn open(object: &Object, mapped: Option<&Mapped>, detail: Detail) -> Option<Self> {
+        if let Some(vdso) = mapped.filter(|mapped| mapped.file == "[vdso]") {
+            let (start, length) = (vdso.start as *const u8, vdso.limit - vdso.start);
+            // SAFETY: the kernel maps all of the vDSO readable, for the life of the process.
+            let bytes = unsafe { std::slice::from_raw_parts(start, length as usize) };
+            return Some(Self {
+                image: Image::Memory(bytes),
+                debug: None,
+            });
+        }
+        let path = match mapped {
+            Some(mapped) if mapped.file.starts_with('/') => Path::new(&mapped.file),
+            _ => &object.path,
+        };
+        let deleted = mapped.is_some_and(|mapped| mapped.deleted);
+        // The link works even if the file was removed from its path. If the program was started
+        // through the loader, the link leads to the loader.
+        let link = object
+            .is_program
+            .then(|| (Path::new("/proc/self/exe"), true));
+        let image = link
+            .into_iter()
+            .chain([(path, !deleted)])
+            .find_map(|(path, in_place)| {
+                let file = MappedFile::open(path)?;
+                is_loaded(Elf::parse(&file)?, object, in_place).then_some(file)
+            })?;
+        let debug = Elf::parse(&image).and_then(|elf| split_off(elf, object, path, detail));
+        Some(Self {
+            image: Image::File(image),
+            debug,
+        })
+    }
+
+    pub(super) fn image(&self) -> Option<Elf<'_>> {
+        Elf::parse(&self.image)
+    }
+
+    /// Returns the separate file with debug information, if one was found.
+    pub(super) fn debug(&self) -> Option<Elf<'_>> {
+        self.debug.as_ref().and_then(|file| Elf::parse(file))
+    }
+}
+
+/// Returns whether a file is the loaded one: both have the same build id. If neither has a build
+/// id, the file must still be `in_place` and have the same layout.
+fn is_loaded(file: Elf<'_>, object: &Object, in_place: bool) -> bool {
+    let build_id = file.build_id();
+    if !build_id.is_empty() || !object.build_id.is_empty() {
+        return build_id == object.build_id;
+    }
+    let loaded = file.segments().filter(|segment| segment.kind == PT_LOAD);
+    in_place && loaded.eq(object.loaded.iter().copied())
+}
+
+/// Finds the separate file with symbols or debug information that the object's own file lacks.
+fn split_off(elf: Elf<'_>, object: &Object, path: &Path, detail: Detail) -> Option<MappedFile> {
+    let has_lines = detail != Detail::Full || elf.section(".debug_info").is_some();
+    if elf.has_symbols() && has_lines {
+        return None;
+    }
+    let link = elf.debug_link();
+    let by_build_id = build_id_path(&object.build_id).into_iter();
+    let by_link = link
+        .into_iter()
+        .flat_map(|(name, _)| link_paths(name, path));
+    by_build_id.chain(by_link).find_map(|candidate| {
+        let file = MappedFile::open(&candidate)?;
+        let build_id = Elf::parse(&file)?.build_id();
+        let is_its = if object.build_id.is_empty() {
+            link.is_some_and(|(_, sum)| crc32(&file) == sum)
+        } else {
+            build_id == object.build_id
+        };
+        is_its.then_some(file)
+    })
+}
+
+const DEBUG_ROOT: &str = "/usr/lib/debug";
+
+/// Returns the path of separate debug information in distributions, by the object's build id.
+fn build_id_path(build_id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = build_id
+        .split_first()
+        .filter(|(_, rest)| !rest.is_empty())?;
+    let (first, rest) = (hexadecimal(&[*first]), hexadecimal(rest));
+    Some(format!("{DEBUG_ROOT}/.build-id/{first}/{rest}.debug").into())
+}
+
+/// Returns the paths that debuggers search for the file in `.gnu_debuglink` of an object at `path`.
+fn link_paths(name: &[u8], path: &Path) -> Vec<PathBuf> {
+    let name = os::path_of_bytes(name);
+    let (Some(name), Some(directory)) = (name.file_name(), path.parent()) else {
+        return Vec::new();
+    };
+    let below_root = Path::new(DEBUG_ROOT).join(directory.strip_prefix("/").unwrap_or(directory));
+    [directory.to_owned(), directory.join(".debug"), below_root]
+        .map(|directory| directory.join(name))
+        .into_iter()
+        // The link may name the object's own file.
+        .filter(|candidate| candidate != path)
+        .collect()
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_files_are_looked_for_where_distributions_put_them() {
+        assert_eq!(
+            build_id_path(&[0xab, 0xcd, 0x01]).unwrap(),
+            Path::new("/usr/lib/debug/.build-id/ab/cd01.debug")
+        );
+        assert_eq!(build_id_path(&[]), None);
+        assert_eq!(build_id_path(&[0xab]), None);
+        assert_eq!(
+            link_paths(b"app.debug", Path::new("/opt/bin/app")),
+            [
+                "/opt/bin/app.debug",
+                "/opt/bin/.debug/app.debug",
+                "/usr/lib/debug/opt/bin/app.debug"
+            ]
+            .map(PathBuf::from)
+        );
+        assert_eq!(
+            link_paths(b"app", Path::new("/opt/bin/app")).len(),
+            2,
+            "not the file itself"
+        );
+        assert_eq!(
+            link_paths(b"../../app", Path::new("/opt/bin/x"))[0],
+            Path::new("/opt/bin/app")
+        );
+        assert!(link_paths(b"..", Path::new("/opt/bin/app")).is_empty());
+    }
+
+    #[test]
+    fn a_file_is_the_loaded_one_by_its_build_id_or_else_by_layout_and_place() {
+        let objects = crate::symbol::objects::loaded();
+        let program = &objects[0];
+        let file = MappedFile::open(Path::new("/proc/self/exe")).unwrap();
+        let elf = Elf::parse(&file).unwrap();
+        let with = |build_id: &[u8]| Object {
+            path: PathBuf::new(),
+            is_program: false,
+            base: program.base,
+            loaded: program.loaded.clone(),
+            build_id: build_id.to_vec(),
+        };
+        assert_eq!(elf.build_id(), program.build_id);
+        assert!(is_loaded(elf, program, true));
+        assert!(!is_loaded(elf, &with(b"other"), true));
+        let mut changed = with(elf.build_id());
+        changed.loaded.pop();
+        let by_layout = elf.build_id().is_empty();
+        assert_eq!(is_loaded(elf, &changed, true), !by_layout);
+        assert_eq!(is_loaded(elf, program, false), !by_layout);
+    }
+}

@@ -1,0 +1,38 @@
+//! Looks up addresses of known code.
+
+mod damage;
+mod libraries;
+mod program;
+
+use super::{Detail, Location, Symbols, resolve};
+
+/// A line of a location, with the fields of its function.
+#[derive(Debug, PartialEq, Eq)]
+struct Call<'s> {
+    name: &'s str,
+    file: &'s str,
+    start_line: u64,
+    line: u64,
+}
+
+fn calls<'s>(symbols: &'s Symbols, location: &Location) -> Vec<Call<'s>> {
+    let lines = symbols.lines(location).iter();
+    let calls = lines.map(|&line| {
+        let function = symbols.function(line);
+        Call {
+            name: symbols.texts.get(function.name),
+            file: symbols.texts.get(function.file),
+            start_line: function.start_line,
+            line: line.line,
+        }
+    });
+    calls.collect()
+}
+
+/// Returns the calls at one resolved address.
+fn calls_at(symbols: &Symbols, return_address: usize) -> Vec<Call<'_>> {
+    calls(
+        symbols,
+        symbols.location(return_address).expect("was requested"),
+    )
+}

@@ -1,0 +1,17 @@
+//! The system below Plimsoll: system calls, clocks, reserved regions, restartable sequences and
+//! `/proc` readers ([`os`]), instructions of each processor (`arch`), and the atomics and locks of all its code ([`primitives`]).
+//!
+//! This crate is a part of `plimsoll`, which depends on exactly its version. Its interface may
+//! change with every version.
+//!
+//! Under `--cfg loom`, `primitives` exports loom's atomics and `os` is a model.
+
+#[cfg(not(loom))]
+pub mod arch;
+pub mod primitives;
+
+#[cfg(not(loom))]
+pub mod os;
+#[cfg(loom)]
+#[path = "model.rs"]
+pub mod os;

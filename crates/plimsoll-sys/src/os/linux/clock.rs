@@ -1,0 +1,190 @@
+//! The clock that measures waits and polls: monotonic nanoseconds.
+//!
+//! Each wait of a thread reads it three times, so its cost matters. If the kernel itself keeps time
+//! by the processor's time stamp counter, the counter is read directly, at half the cost. The
+//! kernel uses it only if the counters of all processors run at one constant speed and agree.
+
+use std::sync::atomic::AtomicBool;
+
+use crate::arch::{self, ticks, ticks_per_second};
+use crate::primitives::{AtomicU64, Ordering};
+
+/// Returns nanoseconds since an arbitrary moment before the process began. Does not allocate, lock,
+/// or change `errno`.
+#[inline]
+pub fn now() -> u64 {
+    #[cfg(debug_assertions)]
+    READS.set(READS.get() + 1);
+    match RATE.load(Ordering::Acquire) {
+        0 => system(),
+        rate => {
+            let since = ticks().wrapping_sub(START_TICKS.load(Ordering::Relaxed));
+            START_NS
+                .load(Ordering::Relaxed)
+                .wrapping_add(((u128::from(since) * u128::from(rate)) >> RATE_BITS) as u64)
+        }
+    }
+}
+
+/// Nanoseconds per tick of the counter, in units of 2^-32; 0 if the system's clock is used.
+static RATE: AtomicU64 = AtomicU64::new(0);
+
+const RATE_BITS: u32 = 32;
+
+/// A reading of both clocks at the same moment.
+static START_TICKS: AtomicU64 = AtomicU64::new(0);
+static START_NS: AtomicU64 = AtomicU64::new(0);
+
+/// The duration for which the counter is compared with the system's clock. It yields the counter's
+/// speed to within some hundred-thousandths.
+const COMPARED_NS: u64 = 2_000_000;
+
+/// Determines once whether the counter is usable, and measures its speed. Takes some milliseconds:
+/// not for use in hooks. A concurrent second caller does not wait.
+pub fn prepare() {
+    static PREPARED: AtomicBool = AtomicBool::new(false);
+    if PREPARED.swap(true, Ordering::Relaxed) || !kernel_trusts_counter() {
+        return;
+    }
+    let (now_ns, now_ticks) = both();
+    let (ns, ticks, rate) = match ticks_per_second() {
+        Some(frequency) => {
+            let rate = (1_000_000_000 << RATE_BITS) / u128::from(frequency);
+            (now_ns, now_ticks, rate)
+        }
+        None => measured_since(now_ns, now_ticks),
+    };
+    // Accepts 1 MHz to 100 GHz; no time counter has another rate.
+    if (1 << RATE_BITS) / 100 < rate && rate <= 1000 << RATE_BITS {
+        START_TICKS.store(ticks, Ordering::Relaxed);
+        START_NS.store(ns, Ordering::Relaxed);
+        RATE.store(rate as u64, Ordering::Release);
+    }
+}
+
+/// Measures the counter's rate from a reading of both clocks on. Returns another reading, and the
+/// rate.
+fn measured_since(start_ns: u64, start_ticks: u64) -> (u64, u64, u128) {
+    let (mut end_ns, mut end_ticks) = both();
+    while end_ns - start_ns < COMPARED_NS {
+        (end_ns, end_ticks) = both();
+    }
+    let ticks = end_ticks.wrapping_sub(start_ticks);
+    let rate = (u128::from(end_ns - start_ns) << RATE_BITS) / u128::from(ticks.max(1));
+    (end_ns, end_ticks, rate)
+}
+
+/// Reads both clocks at one moment: the fastest of several readings.
+fn both() -> (u64, u64) {
+    let reading = || {
+        let before = ticks();
+        let ns = system();
+        let after = ticks();
+        (after.wrapping_sub(before), ns, before)
+    };
+    let least = (0..5).map(|_| reading()).min();
+    least.map_or((0, 0), |(took, ns, before)| {
+        (ns, before.wrapping_add(took / 2))
+    })
+}
+
+/// Returns the same clock with a lag of some milliseconds at most. It is accurate enough for the
+/// start of a wait, at a third of the cost. Compare it only with itself.
+#[inline]
+pub fn coarse() -> u64 {
+    read(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+/// Returns nanoseconds since 1970, by the settable clock.
+#[inline]
+pub fn unix_nanos() -> u64 {
+    read(libc::CLOCK_REALTIME)
+}
+
+/// Returns nanoseconds since boot, including time in suspension.
+#[inline]
+pub fn since_boot() -> u64 {
+    read(libc::CLOCK_BOOTTIME)
+}
+
+/// Returns nanoseconds of CPU time that the threads of the process have used.
+#[inline]
+pub fn process_cpu() -> u64 {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Returns nanoseconds of CPU time that the calling thread has used.
+#[inline]
+pub fn thread_cpu() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Returns the unit in which `/proc` reports times: ticks per second.
+pub fn proc_ticks_per_second() -> u64 {
+    // SAFETY: `sysconf` takes any number and writes no memory.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).unwrap_or(0)
+}
+
+fn system() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call fills the struct, and cannot fail for these clocks.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn kernel_trusts_counter() -> bool {
+    const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    !arch::CLOCK_SOURCE.is_empty()
+        && std::fs::read(SOURCE)
+            .is_ok_and(|source| source.trim_ascii() == arch::CLOCK_SOURCE.as_bytes())
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static READS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Returns how often the calling thread has read the clock, for tests.
+#[cfg(debug_assertions)]
+#[inline]
+pub fn reads() -> u64 {
+    READS.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_agrees_with_the_system() {
+        prepare();
+        let difference = || now().abs_diff(system());
+        // The thread may lose its processor between the two reads.
+        let near = |limit| (0..1000).any(|_| difference() < limit);
+        assert!(near(20_000));
+        let start = system();
+        while system() - start < 50_000_000 {
+            std::hint::spin_loop();
+        }
+        assert!(near(20_000), "it drifts");
+    }
+
+    #[test]
+    fn it_never_goes_back() {
+        prepare();
+        let mut last = now();
+        for _ in 0..100_000 {
+            let next = now();
+            assert!(next >= last);
+            last = next;
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The number of processors that the kernel may ever number, and that the process may use.
+
+use super::syscall::call3;
+use crate::primitives::{AtomicUsize, Ordering};
+
+/// The number of processors that the process could use at once at the last update.
+static AVAILABLE: AtomicUsize = AtomicUsize::new(0);
+
+/// The limit of the process's control group at the start; 0 while unknown. It is cached, since
+/// reading it takes several files. Concurrent callers both read it instead of waiting: in the child
+/// of a fork, the first caller may not exist.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the number of processors that the process may use at once; at least 1.
+#[inline]
+pub fn available() -> usize {
+    AVAILABLE.load(Ordering::Relaxed).max(1)
+}
+
+/// Updates [`available`] from the affinity of the calling thread and a limit that is read once. Not
+/// for use in hooks.
+pub fn look() {
+    let affinity = by_affinity();
+    let limit = match LIMIT.load(Ordering::Relaxed) {
+        0 => {
+            let limit = limit_beside(affinity);
+            LIMIT.store(limit, Ordering::Relaxed);
+            limit
+        }
+        limit => limit,
+    };
+    let available = affinity.map_or(limit, |affinity| affinity.min(limit));
+    AVAILABLE.store(available, Ordering::Relaxed);
+}
+
+/// Returns the limit of the control group, or `usize::MAX` unless it is below the affinity's.
+fn limit_beside(affinity: Option<usize>) -> usize {
+    let found = std::thread::available_parallelism().map_or(1, |found| found.get());
+    // `found` is the lesser of both limits.
+    if affinity.is_some_and(|affinity| affinity <= found) {
+        usize::MAX
+    } else {
+        found
+    }
+}
+
+/// Returns the number of processors on which the calling thread may run; `None` if there may be
+/// more than 1024.
+fn by_affinity() -> Option<usize> {
+    // SAFETY: all zeros is a valid `cpu_set_t`, and `size` is its length.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of::<libc::cpu_set_t>();
+        let found = libc::sched_getaffinity(0, size, &raw mut set) == 0;
+        found.then(|| libc::CPU_COUNT(&set) as usize)
+    }
+}
+
+/// Returns the highest processor number that can occur, plus one, from
+/// `/sys/devices/system/cpu/possible`; `None` if that is unreadable.
+pub fn possible() -> Option<usize> {
+    let path = c"/sys/devices/system/cpu/possible";
+    let mut text = [0u8; 256];
+    // SAFETY: the path is NUL-terminated, and the kernel writes at most `text.len()` bytes.
+    let length = unsafe {
+        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+        // AT_FDCWD is negative; the kernel reads the low 32 bits.
+        let at = libc::AT_FDCWD as usize;
+        let fd = super::syscall::call(
+            libc::SYS_openat,
+            [at, path.as_ptr() as usize, flags, 0, 0, 0],
+        );
+        let fd = usize::try_from(fd).ok()?;
+        let read = call3(libc::SYS_read, fd, text.as_mut_ptr() as usize, text.len());
+        call3(libc::SYS_close, fd, 0, 0);
+        usize::try_from(read).ok()?
+    };
+    parse(&text[..length])
+}
+
+/// Returns the highest number in a list such as `0-7`, `0` or `0-3,8-11`, plus one.
+fn parse(list: &[u8]) -> Option<usize> {
+    let mut highest = None;
+    let mut number = None;
+    for &byte in list {
+        match byte {
+            b'0'..=b'9' => {
+                let digit = usize::from(byte - b'0');
+                number = Some(
+                    number
+                        .unwrap_or(0usize)
+                        .checked_mul(10)?
+                        .checked_add(digit)?,
+                );
+                highest = highest.max(number);
+            }
+            b'-' | b',' | b'\n' => number = None,
+            _ => return None,
+        }
+    }
+    highest?.checked_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_kernels_list_format() {
+        assert_eq!(parse(b"0\n"), Some(1));
+        assert_eq!(parse(b"0-1\n"), Some(2));
+        assert_eq!(parse(b"0-3,8-127\n"), Some(128));
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"all"), None);
+        assert_eq!(parse(b"99999999999999999999999"), None);
+    }
+
+    #[test]
+    fn this_machine_has_processors() {
+        let all = possible().expect("sysfs is mounted");
+        assert!(all >= std::thread::available_parallelism().unwrap().get());
+    }
+}

@@ -1,0 +1,144 @@
+//! Memory in pages, by direct system calls.
+
+use super::syscall::{call, call3};
+
+/// The size of a page, in bytes.
+pub const PAGE: usize = 4096;
+
+/// Reserves inaccessible address space, at `hint` if that range is free. Returns `None` if the
+/// system refuses.
+#[inline]
+pub fn reserve(length: usize, hint: usize) -> Option<usize> {
+    map_with(length, hint, libc::PROT_NONE)
+}
+
+/// Maps new private pages that are readable, writable and zero, without overcommit accounting.
+/// Returns `None` if the system refuses.
+#[inline]
+pub fn map(length: usize) -> Option<usize> {
+    map_at(length, 0)
+}
+
+/// Maps as [`map`] does, at `hint` if that range is free.
+#[inline]
+pub fn map_at(length: usize, hint: usize) -> Option<usize> {
+    map_with(length, hint, libc::PROT_READ | libc::PROT_WRITE)
+}
+
+fn map_with(length: usize, hint: usize, access: i32) -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let arguments = [hint, length, access as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: without `MAP_FIXED`, an anonymous mapping replaces no existing one.
+    let result = unsafe { call(libc::SYS_mmap, arguments) };
+    (result > 0).then_some(result as usize)
+}
+
+/// Makes reserved pages readable and writable. Returns `false` if the system refuses.
+///
+/// # Safety
+/// The range is a part of the caller's reservation.
+pub unsafe fn commit(address: usize, length: usize) -> bool {
+    let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    // SAFETY: the range is the caller's, by this function's contract.
+    unsafe { call3(libc::SYS_mprotect, address, length, access) == 0 }
+}
+
+/// Unmaps pages.
+///
+/// # Safety
+/// The range is whole pages that [`map`] or [`reserve`] returned, and is not used afterwards.
+pub unsafe fn unmap(address: usize, length: usize) {
+    // SAFETY: the range is the caller's, by this function's contract.
+    unsafe { call3(libc::SYS_munmap, address, length, 0) };
+}
+
+/// Returns the memory of pages to the system: they are zero when they are used again. Returns
+/// `false` if the system refuses.
+///
+/// # Safety
+/// The contents of the range are not used any more.
+pub unsafe fn discard(address: usize, length: usize) -> bool {
+    let advice = libc::MADV_DONTNEED as usize;
+    // SAFETY: the contents may be dropped, by this function's contract.
+    unsafe { call3(libc::SYS_madvise, address, length, advice) == 0 }
+}
+
+/// Lets the system take the memory of pages when it needs some: each page keeps its contents or is
+/// zero when it is used again. Returns `false` if the system refuses.
+///
+/// # Safety
+/// The contents of the range are not used any more.
+pub unsafe fn discard_lazily(address: usize, length: usize) -> bool {
+    let advice = libc::MADV_FREE as usize;
+    // SAFETY: the contents may be dropped, by this function's contract.
+    unsafe { call3(libc::SYS_madvise, address, length, advice) == 0 }
+}
+
+/// Returns whether the system overcommits memory.
+pub fn are_overcommitted() -> bool {
+    let mut mode = [0_u8; 1];
+    let path = c"/proc/sys/vm/overcommit_memory";
+    let arguments = [
+        // AT_FDCWD is negative; the kernel reads the low 32 bits.
+        libc::AT_FDCWD as usize,
+        path.as_ptr() as usize,
+        libc::O_CLOEXEC as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the path ends with a zero, and the buffer has the given length; the file is closed
+    // once.
+    let read = unsafe {
+        let file = call(libc::SYS_openat, arguments);
+        if file < 0 {
+            return false;
+        }
+        let read = call3(libc::SYS_read, file as usize, mode.as_mut_ptr() as usize, 1);
+        call3(libc::SYS_close, file as usize, 0, 0);
+        read
+    };
+    read == 1 && mode[0] != b'2'
+}
+
+/// The value of `MADV_POPULATE_WRITE` (Linux 5.14), which older headers of the C library lack.
+pub const MADV_POPULATE_WRITE: usize = 23;
+
+/// Allocates the pages of a file's mapping without changing them. On a full disk, this returns
+/// `false`; without it, the first writer would receive `SIGBUS`. Kernels before 5.14 lack the
+/// operation; there the whole file was allocated earlier.
+pub fn populate(address: usize, length: usize) -> bool {
+    // SAFETY: populating a mapping does not change its contents.
+    let refused = unsafe { call3(libc::SYS_madvise, address, length, MADV_POPULATE_WRITE) };
+    refused == 0 || refused == -(libc::EINVAL as isize)
+}
+
+/// Returns `length`, or 1/32 of the process's address space limit if that is less.
+pub fn within_address_space_limit(length: usize) -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let arguments = [
+        0,
+        libc::RLIMIT_AS as usize,
+        0,
+        &raw mut limit as usize,
+        0,
+        0,
+    ];
+    // SAFETY: `prlimit64` only reads the limit of this process, into a struct of the right layout.
+    let failed = unsafe { call(libc::SYS_prlimit64, arguments) };
+    if failed != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
+        return length;
+    }
+    length.min(limit.rlim_cur as usize / 32)
+}
+
+/// Returns the bytes of memory of the machine, if the system reports them.
+pub fn of_machine() -> Option<u64> {
+    // SAFETY: `sysconf` has no preconditions.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    let pages = u64::try_from(pages).ok().filter(|&pages| pages > 0)?;
+    Some(pages * PAGE as u64)
+}

@@ -1,0 +1,207 @@
+//! Resident memory of address ranges and of the process.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+use super::pages::PAGE;
+use super::syscall::call3;
+
+/// Returns the resident bytes of the process that belong to no file, by the kernel's counters.
+/// These may lag by some pages per processor. Memory shared with other processes is excluded, even
+/// without a file. Returns `None` without `/proc`. Takes two to seven microseconds.
+#[inline]
+pub fn anonymous() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = text.split(' ').skip(1).map(str::parse::<u64>);
+    let (resident, of_files) = (pages.next()?.ok()?, pages.next()?.ok()?);
+    Some(resident.saturating_sub(of_files) * PAGE as u64)
+}
+
+/// A reader of page tables, by the kernel's rules for whole mappings: pages that were only ever
+/// read share one zero page and are not resident. Kernels before Linux 6.7 lack the operation;
+/// there [`resident`] is used, which counts such pages.
+pub struct PageTables(Option<File>);
+
+impl PageTables {
+    /// Opens `/proc/self/pagemap`, if the system permits it.
+    #[inline]
+    pub fn open() -> Self {
+        Self(File::open("/proc/self/pagemap").ok())
+    }
+
+    /// Returns the resident bytes of whole pages in `range`. Takes a system call for each 64
+    /// pieces.
+    #[inline]
+    pub fn resident(&self, range: &Range<usize>) -> usize {
+        let file = self.0.as_ref();
+        file.and_then(|file| scan(file, range))
+            .unwrap_or_else(|| resident(range))
+    }
+}
+
+/// The kernel's `struct page_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Piece {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// The kernel's `struct pm_scan_arg`.
+#[repr(C)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    pieces: u64,
+    most_pieces: u64,
+    most_pages: u64,
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+    returned: u64,
+}
+
+/// The request `PAGEMAP_SCAN`.
+const SCAN: usize = 0xc060_6610;
+
+/// The categories `PAGE_IS_PRESENT` and `PAGE_IS_PFNZERO`.
+const PRESENT: u64 = 1 << 3;
+const ZERO: u64 = 1 << 5;
+
+fn scan(file: &File, range: &Range<usize>) -> Option<usize> {
+    let (mut at, end) = (
+        (range.start & !(PAGE - 1)) as u64,
+        range.end.next_multiple_of(PAGE) as u64,
+    );
+    let mut pieces = [Piece::default(); 64];
+    let mut resident = 0;
+    while at < end {
+        let mut scan = Scan {
+            size: size_of::<Scan>() as u64,
+            flags: 0,
+            start: at,
+            end,
+            walk_end: 0,
+            pieces: pieces.as_mut_ptr() as u64,
+            most_pieces: pieces.len() as u64,
+            most_pages: 0,
+            inverted: ZERO,
+            all_of: PRESENT | ZERO,
+            any_of: 0,
+            returned: PRESENT,
+        };
+        // SAFETY: the kernel writes to `scan`, and at most `most_pieces` pieces to `pieces`.
+        let found = unsafe {
+            let argument = &raw mut scan as usize;
+            call3(libc::SYS_ioctl, file.as_raw_fd() as usize, SCAN, argument)
+        };
+        let found = pieces.get(..usize::try_from(found).ok()?)?;
+        resident += found
+            .iter()
+            .map(|piece| piece.end - piece.start)
+            .sum::<u64>();
+        if scan.walk_end <= at {
+            return None;
+        }
+        at = scan.walk_end;
+    }
+    usize::try_from(resident).ok()
+}
+
+/// Returns the resident bytes of whole pages in `range`. A part of 2 MiB that contains unmapped
+/// pages counts as 0. Takes a system call for each 2 MiB.
+pub fn resident(range: &Range<usize>) -> usize {
+    let mut pages = [0u8; 512];
+    let (mut at, end) = (range.start & !(PAGE - 1), range.end.next_multiple_of(PAGE));
+    let mut resident = 0;
+    while at < end {
+        let length = (end - at).min(pages.len() * PAGE);
+        // SAFETY: the kernel writes one byte per page, at most `pages.len()`.
+        let failed = unsafe { call3(libc::SYS_mincore, at, length, pages.as_mut_ptr() as usize) };
+        if failed == 0 {
+            let there = pages[..length / PAGE].iter();
+            resident += there.filter(|&page| page & 1 != 0).count() * PAGE;
+        }
+        at += length;
+    }
+    resident
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Keeps tests of total residency from running concurrently with one that takes much memory.
+    #[inline]
+    pub fn lock_large() -> MutexGuard<'static, ()> {
+        static LARGE: Mutex<()> = Mutex::new(());
+        LARGE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // A sanitizer takes additional memory for each page that is touched.
+    #[cfg(not(plimsoll_sanitized))]
+    #[test]
+    fn what_is_touched_is_of_the_process() {
+        const LENGTH: usize = 256 << 20;
+        let _alone = lock_large();
+        let before = anonymous().unwrap();
+        let memory = crate::os::region::map(LENGTH).unwrap();
+        // Other tests run concurrently.
+        let near = |bytes: usize| {
+            let grown = anonymous().unwrap() as i64 - before as i64;
+            assert!(
+                grown.abs_diff(bytes as i64) < LENGTH as u64 / 2,
+                "{grown}, {bytes}"
+            );
+        };
+        near(0);
+        // SAFETY: within the mapping created above.
+        unsafe { (memory as *mut u8).write_bytes(1, LENGTH) };
+        near(LENGTH);
+        // SAFETY: no other code uses the mapping.
+        unsafe { libc::munmap(memory as *mut _, LENGTH) };
+        near(0);
+    }
+
+    #[test]
+    fn what_is_touched_is_resident() {
+        let length = 600 * PAGE;
+        let memory = crate::os::region::map(length).unwrap();
+        // SAFETY: no other code uses the mapping.
+        unsafe { libc::madvise(memory as *mut _, length, libc::MADV_NOHUGEPAGE) };
+        for page in [0, 7, 511, 512, 599] {
+            // SAFETY: within the mapping created above.
+            unsafe { ((memory + page * PAGE) as *mut u8).write(1) };
+        }
+        let range = memory..memory + length;
+        assert!(resident(&range) >= 5 * PAGE);
+        let tables = PageTables::open();
+        assert_eq!(tables.resident(&range), resident(&range));
+        // Pages that are only read count as resident for `resident` alone.
+        // SAFETY: within the mapping created above.
+        let zero = unsafe { ((memory + 300 * PAGE) as *const u8).read_volatile() };
+        assert_eq!(zero, 0);
+        if let Some(there) = tables.0.as_ref().and_then(|file| scan(file, &range)) {
+            assert_eq!(there + PAGE, resident(&range));
+        }
+        let odd = memory + 7 * PAGE + 5..memory + 8 * PAGE - 5;
+        assert_eq!(tables.resident(&odd), PAGE);
+        // SAFETY: no other code uses the mapping.
+        unsafe { libc::madvise(memory as *mut _, length, libc::MADV_DONTNEED) };
+        assert_eq!(resident(&range), 0);
+        assert_eq!(tables.resident(&range), 0);
+        // SAFETY: no other code uses the mapping.
+        unsafe { libc::munmap(memory as *mut _, length) };
+        // The pages just unmapped may be in use again; the first pages of the address space are
+        // not.
+        let unmapped = PAGE..8 * PAGE;
+        assert_eq!(resident(&unmapped), 0);
+        assert_eq!(tables.resident(&unmapped), 0);
+    }
+}

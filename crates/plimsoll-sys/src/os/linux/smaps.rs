@@ -1,0 +1,185 @@
+//! Readers of `/proc/self/smaps` and `/proc/self/smaps_rollup`, the kernel's figures on memory.
+
+use std::fs;
+use std::ops::Range;
+
+use crate::primitives::{AtomicUsize, Ordering};
+
+/// A mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The address range.
+    pub range: Range<usize>,
+    /// Whether it is readable. Mappings without any permission are reserved address space.
+    pub accessible: bool,
+    /// Whether it can be written.
+    pub writable: bool,
+    /// Whether it is shared with other processes.
+    pub shared: bool,
+    /// Whether it maps a file.
+    pub of_file: bool,
+    /// The path, or a name in brackets; empty for memory without either.
+    pub name: String,
+    /// Resident bytes.
+    pub resident: u64,
+    /// Resident bytes that belong to no file, including private copies of file pages.
+    pub anonymous: u64,
+}
+
+/// The sums over all mappings, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rollup {
+    /// Resident bytes.
+    pub resident: u64,
+    /// Resident bytes, each page divided by the number of processes that share it.
+    pub proportional: u64,
+    /// Resident bytes that belong to no file.
+    pub anonymous: u64,
+    /// Resident bytes that the system may reclaim without notice.
+    pub lazily_freed: u64,
+    /// Bytes in swap.
+    pub swapped: u64,
+}
+
+/// Returns all mappings, ordered by address; `None` if the file is unreadable. Takes some
+/// microseconds per mapping.
+///
+/// A list that is longer than all before is read twice. Memory that the first reading allocates
+/// becomes resident after the line that should show it; the second reading reuses that memory.
+pub fn mappings() -> Option<Vec<Mapping>> {
+    static LONGEST: AtomicUsize = AtomicUsize::new(0);
+    let read = || {
+        let text = fs::read("/proc/self/smaps").ok()?;
+        Some((text.len(), parse(&String::from_utf8_lossy(&text))))
+    };
+    let (length, mappings) = read()?;
+    if LONGEST.fetch_max(length, Ordering::Relaxed) >= length {
+        return Some(mappings);
+    }
+    drop(mappings);
+    read().map(|(_, mappings)| mappings)
+}
+
+/// Returns the sums; `None` if the file is unreadable.
+pub fn rollup() -> Option<Rollup> {
+    let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let mut rollup = Rollup::default();
+    for (key, bytes) in text.lines().filter_map(attribute) {
+        match key {
+            "Rss" => rollup.resident = bytes,
+            "Pss" => rollup.proportional = bytes,
+            "Anonymous" => rollup.anonymous = bytes,
+            "LazyFree" => rollup.lazily_freed = bytes,
+            "Swap" => rollup.swapped = bytes,
+            _ => {}
+        }
+    }
+    Some(rollup)
+}
+
+fn parse(text: &str) -> Vec<Mapping> {
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for line in text.lines() {
+        if let Some(mapping) = head(line) {
+            mappings.push(mapping);
+        } else if let (Some((key, bytes)), Some(mapping)) = (attribute(line), mappings.last_mut()) {
+            match key {
+                "Rss" => mapping.resident = bytes,
+                "Anonymous" => mapping.anonymous = bytes,
+                _ => {}
+            }
+        }
+    }
+    mappings
+}
+
+/// Parses `start-limit rwxp offset device inode      name`.
+fn head(line: &str) -> Option<Mapping> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, limit) = range.split_once('-')?;
+    let (permissions, rest) = rest.split_once(' ')?;
+    let (_offset, rest) = rest.split_once(' ')?;
+    let (_device, rest) = rest.split_once(' ')?;
+    let (inode, name) = rest.split_once(' ').unwrap_or((rest, ""));
+    let address = |digits| usize::from_str_radix(digits, 16).ok();
+    let permissions = permissions.as_bytes();
+    Some(Mapping {
+        range: address(start)?..address(limit)?,
+        accessible: permissions.first() == Some(&b'r'),
+        writable: permissions.get(1) == Some(&b'w'),
+        shared: permissions.get(3) == Some(&b's'),
+        of_file: inode != "0",
+        name: name.trim_start_matches(' ').to_owned(),
+        resident: 0,
+        anonymous: 0,
+    })
+}
+
+/// Parses `Key:     12 kB`; returns the key and the value in bytes.
+fn attribute(line: &str) -> Option<(&str, u64)> {
+    let (key, value) = line.split_once(':')?;
+    let kib = value.trim().strip_suffix(" kB")?;
+    Some((key, kib.parse::<u64>().ok()?.saturating_mul(1024)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::residency;
+
+    #[test]
+    fn mappings_are_read_with_their_figures() {
+        let text = "\
+00400000-0040b000 r-xp 00000000 fc:01 766                                /bin/my cat
+Size:                 44 kB
+Rss:                  40 kB
+Anonymous:             4 kB
+VmFlags: rd ex mr mw me dw
+7f0000000000-7f0000021000 rw-p 00000000 00:00 0
+Rss:                 132 kB
+Anonymous:           132 kB
+7f0000021000-7f0004000000 ---p 00000000 00:00 0 ";
+        let first = Mapping {
+            range: 0x40_0000..0x40_b000,
+            accessible: true,
+            writable: false,
+            shared: false,
+            of_file: true,
+            name: "/bin/my cat".to_owned(),
+            resident: 40 << 10,
+            anonymous: 4 << 10,
+        };
+        let second = Mapping {
+            range: 0x7f00_0000_0000..0x7f00_0002_1000,
+            writable: true,
+            of_file: false,
+            name: String::new(),
+            resident: 132 << 10,
+            anonymous: 132 << 10,
+            ..first.clone()
+        };
+        let third = Mapping {
+            range: 0x7f00_0002_1000..0x7f00_0400_0000,
+            accessible: false,
+            writable: false,
+            resident: 0,
+            anonymous: 0,
+            ..second.clone()
+        };
+        assert_eq!(parse(text), [first, second, third]);
+    }
+
+    #[test]
+    fn the_sum_over_this_process_is_near_what_the_system_says() {
+        let _alone = residency::tests::lock_large();
+        let mappings = mappings().unwrap();
+        let sum: u64 = mappings.iter().map(|mapping| mapping.resident).sum();
+        let rollup = rollup().unwrap();
+        // Other tests run concurrently.
+        assert!(
+            sum.abs_diff(rollup.resident) < (64 << 20),
+            "{sum}, {rollup:?}"
+        );
+        assert!(rollup.anonymous <= rollup.resident);
+    }
+}

@@ -1,0 +1,74 @@
+//! Systems with ELF files and `dl_iterate_phdr`.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use super::{Object, Segment};
+
+#[cfg(target_pointer_width = "64")]
+type Header = libc::Elf64_Phdr;
+#[cfg(not(target_pointer_width = "64"))]
+type Header = libc::Elf32_Phdr;
+
+pub(super) const LISTS_OBJECTS: bool = true;
+
+pub(super) type Segments<'a> = &'a [Header];
+
+type Visit<'a> = &'a mut dyn FnMut(&Object<'_>) -> bool;
+
+// The fields of the headers are of other types on 32-bit systems.
+#[allow(clippy::useless_conversion)]
+pub(super) fn segments<'a>(
+    headers: &'a Segments<'_>,
+) -> impl Iterator<Item = Segment> + Clone + 'a {
+    headers.iter().map(|header| Segment {
+        kind: header.p_type,
+        flags: header.p_flags,
+        offset: header.p_offset.into(),
+        address: header.p_vaddr.into(),
+        file_size: header.p_filesz.into(),
+        memory_size: header.p_memsz.into(),
+        align: header.p_align.into(),
+    })
+}
+
+pub(super) fn each_object(mut visit: Visit<'_>) {
+    // SAFETY: `visit_object` has the callback's signature and expects a `Visit`; `visit` outlives
+    // the call.
+    unsafe { libc::dl_iterate_phdr(Some(visit_object), (&raw mut visit).cast()) };
+}
+
+// The counts are of other types on some systems.
+#[allow(clippy::useless_conversion)]
+unsafe extern "C" fn visit_object(
+    info: *mut libc::dl_phdr_info,
+    _: usize,
+    visit: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader passes a valid info with `dlpi_phnum` headers. `visit` is the pointer that
+    // `each_object` passes, to a variable that it does not use during the call.
+    let (info, visit) = unsafe { (&*info, &mut *visit.cast::<Visit<'_>>()) };
+    let segments = if info.dlpi_phdr.is_null() {
+        &[]
+    } else {
+        // SAFETY: the loader passes `dlpi_phnum` headers at `dlpi_phdr`, which is not null.
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
+    };
+    let name = if info.dlpi_name.is_null() {
+        c""
+    } else {
+        // SAFETY: `dlpi_name` is not null, so it is a C string of the loader.
+        unsafe { CStr::from_ptr(info.dlpi_name) }
+    };
+    let goes_on = visit(&Object {
+        name,
+        base: info.dlpi_addr as usize,
+        counts: (info.dlpi_adds.into(), info.dlpi_subs.into()),
+        segments,
+    });
+    c_int::from(!goes_on)
+}
+
+pub(super) fn function(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is a C string, and `dlsym` only searches for a symbol.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}

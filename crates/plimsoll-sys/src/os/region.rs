@@ -1,0 +1,239 @@
+//! Address space that is reserved at once and used from the bottom up.
+//!
+//! A reservation is inaccessible until it is committed: it takes no memory, does not count against
+//! overcommit, and `mlockall` does not fill it. Committing takes a system call for each
+//! [`COMMIT_STEP`]. The committed part only grows, so concurrent calls are harmless.
+
+use std::ops::Range;
+
+use super::pages;
+use crate::primitives::{AtomicBool, AtomicUsize, Ordering};
+
+pub use super::pages::{PAGE, discard, unmap, within_address_space_limit};
+
+/// The granularity of committing, in bytes.
+pub const COMMIT_STEP: usize = 256 * 1024;
+
+/// A reservation. `const`-constructible and empty until [`Region::reserve`] succeeds.
+pub struct Region {
+    base: AtomicUsize,
+    length: AtomicUsize,
+    committed: AtomicUsize,
+    /// Whether the memory belongs to a file, so that committing must also allocate disk space.
+    in_file: AtomicBool,
+}
+
+/// A part of a mapped file, still inaccessible, that can serve a region in place of a separate
+/// reservation.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The address of the first byte.
+    pub base: usize,
+    /// The length in bytes.
+    pub length: usize,
+}
+
+impl Default for Region {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Region {
+    /// Creates a region without memory.
+    #[inline]
+    pub const fn new() -> Self {
+        Self {
+            base: AtomicUsize::new(0),
+            length: AtomicUsize::new(0),
+            committed: AtomicUsize::new(0),
+            in_file: AtomicBool::new(false),
+        }
+    }
+
+    /// Reserves `length` bytes at any address, or half of that repeatedly down to `least` while the
+    /// system refuses. Only one thread may call this, until it succeeds. Returns `false` on
+    /// failure.
+    pub fn reserve(&self, length: usize, least: usize) -> bool {
+        let mut length = within_address_space_limit(length).next_multiple_of(PAGE);
+        while length >= least {
+            if let Some(base) = pages::reserve(length, 0) {
+                self.adopt(base, length);
+                return true;
+            }
+            length = (length / 2).next_multiple_of(PAGE);
+        }
+        false
+    }
+
+    /// Reserves `length` bytes at `address`, if that range is free.
+    pub fn reserve_at(&self, address: usize, length: usize) -> bool {
+        let mapped = if within_address_space_limit(length) == length {
+            pages::reserve(length, address)
+        } else {
+            None
+        };
+        match mapped {
+            Some(base) if base == address => self.adopt(base, length),
+            Some(elsewhere) => {
+                // SAFETY: this call created the mapping, and no other thread has its address.
+                unsafe { unmap(elsewhere, length) };
+                return false;
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// Uses a part of another reservation, `[base, base + length)`, which this region commits.
+    #[inline]
+    pub fn adopt(&self, base: usize, length: usize) {
+        self.length.store(length, Ordering::Relaxed);
+        self.base.store(base, Ordering::Release);
+        note(base, length);
+    }
+
+    /// Uses a part of a mapped file; otherwise as [`Region::adopt`].
+    #[inline]
+    pub fn adopt_in_file(&self, part: Part) {
+        self.in_file.store(true, Ordering::Relaxed);
+        self.adopt(part.base, part.length);
+    }
+
+    /// Records that the file's pages were replaced by private memory of the process.
+    #[inline]
+    pub fn leave_file(&self) {
+        self.in_file.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns the first address; 0 before a reservation.
+    #[inline]
+    pub fn base(&self) -> usize {
+        self.base.load(Ordering::Acquire)
+    }
+
+    /// Returns the number of bytes reserved.
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of bytes made accessible so far, from the bottom.
+    #[inline]
+    pub fn committed(&self) -> usize {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the address lies in the reserved range.
+    #[inline]
+    pub fn contains(&self, address: usize) -> bool {
+        address.wrapping_sub(self.base()) < self.length()
+    }
+
+    /// Makes the first `length` bytes readable and writable. Returns `false` if they are not
+    /// reserved or if the system refuses.
+    pub fn commit(&self, length: usize) -> bool {
+        let before = self.committed.load(Ordering::Acquire);
+        if length <= before {
+            return true;
+        }
+        let base = self.base();
+        if base == 0 || length > self.length() {
+            return false;
+        }
+        let after = length.next_multiple_of(COMMIT_STEP).min(self.length());
+        // SAFETY: the range lies in this region's reservation. Accessible parts stay accessible.
+        if !unsafe { pages::commit(base + before, after - before) } {
+            return false;
+        }
+        if self.in_file.load(Ordering::Relaxed) && !pages::populate(base + before, after - before) {
+            // Shrinks the region, so that other callers do not repeat the slow attempt.
+            self.length.fetch_min(before, Ordering::Relaxed);
+            return false;
+        }
+        self.committed.fetch_max(after, Ordering::AcqRel);
+        true
+    }
+}
+
+/// Plimsoll's permanent memory: base and length of each range, in the order of registration.
+static NOTED: [(AtomicUsize, AtomicUsize); 64] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 64];
+
+/// Registers permanent memory as Plimsoll's own. If the table is full, the memory counts as the
+/// program's.
+#[inline]
+pub fn note(base: usize, length: usize) {
+    for (noted, its_length) in &NOTED {
+        let taken = noted.compare_exchange(0, base, Ordering::Relaxed, Ordering::Relaxed);
+        if taken.is_ok() {
+            its_length.store(length, Ordering::Release);
+            return;
+        }
+    }
+}
+
+/// Returns the registered ranges. They may contain each other.
+#[inline]
+pub fn noted() -> impl Iterator<Item = Range<usize>> {
+    NOTED.iter().filter_map(|(base, length)| {
+        let length = length.load(Ordering::Acquire);
+        let base = base.load(Ordering::Relaxed);
+        (length > 0).then_some(base..base + length)
+    })
+}
+
+/// Maps new private pages that are readable, writable and zero, without overcommit accounting.
+/// Returns `None` if the system refuses.
+#[inline]
+pub fn map(length: usize) -> Option<usize> {
+    pages::map(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reservation_is_used_from_the_bottom_and_no_further() {
+        let region = Region::new();
+        assert!(!region.commit(1), "nothing is reserved yet");
+        assert!(region.reserve(1 << 30, 1 << 20));
+        assert_eq!(region.committed(), 0);
+        assert!(region.commit(1));
+        assert_eq!(region.committed(), COMMIT_STEP);
+        assert!(region.commit(3 * COMMIT_STEP));
+        // SAFETY: the byte was committed above.
+        unsafe {
+            let last = (region.base() + 3 * COMMIT_STEP - 1) as *mut u8;
+            assert_eq!(last.read(), 0);
+            last.write(1);
+        }
+        assert!(!region.commit(region.length() + 1));
+        assert!(region.contains(region.base()));
+        assert!(!region.contains(region.base() + region.length()));
+        assert!(!region.contains(region.base() - 1));
+    }
+
+    #[test]
+    fn a_place_that_is_taken_is_not_taken_again() {
+        let length = 1 << 30;
+        // A range that is free now. Another thread may take it, so there are several attempts.
+        let free = || {
+            let region = Region::new();
+            assert!(region.reserve(length, length));
+            // SAFETY: no other thread has the address, and the mapping is not used again.
+            unsafe { libc::munmap(region.base() as *mut _, length) };
+            region.base()
+        };
+        let taken = (0..100).map(|_| (Region::new(), free()));
+        let (first, address) = taken
+            .into_iter()
+            .find(|(region, address)| region.reserve_at(*address, length))
+            .expect("one of the tries goes well");
+        assert_eq!(first.base(), address);
+        let second = Region::new();
+        assert!(!second.reserve_at(address, length));
+        assert_eq!(second.base(), 0);
+    }
+}

@@ -1,0 +1,80 @@
+//! Descriptors that are closed in the child of a fork.
+//!
+//! A descriptor is registered with the inode of its socket. A child closes it only if it still
+//! refers to that inode. The owner does not unregister a descriptor that it closes, and the program
+//! may have reused its number.
+
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use crate::primitives::{AtomicI32, AtomicU64, Ordering};
+
+struct Entry {
+    /// The descriptor plus 1; 0 if the entry is free, [`TAKEN`] during registration.
+    descriptor: AtomicI32,
+    inode: AtomicU64,
+}
+
+const TAKEN: i32 = -1;
+
+/// The most sockets that can be registered; children keep further ones open.
+const MAX_ENTRIES: usize = 16;
+
+static ENTRIES: [Entry; MAX_ENTRIES] = [const {
+    Entry {
+        descriptor: AtomicI32::new(0),
+        inode: AtomicU64::new(0),
+    }
+}; MAX_ENTRIES];
+
+/// Registers a socket, whose descriptor children of a fork will close.
+pub fn register(socket: BorrowedFd<'_>) {
+    let descriptor = socket.as_raw_fd();
+    let Some(inode) = inode(descriptor) else {
+        return;
+    };
+    for entry in &ENTRIES {
+        let known = entry.descriptor.load(Ordering::Acquire);
+        if known == TAKEN || (known != 0 && entry.is_valid(known - 1)) {
+            continue;
+        }
+        let taken =
+            entry
+                .descriptor
+                .compare_exchange(known, TAKEN, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            entry.inode.store(inode, Ordering::Relaxed);
+            entry.descriptor.store(descriptor + 1, Ordering::Release);
+            return;
+        }
+    }
+}
+
+/// Closes the registered sockets. Called in the child of a fork.
+pub fn after_fork_in_child() {
+    for entry in &ENTRIES {
+        let known = entry.descriptor.swap(0, Ordering::Acquire);
+        if known > 0 && entry.is_valid(known - 1) {
+            // SAFETY: the inode shows that the descriptor is the registered socket's. A thread of
+            // the parent owned it, and this process does not have that thread.
+            unsafe { libc::close(known - 1) };
+        }
+    }
+}
+
+impl Entry {
+    /// Returns whether the descriptor still refers to the socket.
+    fn is_valid(&self, descriptor: RawFd) -> bool {
+        inode(descriptor) == Some(self.inode.load(Ordering::Relaxed))
+    }
+}
+
+/// Returns the inode of a socket; `None` if the descriptor is not one.
+fn inode(descriptor: RawFd) -> Option<u64> {
+    let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: `found` is a valid place for the result, and zeros are a valid `stat`.
+    let found = unsafe {
+        let failed = libc::fstat(descriptor, found.as_mut_ptr()) != 0;
+        (!failed).then(|| found.assume_init())
+    }?;
+    (found.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(found.st_ino)
+}

@@ -1,0 +1,7 @@
+//! Functions of POSIX, which Linux and the other Unix systems share.
+
+pub mod close_on_fork;
+pub mod environment;
+pub mod fork;
+pub mod thread_end;
+pub mod threads;

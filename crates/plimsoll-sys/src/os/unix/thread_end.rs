@@ -1,0 +1,112 @@
+//! Destructors that run when a thread ends, at every kind of thread end.
+
+use std::ffi::c_void;
+
+use crate::primitives::{AtomicUsize, Ordering};
+
+/// A function that receives the ending thread's value of a key.
+pub type Destructor = unsafe extern "C" fn(*mut c_void);
+
+/// A key of the C library. Each thread has a value for it, null at first. `const`-constructible.
+pub struct Key {
+    /// The C library's key plus 1; 0 before [`Key::prepare`].
+    number: AtomicUsize,
+}
+
+/// The number of keys whose values C libraries keep in the thread itself; for others they may
+/// allocate.
+const KEYS_WITHOUT_ALLOCATION: usize = 32;
+
+impl Default for Key {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Key {
+    /// Creates a key that no thread can use yet.
+    #[inline]
+    pub const fn new() -> Self {
+        Self {
+            number: AtomicUsize::new(0),
+        }
+    }
+
+    /// Makes the key usable: `destructor` will receive the value of each ending thread that is not
+    /// null. Call it once. Returns `false` if the system refuses.
+    pub fn prepare(&self, destructor: Destructor) -> bool {
+        let mut key = 0;
+        // SAFETY: `key` is writable, and the destructor has the required type.
+        let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) };
+        if failed == 0 {
+            self.number.store(key as usize + 1, Ordering::Release);
+        }
+        failed == 0
+    }
+
+    /// Returns whether the key is usable.
+    #[inline]
+    pub fn is_prepared(&self) -> bool {
+        self.number.load(Ordering::Acquire) != 0
+    }
+
+    /// Returns whether [`Key::set`] never allocates.
+    #[inline]
+    pub fn never_allocates(&self) -> bool {
+        (1..=KEYS_WITHOUT_ALLOCATION).contains(&self.number.load(Ordering::Acquire))
+    }
+
+    /// Returns the calling thread's value.
+    #[inline]
+    pub fn get(&self) -> *mut c_void {
+        match self.number.load(Ordering::Acquire).checked_sub(1) {
+            // SAFETY: `prepare` made the key.
+            Some(key) => unsafe { libc::pthread_getspecific(key as libc::pthread_key_t) },
+            None => std::ptr::null_mut(),
+        }
+    }
+
+    /// Sets the calling thread's value. Returns `false` if the destructor will not run.
+    ///
+    /// # Safety
+    /// The destructor may be called with `value`.
+    #[inline]
+    pub unsafe fn set(&self, value: *const c_void) -> bool {
+        match self.number.load(Ordering::Acquire).checked_sub(1) {
+            // SAFETY: `prepare` made the key, and its destructor accepts the value by this
+            // function's contract.
+            Some(key) => unsafe {
+                libc::pthread_setspecific(key as libc::pthread_key_t, value) == 0
+            },
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static KEY: Key = Key::new();
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+    unsafe extern "C" fn ended(value: *mut c_void) {
+        ENDED.fetch_add(value as usize, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn the_destructor_receives_the_value_of_an_ended_thread() {
+        // SAFETY: the destructor accepts any value.
+        let set = |value: usize| unsafe { KEY.set(value as *const c_void) };
+        assert!(!set(1) && KEY.get().is_null() && !KEY.is_prepared());
+        assert!(KEY.prepare(ended) && KEY.is_prepared());
+        let thread = std::thread::spawn(move || {
+            assert!(KEY.get().is_null());
+            assert!(set(5));
+            assert_eq!(KEY.get() as usize, 5);
+        });
+        thread.join().unwrap();
+        // Joining comes after the destructors of the C library.
+        assert_eq!(ENDED.load(Ordering::Relaxed), 5);
+    }
+}

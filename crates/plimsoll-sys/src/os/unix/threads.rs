@@ -1,0 +1,80 @@
+//! Threads that run nothing of the standard library before their start function.
+
+use std::ffi::c_void;
+use std::io;
+use std::mem::MaybeUninit;
+
+/// The start function of a thread. Must not unwind.
+pub type Start = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// A thread that is neither joined nor detached.
+#[derive(Debug)]
+pub struct Thread(libc::pthread_t);
+
+// SAFETY: the handle of a thread is valid in all threads of the process.
+unsafe impl Send for Thread {}
+// SAFETY: a shared reference permits no operation.
+unsafe impl Sync for Thread {}
+
+/// Signals that an instruction of the receiving thread causes.
+const OF_INSTRUCTIONS: [i32; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
+
+/// Creates a thread with a stack of `stack` bytes that calls `start` with an argument. It blocks the
+/// program's signals, for which the program may wait in a thread of its choice; it receives only
+/// signals that its own instructions cause.
+///
+/// # Errors
+/// The system's error: too many threads, or out of memory.
+///
+/// # Safety
+/// `start` may be called with `argument`, in another thread.
+pub unsafe fn spawn(stack: usize, start: Start, argument: *mut c_void) -> io::Result<Thread> {
+    let check = |status| match status {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    };
+    let mut attributes = MaybeUninit::uninit();
+    let mut thread = MaybeUninit::uninit();
+    // SAFETY: the attributes are used between their initialization and destruction; `start`
+    // accepts the argument, by this function's contract; and the thread is initialized if its creation succeeds.
+    unsafe {
+        check(libc::pthread_attr_init(attributes.as_mut_ptr()))?;
+        // A failure leaves the default size.
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack);
+        let (mut programs, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut programs);
+        for own in OF_INSTRUCTIONS {
+            libc::sigdelset(&raw mut programs, own);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const programs, &raw mut before);
+        let attributes = attributes.as_mut_ptr();
+        let status = libc::pthread_create(thread.as_mut_ptr(), attributes, start, argument);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        libc::pthread_attr_destroy(attributes);
+        check(status)?;
+        Ok(Thread(thread.assume_init()))
+    }
+}
+
+impl Thread {
+    /// Waits until the thread has ended.
+    pub fn join(self) {
+        // SAFETY: the thread is neither joined nor detached, and this consumes the handle.
+        unsafe { libc::pthread_join(self.0, std::ptr::null_mut()) };
+    }
+
+    /// Lets the system free the thread when it ends.
+    pub fn detach(self) {
+        // SAFETY: the thread is neither joined nor detached, and this consumes the handle.
+        unsafe { libc::pthread_detach(self.0) };
+    }
+}

@@ -1,0 +1,121 @@
+//! Finds a frame pointer that is unknown.
+//!
+//! For a blocked thread, the system returns only the stack pointer and the instruction pointer. A
+//! function with a frame pointer sets it up in its prologue, and the prologue shows its distance
+//! from the stack pointer. So the code is read from the function's start to the instruction. This
+//! fails for a realigned stack, for arguments on the stack, and for code without description. Then
+//! the stack is searched for the first words that look like the frame of such a function: a frame
+//! pointer and a return address.
+
+use crate::arch::{self, BEGINNING, Call};
+use crate::memory::Memory;
+use crate::modules::{Lookup, ModuleList};
+
+/// The range of the stack that is searched, in bytes.
+const SEARCHED: usize = 16 << 10;
+
+/// The greatest distance from a saved frame pointer to the frame to which it points, in bytes.
+const FARTHEST: usize = 1 << 20;
+
+/// Returns the frame pointer of a function that is at `address` with its stack pointer at `stack`.
+/// `function` is its start, if known. The code at both addresses must be mapped, and stay so.
+#[cold]
+pub(crate) fn find(
+    function: Option<usize>,
+    address: usize,
+    stack: usize,
+    memory: &mut impl Memory,
+    modules: &ModuleList,
+) -> Option<usize> {
+    let function = function.filter(|&start| start <= address);
+    if let Some(start) = function {
+        let length = (address - start).min(BEGINNING);
+        // SAFETY: the range begins at a function's start and ends before its current instruction,
+        // both of which are mapped by this function's contract.
+        let code = unsafe { std::slice::from_raw_parts(start as *const u8, length) };
+        let frame = arch::distance_to_frame(code).map(|distance| stack + distance);
+        let found = frame.filter(|&frame| {
+            let returns = memory.read(frame + 8).map(arch::strip);
+            returns.is_some_and(|address| call_before(address, modules).is_some())
+        });
+        if found.is_some() {
+            return found;
+        }
+    }
+    search(function, stack, memory, modules)
+}
+
+/// Returns the frame record of the first function that has one, from the stack pointer up. For a
+/// function that has not saved its return address, in a register whose value is unknown.
+#[cold]
+pub(crate) fn first_record(
+    stack: usize,
+    memory: &mut impl Memory,
+    modules: &ModuleList,
+) -> Option<usize> {
+    search(None, stack, memory, modules)
+}
+
+/// Returns the first position, from the stack pointer up, of a frame: a word that points further
+/// up, followed by a return address. If that is a return address of a call to `function`, the word
+/// before it may have any value.
+fn search(
+    function: Option<usize>,
+    stack: usize,
+    memory: &mut impl Memory,
+    modules: &ModuleList,
+) -> Option<usize> {
+    let mut below = memory.read(stack)?;
+    for at in (stack..stack + SEARCHED).step_by(8) {
+        let above = memory.read(at + 8)?;
+        let points_up = below > at && below - at < FARTHEST && below % 8 == 0;
+        match call_before(arch::strip(above), modules) {
+            Some(Call::Of(called)) if Some(called) == function => return Some(at),
+            Some(_) if points_up => return Some(at),
+            _ => {}
+        }
+        below = above;
+    }
+    None
+}
+
+/// Returns the call that returns to an address; `None` if no call precedes it.
+fn call_before(address: usize, modules: &ModuleList) -> Option<Call> {
+    let known = |address| {
+        matches!(
+            modules.look_up(address),
+            Lookup::Permanent(_) | Lookup::Current(_)
+        )
+    };
+    if !known(address.checked_sub(1)?) || !known(address - arch::LONGEST_CALL) {
+        return None;
+    }
+    // SAFETY: the lookups above found both ends of the range in mapped code.
+    let code = unsafe { *((address - arch::LONGEST_CALL) as *const [u8; arch::LONGEST_CALL]) };
+    arch::call_before(address, code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registers::{Registers, Start};
+    use crate::unwind_tables::{self, Context};
+    use crate::walk_cache::Trail;
+
+    #[test]
+    fn a_return_address_comes_after_a_call() {
+        let modules = ModuleList::from_loader();
+        #[inline(never)]
+        fn called(modules: &ModuleList) -> Option<Call> {
+            let mut frames = [0; 2];
+            let start = Start::Here(Registers::here());
+            let (mut context, mut trail) = (Context::new_in(), Trail::new());
+            unwind_tables::walk(start, modules, &mut context, &mut trail, &mut frames);
+            call_before(frames[0], modules)
+        }
+        assert!(called(&modules).is_some());
+        for address in [0, 1, 8, 0x1000, usize::MAX, &raw const modules as usize] {
+            assert_eq!(call_before(address, &modules), None, "{address:#x}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Walks stacks for hooks and signal handlers: by call-frame information, by frame pointers, and by
+//! heuristics for frames without either. A walk neither allocates nor locks.
+//!
+//! [`modules::ModuleList`] lists the loaded code with its unwind tables; it is made in advance.
+//! [`unwind_tables::walk`] walks by these tables. [`walk_cache`] answers repeated walks.
+//!
+//! A stack is a list of return addresses, leaf first.
+//!
+//! This crate is a part of `plimsoll`, which depends on exactly its version. Its interface may
+//! change with every version.
+
+// The system's unwinder notes no words of a chain.
+#![cfg_attr(all(windows, target_arch = "x86_64"), allow(dead_code))]
+
+mod arch;
+pub mod frame_detection;
+mod frame_heuristics;
+#[cfg_attr(all(windows, target_arch = "x86_64"), path = "system_unwinder.rs")]
+pub mod frame_pointers;
+pub mod memory;
+pub mod modules;
+pub mod registers;
+mod rules;
+pub mod unwind_tables;
+pub mod walk_cache;

@@ -1,0 +1,395 @@
+//! The program and its libraries, with the tables that unwind their code.
+//!
+//! A list is made outside of hooks, from the mappings of the dynamic loader, and never changes.
+//! After code was loaded or unloaded, a new list replaces it (see `plimsoll::stack::capture`).
+//!
+//! Objects that were loaded when the program started are never unloaded, so the list suffices to
+//! unwind their code. For a library that was loaded later, the loader must first confirm that the
+//! listed library is still loaded; glibc's `_dl_find_object` does so without a lock.
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+
+use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr};
+
+use plimsoll_sys::os::loader::{self, Object, Segment};
+use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::arch;
+use crate::frame_detection::{self, MAX_WITHOUT_PER_CENT};
+
+/// One generation of the module list.
+pub struct ModuleList {
+    /// The modules, sorted by address.
+    modules: Vec<Module>,
+    /// The loader's counts of loaded and unloaded objects when the list was made.
+    counts: (u64, u64),
+    /// The number of this list; never 0.
+    generation: u16,
+    /// Whether the first module is the program and contains this code.
+    in_program: bool,
+    /// The address at which the program is mapped.
+    program: usize,
+    /// Objects that the loader finds by address but does not list: those in other namespaces, which
+    /// `dlmopen` creates.
+    unlisted: Vec<Range<usize>>,
+}
+
+struct Module {
+    /// All segments, and the gaps between them.
+    mapped: Range<usize>,
+    /// The executable segments; empty if there are none.
+    code: Range<usize>,
+    /// Whether it was mapped before `main`, so that it is never unmapped.
+    permanent: bool,
+    /// The address of `.eh_frame_hdr`; 0 if missing.
+    eh_frame_hdr: usize,
+    cfi: Option<Cfi>,
+}
+
+/// A module's call frame information, in memory.
+pub struct Cfi {
+    pub(crate) hdr: ParsedEhFrameHdr<EndianSlice<'static, LittleEndian>>,
+    pub(crate) eh_frame: EhFrame<EndianSlice<'static, LittleEndian>>,
+    pub(crate) bases: BaseAddresses,
+    /// The addresses of `.eh_frame_hdr`.
+    pub(crate) hdr_range: Range<usize>,
+}
+
+/// The unwind tables for the code at an address.
+pub enum Lookup<'a> {
+    /// These tables, valid at any time.
+    Permanent(&'a Cfi),
+    /// These tables, valid now.
+    Current(&'a Cfi),
+    /// Unknown, since the list is outdated: code was loaded or unloaded.
+    Stale,
+    /// None in any list: generated code, code without tables, or data.
+    NotCode,
+}
+
+/// The number of objects in the first listing; later objects are not permanent.
+static LISTED_AT_START: AtomicUsize = AtomicUsize::new(0);
+
+/// The address of `_dl_find_object`, or 0 if the C library lacks it.
+static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
+
+static GENERATIONS: AtomicU32 = AtomicU32::new(0);
+
+/// The head of glibc's `struct dl_find_object`.
+#[repr(C)]
+struct FoundObject {
+    flags: u64,
+    map_start: *const c_void,
+    map_end: *const c_void,
+    link_map: *const c_void,
+    eh_frame: *const c_void,
+    reserved: [u64; 7],
+}
+
+impl ModuleList {
+    /// Lists the objects of the loader. Takes its lock and allocates: not for use in hooks.
+    pub fn from_loader() -> Self {
+        let mut found = Listing {
+            modules: Vec::new(),
+            counts: (0, 0),
+        };
+        loader::each_object(|object| {
+            found.add(object);
+            true
+        });
+        let listed = found.modules.len();
+        let first =
+            LISTED_AT_START.compare_exchange(0, listed, Ordering::AcqRel, Ordering::Acquire);
+        if first.is_ok() {
+            let function = loader::function(c"_dl_find_object");
+            FIND_OBJECT.store(function as usize, Ordering::Release);
+        }
+        // The loader lists objects in the order of loading, the program first. If this code is not
+        // part of the program, objects that can be unloaded may precede it in that order.
+        let here = Self::from_loader as *const () as usize;
+        let in_program = found
+            .modules
+            .first()
+            .is_some_and(|program| program.code.contains(&here));
+        let permanent = if in_program {
+            first.err().unwrap_or(listed)
+        } else {
+            1
+        };
+        let program = found
+            .modules
+            .first()
+            .map_or(0, |program| program.mapped.start);
+        let mut modules = found.modules;
+        for module in modules.iter_mut().take(permanent) {
+            module.permanent = true;
+        }
+        modules.retain(|module| !module.mapped.is_empty());
+        modules.sort_by_key(|module| module.mapped.start);
+        let generation = (GENERATIONS.fetch_add(1, Ordering::Relaxed) % 0xffff) as u16 + 1;
+        Self {
+            modules,
+            counts: found.counts,
+            generation,
+            in_program,
+            program,
+            unlisted: Vec::new(),
+        }
+    }
+
+    /// Returns the list that replaces this one, if code was loaded or unloaded. Also returns one if
+    /// the loader finds an object at the address `unknown` that this list lacks. Not for use in
+    /// hooks.
+    pub fn successor(&self, unknown: usize) -> Option<Self> {
+        if !self.is_current() {
+            return Some(Self::from_loader());
+        }
+        let Lookup::Stale = self.look_up(unknown) else {
+            return None;
+        };
+        let object = find_object(unknown)?;
+        let mut list = Self::from_loader();
+        list.unlisted.clone_from(&self.unlisted);
+        list.unlisted.push(object.mapped);
+        Some(list)
+    }
+
+    /// Returns a number that distinguishes this list from earlier ones.
+    pub(crate) fn generation(&self) -> u16 {
+        self.generation
+    }
+
+    /// Returns whether no code was loaded or unloaded since. Takes the loader's lock: not for use
+    /// in hooks.
+    pub(crate) fn is_current(&self) -> bool {
+        let mut counts = (0u64, 0u64);
+        loader::each_object(|object| {
+            counts = object.counts;
+            false
+        });
+        counts == self.counts
+    }
+
+    /// Returns whether the program was compiled with frame pointers throughout. Returns `false` if
+    /// this code is in a library, where the list does not identify the program. On a system that
+    /// lists no objects, returns `true`, because stacks can be walked in no other way there.
+    pub fn has_frame_pointers(&self) -> bool {
+        if self.modules.is_empty() {
+            return true;
+        }
+        let program = self
+            .modules
+            .iter()
+            .find(|module| module.mapped.start == self.program);
+        let cfi = program
+            .filter(|_| self.in_program)
+            .and_then(|program| program.cfi.as_ref());
+        cfi.is_some_and(keeps_frame_pointers)
+    }
+
+    /// Returns whether there is code at `address` that is never unloaded, with tables or without.
+    pub(crate) fn is_permanent_code(&self, address: usize) -> bool {
+        let mut permanent = self.modules.iter().filter(|module| module.permanent);
+        permanent.any(|module| module.code.contains(&address))
+    }
+
+    /// Returns the tables that unwind the code at `address` now. Safe to call in hooks.
+    pub fn look_up(&self, address: usize) -> Lookup<'_> {
+        let after = self
+            .modules
+            .partition_point(|module| module.mapped.start <= address);
+        let before = after.checked_sub(1).map(|at| &self.modules[at]);
+        let module = before.filter(|module| address < module.mapped.end);
+        if let Some(module) = module.filter(|module| module.permanent) {
+            let cfi = module.tables_at(address);
+            return cfi.map_or(Lookup::NotCode, Lookup::Permanent);
+        }
+        let Some(found) = find_object(address) else {
+            return Lookup::NotCode;
+        };
+        match module {
+            Some(module) if module.eh_frame_hdr == found.eh_frame_hdr => {
+                let cfi = module.tables_at(address);
+                cfi.map_or(Lookup::NotCode, Lookup::Current)
+            }
+            None if self.unlisted.contains(&found.mapped) => Lookup::NotCode,
+            _ => Lookup::Stale,
+        }
+    }
+}
+
+impl Module {
+    /// Returns the tables for an address in this object, if it is code.
+    fn tables_at(&self, address: usize) -> Option<&Cfi> {
+        let cfi = self.cfi.as_ref();
+        cfi.filter(|_| self.code.contains(&address))
+    }
+}
+
+/// An object that is mapped at an address.
+struct Found {
+    mapped: Range<usize>,
+    /// The address of its unwind table header; 0 if missing.
+    eh_frame_hdr: usize,
+}
+
+/// Returns the object that is mapped at an address. Lock-free; safe to call in hooks.
+fn find_object(address: usize) -> Option<Found> {
+    let function = FIND_OBJECT.load(Ordering::Acquire);
+    if function == 0 {
+        return None;
+    }
+    // SAFETY: `function` is the address of glibc's `_dl_find_object`, which has this type and is
+    // async-signal-safe. Zeros are a valid `FoundObject`.
+    unsafe {
+        let function: unsafe extern "C" fn(*const c_void, *mut FoundObject) -> c_int =
+            std::mem::transmute(function);
+        let mut found: FoundObject = std::mem::zeroed();
+        (function(address as *const c_void, &raw mut found) == 0).then_some(Found {
+            mapped: found.map_start as usize..found.map_end as usize,
+            eh_frame_hdr: found.eh_frame as usize,
+        })
+    }
+}
+
+struct Listing {
+    modules: Vec<Module>,
+    counts: (u64, u64),
+}
+
+impl Listing {
+    /// Adds an object. The loader's lock prevents its unloading.
+    fn add(&mut self, object: &Object<'_>) {
+        self.counts = object.counts;
+        let range = |segment: &Segment| {
+            let start = object.base.wrapping_add(segment.address as usize);
+            start..start.wrapping_add(segment.memory_size as usize)
+        };
+        let (mut mapped, mut code) = (0..0, 0..0);
+        let mut eh_frame_hdr = None;
+        for segment in object.segments() {
+            match segment.kind {
+                loader::LOAD => {
+                    include(&mut mapped, range(&segment));
+                    if segment.flags & loader::EXECUTABLE != 0 {
+                        include(&mut code, range(&segment));
+                    }
+                }
+                loader::EH_FRAME => eh_frame_hdr = Some(range(&segment)),
+                _ => {}
+            }
+        }
+        // Reads the tables here, while the loader's lock prevents unloading.
+        let cfi = eh_frame_hdr.clone().and_then(|hdr| {
+            let holds = |segment: &Segment| {
+                segment.kind == loader::LOAD && range(segment).contains(&hdr.start)
+            };
+            let end = range(&object.segments().find(holds)?).end;
+            // SAFETY: both lie within a segment that the loader has mapped. It stays mapped as long
+            // as its code can be on a stack; users call `look_up` before they read the tables.
+            unsafe { Cfi::new(hdr, end) }
+        });
+        // Objects without code are kept too: their positions determine which objects are permanent.
+        self.modules.push(Module {
+            mapped,
+            code,
+            permanent: false,
+            eh_frame_hdr: eh_frame_hdr.map_or(0, |hdr| hdr.start),
+            cfi,
+        });
+    }
+}
+
+/// Extends a range to include another; an empty range becomes the other.
+fn include(range: &mut Range<usize>, other: Range<usize>) {
+    *range = if range.start == range.end {
+        other
+    } else {
+        range.start.min(other.start)..range.end.max(other.end)
+    };
+}
+
+impl Cfi {
+    /// Parses the tables whose header is at `hdr`, and which end before `end`.
+    ///
+    /// # Safety
+    /// The header and the memory up to `end` must be mapped, and stay so while the result is used.
+    unsafe fn new(hdr: Range<usize>, end: usize) -> Option<Self> {
+        let start = eh_frame_start(&hdr)?;
+        if start >= end || hdr.end > end {
+            return None;
+        }
+        // SAFETY: the section is mapped for as long as the result is used, by this function's
+        // contract.
+        let bytes = |range: Range<usize>| unsafe {
+            std::slice::from_raw_parts(range.start as *const u8, range.len())
+        };
+        let bases = BaseAddresses::default()
+            .set_eh_frame_hdr(hdr.start as u64)
+            .set_eh_frame(start as u64);
+        let parsed = EhFrameHdr::new(bytes(hdr.clone()), LittleEndian)
+            .parse(&bases, 8)
+            .ok()?;
+        let mut eh_frame = EhFrame::new(bytes(start..end), LittleEndian);
+        eh_frame.set_vendor(arch::VENDOR);
+        eh_frame.set_address_size(8);
+        Some(Self {
+            hdr: parsed,
+            eh_frame,
+            bases,
+            hdr_range: hdr,
+        })
+    }
+}
+
+/// Returns the start of `.eh_frame`, from the header. Only one form is supported, which all linkers
+/// write: a signed 32-bit distance from the field.
+fn eh_frame_start(hdr: &Range<usize>) -> Option<usize> {
+    const VERSION: u8 = 1;
+    const PC_RELATIVE_SIGNED_4: u8 = 0x1b;
+    if hdr.len() < 8 {
+        return None;
+    }
+    // SAFETY: the header lies in a mapped segment and has at least 8 bytes.
+    let bytes = unsafe { (hdr.start as *const [u8; 8]).read_unaligned() };
+    if bytes[0] != VERSION || bytes[1] != PC_RELATIVE_SIGNED_4 {
+        return None;
+    }
+    let distance = i32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+    Some((hdr.start + 4).wrapping_add_signed(distance as isize))
+}
+
+/// The most functions of a program that are examined. Each takes some 2,000 instructions before
+/// `main`.
+const MAX_FUNCTIONS: usize = 256;
+
+/// Returns whether a program was compiled with frame pointers throughout, so that
+/// [`crate::frame_pointers::walk`] misses nothing.
+fn keeps_frame_pointers(cfi: &Cfi) -> bool {
+    let start = cfi.hdr.eh_frame_ptr().direct();
+    let (Some(table), Ok(start)) = (cfi.hdr.table(), start) else {
+        return false;
+    };
+    let functions = frame_detection::functions(
+        &table,
+        cfi.hdr_range.len(),
+        start,
+        &cfi.eh_frame,
+        &cfi.bases,
+        MAX_FUNCTIONS,
+    );
+    let (mut with, mut without) = (0_usize, 0);
+    for is_kept in functions {
+        if is_kept {
+            with += 1;
+        } else {
+            without += 1;
+        }
+        // The result is certain, whatever the remaining functions are.
+        if without * 100 > MAX_FUNCTIONS * MAX_WITHOUT_PER_CENT {
+            return false;
+        }
+    }
+    with + without > 0 && without * 100 <= (with + without) * MAX_WITHOUT_PER_CENT
+}

@@ -1,0 +1,441 @@
+//! Unwinds stacks by the tables that every program contains for panics and exceptions
+//! (`.eh_frame`).
+//!
+//! gimli reads the tables in place, where the loader has mapped them. Their rules for an address
+//! are reduced to a `Rule` and cached; after that, a frame costs a lookup and two loads. Nothing
+//! here allocates or takes a lock.
+
+mod evaluate;
+
+use gimli::{
+    CfaRule, EhFrame, EndianSlice, EvaluationStorage, FrameDescriptionEntry, LittleEndian, Piece,
+    Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow,
+    Value,
+};
+
+use plimsoll_sys::os::region::PAGE;
+
+use crate::arch;
+use crate::frame_heuristics;
+use crate::memory::{Memory, StackMemory};
+use crate::modules::{Cfi, Lookup, ModuleList};
+use crate::registers::{Registers, Start};
+use crate::rules::{Key, Plain, Rule, RuleCache};
+use crate::walk_cache::Trail;
+
+type Bytes = EndianSlice<'static, LittleEndian>;
+
+/// The storage of fixed size that gimli needs while it reads a table, so that it does not allocate.
+pub struct Storage;
+
+impl UnwindContextStorage<usize> for Storage {
+    type Rules = [(Register, RegisterRule<usize>); 32];
+    type Stack = [UnwindTableRow<usize, Self>; 4];
+}
+
+impl EvaluationStorage<Bytes> for Storage {
+    type Stack = [Value; 16];
+    type ExpressionStack = [(Bytes, Bytes); 2];
+    type Result = [Piece<Bytes>; 1];
+}
+
+/// The memory in which gimli evaluates a row of a table.
+pub type Context = UnwindContext<usize, Storage>;
+
+static RULES: RuleCache = RuleCache::new();
+
+/// The result of a walk.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    /// The number of frames filled in.
+    pub frames: usize,
+    /// The reason for which the walk ended.
+    pub end: End,
+}
+
+/// The reason for which a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum End {
+    /// The walk reached the beginning of the thread's stack.
+    Outermost = 0,
+    /// The buffer of frames was full.
+    Room = 1,
+    /// The tables or the memory do not lead to a caller.
+    Lost = 2,
+    /// The list of modules is outdated: code was loaded or unloaded.
+    Stale = 3,
+}
+
+impl End {
+    /// Returns the variant with that number.
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            0 => Self::Outermost,
+            1 => Self::Room,
+            2 => Self::Lost,
+            _ => Self::Stale,
+        }
+    }
+}
+
+/// Fills `frames`, from the leaf, with the return addresses of the calling thread's stack beyond
+/// `start`.
+pub fn walk(
+    start: Start,
+    modules: &ModuleList,
+    context: &mut Context,
+    trail: &mut Trail,
+    frames: &mut [usize],
+) -> Walk {
+    let at = start.registers();
+    let exact = !matches!(start, Start::Caller(_));
+    trail.begin(at);
+    let walker = Walker {
+        at,
+        exact,
+        trail: Some(trail),
+        frame_known: true,
+        memory: &mut StackMemory::of_this_thread(at.stack as usize),
+        modules,
+        context,
+        limit: start.limit() as u64,
+    };
+    walker.walk(frames)
+}
+
+/// Walks the stack in `memory`, as [`walk`] does. The stack belongs to a blocked thread whose frame
+/// pointer is unknown.
+pub fn walk_without_frame_pointer(
+    instruction: u64,
+    stack: u64,
+    memory: &mut impl Memory,
+    modules: &ModuleList,
+    context: &mut Context,
+    frames: &mut [usize],
+) -> Walk {
+    let walker = Walker {
+        at: Registers {
+            instruction,
+            stack,
+            frame: 0,
+            link: 0,
+        },
+        exact: true,
+        trail: None,
+        frame_known: false,
+        memory,
+        modules,
+        context,
+        limit: u64::MAX,
+    };
+    walker.walk(frames)
+}
+
+enum Step {
+    /// The walker has moved to the caller.
+    Caller,
+    End(End),
+}
+
+struct Walker<'a, M> {
+    at: Registers,
+    /// Whether `at` is the current instruction, rather than a return address.
+    exact: bool,
+    /// Whether `at.frame` is the value of the frame pointer register.
+    frame_known: bool,
+    memory: &'a mut M,
+    modules: &'a ModuleList,
+    context: &'a mut Context,
+    /// Frames that extend beyond this address are left out.
+    limit: u64,
+    /// Records the words on which the walk depends.
+    trail: Option<&'a mut Trail>,
+}
+
+impl<M: Memory> Walker<'_, M> {
+    #[inline]
+    fn walk(mut self, frames: &mut [usize]) -> Walk {
+        for (depth, slot) in frames.iter_mut().enumerate() {
+            match self.step() {
+                Step::Caller if self.at.stack <= self.limit => *slot = self.return_address(),
+                Step::Caller => {
+                    self.trail(Trail::ended_before);
+                    return Walk {
+                        frames: depth,
+                        end: End::Outermost,
+                    };
+                }
+                Step::End(end) => return Walk { frames: depth, end },
+            }
+        }
+        Walk {
+            frames: frames.len(),
+            end: End::Room,
+        }
+    }
+
+    /// Returns the current address in the form of a return address, also for an interrupted
+    /// instruction.
+    fn return_address(&self) -> usize {
+        self.at.instruction as usize + usize::from(self.exact)
+    }
+
+    fn step(&mut self) -> Step {
+        let address = self.at.instruction as usize - usize::from(!self.exact);
+        let permanent = Key::new(address, 0);
+        let rule = match RULES.get(permanent) {
+            Some(rule) => rule,
+            None => {
+                let (cfi, key) = match self.modules.look_up(address) {
+                    Lookup::Permanent(cfi) => (cfi, permanent),
+                    Lookup::Current(cfi) => {
+                        self.trail(Trail::spoil);
+                        (cfi, Key::new(address, self.modules.generation()))
+                    }
+                    Lookup::Stale => return Step::End(End::Stale),
+                    Lookup::NotCode => return self.without_tables(address),
+                };
+                RULES.get(key).unwrap_or_else(|| {
+                    let rule = rule_of(cfi, address, self.context);
+                    RULES.put(key, rule);
+                    rule
+                })
+            }
+        };
+        let caller = match rule {
+            Rule::End => return Step::End(End::Outermost),
+            Rule::Plain(rule) => {
+                let base = if rule.from_frame_pointer {
+                    if !self.frame_known && !self.find_frame_pointer(address) {
+                        return Step::End(End::Lost);
+                    }
+                    self.trail(Trail::used_frame_pointer);
+                    self.at.frame
+                } else {
+                    self.at.stack
+                };
+                let frame_address = base.wrapping_add_signed(rule.offset);
+                if arch::HAS_LINK_REGISTER && rule.return_address == 0 {
+                    if !self.exact {
+                        // The function cannot return: its callee overwrote the link register.
+                        return Step::End(End::Outermost);
+                    }
+                    self.trail(Trail::spoil);
+                    self.caller_in_link_register(frame_address)
+                } else {
+                    self.plain(frame_address, rule)
+                }
+            }
+            Rule::Evaluate => {
+                self.trail(Trail::spoil);
+                self.evaluate(address)
+            }
+        };
+        match caller {
+            Some(caller) if caller.instruction >= PAGE as u64 => {
+                self.at = caller;
+                Step::Caller
+            }
+            // The frame has no caller: the kernel starts the stack of a new thread in this way.
+            Some(Registers { instruction: 0, .. }) => {
+                self.trail(Trail::ended_there);
+                Step::End(End::Outermost)
+            }
+            _ => Step::End(End::Lost),
+        }
+    }
+
+    #[inline]
+    fn trail(&mut self, note: impl FnOnce(&mut Trail)) {
+        if let Some(trail) = &mut self.trail {
+            note(trail);
+        }
+    }
+
+    /// Steps to the caller of code without tables, if that is a signal trampoline.
+    #[cold]
+    fn without_tables(&mut self, address: usize) -> Step {
+        self.trail(Trail::spoil);
+        let interrupted = match self.modules.is_permanent_code(next_code(address)) {
+            true => self.interrupted(address),
+            false => None,
+        };
+        match interrupted {
+            Some(interrupted) => {
+                self.at = interrupted;
+                Step::Caller
+            }
+            None => Step::End(End::Lost),
+        }
+    }
+
+    /// Returns the registers that a signal interrupted, if its handler returns to `address`. The code
+    /// there must be mapped.
+    fn interrupted(&mut self, address: usize) -> Option<Registers> {
+        let (code, stack) = (next_code(address), self.at.stack as usize);
+        let read = |address| self.memory.read(address);
+        let interrupted = Registers::from(arch::signal_frame(code, stack, read)?);
+        self.exact = true;
+        self.frame_known = true;
+        self.memory.go_on_at(interrupted.stack as usize);
+        Some(interrupted)
+    }
+
+    /// Determines the frame pointer in a function whose frame is found by it.
+    #[cold]
+    fn find_frame_pointer(&mut self, address: usize) -> bool {
+        let function = match self.modules.look_up(address) {
+            Lookup::Permanent(cfi) | Lookup::Current(cfi) => cfi
+                .describe(address)
+                .map(|fde| fde.initial_address() as usize),
+            Lookup::Stale | Lookup::NotCode => None,
+        };
+        let stack = self.at.stack as usize;
+        let found = frame_heuristics::find(function, address, stack, self.memory, self.modules);
+        if let Some(frame) = found {
+            self.at.frame = frame as u64;
+            self.frame_known = true;
+        }
+        found.is_some()
+    }
+
+    /// Returns the caller's registers for a frame at that address, by the usual layout.
+    #[inline]
+    fn plain(&mut self, frame_address: u64, rule: Plain) -> Option<Registers> {
+        if frame_address <= self.at.stack {
+            return None;
+        }
+        let returns = frame_address.wrapping_add_signed(rule.return_address);
+        let instruction = self.memory.read(returns as usize)?;
+        self.trail(|trail| trail.read_return_address(returns, instruction as u64));
+        let frame = match rule.saved_frame_pointer {
+            Some(offset) => {
+                let at = frame_address.wrapping_add_signed(offset);
+                self.frame_known = true;
+                let frame = self.memory.read(at as usize)? as u64;
+                self.trail(|trail| trail.read_frame_pointer(at, frame));
+                frame
+            }
+            None => self.at.frame,
+        };
+        self.exact = false;
+        Some(Registers {
+            instruction: arch::strip(instruction) as u64,
+            stack: frame_address,
+            frame,
+            link: 0,
+        })
+    }
+
+    /// Returns the caller's registers for a function that has not saved its return address. If the
+    /// link register is unknown, the caller is, too: returns the registers of the first function
+    /// above that has saved its return address.
+    #[cold]
+    fn caller_in_link_register(&mut self, frame_address: u64) -> Option<Registers> {
+        if frame_address < self.at.stack {
+            return None;
+        }
+        self.exact = false;
+        if self.at.link != 0 {
+            return Some(Registers {
+                instruction: arch::strip(self.at.link as usize) as u64,
+                stack: frame_address,
+                frame: self.at.frame,
+                link: 0,
+            });
+        }
+        let stack = frame_address as usize;
+        let record = frame_heuristics::first_record(stack, self.memory, self.modules)?;
+        let frame = self.memory.read(record)? as u64;
+        let instruction = self.memory.read(record + 8)?;
+        self.frame_known = true;
+        Some(Registers {
+            instruction: arch::strip(instruction) as u64,
+            stack: record as u64 + 16,
+            frame,
+            link: 0,
+        })
+    }
+}
+
+/// Returns the rule for an address in a module.
+#[cold]
+fn rule_of(cfi: &Cfi, address: usize, context: &mut Context) -> Rule {
+    // Code without a description is assumed to keep a frame pointer. If that leads nowhere, the
+    // walk ends.
+    const UNDESCRIBED: Rule = Rule::Plain(Plain {
+        from_frame_pointer: true,
+        offset: 16,
+        return_address: -8,
+        saved_frame_pointer: Some(-16),
+    });
+    let Some(fde) = cfi.describe(address) else {
+        return match arch::is_signal_trampoline(next_code(address)) {
+            true => Rule::Evaluate,
+            false => UNDESCRIBED,
+        };
+    };
+    if fde.is_signal_trampoline() {
+        return Rule::Evaluate;
+    }
+    let Some(row) = row_at(cfi, &fde, address, context) else {
+        return UNDESCRIBED;
+    };
+    let return_address = match row.register(arch::RETURN_ADDRESS) {
+        RegisterRule::Undefined | RegisterRule::SameValue if arch::HAS_LINK_REGISTER => 0,
+        RegisterRule::Undefined => return Rule::End,
+        RegisterRule::Offset(offset) if offset != 0 => offset,
+        _ => return Rule::Evaluate,
+    };
+    let saved_frame_pointer = match row.register(arch::FRAME_POINTER) {
+        RegisterRule::Undefined | RegisterRule::SameValue => None,
+        RegisterRule::Offset(offset) => Some(offset),
+        _ => return Rule::Evaluate,
+    };
+    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
+        return Rule::Evaluate;
+    };
+    match register {
+        arch::STACK_POINTER | arch::FRAME_POINTER => Rule::plain(Plain {
+            from_frame_pointer: register == arch::FRAME_POINTER,
+            offset,
+            return_address,
+            saved_frame_pointer,
+        }),
+        _ => Rule::Evaluate,
+    }
+}
+
+/// Returns the address of the instruction that follows the call before it, or that is current:
+/// `address` is the latter, or the last byte of a call.
+fn next_code(address: usize) -> usize {
+    address.next_multiple_of(arch::INSTRUCTION_ALIGNMENT)
+}
+
+fn row_at<'c>(
+    cfi: &Cfi,
+    fde: &FrameDescriptionEntry<Bytes>,
+    address: usize,
+    context: &'c mut Context,
+) -> Option<&'c UnwindTableRow<usize, Storage>> {
+    fde.unwind_info_for_address(&cfi.eh_frame, &cfi.bases, context, address as u64)
+        .ok()
+}
+
+impl Cfi {
+    /// Returns the description of the function at an address.
+    fn describe(&self, address: usize) -> Option<FrameDescriptionEntry<Bytes>> {
+        let table = self.hdr.table()?;
+        let pointer = table.lookup(address as u64, &self.bases).ok()?;
+        let offset = table.pointer_to_offset(pointer).ok()?;
+        let fde = self
+            .eh_frame
+            .fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset)
+            .ok()?;
+        fde.contains(address as u64).then_some(fde)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,341 @@
+//! Cold paths: samples, blocks outside the underlying allocator, threads that are not set up.
+
+use std::ffi::c_void;
+
+use super::underlying::{self, PLAIN_CALL};
+use super::{ALIGN, Make, count_malloc, count_realloc, internal_blocks, peak, usable_size};
+use crate::alloc::operations::{large_sample, record_small};
+use crate::alloc::sampled_large::SAMPLED_LARGE;
+use crate::alloc::thread::Thread;
+use crate::alloc::{counts, sampled_blocks};
+use crate::sampler::{Sample, Weight};
+use crate::size_class;
+
+/// The size of a block's note in its slot.
+const NOTE: usize = 8;
+
+/// C's `malloc_usable_size` of a null pointer, or of a block that may not be the underlying
+/// allocator's.
+#[cold]
+#[inline(never)]
+pub(super) unsafe extern "C" fn usable_size_of_any(block: *mut u8) -> usize {
+    if block.is_null() {
+        0
+    } else if sampled_blocks::contains(block as usize) {
+        // SAFETY: `block` lies among the sampled blocks and is live, by C's contract for `block`.
+        unsafe { noted_size(block) }
+    } else if crate::internal_heap::contains(block as usize) {
+        // SAFETY: as above.
+        unsafe { internal_blocks::size(block) }
+    } else {
+        // SAFETY: as above.
+        unsafe { underlying::usable::<PLAIN_CALL>(block) }
+    }
+}
+
+/// Frees a null pointer, or a block that may not be the underlying allocator's, or a block of a
+/// thread that is not set up.
+#[cold]
+#[inline(never)]
+pub(super) unsafe extern "C" fn free_cold(block: *mut u8) {
+    if block.is_null() {
+        return;
+    }
+    // SAFETY: `block` is live, by C's contract for `free`.
+    unsafe {
+        if crate::internal_heap::contains(block as usize) {
+            return internal_blocks::free(block);
+        }
+        let thread = Thread::current();
+        if sampled_blocks::contains(block as usize) {
+            let size = noted_size(block);
+            sampled_blocks::sample(block).record_free(size_class::counted_size(size));
+            counts::free(thread.writer(), size);
+            return sampled_blocks::give_back(block, size + NOTE);
+        }
+        let size = underlying::usable::<PLAIN_CALL>(block);
+        forget_large(block, size);
+        counts::free(thread.writer(), size);
+        underlying::free::<PLAIN_CALL>(block);
+    }
+}
+
+/// Records the free of a large block, if it was sampled.
+pub(super) fn forget_large(block: *mut u8, size: usize) {
+    if let Some(sample) = large_sample(block, size) {
+        sample.record_free(size);
+    }
+}
+
+/// Makes an allocation that is sampled, or Plimsoll's own, or by a thread that is not set up.
+#[cold]
+#[inline(never)]
+pub(super) unsafe extern "C" fn alloc_cold(make: Make, size: usize) -> *mut c_void {
+    // SAFETY: the entry points have checked `make`; any size may be requested.
+    unsafe { place_uncharged(Thread::allocating(size), make, size) }
+}
+
+/// Makes an allocation that is not yet charged to the thread.
+///
+/// # Safety
+/// As for [`super::malloc`].
+pub(super) unsafe fn place_uncharged(thread: Thread, make: Make, size: usize) -> *mut c_void {
+    if thread.in_own_scope() {
+        let block = internal_blocks::place(make, size);
+        if !block.is_null() {
+            return block.cast();
+        }
+    }
+    // SAFETY: `make` and `size` are checked as `malloc`'s contract requires.
+    unsafe {
+        let Placed { block, stands_for } = place_charged(thread, make, size);
+        if !block.is_null() {
+            count_malloc(thread, usable_size(block.cast()), size);
+            sampled(stands_for);
+        }
+        block.cast()
+    }
+}
+
+/// The result of an allocation.
+struct Placed {
+    /// Null if the allocation failed.
+    block: *mut u8,
+    /// The bytes that it stands for as a sample; 0 if it is not sampled.
+    stands_for: u64,
+}
+
+impl Placed {
+    fn unsampled(block: *mut u8) -> Self {
+        Self {
+            block,
+            stands_for: 0,
+        }
+    }
+}
+
+/// Completes a counted allocation that stands for `stands_for` bytes as a sample; 0 means
+/// unsampled.
+#[inline(always)]
+fn sampled(stands_for: u64) {
+    if stands_for != 0 {
+        was_sampled(stands_for);
+    }
+}
+
+/// Completes a sampled allocation. A separate function: it takes some KiB of stack, and few
+/// allocations need it.
+#[cold]
+#[inline(never)]
+fn was_sampled(stands_for: u64) {
+    let counting = crate::deferred_signals::Counting::begin();
+    peak::allocated(stands_for);
+    // If a signal handler interrupted Plimsoll on this thread, the outermost event wakes the
+    // maintenance thread.
+    if counting.is_outermost() {
+        crate::wakeup::after_sample();
+    }
+}
+
+/// Charges an allocation to the thread, takes a sample if the charge requires one, and places the
+/// block. The caller updates the ledger.
+unsafe fn place_charged(thread: Thread, make: Make, size: usize) -> Placed {
+    let Some(weight) = thread.charge(size) else {
+        // SAFETY: `make` holds a valid alignment, by this function's contract.
+        return Placed::unsampled(unsafe { make.inside::<PLAIN_CALL>(size) });
+    };
+    if size <= size_class::LARGEST {
+        let got = underlying::usable_of(size);
+        let counted = size_class::counted_size(got);
+        let sample = Sample::take(counted, weight);
+        let block = take_slot(got, make.align(), sample);
+        if !block.is_null() {
+            if matches!(make, Make::Zeroed) {
+                // SAFETY: the slot holds at least `size` bytes.
+                unsafe { block.write_bytes(0, size) };
+            }
+            record_small(sample, counted, block);
+            return Placed {
+                block,
+                stands_for: weight.times(counted),
+            };
+        }
+    }
+    // SAFETY: `make` holds a valid alignment, by this function's contract.
+    let block = unsafe { make.inside::<PLAIN_CALL>(size) };
+    if block.is_null() {
+        return Placed::unsampled(block);
+    }
+    // SAFETY: the block was just allocated.
+    unsafe { note_large(block, weight) }
+}
+
+/// Records the sampled allocation of a block that stays in the underlying allocator.
+///
+/// # Safety
+/// The block belongs to the underlying allocator.
+unsafe fn note_large(block: *mut u8, weight: Weight) -> Placed {
+    // SAFETY: `block` is a live block of the underlying allocator, by this function's contract.
+    let got = unsafe { underlying::usable::<PLAIN_CALL>(block) };
+    let counted = size_class::counted_size(got);
+    let sample = Sample::take(counted, weight).record_malloc(counted);
+    if got <= size_class::LARGEST || !SAMPLED_LARGE.note(block as usize, sample) {
+        sample.untrack(counted);
+    }
+    Placed {
+        block,
+        stands_for: weight.times(counted),
+    }
+}
+
+/// Takes a slot for a sampled block of `size` bytes and notes the size. Returns null if no slot is
+/// free.
+fn take_slot(size: usize, align: usize, sample: Sample) -> *mut u8 {
+    let block = sampled_blocks::take(size + NOTE, align, sample);
+    if !block.is_null() {
+        // SAFETY: the note is the last word of the slot, which has space for it after the block.
+        unsafe { note_of(block).write(size) };
+    }
+    block
+}
+
+/// Returns the address of a sampled block's size.
+fn note_of(block: *mut u8) -> *mut usize {
+    block
+        .wrapping_add(sampled_blocks::usable(block) - NOTE)
+        .cast()
+}
+
+/// Returns the size of a sampled block.
+///
+/// # Safety
+/// `block` is a sampled block.
+unsafe fn noted_size(block: *mut u8) -> usize {
+    // SAFETY: `block` is a sampled block, by this function's contract; slots are multiples of 16
+    // bytes, so the note is aligned.
+    let size = unsafe { note_of(block).read() };
+    // A program that writes beyond the end of its block may have overwritten the note.
+    size.min(sampled_blocks::usable(block) - NOTE)
+}
+
+/// Makes a reallocation that is sampled, or of a sampled or large block, or to size zero, or by a
+/// thread that is not set up.
+#[cold]
+#[inline(never)]
+pub(super) unsafe extern "C" fn realloc_cold(block: *mut u8, size: usize) -> *mut c_void {
+    let thread = Thread::allocating(size);
+    // SAFETY: `block` is live, by C's contract for `realloc`.
+    unsafe {
+        if crate::internal_heap::contains(block as usize) {
+            return internal_blocks::realloc(thread, block, size).cast();
+        }
+        if size == 0 {
+            return realloc_to_nothing(block);
+        }
+        let old_size = usable_size(block.cast());
+        let Placed { block, stands_for } = if sampled_blocks::contains(block as usize) {
+            move_sampled(thread, block, old_size, size)
+        } else {
+            realloc_inside(thread, block, old_size, size)
+        };
+        if !block.is_null() {
+            count_realloc(old_size, usable_size(block.cast()), size);
+            sampled(stands_for);
+        }
+        block.cast()
+    }
+}
+
+/// Reallocates to size zero: some allocators free the block, others return a new one.
+unsafe fn realloc_to_nothing(block: *mut u8) -> *mut c_void {
+    // SAFETY: `block` is live, by C's contract for `realloc`.
+    unsafe {
+        if sampled_blocks::contains(block as usize) {
+            let nothing = underlying::realloc::<PLAIN_CALL>(underlying::malloc::<PLAIN_CALL>(0), 0);
+            free_cold(block);
+            if !nothing.is_null() {
+                count_malloc(
+                    Thread::current(),
+                    underlying::usable::<PLAIN_CALL>(nothing),
+                    0,
+                );
+            }
+            return nothing.cast();
+        }
+        let old_size = underlying::usable::<PLAIN_CALL>(block);
+        forget_large(block, old_size);
+        let moved = underlying::realloc::<PLAIN_CALL>(block, 0);
+        let writer = Thread::current().writer();
+        if moved.is_null() {
+            counts::free(writer, old_size);
+        } else {
+            counts::realloc(writer, old_size, underlying::usable::<PLAIN_CALL>(moved));
+        }
+        moved.cast()
+    }
+}
+
+/// Reallocates a sampled block: it always moves.
+unsafe fn move_sampled(thread: Thread, block: *mut u8, old_size: usize, size: usize) -> Placed {
+    // SAFETY: the sampled block is live, by this function's contract; both blocks are at least as
+    // long as the copied part, and distinct.
+    unsafe {
+        let moved = place_charged(thread, Make::Plain, size);
+        if !moved.block.is_null() {
+            moved
+                .block
+                .copy_from_nonoverlapping(block, old_size.min(size));
+            sampled_blocks::sample(block).record_replaced(size_class::counted_size(old_size));
+            sampled_blocks::give_back(block, old_size + NOTE);
+        }
+        moved
+    }
+}
+
+/// Reallocates a block of the underlying allocator. A sampled small block moves to a slot.
+unsafe fn realloc_inside(thread: Thread, block: *mut u8, old_size: usize, size: usize) -> Placed {
+    let old_counted = size_class::counted_size(old_size);
+    let weight = thread.charge(size);
+    // Another thread may receive the address as soon as the block has moved.
+    let old_sample = large_sample(block, old_size);
+    if let Some(weight) = weight.filter(|_| size <= size_class::LARGEST) {
+        let got = underlying::usable_of(size);
+        let counted = size_class::counted_size(got);
+        let sample = Sample::take(counted, weight);
+        let moved = take_slot(got, ALIGN, sample);
+        if !moved.is_null() {
+            record_small(sample, counted, moved);
+            if let Some(old_sample) = old_sample {
+                old_sample.record_replaced(old_counted);
+            }
+            // SAFETY: both blocks are at least as long as the copied part; `block` is live, by C's
+            // contract for `realloc`.
+            unsafe {
+                moved.copy_from_nonoverlapping(block, old_size.min(size));
+                underlying::free::<PLAIN_CALL>(block);
+            }
+            return Placed {
+                block: moved,
+                stands_for: weight.times(counted),
+            };
+        }
+    }
+    // SAFETY: `block` is a live block of the underlying allocator, by this function's contract.
+    let moved = unsafe { underlying::realloc::<PLAIN_CALL>(block, size) };
+    if moved.is_null() {
+        if let Some(old_sample) =
+            old_sample.filter(|&sample| !SAMPLED_LARGE.note(block as usize, sample))
+        {
+            old_sample.untrack(old_counted);
+        }
+        return Placed::unsampled(moved);
+    }
+    if let Some(old_sample) = old_sample {
+        old_sample.record_replaced(old_counted);
+    }
+    match weight {
+        // SAFETY: `moved` was just reallocated.
+        Some(weight) => unsafe { note_large(moved, weight) },
+        None => Placed::unsampled(moved),
+    }
+}

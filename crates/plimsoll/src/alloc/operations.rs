@@ -1,0 +1,475 @@
+//! The operations of [`Alloc`]: the fast path of each, inlined into the program, and its cold path.
+
+use std::alloc::{GlobalAlloc, Layout};
+
+use super::sampled_large::SAMPLED_LARGE;
+use super::thread::Thread;
+use super::{Alloc, counts, sampled_blocks};
+use crate::backend::is_aligned_anyway;
+use crate::internal_scope;
+use crate::sampler::Sample;
+use crate::size_class;
+
+// SAFETY: blocks come from the inner allocator, or from `sampled_blocks` or `internal_heap`, which
+// meet the same contract; a block's address identifies its source.
+unsafe impl<A: GlobalAlloc, const COUNTED: bool> GlobalAlloc for Alloc<A, COUNTED> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: `layout` has a size above zero, as `GlobalAlloc::alloc` requires.
+        unsafe { self.place(layout, false) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: `layout` has a size above zero, as `GlobalAlloc::alloc_zeroed` requires.
+        unsafe { self.place(layout, true) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the route is the thread's own storage, which lasts as long as the thread; its
+        // area is not null if a block is above its limit. `block` came from this allocator with
+        // `layout`, as `GlobalAlloc` requires, and addresses above the limit are the inner
+        // allocator's. Every uncommon case ends in a tail call, so that the fast path saves no
+        // registers.
+        unsafe {
+            let route = &*internal_scope::route();
+            if (block as usize) < route.limit.get() {
+                return self.dealloc_cold(block, layout);
+            }
+            let largest = if COUNTED {
+                size_class::LARGEST_STEP
+            } else {
+                size_class::LARGEST
+            };
+            if layout.size() > largest {
+                return self.dealloc_larger(block, layout);
+            }
+            if COUNTED {
+                counts::free_small(route.area.get(), layout.size());
+            }
+            self.inner.dealloc(block, layout);
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: `GlobalAlloc` has callers round `new_size` up to the alignment without overflow.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        // SAFETY: as for `dealloc`; the area is not null if neither countdown nor limit diverts the
+        // call.
+        unsafe {
+            let is_common = if COUNTED {
+                layout.size() <= size_class::LARGEST_STEP && is_common(new_layout)
+            } else {
+                layout.size().max(new_size) <= size_class::LARGEST
+            };
+            if !is_common {
+                return self.realloc_larger(block, layout, new_size);
+            }
+            let countdown = &*internal_scope::countdown();
+            let left = countdown.get().wrapping_sub(new_size as i64);
+            countdown.set(left);
+            if left < 0 || (block as usize) < (*internal_scope::route()).limit.get() {
+                return self.realloc_cold(block, layout, new_size);
+            }
+            let moved = self.inner.realloc(block, layout, new_size);
+            if COUNTED && !moved.is_null() {
+                let area = (*internal_scope::route()).area.get();
+                counts::realloc_small(area, layout.size(), new_size);
+            }
+            moved
+        }
+    }
+}
+
+/// Returns whether an allocation takes the fast path: its size counts in one of the steps up to
+/// [`size_class::LARGEST_STEP`], and an allocator aligns every block of that size sufficiently.
+///
+/// The inner allocator compares alignments again, and the compiler removes that. Without the
+/// barriers between them, three branches that are hardly ever taken would become twice the
+/// instructions.
+#[inline(always)]
+fn is_common(layout: Layout) -> bool {
+    plimsoll_sys::primitives::keep_branches_apart();
+    layout.size() <= size_class::LARGEST_STEP && is_aligned_anyway(layout.align(), layout.size())
+}
+
+impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
+    /// # Safety
+    /// As for `GlobalAlloc::alloc`.
+    #[inline(always)]
+    unsafe fn place(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+        // SAFETY: countdown and route are the thread's own storage; `layout` is valid, by this
+        // function's contract. The area is not null if the countdown is not negative.
+        unsafe {
+            if COUNTED && !is_common(layout) {
+                return self.place_larger(layout, zeroed);
+            }
+            let countdown = &*internal_scope::countdown();
+            let left = countdown.get().wrapping_sub(layout.size() as i64);
+            countdown.set(left);
+            if left < 0 {
+                return self.alloc_cold(layout, zeroed);
+            }
+            let block = self.place_inside(layout, zeroed);
+            if COUNTED && !block.is_null() {
+                counts::malloc_small((*internal_scope::route()).area.get(), layout.size());
+            }
+            block
+        }
+    }
+
+    /// Makes an allocation that is not [common](is_common), otherwise like [`Alloc::place`].
+    ///
+    /// # Safety
+    /// As for `GlobalAlloc::alloc`.
+    #[inline(never)]
+    unsafe fn place_larger(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+        // SAFETY: as in `place`.
+        unsafe {
+            let countdown = &*internal_scope::countdown();
+            let left = countdown.get().wrapping_sub(layout.size() as i64);
+            countdown.set(left);
+            if left < 0 {
+                return self.alloc_cold(layout, zeroed);
+            }
+            let block = self.place_inside(layout, zeroed);
+            if block.is_null() {
+                return block;
+            }
+            match size_class::of(layout.size()) {
+                Some(class) => counts::malloc_in((*internal_scope::route()).area.get(), class),
+                None => counts::malloc_large((*internal_scope::route()).area.get(), layout.size()),
+            }
+            block
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn place_inside(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+        // SAFETY: `layout` has a size above zero, by this function's contract.
+        unsafe {
+            if zeroed {
+                self.inner.alloc_zeroed(layout)
+            } else {
+                self.inner.alloc(layout)
+            }
+        }
+    }
+
+    /// Registers the backend for the calling thread, whose first operation always takes a cold
+    /// path.
+    fn noticed(&self, thread: Thread) -> Thread {
+        if let Some(backend) = self.backend {
+            thread.notice(backend);
+        }
+        thread
+    }
+
+    /// Makes an allocation that is sampled, or Plimsoll's own, or by a thread that is not set up.
+    #[cold]
+    #[inline(never)]
+    unsafe fn alloc_cold(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+        let thread = self.noticed(Thread::allocating(layout.size()));
+        // SAFETY: `layout` comes unchanged from `GlobalAlloc`.
+        unsafe { self.place_uncharged(thread, layout, zeroed) }
+    }
+
+    /// Makes an allocation that is not yet charged to the thread.
+    unsafe fn place_uncharged(&self, thread: Thread, layout: Layout, zeroed: bool) -> *mut u8 {
+        if thread.in_own_scope() {
+            let block = crate::internal_heap::alloc(layout, zeroed);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        // SAFETY: `layout` has a size above zero, by this function's contract.
+        let block = unsafe { self.place_charged(thread, layout, zeroed) };
+        if COUNTED && !block.is_null() {
+            counts::malloc(thread.writer(), layout.size());
+        }
+        block
+    }
+
+    /// Charges an allocation to the thread, takes a sample if the charge requires one, and places
+    /// the block. The caller updates the ledger.
+    unsafe fn place_charged(&self, thread: Thread, layout: Layout, zeroed: bool) -> *mut u8 {
+        let size = layout.size();
+        let Some(weight) = thread.charge(size) else {
+            // SAFETY: `layout` has a size above zero, by this function's contract.
+            return unsafe { self.place_inside(layout, zeroed) };
+        };
+        let counted = size_class::counted_size(size);
+        let sample = Sample::take(counted, weight);
+        if size <= size_class::LARGEST {
+            let block = sampled_blocks::take(size, layout.align(), sample);
+            if !block.is_null() {
+                if zeroed {
+                    // SAFETY: the slot holds at least `size` bytes.
+                    unsafe { block.write_bytes(0, size) };
+                }
+                record_small(sample, counted, block);
+                return block;
+            }
+        }
+        // SAFETY: `layout` has a size above zero, by this function's contract.
+        let block = unsafe { self.place_inside(layout, zeroed) };
+        if !block.is_null() {
+            let sample = sample.record_malloc(counted);
+            if size <= size_class::LARGEST || !SAMPLED_LARGE.note(block as usize, sample) {
+                sample.untrack(counted);
+            }
+        }
+        block
+    }
+
+    /// Frees a block of the inner allocator above [`size_class::LARGEST_STEP`].
+    ///
+    /// # Safety
+    /// As for `GlobalAlloc::dealloc`; the thread's area is not null.
+    #[inline(never)]
+    unsafe fn dealloc_larger(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the area and the block meet the callees' contracts, by this function's contract;
+        // `block` came from the inner allocator.
+        unsafe {
+            let area = (*internal_scope::route()).area.get();
+            match size_class::of(layout.size()) {
+                Some(class) if COUNTED => counts::free_in(area, class),
+                Some(_) => {}
+                None => {
+                    // Another thread may receive the address as soon as the block is free.
+                    forget_large(block, layout.size());
+                    if COUNTED {
+                        counts::free_large(area, layout.size());
+                    }
+                }
+            }
+            self.inner.dealloc(block, layout);
+        }
+    }
+
+    /// Frees a block that may not be the inner allocator's, or on a thread that is not set up.
+    #[cold]
+    #[inline(never)]
+    unsafe fn dealloc_cold(&self, block: *mut u8, layout: Layout) {
+        if crate::internal_heap::contains(block as usize) {
+            // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires; its
+            // address shows that the internal heap made it.
+            return unsafe { crate::internal_heap::free(block, layout) };
+        }
+        let thread = self.noticed(Thread::current());
+        let size = layout.size();
+        if sampled_blocks::contains(block as usize) {
+            sampled_blocks::sample(block).record_free(size_class::counted_size(size));
+            self.count_free(thread, size);
+            return sampled_blocks::give_back(block, size);
+        }
+        forget_large(block, size);
+        self.count_free(thread, size);
+        // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires; its
+        // address shows that the inner allocator made it.
+        unsafe { self.inner.dealloc(block, layout) }
+    }
+
+    /// Counts a free on a path that may lack an area.
+    fn count_free(&self, thread: Thread, size: usize) {
+        if COUNTED {
+            counts::free(thread.writer(), size);
+        }
+    }
+
+    /// Counts a free and an allocation in one cut, on a path that may lack an area.
+    fn count_realloc(&self, thread: Thread, old_size: usize, new_size: usize) {
+        if COUNTED {
+            counts::realloc(thread.writer(), old_size, new_size);
+        }
+    }
+
+    /// Reallocates a block of Plimsoll. If the internal heap is full, the block becomes one of the
+    /// program's.
+    ///
+    /// # Safety
+    /// The internal heap made the block, with the layout `old`; both layouts have the same
+    /// alignment.
+    unsafe fn realloc_own(
+        &self,
+        thread: Thread,
+        block: *mut u8,
+        old: Layout,
+        new: Layout,
+    ) -> *mut u8 {
+        // SAFETY: the internal heap made the block, with the layout `old`, by this function's
+        // contract.
+        let grown = unsafe { crate::internal_heap::realloc(block, old, new.size()) };
+        if !grown.is_null() {
+            return grown;
+        }
+        // SAFETY: as above; the blocks do not overlap, and each is at least as long as the copied
+        // part.
+        unsafe {
+            let moved = self.place_uncharged(thread, new, false);
+            if !moved.is_null() {
+                moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
+                crate::internal_heap::free(block, old);
+            }
+            moved
+        }
+    }
+
+    /// Makes a reallocation from or to a size above [`size_class::LARGEST_STEP`], or with a large
+    /// alignment.
+    ///
+    /// # Safety
+    /// As for `GlobalAlloc::realloc`.
+    #[inline(never)]
+    unsafe fn realloc_larger(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as in `realloc`.
+        unsafe {
+            let countdown = &*internal_scope::countdown();
+            let left = countdown.get().wrapping_sub(new_size as i64);
+            countdown.set(left);
+            let both_have_a_class = layout.size().max(new_size) <= size_class::LARGEST;
+            if left < 0
+                || (block as usize) < (*internal_scope::route()).limit.get()
+                || !both_have_a_class
+            {
+                return self.realloc_cold(block, layout, new_size);
+            }
+            let moved = self.inner.realloc(block, layout, new_size);
+            if COUNTED && !moved.is_null() {
+                counts::realloc_larger(
+                    (*internal_scope::route()).area.get(),
+                    layout.size(),
+                    new_size,
+                );
+            }
+            moved
+        }
+    }
+
+    /// Makes a reallocation that is sampled, or of a sampled or large block, or Plimsoll's own, or
+    /// by a thread that is not set up.
+    #[cold]
+    #[inline(never)]
+    unsafe fn realloc_cold(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let thread = self.noticed(Thread::allocating(new_size));
+        // SAFETY: `new_size`, rounded up to the alignment, does not overflow, as
+        // `GlobalAlloc::realloc` requires.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        if crate::internal_heap::contains(block as usize) {
+            // SAFETY: `block` is live and has this layout, as `GlobalAlloc::realloc` requires; its
+            // address shows that the internal heap made it.
+            return unsafe { self.realloc_own(thread, block, layout, new_layout) };
+        }
+        // SAFETY: `block` is live and has this layout, as `GlobalAlloc::realloc` requires.
+        unsafe {
+            if sampled_blocks::contains(block as usize) {
+                self.move_sampled(thread, block, layout, new_layout)
+            } else {
+                self.realloc_inside(thread, block, layout, new_layout)
+            }
+        }
+    }
+
+    /// Reallocates a sampled block: it always moves.
+    unsafe fn move_sampled(
+        &self,
+        thread: Thread,
+        block: *mut u8,
+        old: Layout,
+        new: Layout,
+    ) -> *mut u8 {
+        // SAFETY: the sampled block is live and has the layout `old`, by this function's contract;
+        // both blocks are at least as long as the copied part, and distinct.
+        unsafe {
+            let moved = self.place_charged(thread, new, false);
+            if moved.is_null() {
+                return moved;
+            }
+            moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
+            sampled_blocks::sample(block).record_replaced(size_class::counted_size(old.size()));
+            self.count_realloc(thread, old.size(), new.size());
+            sampled_blocks::give_back(block, old.size());
+            moved
+        }
+    }
+
+    /// Reallocates a block of the inner allocator. A sampled small block moves to a slot.
+    unsafe fn realloc_inside(
+        &self,
+        thread: Thread,
+        block: *mut u8,
+        old: Layout,
+        new: Layout,
+    ) -> *mut u8 {
+        let (old_counted, new_counted) = (
+            size_class::counted_size(old.size()),
+            size_class::counted_size(new.size()),
+        );
+        let weight = thread.charge(new.size());
+        let sample = weight.map(|weight| Sample::take(new_counted, weight));
+        // Another thread may receive the address as soon as the block has moved.
+        let old_sample = large_sample(block, old.size());
+        if let Some(sample) = sample.filter(|_| new.size() <= size_class::LARGEST) {
+            let moved = sampled_blocks::take(new.size(), new.align(), sample);
+            if !moved.is_null() {
+                record_small(sample, new_counted, moved);
+                if let Some(old_sample) = old_sample {
+                    old_sample.record_replaced(old_counted);
+                }
+                self.count_realloc(thread, old.size(), new.size());
+                // SAFETY: both blocks are at least as long as the copied part; the inner allocator
+                // made `block`, with the layout `old`, by this function's contract.
+                unsafe {
+                    moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
+                    self.inner.dealloc(block, old);
+                }
+                return moved;
+            }
+        }
+        // SAFETY: the inner allocator made the block, with the layout `old`, by this function's
+        // contract.
+        let moved = unsafe { self.inner.realloc(block, old, new.size()) };
+        if moved.is_null() {
+            if let Some(old_sample) =
+                old_sample.filter(|&sample| !SAMPLED_LARGE.note(block as usize, sample))
+            {
+                old_sample.untrack(old_counted);
+            }
+            return moved;
+        }
+        if let Some(old_sample) = old_sample {
+            old_sample.record_replaced(old_counted);
+        }
+        if let Some(sample) = sample {
+            let sample = sample.record_malloc(new_counted);
+            if new.size() <= size_class::LARGEST || !SAMPLED_LARGE.note(moved as usize, sample) {
+                sample.untrack(new_counted);
+            }
+        }
+        self.count_realloc(thread, old.size(), new.size());
+        moved
+    }
+}
+
+/// Records the allocation of a sampled block that has a slot.
+pub(super) fn record_small(sample: Sample, counted: usize, block: *mut u8) {
+    sampled_blocks::note_recorded(block, sample.record_malloc(counted));
+}
+
+/// Removes and returns the sample of a large block of the inner allocator, if it was sampled.
+pub(super) fn large_sample(block: *mut u8, size: usize) -> Option<Sample> {
+    if size > size_class::LARGEST {
+        SAMPLED_LARGE.take(block as usize)
+    } else {
+        None
+    }
+}
+
+/// Records the free of a large block, if it was sampled.
+fn forget_large(block: *mut u8, size: usize) {
+    if let Some(sample) = large_sample(block, size) {
+        sample.record_free(size);
+    }
+}

@@ -1,0 +1,150 @@
+//! Parses the words of the environment variable, which override the settings from code.
+
+use std::time::Duration;
+
+use super::{Config, VARIABLE, words};
+use crate::alloc::postmortem::SETTING;
+#[cfg(feature = "http")]
+use crate::http;
+use crate::settings::{Early, MemoryLimit};
+use crate::{postmortem_file, thread};
+
+impl Config {
+    /// Overlays the settings in the environment. Also returns a complaint for each mistake in them.
+    pub(super) fn with_environment(mut self, text: &str) -> (Self, Vec<String>) {
+        let mut complaints = Vec::new();
+        let mut early = Early::DEFAULT;
+        for (word, value) in plimsoll_settings::words(text) {
+            if is_help((word, value)) {
+                continue;
+            }
+            let Some(value) = value else {
+                complaints.push(format!(
+                    "{VARIABLE}: `{word}` has no value; settings are written word=value"
+                ));
+                continue;
+            };
+            let understood = match word {
+                "http" => self.set_http(value),
+                "http_hosts" => self.set_http_hosts(value),
+                "out" if value.is_empty() => Err("is empty; give a directory"),
+                "out" => {
+                    self.out = Some(value.into());
+                    Ok(true)
+                }
+                "block_rate" => plimsoll_settings::nanoseconds(value).map(|rate| {
+                    self.block_rate = Some(Duration::from_nanos(rate));
+                    true
+                }),
+                "mutex_fraction" => match value.parse() {
+                    Ok(fraction) => {
+                        self.mutex_fraction = Some(fraction);
+                        Ok(true)
+                    }
+                    Err(_) => Err("is not a whole number up to 4294967295"),
+                },
+                "leak_age" => plimsoll_settings::nanoseconds(value).map(|age| {
+                    self.leak_age = Some(Duration::from_nanos(age));
+                    true
+                }),
+                "long_poll" => plimsoll_settings::nanoseconds(value).map(|threshold| {
+                    self.long_poll = Some(Duration::from_nanos(threshold));
+                    true
+                }),
+                "task_times" => on_or_off(value).map(|wanted| {
+                    self.task_times = Some(wanted);
+                    true
+                }),
+                "go_names" => on_or_off(value).map(|wanted| {
+                    self.go_names = Some(wanted);
+                    true
+                }),
+                "memory_limit" => MemoryLimit::parse(value).map(|limit| {
+                    self.memory_limit = Some(limit);
+                    true
+                }),
+                "dump_on" => self.set_dump_on(value),
+                SETTING if value.is_empty() => Err("is empty; give a file"),
+                SETTING if postmortem_file::was_asked_for() => Ok(true),
+                SETTING => Err("has no effect any more: set it before the process starts"),
+                "thread_signal" if value == "auto" => {
+                    self.thread_signal = None;
+                    Ok(true)
+                }
+                "thread_signal" => match value.parse() {
+                    Ok(number) if thread::signals().contains(&number) => {
+                        self.thread_signal = Some(number);
+                        Ok(true)
+                    }
+                    _ => Err("is not the number of a real-time signal"),
+                },
+                _ => early.set(word, value),
+            };
+            match (understood, word) {
+                (Ok(true), "heap_rate") => self.heap_rate = Some(early.heap_rate),
+                (Ok(true), "stack_depth") => self.stack_depth = Some(early.stack_depth),
+                (Ok(true), "unwinder") => self.unwinder = early.unwinder,
+                (Ok(true), _) => {}
+                (Ok(false), _) => {
+                    complaints.push(format!(
+                        "{VARIABLE}: no setting `{word}`; available: {}",
+                        words::names()
+                    ));
+                }
+                (Err(why), _) => {
+                    complaints.push(format!("{VARIABLE}: `{word}={value}`: the value {why}"))
+                }
+            }
+        }
+        (self, complaints)
+    }
+
+    fn set_http(&mut self, value: &str) -> Result<bool, &'static str> {
+        self.http = match value {
+            "" => return Err("is empty; give host:port, a port, or off"),
+            "off" => None,
+            address => Some(address.into()),
+        };
+        Ok(true)
+    }
+
+    fn set_http_hosts(&mut self, value: &str) -> Result<bool, &'static str> {
+        if value.is_empty() {
+            return Err("contains no host");
+        }
+        let hosts: Vec<&str> = value.split('+').collect();
+        #[cfg(feature = "http")]
+        for host in &hosts {
+            http::access::Names::default().add(host)?;
+        }
+        self.http_hosts = hosts.into_iter().map(String::from).collect();
+        Ok(true)
+    }
+
+    fn set_dump_on(&mut self, value: &str) -> Result<bool, &'static str> {
+        let (mut sigquit, mut panic) = (false, false);
+        for word in value.split('+') {
+            match word {
+                "sigquit" => sigquit = true,
+                "panic" => panic = true,
+                "off" if value == "off" => {}
+                _ => return Err("is not one of sigquit, panic, sigquit+panic, off"),
+            }
+        }
+        (self.dump_on_sigquit, self.dump_on_panic) = (sigquit, panic);
+        Ok(true)
+    }
+}
+
+/// Reports whether a word of the settings requests the list of all words.
+pub(super) fn is_help((word, value): (&str, Option<&str>)) -> bool {
+    word == words::HELP && value.is_none()
+}
+
+fn on_or_off(value: &str) -> Result<bool, &'static str> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("is neither on nor off"),
+    }
+}

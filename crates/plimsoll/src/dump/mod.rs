@@ -1,0 +1,53 @@
+//! A dump of all threads: their states and stacks as text.
+
+mod os;
+
+use std::io::{self, Write};
+use std::panic;
+use std::sync::OnceLock;
+
+use crate::internal_scope;
+use crate::profile::{self, Format};
+
+pub(crate) use os::on_sigquit;
+
+/// Writes the state and the stack of every thread of the program, in the format of Go's `debug=2`,
+/// with functions, files and lines. Stacks with more than 100 calls are reduced to the 50 innermost
+/// and the 50 outermost.
+///
+/// ```
+/// let mut text = Vec::new();
+/// plimsoll::dump(&mut text)?;
+/// assert!(text.starts_with(b"goroutine "));
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// Stops no thread, but interrupts running threads for some microseconds. The contents are
+/// otherwise those of the profile `goroutine`.
+///
+/// # Errors
+/// The first error of `writer`, unchanged.
+pub fn dump(writer: &mut impl Write) -> io::Result<()> {
+    let goroutine = profile::lookup("goroutine").expect("it is built in");
+    goroutine.write_to(writer, Format::Dump)
+}
+
+/// Writes a dump to standard error. Ignores an error of that write.
+fn dump_to_stderr() {
+    let _ = dump(&mut io::stderr());
+}
+
+/// Makes a panic write a dump to standard error, after its own message. Once.
+pub(crate) fn on_panic() {
+    crate::recording::note_owners();
+    static SET: OnceLock<()> = OnceLock::new();
+    if std::thread::panicking() || SET.set(()).is_err() {
+        return;
+    }
+    let _own = internal_scope::scope();
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |information| {
+        before(information);
+        dump_to_stderr();
+    }));
+}

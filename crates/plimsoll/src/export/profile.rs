@@ -1,0 +1,158 @@
+//! Writes profiles and snapshots in their formats.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use plimsoll_symbolize::Detail;
+
+use super::{Extent, TextPage, dump, pprof, replace_file, text};
+use crate::profile::delta::difference;
+use crate::profile::reading::Reading;
+use crate::profile::snapshot::Snapshot;
+use crate::profile::{Format, Profile};
+use crate::stats::fragmentation::Unavailable;
+use crate::{internal_heap, internal_scope, overhead, profile, stack};
+
+impl Profile {
+    /// Writes the profile of everything up to now, without stopping the program. Most of the time
+    /// is spent on resolving names, on the calling thread: some tenths of a second for a large
+    /// program. The memory for this is Plimsoll's own.
+    ///
+    /// # Errors
+    /// The first error of `writer`, unchanged.
+    pub fn write_to(&self, writer: &mut dyn Write, format: Format) -> io::Result<()> {
+        self.write_with(writer, format, Detail::Full)
+    }
+
+    /// Writes the profile like [`Profile::write_to`], with a choice of the detail for each address.
+    ///
+    /// # Errors
+    /// The first error of `writer`, unchanged.
+    pub fn write_with(
+        &self,
+        writer: &mut dyn Write,
+        format: Format,
+        detail: Detail,
+    ) -> io::Result<()> {
+        // The writer and its allocations are the program's: it is called outside the scope.
+        let bytes = self.bytes(format, detail);
+        let result = writer.write_all(&bytes);
+        release(bytes);
+        result
+    }
+
+    /// Writes the profile to a file. It first writes a temporary file beside it, which then
+    /// replaces the file, so that the file never holds an incomplete profile.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn write_to_file(&self, path: impl AsRef<Path>, format: Format) -> io::Result<()> {
+        self.write_to_file_with(path, format, Detail::Full)
+    }
+
+    /// Writes the profile like [`Profile::write_to_file`], with a choice of the detail for each
+    /// address.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn write_to_file_with(
+        &self,
+        path: impl AsRef<Path>,
+        format: Format,
+        detail: Detail,
+    ) -> io::Result<()> {
+        let bytes = self.bytes(format, detail);
+        let result = replace_file(path.as_ref(), &bytes);
+        release(bytes);
+        result
+    }
+
+    /// Returns the profile of everything up to now.
+    pub(crate) fn bytes(&self, format: Format, detail: Detail) -> Vec<u8> {
+        let (_own, _time) = (internal_scope::scope(), overhead::measure());
+        stack::refresh_modules();
+        let bytes = match format {
+            Format::Pprof => pprof(&self.source.read(), self.extent(detail)),
+            Format::Text => self.text(detail).into_bytes(),
+            Format::Dump => self.dump(detail).into_bytes(),
+        };
+        internal_heap::trim();
+        bytes
+    }
+
+    /// Returns the profile of everything up to now, to be formatted in parts: [`Format::Dump`] if
+    /// `each`, else [`Format::Text`].
+    pub(crate) fn page(&self, each: bool) -> TextPage {
+        stack::refresh_modules();
+        if each {
+            self.dump(Detail::Full)
+        } else {
+            self.text(Detail::Full)
+        }
+    }
+
+    fn text(&self, detail: Detail) -> TextPage {
+        text(self.source.read_text(), self.extent(detail))
+    }
+
+    fn dump(&self, detail: Detail) -> TextPage {
+        match self.source.read_each() {
+            Some(records) => dump(records, detail),
+            None => self.text(detail),
+        }
+    }
+
+    /// Returns the changes since `earlier`, which [`Profile::read`] returned.
+    pub(crate) fn bytes_since(&self, earlier: &Reading) -> Vec<u8> {
+        let (_own, _time) = (internal_scope::scope(), overhead::measure());
+        stack::refresh_modules();
+        let delta = difference(self.source.read(), earlier);
+        let bytes = pprof(&delta, self.extent(Detail::Full));
+        internal_heap::trim();
+        bytes
+    }
+
+    fn extent(&self, detail: Detail) -> Extent {
+        Extent {
+            detail,
+            idle: self.idle,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Writes the snapshot as [`Format::Pprof`]. Takes as long as [`Profile::write_to`].
+    ///
+    /// # Errors
+    /// The first error of `writer`, unchanged.
+    pub fn write_to(&self, writer: &mut dyn Write, detail: Detail) -> io::Result<()> {
+        let bytes = {
+            let (_own, _time) = (internal_scope::scope(), overhead::measure());
+            pprof(&self.reading, self.profile.extent(detail))
+        };
+        // The writer is the program's: it is called outside the scope.
+        let result = writer.write_all(&bytes);
+        release(bytes);
+        result
+    }
+}
+
+/// Frees memory of Plimsoll's own heap, and releases its pages.
+fn release(bytes: Vec<u8>) {
+    drop(bytes);
+    internal_heap::trim();
+}
+
+/// Returns the page of free space in the allocator's pages: the table, followed by the sites.
+///
+/// # Errors
+/// [`Unavailable`] if the allocator does not report its pages.
+pub(crate) fn fragmentation_page() -> Result<Vec<u8>, Unavailable> {
+    stack::refresh_modules();
+    let reading = profile::fragmentation::page()?;
+    let extent = Extent {
+        detail: Detail::Full,
+        idle: false,
+    };
+    Ok(text(reading, extent).into_bytes())
+}

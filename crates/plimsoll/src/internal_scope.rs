@@ -1,0 +1,255 @@
+//! Per-thread state of the allocator's fast path, and the scopes in which a thread's allocations are
+//! Plimsoll's own.
+//!
+//! The fast path touches only a [`countdown`] and a [`Route`]: a limit, and a pointer to the
+//! counters of the thread. Countdown and limit can each send an operation to the cold path. Both
+//! start with values that send a thread's first allocation and its first free to the cold path,
+//! which sets the thread up. A thread without a shard, a thread in a scope and a thread that ends
+//! return to the same values. So the fast path has no other test.
+//!
+//! The state is a leaf of the module graph, because hooks of every layer call [`is_inside`] and the
+//! crate's own code opens scopes at every layer.
+
+#[cfg(feature = "preload")]
+mod arch;
+
+use std::cell::Cell;
+
+use plimsoll_sys::os::rseq::Area;
+
+/// The countdown of a thread whose every allocation takes the cold path. A `Layout` holds at most
+/// `isize::MAX` bytes, so subtracting one size leaves it negative and does not wrap around. Each
+/// allocation on the cold path restores it before it calls other code. A lower value would wrap: a
+/// refused request could leave the countdown positive beside a null area.
+pub(crate) const ALWAYS_SLOW: i64 = -1;
+
+const _: () = assert!(ALWAYS_SLOW.checked_sub(isize::MAX as i64).is_some());
+
+/// The state of the fast path besides the countdown.
+#[repr(C)]
+pub(crate) struct Route {
+    /// Blocks below this address may not be the inner allocator's; their frees take the cold path.
+    pub(crate) limit: Cell<usize>,
+    /// The thread's counters; null if every operation takes the cold path.
+    pub(crate) area: Cell<*mut Area>,
+}
+
+/// State that only the cold path reads.
+struct Saved {
+    /// The actual countdown, while the one of the fast path is [`ALWAYS_SLOW`].
+    countdown: Cell<i64>,
+    scopes: Cell<u32>,
+}
+
+#[cfg(not(feature = "preload"))]
+thread_local! {
+    static COUNTDOWN: Cell<i64> = const { Cell::new(ALWAYS_SLOW) };
+    static ROUTE: Route = const {
+        Route { limit: Cell::new(usize::MAX), area: Cell::new(std::ptr::null_mut()) }
+    };
+}
+
+thread_local! {
+    static SAVED: Saved = const {
+        Saved {
+            countdown: Cell::new(0),
+            scopes: Cell::new(0),
+        }
+    };
+}
+
+/// Returns the calling thread's bytes to the next sample point. The operation that makes it
+/// negative takes the cold path.
+#[cfg(not(feature = "preload"))]
+#[inline(always)]
+pub(crate) fn countdown() -> *const Cell<i64> {
+    // The storage has no destructor, so it is valid until the thread ends.
+    COUNTDOWN.with(std::ptr::from_ref)
+}
+
+/// Returns the calling thread's route. It is separate from the countdown, so that the compiler does
+/// not keep the address of both across the call to the inner allocator.
+#[cfg(not(feature = "preload"))]
+#[inline(always)]
+pub(crate) fn route() -> *const Route {
+    ROUTE.with(std::ptr::from_ref)
+}
+
+#[cfg(feature = "preload")]
+pub(crate) use preloaded::{countdown, inside, route};
+
+/// The same for a shared library that is loaded with the program. In shared libraries, rustc calls
+/// a function for the address of thread-local storage. A library that is loaded at the start lies
+/// at a fixed distance from the thread pointer, which the loader writes into a word: the model
+/// `initial-exec`. This access takes a few instructions.
+#[cfg(feature = "preload")]
+mod preloaded {
+    use std::cell::Cell;
+
+    use super::Route;
+
+    std::arch::global_asm!(
+        ".section .tdata.plimsoll_thread, \"awT\", %progbits",
+        ".balign 8",
+        ".hidden plimsoll_thread",
+        ".globl plimsoll_thread",
+        ".type plimsoll_thread, %object",
+        ".size plimsoll_thread, 32",
+        "plimsoll_thread:",
+        ".quad {always_slow}",
+        ".quad -1, 0, 0",
+        ".text",
+        always_slow = const super::ALWAYS_SLOW,
+    );
+
+    #[repr(C)]
+    struct Storage {
+        countdown: Cell<i64>,
+        route: Route,
+        inside: Cell<usize>,
+    }
+
+    const _: () = assert!(size_of::<Storage>() == 32);
+
+    #[inline(always)]
+    fn storage() -> *const Storage {
+        super::arch::thread_storage().cast()
+    }
+
+    #[inline(always)]
+    pub(crate) fn countdown() -> *const Cell<i64> {
+        // SAFETY: the storage lasts as long as the thread.
+        unsafe { &raw const (*storage()).countdown }
+    }
+
+    #[inline(always)]
+    pub(crate) fn route() -> *const Route {
+        // SAFETY: the storage lasts as long as the thread.
+        unsafe { &raw const (*storage()).route }
+    }
+
+    /// Returns the flag of whether the thread is in the underlying allocator, which may call its
+    /// own functions by their interposed names: 1 or 0.
+    #[inline(always)]
+    pub(crate) fn inside() -> *const Cell<usize> {
+        // SAFETY: the storage lasts as long as the thread.
+        unsafe { &raw const (*storage()).inside }
+    }
+}
+
+/// The calling thread's state.
+#[derive(Clone, Copy)]
+pub(crate) struct State {
+    pub(crate) countdown: &'static Cell<i64>,
+    pub(crate) route: &'static Route,
+    saved: &'static Saved,
+}
+
+impl State {
+    /// Returns the state of the calling thread.
+    pub(crate) fn current() -> Self {
+        // SAFETY: thread-local storage without destructors lasts as long as the thread, and a
+        // `State` stays on its thread: it is not `Send`.
+        unsafe {
+            Self {
+                countdown: &*countdown(),
+                route: &*route(),
+                saved: &*SAVED.with(std::ptr::from_ref),
+            }
+        }
+    }
+
+    /// Returns the state of a thread that is not set up, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_new_thread() -> Self {
+        Self {
+            countdown: Box::leak(Box::new(Cell::new(ALWAYS_SLOW))),
+            route: Box::leak(Box::new(Route {
+                limit: Cell::new(usize::MAX),
+                area: Cell::new(std::ptr::null_mut()),
+            })),
+            saved: Box::leak(Box::new(Saved {
+                countdown: Cell::new(0),
+                scopes: Cell::new(0),
+            })),
+        }
+    }
+
+    /// Returns whether the thread's allocations are Plimsoll's own.
+    pub(crate) fn is_inside(self) -> bool {
+        self.saved.scopes.get() > 0
+    }
+
+    /// Returns whether the fast path may be used. If so, its countdown is the actual one.
+    pub(crate) fn is_fast(self) -> bool {
+        !self.route.area.get().is_null() && !self.is_inside()
+    }
+
+    /// Returns the bytes to the next sample point, or to the next call of the sampler.
+    pub(crate) fn distance(self) -> i64 {
+        if self.is_fast() {
+            self.countdown.get()
+        } else {
+            self.saved.countdown.get()
+        }
+    }
+
+    /// Sets the bytes to the next sample point.
+    pub(crate) fn set_distance(self, distance: i64) {
+        if self.is_fast() {
+            self.countdown.set(distance);
+        } else {
+            self.saved.countdown.set(distance);
+            self.countdown.set(ALWAYS_SLOW);
+        }
+    }
+
+    /// Replaces the number of open scopes and returns the previous one.
+    fn replace_scopes(self, scopes: u32) -> u32 {
+        let distance = self.distance();
+        let before = self.saved.scopes.replace(scopes);
+        self.set_distance(distance);
+        before
+    }
+}
+
+/// Makes the allocations of its thread Plimsoll's own until it is dropped. Scopes nest.
+///
+/// Code of the user runs [`outside`]: its allocations are the program's.
+pub(crate) struct Scope(());
+
+/// Opens a [`Scope`]. Not for hooks: code within a scope allocates.
+pub(crate) fn scope() -> Scope {
+    let state = State::current();
+    state.replace_scopes(state.saved.scopes.get() + 1);
+    Scope(())
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        let state = State::current();
+        state.replace_scopes(state.saved.scopes.get() - 1);
+    }
+}
+
+/// Returns whether the calling thread is in a [`Scope`]. For hooks: reads the thread's storage only.
+#[inline]
+pub(crate) fn is_inside() -> bool {
+    State::current().is_inside()
+}
+
+/// Calls `work` outside of all scopes of the calling thread.
+pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
+    let state = State::current();
+    let scopes = state.replace_scopes(0);
+    let result = work();
+    state.replace_scopes(scopes);
+    result
+}
+
+/// Closes all scopes of the calling thread permanently, for a signal handler that ends the process.
+/// Returns whether one was open.
+#[cfg(feature = "preload")]
+pub(crate) fn leave_all() -> bool {
+    State::current().replace_scopes(0) > 0
+}

@@ -1,0 +1,131 @@
+//! Writes to a ledger, and cuts of it.
+
+use plimsoll_sys::primitives::{Ordering, fence};
+
+use super::per_thread::PerThread;
+use super::{
+    Cut, Delta, GENERATION_BYTES, Generation, Ledger, MAX_ENTRIES, Protocol, Reader, Shards, Writer,
+};
+
+impl<D: Delta> Ledger<D> {
+    #[inline]
+    pub(super) fn generation(&self) -> Generation {
+        Generation::of(self.current.load(Ordering::Relaxed))
+    }
+
+    /// Adds `amount` to each given word, all within one cut. Takes at most [`MAX_ENTRIES`] words,
+    /// all different, as positions in the delta.
+    pub(crate) fn record(&self, writer: Writer, entries: &[(usize, u64)]) {
+        debug_assert!(entries.len() <= MAX_ENTRIES);
+        match writer {
+            #[cfg(not(loom))]
+            // SAFETY: the area is the calling thread's own; `enlist` returned it under this
+            // protocol.
+            Writer::Sequence(area) => unsafe { self.per_cpu.record(&self.current, area, entries) },
+            Writer::Shard(shard) => self.per_thread.record(shard, entries, || self.generation()),
+            Writer::FencedShard(shard) => self.per_thread.record(shard, entries, || {
+                fence(Ordering::SeqCst);
+                self.generation()
+            }),
+            Writer::Shared => self.shared.record(entries, || self.generation()),
+        }
+    }
+
+    /// Adds to two different words within one cut: [`Ledger::record`] for a fast path that already
+    /// holds the thread's area. `entries` are positions in the delta with their amounts.
+    ///
+    /// # Safety
+    /// `area` comes from [`Ledger::area`] for the calling thread, which has not retired since, and is
+    /// not null; both positions lie within the delta.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) unsafe fn record_pair(
+        &self,
+        area: *mut plimsoll_sys::os::rseq::Area,
+        entries: [(usize, u64); 2],
+    ) {
+        // A thread receives an area only after the ledger was opened, and the protocol never
+        // changes.
+        let is_per_cpu = self.state.load(Ordering::Relaxed) == Protocol::PerCpu as u32;
+        // SAFETY: `area` is valid, by this function's contract. Under the per-CPU protocol it is
+        // the kernel's; under all others it is the head of the trailer of the thread's shard.
+        unsafe {
+            if is_per_cpu {
+                self.per_cpu.record_pair(&self.current, area, entries);
+            } else {
+                PerThread::<D>::record_pair(&self.current, area, entries);
+            }
+        }
+    }
+
+    /// Releases the result of [`Ledger::enlist`]; the thread must not write with it again.
+    pub(crate) fn retire(&self, writer: Writer) {
+        if let Writer::Shard(shard) | Writer::FencedShard(shard) = writer {
+            self.per_thread.release(shard);
+        }
+    }
+
+    /// Takes a cut. Writers are not delayed; other readers wait their turn. Not for signal
+    /// handlers: one that interrupts a reader, or a writer under [`Protocol::PerThread`], would
+    /// deadlock.
+    pub(crate) fn read(&self) -> Cut<D> {
+        self.cut(|shards, frozen| shards.settle(frozen))
+    }
+
+    /// Applies `sum`, which must be additive, to a cut; returns `None` if another reader is
+    /// running. Hooks, which may have little stack, may call it if the protocol is
+    /// [`Protocol::PerCpu`], under which a reader waits for no thread.
+    #[cfg(all(feature = "preload", not(loom)))]
+    pub(crate) fn try_sum(&self, sum: impl Fn(&D) -> u64) -> Option<u64> {
+        let mut reader = match self.reader.try_lock() {
+            Ok(reader) => reader,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return None,
+        };
+        self.turn(&mut reader, |shards, frozen| shards.settle(frozen));
+        let [one, other] = &reader.saved;
+        Some(sum(one).wrapping_add(sum(other)))
+    }
+
+    /// Does what [`Ledger::read`] does with its second step as an argument: tests leave that step
+    /// out.
+    pub(super) fn cut(&self, settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool) -> Cut<D> {
+        let mut reader = self
+            .reader
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.cut_alone(&mut reader, settle)
+    }
+
+    pub(super) fn cut_alone(
+        &self,
+        reader: &mut Reader<D>,
+        settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool,
+    ) -> Cut<D> {
+        let exact = self.turn(reader, settle);
+        let [mut delta, other] = reader.saved;
+        delta.add(&other);
+        Cut { delta, exact }
+    }
+
+    /// Turns the generation and sums the one that this freezes: both of the reader's sums then add
+    /// up to a cut. Returns whether the cut is exact.
+    pub(super) fn turn(
+        &self,
+        reader: &mut Reader<D>,
+        settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool,
+    ) -> bool {
+        let frozen = Generation::of(self.current.fetch_xor(GENERATION_BYTES, Ordering::SeqCst));
+        fence(Ordering::SeqCst);
+        let sum = &mut reader.saved[frozen.index()];
+        *sum = D::ZERO;
+        self.shared.settle(frozen);
+        self.shared.add_up(frozen, sum);
+        let mut exact = true;
+        if let Some(shards) = self.shards() {
+            exact = settle(shards, frozen);
+            shards.add_up(frozen, sum);
+        }
+        self.exactness(exact)
+    }
+}

@@ -1,0 +1,64 @@
+//! The file's notes: the program, the mapped code, the sets of labels. A note is complete before
+//! the header contains its end.
+
+use std::path::Path;
+
+use plimsoll_postmortem::layout::{note, word};
+use plimsoll_sys::os::region::{COMMIT_STEP, Region};
+use plimsoll_sys::primitives::{AtomicU64, Mutex, Ordering};
+
+use super::{header, part_of};
+
+/// The memory for notes.
+static REGION: Region = Region::new();
+
+/// The lock for adding a note.
+static ADDING: Mutex<()> = Mutex::new(());
+
+pub(crate) fn open(header: &[AtomicU64]) {
+    REGION.adopt_in_file(part_of(header, word::NOTES));
+}
+
+/// Returns the bytes of disk space that the notes occupy.
+pub(crate) fn bytes() -> usize {
+    // The first of them were allocated with the file.
+    REGION.committed().max(COMMIT_STEP)
+}
+
+/// Notes the program. Allocates: not for hooks.
+pub(crate) fn program(path: &Path) {
+    add(note::PROGRAM, path.as_os_str().as_encoded_bytes());
+}
+
+/// Notes a set of labels. Not for hooks.
+pub(crate) fn labels(number: u32, set: &[(&str, &str)]) {
+    let mut bytes = number.to_ne_bytes().to_vec();
+    for text in set.iter().flat_map(|&(key, value)| [key, value]) {
+        bytes.extend((text.len() as u32).to_ne_bytes());
+        bytes.extend(text.as_bytes());
+    }
+    add(note::LABELS, &bytes);
+}
+
+pub(crate) fn add(kind: u32, bytes: &[u8]) {
+    let Some(header) = header() else { return };
+    let _alone = ADDING
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let at = header[word::NOTES_USED].load(Ordering::Relaxed) as usize;
+    let end = at + 8 + bytes.len().next_multiple_of(8);
+    if end > REGION.length() || !REGION.commit(end) {
+        header[word::NOTES_LOST].fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let first = (bytes.len() as u64) << 32 | u64::from(kind);
+    // SAFETY: the memory was committed above, the lock keeps other writers out, and no thread reads
+    // it while the process lives.
+    unsafe {
+        let to = (REGION.base() + at) as *mut u8;
+        to.cast::<u64>().write(first);
+        to.add(8)
+            .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+    }
+    header[word::NOTES_USED].store(end as u64, Ordering::Release);
+}

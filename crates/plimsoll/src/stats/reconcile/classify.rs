@@ -1,0 +1,379 @@
+//! Assigns an owner to each part of resident memory: each mapping, or part of one, goes to the
+//! first owner that matches.
+
+use std::ops::Range;
+
+use plimsoll_sys::os::copied_memory::{self, PAGE_WORDS};
+use plimsoll_sys::os::residency::PageTables;
+use plimsoll_sys::os::smaps::Mapping;
+
+use super::c_heap;
+use crate::alloc::mappings::Mapped;
+use crate::backend::Backend;
+
+/// An owner of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Plimsoll, except for sampled blocks.
+    Plimsoll,
+    /// The program's blocks that were sampled.
+    SampledBlocks,
+    Stacks,
+    /// Stacks of ended threads, which the C library keeps.
+    KeptStacks,
+    /// Blocks of the program's allocator, if its backend reports their addresses.
+    Blocks,
+    /// Internal structures of that allocator.
+    Structures,
+    /// The C library's allocator.
+    CHeap,
+    /// Code and constants of files, and every other unmodified page of a mapped file.
+    Files,
+    /// Modified pages of privately mapped files, and variables that have no value in a file.
+    Variables,
+    /// Memory shared between processes.
+    Shared,
+    /// Memory that the program named by `prctl`.
+    Named,
+    /// Memory that the program mapped directly.
+    Mapped,
+    /// Memory that the program's allocator mapped by such calls.
+    Allocator,
+}
+
+pub(super) const OWNERS: usize = Owner::Allocator as usize + 1;
+
+/// The known owners of address ranges.
+#[derive(Clone, Default)]
+pub(super) struct Known {
+    pub(super) plimsoll: Vec<Range<usize>>,
+    pub(super) sampled: Range<usize>,
+    /// Ranges in which the program's allocator keeps blocks.
+    pub(super) blocks: Vec<Range<usize>>,
+    pub(super) structures: Vec<Range<usize>>,
+    /// The backend, which recognizes its structures by their first words.
+    pub(super) backend: Option<&'static dyn Backend>,
+    pub(super) stacks: Vec<Range<usize>>,
+    /// The stacks of ended threads.
+    pub(super) past_stacks: Vec<Range<usize>>,
+    /// Stack pointers of threads whose stacks are unknown.
+    pub(super) stack_pointers: Vec<usize>,
+    /// Ranges that the program mapped directly and that belong to no other owner: in order, without
+    /// overlap.
+    pub(super) mapped: Vec<Mapped>,
+}
+
+/// Bytes by owner.
+pub(super) struct Sorted {
+    tables: PageTables,
+    /// Resident bytes.
+    pub(super) resident: [u64; OWNERS],
+    /// Bytes of readable address space.
+    pub(super) mapped: [u64; OWNERS],
+    /// The ranges of the C library's allocator.
+    pub(super) c_heap: Vec<Range<usize>>,
+}
+
+pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
+    let mut sorted = Sorted {
+        tables: PageTables::open(),
+        resident: [0; OWNERS],
+        mapped: [0; OWNERS],
+        c_heap: Vec::new(),
+    };
+    // The end of the last mapping of a file, with its anonymous continuation.
+    let mut file_end = 0;
+    // The end of the last inaccessible mapping.
+    let mut guard_end = 0;
+    for mapping in mappings {
+        let continues_file = mapping.range.start == file_end;
+        if (mapping.of_file && !mapping.shared) || (continues_file && is_nameless(mapping)) {
+            file_end = mapping.range.end;
+        }
+        if !mapping.accessible {
+            guard_end = mapping.range.end;
+            // Its pages may have been touched before they became inaccessible.
+            if mapping.resident > 0 && is_nameless(mapping) {
+                sorted.take_mapped(&mut Rest::of(mapping), known);
+            }
+            continue;
+        }
+        let is_guarded = mapping.range.start == guard_end && is_nameless(mapping);
+        if is_guarded && known.past_stacks.contains(&mapping.range) {
+            let mut rest = Rest::of(mapping);
+            for stack in &known.stacks {
+                sorted.take(&mut rest, Owner::Stacks, stack);
+            }
+            sorted.add(Owner::KeptStacks, rest.length, rest.resident);
+        } else {
+            sorted.put(mapping, known, continues_file);
+        }
+    }
+    sorted
+}
+
+fn is_nameless(mapping: &Mapping) -> bool {
+    !mapping.of_file && !mapping.shared && mapping.name.is_empty()
+}
+
+impl Sorted {
+    fn put(&mut self, mapping: &Mapping, known: &Known, continues_file: bool) {
+        let ranges = std::iter::once((Owner::SampledBlocks, &known.sampled))
+            .chain(all_of(Owner::Plimsoll, &known.plimsoll))
+            .chain(all_of(Owner::Stacks, &known.stacks))
+            .chain(all_of(Owner::Blocks, &known.blocks))
+            .chain(all_of(Owner::Structures, &known.structures));
+        let mut rest = Rest::of(mapping);
+        // The parts that no owner has yet; `with_stacks` also includes stacks, since they may lie
+        // in heap blocks.
+        let mut others = vec![mapping.range.clone()];
+        let mut with_stacks = others.clone();
+        for (owner, range) in ranges {
+            if self.take(&mut rest, owner, range) {
+                others = without(others, range);
+                if owner != Owner::Stacks {
+                    with_stacks = without(with_stacks, range);
+                }
+            }
+        }
+        if rest.is_empty() {
+            return;
+        }
+        let whole = match &*mapping.name {
+            "[stack]" => Some(Owner::Stacks),
+            "[heap]" => Some(Owner::CHeap),
+            "[vdso]" | "[vvar]" | "[vvar_vclock]" | "[vsyscall]" => Some(Owner::Files),
+            _ if mapping.shared => Some(Owner::Shared),
+            name if name.starts_with("[anon:") => Some(Owner::Named),
+            _ => None,
+        };
+        if let Some(owner) = whole {
+            if owner == Owner::CHeap {
+                self.c_heap.push(mapping.range.clone());
+            }
+            return self.add(owner, rest.length, rest.resident);
+        }
+        if mapping.of_file {
+            let written = mapping.anonymous.min(rest.resident);
+            self.add(Owner::Files, rest.length, rest.resident - written);
+            return self.add(Owner::Variables, 0, written);
+        }
+        let not_mapped = self.take_mapped(&mut rest, known);
+        if rest.is_empty() {
+            return;
+        }
+        others = in_both(&others, &not_mapped);
+        with_stacks = in_both(&with_stacks, &not_mapped);
+        if continues_file {
+            return self.add(Owner::Variables, rest.length, rest.resident);
+        }
+        if !mapping.writable {
+            return;
+        }
+        if let Some(backend) = known.backend {
+            let found = others.iter().flat_map(|part| structures(part, backend));
+            for range in found.collect::<Vec<_>>() {
+                self.take(&mut rest, Owner::Structures, &range);
+                others = without(others, &range);
+                with_stacks = without(with_stacks, &range);
+            }
+        }
+        let parts: Vec<_> = with_stacks.iter().flat_map(c_heap::parts).collect();
+        for both in in_both(&parts, &others) {
+            self.take(&mut rest, Owner::CHeap, &both);
+        }
+        self.c_heap.extend(parts);
+        let pointers = &known.stack_pointers;
+        if pointers
+            .iter()
+            .any(|pointer| mapping.range.contains(pointer))
+        {
+            self.add(Owner::Stacks, rest.length, rest.resident);
+        }
+    }
+
+    /// Takes the parts of a mapping that the program mapped directly, and returns the other parts:
+    /// the system merges adjacent mappings of different owners.
+    fn take_mapped(&mut self, rest: &mut Rest<'_>, known: &Known) -> Vec<Range<usize>> {
+        let whole = &rest.mapping.range;
+        let first = known
+            .mapped
+            .partition_point(|mapped| mapped.range.end <= whole.start);
+        let mapped = known.mapped[first..].iter();
+        let mut others = Vec::new();
+        let mut end = whole.start;
+        for mapped in mapped.take_while(|mapped| mapped.range.start < whole.end) {
+            let owner = if mapped.of_allocator {
+                Owner::Allocator
+            } else {
+                Owner::Mapped
+            };
+            self.take(rest, owner, &mapped.range);
+            others.push(end..mapped.range.start.max(end));
+            end = mapped.range.end;
+        }
+        others.push(end.min(whole.end)..whole.end);
+        others.retain(|other| !other.is_empty());
+        others
+    }
+
+    /// Takes the part of a mapping that lies in `range`. Returns false if the two do not overlap.
+    fn take(&mut self, rest: &mut Rest<'_>, owner: Owner, range: &Range<usize>) -> bool {
+        let whole = &rest.mapping.range;
+        let (start, end) = (range.start.max(whole.start), range.end.min(whole.end));
+        if start >= end || rest.is_empty() {
+            return false;
+        }
+        let length = (end - start) as u64;
+        // Most ranges are whole mappings, whose resident size the system already reported.
+        let resident = if (start..end) == *whole || rest.resident == 0 {
+            rest.resident
+        } else {
+            (self.tables.resident(&(start..end)) as u64).min(rest.resident)
+        };
+        rest.length = rest.length.saturating_sub(length);
+        rest.resident -= resident;
+        self.add(owner, length, resident);
+        true
+    }
+
+    fn add(&mut self, owner: Owner, mapped: u64, resident: u64) {
+        self.mapped[owner as usize] += mapped;
+        self.resident[owner as usize] += resident;
+    }
+
+    pub(super) fn resident(&self, owner: Owner) -> u64 {
+        self.resident[owner as usize]
+    }
+
+    pub(super) fn mapped(&self, owner: Owner) -> u64 {
+        self.mapped[owner as usize]
+    }
+}
+
+/// The part of a mapping that has no owner yet.
+struct Rest<'m> {
+    mapping: &'m Mapping,
+    length: u64,
+    resident: u64,
+}
+
+impl<'m> Rest<'m> {
+    fn of(mapping: &'m Mapping) -> Self {
+        Self {
+            mapping,
+            length: mapping.range.len() as u64,
+            resident: mapping.resident,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+fn all_of(owner: Owner, ranges: &[Range<usize>]) -> impl Iterator<Item = (Owner, &Range<usize>)> {
+    ranges.iter().map(move |range| (owner, range))
+}
+
+/// The alignment, in bytes, at which an allocator's structures are searched for.
+const STRUCTURES_STEP: usize = 2 << 20;
+
+/// The maximum number of addresses at which one range is searched.
+const MAX_LOOKS: usize = 1 << 16;
+
+/// Returns the parts of `range` that are an allocator's structures.
+fn structures(range: &Range<usize>, backend: &'static dyn Backend) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut page = [0; PAGE_WORDS];
+    let mut at = range.start.next_multiple_of(STRUCTURES_STEP);
+    for _ in 0..MAX_LOOKS {
+        if at >= range.end {
+            break;
+        }
+        let copied = copied_memory::copy(at, &mut page);
+        let words = [page[0], page[1], page[2], page[3]];
+        let length = (copied > 0).then(|| backend.structures_at(at, words));
+        let length = length.flatten().filter(|&length| length <= range.end - at);
+        if let Some(length) = length {
+            found.push(at..at + length);
+        }
+        at = (at + length.unwrap_or(1)).next_multiple_of(STRUCTURES_STEP);
+    }
+    found
+}
+
+/// Merges ranges so that none overlap; the result covers the same addresses.
+pub(super) fn disjoint(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut disjoint: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match disjoint.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => disjoint.push(range),
+        }
+    }
+    disjoint
+}
+
+/// Returns the program's mappings without `others`, which are in order and disjoint. Adjacent parts
+/// with the same owner are merged.
+pub(super) fn mapped_without(mapped: Vec<Mapped>, others: &[Range<usize>]) -> Vec<Mapped> {
+    let mut parts: Vec<Mapped> = Vec::with_capacity(mapped.len());
+    for whole in mapped {
+        let first = others.partition_point(|other| other.end <= whole.range.start);
+        let inside = others[first..].iter();
+        let inside = inside.take_while(|other| other.start < whole.range.end);
+        let mut start = whole.range.start;
+        let ends = inside.map(|other| (other.start, other.end));
+        for (end, next) in ends.chain([(whole.range.end, whole.range.end)]) {
+            let range = start..end;
+            start = next;
+            match parts.last_mut() {
+                _ if range.is_empty() => {}
+                Some(last)
+                    if last.range.end == range.start && last.of_allocator == whole.of_allocator =>
+                {
+                    last.range.end = range.end;
+                }
+                _ => parts.push(Mapped {
+                    range,
+                    of_allocator: whole.of_allocator,
+                }),
+            }
+        }
+    }
+    parts
+}
+
+/// Returns `ranges` without the addresses in `other`.
+pub(super) fn without(ranges: Vec<Range<usize>>, other: &Range<usize>) -> Vec<Range<usize>> {
+    let parts = ranges.into_iter().flat_map(|range| {
+        let before = range.start..range.end.min(other.start);
+        let after = range.start.max(other.end)..range.end;
+        [before, after]
+    });
+    parts.filter(|part| part.start < part.end).collect()
+}
+
+/// Returns the intersection of two lists of ranges; each list is in order and without overlap.
+pub(super) fn in_both(some: &[Range<usize>], others: &[Range<usize>]) -> Vec<Range<usize>> {
+    let (mut at, mut both) = (0, Vec::new());
+    for one in some {
+        // Ranges that end before this one cannot overlap the next one either.
+        at += others[at..].partition_point(|other| other.end <= one.start);
+        let near = others[at..].iter();
+        let near = near.take_while(|other| other.start < one.end);
+        both.extend(near.map(|other| one.start.max(other.start)..one.end.min(other.end)));
+    }
+    both.retain(|range| !range.is_empty());
+    both
+}
+
+/// Returns the total length of the ranges, in bytes.
+pub(super) fn length(ranges: &[Range<usize>]) -> u64 {
+    ranges.iter().map(|range| range.len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+use plimsoll_sys::os::region::PAGE;
+
+use super::*;
+
+/// Below anything that is mapped, so that nothing is found at these addresses.
+const AT: usize = 0x1000;
+
+fn mapping(pages: Range<usize>, name: &str, resident: u64, anonymous: u64) -> Mapping {
+    Mapping {
+        range: AT + pages.start * 4096..AT + pages.end * 4096,
+        accessible: true,
+        writable: true,
+        shared: false,
+        of_file: name.starts_with('/'),
+        name: name.to_owned(),
+        resident,
+        anonymous,
+    }
+}
+
+#[test]
+fn each_mapping_goes_to_its_owner_and_the_rest_is_unowned() {
+    let shared = Mapping {
+        shared: true,
+        ..mapping(20..21, "/dev/shm/x", 3, 0)
+    };
+    let mappings = [
+        mapping(0..1, "/bin/program", 40, 10),
+        mapping(1..2, "", 5, 5),
+        mapping(2..3, "[heap]", 7, 7),
+        mapping(5..6, "", 100, 100),
+        mapping(7..8, "", 11, 11),
+        mapping(9..10, "", 13, 13),
+        mapping(11..12, "[anon:arena]", 17, 17),
+        mapping(13..14, "[stack]", 19, 19),
+        mapping(15..16, "", 23, 23),
+        shared,
+        // One preceded by a guard, and one without.
+        mapping(31..33, "", 29, 29),
+        mapping(35..37, "", 31, 31),
+        // Two of the program's, and an inaccessible one of its allocator.
+        mapping(40..42, "", 37, 37),
+        mapping(45..47, "", 41, 41),
+        Mapping {
+            accessible: false,
+            ..mapping(50..51, "", 43, 43)
+        },
+        // Reported by the allocator.
+        mapping(60..62, "", 37, 37),
+        mapping(65..66, "", 41, 41),
+    ];
+    let range = |index: usize| mappings[index].range.clone();
+    let guard = Mapping {
+        accessible: false,
+        ..mapping(30..31, "", 0, 0)
+    };
+    let known = Known {
+        plimsoll: vec![range(4)],
+        sampled: range(8),
+        stacks: vec![],
+        past_stacks: vec![range(10), range(11)],
+        stack_pointers: vec![range(5).start + 100],
+        mapped: vec![
+            of_program(range(12).start..range(13).end, false),
+            of_program(range(14), true),
+        ],
+        blocks: vec![range(15)],
+        structures: vec![range(16)],
+        backend: None,
+    };
+    let mut with_guard = mappings.to_vec();
+    with_guard.insert(10, guard);
+    let sorted = sort(&with_guard, &known);
+    let expected = [
+        (Owner::Files, 30),
+        (Owner::Variables, 15),
+        (Owner::CHeap, 7),
+        (Owner::Plimsoll, 11),
+        (Owner::Stacks, 13 + 19),
+        (Owner::KeptStacks, 29),
+        (Owner::Named, 17),
+        (Owner::SampledBlocks, 23),
+        (Owner::Shared, 3),
+        (Owner::Mapped, 37 + 41),
+        (Owner::Allocator, 43),
+        (Owner::Blocks, 37),
+        (Owner::Structures, 41),
+    ];
+    for (owner, resident) in expected {
+        assert_eq!(sorted.resident(owner), resident, "{owner:?}");
+    }
+    let all: u64 = mappings.iter().map(|mapping| mapping.resident).sum();
+    assert_eq!(all - sorted.resident.iter().sum::<u64>(), 131, "unowned");
+    assert!(sorted.c_heap.len() == 1 && sorted.c_heap[0] == range(2));
+}
+
+/// A backend whose structures begin with their length and a mark.
+struct Marked;
+
+impl Backend for Marked {
+    fn name(&self) -> &'static str {
+        "marked"
+    }
+
+    fn pages(&self) -> crate::stats::Pages {
+        crate::stats::Pages::ABSENT
+    }
+
+    fn purge(&self) {}
+
+    fn structures_at(&self, _: usize, words: [usize; 4]) -> Option<usize> {
+        (words[1] == 0x5eed).then_some(words[0])
+    }
+}
+
+#[test]
+fn structures_are_found_in_memory_that_is_nobodys() {
+    let step = STRUCTURES_STEP;
+    let memory = plimsoll_sys::os::region::map(6 * step).unwrap();
+    let first = memory.next_multiple_of(step);
+    let range = memory..first + 5 * step - PAGE;
+    let begin = |number: usize, length: usize| {
+        let words = (first + number * step) as *mut usize;
+        // SAFETY: the address lies within the mapping made above.
+        unsafe {
+            words.write(length);
+            words.add(1).write(0x5eed);
+        }
+    };
+    begin(0, 100);
+    // The structure at the next step lies within this one.
+    begin(1, step + 1);
+    begin(2, step);
+    begin(3, PAGE);
+    // Longer than the rest of the range.
+    begin(4, step);
+    let expected = [
+        first..first + 100,
+        first + step..first + 2 * step + 1,
+        first + 3 * step..first + 3 * step + PAGE,
+    ];
+    assert_eq!(structures(&range, &Marked), expected);
+    // SAFETY: the test made this mapping, and no reference into it remains.
+    unsafe { libc::munmap(memory as *mut _, 6 * step) };
+    assert!(structures(&range, &Marked).is_empty());
+}
+
+fn of_program(range: Range<usize>, of_allocator: bool) -> Mapped {
+    Mapped {
+        range,
+        of_allocator,
+    }
+}
+
+#[test]
+fn what_is_mapped_is_less_what_others_have_and_made_one_with_its_neighbours() {
+    let mapped = [
+        (10..20, false),
+        (20..30, false),
+        (30..40, true),
+        (50..60, true),
+    ];
+    let mapped = mapped.map(|(range, of_allocator)| of_program(range, of_allocator));
+    let others = [5..11, 15..16, 28..31, 52..53, 59..70];
+    let found = mapped_without(mapped.to_vec(), &others);
+    let expected = [
+        (11..15, false),
+        (16..28, false),
+        (31..40, true),
+        (50..52, true),
+        (53..59, true),
+    ];
+    let expected = expected.map(|(range, of_allocator)| of_program(range, of_allocator));
+    assert_eq!(found, expected);
+    assert_eq!(mapped_without(mapped.to_vec(), &[]).len(), 3);
+    assert!(mapped_without(mapped.to_vec(), std::slice::from_ref(&(0..100))).is_empty());
+}
+
+#[test]
+fn ranges_are_joined_and_cut() {
+    let joined = disjoint(vec![5..9, 1..3, 2..4, 6..7]);
+    assert_eq!(joined, [1..4, 5..9]);
+    assert_eq!(without(joined.clone(), &(3..6)), [1..3, 6..9]);
+    assert!(without(joined.clone(), &(0..9)).is_empty());
+    assert_eq!(without(joined.clone(), &(9..9)), joined);
+    assert_eq!(in_both(&joined, &[0..2, 3..6]), [1..2, 3..4, 5..6]);
+    assert_eq!(in_both(&[0..2, 3..6], &joined), [1..2, 3..4, 5..6]);
+    assert_eq!(in_both(std::slice::from_ref(&(0..100)), &joined), joined);
+    assert!(in_both(&joined, &[]).is_empty());
+    assert_eq!(length(&joined), 7);
+}

@@ -1,0 +1,32 @@
+//! Names for addresses of this process: `plimsoll-symbolize`, with all of its memory, including the
+//! result, in Plimsoll's own heap (see [`crate::internal_heap`]).
+
+#[cfg(feature = "interpose")]
+use std::ops::Range;
+
+#[cfg(feature = "interpose")]
+use plimsoll_symbolize::SearchedObjects;
+use plimsoll_symbolize::{Detail, Symbols};
+
+use crate::{internal_heap, internal_scope};
+
+/// Does what [`plimsoll_symbolize::resolve`] does. Drop the result within an
+/// [`internal_scope::scope`].
+pub(crate) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
+    let _own = internal_scope::scope();
+    let symbols = plimsoll_symbolize::resolve(return_addresses, detail);
+    internal_heap::trim();
+    symbols
+}
+
+/// Does what [`plimsoll_symbolize::each_function`] does.
+#[cfg(feature = "interpose")]
+pub(crate) fn each_function(
+    searched: &mut SearchedObjects,
+    wanted: impl Fn(&[u8]) -> bool,
+    found: impl FnMut(&str, Range<usize>),
+) {
+    let _own = internal_scope::scope();
+    plimsoll_symbolize::each_function(searched, wanted, found);
+    internal_heap::trim();
+}

@@ -1,0 +1,146 @@
+//! The state of a task, as a reader sees it.
+
+use std::panic::Location;
+
+use plimsoll_sys::primitives::{AtomicU32, Ordering, fence};
+
+use super::control::*;
+use super::{STACKS, Slot, TypeName};
+use crate::stack::StackName;
+
+/// A task at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) id: u64,
+    pub(crate) state: State,
+    pub(crate) polls: u32,
+    pub(crate) facts: Facts,
+    /// The task was polled by another task, which may do so at any time.
+    pub(crate) nested: bool,
+    /// Nothing can wake the task: no waker of it exists, it was not woken since its last poll
+    /// began, and it is only polled after wakes.
+    pub(crate) forgotten: bool,
+    /// The number of registrations; `None` if the task may be polled without a wake by any of them.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "locks of tokio's"))]
+    pub(crate) registrations: Option<u32>,
+}
+
+/// Further facts about a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) parent: u64,
+    /// The end of the last poll, or the creation of the task, on
+    /// [`plimsoll_sys::os::clock::coarse`].
+    pub(crate) since: u64,
+    /// The thread that polls the task; 0 if none does.
+    pub(crate) poller: u32,
+    pub(crate) stacks: [StackName; STACKS],
+    pub(crate) labels: u32,
+    pub(crate) name: u32,
+    pub(crate) type_name: TypeName,
+    pub(crate) location: &'static Location<'static>,
+}
+
+impl Facts {
+    const NONE: Self = Self {
+        parent: 0,
+        since: 0,
+        poller: 0,
+        stacks: [StackName(0); STACKS],
+        labels: 0,
+        name: 0,
+        type_name: || "",
+        location: Location::caller(),
+    };
+}
+
+/// The activity of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    New,
+    Running,
+    Runnable,
+    Waiting,
+    NoWaker,
+    Dropping,
+}
+
+impl Slot {
+    /// Returns the present state of the task; `None` if the slot has none.
+    pub(in crate::task) fn read(&self) -> Option<Seen> {
+        loop {
+            let polls = self.polls.load(Ordering::Acquire);
+            // Before the other fields: a thread that released a registration had noted its wake
+            // before.
+            let control = self.control.load(Ordering::Acquire);
+            if control & HELD == 0 || control & DONE != 0 {
+                return None;
+            }
+            let seen = self.seen_as(polls, control);
+            fence(Ordering::Acquire);
+            if polls % 2 == 1 || self.polls.load(Ordering::Relaxed) == polls {
+                return Some(seen);
+            }
+        }
+    }
+
+    /// Returns the fields on which no protocol depends; the models omit them.
+    fn facts(&self, is_polled: bool) -> Facts {
+        if cfg!(loom) {
+            return Facts::NONE;
+        }
+        let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        let type_name = self.type_name.load(Ordering::Relaxed);
+        let location = self.location.load(Ordering::Relaxed) as *const Location<'static>;
+        Facts {
+            parent: self.parent.load(Ordering::Relaxed),
+            since: self.since.load(Ordering::Relaxed),
+            poller: load(&self.poller),
+            stacks: std::array::from_fn(|at| {
+                StackName(if is_polled { 0 } else { load(&self.stacks[at]) })
+            }),
+            labels: if is_polled || !self.has_stack() {
+                self.labels()
+            } else {
+                load(&self.link)
+            },
+            name: self.name(),
+            // SAFETY: `begin` stores both fields before it opens the slot for a task, and `read`
+            // found a task.
+            type_name: unsafe { std::mem::transmute::<usize, TypeName>(type_name) },
+            // SAFETY: as for `type_name`; `begin` stored the address of a `&'static Location`.
+            location: unsafe { &*location },
+        }
+    }
+
+    fn seen_as(&self, polls: u32, control: u64) -> Seen {
+        let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        let is_polled = polls % 2 == 1;
+        let woken =
+            self.woken.load(Ordering::Relaxed) != 0 || wakes(control) != load(&self.wakes_before);
+        let unregistered = control & (REGISTRATIONS | AUXILIARIES) == 0;
+        let state = if control & DROPPING != 0 {
+            State::Dropping
+        } else if is_polled {
+            State::Running
+        } else if polls == 0 {
+            State::New
+        } else if woken {
+            State::Runnable
+        } else if unregistered {
+            State::NoWaker
+        } else {
+            State::Waiting
+        };
+        Seen {
+            id: self.id(),
+            state,
+            polls: polls.div_ceil(2),
+            facts: self.facts(is_polled),
+            nested: control & NESTED != 0,
+            forgotten: state == State::NoWaker && control & (UNMANAGED | NESTED) == 0,
+            registrations: (control & (UNMANAGED | NESTED | AUXILIARIES) == 0)
+                .then_some((control & REGISTRATIONS) as u32),
+        }
+    }
+}

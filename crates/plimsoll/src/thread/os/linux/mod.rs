@@ -1,0 +1,78 @@
+//! Linux: threads and their states from `/proc`, and stacks of running threads by a signal.
+
+mod arch;
+mod blocked;
+pub(crate) mod calls;
+pub(crate) mod joins;
+mod requests;
+mod signal;
+mod status;
+mod times;
+
+use std::fs;
+
+use plimsoll_sys::os::task_file::TaskDirectory;
+
+use super::super::Thread;
+use crate::stack::{self, StackReader};
+
+use blocked::Found;
+
+pub(crate) use requests::INTERRUPTIONS;
+pub(in super::super) use requests::after_fork_in_child;
+pub(crate) use signal::{range as signals, set_wanted as set_signal};
+pub(in super::super) use times::add as add_times;
+
+/// The reason why other threads are missing, if [`list`] returns `None`.
+pub(in super::super) const NO_THREADS: &str =
+    "/proc/self/task cannot be read: only the calling thread is included";
+
+/// The number of attempts to find a running thread blocked before it is interrupted. Most threads
+/// that are found running are about to wait.
+const LOOKS: usize = 3;
+
+/// Reads these threads, without names and labels. Returns true if the system does not report their
+/// states: then all were interrupted.
+pub(in super::super) fn read(
+    tasks: &TaskDirectory,
+    ids: Vec<i32>,
+    depth: usize,
+    found: &mut Vec<Thread>,
+) -> bool {
+    stack::refresh_modules();
+    let mut reader = StackReader::new();
+    let mut frames = vec![0; depth];
+    let mut refused = false;
+    let mut running = ids;
+    for look in 0..LOOKS {
+        if look > 0 {
+            plimsoll_sys::primitives::yield_now();
+        }
+        running.retain(
+            |&id| match blocked::read(tasks, id, &mut reader, &mut frames) {
+                Found::Blocked(thread) => {
+                    found.push(thread);
+                    false
+                }
+                Found::Ended => false,
+                Found::Running => true,
+                Found::Refused => {
+                    refused = true;
+                    true
+                }
+            },
+        );
+        if running.is_empty() || refused {
+            break;
+        }
+    }
+    found.extend(requests::interrupt(tasks, &running, !refused, depth));
+    refused
+}
+
+/// Returns the numbers of all threads; `None` if the system does not report them.
+pub(crate) fn list() -> Option<Vec<i32>> {
+    let entries = fs::read_dir("/proc/self/task").ok()?;
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Some(ids.collect())
+}

@@ -1,0 +1,92 @@
+//! Other systems, which report no other threads than the calling one to Plimsoll.
+
+use std::ops::RangeInclusive;
+
+use plimsoll_sys::os::task_file::TaskDirectory;
+
+use super::super::Thread;
+use crate::histogram::TimeCounts;
+
+pub(crate) mod calls {
+    /// The activity of a thread that is in a system call.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Doing {
+        /// Waiting for another thread; the stack shows for what.
+        Futex,
+        /// A word for the activity, or else the name of the call.
+        Plainly(&'static str),
+    }
+
+    /// Returns the activity of a thread that is in the system call of this number.
+    pub(crate) fn doing(_: i64) -> Doing {
+        Doing::Plainly("syscall")
+    }
+}
+
+pub(crate) mod joins {
+    /// A thread that waits without limit for the end of another.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Join {
+        pub(crate) id: i32,
+        pub(crate) joined: i32,
+        pub(crate) joined_thread: usize,
+    }
+
+    /// The location of a thread's number, which is unknown.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Descriptors(std::convert::Infallible);
+
+    impl Descriptors {
+        /// Returns `None`: threads cannot be read from outside.
+        pub(crate) fn of_system() -> Option<Self> {
+            None
+        }
+
+        /// Is never called.
+        pub(crate) fn number(self, _: usize, _: &mut [usize]) -> Option<i32> {
+            match self.0 {}
+        }
+
+        /// Is never called.
+        pub(crate) fn joins(self) -> Vec<Join> {
+            match self.0 {}
+        }
+    }
+}
+
+/// The reason why other threads are missing.
+pub(in super::super) const NO_THREADS: &str =
+    "other threads are not available on this system: only the calling thread is here";
+
+/// Durations of the interruptions of threads, of which there are none.
+pub(crate) static INTERRUPTIONS: TimeCounts<1> = TimeCounts::new();
+
+/// Returns `None`: the system reports no threads.
+pub(crate) fn list() -> Option<Vec<i32>> {
+    None
+}
+
+/// Returns no signals: none interrupts a thread.
+#[expect(clippy::reversed_empty_ranges, reason = "it is meant to be empty")]
+pub(crate) fn signals() -> RangeInclusive<i32> {
+    1..=0
+}
+
+/// Does nothing.
+pub(crate) fn set_signal(_: i32) {}
+
+/// Reads no thread.
+pub(in super::super) fn read(
+    _: &TaskDirectory,
+    _: Vec<i32>,
+    _: usize,
+    _: &mut Vec<Thread>,
+) -> bool {
+    true
+}
+
+/// Adds no waiting times.
+pub(in super::super) fn add_times(_: &mut [Thread]) {}
+
+/// Does nothing.
+pub(in super::super) fn after_fork_in_child() {}

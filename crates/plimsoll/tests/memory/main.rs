@@ -1,0 +1,36 @@
+//! Statistics and profiles of memory, over the system's allocator.
+//!
+//! Each module runs in a separate process.
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+plimsoll_testkit::process_per_module!();
+
+#[cfg(not(plimsoll_sanitized))]
+mod accounts;
+mod consistency;
+#[cfg(not(plimsoll_sanitized))]
+mod fragmentation_unavailable;
+#[cfg(not(plimsoll_sanitized))]
+mod free_os_memory;
+mod heap_profile;
+#[cfg(not(plimsoll_sanitized))]
+mod lifetimes;
+#[cfg(not(plimsoll_sanitized))]
+mod line_tables;
+#[cfg(all(feature = "mmap", not(plimsoll_sanitized)))]
+mod mappings;
+#[cfg(not(plimsoll_sanitized))]
+mod memory_limit;
+mod over_system;
+#[cfg(not(plimsoll_sanitized))]
+mod peak;
+#[cfg(not(plimsoll_sanitized))]
+mod reconcile;
+#[cfg(not(plimsoll_sanitized))]
+mod sampling;
+#[cfg(not(plimsoll_sanitized))]
+mod stacks;
+#[cfg(not(plimsoll_sanitized))]
+mod vars;

@@ -1,0 +1,4 @@
+//! The test suite with the system's allocator underneath.
+
+#[path = "../suite/mod.rs"]
+mod suite;

@@ -1,0 +1,20 @@
+//! Pages, formats, labels, and the figures of collectors.
+//!
+//! Each module runs in a separate process.
+
+#[global_allocator]
+static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+
+plimsoll_testkit::process_per_module!();
+
+mod axum_router;
+mod bridges;
+mod collectors;
+mod custom_profiles;
+mod go_tool;
+mod http_server;
+mod labels;
+mod metrics;
+mod prometheus;
+#[cfg(feature = "tracing")]
+mod spans;

@@ -1,0 +1,42 @@
+//! Contention on Plimsoll's own locks.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll::profile::Detail;
+
+use crate::contention::scene::alone;
+use plimsoll_testkit::pprof::Profile;
+
+/// Threads that write profiles wait for one another, which the program did not cause.
+#[test]
+fn plimsolls_own_locks_are_in_a_profile_of_their_own() {
+    let _alone = alone();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let own = || Profile::of_all("selfcontention", Detail::Names);
+    while own().sample.is_empty() {
+        assert!(Instant::now() < deadline, "none of them was contended");
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| drop(Profile::of_all("mutex", Detail::Names)));
+            }
+        });
+    }
+    let own = own();
+    for sample in &own.sample {
+        let names = own.names(sample);
+        assert!(
+            names.iter().any(|name| name.contains("plimsoll::")),
+            "{names:?}"
+        );
+    }
+    for name in ["block", "mutex"] {
+        let profile = Profile::of_all(name, Detail::Names);
+        for sample in &profile.sample {
+            let names = profile.names(sample);
+            let is_own =
+                |name: &&str| name.contains("plimsoll::") && !name.contains("plimsoll::sync");
+            assert!(!names.iter().any(is_own), "{name}: {names:?}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The directory of the setting `out`, at the start and at exit.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Dir, child, files, gunzip, lines, program};
+
+/// Returns the directory that the setting names in this process.
+fn directory() -> String {
+    let settings = std::env::var("PLIMSOLL").unwrap();
+    settings.strip_prefix("out=").unwrap().to_owned()
+}
+
+#[test]
+fn a_missing_directory_is_created_at_the_start() {
+    let dir = Dir::new("missing");
+    let test = || {
+        let plimsoll = plimsoll::start();
+        let created = fs::read_dir(directory()).expect("it is there before the end");
+        assert_eq!(created.count(), 0, "and empty");
+        drop(plimsoll);
+    };
+    for path in [dir.0.join("none"), dir.0.join("none/at/all")] {
+        let name = "output::a_missing_directory_is_created_at_the_start";
+        let Some(stderr) = child::stderr_of(name, format!("out={}", path.display()), test) else {
+            return;
+        };
+        assert!(lines(&stderr).is_empty(), "{stderr}");
+        for file in files() {
+            assert!(gunzip(&path.join(&file)).len() > 100, "{file}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_is_removed_meanwhile_is_created_again() {
+    let dir = Dir::new("removed");
+    let test = || {
+        let plimsoll = plimsoll::start();
+        fs::remove_dir(directory()).unwrap();
+        drop(plimsoll);
+    };
+    let path = dir.0.join("sub");
+    let name = "output::a_directory_that_is_removed_meanwhile_is_created_again";
+    if let Some(stderr) = child::stderr_of(name, format!("out={}", path.display()), test) {
+        assert!(lines(&stderr).is_empty(), "{stderr}");
+        assert_eq!(fs::read_dir(&path).unwrap().count(), files().len());
+    }
+}
+
+#[test]
+fn a_file_in_the_place_of_the_directory_is_a_warning_at_the_start_and_at_the_end() {
+    let dir = Dir::new("a-file");
+    let file = dir.0.join("a-file");
+    fs::write(&file, "of another program").unwrap();
+    for (path, why) in [
+        (file.clone(), "it is not a directory"),
+        (file.join("below"), "Not a directory"),
+    ] {
+        let name =
+            "output::a_file_in_the_place_of_the_directory_is_a_warning_at_the_start_and_at_the_end";
+        let Some(stderr) = child::stderr_of(name, format!("out={}", path.display()), program)
+        else {
+            return;
+        };
+        let lines = lines(&stderr);
+        assert_eq!(lines.len(), 2, "{stderr}");
+        let start = format!("plimsoll: cannot write profiles to {}: ", path.display());
+        for line in &lines {
+            assert!(line.starts_with(&start) && line.contains(why), "{stderr}");
+        }
+        assert!(lines[0].ends_with("; the program tries again when it ends"));
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"of another program");
+    assert_eq!(dir.names(), ["a-file"]);
+}
+
+/// No user can create files in this directory, not even root.
+#[test]
+fn a_directory_that_cannot_be_written_to_is_a_line_at_the_start_and_one_for_each_profile() {
+    let name = "output::a_directory_that_cannot_be_written_to_is_a_line_at_the_start_and_one_for_each_profile";
+    let Some(stderr) = child::stderr_of(name, "out=/proc/sys", program) else {
+        return;
+    };
+    assert!(Path::new("/proc/sys").is_dir());
+    let lines = lines(&stderr);
+    assert_eq!(lines.len(), 1 + files().len(), "{stderr}");
+    assert!(
+        lines[0].starts_with("plimsoll: cannot write profiles to /proc/sys: "),
+        "{stderr}"
+    );
+    for (line, file) in lines[1..].iter().zip(files()) {
+        let start = format!("plimsoll: cannot write /proc/sys/{file}: ");
+        assert!(line.starts_with(&start), "{stderr}");
+    }
+}

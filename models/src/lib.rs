@@ -1,0 +1,17 @@
+//! Loom models of the lock-free code of `plimsoll`: the ledger, the cycles of the event table, the
+//! table of waiters, and task slots. The sources are those of `plimsoll`, compiled with loom's
+//! atomics, without the rest of that crate. Empty without `--cfg loom`.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-models --release --target-dir target/loom`
+
+#![cfg(loom)]
+
+#[path = "../../crates/plimsoll/src/ledger/mod.rs"]
+mod ledger;
+
+#[allow(dead_code)]
+mod contention;
+#[allow(dead_code)]
+mod stack;
+#[allow(dead_code)]
+mod task;

@@ -1,0 +1,169 @@
+//! The machine's first file system: test binaries, libraries, busybox and the init script.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::LINKER;
+use super::archive::Archive;
+use super::protocol::{Expected, MARKER};
+
+/// The libraries that programs of C and Rust need. The loader is the first.
+const LIBRARIES: [&str; 7] = [
+    "ld-linux-aarch64.so.1",
+    "libc.so.6",
+    "libdl.so.2",
+    "libgcc_s.so.1",
+    "libm.so.6",
+    "libpthread.so.0",
+    "librt.so.1",
+];
+
+/// The kernel holds the image twice while it unpacks it, in 3 GiB.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// A binary in the image.
+#[derive(Debug)]
+pub struct Binary {
+    /// Its name in markers, and its time limit.
+    pub expected: Expected,
+    /// Its file on this machine.
+    pub file: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+/// Writes the image to `path`.
+///
+/// # Errors
+/// A file cannot be read or written, a library is missing, or the image is too large.
+pub fn write(path: &Path, busybox: &Path, binaries: &[Binary]) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let read = |file: &Path| fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
+    let mut archive = Archive::new(BufWriter::new(File::create(path).map_err(failed)?));
+    for folder in ["bin", "dev", "etc", "lib", "proc", "sys", "tests", "tmp"] {
+        archive.folder(folder).map_err(failed)?;
+    }
+    archive.device("dev/console", 5, 1).map_err(failed)?;
+    let mut add = |name: &str, permissions, contents: &[u8]| {
+        archive.file(name, permissions, contents).map_err(failed)
+    };
+    add("bin/busybox", 0o755, &read(busybox)?)?;
+    add("etc/passwd", 0o644, b"root:x:0:0:root:/tmp:/bin/sh\n")?;
+    add("etc/group", 0o644, b"root:x:0:\n")?;
+    add("etc/hosts", 0o644, b"127.0.0.1 localhost\n::1 localhost\n")?;
+    add("init", 0o755, script(binaries).as_bytes())?;
+    for library in LIBRARIES {
+        add(&format!("lib/{library}"), 0o755, &read(&file_of(library)?)?)?;
+    }
+    for (index, binary) in binaries.iter().enumerate() {
+        add(&path_in_image(index, binary), 0o755, &read(&binary.file)?)?;
+    }
+    let bytes = archive.length();
+    archive.finish().map_err(failed)?;
+    println!("image: {} binaries, {} MiB", binaries.len(), bytes >> 20);
+    match bytes <= MAX_BYTES {
+        true => Ok(()),
+        false => Err("the image is larger than 1 GiB: build with less debug information".into()),
+    }
+}
+
+/// Where the compiler for the machine has a library.
+fn file_of(library: &str) -> Result<PathBuf, String> {
+    let output = Command::new(LINKER)
+        .arg(format!("-print-file-name={library}"))
+        .output();
+    let output = output.map_err(|error| format!("{LINKER}: {error}"))?;
+    let file = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end());
+    // It prints the bare name if it does not know the file.
+    match file.is_absolute() {
+        true => Ok(file),
+        false => Err(format!("{LINKER} has no {library}")),
+    }
+}
+
+/// Two test binaries may have one name.
+fn path_in_image(index: usize, binary: &Binary) -> String {
+    let name = binary.file.file_name().unwrap_or_default();
+    format!("tests/{index}-{}", name.to_string_lossy())
+}
+
+/// The init script: mounts what programs expect, runs each binary, powers the machine off.
+fn script(binaries: &[Binary]) -> String {
+    let mut script = format!(
+        r#"#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin HOME=/tmp TMPDIR=/tmp TERM=dumb RUST_BACKTRACE=1 PLIMSOLL_EMULATED=1
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts none /dev/pts
+mount -t tmpfs none /dev/shm
+mount -t tmpfs none /tmp
+ln -sf /proc/self/fd /dev/fd
+ip link set lo up
+hostname emulated
+# The kernel prints only its panics, which would otherwise cut markers in two.
+dmesg -n 1
+ulimit -c 0
+cd /tmp
+seconds() {{ read up rest </proc/uptime; echo "${{up%.*}}"; }}
+# Prints the name of each thread of all programs, and the kernel function that it waits in.
+# The threads of a test harness have the names of their tests, in 15 characters.
+report_threads() {{
+    for process in /proc/[0-9]*; do
+        readlink "$process/exe" >/dev/null || continue
+        for thread in "$process"/task/*; do
+            read thread_name <"$thread/comm" && read function <"$thread/wchan"
+            [ "$thread_name" = init ] ||
+                echo "at the time limit: thread $thread_name in $function"
+        done
+    done
+}} 2>/dev/null
+# NAME LIMIT BINARY ARGUMENTS...
+run() {{
+    name=$1 limit=$2
+    shift 2
+    began=$(seconds)
+    echo "{MARKER} begin $name"
+    {{ sleep "$limit"; report_threads; kill -9 -1; }} &
+    # In the foreground: a shell ignores signals for programs in the background.
+    "$@" </dev/null 2>&1
+    status=$?
+    # The watch, and processes that the binary leaves behind.
+    kill -9 -1 2>/dev/null
+    wait
+    echo
+    echo "{MARKER} end $name $status $(($(seconds) - began))"
+    rm -rf /tmp/* /dev/shm/*
+}}
+echo "{MARKER} ready"
+"#
+    );
+    for (index, binary) in binaries.iter().enumerate() {
+        let Expected {
+            name,
+            limit_seconds,
+        } = &binary.expected;
+        let path = path_in_image(index, binary);
+        script.push_str(&format!(
+            "run {} {limit_seconds} {}",
+            quoted(name),
+            quoted(&format!("/{path}"))
+        ));
+        for argument in &binary.arguments {
+            script.push(' ');
+            script.push_str(&quoted(argument));
+        }
+        script.push('\n');
+    }
+    script.push_str(&format!("echo \"{MARKER} finished\"\npoweroff -f\n"));
+    script
+}
+
+/// A word of the shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

@@ -1,0 +1,100 @@
+//! The tools and files that the machine consists of, and one run of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::LINKER;
+use super::image::{self, Binary};
+use super::machine::{EMULATOR, Machine};
+use super::protocol::Transcript;
+use crate::cross::{ForeignPackages, install, is_in_path};
+
+/// Emulator, compiler, kernel and busybox, all present.
+pub struct System {
+    folder: PathBuf,
+}
+
+/// One run of the machine.
+pub struct Run {
+    /// The report of the console.
+    pub transcript: Transcript,
+    /// The failure of the emulator.
+    pub faults: Vec<String>,
+}
+
+impl System {
+    /// Installs the tools that are missing. Downloads kernel and busybox to `folder`, once.
+    ///
+    /// # Errors
+    /// Something is missing and cannot be installed: the message has what to do.
+    pub fn prepare(folder: &Path) -> Result<Self, String> {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let mut missing = Vec::new();
+        if !is_in_path(EMULATOR) {
+            missing.push("qemu-system-arm");
+        }
+        if !is_in_path(LINKER) {
+            missing.extend(["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]);
+        }
+        install(&missing)?;
+        let system = Self {
+            folder: folder.to_owned(),
+        };
+        if !system.kernel().exists() || !system.busybox().exists() {
+            system.download().map_err(|error| {
+                format!(
+                    "{error}; needed: an aarch64 Linux kernel at {} and a static busybox at {}",
+                    system.kernel().display(),
+                    system.busybox().display()
+                )
+            })?;
+        }
+        Ok(system)
+    }
+
+    fn kernel(&self) -> PathBuf {
+        self.folder.join("vmlinuz")
+    }
+
+    fn busybox(&self) -> PathBuf {
+        self.folder.join("busybox")
+    }
+
+    fn download(&self) -> Result<(), String> {
+        let packages = ForeignPackages::begin(&self.folder.join("packages"), "arm64")?;
+        let unpacked = self.folder.join("unpacked");
+        // An empty package that depends on the current kernel.
+        let kernel = packages.dependency("linux-image-cloud-arm64")?;
+        packages.unpack(&kernel, &unpacked)?;
+        packages.unpack("busybox-static", &unpacked)?;
+        let version = kernel.trim_start_matches("linux-image-");
+        for (from, to) in [
+            (format!("boot/vmlinuz-{version}"), self.kernel()),
+            ("bin/busybox".into(), self.busybox()),
+        ] {
+            // Newer packages of busybox have it there.
+            let candidates = [unpacked.join(&from), unpacked.join("usr").join(&from)];
+            let found = candidates.iter().find(|path| path.exists());
+            let found = found.ok_or_else(|| format!("Debian's package has no {from}"))?;
+            fs::rename(found, &to).map_err(|error| format!("{}: {error}", to.display()))?;
+        }
+        fs::remove_dir_all(&unpacked).map_err(|error| format!("{}: {error}", unpacked.display()))
+    }
+
+    /// Boots the machine with the binaries and runs them.
+    ///
+    /// # Errors
+    /// The image cannot be written, or the emulator cannot be started.
+    pub fn run(&self, binaries: Vec<Binary>) -> Result<Run, String> {
+        let path = self.folder.join("image");
+        image::write(&path, &self.busybox(), &binaries)?;
+        let expected: Vec<_> = binaries.into_iter().map(|binary| binary.expected).collect();
+        let mut transcript = Transcript::new(&expected);
+        let began = Instant::now();
+        let log = self.folder.join("console.log");
+        let faults = Machine::start(&self.kernel(), &path)?.run(&mut transcript, &log)?;
+        println!("\nthe machine ran for {} s", began.elapsed().as_secs());
+        Ok(Run { transcript, faults })
+    }
+}

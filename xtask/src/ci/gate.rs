@@ -1,0 +1,80 @@
+//! The gate: formatting, lints, layers, documentation, the oldest compiler, and all tests in short
+//! form. At most 15 minutes from a clean state on two processors.
+
+use std::path::Path;
+
+use super::steps::Steps;
+use super::{FEATURES, PREBUILT_JEMALLOC};
+use crate::layers;
+
+/// Runs the gate. The tests come last, so that the output ends with their summary.
+///
+/// # Errors
+/// The first check that fails.
+pub fn gate(root: &Path) -> Result<(), String> {
+    let steps = Steps::begin(root);
+
+    steps.step("formatting");
+    steps.run("cargo fmt --check")?;
+
+    steps.step("lints");
+    // All features at once take half the time of one run per set of features; sets with few
+    // features follow.
+    let features = FEATURES.split(',').map(|name| format!("plimsoll/{name}"));
+    let features = features.collect::<Vec<_>>().join(",");
+    steps.run(&format!(
+        "cargo clippy --workspace --all-targets --features \
+         plimsoll-bench/backends,plimsoll-bench/pthread,plimsoll/double-check,{features} -- -D warnings"
+    ))?;
+    for selected in [
+        "-p plimsoll --no-default-features --features tokio",
+        "-p plimsoll --no-default-features",
+        "-p plimsoll-interpose --all-targets --features export,mmap,pthread",
+        "-p plimsoll-preload --features library",
+    ] {
+        steps.run(&format!("cargo clippy {selected} -- -D warnings"))?;
+    }
+
+    steps.step("layers");
+    layers::check(root, false)?;
+
+    steps.step("documentation");
+    steps.run_with(
+        &[("RUSTDOCFLAGS", "-D warnings")],
+        "cargo doc --workspace --all-features --no-deps --document-private-items",
+    )?;
+    steps.run("cargo test -p plimsoll-documentation --features blocks")?;
+
+    steps.step("the oldest supported compiler");
+    oldest_compiler(root, &steps)?;
+
+    steps.step("the tests");
+    steps.run("cargo test --workspace")
+}
+
+/// Checks `plimsoll` with the compiler of `rust-version`, if it is installed.
+fn oldest_compiler(root: &Path, steps: &Steps) -> Result<(), String> {
+    const CARGO: &str = "/usr/bin/cargo";
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).map_err(|e| e.to_string())?;
+    let version = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = "))
+        .ok_or("Cargo.toml has no rust-version")?
+        .trim_matches('"');
+    let present = std::process::Command::new(CARGO).arg("--version").output();
+    let present = present.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    if !present.is_ok_and(|present| present.starts_with(&format!("cargo {version}."))) {
+        println!("skipped: {CARGO} is not Rust {version}; clippy reports newer library functions");
+        return Ok(());
+    }
+    let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
+    let target = steps.tools().join("msrv");
+    steps.run_with(
+        &[
+            ("PATH", &path),
+            ("CARGO_TARGET_DIR", &target.to_string_lossy()),
+            PREBUILT_JEMALLOC,
+        ],
+        &format!("{CARGO} check -p plimsoll --features {FEATURES}"),
+    )
+}

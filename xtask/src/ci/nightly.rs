@@ -1,0 +1,320 @@
+//! The nightly checks: loom models, sanitizers, fuzzing, sets of features, costs, packages, soaks.
+//! The short form of each is part of CI.
+
+use std::path::Path;
+use std::process::Child;
+
+use super::PREBUILT_JEMALLOC;
+use super::steps::Steps;
+
+/// The duration of each part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// For CI: about 15 minutes on two processors.
+    Short,
+    /// With soaks, an hour of fuzzing, verified packages and `cargo deny`.
+    Full,
+}
+
+/// Runs all parts.
+///
+/// # Errors
+/// The first part that fails.
+pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
+    let steps = Steps::begin(root);
+    let tools = steps.tools();
+    std::fs::create_dir_all(&tools).map_err(|error| format!("{}: {error}", tools.display()))?;
+    models(&steps)?;
+    sanitizers(&steps)?;
+    let fuzzing = start_fuzzing(&steps, extent)?;
+    sets_of_features(&steps, extent)?;
+    jemalloc_0_6(&steps, extent)?;
+    fuzzing.finish(&steps)?;
+    costs(&steps, extent)?;
+    packages(&steps, extent)?;
+    match extent {
+        Extent::Short => Ok(()),
+        Extent::Full => soaks(&steps),
+    }
+}
+
+fn models(steps: &Steps) -> Result<(), String> {
+    steps.step("models");
+    steps.run_with(
+        &[("RUSTFLAGS", "--cfg loom")],
+        "cargo test -p plimsoll-models --release --target-dir target/ci/loom",
+    )
+}
+
+/// Runs sanitizers on code that moves memory and counts: tables, encoder, ledger, allocator.
+fn sanitizers(steps: &Steps) -> Result<(), String> {
+    let target = target()?;
+    // Two tests need more memory for sampled blocks than remains beside a sanitizer's mappings.
+    let sanitized = |variables: &[(&str, &str)], folder: &str, skipped: &str| {
+        let mut all = vec![("CARGO_PROFILE_DEV_OPT_LEVEL", "1")];
+        all.extend_from_slice(variables);
+        steps.run_with(
+            &all,
+            &format!(
+                "cargo +nightly test -p plimsoll --target {target} --target-dir target/ci/{folder} \
+                 --lib --test memory -- --skip a_full_table_keeps_the_totals --skip estimates_are_right_through_changes_of_rate {skipped}"
+            ),
+        )
+    };
+    // Locks of C code. ThreadSanitizer defines the same functions itself and reports deliberate
+    // misuse, so it runs only a part of these tests.
+    let locks = |variables: &[(&str, &str)], folder: &str, selected: &str| {
+        steps.run_with(
+            variables,
+            &format!(
+                "cargo +nightly test -p plimsoll-interpose --features pthread --target {target} \
+                 --test pthread --target-dir target/ci/{folder} {selected}"
+            ),
+        )
+    };
+
+    steps.step("AddressSanitizer");
+    // The reader copies stacks verbatim, and Plimsoll keeps some memory until exit.
+    let options = "detect_leaks=0:detect_stack_use_after_return=0";
+    sanitized(
+        &[
+            ("ASAN_OPTIONS", options),
+            ("RUSTFLAGS", "-Zsanitizer=address --cfg plimsoll_sanitized"),
+        ],
+        "asan",
+        "",
+    )?;
+    locks(&[("RUSTFLAGS", "-Zsanitizer=address")], "asan-locks", "")?;
+
+    steps.step("ThreadSanitizer");
+    // Excludes profiles that a single thread makes and reads. Also excludes readers of other
+    // threads' stacks, which hold the loader's lock: ThreadSanitizer takes that lock for each
+    // report, suppressed ones included, while it holds an internal lock.
+    let suppressions = format!("suppressions={}", steps.path(".ci/thread-sanitizer.supp"));
+    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
+    sanitized(
+        &[
+            (
+                "TSAN_OPTIONS",
+                &format!("{suppressions} report_signal_unsafe=0"),
+            ),
+            (
+                "RUSTFLAGS",
+                &format!("{flags} --cfg plimsoll_portable --cfg plimsoll_sanitized"),
+            ),
+        ],
+        "tsan",
+        "--skip heap_profile:: --skip thread::",
+    )?;
+    locks(
+        &[("TSAN_OPTIONS", &suppressions), ("RUSTFLAGS", flags)],
+        "tsan-locks",
+        "-- ordering reports",
+    )
+}
+
+/// A fuzzer that runs beside other steps, and ends on drop.
+struct Fuzzing {
+    fuzzer: Child,
+}
+
+impl Fuzzing {
+    fn finish(mut self, steps: &Steps) -> Result<(), String> {
+        steps.step("results of fuzzing");
+        let status = self.fuzzer.wait().map_err(|error| error.to_string())?;
+        let log = std::fs::read_to_string(steps.path("target/ci/fuzz/log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let shown = if status.success() { 8 } else { 40 };
+        println!("{}", lines[lines.len().saturating_sub(shown)..].join("\n"));
+        match status.success() {
+            true => Ok(()),
+            false => Err(format!("the fuzzer of the profile reader: {status}")),
+        }
+    }
+}
+
+impl Drop for Fuzzing {
+    fn drop(&mut self) {
+        // Both calls fail if the fuzzer has already ended.
+        let _ = self.fuzzer.kill();
+        let _ = self.fuzzer.wait();
+    }
+}
+
+/// Builds the fuzzer as `cargo fuzz` does, whose own build takes longer, and starts it.
+fn start_fuzzing(steps: &Steps, extent: Extent) -> Result<Fuzzing, String> {
+    steps.step("fuzzing the reader of profiles");
+    let target = target()?;
+    let corpus = steps.path("target/ci/fuzz/corpus");
+    std::fs::create_dir_all(&corpus).map_err(|error| error.to_string())?;
+    steps.run_with(
+        &[("PLIMSOLL_SEEDS", &corpus)],
+        "cargo test --workspace --test mutate seeds",
+    )?;
+    steps.run_with(
+        &[(
+            "RUSTFLAGS",
+            "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+             -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+             -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
+             -Cdebug-assertions -Zsanitizer=address --cfg fuzzing",
+        )],
+        &format!(
+            "cargo +nightly build --release --manifest-path crates/plimsoll-pprof/fuzz/Cargo.toml \
+             --target {target} --target-dir target/ci/fuzz/target"
+        ),
+    )?;
+    let seconds = match extent {
+        Extent::Short => 30,
+        Extent::Full => 3600,
+    };
+    let fuzzer = steps.start(
+        &[],
+        &format!(
+            "target/ci/fuzz/target/{target}/release/profile -max_total_time={seconds} \
+             -print_final_stats=1 -artifact_prefix=target/ci/fuzz/ {corpus}"
+        ),
+        Path::new(&steps.path("target/ci/fuzz/log")),
+    )?;
+    Ok(Fuzzing { fuzzer })
+}
+
+/// Tests the features that the gate's tests lack. These have all features but the allocators and those
+/// that interpose more functions, since `plimsoll-documentation` enables them. Where possible, a set
+/// is tested as part of the workspace, so that the dependencies are compiled once.
+fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
+    steps.step("other sets of features");
+    // `plimsoll/feature` selects optional dependencies of that name, too: the preloaded library's, with
+    // which programs read another variable of the environment.
+    let short = [
+        // Compares every snapshot with independent totals.
+        "--workspace --exclude plimsoll-preload --features plimsoll/double-check --test memory -- consistency::",
+        // `double-check` allocates in every operation, which would disturb the tests of the
+        // allocators.
+        "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
+         --test backend_jemalloc --test backends --test fragmentation_jemalloc --test mimalloc \
+         --test wrapped_jemalloc",
+        "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
+         --lib --test memory --test waits -- mapped mappings reconcile threads_are_counted unexplained pthread::",
+        "-p plimsoll-interpose --features export --test pass_through",
+        "-p plimsoll-interpose --features pthread --test pthread --test pthread_lookup",
+        "-p plimsoll-interpose --features export,pthread --test pthread",
+        "-p plimsoll-interpose --features mmap --test mappings",
+    ];
+    // The gate compiles these sets.
+    let full = [
+        "-p plimsoll --no-default-features --features lock_api,tokio --lib",
+        "-p plimsoll --no-default-features --features lock_api,tokio --test threads_and_tasks --test waits -- \
+         thread_spawn:: sync::waits",
+    ];
+    let full = full.into_iter().filter(|_| extent == Extent::Full);
+    for test in short.into_iter().chain(full) {
+        steps.run(&format!("cargo test {test}"))?;
+    }
+    Ok(())
+}
+
+/// A program over Plimsoll's jemalloc beside tikv-jemallocator 0.6. In short it is checked only,
+/// without compiling jemalloc.
+fn jemalloc_0_6(steps: &Steps, extent: Extent) -> Result<(), String> {
+    steps.step("jemalloc 0.6");
+    match extent {
+        Extent::Short => steps.run_with(
+            &[PREBUILT_JEMALLOC],
+            ".ci/jemalloc-0.6 check target/ci/jemalloc-0.6",
+        ),
+        Extent::Full => steps.run(".ci/jemalloc-0.6 run target/ci/jemalloc-0.6"),
+    }
+}
+
+/// Runs the benchmarks in short form. `hot_path` fails above its limits of instructions.
+fn costs(steps: &Steps, extent: Extent) -> Result<(), String> {
+    steps.step("costs");
+    // Only Plimsoll and the programs are optimized, as the limits require: optimizing their
+    // dependencies takes minutes. `sync`, `pthread`, `programs` and `inside` also take minutes and
+    // are left out.
+    let (built, run): (&str, &[&str]) = match extent {
+        Extent::Short => (
+            "--bin hot_path --bin pairs_bare_system --bin pairs_bare_jemalloc --bin pairs_bare_mimalloc \
+             --bin pairs_plimsoll_system --bin pairs_plimsoll_jemalloc --bin pairs_plimsoll_mimalloc \
+             --bin reader --bin sample --bin memory --bin memory_bare --bin symbols",
+            &[
+                "hot_path 1",
+                "reader 200",
+                "sample 1",
+                "memory 1",
+                "symbols 1 0",
+            ],
+        ),
+        Extent::Full => (
+            "",
+            &[
+                "hot_path 1",
+                "reader 200",
+                "sample 1",
+                "memory 1",
+                "symbols 1 0",
+                "symbol_readers",
+                "export 1 500",
+                "waits 1",
+                "threads 3",
+                "tasks 1 10000",
+                "metrics 100",
+            ],
+        ),
+    };
+    steps.run_with(
+        &[
+            ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+            ("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
+        ],
+        &format!(
+            "cargo build --quiet --release -p plimsoll-bench {built} \
+             --config profile.release.package.plimsoll.opt-level=3 \
+             --config profile.release.package.plimsoll-bench.opt-level=3"
+        ),
+    )?;
+    for program in run {
+        steps.run(&format!("target/release/{program}"))?;
+    }
+    Ok(())
+}
+
+/// Checks that the packages can be made; the full form also builds each from its package.
+fn packages(steps: &Steps, extent: Extent) -> Result<(), String> {
+    steps.step("packages");
+    match extent {
+        Extent::Short => {
+            steps.run("cargo publish --quiet --workspace --dry-run --no-verify --allow-dirty")
+        }
+        Extent::Full => {
+            steps.run("cargo publish --workspace --dry-run --allow-dirty")?;
+            if !steps.succeeds("cargo deny --version") {
+                steps.run("cargo install --quiet --locked cargo-deny")?;
+            }
+            steps.run("cargo deny --all-features check bans licenses sources")
+        }
+    }
+}
+
+/// Runs the long forms of tests for rare states.
+fn soaks(steps: &Steps) -> Result<(), String> {
+    steps.step("soaks");
+    steps.run_with(
+        &[("PLIMSOLL_SOAK_SECONDS", "600")],
+        "cargo test -p plimsoll --test memory --test whole_process --test pages --test threads_and_tasks -- \
+         consistency:: sigprof:: everything_at_once:: metrics:: tasks::",
+    )?;
+    steps.run("cargo test --release -p plimsoll-cli --test postmortem --test large -- --ignored")
+}
+
+/// Returns the target of this machine.
+fn target() -> Result<String, String> {
+    let version = std::process::Command::new("rustc").arg("-vV").output();
+    let version = version.map_err(|error| format!("rustc: {error}"))?;
+    String::from_utf8_lossy(&version.stdout)
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .map(str::to_owned)
+        .ok_or_else(|| "rustc -vV names no host".to_owned())
+}

@@ -1,0 +1,58 @@
+//! The project's own checks, as `cargo xtask NAME`.
+
+mod aarch64;
+mod ci;
+mod cross;
+mod layers;
+mod targets;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+commands:
+  ci                the gate: formatting, lints, layers, documentation, all tests in short form
+  nightly           models, sanitizers, fuzzing, sets of features, costs, packages, soaks
+  nightly --short   the same in the short form of CI, without soaks
+  layers            checks that imports point down, by the tables of ARCHITECTURE.md
+  layers --edges    prints every import between modules as well
+  test-aarch64 [--package NAME ...] [--debian] [-- FILTER ...]
+                    runs tests on an emulated aarch64 machine; with Debian's compiler
+  test-aarch64 --check-machine
+                    checks that the machine reports failures, hangs and panics of its kernel
+  check-targets [--target NAME ...] [--debian]
+                    checks that the published crates compile for other targets
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the folder of xtask is in the project's");
+    let outcome = match arguments[..] {
+        ["ci"] => ci::gate(root),
+        ["nightly"] => ci::nightly(root, ci::Extent::Full),
+        ["nightly", "--short"] => ci::nightly(root, ci::Extent::Short),
+        ["layers"] => layers::check(root, false),
+        ["layers", "--edges"] => layers::check(root, true),
+        ["test-aarch64", ref options @ ..] => {
+            aarch64::Options::parse(options).and_then(|options| aarch64::test(root, &options))
+        }
+        ["check-targets", ref options @ ..] => {
+            targets::Options::parse(options).and_then(|options| targets::check(root, &options))
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
