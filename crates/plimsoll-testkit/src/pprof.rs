@@ -157,7 +157,8 @@ impl Profile {
 
     /// Reads a profile that includes samples left out by default for being idle.
     pub fn of_all(name: &str, detail: plimsoll::profile::Detail) -> Self {
-        let mut bytes = Vec::new();
+        // Of one size, whatever the profile is: at rate 1, this allocation is in the next profile.
+        let mut bytes = Vec::with_capacity(1 << 20);
         plimsoll::profile::lookup(name)
             .expect("a profile of that name")
             .with_idle()
