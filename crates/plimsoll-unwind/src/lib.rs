@@ -10,16 +10,17 @@
 //! change with every version.
 
 // The system's unwinder notes no words of a chain.
-#![cfg_attr(all(windows, target_arch = "x86_64"), allow(dead_code))]
+#![cfg_attr(windows, allow(dead_code))]
 
 mod arch;
 pub mod frame_detection;
 mod frame_heuristics;
-#[cfg_attr(all(windows, target_arch = "x86_64"), path = "system_unwinder.rs")]
-pub mod frame_pointers;
 pub mod memory;
 pub mod modules;
+mod os;
 pub mod registers;
 mod rules;
 pub mod unwind_tables;
 pub mod walk_cache;
+
+pub use os::frame_pointers;

@@ -3,9 +3,11 @@
 //! The tables in `ARCHITECTURE.md` define the order. Each crate has a table under a heading
 //! `### \`crate\``, whose first column lists the crate's modules from the lowest to the highest.
 //! The headings order the crates themselves. A module may import from modules in rows above its
-//! own, and from crates above its own crate.
+//! own, and from crates above its own crate. Code for one processor is in folders named `arch` or
+//! `os`.
 
 mod order;
+mod processors;
 mod resolve;
 mod source;
 #[cfg(test)]
@@ -42,12 +44,12 @@ pub(crate) fn check(root: &Path, prints_edges: bool) -> Result<(), String> {
     println!("layers: {} violations", violations.len());
     match violations.len() {
         0 => Ok(()),
-        number => Err(format!("{number} imports are against the layers")),
+        number => Err(format!("{number} violations of the layers")),
     }
 }
 
 /// Returns a line for each pair of files of which the first imports from the second against the
-/// layers. Calls `visit` with every import.
+/// layers, and for each mention of a processor outside `arch` and `os`. Calls `visit` with every import.
 fn violations(root: &Path, visit: impl Fn(&Import<'_>)) -> Result<Vec<String>, String> {
     let order = Order::read(&root.join("ARCHITECTURE.md"))?;
     let mut crates = Vec::new();
@@ -60,7 +62,8 @@ fn violations(root: &Path, visit: impl Fn(&Import<'_>)) -> Result<Vec<String>, S
             .ok_or_else(|| format!("ARCHITECTURE.md lists {name}, which has no source file"))?;
         crates.push(Crate::read(name, &file)?);
     }
-    let missing = missing_rows(&order, &crate_folders(root)?, &crates);
+    let folders = crate_folders(root)?;
+    let missing = missing_rows(&order, &folders, &crates);
     if !missing.is_empty() {
         let missing = missing.join(", ");
         return Err(format!("ARCHITECTURE.md has no row for: {missing}"));
@@ -82,7 +85,9 @@ fn violations(root: &Path, visit: impl Fn(&Import<'_>)) -> Result<Vec<String>, S
         let names: Vec<String> = names.into_iter().collect();
         format!("{from} -> {to}: {violation}: {}", names.join(", "))
     };
-    Ok(found.into_iter().map(line).collect())
+    let mut lines: Vec<String> = found.into_iter().map(line).collect();
+    lines.extend(processors::violations(root, &folders)?);
+    Ok(lines)
 }
 
 /// Returns the names of the folders in `crates`, sorted.

@@ -172,3 +172,26 @@ fn no_import_of_this_project_is_against_the_layers() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     assert_eq!(violations(root, |_| {}).unwrap(), [""; 0]);
 }
+
+#[test]
+fn code_for_one_processor_is_in_folders_named_arch_or_os() {
+    let code = "#[cfg(target_arch = \"aarch64\")] pub struct Leaf;";
+    let project = Project::new(
+        "processors",
+        &[
+            ("low/src/arch/aarch64.rs", code),
+            ("low/src/middle/os/linux.rs", code),
+            ("low/src/middle/tests.rs", code),
+            ("low/src/leaf/tests/walks.rs", code),
+        ],
+    );
+    assert_eq!(project.violations(), [""; 0]);
+    project.write(
+        "crates/low/src/leaf.rs",
+        &format!("pub struct Other;\n{code}"),
+    );
+    assert_eq!(
+        project.violations(),
+        ["crates/low/src/leaf.rs:2: target_arch outside arch and os"]
+    );
+}

@@ -67,17 +67,14 @@ fn system() -> Finding {
         (text(&names.release), text(&names.machine))
     };
     let library = c_library();
-    let is_supported = cfg!(all(
-        target_os = "linux",
-        target_arch = "x86_64",
-        target_env = "gnu"
-    ));
+    let has_processor = matches!(std::env::consts::ARCH, "x86_64" | "aarch64");
+    let is_supported = has_processor && cfg!(all(target_os = "linux", target_env = "gnu"));
     let says = format!("Linux {kernel} on {machine}, {library}");
     match is_supported {
         true => Finding::ok(SUBJECT, says),
         false => Finding::bad(
             SUBJECT,
-            format!("{says}: all features require glibc on x86-64"),
+            format!("{says}: all features require glibc on x86-64 or aarch64"),
         ),
     }
 }

@@ -10,6 +10,7 @@
 //! | `call_on_stack` | calls a function on another stack |
 //! | `CONTROL_BLOCK` | where the C library's control block of a thread lies |
 //! | `read_word` | a load that sanitizers do not check |
+//! | `keep_branches_apart` | keeps the compiler from merging two branches |
 //!
 //! `other` uses the C library, and has no counter and no restartable sequences.
 
@@ -42,4 +43,15 @@ pub enum ControlBlock {
     AtPointer,
     /// It ends at the thread pointer, or near it.
     BelowPointer,
+}
+
+/// Keeps the compiler from merging the preceding branch with the following one. Adds no
+/// instruction.
+#[inline(always)]
+pub fn keep_branches_apart() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    // SAFETY: the template is empty, so it accesses no memory and no register.
+    unsafe {
+        std::arch::asm!("", options(nomem, nostack, preserves_flags));
+    }
 }

@@ -43,17 +43,6 @@ pub fn light_barrier() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// Keeps the compiler from merging the preceding branch with the following one. Adds no
-/// instruction.
-#[inline(always)]
-pub fn keep_branches_apart() {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    // SAFETY: the template is empty, so it accesses no memory and no register.
-    unsafe {
-        std::arch::asm!("", options(nomem, nostack, preserves_flags));
-    }
-}
-
 /// A wait for another thread to leave a few instructions. It spins first and then yields the
 /// processor, so that a descheduled thread can finish.
 pub struct Backoff(u32);

@@ -91,7 +91,7 @@ unsafe impl<A: GlobalAlloc, const COUNTED: bool> GlobalAlloc for Alloc<A, COUNTE
 /// instructions.
 #[inline(always)]
 fn is_common(layout: Layout) -> bool {
-    plimsoll_sys::primitives::keep_branches_apart();
+    plimsoll_sys::arch::keep_branches_apart();
     layout.size() <= size_class::LARGEST_STEP && is_aligned_anyway(layout.align(), layout.size())
 }
 

@@ -83,10 +83,10 @@ pub trait Backend: Sync {
 pub(crate) fn is_aligned_anyway(align: usize, size: usize) -> bool {
     /// The alignment of every block of at least this size.
     const MALLOC_ALIGNMENT: usize = 16;
-    plimsoll_sys::primitives::keep_branches_apart();
+    plimsoll_sys::arch::keep_branches_apart();
     if align > MALLOC_ALIGNMENT {
         return false;
     }
-    plimsoll_sys::primitives::keep_branches_apart();
+    plimsoll_sys::arch::keep_branches_apart();
     align <= size
 }
