@@ -6,7 +6,7 @@
 #[cfg(not(all(windows, target_arch = "x86_64")))]
 pub mod frame_pointers;
 #[cfg(all(windows, target_arch = "x86_64"))]
-mod windows;
+pub mod windows;
 
 #[cfg(all(windows, target_arch = "x86_64"))]
 pub use windows as frame_pointers;
