@@ -13,16 +13,18 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
 commands:
   ci                the gate: formatting, lints, layers, documentation, all tests in short form
-  nightly           models, sanitizers, fuzzing, sets of features, costs, packages, soaks
-  nightly --short   the same in the short form of CI, without soaks
+  nightly           models, sanitizers, fuzzing, sets of features, costs, packages,
+                    other targets, soaks
+  nightly --short   the same in the short form of CI, without the last two
   layers            checks that imports point down, by the tables of ARCHITECTURE.md
   layers --edges    prints every import between modules as well
   test-aarch64 [--package NAME ...] [--debian] [-- FILTER ...]
                     runs tests on an emulated aarch64 machine; with Debian's compiler
   test-aarch64 --check-machine
                     checks that the machine reports failures, hangs and panics of its kernel
-  check-targets [--target NAME ...] [--debian]
-                    checks that the published crates compile for other targets
+  check-targets [--target NAME ...] [--short | --debian]
+                    checks that the published crates compile for other targets;
+                    with default features only; with Debian's compiler
 ";
 
 fn main() -> ExitCode {

@@ -48,6 +48,9 @@ pub fn gate(root: &Path) -> Result<(), String> {
     steps.step("the oldest supported compiler");
     oldest_compiler(root, &steps)?;
 
+    steps.step("other targets");
+    steps.run("cargo xtask check-targets --short")?;
+
     steps.step("the tests");
     steps.run("cargo test --workspace")
 }

@@ -12,7 +12,7 @@ use super::steps::Steps;
 pub enum Extent {
     /// For CI: about 15 minutes on two processors.
     Short,
-    /// With soaks, an hour of fuzzing, verified packages and `cargo deny`.
+    /// With other targets, soaks, an hour of fuzzing, verified packages and `cargo deny`.
     Full,
 }
 
@@ -34,7 +34,10 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
     packages(&steps, extent)?;
     match extent {
         Extent::Short => Ok(()),
-        Extent::Full => soaks(&steps),
+        Extent::Full => {
+            other_targets(&steps)?;
+            soaks(&steps)
+        }
     }
 }
 
@@ -295,6 +298,15 @@ fn packages(steps: &Steps, extent: Extent) -> Result<(), String> {
             steps.run("cargo deny --all-features check bans licenses sources")
         }
     }
+}
+
+/// Checks all targets with all features, and runs the tests on an emulated aarch64 machine. The
+/// gate has the short form of the checks.
+fn other_targets(steps: &Steps) -> Result<(), String> {
+    steps.step("other targets");
+    steps.run("cargo xtask check-targets")?;
+    steps.run("cargo xtask test-aarch64 --check-machine")?;
+    steps.run("cargo xtask test-aarch64")
 }
 
 /// Runs the long forms of tests for rare states.

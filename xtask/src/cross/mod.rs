@@ -4,7 +4,7 @@ mod debian;
 mod toolchain;
 
 pub use debian::{ForeignPackages, install};
-pub use toolchain::{Origin, Toolchain, prepare};
+pub use toolchain::{Origin, Toolchain, add_libraries, prepare};
 
 use std::path::Path;
 use std::process::{Command, Stdio};

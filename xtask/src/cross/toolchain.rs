@@ -49,6 +49,22 @@ impl Toolchain {
         }
     }
 
+    /// Returns cargo's subcommand for checks: Clippy if the toolchain has it.
+    pub fn check(self) -> &'static str {
+        match self {
+            Self::Installed => "clippy",
+            Self::Debian => "check",
+        }
+    }
+
+    /// Returns the options of a check for the compiler: warnings of Clippy are errors.
+    pub fn lints(self) -> &'static [&'static str] {
+        match self {
+            Self::Installed => &["--", "-D", "warnings"],
+            Self::Debian => &[],
+        }
+    }
+
     /// Returns the options that follow cargo's subcommand.
     pub fn options(self) -> &'static [&'static str] {
         match self {
@@ -71,38 +87,43 @@ impl Toolchain {
 /// # Errors
 /// A target has neither a library from rustup nor Debian's compiler and source.
 pub fn prepare(root: &Path, targets: &[&str], origin: Origin) -> Result<Vec<Toolchain>, String> {
-    let is_installed = |target: &str| match origin {
-        Origin::Any => has_library(root, target),
-        Origin::Debian => false,
+    let toolchains: Vec<Toolchain> = match origin {
+        Origin::Debian => vec![Toolchain::Debian; targets.len()],
+        Origin::Any => (add_libraries(root, targets).into_iter())
+            .map(|is_installed| match is_installed {
+                true => Toolchain::Installed,
+                false => Toolchain::Debian,
+            })
+            .collect(),
     };
+    if toolchains.contains(&Toolchain::Debian) {
+        prepare_debian(root).map_err(|error| match origin {
+            Origin::Debian => format!("no standard library: {error}"),
+            Origin::Any => {
+                let names = targets.join(" ");
+                format!("no standard library: `rustup target add {names}`, or {error}")
+            }
+        })?;
+    }
+    Ok(toolchains)
+}
+
+/// Has rustup download the standard libraries that the compiler in `PATH` lacks. Returns whether it
+/// has the library of each target, in order.
+pub fn add_libraries(root: &Path, targets: &[&str]) -> Vec<bool> {
     let missing: Vec<&str> = (targets.iter().copied())
-        .filter(|target| origin == Origin::Any && !is_installed(target))
+        .filter(|target| !has_library(root, target))
         .collect();
     if !missing.is_empty() && is_in_path("rustup") {
         let mut add = plain("rustup", root);
         add.args(["target", "add"]).args(&missing);
         if let Err(error) = run_within(&mut add, DOWNLOAD) {
-            println!("rustup cannot add targets ({error}): trying Debian's compiler");
+            println!("rustup cannot add targets: {error}");
         }
     }
-    let mut toolchains = Vec::new();
-    for target in targets {
-        toolchains.push(match is_installed(target) {
-            true => Toolchain::Installed,
-            false => Toolchain::Debian,
-        });
-    }
-    if toolchains.contains(&Toolchain::Debian) {
-        prepare_debian(root).map_err(|error| {
-            let names = missing.join(" ");
-            let instead = match names.is_empty() {
-                true => String::new(),
-                false => format!("`rustup target add {names}`, or "),
-            };
-            format!("no standard library: {instead}{error}")
-        })?;
-    }
-    Ok(toolchains)
+    (targets.iter())
+        .map(|target| has_library(root, target))
+        .collect()
 }
 
 /// Whether the compiler in `PATH` has the standard library of a target.

@@ -1,7 +1,11 @@
 //! `cargo xtask check-targets`: checks that the published crates compile for other targets.
 //!
 //! Each crate is checked with its default features and with all features that programs use. The
-//! standard library of a target comes from rustup, or is built with Debian's compiler.
+//! standard library of a target comes from rustup, or is built with Debian's compiler. Clippy does
+//! the checks with a library from rustup.
+//!
+//! The short form checks all crates of a target in one command, with default features, and leaves
+//! out targets for which rustup has no library.
 
 mod errors;
 mod matrix;
@@ -23,6 +27,7 @@ const PRINTED: usize = 3;
 pub struct Options {
     targets: Vec<&'static Target>,
     origin: Origin,
+    is_short: bool,
 }
 
 impl Options {
@@ -34,6 +39,7 @@ impl Options {
         let mut options = Self {
             targets: Vec::new(),
             origin: Origin::Any,
+            is_short: false,
         };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
@@ -45,8 +51,12 @@ impl Options {
                     options.targets.push(target);
                 }
                 "--debian" => options.origin = Origin::Debian,
+                "--short" => options.is_short = true,
                 _ => return Err(format!("unknown argument of check-targets: {argument}")),
             }
+        }
+        if options.is_short && options.origin == Origin::Debian {
+            return Err("--short and --debian exclude each other".into());
         }
         if options.targets.is_empty() {
             options.targets.extend(TARGETS);
@@ -70,6 +80,9 @@ struct Check {
 /// A crate does not compile, or a target has no standard library.
 pub fn check(root: &Path, options: &Options) -> Result<(), String> {
     let names: Vec<&str> = options.targets.iter().map(|target| target.name).collect();
+    if options.is_short {
+        return check_in_short(root, &options.targets, &names);
+    }
     let toolchains = cross::prepare(root, &names, options.origin)?;
     let has_c_compiler: Vec<bool> = (options.targets.iter())
         .map(|target| target.c_compiler.is_some_and(is_in_path))
@@ -82,7 +95,7 @@ pub fn check(root: &Path, options: &Options) -> Result<(), String> {
         let mut printed = BTreeSet::new();
         for checked in CRATES {
             for (features, selected) in checked.sets(has_c_compiler[at]) {
-                let errors = run(root, toolchain, target, checked, &selected)?;
+                let errors = run(root, toolchain, target, &[checked], &selected)?;
                 if let Some(errors) = &errors {
                     errors.print(checked.name, PRINTED, &mut printed);
                 }
@@ -105,29 +118,53 @@ pub fn check(root: &Path, options: &Options) -> Result<(), String> {
     }
 }
 
-/// Checks a crate. Returns its errors, or nothing if it compiles.
+/// The short form, with libraries that are installed or that rustup has.
+fn check_in_short(root: &Path, targets: &[&Target], names: &[&str]) -> Result<(), String> {
+    let crates: Vec<&Crate> = CRATES.iter().collect();
+    let mut failed = Vec::new();
+    for (target, is_installed) in targets.iter().zip(cross::add_libraries(root, names)) {
+        let name = target.name;
+        if !is_installed {
+            println!("{name}: skipped, without a standard library from rustup");
+            continue;
+        }
+        let began = Instant::now();
+        match run(root, Toolchain::Installed, target, &crates, "")? {
+            None => println!("{name}: ok, {} s", began.elapsed().as_secs()),
+            Some(errors) => {
+                errors.print(name, PRINTED, &mut BTreeSet::new());
+                failed.push(name);
+            }
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("errors for {}", failed.join(", "))),
+    }
+}
+
+/// Checks crates. Returns their errors, or nothing if they compile.
 fn run(
     root: &Path,
     toolchain: Toolchain,
     target: &Target,
-    checked: &Crate,
+    checked: &[&Crate],
     features: &str,
 ) -> Result<Option<Errors>, String> {
     let mut cargo = toolchain.cargo(root);
     cargo
-        .arg("check")
+        .arg(toolchain.check())
         .args(toolchain.options())
         .args(["--quiet", "--keep-going", "--message-format", "short"])
-        .args([
-            "--target",
-            target.name,
-            "-p",
-            checked.name,
-            "--features",
-            features,
-        ])
+        .args(["--target", target.name])
+        .args(checked.iter().flat_map(|one| ["-p", one.name]))
         .arg("--target-dir")
-        .arg(root.join("target/ci/targets").join(toolchain.name()))
+        .arg(root.join("target/ci/targets").join(toolchain.name()));
+    if !features.is_empty() {
+        cargo.args(["--features", features]);
+    }
+    cargo
+        .args(toolchain.lints())
         .env("CARGO_INCREMENTAL", "0")
         .stdin(Stdio::null());
     if let Some(compiler) = target.c_compiler {
