@@ -4,6 +4,7 @@ mod aarch64;
 mod ci;
 mod cross;
 mod layers;
+mod platforms;
 mod targets;
 
 use std::path::Path;
@@ -25,6 +26,9 @@ commands:
   check-targets [--target NAME ...] [--short | --debian]
                     checks that the published crates compile for other targets;
                     with default features only; with Debian's compiler
+  check-platforms [--short]
+                    runs a program that uses each part on this machine, with musl,
+                    and for Windows under Wine; on the first two only
 ";
 
 fn main() -> ExitCode {
@@ -45,6 +49,8 @@ fn main() -> ExitCode {
         ["check-targets", ref options @ ..] => {
             targets::Options::parse(options).and_then(|options| targets::check(root, &options))
         }
+        ["check-platforms"] => platforms::check(root, false),
+        ["check-platforms", "--short"] => platforms::check(root, true),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

@@ -50,6 +50,7 @@ pub fn gate(root: &Path) -> Result<(), String> {
 
     steps.step("other targets");
     steps.run("cargo xtask check-targets --short")?;
+    steps.run("cargo xtask check-platforms --short")?;
 
     steps.step("the tests");
     steps.run("cargo test --workspace")

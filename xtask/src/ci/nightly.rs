@@ -300,11 +300,12 @@ fn packages(steps: &Steps, extent: Extent) -> Result<(), String> {
     }
 }
 
-/// Checks all targets with all features, and runs the tests on an emulated aarch64 machine. The
-/// gate has the short form of the checks.
+/// Checks all targets with all features, runs a program on each platform at hand, and the tests on
+/// an emulated aarch64 machine. The gate has the short form of the first two.
 fn other_targets(steps: &Steps) -> Result<(), String> {
     steps.step("other targets");
     steps.run("cargo xtask check-targets")?;
+    steps.run("cargo xtask check-platforms")?;
     steps.run("cargo xtask test-aarch64 --check-machine")?;
     steps.run("cargo xtask test-aarch64")
 }

@@ -35,7 +35,7 @@ fn output(command: &mut Command) -> Result<String, String> {
 ///
 /// # Errors
 /// The command cannot be run, fails, or takes longer than `limit`.
-fn run_within(command: &mut Command, limit: Duration) -> Result<(), String> {
+pub fn run_within(command: &mut Command, limit: Duration) -> Result<(), String> {
     let child = command.stdin(Stdio::null()).spawn();
     let mut child = child.map_err(|error| format!("{}: {error}", described(command)))?;
     let began = Instant::now();
