@@ -537,7 +537,10 @@ fn programs_of_other_machines_and_other_files_are_recognised() {
     };
     let machine = |which| Contents::OtherMachine(which);
     assert_eq!(changed("x86", &[(4, 1), (18, 3)]), machine("x86, 32 bits"));
-    assert_eq!(changed("aarch64", &[(18, 183)]), machine("aarch64"));
+    assert_eq!(
+        changed("ilp32", &[(4, 1), (18, 183)]),
+        machine("aarch64 with 32-bit addresses")
+    );
     assert_eq!(changed("riscv", &[(18, 243)]), machine("RISC-V"));
     assert_eq!(
         changed("s390", &[(5, 2), (18, 0), (19, 22)]),

@@ -3,10 +3,8 @@
 
 use gimli::{
     BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, EhFrame, EhHdrTable,
-    EndianSlice, LittleEndian, UnwindSection,
+    EndianSlice, LittleEndian, Register, UnwindSection,
 };
-
-use crate::arch;
 
 /// The greatest percentage of functions without a frame pointer, among those with a frame, in code
 /// that counts as compiled with frame pointers. The standard library is compiled with them, and has
@@ -16,8 +14,8 @@ pub const MAX_WITHOUT_PER_CENT: usize = 8;
 /// The bytes of a table.
 pub type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Returns whether each of at most `limit` functions keeps a frame pointer. Skips functions without
-/// a frame. The functions are spread evenly over the sorted table of an `.eh_frame_hdr` with
+/// Returns whether each of at most `limit` functions keeps a frame pointer, in the register
+/// `frame_pointer`. Skips functions without a frame. The functions are spread evenly over the sorted table of an `.eh_frame_hdr` with
 /// `header_bytes` bytes. `frames` begins at the address `start`. The tables may be damaged.
 pub fn functions<'a: 'b, 'b>(
     table: &'b EhHdrTable<'b, Bytes<'a>>,
@@ -25,6 +23,7 @@ pub fn functions<'a: 'b, 'b>(
     start: u64,
     frames: &'b EhFrame<Bytes<'a>>,
     bases: &'b BaseAddresses,
+    frame_pointer: Register,
     limit: usize,
 ) -> impl Iterator<Item = bool> + use<'a, 'b> {
     // The header takes 12 bytes, and each function 8.
@@ -40,19 +39,23 @@ pub fn functions<'a: 'b, 'b>(
         let offset = pointer.direct().ok()?.checked_sub(start)?;
         let offset = usize::try_from(offset).ok()?;
         let described = frames.fde_from_offset(bases, offset.into(), EhFrame::cie_from_offset);
-        is_kept(described.ok()?.instructions(frames, bases))
+        let instructions = described.ok()?.instructions(frames, bases);
+        is_kept(instructions, frame_pointer)
     })
 }
 
-/// Returns whether a function finds its frame by the frame pointer; `None` if it never moves the
-/// stack pointer.
-pub fn is_kept(mut instructions: CallFrameInstructionIter<'_, Bytes<'_>>) -> Option<bool> {
+/// Returns whether a function finds its frame by the register `frame_pointer`; `None` if it never
+/// moves the stack pointer.
+pub fn is_kept(
+    mut instructions: CallFrameInstructionIter<'_, Bytes<'_>>,
+    frame_pointer: Register,
+) -> Option<bool> {
     let mut moves = false;
     while let Ok(Some(instruction)) = instructions.next() {
         match instruction {
             CallFrameInstruction::DefCfaRegister { register }
             | CallFrameInstruction::DefCfa { register, .. }
-                if register == arch::FRAME_POINTER =>
+                if register == frame_pointer =>
             {
                 return Some(true);
             }

@@ -377,6 +377,7 @@ fn keeps_frame_pointers(cfi: &Cfi) -> bool {
         start,
         &cfi.eh_frame,
         &cfi.bases,
+        arch::FRAME_POINTER,
         MAX_FUNCTIONS,
     );
     let (mut with, mut without) = (0_usize, 0);

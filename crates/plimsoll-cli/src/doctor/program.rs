@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::findings::{Finding, Section};
 use crate::program::allocator::Own;
 use crate::program::{
-    CLibrary, Compression, DebugInformation, Evidence, Executable, Language, Linking, Program,
-    Verdict, frame_pointers_of_library, preload_verdict,
+    CLibrary, Compression, DebugInformation, Evidence, Executable, Language, Linking, Machine,
+    Program, Verdict, frame_pointers_of_library, verdict_on_its_machine,
 };
 
 /// Returns findings about a program that is not running.
@@ -46,8 +46,9 @@ pub(super) fn wrapped(script: &Program, program: &Program) -> Section {
 }
 
 fn all(program: &Program) -> Vec<Finding> {
-    let mut findings = vec![preloading(&preload_verdict(program))];
+    let mut findings = vec![preloading(&verdict_on_its_machine(program))];
     if let Some(executable) = program.executable() {
+        findings.extend(machine(executable));
         findings.extend(of(executable));
     }
     findings
@@ -67,6 +68,20 @@ fn file(program: &Program) -> Finding {
             format!("{file}, the interpreter of {}", scripts.join(", ")),
         ),
     }
+}
+
+/// Returns a finding about a program for another machine.
+fn machine(executable: &Executable) -> Option<Finding> {
+    let (its, this) = (executable.machine, Machine::of_this_process());
+    if this == Some(its) {
+        return None;
+    }
+    let says = format!(
+        "{}, and this one is {}: the other findings hold where the program runs",
+        its.name(),
+        this.map_or(std::env::consts::ARCH, Machine::name)
+    );
+    Some(Finding::note("machine", says))
 }
 
 fn preloading(verdict: &Verdict) -> Finding {
@@ -212,6 +227,9 @@ fn frame_pointers_of_c_library(executable: &Executable) -> Option<Finding> {
     else {
         return None;
     };
+    if Machine::of_this_process() != Some(executable.machine) {
+        return None;
+    }
     let library = c_library_of_this_process()?;
     let found = frame_pointers_of_library(&library);
     let per_cent = found.per_cent()?;

@@ -1,7 +1,7 @@
 //! A reader of the needed parts of an ELF file, which trusts none of its contents.
 //!
-//! Parts are copied instead of mapped, because truncating a mapped file kills its reader. Only
-//! files for x86-64 are read. A damaged file is refused, or appears to have fewer sections.
+//! Parts are copied instead of mapped, because truncating a mapped file kills its reader. Files
+//! for x86-64 and aarch64 are read. A damaged file is refused, or appears to have fewer sections.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -14,6 +14,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
 use object::{LittleEndian, ReadCache, ReadRef};
 
+use super::arch::Machine;
 use super::find;
 
 /// The cache of the parts that were read from a file.
@@ -29,11 +30,13 @@ pub(super) fn is_elf(head: &[u8]) -> bool {
     head.starts_with(b"\x7fELF")
 }
 
-/// Returns the loader that the kernel starts to execute `path`. Returns `None` if the file is not
-/// dynamically linked, or cannot be parsed.
+/// Returns the loader that this machine's kernel starts to execute `path`. Returns `None` if the
+/// file is for another machine, is not dynamically linked, or cannot be parsed.
 pub(super) fn loader_of(path: &Path) -> Option<PathBuf> {
     let cache = Cache::new(find::open(path).ok()?);
-    Elf::parse(&cache).ok()?.loader()
+    let elf = Elf::parse(&cache).ok()?;
+    let is_for_this = Some(elf.machine()) == Machine::of_this_process();
+    elf.loader().filter(|_| is_for_this)
 }
 
 /// The reason why a file is not read.
@@ -41,7 +44,7 @@ pub(super) fn loader_of(path: &Path) -> Option<PathBuf> {
 pub(super) enum NotRead {
     /// The file is not ELF.
     NotElf,
-    /// The file is ELF for another kind of machine.
+    /// The file is ELF for a kind of machine whose files are not read.
     OtherMachine(&'static str),
     /// The file is an object file, a core dump, or of an unknown type.
     NotAProgram(&'static str),
@@ -52,6 +55,7 @@ pub(super) enum NotRead {
 /// A program's file.
 pub(super) struct Elf<'a> {
     cache: &'a Cache,
+    machine: Machine,
     kind: u16,
     segments: &'a [ProgramHeader64<LittleEndian>],
     sections: SectionTable<'a, FileHeader64<LittleEndian>, &'a Cache>,
@@ -103,18 +107,20 @@ impl<'a> Elf<'a> {
             elf::ELFDATA2MSB => u16::from_be_bytes([machine_low, machine_high]),
             _ => u16::from_le_bytes([machine_low, machine_high]),
         };
-        if ident[4] != elf::ELFCLASS64 || machine != elf::EM_X86_64 {
+        let has_wide_addresses = ident[4] == elf::ELFCLASS64;
+        let known = Machine::of_elf(machine).filter(|_| has_wide_addresses);
+        let Some(known) = known else {
             return Err(NotRead::OtherMachine(match machine {
                 elf::EM_386 => "x86, 32 bits",
                 elf::EM_X86_64 => "x86-64 with 32-bit addresses (x32)",
-                elf::EM_AARCH64 => "aarch64",
+                elf::EM_AARCH64 => "aarch64 with 32-bit addresses",
                 elf::EM_ARM => "ARM, 32 bits",
                 elf::EM_RISCV => "RISC-V",
                 elf::EM_PPC64 => "PowerPC",
                 elf::EM_S390 => "s390",
                 _ => "another machine",
             }));
-        }
+        };
         let header = FileHeader64::<LittleEndian>::parse(cache)
             .map_err(|_| NotRead::Damaged("its header is invalid"))?;
         if header.is_big_endian() {
@@ -134,10 +140,15 @@ impl<'a> Elf<'a> {
             .map_err(|_| NotRead::Damaged("its program headers are outside the file"))?;
         Ok(Self {
             cache,
+            machine: known,
             kind,
             segments,
             sections: header.sections(ENDIAN, cache).unwrap_or_default(),
         })
+    }
+
+    pub(super) fn machine(&self) -> Machine {
+        self.machine
     }
 
     /// Returns whether the program must be loaded at the address that its file gives.

@@ -77,13 +77,21 @@ fn by_unwind_tables(elf: &Elf<'_>) -> Option<FramePointers> {
         ..FramePointers::default()
     };
     let parsed = EhFrameHdr::new(&header, LittleEndian).parse(&bases, 8).ok();
+    let frame_pointer = elf.machine().frame_pointer();
     let start = |parsed: &ParsedEhFrameHdr<_>| parsed.eh_frame_ptr().direct().ok();
     let table = parsed
         .as_ref()
         .and_then(|parsed| Some((parsed.table()?, start(parsed)?)));
     if let Some((table, start)) = table {
-        let functions =
-            frame_detection::functions(&table, header.len(), start, &frames, &bases, LOOKED_AT);
+        let functions = frame_detection::functions(
+            &table,
+            header.len(),
+            start,
+            &frames,
+            &bases,
+            frame_pointer,
+            LOOKED_AT,
+        );
         functions.for_each(|is_kept| found.count(Some(is_kept)));
     } else {
         // Without the sorted index, examine the functions from the beginning.
@@ -96,7 +104,8 @@ fn by_unwind_tables(elf: &Elf<'_>) -> Option<FramePointers> {
                 continue;
             };
             if let Ok(fde) = partial.parse(EhFrame::cie_from_offset) {
-                found.count(frame_detection::is_kept(fde.instructions(&frames, &bases)));
+                let instructions = fde.instructions(&frames, &bases);
+                found.count(frame_detection::is_kept(instructions, frame_pointer));
             }
         }
     }
@@ -123,21 +132,10 @@ fn by_prologues(elf: &Elf<'_>) -> Option<FramePointers> {
     let stride = functions.len().div_ceil(LOOKED_AT).max(1);
     for &function in functions.iter().step_by(stride) {
         if let Some(code) = elf.at_address(function, SHORT) {
-            found.count(Some(begins_with_frame_pointer(code)));
+            found.count(Some(elf.machine().begins_with_frame_pointer(code)));
         }
     }
     (found.with + found.without > 0).then_some(found)
-}
-
-/// Recognizes `push %rbp`, and soon after it `mov %rsp, %rbp` in either of its encodings.
-fn begins_with_frame_pointer(code: &[u8]) -> bool {
-    const LANDING_PAD: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
-    let code = code.strip_prefix(LANDING_PAD).unwrap_or(code);
-    let Some((0x55, rest)) = code.split_first() else {
-        return false;
-    };
-    rest.windows(3)
-        .any(|bytes| matches!(bytes, [0x48, 0x89, 0xe5] | [0x48, 0x8b, 0xec]))
 }
 
 #[cfg(test)]
@@ -156,18 +154,5 @@ mod tests {
         assert!(!of(0, 0).are_used());
         assert_eq!(of(199, 1).per_cent(), Some(99));
         assert_eq!(of(0, 0).per_cent(), None);
-    }
-
-    #[test]
-    fn prologues_are_recognised() {
-        assert!(begins_with_frame_pointer(b"\x55\x48\x89\xe5\x90"));
-        assert!(begins_with_frame_pointer(
-            b"\xf3\x0f\x1e\xfa\x55\x48\x8b\xec"
-        ));
-        assert!(begins_with_frame_pointer(b"\x55\x89\xfa\x48\x89\xe5\x53"));
-        assert!(!begins_with_frame_pointer(b"\x55\x53\x48\x83\xec\x08"));
-        assert!(!begins_with_frame_pointer(b"\x53\x55\x48\x89\xe5"));
-        assert!(!begins_with_frame_pointer(b"\x55\x48"));
-        assert!(!begins_with_frame_pointer(b""));
     }
 }

@@ -7,6 +7,7 @@
 //! | `find` | finds the file that a command executes, and follows scripts to their interpreters |
 //! | `elf` | reads parts of the file without trusting its contents |
 //! | `privileges` | decides whether the loader would ignore preloaded libraries |
+//! | `arch` | the processors whose programs are examined |
 //! | [`allocator`] | recognizes an allocator that is linked in |
 //! | `frame_pointers` | detects whether functions keep frame pointers |
 //! | `symbols` | finds symbols, debug information, and files with split debug information |
@@ -14,6 +15,7 @@
 //! | `wrapper` | finds the program that a shell script executes in its place |
 
 pub mod allocator;
+mod arch;
 mod elf;
 mod find;
 mod frame_pointers;
@@ -31,11 +33,12 @@ use self::elf::{Cache, Dynamic, Elf, NotRead};
 use self::privileges::{Identity, Rights};
 use crate::failure::Failure;
 
+pub use self::arch::Machine;
 pub use self::elf::Compression;
 pub use self::find::FindError;
 pub use self::frame_pointers::{Evidence, FramePointers};
 pub use self::symbols::{DebugInformation, Symbols};
-pub use self::verdict::{Verdict, preload_verdict};
+pub use self::verdict::{Verdict, preload_verdict, verdict_on_its_machine};
 
 /// A program, identified by its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,19 +57,21 @@ pub struct Program {
 /// The contents of a program's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// A program for this machine.
+    /// A program.
     Executable(Box<Executable>),
     /// A file that cannot be read; with the reason. It may be executable.
     Unreadable(String),
-    /// A program for another kind of machine; with its name.
+    /// A program for a kind of machine whose programs are not examined; with its name.
     OtherMachine(&'static str),
     /// Not a program; with a description.
     NotAProgram(&'static str),
 }
 
-/// The properties of a program for this machine.
+/// The properties of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
+    /// The machine that executes it, which need not be this one.
+    pub machine: Machine,
     /// How the program gets its libraries.
     pub linking: Linking,
     /// The file names of its direct dependencies.
@@ -188,7 +193,7 @@ impl Program {
         wrapper::executed_by(script)
     }
 
-    /// Returns its properties; `None` if it cannot be read, or is not a program for this machine.
+    /// Returns its properties; `None` if it cannot be read, or is not a program for a known machine.
     pub fn executable(&self) -> Option<&Executable> {
         match &self.contents {
             Contents::Executable(executable) => Some(executable),
@@ -232,6 +237,7 @@ impl Executable {
         let language = Language::of(elf);
         let is_rust = matches!(language, Language::Rust { .. });
         Some(Self {
+            machine: elf.machine(),
             allocator: Allocator::of(elf, &dynamic.needed, is_rust),
             language,
             has_plimsoll: has_plimsoll(elf),
@@ -401,6 +407,7 @@ mod tests {
         std::hint::black_box(plimsoll::heap_stats());
         let program = Program::of_file(Path::new("/proc/self/exe"));
         let executable = program.executable().unwrap();
+        assert_eq!(Some(executable.machine), Machine::of_this_process());
         assert!(matches!(&executable.language, Language::Rust { .. }));
         assert!(matches!(
             &executable.linking,

@@ -1,7 +1,7 @@
 //! Judges whether preloading a library into a program works.
 
 use super::allocator::Own;
-use super::{CLibrary, Contents, Executable, Language, Linking, Program};
+use super::{CLibrary, Contents, Executable, Language, Linking, Machine, Program};
 
 /// The result of preloading Plimsoll's library into a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +35,25 @@ pub enum Verdict {
 const USE_THE_CRATE: &str =
     "if it is written in Rust, make plimsoll::Alloc its #[global_allocator]";
 
-/// Judges the result of preloading Plimsoll's library into `program`.
+/// Judges the result of preloading Plimsoll's library into `program` on this machine.
 pub fn preload_verdict(program: &Program) -> Verdict {
+    match (program.executable(), Machine::of_this_process()) {
+        (Some(executable), Some(this)) if executable.machine != this => {
+            let its = executable.machine.name();
+            Verdict::Refused {
+                reason: format!(
+                    "it is a program for {its}, and this command is for {}",
+                    this.name()
+                ),
+                what_to_do: format!("build it for {}, or run it on {its}", this.name()),
+            }
+        }
+        _ => verdict_on_its_machine(program),
+    }
+}
+
+/// Judges the result of preloading Plimsoll's library into `program` on a machine of its kind.
+pub fn verdict_on_its_machine(program: &Program) -> Verdict {
     let refused = |reason: String, what_to_do: &str| Verdict::Refused {
         reason,
         what_to_do: what_to_do.into(),
@@ -45,7 +62,7 @@ pub fn preload_verdict(program: &Program) -> Verdict {
         Contents::OtherMachine(which) => {
             return refused(
                 format!("it is a program for {which}"),
-                "build it for x86-64",
+                "build it for x86-64 or aarch64",
             );
         }
         Contents::NotAProgram(what) => return refused(format!("it is not a program: {what}"), ""),
@@ -172,6 +189,7 @@ mod tests {
 
     fn plain() -> Executable {
         Executable {
+            machine: Machine::of_this_process().unwrap(),
             linking: dynamic(CLibrary::Glibc),
             needed: vec!["libc.so.6".into()],
             language: Language::Rust { version: None },
@@ -270,8 +288,8 @@ mod tests {
         assert!(reason(of(|it| it.linking = dynamic(CLibrary::Other))).contains("not glibc"));
         let sanitized = of(|it| it.sanitizer = Some("ThreadSanitizer"));
         assert!(reason(sanitized).contains("ThreadSanitizer"));
-        let arm = program(Contents::OtherMachine("aarch64"));
-        assert!(reason(preload_verdict(&arm)).contains("aarch64"));
+        let other = program(Contents::OtherMachine("RISC-V"));
+        assert!(reason(preload_verdict(&other)).contains("RISC-V"));
         let library = program(Contents::NotAProgram("a shared library"));
         assert!(reason(preload_verdict(&library)).contains("a shared library"));
         let setuid = Program {
@@ -279,6 +297,23 @@ mod tests {
             ..program(Contents::Unreadable("Permission denied".into()))
         };
         assert!(reason(preload_verdict(&setuid)).contains("setuid"));
+    }
+
+    #[test]
+    fn a_program_for_the_other_machine_is_refused_here_and_judged_for_there() {
+        let this = Machine::of_this_process().unwrap();
+        let other = match this {
+            Machine::X86_64 => Machine::Aarch64,
+            Machine::Aarch64 => Machine::X86_64,
+        };
+        let refused = reason(of(|it| it.machine = other));
+        assert!(refused.contains(other.name()) && refused.contains(this.name()));
+        let executable = Executable {
+            machine: other,
+            ..plain()
+        };
+        let there = verdict_on_its_machine(&program(Contents::Executable(Box::new(executable))));
+        assert_eq!(there, Verdict::Covered);
     }
 
     #[test]

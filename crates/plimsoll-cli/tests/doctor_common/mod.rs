@@ -33,10 +33,21 @@ int main(int count, char **words) { return third(count) + second(count) == 12345
 
 /// Compiles a C program. Prints a message and returns `None` if this compiler cannot do so.
 pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    compile_with("cc", directory, name, source, flags)
+}
+
+/// Does the same as [`compile`] with another compiler, which must be installed.
+pub fn compile_with(
+    compiler: &str,
+    directory: &Path,
+    name: &str,
+    source: &str,
+    flags: &[&str],
+) -> Option<PathBuf> {
     let text = directory.join(format!("{name}.c"));
     fs::write(&text, source).unwrap();
     let program = directory.join(name);
-    let output = Command::new("cc")
+    let output = Command::new(compiler)
         .arg("-o")
         .args([&program, &text])
         .args(flags)
@@ -44,7 +55,7 @@ pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Op
         .expect("a C compiler is installed");
     if !output.status.success() {
         eprintln!(
-            "skipped: cc {flags:?}: {}",
+            "skipped: {compiler} {flags:?}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
         return None;
