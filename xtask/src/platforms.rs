@@ -78,7 +78,7 @@ const fn musl(name: &'static str, features: &'static str, is_in_short: bool) -> 
         target: Some(MUSL),
         features,
         tools: &[("musl-gcc", "musl-tools")],
-        missing: &["other-locks", "creators"],
+        missing: &[],
         is_in_short,
     }
 }

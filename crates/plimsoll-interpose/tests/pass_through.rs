@@ -6,6 +6,8 @@
 
 #![cfg(interposes_syscall)]
 
+// The unwinder, a library, is part of glibc's programs only.
+#[cfg(target_env = "gnu")]
 mod known_caller;
 
 #[path = "pass_through/answers.rs"]
@@ -18,6 +20,7 @@ mod harness;
 mod interruptions;
 #[path = "pass_through/processes.rs"]
 mod processes;
+#[cfg(target_env = "gnu")]
 #[path = "pass_through/registers.rs"]
 mod registers;
 

@@ -1,7 +1,14 @@
 //! The interposed functions.
 
+#[cfg(not(all(target_env = "musl", target_feature = "crt-static")))]
+#[path = "shared_library.rs"]
+mod c_library;
+#[cfg(all(target_env = "musl", target_feature = "crt-static"))]
+#[path = "static_musl.rs"]
+mod c_library;
+
 use core::arch::global_asm;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{Begin, Creation, Hook, Routine, Start};
@@ -32,7 +39,7 @@ pub(super) unsafe fn create(creation: &Creation, token: Option<*mut c_void>) -> 
     };
     // SAFETY: the arguments come from the program's call of `pthread_create`. If there is a token,
     // `plimsoll_interpose_thread` accepts it.
-    unsafe { real()(creation.thread, creation.attributes, routine, argument) }
+    unsafe { c_library::real()(creation.thread, creation.attributes, routine, argument) }
 }
 
 type Create = unsafe extern "C" fn(*mut c_void, *const c_void, Routine, *mut c_void) -> c_int;
@@ -41,35 +48,6 @@ unsafe extern "C" {
     static plimsoll_interpose_create_hook: AtomicPtr<()>;
     static plimsoll_interpose_begin: AtomicPtr<()>;
     fn plimsoll_interpose_thread(token: *mut c_void) -> *mut c_void;
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
-/// `RTLD_NEXT`: searches the objects after the calling one.
-const NEXT: *mut c_void = usize::MAX as *mut c_void;
-
-/// Returns the C library's function, a sanitizer's, or a replacement that fails.
-fn real() -> Create {
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    extern "C" fn none(_: *mut c_void, _: *const c_void, _: Routine, _: *mut c_void) -> c_int {
-        const EAGAIN: c_int = 11;
-        EAGAIN
-    }
-    let mut found = REAL.load(Ordering::Acquire);
-    if found.is_null() {
-        found = threads::sanitizers();
-    }
-    if found.is_null() {
-        // SAFETY: the name is a C string. Concurrent lookups have the same result.
-        found = unsafe { dlsym(NEXT, c"pthread_create".as_ptr()) };
-    }
-    if REAL.load(Ordering::Relaxed).is_null() {
-        REAL.store(found, Ordering::Release);
-    }
-    if found.is_null() {
-        return none;
-    }
-    // SAFETY: `found` is a function named `pthread_create`, which has this type.
-    unsafe { core::mem::transmute::<*mut c_void, Create>(found) }
 }
 
 /// Passes a call on while no hook is set.
@@ -80,40 +58,19 @@ unsafe extern "C" fn go_on(
     argument: *mut c_void,
 ) -> c_int {
     // SAFETY: the arguments come from an unmodified call of `pthread_create`.
-    unsafe { real()(thread, attributes, routine, argument) }
-}
-
-/// Passes on a call of C11's function, which calls `pthread_create` inside the C library.
-unsafe extern "C" fn go_on_c11(
-    thread: *mut c_void,
-    routine: Routine,
-    argument: *mut c_void,
-) -> c_int {
-    type Create = unsafe extern "C" fn(*mut c_void, Routine, *mut c_void) -> c_int;
-    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    let mut found = REAL.load(Ordering::Acquire);
-    if found.is_null() {
-        // SAFETY: the name is a C string. Concurrent lookups have the same result.
-        found = unsafe { dlsym(NEXT, c"thrd_create".as_ptr()) };
-        REAL.store(found, Ordering::Release);
-    }
-    if found.is_null() {
-        return c11_says(-1);
-    }
-    // SAFETY: `found` is the C library's `thrd_create`, which has this type. The arguments come
-    // from an unmodified call of it.
-    unsafe { core::mem::transmute::<*mut c_void, Create>(found)(thread, routine, argument) }
+    unsafe { c_library::real()(thread, attributes, routine, argument) }
 }
 
 /// Converts a result of `pthread_create` to C11's codes.
 extern "C" fn c11_says(error: c_int) -> c_int {
-    const ENOMEM: c_int = 12;
+    // What the C library says if there is no memory: EAGAIN in musl, ENOMEM in glibc.
+    const LACKS_MEMORY: c_int = if cfg!(target_env = "musl") { 11 } else { 12 };
     const SUCCESS: c_int = 0;
     const ERROR: c_int = 2;
     const NO_MEMORY: c_int = 3;
     match error {
         0 => SUCCESS,
-        ENOMEM => NO_MEMORY,
+        LACKS_MEMORY => NO_MEMORY,
         _ => ERROR,
     }
 }
@@ -162,7 +119,7 @@ define! {
 define! {
     thrd_create in ".text.plimsoll_interpose_threads" =>
     threads::thrd_create!();
-    go_on = sym go_on_c11,
+    go_on = sym c_library::go_on_c11,
     c11_says = sym c11_says,
 }
 

@@ -6,11 +6,11 @@
 //! the created thread.
 //!
 //! # Supported systems
-//! As for the crate, except in programs that link the C library statically (`crt-static`). Such a
-//! program has only one function of each name, so calls could not be passed on. There, nothing is
-//! defined.
+//! As for the crate, except in programs that link glibc statically (`crt-static`). Such a program
+//! has only one function of each name, so calls could not be passed on. There, nothing is defined.
+//! musl's function has a second name, by which static programs reach it.
 
-#[cfg(interposes_functions)]
+#[cfg(interposes_threads)]
 mod interposed;
 
 use crate::in_force::in_force;
@@ -55,14 +55,14 @@ pub type Begin = unsafe extern "C" fn(token: *mut c_void) -> *const Start;
 
 /// Sets the hooks, once.
 pub fn set_hooks(hook: Hook, begin: Begin) {
-    in_force!(interposed::set_hooks(hook, begin), {
+    in_force!(threads => interposed::set_hooks(hook, begin), {
         let _ = (hook, begin);
     })
 }
 
 /// Returns whether threads that the code into which this crate is compiled creates are interposed.
 pub fn is_linked() -> bool {
-    in_force!(interposed::is_linked(), false)
+    in_force!(threads => interposed::is_linked(), false)
 }
 
 impl Creation {
@@ -73,6 +73,7 @@ impl Creation {
     /// Call this once, in the hook. [`Begin`] must accept the token.
     pub unsafe fn make(&self, token: Option<*mut c_void>) -> c_int {
         in_force!(
+            threads =>
             // SAFETY: the hook calls this function once, by its contract, so the arguments of the
             // call are still valid. `Begin` accepts the token.
             unsafe { interposed::create(self, token) },

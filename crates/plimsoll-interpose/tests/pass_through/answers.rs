@@ -32,8 +32,9 @@ fn this_crate_is_what_the_program_calls() {
     assert!(plimsoll_interpose::is_linked());
 }
 
-/// Libraries that are loaded later must find the name.
+/// Libraries that are loaded later must find the name. Static programs have no dynamic linker.
 #[test]
+#[cfg(not(target_feature = "crt-static"))]
 fn the_dynamic_linker_finds_the_programs_function_first() {
     // SAFETY: `dlsym` only looks up a name.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"syscall".as_ptr()) };

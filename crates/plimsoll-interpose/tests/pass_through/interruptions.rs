@@ -213,7 +213,8 @@ fn a_thread_that_waits_can_be_cancelled() {
             word: word.as_ptr(),
             key: 0,
         };
-        let mut thread = 0;
+        // SAFETY: zero is a value of this type, a number or a pointer.
+        let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
         let mut result = ptr::null_mut();
         SEEN.store(usize::MAX, Ordering::Relaxed);
         // SAFETY: the thread is joined before `given` and `word` are dropped.

@@ -297,7 +297,8 @@ impl Early {
             ptr::null_mut()
         }
 
-        let mut thread: libc::pthread_t = 0;
+        // SAFETY: zero is a value of this type, a number or a pointer.
+        let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
         let this = ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the thread's argument is never freed.
         unsafe { libc::pthread_create(&mut thread, ptr::null(), waits, this) };

@@ -208,10 +208,11 @@ fn stacks_of_blocks() {
     let threads: Vec<libc::pthread_t> = stacks
         .iter_mut()
         .map(|stack| {
-            let (mut thread, mut attributes) = (0, std::mem::MaybeUninit::uninit());
-            // SAFETY: the attributes are initialized before use and destroyed after it; the stack
+            let mut attributes = std::mem::MaybeUninit::uninit();
+            // SAFETY: zero is a value of the thread's type, a number or a pointer. The attributes are initialized before use and destroyed after it; the stack
             // stays until the thread is joined.
             unsafe {
+                let mut thread: libc::pthread_t = std::mem::zeroed();
                 let attributes = attributes.as_mut_ptr();
                 libc::pthread_attr_init(attributes);
                 let set = libc::pthread_attr_setstack(attributes, stack.as_mut_ptr().cast(), STACK);
@@ -220,8 +221,8 @@ fn stacks_of_blocks() {
                     libc::pthread_create(&raw mut thread, attributes, works, std::ptr::null_mut());
                 assert_eq!(created, 0);
                 libc::pthread_attr_destroy(attributes);
+                thread
             }
-            thread
         })
         .collect();
     barrier.wait();

@@ -152,7 +152,8 @@ fn without_allocation(own_stack: Option<usize>) {
     let before = stacks();
     let mut barrier = MaybeUninit::<libc::pthread_barrier_t>::uninit();
     let mut attributes = MaybeUninit::uninit();
-    let mut thread = 0;
+    // SAFETY: zero is a value of this type, a number or a pointer.
+    let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
     // SAFETY: everything is initialized before it is used. The thread has finished with it at the
     // end of this function, except for its stack, which stays mapped.
     unsafe {

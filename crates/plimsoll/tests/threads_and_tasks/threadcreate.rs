@@ -144,7 +144,8 @@ type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
 #[inline(never)]
 fn creates_as_c_does(routine: Routine) -> libc::pthread_t {
-    let mut thread = 0;
+    // SAFETY: zero is a value of this type, a number or a pointer.
+    let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
     // SAFETY: the routine has the right signature and accepts any argument.
     let created = unsafe {
         libc::pthread_create(

@@ -10,7 +10,11 @@ pub(crate) mod mappings;
 #[cfg(all(interposes_functions, feature = "pthread"))]
 pub(crate) mod pthread;
 pub(crate) mod syscall;
-#[cfg(interposes_functions)]
+#[cfg(interposes_threads)]
+#[cfg_attr(
+    all(target_env = "musl", target_feature = "crt-static"),
+    allow(dead_code, reason = "no sanitizer supports static programs")
+)]
 pub(crate) mod threads;
 
 /// Returns the thread pointer: never 0, and different in all threads that live.

@@ -184,7 +184,10 @@ impl Drop for Crowd {
             while !thread.is_finished() {
                 self.shared.changed.notify_all();
                 // SAFETY: the thread has not been joined, and the signal has a handler.
-                unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGUSR1) };
+                unsafe {
+                    // The standard library has musl's type as a number.
+                    libc::pthread_kill(thread.as_pthread_t() as libc::pthread_t, libc::SIGUSR1)
+                };
                 thread::sleep(Duration::from_micros(100));
             }
             thread.join().expect("its wait ends well");

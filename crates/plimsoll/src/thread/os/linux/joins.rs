@@ -108,8 +108,6 @@ fn wait_for_end(text: &[u8]) -> Option<(i32, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
-    use std::thread;
 
     #[test]
     fn only_waits_without_a_limit_are_for_an_end() {
@@ -137,6 +135,9 @@ mod tests {
     #[cfg(target_env = "gnu")]
     #[test]
     fn joins_are_found() {
+        use std::sync::mpsc;
+        use std::thread;
+
         let Some(descriptors) = Descriptors::of_system() else {
             return eprintln!("skipped: the system does not report the location of thread ids");
         };
