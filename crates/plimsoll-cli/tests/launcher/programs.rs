@@ -1,0 +1,82 @@
+//! The command, and the programs that it runs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Names the folder with the command and the programs.
+const FOLDER: &str = "PLIMSOLL_LAUNCHER_PROGRAMS";
+
+fn given() -> Option<PathBuf> {
+    std::env::var_os(FOLDER).map(PathBuf::from)
+}
+
+/// Returns the command `plimsoll`.
+pub fn plimsoll() -> Command {
+    match given() {
+        Some(folder) => Command::new(folder.join("plimsoll")),
+        None => Command::new(env!("CARGO_BIN_EXE_plimsoll")),
+    }
+}
+
+/// Returns the file of a program. An absolute path is the file itself.
+pub fn program(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    match given() {
+        Some(folder) => folder.join(name),
+        None => BUILT.get_or_init(build).join(name),
+    }
+}
+
+/// Returns the interpreter; `None`, with a message, if it is not installed.
+pub fn python() -> Option<PathBuf> {
+    let file = match given() {
+        Some(folder) => folder.join("usr/bin/python3.11"),
+        // A program: scripts in `PATH` may select among several.
+        None => PathBuf::from("/usr/bin/python3"),
+    };
+    let exists = file.exists();
+    if !exists {
+        eprintln!("skipped: there is no {}", file.display());
+    }
+    exists.then_some(file)
+}
+
+/// Compiles the programs, once for all tests.
+fn build() -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/launcher");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launcher");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut c = Command::new("cc");
+    c.args(["-g", "-O1", "-fno-builtin", "-pthread", "-o"])
+        .args([folder.join("known_c"), sources.join("known.c")]);
+    let mut rust = Command::new("rustc");
+    rust.args(["--edition", "2024", "-g", "-O", "-o"])
+        .args([folder.join("known_rust"), sources.join("known.rs")]);
+    for compiler in [&mut c, &mut rust] {
+        let status = compiler.status();
+        let status = status.unwrap_or_else(|error| panic!("{compiler:?}: {error}"));
+        assert!(status.success(), "{compiler:?}");
+    }
+    std::fs::copy(sources.join("known.py"), folder.join("known.py")).unwrap();
+    folder
+}
+
+/// A directory for one test, removed on drop.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new(name: &str) -> Self {
+        let name = format!("plimsoll-launcher-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        Self(directory)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
