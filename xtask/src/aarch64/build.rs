@@ -72,6 +72,11 @@ impl<'a> Build<'a> {
         Ok(self.folder.join(below))
     }
 
+    /// The file of a program of a package whose test binaries are built.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{TARGET}/debug/{name}"))
+    }
+
     fn cargo(&self, subcommand: &str) -> Command {
         let mut command = self.toolchain.cargo(self.root);
         command

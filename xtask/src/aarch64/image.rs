@@ -1,5 +1,6 @@
 //! The machine's first file system: test binaries, libraries, busybox and the init script.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::process::Command;
 
 use super::LINKER;
 use super::archive::Archive;
+use super::launcher::{FOLDER, PROGRAMS};
 use super::protocol::{Expected, MARKER};
 
 /// The libraries that programs of C and Rust need. The loader is the first.
@@ -34,16 +36,38 @@ pub struct Binary {
     pub arguments: Vec<String>,
 }
 
+/// A file in the image that is not run by the init script.
+#[derive(Debug)]
+pub struct ExtraFile {
+    /// Its path in the image, without a slash at the beginning.
+    pub path: String,
+    /// Its file on this machine.
+    pub file: PathBuf,
+}
+
 /// Writes the image to `path`.
 ///
 /// # Errors
 /// A file cannot be read or written, a library is missing, or the image is too large.
-pub fn write(path: &Path, busybox: &Path, binaries: &[Binary]) -> Result<(), String> {
+pub fn write(
+    path: &Path,
+    busybox: &Path,
+    binaries: &[Binary],
+    extra: &[ExtraFile],
+) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let read = |file: &Path| fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
     let mut archive = Archive::new(BufWriter::new(File::create(path).map_err(failed)?));
-    for folder in ["bin", "dev", "etc", "lib", "proc", "sys", "tests", "tmp"] {
-        archive.folder(folder).map_err(failed)?;
+    let own = ["bin", "dev", "etc", "lib", "proc", "sys", "tests", "tmp"];
+    let mut folders: BTreeSet<&Path> = own.iter().map(Path::new).collect();
+    for file in extra {
+        let above = Path::new(&file.path).ancestors().skip(1);
+        folders.extend(above.filter(|folder| !folder.as_os_str().is_empty()));
+    }
+    // A folder sorts before those below it.
+    for folder in folders {
+        let folder = folder.to_string_lossy();
+        archive.folder(&folder).map_err(failed)?;
     }
     archive.device("dev/console", 5, 1).map_err(failed)?;
     let mut add = |name: &str, permissions, contents: &[u8]| {
@@ -59,6 +83,9 @@ pub fn write(path: &Path, busybox: &Path, binaries: &[Binary]) -> Result<(), Str
     }
     for (index, binary) in binaries.iter().enumerate() {
         add(&path_in_image(index, binary), 0o755, &read(&binary.file)?)?;
+    }
+    for ExtraFile { path, file } in extra {
+        add(path, 0o755, &read(file)?)?;
     }
     let bytes = archive.length();
     archive.finish().map_err(failed)?;
@@ -95,6 +122,7 @@ fn script(binaries: &[Binary]) -> String {
         r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/tmp TMPDIR=/tmp TERM=dumb RUST_BACKTRACE=1 PLIMSOLL_EMULATED=1
+export {PROGRAMS}=/{FOLDER}
 mount -t proc none /proc
 mount -t sysfs none /sys
 mount -t devtmpfs none /dev

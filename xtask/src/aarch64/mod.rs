@@ -3,11 +3,13 @@
 //! The whole system is emulated: emulation of single programs lacks restartable sequences and some
 //! system calls. [`build`] compiles the binaries that [`suites`] lists, [`image`] packs them with
 //! busybox and an init script, [`machine`] boots Debian's kernel with that, and [`protocol`] reads
-//! the results from the console. [`system`] installs and downloads what is missing.
+//! the results from the console. [`launcher`] builds the programs that a test of the command runs.
+//! [`system`] installs and downloads what is missing.
 
 mod archive;
 mod build;
 mod image;
+mod launcher;
 mod machine;
 mod protocol;
 mod suites;
@@ -110,8 +112,15 @@ pub fn test(root: &Path, options: &Options) -> Result<(), String> {
             Err(error) => faults.push(error),
         }
     }
+    let mut extra = Vec::new();
+    if selected.iter().any(launcher::is_needed_by) {
+        match launcher::files(root, &folder, &build, &system) {
+            Ok(files) => extra = files,
+            Err(error) => faults.push(error),
+        }
+    }
     println!("built in {} s", began.elapsed().as_secs());
-    let run = system.run(binaries)?;
+    let run = system.run(binaries, &extra)?;
     faults.extend(run.faults);
     if options.arguments.is_empty() {
         // Tests that are compiled only for another processor.
@@ -200,7 +209,7 @@ fn check_machine(system: &System, probe: &Path) -> Result<(), String> {
     let binaries = cases
         .iter()
         .map(|(behaviour, limit, _)| probe_binary(probe, behaviour, *limit));
-    let run = system.run(binaries.collect())?;
+    let run = system.run(binaries.collect(), &[])?;
     let outcomes = run.transcript.outcomes();
     let mut faults = Vec::new();
     for ((_, _, expected), outcome) in cases.iter().zip(outcomes) {

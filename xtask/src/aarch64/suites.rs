@@ -61,6 +61,11 @@ pub const SUITES: &[Suite] = &[
     plimsoll("waits", &["--skip", "stripped"]),
     plimsoll("threads_and_tasks", &[]),
     plimsoll("whole_process", &["pass_through::"]),
+    Suite {
+        package: "plimsoll-cli",
+        // Its figures are for comparison with those of other machines.
+        ..plimsoll("launcher", &["--nocapture"])
+    },
 ];
 
 const fn lib(package: &'static str) -> Suite {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::LINKER;
-use super::image::{self, Binary};
+use super::image::{self, Binary, ExtraFile};
 use super::machine::{EMULATOR, Machine};
 use super::protocol::Transcript;
 use crate::cross::{ForeignPackages, install, is_in_path};
@@ -82,13 +82,50 @@ impl System {
         fs::remove_dir_all(&unpacked).map_err(|error| format!("{}: {error}", unpacked.display()))
     }
 
+    /// Returns the folder with Debian's Python for the machine, which is downloaded once.
+    ///
+    /// # Errors
+    /// The packages cannot be downloaded: the message has what to do.
+    pub fn python(&self) -> Result<PathBuf, String> {
+        let folder = self.folder.join("python");
+        if !folder.exists() {
+            self.download_python(&folder).map_err(|error| {
+                format!(
+                    "{error}; needed: Python for aarch64 in {}: usr/bin/python3, its modules, and \
+                     its libraries in lib",
+                    folder.display()
+                )
+            })?;
+        }
+        Ok(folder)
+    }
+
+    fn download_python(&self, folder: &Path) -> Result<(), String> {
+        let packages = ForeignPackages::begin(&self.folder.join("packages"), "arm64")?;
+        // The package `python3` has no files. It depends on the current version.
+        let python = packages.dependency("python3")?;
+        let unpacked = self.folder.join("unpacked-python");
+        for package in [
+            format!("{python}-minimal"),
+            format!("lib{python}-minimal"),
+            "zlib1g".into(),
+            "libexpat1".into(),
+        ] {
+            packages.unpack(&package, &unpacked)?;
+        }
+        let binaries = unpacked.join("usr/bin");
+        let failed = |error: std::io::Error| format!("{}: {error}", binaries.display());
+        fs::rename(binaries.join(&python), binaries.join("python3")).map_err(failed)?;
+        fs::rename(&unpacked, folder).map_err(failed)
+    }
+
     /// Boots the machine with the binaries and runs them.
     ///
     /// # Errors
     /// The image cannot be written, or the emulator cannot be started.
-    pub fn run(&self, binaries: Vec<Binary>) -> Result<Run, String> {
+    pub fn run(&self, binaries: Vec<Binary>, extra: &[ExtraFile]) -> Result<Run, String> {
         let path = self.folder.join("image");
-        image::write(&path, &self.busybox(), &binaries)?;
+        image::write(&path, &self.busybox(), &binaries, extra)?;
         let expected: Vec<_> = binaries.into_iter().map(|binary| binary.expected).collect();
         let mut transcript = Transcript::new(&expected);
         let began = Instant::now();

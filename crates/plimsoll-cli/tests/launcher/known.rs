@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 /// Frees every second block, and never the others.
-fn free_half<Block>(blocks: &mut Vec<Block>) {
+fn free_half(blocks: &mut Vec<Vec<u8>>) {
     for (index, block) in blocks.drain(..).enumerate() {
         if index % 2 == 0 {
             drop(block);
@@ -15,9 +15,9 @@ fn free_half<Block>(blocks: &mut Vec<Block>) {
 }
 
 #[inline(never)]
-fn small(count: usize, kept: &mut Vec<Box<[u8; 200]>>) {
+fn small(count: usize, kept: &mut Vec<Vec<u8>>) {
     for _ in 0..count {
-        kept.push(black_box(Box::new([1; 200])));
+        kept.push(black_box(vec![1; 200]));
     }
     free_half(kept);
 }

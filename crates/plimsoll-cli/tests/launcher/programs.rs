@@ -31,7 +31,7 @@ pub fn program(name: &str) -> PathBuf {
 /// Returns the interpreter; `None`, with a message, if it is not installed.
 pub fn python() -> Option<PathBuf> {
     let file = match given() {
-        Some(folder) => folder.join("usr/bin/python3.11"),
+        Some(folder) => folder.join("usr/bin/python3"),
         // A program: scripts in `PATH` may select among several.
         None => PathBuf::from("/usr/bin/python3"),
     };
