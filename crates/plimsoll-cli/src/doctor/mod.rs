@@ -1,11 +1,12 @@
 //! `plimsoll doctor`: checks, their results, and recommended actions.
 //!
-//! Without an argument, it checks the machine. It also checks a program's file for profiling, a
+//! Without an argument, it checks the machine, and prints the parts that work on its platform. It also checks a program's file for profiling, a
 //! process for Plimsoll's presence, and a URL's pages for enabled features and losses. Findings are
 //! lines; any `bad` finding makes the exit code 1.
 
 mod findings;
 mod machine;
+mod platform;
 mod process;
 mod program;
 mod settings;
@@ -45,7 +46,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
 
 fn examine(subject: Option<&OsStr>) -> Result<Vec<Section>, Failure> {
     let Some(subject) = subject else {
-        return Ok(vec![machine::section()]);
+        return Ok(vec![machine::section(), platform::section()]);
     };
     let text = subject.to_string_lossy();
     if url::is_one(&text) {
