@@ -16,8 +16,8 @@
 //! `threads`.
 //!
 //! # Supported systems
-//! Linux with glibc on x86-64 and aarch64. Elsewhere, [`IN_FORCE`] is false and nothing is defined. In a
-//! program, calls from its shared libraries are interposed as well, including libraries that are
+//! Linux with glibc or musl, on x86-64 and aarch64. Elsewhere, [`IN_FORCE`] is false and nothing is
+//! defined. In a program, calls from its shared libraries are interposed as well, including libraries that are
 //! loaded later. In a shared library (`cdylib`), only calls of that library are interposed, since
 //! rustc makes the function local to it. Calls by an inline `syscall` instruction are not
 //! interposed, and neither are glibc's own.
@@ -29,7 +29,7 @@
 //!
 //! With the feature `pthread`, the functions for mutexes, readers-writer locks and conditions are
 //! interposed: see the module `pthread`. With the feature `mmap`, so are the functions by which a
-//! program maps memory directly: see the module `mappings`.
+//! program maps memory directly: see the module `mappings`. Both need glibc, linked dynamically.
 
 #![no_std]
 

@@ -56,6 +56,25 @@ pub(crate) fn first_record(
     search(None, stack, memory, modules)
 }
 
+/// Returns whether one of the words from the stack pointer up is the return address of a call by a
+/// function with tables. Looks at as much as the frames of some functions of C take.
+pub(crate) fn has_return_address(
+    stack: usize,
+    memory: &mut impl Memory,
+    modules: &ModuleList,
+) -> bool {
+    const SEARCHED: usize = 4 << 10;
+    let has_tables = |address| match modules.look_up(address) {
+        Lookup::Permanent(cfi) | Lookup::Current(cfi) => cfi.describe(address).is_some(),
+        Lookup::Stale | Lookup::NotCode => false,
+    };
+    (stack..stack + SEARCHED)
+        .step_by(8)
+        .map_while(|at| memory.read(at))
+        .map(arch::strip)
+        .any(|word| call_before(word, modules).is_some() && has_tables(word - 1))
+}
+
 /// Returns the first position, from the stack pointer up, of a frame: a word that points further
 /// up, followed by a return address. If that is a return address of a call to `function`, the word
 /// before it may have any value.

@@ -242,8 +242,24 @@ impl<M: Memory> Walker<'_, M> {
                 self.trail(Trail::ended_there);
                 Step::End(End::Outermost)
             }
+            _ if cfg!(target_env = "musl") && self.begins_stack(address) => {
+                Step::End(End::Outermost)
+            }
             _ => Step::End(End::Lost),
         }
+    }
+
+    /// Returns whether the code at `address` is musl's, whose functions have no tables, and no
+    /// function with tables called it. Among them are the first functions of a stack.
+    #[cold]
+    fn begins_stack(&mut self, address: usize) -> bool {
+        let (Lookup::Permanent(cfi) | Lookup::Current(cfi)) = self.modules.look_up(address) else {
+            return false;
+        };
+        let stack = self.at.stack as usize;
+        !self.exact
+            && cfi.describe(address).is_none()
+            && !frame_heuristics::has_return_address(stack, self.memory, self.modules)
     }
 
     #[inline]
@@ -425,7 +441,7 @@ fn row_at<'c>(
 
 impl Cfi {
     /// Returns the description of the function at an address.
-    fn describe(&self, address: usize) -> Option<FrameDescriptionEntry<Bytes>> {
+    pub(crate) fn describe(&self, address: usize) -> Option<FrameDescriptionEntry<Bytes>> {
         let table = self.hdr.table()?;
         let pointer = table.lookup(address as u64, &self.bases).ok()?;
         let offset = table.pointer_to_offset(pointer).ok()?;

@@ -306,6 +306,14 @@ fn other_targets(steps: &Steps) -> Result<(), String> {
     steps.step("other targets");
     steps.run("cargo xtask check-targets")?;
     steps.run("cargo xtask check-platforms")?;
+    for tests in [
+        "-p plimsoll-interpose --test pass_through",
+        "-p plimsoll --lib --test waits",
+    ] {
+        steps.run(&format!(
+            "cargo test --target x86_64-unknown-linux-musl --target-dir target/ci/musl {tests}"
+        ))?;
+    }
     steps.run("cargo xtask test-aarch64 --check-machine")?;
     steps.run("cargo xtask test-aarch64")
 }
