@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::LINKER;
 use super::archive::Archive;
-use super::launcher::{FOLDER, PROGRAMS};
+use super::launcher::{COMMAND, FOLDER, PROGRAMS};
 use super::protocol::{Expected, MARKER};
 
 /// The libraries that programs of C and Rust need. The loader is the first.
@@ -122,7 +122,7 @@ fn script(binaries: &[Binary]) -> String {
         r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/tmp TMPDIR=/tmp TERM=dumb RUST_BACKTRACE=1 PLIMSOLL_EMULATED=1
-export {PROGRAMS}=/{FOLDER}
+export {PROGRAMS}=/{FOLDER} {COMMAND}=/{FOLDER}/plimsoll
 mount -t proc none /proc
 mount -t sysfs none /sys
 mount -t devtmpfs none /dev

@@ -1,4 +1,4 @@
-//! The folder with the command and the programs that its test `launcher` runs.
+//! The folder with the command, for its tests, and with the programs that its test `launcher` runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,23 +7,25 @@ use std::time::Duration;
 use super::LINKER;
 use super::build::Build;
 use super::image::ExtraFile;
-use super::suites::{Suite, Target};
+use super::suites::Suite;
 use super::system::System;
 use crate::cross::run_within;
 
 /// The folder in the image.
 pub const FOLDER: &str = "launcher";
-/// The variable by which the test finds it.
+/// The variable by which the test `launcher` finds it.
 pub const PROGRAMS: &str = "PLIMSOLL_LAUNCHER_PROGRAMS";
+/// The variable by which tests find the command.
+pub const COMMAND: &str = "PLIMSOLL_TEST_COMMAND";
 
 /// Removes debug information, most of the command's size.
 const STRIP: &str = "aarch64-linux-gnu-strip";
 /// How long a compiler may take for a small program.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether a suite is the test that runs these programs.
+/// Whether a suite runs the command.
 pub fn is_needed_by(suite: &Suite) -> bool {
-    suite.target == Target::Test("launcher")
+    suite.package == "plimsoll-cli"
 }
 
 /// Builds the programs. The suite must have been built, which builds the command.

@@ -66,6 +66,11 @@ pub const SUITES: &[Suite] = &[
         // Its figures are for comparison with those of other machines.
         ..plimsoll("launcher", &["--nocapture"])
     },
+    Suite {
+        package: "plimsoll-cli",
+        // The skipped test compiles a library.
+        ..plimsoll("postmortem", &["--skip", "libraries_that_were_loaded_late"])
+    },
 ];
 
 const fn lib(package: &'static str) -> Suite {

@@ -2,8 +2,16 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+/// Returns the file of the command: the one that cargo built with this test, unless the environment
+/// names another because the test runs on another machine.
+pub fn file_of_command() -> OsString {
+    let given = std::env::var_os("PLIMSOLL_TEST_COMMAND");
+    given.unwrap_or_else(|| env!("CARGO_BIN_EXE_plimsoll").into())
+}
 
 /// A directory that is removed on drop.
 pub struct Directory(pub PathBuf);
@@ -35,7 +43,7 @@ impl Drop for Directory {
 }
 
 pub fn plimsoll(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+    Command::new(file_of_command())
         .args(arguments)
         .stdin(Stdio::null())
         .output()

@@ -2,13 +2,15 @@
 //! blocks of known sizes have exact counts, and estimates by function within five standard errors.
 //! So results on two machines differ by sampling only.
 //!
-//! The programs are built here, unless `PLIMSOLL_LAUNCHER_PROGRAMS` names a folder with the command
-//! and the programs: `cargo xtask test-aarch64` builds that folder for the emulated machine.
+//! The programs are built here, unless `PLIMSOLL_LAUNCHER_PROGRAMS` names a folder with them:
+//! `cargo xtask test-aarch64` builds that folder for the emulated machine.
 //!
 //! Error probability: each estimate is a sum of at least 590 samples, which is off by five standard
 //! errors less than once in 10^6 runs. The tests compare 22 estimates, so they fail by chance less
 //! than once in 45,000 runs.
 
+#[path = "../command/mod.rs"]
+mod command;
 mod programs;
 
 use std::collections::BTreeMap;
@@ -17,7 +19,8 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use programs::{Directory, plimsoll, program};
+use command::Directory;
+use programs::{plimsoll, program};
 
 /// Mean bytes between two samples.
 const RATE: f64 = 16384.0;
@@ -90,7 +93,7 @@ fn a_killed_program_has_the_counts_of_its_source() {
         blocks("medium", 1000, 1000, 20_000),
         blocks("large", 20_000, 20_480, 2000),
     ];
-    let directory = Directory::new("killed");
+    let directory = Directory::new("launcher-killed");
     let mut arguments: Vec<String> = all.iter().map(|of| of.count.to_string()).collect();
     arguments.push("kill".into());
     let run = run(&directory.0, "known_c", &[], &arguments, &["--postmortem"]);
@@ -105,7 +108,7 @@ fn a_killed_program_has_the_counts_of_its_source() {
 
 /// Runs a program, and compares its exact counts and its estimates with `all`.
 fn check(name: &str, before: &[&str], all: &[Blocks]) {
-    let directory = Directory::new(Path::new(name).file_name().unwrap().to_str().unwrap());
+    let directory = Directory::new(&format!("launcher-{}", command::name(name)));
     // Arguments of one length: a program may copy them.
     let word = |count: u64| format!("{count:06}");
     let none = vec![word(0); all.len()];

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Names the folder with the command and the programs.
+use crate::command::file_of_command;
+
+/// Names the folder with the programs.
 const FOLDER: &str = "PLIMSOLL_LAUNCHER_PROGRAMS";
 
 fn given() -> Option<PathBuf> {
@@ -13,10 +15,7 @@ fn given() -> Option<PathBuf> {
 
 /// Returns the command `plimsoll`.
 pub fn plimsoll() -> Command {
-    match given() {
-        Some(folder) => Command::new(folder.join("plimsoll")),
-        None => Command::new(env!("CARGO_BIN_EXE_plimsoll")),
-    }
+    Command::new(file_of_command())
 }
 
 /// Returns the file of a program. An absolute path is the file itself.
@@ -60,23 +59,4 @@ fn build() -> PathBuf {
     }
     std::fs::copy(sources.join("known.py"), folder.join("known.py")).unwrap();
     folder
-}
-
-/// A directory for one test, removed on drop.
-pub struct Directory(pub PathBuf);
-
-impl Directory {
-    pub fn new(name: &str) -> Self {
-        let name = format!("plimsoll-launcher-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir_all(&directory).unwrap();
-        Self(directory)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

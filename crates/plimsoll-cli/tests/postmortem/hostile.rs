@@ -7,7 +7,7 @@ use plimsoll_cli::profile::{Limits, parse};
 use plimsoll_symbolize::Detail;
 
 use crate::Process;
-use crate::command::{Directory, failure_of, stdout_of};
+use crate::command::{Directory, failure_of, file_of_command, stdout_of};
 
 /// Returns the file of a process that leaked and exited, with a small table.
 pub fn file(directory: &Directory) -> Vec<u8> {
@@ -152,7 +152,7 @@ fn words_that_lead_astray_are_not_followed() {
             is_shown(&bytes, &directory);
         }
     }
-    let mut piped = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let mut piped = Command::new(file_of_command());
     let from = fs::File::open(directory.path("whole")).unwrap();
     let output = piped.args(["report", "-"]).stdin(from).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

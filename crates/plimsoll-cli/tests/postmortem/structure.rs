@@ -7,7 +7,7 @@ use std::process::Command;
 use plimsoll_cli::profile::{Limits, parse};
 use plimsoll_symbolize::Detail;
 
-use crate::command::Directory;
+use crate::command::{Directory, file_of_command};
 use crate::hostile::{file, is_shown, part};
 
 /// Positions of words in the header.
@@ -134,7 +134,7 @@ fn add_buckets(bytes: &mut Vec<u8>, stacks: &[Vec<u64>], buckets: &[(usize, u32)
 /// A limit on elapsed time would fail on a busy machine.
 fn report_is_quick(name: &str, bytes: &[u8], directory: &Directory) {
     let path = directory.file(name, bytes);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let mut command = Command::new(file_of_command());
     command.args(["report", &path, "--comments"]);
     let limit = libc::rlimit {
         rlim_cur: 15,
