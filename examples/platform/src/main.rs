@@ -26,9 +26,7 @@ fn main() -> ExitCode {
         .block_rate(std::time::Duration::from_nanos(1))
         .mutex_fraction(1)
         .start();
-    if arguments == [parts::ABORTS] {
-        parts::allocate_and_abort();
-    }
+    parts::abort_if_child();
     if let Some(unknown) = arguments.iter().find(|name| !parts::is_part(name)) {
         eprintln!("{unknown} is no part");
         return ExitCode::from(2);

@@ -314,21 +314,23 @@ fn resident() -> Check {
     ))
 }
 
-/// The argument with which this program runs as its own child that aborts.
-pub const ABORTS: &str = "--allocate-and-abort";
+/// The variable with which this program runs as its own child that aborts.
+const ABORTS: &str = "PLATFORM_CHECK_ABORTS";
 
-/// Allocates, and ends the process by a signal.
-pub fn allocate_and_abort() -> ! {
-    let blocks = black_box(allocate());
-    println!("{}", blocks.len());
-    std::process::abort();
+/// In the child of [`post_mortem`]: allocates, and ends the process by a signal.
+pub fn abort_if_child() {
+    if std::env::var_os(ABORTS).is_some() {
+        let blocks = black_box(allocate());
+        println!("{}", blocks.len());
+        std::process::abort();
+    }
 }
 
 fn post_mortem() -> Check {
     let file = std::env::temp_dir().join(format!("platform-check-{}", std::process::id()));
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let child = std::process::Command::new(program)
-        .arg(ABORTS)
+        .env(ABORTS, "1")
         .env(
             "PLIMSOLL",
             format!("heap_rate=1,postmortem={}", file.display()),

@@ -33,7 +33,7 @@ impl<'a> Build<'a> {
         let Some(first) = suites.first() else {
             return Ok(Vec::new());
         };
-        let mut cargo = self.cargo("test");
+        let mut cargo = self.cargo("test", first.triple);
         cargo.args([
             "--no-run",
             "-p",
@@ -65,7 +65,7 @@ impl<'a> Build<'a> {
     /// # Errors
     /// It does not compile.
     pub fn example(&self, name: &str) -> Result<PathBuf, String> {
-        let mut cargo = self.cargo("build");
+        let mut cargo = self.cargo("build", TARGET);
         cargo.args(["-p", env!("CARGO_PKG_NAME"), "--example", name]);
         self.run(&mut cargo, name)?;
         let below = format!("{TARGET}/debug/examples/{name}");
@@ -77,16 +77,18 @@ impl<'a> Build<'a> {
         self.folder.join(format!("{TARGET}/debug/{name}"))
     }
 
-    fn cargo(&self, subcommand: &str) -> Command {
+    fn cargo(&self, subcommand: &str, triple: &str) -> Command {
         let mut command = self.toolchain.cargo(self.root);
         command
             .arg(subcommand)
             .args(self.toolchain.options())
-            .args(["--target", TARGET])
+            .args(["--target", triple])
             .args(["--message-format", "json-render-diagnostics"])
             .arg("--target-dir")
             .arg(&self.folder)
             .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER)
+            // The compiler brings this linker, and musl for it.
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
             // Emulated processors run unoptimized tests for an hour.
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
             .env("CARGO_INCREMENTAL", "0")

@@ -28,6 +28,7 @@ use suites::{SUITES, Suite};
 use system::System;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
+const MUSL_TARGET: &str = "aarch64-unknown-linux-musl";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 
 /// A program for tests of the machine, among the examples of this package.
@@ -98,11 +99,16 @@ pub fn test(root: &Path, options: &Options) -> Result<(), String> {
     // Tests that need restartable sequences would otherwise pass on their substitutes.
     let mut binaries = vec![probe_binary(&probe, "rseq", 60)];
     let mut faults = Vec::new();
-    let selected: Vec<Suite> = (SUITES.iter().copied())
+    let mut selected: Vec<Suite> = (SUITES.iter().copied())
         .filter(|suite| options.selects(suite))
         .collect();
-    let is_same =
-        |one: &Suite, other: &Suite| one.package == other.package && one.features == other.features;
+    if selected.iter().any(Suite::is_musl) && !has_musl(root, options.origin) {
+        println!("suites with musl are skipped, without a standard library from rustup");
+        selected.retain(|suite| !suite.is_musl());
+    }
+    let is_same = |one: &Suite, other: &Suite| {
+        (one.package, one.features, one.triple) == (other.package, other.features, other.triple)
+    };
     for group in selected.chunk_by(is_same) {
         match build.tests(group) {
             Ok(files) => {
@@ -130,6 +136,11 @@ pub fn test(root: &Path, options: &Options) -> Result<(), String> {
         faults.extend(empty.map(|outcome| format!("{}: has no tests", outcome.name)));
     }
     report(&run.transcript, faults)
+}
+
+/// Whether the compiler has the library for musl. Debian's builds none.
+fn has_musl(root: &Path, origin: Origin) -> bool {
+    origin == Origin::Any && cross::add_libraries(root, &[MUSL_TARGET]) == [true]
 }
 
 fn binary(suite: &Suite, file: PathBuf, options: &Options) -> Binary {

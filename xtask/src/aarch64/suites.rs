@@ -1,5 +1,7 @@
 //! The test binaries that run in the machine.
 
+use super::{MUSL_TARGET, TARGET};
+
 /// A test target of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
@@ -18,6 +20,8 @@ pub struct Suite {
     pub features: &'static str,
     /// Its target.
     pub target: Target<'static>,
+    /// The compiler's target: with glibc or musl.
+    pub triple: &'static str,
     /// Filters and options of its test harness. Filters of the user come in addition, and select
     /// among the tests that these leave.
     pub arguments: &'static [&'static str],
@@ -28,10 +32,17 @@ pub struct Suite {
 impl Suite {
     /// Its name in markers and messages.
     pub fn name(&self) -> String {
-        match self.target {
-            Target::Lib => format!("{}:lib", self.package),
-            Target::Test(test) => format!("{}:{test}", self.package),
-        }
+        let test = match self.target {
+            Target::Lib => "lib",
+            Target::Test(test) => test,
+        };
+        let note = if self.is_musl() { ":musl" } else { "" };
+        format!("{}:{test}{note}", self.package)
+    }
+
+    /// Whether it is a static program with musl.
+    pub fn is_musl(&self) -> bool {
+        self.triple == MUSL_TARGET
     }
 }
 
@@ -71,13 +82,24 @@ pub const SUITES: &[Suite] = &[
         // The skipped test compiles a library.
         ..plimsoll("postmortem", &["--skip", "libraries_that_were_loaded_late"])
     },
+    PLATFORM_CHECK,
+    Suite {
+        triple: MUSL_TARGET,
+        ..PLATFORM_CHECK
+    },
 ];
+
+const PLATFORM_CHECK: Suite = Suite {
+    package: "plimsoll-platform-check",
+    ..plimsoll("parts", &[])
+};
 
 const fn lib(package: &'static str) -> Suite {
     Suite {
         package,
         features: "",
         target: Target::Lib,
+        triple: TARGET,
         arguments: &[],
         limit_seconds: 300,
     }
@@ -88,6 +110,7 @@ const fn interpose(test: &'static str) -> Suite {
         package: "plimsoll-interpose",
         features: "mmap,pthread",
         target: Target::Test(test),
+        triple: TARGET,
         arguments: &[],
         limit_seconds: 300,
     }
@@ -98,6 +121,7 @@ const fn plimsoll(test: &'static str, arguments: &'static [&'static str]) -> Sui
         package: "plimsoll",
         features: "",
         target: Target::Test(test),
+        triple: TARGET,
         arguments,
         limit_seconds: 900,
     }
