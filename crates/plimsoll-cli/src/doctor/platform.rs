@@ -9,7 +9,7 @@ use super::findings::{Finding, Section};
 const PLATFORMS: [&str; 6] = [
     "Linux, glibc, x86-64",
     "Linux, glibc, aarch64",
-    "Linux, musl, x86-64",
+    "Linux, musl",
     "Windows, x86-64",
     "macOS, FreeBSD",
     "WASI, others",
@@ -83,22 +83,22 @@ const PARTS: [Part; 7] = [
     part(
         "stacks",
         "heap profile",
-        [Tested, Compiles, Runs, Runs, Compiles, NoStacks],
+        [Tested, Emulated, Runs, Runs, Compiles, NoStacks],
     ),
     part(
         "locks",
         "locks of other crates, creators of threads",
-        [Tested, Compiles, No, No, No, No],
+        [Tested, Emulated, Runs, No, No, No],
     ),
     part(
         "threads",
         "stacks and states of other threads, `dump()`",
-        [Tested, Compiles, Runs, No, No, No],
+        [Tested, Emulated, Runs, No, No, No],
     ),
     part(
         "tasks",
         "tasks, labels, metrics",
-        [Tested, Compiles, Runs, Runs, Compiles, Compiles],
+        [Tested, Emulated, Runs, Runs, Compiles, Compiles],
     ),
     part(
         "launcher",
@@ -134,7 +134,7 @@ fn column(system: &str, library: &str, processor: &str) -> usize {
     match (system, library, processor) {
         ("linux", "gnu", "x86_64") => 0,
         ("linux", "gnu", "aarch64") => 1,
-        ("linux", "musl", "x86_64") => 2,
+        ("linux", "musl", "x86_64" | "aarch64") => 2,
         ("windows", _, "x86_64") => 3,
         ("macos" | "freebsd", _, _) => 4,
         _ => 5,
@@ -192,8 +192,8 @@ mod tests {
     fn each_platform_has_its_column() {
         let of = |system, library, processor| PLATFORMS[column(system, library, processor)];
         assert_eq!(of("linux", "gnu", "aarch64"), "Linux, glibc, aarch64");
-        assert_eq!(of("linux", "musl", "x86_64"), "Linux, musl, x86-64");
-        assert_eq!(of("linux", "musl", "aarch64"), "WASI, others");
+        assert_eq!(of("linux", "musl", "x86_64"), "Linux, musl");
+        assert_eq!(of("linux", "musl", "aarch64"), "Linux, musl");
         assert_eq!(of("windows", "gnu", "x86_64"), "Windows, x86-64");
         assert_eq!(of("macos", "", "aarch64"), "macOS, FreeBSD");
         assert_eq!(of("linux", "gnu", "riscv64"), "WASI, others");
