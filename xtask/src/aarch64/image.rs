@@ -8,6 +8,7 @@ use std::process::Command;
 
 use super::LINKER;
 use super::archive::Archive;
+use super::exchange::{EXPORTED, EXPORTED_VARIABLE, IMPORTED, IMPORTED_VARIABLE};
 use super::launcher::{COMMAND, FOLDER, PROGRAMS};
 use super::protocol::{Expected, MARKER};
 
@@ -58,7 +59,9 @@ pub fn write(
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let read = |file: &Path| fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
     let mut archive = Archive::new(BufWriter::new(File::create(path).map_err(failed)?));
-    let own = ["bin", "dev", "etc", "lib", "proc", "sys", "tests", "tmp"];
+    let own = [
+        "bin", "dev", "etc", EXPORTED, "lib", "proc", "sys", "tests", "tmp",
+    ];
     let mut folders: BTreeSet<&Path> = own.iter().map(Path::new).collect();
     for file in extra {
         let above = Path::new(&file.path).ancestors().skip(1);
@@ -122,6 +125,7 @@ fn script(binaries: &[Binary]) -> String {
         r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/tmp TMPDIR=/tmp TERM=dumb RUST_BACKTRACE=1 PLIMSOLL_EMULATED=1
+export {EXPORTED_VARIABLE}=/{EXPORTED} {IMPORTED_VARIABLE}=/{IMPORTED}
 export {PROGRAMS}=/{FOLDER} {COMMAND}=/{FOLDER}/plimsoll
 mount -t proc none /proc
 mount -t sysfs none /sys
@@ -165,7 +169,13 @@ run() {{
     wait
     echo
     echo "{MARKER} end $name $status $(($(seconds) - began))"
-    rm -rf /tmp/* /dev/shm/*
+    for file in /{EXPORTED}/*; do
+        [ -e "$file" ] || continue
+        echo "{MARKER} file ${{file##*/}}"
+        gzip -c "$file" | base64
+        echo "{MARKER} end-of-file"
+    done
+    rm -rf /tmp/* /dev/shm/* /{EXPORTED}/*
 }}
 echo "{MARKER} ready"
 "#

@@ -87,7 +87,9 @@ impl Machine {
             transcript.add(&line);
             match line {
                 Line::Text(text) => {
-                    println!("{text}");
+                    if !transcript.is_in_file() {
+                        println!("{text}");
+                    }
                     continue;
                 }
                 Line::Begin(name) => println!("\n== {name}"),

@@ -4,10 +4,12 @@
 //! system calls. [`build`] compiles the binaries that [`suites`] lists, [`image`] packs them with
 //! busybox and an init script, [`machine`] boots Debian's kernel with that, and [`protocol`] reads
 //! the results from the console. [`launcher`] builds the programs that a test of the command runs.
+//! [`exchange`] carries post-mortem files between the machines.
 //! [`system`] installs and downloads what is missing.
 
 mod archive;
 mod build;
+mod exchange;
 mod image;
 mod launcher;
 mod machine;
@@ -22,6 +24,7 @@ use std::time::Instant;
 
 use crate::cross::{self, Origin};
 use build::Build;
+use exchange::Exchange;
 use image::Binary;
 use protocol::{Expected, Outcome, Summary, Transcript, Verdict};
 use suites::{SUITES, Suite};
@@ -125,9 +128,23 @@ pub fn test(root: &Path, options: &Options) -> Result<(), String> {
             Err(error) => faults.push(error),
         }
     }
+    // A filter of the user may leave no test that writes a file.
+    let exchanges = options.arguments.is_empty() && selected.iter().any(exchange::is_done_by);
+    let exchange = match exchanges {
+        true => Some(Exchange::new(root, &folder)?),
+        false => None,
+    };
+    if let Some(exchange) = &exchange {
+        extra.extend(exchange.send()?);
+    }
     println!("built in {} s", began.elapsed().as_secs());
     let run = system.run(binaries, &extra)?;
     faults.extend(run.faults);
+    if let Some(exchange) = &exchange
+        && let Err(error) = exchange.receive(run.transcript.files())
+    {
+        faults.push(error);
+    }
     if options.arguments.is_empty() {
         // Tests that are compiled only for another processor.
         let empty = run.transcript.outcomes().iter().filter(|outcome| {

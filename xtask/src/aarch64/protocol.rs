@@ -7,8 +7,13 @@
 //! @plimsoll ready
 //! @plimsoll begin NAME
 //! @plimsoll end NAME STATUS SECONDS
+//! @plimsoll file NAME
+//! @plimsoll end-of-file
 //! @plimsoll finished
 //! ```
+//!
+//! After a binary, each file that it left in the folder for exports follows between the markers
+//! `file` and `end-of-file`, compressed by gzip and in base64.
 //!
 //! `NAME` has no spaces. `STATUS` is the binary's exit status as a shell reports it: 128 more than
 //! the signal, if one ended it. `SECONDS` is the time it ran. A missing marker is a failure: the
@@ -39,6 +44,10 @@ pub enum Line<'a> {
         /// How long it ran.
         seconds: u32,
     },
+    /// The contents of a file follow.
+    File(&'a str),
+    /// The file is complete.
+    EndOfFile,
     /// All binaries have ended, and the machine is about to power off.
     Finished,
     /// The kernel panicked, with this message.
@@ -71,6 +80,8 @@ impl<'a> Line<'a> {
                 },
                 _ => Self::Malformed(line),
             },
+            ["file", name] => Self::File(name),
+            ["end-of-file"] => Self::EndOfFile,
             ["finished"] => Self::Finished,
             _ => Self::Malformed(line),
         }
@@ -165,6 +176,10 @@ pub struct Transcript {
     limits: Vec<u32>,
     /// The index of the binary that runs.
     running: Option<usize>,
+    /// Names and encoded contents.
+    files: Vec<(String, String)>,
+    /// Whether lines are contents of the last file.
+    is_in_file: bool,
     is_ready: bool,
     is_finished: bool,
     violations: Vec<String>,
@@ -183,6 +198,8 @@ impl Transcript {
             outcomes: outcomes.collect(),
             limits: expected.iter().map(|binary| binary.limit_seconds).collect(),
             running: None,
+            files: Vec::new(),
+            is_in_file: false,
             is_ready: false,
             is_finished: false,
             violations: Vec::new(),
@@ -202,6 +219,17 @@ impl Transcript {
             Line::Finished => self.is_finished = true,
             Line::Panic(message) => self.violations.push(message.to_owned()),
             Line::Malformed(line) => self.violations.push(format!("malformed marker: {line}")),
+            Line::File(name) => {
+                self.files.push((name.to_owned(), String::new()));
+                self.is_in_file = true;
+            }
+            Line::EndOfFile => self.is_in_file = false,
+            Line::Text(text) if self.is_in_file => {
+                if let Some((_, contents)) = self.files.last_mut() {
+                    contents.push_str(text);
+                    contents.push('\n');
+                }
+            }
             Line::Text(text) => {
                 if let Some(running) = self.running {
                     self.outcomes[running].summary.add(text);
@@ -248,6 +276,16 @@ impl Transcript {
     /// The time limit of the binary that runs.
     pub fn running_limit(&self) -> Option<u32> {
         self.running.map(|running| self.limits[running])
+    }
+
+    /// Whether lines are contents of a file.
+    pub fn is_in_file(&self) -> bool {
+        self.is_in_file
+    }
+
+    /// The names of the files, and their contents in base64.
+    pub fn files(&self) -> &[(String, String)] {
+        &self.files
     }
 
     /// The results, in the order in which the binaries were given.

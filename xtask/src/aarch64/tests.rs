@@ -31,6 +31,8 @@ fn markers_are_parsed_and_other_lines_are_text() {
         ("@plimsoll ready", Line::Ready),
         ("@plimsoll begin a\r", Line::Begin("a")),
         ("@plimsoll end a 101 7\r\n", end),
+        ("@plimsoll file a.txt\r", Line::File("a.txt")),
+        ("@plimsoll end-of-file", Line::EndOfFile),
         ("@plimsoll finished", Line::Finished),
         ("test x ... @plimsoll begin a", Line::Begin("a")),
         (
@@ -110,6 +112,19 @@ fn a_panic_leaves_the_binary_unfinished_and_is_reported() {
             "the machine ended early: no marker `finished`"
         ]
     );
+}
+
+#[test]
+fn files_between_markers_are_kept_apart_from_results() {
+    let transcript = transcript(
+        "@plimsoll ready\n@plimsoll begin first\ntest result: ok. 1 passed\n\
+         @plimsoll end first 0 1\n@plimsoll file a.txt\nSGVs\nbG8=\n@plimsoll end-of-file\n\
+         @plimsoll begin second\n@plimsoll end second 0 1\n@plimsoll finished",
+    );
+    assert_eq!(transcript.faults(), [""; 0]);
+    let file = ("a.txt".to_owned(), "SGVs\nbG8=\n".to_owned());
+    assert_eq!(transcript.files(), [file]);
+    assert!(!transcript.is_in_file());
 }
 
 #[test]

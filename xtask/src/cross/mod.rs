@@ -66,7 +66,7 @@ fn described(command: &Command) -> String {
 }
 
 /// A command without the variables by which `cargo run` selects its own toolchain.
-fn plain(program: impl AsRef<std::ffi::OsStr>, root: &Path) -> Command {
+pub fn plain(program: impl AsRef<std::ffi::OsStr>, root: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root);
     for variable in ["CARGO", "LD_LIBRARY_PATH", "RUSTUP_TOOLCHAIN"] {

@@ -13,6 +13,7 @@ mod forks;
 mod groups;
 mod hostile;
 mod kills;
+mod machines;
 mod structure;
 mod workloads;
 
