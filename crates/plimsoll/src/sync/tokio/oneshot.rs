@@ -39,6 +39,7 @@ struct Message<T> {
 }
 
 /// Behaves like [`tokio::sync::oneshot::channel`].
+#[inline]
 #[track_caller]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     // Called first, so that no value has to be kept across the call.
