@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{install, is_in_path, output, plain, run_within};
 
 /// How long rustup may take to download libraries.
-const DOWNLOAD: Duration = Duration::from_secs(300);
+const DOWNLOAD: Duration = Duration::from_secs(120);
 
 /// The programs of Debian's packages, which come after those of rustup in `PATH`.
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
