@@ -106,6 +106,38 @@ fn a_killed_program_has_the_counts_of_its_source() {
     check_estimates("known_c, killed", &directory.0, &all);
 }
 
+/// The arguments of each function are in registers and on the stack. The executed program is
+/// preloaded, whatever environment it is given, and reports in place of the first.
+#[test]
+fn each_exec_function_passes_its_arguments_and_the_executed_program_reports() {
+    let directory = Directory::new("launcher-exec");
+    for by in [
+        "execl", "execlp", "execle", "execv", "execvp", "execve", "execvpe", "fexecve", "execveat",
+    ] {
+        let arguments = ["10", "10", "10", by].map(String::from);
+        let run = run(&directory.0, "known_c", &[], &arguments, &[]);
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(0), "{by}: {errors}");
+        let report = report_of(&run);
+        assert_eq!(report["ending"], "exit", "{by}");
+        let counted = [200, 1000, 20_480].map(|class| counts_of(&report, class));
+        assert_eq!(counted, [(20, 10), (30, 15), (40, 20)], "{by}: {errors}");
+    }
+}
+
+#[test]
+fn a_failed_execution_returns_to_a_program_that_goes_on_counting() {
+    let directory = Directory::new("launcher-failed-exec");
+    let arguments = ["10", "10", "10", "no function"].map(String::from);
+    let run = run(&directory.0, "known_c", &[], &arguments, &[]);
+    assert_eq!(run.status.code(), Some(5));
+    let report = report_of(&run);
+    assert_eq!(report["ending"], "exit", "{report}");
+    for class in [200, 1000, 20_480] {
+        assert_eq!(counts_of(&report, class), (10, 5), "{report}");
+    }
+}
+
 /// Runs a program, and compares its exact counts and its estimates with `all`.
 fn check(name: &str, before: &[&str], all: &[Blocks]) {
     let directory = Directory::new(&format!("launcher-{}", command::name(name)));
