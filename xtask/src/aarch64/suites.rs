@@ -73,6 +73,11 @@ pub const SUITES: &[Suite] = &[
     plimsoll("threads_and_tasks", &[]),
     plimsoll("whole_process", &["pass_through::"]),
     Suite {
+        // The skipped test reads the documentation.
+        arguments: &["--skip", "the_tables_of_the_documentation"],
+        ..lib("plimsoll-cli")
+    },
+    Suite {
         package: "plimsoll-cli",
         // Its figures are for comparison with those of other machines.
         ..plimsoll("launcher", &["--nocapture"])

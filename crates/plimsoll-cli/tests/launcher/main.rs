@@ -106,6 +106,29 @@ fn a_killed_program_has_the_counts_of_its_source() {
     check_estimates("known_c, killed", &directory.0, &all);
 }
 
+#[test]
+fn doctor_examines_each_program_and_prints_its_platform() {
+    let doctor = |arguments: &[&std::ffi::OsStr]| {
+        let output = plimsoll().arg("doctor").args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (name, language) in [("known_c", "neither Rust nor Go"), ("known_rust", "Rust")] {
+        let findings = doctor(&[program(name).as_os_str()]);
+        for expected in ["observes its heap, locks and threads", language] {
+            assert!(findings.contains(expected), "{name}: {findings}");
+        }
+        assert!(
+            !findings.contains("the other findings hold where"),
+            "{findings}"
+        );
+    }
+    let machine = std::env::consts::ARCH.replace('_', "-");
+    let platform = format!("\nplatform Linux, glibc, {machine}\n");
+    let findings = doctor(&[]);
+    assert!(findings.contains(&platform), "{findings}");
+    println!("{findings}");
+}
+
 /// The arguments of each function are in registers and on the stack. The executed program is
 /// preloaded, whatever environment it is given, and reports in place of the first.
 #[test]
