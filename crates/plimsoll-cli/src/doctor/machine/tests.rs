@@ -20,6 +20,7 @@ fn without_sequences_there_is_a_note() {
 #[test]
 fn what_the_kernel_says_is_understood() {
     assert_eq!(clock("tsc").level, Level::Ok);
+    assert_eq!(clock("arch_sys_counter").level, Level::Ok);
     assert_eq!(clock("hpet").level, Level::Note);
     assert!(
         huge_pages("always [madvise] never")
