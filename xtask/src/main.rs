@@ -19,7 +19,7 @@ commands:
   nightly --short   the same in the short form of CI, without the last two
   layers            checks that imports point down, by the tables of ARCHITECTURE.md
   layers --edges    prints every import between modules as well
-  test-aarch64 [--package NAME ...] [--debian] [-- FILTER ...]
+  test-aarch64 [--package NAME ...] [--suite PACKAGE:TEST ...] [--debian] [-- FILTER ...]
                     runs tests on an emulated aarch64 machine; with Debian's compiler
   test-aarch64 --check-machine
                     checks that the machine reports failures, hangs and panics of its kernel

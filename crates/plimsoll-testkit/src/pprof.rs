@@ -352,3 +352,9 @@ fn unique<'a, T>(items: impl Iterator<Item = (u64, &'a T)>) -> HashMap<u64, &'a 
     }
     by_id
 }
+
+/// Reports whether `name` is the C library's function in which threads begin. Its name differs
+/// between processors.
+pub fn is_thread_entry(name: &str) -> bool {
+    name.contains("clone") || name == "thread_start"
+}

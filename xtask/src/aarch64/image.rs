@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,16 +12,8 @@ use super::exchange::{EXPORTED, EXPORTED_VARIABLE, IMPORTED, IMPORTED_VARIABLE};
 use super::launcher::{COMMAND, FOLDER, PROGRAMS};
 use super::protocol::{Expected, MARKER};
 
-/// The libraries that programs of C and Rust need. The loader is the first.
-const LIBRARIES: [&str; 7] = [
-    "ld-linux-aarch64.so.1",
-    "libc.so.6",
-    "libdl.so.2",
-    "libgcc_s.so.1",
-    "libm.so.6",
-    "libpthread.so.0",
-    "librt.so.1",
-];
+/// The libraries that the compiler brings.
+const COMPILER_LIBRARIES: [&str; 2] = ["libgcc_s.so.1", "libstdc++.so.6"];
 
 /// The kernel holds the image twice while it unpacks it, in 3 GiB.
 const MAX_BYTES: u64 = 1 << 30;
@@ -46,13 +38,15 @@ pub struct ExtraFile {
     pub file: PathBuf,
 }
 
-/// Writes the image to `path`.
+/// Writes the image to `path`. `c_library` has the files of the C library and of its debug
+/// information, which names the functions that the library does not export.
 ///
 /// # Errors
 /// A file cannot be read or written, a library is missing, or the image is too large.
 pub fn write(
     path: &Path,
     busybox: &Path,
+    c_library: &Path,
     binaries: &[Binary],
     extra: &[ExtraFile],
 ) -> Result<(), String> {
@@ -73,6 +67,11 @@ pub fn write(
         archive.folder(&folder).map_err(failed)?;
     }
     archive.device("dev/console", 5, 1).map_err(failed)?;
+    add_folder(&mut archive, c_library, "")?;
+    // Newer packages have all libraries below `usr`.
+    if !c_library.join("lib").exists() {
+        add_folder(&mut archive, &c_library.join("usr/lib"), "lib/")?;
+    }
     let mut add = |name: &str, permissions, contents: &[u8]| {
         archive.file(name, permissions, contents).map_err(failed)
     };
@@ -81,7 +80,7 @@ pub fn write(
     add("etc/group", 0o644, b"root:x:0:\n")?;
     add("etc/hosts", 0o644, b"127.0.0.1 localhost\n::1 localhost\n")?;
     add("init", 0o755, script(binaries).as_bytes())?;
-    for library in LIBRARIES {
+    for library in COMPILER_LIBRARIES {
         add(&format!("lib/{library}"), 0o755, &read(&file_of(library)?)?)?;
     }
     for (index, binary) in binaries.iter().enumerate() {
@@ -97,6 +96,31 @@ pub fn write(
         true => Ok(()),
         false => Err("the image is larger than 1 GiB: build with less debug information".into()),
     }
+}
+
+/// Adds the folders and files of `folder` below `prefix`. A link becomes a copy of its file; a link
+/// to a folder, or to a file that is absent, is left out.
+fn add_folder<W: Write>(
+    archive: &mut Archive<W>,
+    folder: &Path,
+    prefix: &str,
+) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{prefix}{name}");
+        if path.is_dir() && !path.is_symlink() {
+            archive.folder(&name).map_err(failed)?;
+            add_folder(archive, &path, &format!("{name}/"))?;
+        } else if path.is_file() {
+            let contents = fs::read(&path).map_err(failed)?;
+            archive.file(&name, 0o755, &contents).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// Where the compiler for the machine has a library.
@@ -139,6 +163,8 @@ ip link set lo up
 hostname emulated
 # The kernel prints only its panics, which would otherwise cut markers in two.
 dmesg -n 1
+# The kernel notes registers and instruction of each fault that ends a process.
+echo 1 >/proc/sys/debug/exception-trace
 ulimit -c 0
 cd /tmp
 seconds() {{ read up rest </proc/uptime; echo "${{up%.*}}"; }}
@@ -168,6 +194,8 @@ run() {{
     kill -9 -1 2>/dev/null
     wait
     echo
+    [ "$status" = 0 ] || dmesg | tail -n 60
+    dmesg -c >/dev/null
     echo "{MARKER} end $name $status $(($(seconds) - began))"
     for file in /{EXPORTED}/*; do
         [ -e "$file" ] || continue

@@ -41,6 +41,7 @@ const PROBE: &str = "machine_probe";
 #[derive(Debug)]
 pub struct Options {
     packages: Vec<String>,
+    suites: Vec<String>,
     arguments: Vec<String>,
     origin: Origin,
     checks_machine: bool,
@@ -54,6 +55,7 @@ impl Options {
     pub fn parse(arguments: &[&str]) -> Result<Self, String> {
         let mut options = Self {
             packages: Vec::new(),
+            suites: Vec::new(),
             arguments: Vec::new(),
             origin: Origin::Any,
             checks_machine: false,
@@ -68,6 +70,14 @@ impl Options {
                     }
                     options.packages.push((*package).to_owned());
                 }
+                "--suite" | "-s" => {
+                    let name = arguments.next().ok_or("--suite lacks a name")?;
+                    if SUITES.iter().all(|suite| suite.name() != *name) {
+                        let names: Vec<String> = SUITES.iter().map(Suite::name).collect();
+                        return Err(format!("no suite {name}; suites: {}", names.join(" ")));
+                    }
+                    options.suites.push((*name).to_owned());
+                }
                 "--debian" => options.origin = Origin::Debian,
                 "--check-machine" => options.checks_machine = true,
                 "--" => options
@@ -80,7 +90,9 @@ impl Options {
     }
 
     fn selects(&self, suite: &Suite) -> bool {
-        self.packages.is_empty() || self.packages.iter().any(|name| name == suite.package)
+        let is_package = self.packages.iter().any(|name| name == suite.package);
+        let is_suite = self.suites.contains(&suite.name());
+        is_package || is_suite || (self.packages.is_empty() && self.suites.is_empty())
     }
 }
 

@@ -61,6 +61,8 @@ pub const SUITES: &[Suite] = &[
     interpose("mappings"),
     Suite {
         limit_seconds: 900,
+        // Reads the documentation's source.
+        arguments: &["--skip", "the_documentation_lists_all_kinds"],
         ..lib("plimsoll")
     },
     plimsoll("failing_allocator", &[]),

@@ -10,7 +10,7 @@ use super::machine::{EMULATOR, Machine};
 use super::protocol::Transcript;
 use crate::cross::{ForeignPackages, install, is_in_path};
 
-/// Emulator, compiler, kernel and busybox, all present.
+/// Emulator, compiler, kernel, C library and busybox, all present.
 pub struct System {
     folder: PathBuf,
 }
@@ -24,7 +24,8 @@ pub struct Run {
 }
 
 impl System {
-    /// Installs the tools that are missing. Downloads kernel and busybox to `folder`, once.
+    /// Installs the tools that are missing. Downloads kernel, C library and busybox to `folder`,
+    /// once.
     ///
     /// # Errors
     /// Something is missing and cannot be installed: the message has what to do.
@@ -41,12 +42,13 @@ impl System {
         let system = Self {
             folder: folder.to_owned(),
         };
-        if !system.kernel().exists() || !system.busybox().exists() {
+        let needed = [system.kernel(), system.busybox(), system.c_library()];
+        if !needed.iter().all(|path| path.exists()) {
+            let [kernel, busybox, c_library] = needed.map(|path| path.display().to_string());
             system.download().map_err(|error| {
                 format!(
-                    "{error}; needed: an aarch64 Linux kernel at {} and a static busybox at {}",
-                    system.kernel().display(),
-                    system.busybox().display()
+                    "{error}; needed: an aarch64 Linux kernel at {kernel}, a static busybox at \
+                     {busybox}, the files of the packages libc6 and libc6-dbg in {c_library}"
                 )
             })?;
         }
@@ -61,6 +63,12 @@ impl System {
         self.folder.join("busybox")
     }
 
+    /// The loader and the libraries of the C library, in `lib`, and their debug information, in
+    /// `usr/lib/debug`.
+    fn c_library(&self) -> PathBuf {
+        self.folder.join("libc")
+    }
+
     fn download(&self) -> Result<(), String> {
         let packages = ForeignPackages::begin(&self.folder.join("packages"), "arm64")?;
         let unpacked = self.folder.join("unpacked");
@@ -68,11 +76,27 @@ impl System {
         let kernel = packages.dependency("linux-image-cloud-arm64")?;
         packages.unpack(&kernel, &unpacked)?;
         packages.unpack("busybox-static", &unpacked)?;
+        let c_library = unpacked.join("libc");
+        for package in ["libc6", "libc6-dbg"] {
+            packages.unpack(package, &c_library)?;
+        }
+        // Documentation and conversions of character sets.
+        for unneeded in ["usr/share", "usr/lib/aarch64-linux-gnu/gconv"] {
+            let path = c_library.join(unneeded);
+            if path.exists() {
+                fs::remove_dir_all(&path)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
         let version = kernel.trim_start_matches("linux-image-");
         for (from, to) in [
             (format!("boot/vmlinuz-{version}"), self.kernel()),
             ("bin/busybox".into(), self.busybox()),
+            ("libc".into(), self.c_library()),
         ] {
+            if to.exists() {
+                continue;
+            }
             // Newer packages of busybox have it there.
             let candidates = [unpacked.join(&from), unpacked.join("usr").join(&from)];
             let found = candidates.iter().find(|path| path.exists());
@@ -125,7 +149,7 @@ impl System {
     /// The image cannot be written, or the emulator cannot be started.
     pub fn run(&self, binaries: Vec<Binary>, extra: &[ExtraFile]) -> Result<Run, String> {
         let path = self.folder.join("image");
-        image::write(&path, &self.busybox(), &binaries, extra)?;
+        image::write(&path, &self.busybox(), &self.c_library(), &binaries, extra)?;
         let expected: Vec<_> = binaries.into_iter().map(|binary| binary.expected).collect();
         let mut transcript = Transcript::new(&expected);
         let began = Instant::now();

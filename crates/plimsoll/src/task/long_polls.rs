@@ -295,24 +295,25 @@ pub(crate) fn read(mut visit: impl FnMut(LongPolls)) {
     });
 }
 
-/// A bit of a key: the poll ended before the watcher saw it. No pointer has that bit.
-const UNSEEN: u64 = 1 << 47;
+/// A bit of a key: the poll ended before the watcher saw it. No address of a program has that bit:
+/// user addresses have 47 bits on x86-64, and 48 or 52 on aarch64.
+const UNSEEN: u64 = 1 << 63;
 
-/// The first bit of a key that holds the number of the task's name. A task without a name has the
-/// function of its type below it.
-const NAME: u32 = 48;
+/// A bit of a key: the lower bits hold the number of the task's name. Otherwise they hold the
+/// function of its type. No address of a program has that bit either.
+const NAMED: u64 = 1 << 62;
 
 /// Returns the key that distinguishes the buckets of different tasks.
 fn key(slot: &Slot) -> u64 {
     match slot.name() {
         0 => slot.type_name() as u64,
-        name => u64::from(name) << NAME,
+        name => u64::from(name) | NAMED,
     }
 }
 
 fn task_of(key: u64) -> &'static str {
-    if key >> NAME != 0 {
-        return Labels::of_number((key >> NAME) as u32)
+    if key & NAMED != 0 {
+        return Labels::of_number((key & !NAMED) as u32)
             .get("")
             .unwrap_or_default();
     }

@@ -8,16 +8,19 @@ use pprof::Profile;
 
 #[inline(never)]
 fn early(count: usize) -> Vec<Vec<u8>> {
-    (0..count)
+    let blocks = (0..count)
         .map(|_| black_box(Vec::with_capacity(1000)))
-        .collect()
+        .collect();
+    // Prevents a tail call, which would leave no frame.
+    black_box(blocks)
 }
 
 #[inline(never)]
 fn late(count: usize) -> Vec<Vec<u8>> {
-    (0..count)
+    let blocks = (0..count)
         .map(|_| black_box(Vec::with_capacity(50_000)))
-        .collect()
+        .collect();
+    black_box(blocks)
 }
 
 #[inline(never)]

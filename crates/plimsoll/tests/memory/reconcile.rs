@@ -178,7 +178,12 @@ fn touched_stacks() {
     assert_near(unexplained(&after), unexplained(&before));
 }
 
-const STACK: usize = 100 << 10;
+/// At least the minimum of the C library, which is 16 KiB on x86-64 and 128 KiB on aarch64.
+const STACK: usize = if libc::PTHREAD_STACK_MIN > 100 << 10 {
+    libc::PTHREAD_STACK_MIN
+} else {
+    100 << 10
+};
 
 /// Stacks that are blocks of the heap, next to a heap with holes. The memory of the holes could be
 /// mistaken for the stacks'.
@@ -192,6 +197,10 @@ fn stacks_of_blocks() {
         barrier.wait();
         std::ptr::null_mut()
     }
+    // Otherwise blocks of 128 KiB have separate mappings.
+    // SAFETY: no other thread allocates yet.
+    let set = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 4 * STACK as i32) };
+    assert_eq!(set, 1);
     let mut number = 0;
     let mut holes: Vec<Vec<u8>> = (0..20_000).map(|_| vec![1; 1000]).collect();
     holes.retain(|_| {

@@ -53,12 +53,16 @@ fn creators_of_living_threads_are_known() {
     until(0);
 }
 
+/// A function: a closure may be inlined.
+#[inline(never)]
+fn waits_in_scope(end: &mpsc::Receiver<()>) {
+    let _ = std::hint::black_box(end.recv());
+}
+
 #[inline(never)]
 fn hires_in<'scope>(scope: &'scope Scope<'scope, '_>, end: mpsc::Receiver<()>) {
     let named = Builder::new().name("scoped".into());
-    let thread = named.spawn_scoped(scope, move || {
-        let _ = end.recv();
-    });
+    let thread = named.spawn_scoped(scope, move || waits_in_scope(&end));
     std::hint::black_box(thread.unwrap());
 }
 
@@ -107,7 +111,7 @@ fn threads_of_a_scope_inherit_labels_and_are_listed_with_their_creators() {
         assert!(
             is_in(
                 thread.stack(),
-                "threads_and_tasks::thread_spawn::hires_in::{{closure}}"
+                "threads_and_tasks::thread_spawn::waits_in_scope"
             ),
             "{thread:?}"
         );

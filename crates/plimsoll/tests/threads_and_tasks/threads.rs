@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use crowd::{Crowd, KINDS, alone};
 use plimsoll::profile::Detail;
-use pprof::{Profile, Sample};
+use pprof::{Profile, Sample, is_thread_entry};
 
 fn goroutine() -> Profile {
     Profile::of_all("goroutine", Detail::Names)
@@ -70,7 +70,7 @@ fn thousand_blocked() {
                 .filter(|name| name.ends_with("crowd::begins_here"));
             assert_eq!(calls.count(), 5, "{}: {names:?}", kind.function);
             assert!(
-                names.last().is_some_and(|name| name.contains("clone")),
+                names.last().is_some_and(|name| is_thread_entry(name)),
                 "{}: {names:?}",
                 kind.function
             );

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::{self, JoinHandle};
 
-use super::{alone, child, goroutine, within};
+use super::{alone, child, goroutine, is_thread_entry, within};
 
 /// Threads that never wait.
 pub struct Spinners {
@@ -72,7 +72,7 @@ fn seen() -> i64 {
         assert_eq!(profile.label(sample, "state"), Some("running"), "{names:?}");
         assert_eq!(profile.label(sample, "wait"), None);
         assert!(
-            names.last().is_some_and(|name| name.contains("clone")),
+            names.last().is_some_and(|name| is_thread_entry(name)),
             "{names:?}"
         );
     });

@@ -7,8 +7,12 @@ use std::ptr;
 use plimsoll_unwind::modules::{Lookup, ModuleList};
 
 /// A library without dependencies.
+#[cfg(target_arch = "x86_64")]
 const LIBRARY: &[u8] =
     include_bytes!("../../../../../plimsoll-symbolize/src/symbol/tests/fixtures/four.so");
+#[cfg(target_arch = "aarch64")]
+const LIBRARY: &[u8] =
+    include_bytes!("../../../../../plimsoll-symbolize/src/symbol/tests/fixtures/aarch64.so");
 
 /// Loads a copy of the library with `load`, for good. Returns its load address.
 fn load(name: &str, load: impl FnOnce(&CString) -> *mut c_void) -> usize {
