@@ -99,17 +99,26 @@ pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
             continue;
         }
         let is_guarded = mapping.range.start == guard_end && is_nameless(mapping);
-        if is_guarded && known.past_stacks.contains(&mapping.range) {
-            let mut rest = Rest::of(mapping);
-            for stack in &known.stacks {
-                sorted.take(&mut rest, Owner::Stacks, stack);
-            }
-            sorted.add(Owner::KeptStacks, rest.length, rest.resident);
-        } else {
-            sorted.put(mapping, known, continues_file);
-        }
+        let kept = match is_guarded {
+            true => kept_stack(mapping, known),
+            false => Vec::new(),
+        };
+        sorted.put(mapping, known, &kept, continues_file);
     }
     sorted
+}
+
+/// Returns the addresses of the stack of an ended thread with which a mapping begins, without the
+/// stacks of living threads. The system merges the mapping of a stack with the one behind it.
+fn kept_stack(mapping: &Mapping, known: &Known) -> Vec<Range<usize>> {
+    let whole = &mapping.range;
+    let is_here = |stack: &&Range<usize>| stack.start == whole.start && stack.end <= whole.end;
+    let kept = known.past_stacks.iter().filter(is_here);
+    let Some(longest) = kept.max_by_key(|stack| stack.end) else {
+        return Vec::new();
+    };
+    let living = known.stacks.iter();
+    living.fold(vec![longest.clone()], without)
 }
 
 fn is_nameless(mapping: &Mapping) -> bool {
@@ -117,10 +126,18 @@ fn is_nameless(mapping: &Mapping) -> bool {
 }
 
 impl Sorted {
-    fn put(&mut self, mapping: &Mapping, known: &Known, continues_file: bool) {
+    /// Assigns the parts of a mapping. `kept` are the parts that the C library keeps as a stack.
+    fn put(
+        &mut self,
+        mapping: &Mapping,
+        known: &Known,
+        kept: &[Range<usize>],
+        continues_file: bool,
+    ) {
         let ranges = std::iter::once((Owner::SampledBlocks, &known.sampled))
             .chain(all_of(Owner::Plimsoll, &known.plimsoll))
             .chain(all_of(Owner::Stacks, &known.stacks))
+            .chain(all_of(Owner::KeptStacks, kept))
             .chain(all_of(Owner::Blocks, &known.blocks))
             .chain(all_of(Owner::Structures, &known.structures));
         let mut rest = Rest::of(mapping);
@@ -178,7 +195,13 @@ impl Sorted {
                 with_stacks = without(with_stacks, &range);
             }
         }
-        let parts: Vec<_> = with_stacks.iter().flat_map(c_heap::parts).collect();
+        let mut parts: Vec<_> = with_stacks.iter().flat_map(c_heap::parts).collect();
+        if with_stacks != others {
+            // Parts that lie behind a stack which lies in no block.
+            let unseen = parts.iter().fold(others.clone(), without);
+            parts.extend(unseen.iter().flat_map(c_heap::parts));
+            parts.sort_by_key(|part| part.start);
+        }
         for both in in_both(&parts, &others) {
             self.take(&mut rest, Owner::CHeap, &both);
         }

@@ -94,6 +94,49 @@ fn each_mapping_goes_to_its_owner_and_the_rest_is_unowned() {
     assert!(sorted.c_heap.len() == 1 && sorted.c_heap[0] == range(2));
 }
 
+/// The system merges the mapping of a stack with that of a heap block behind it.
+#[test]
+fn a_heap_block_behind_a_stack_is_found_whether_the_thread_lives_or_not() {
+    const STACK: usize = 8 << 20;
+    const BLOCK: usize = 1 << 20;
+    let start = plimsoll_sys::os::region::map(STACK + BLOCK).unwrap();
+    let (stack, block) = (start..start + STACK, start + STACK..start + STACK + BLOCK);
+    // SAFETY: the test made this mapping. The second word of a block that the C library maps
+    // separately is its length, with a flag.
+    unsafe { (block.start as *mut usize).add(1).write(BLOCK | 2) };
+    let touched = (stack.end - PAGE) as *mut u8;
+    // SAFETY: as above.
+    unsafe { touched.write(1) };
+    let guard = Mapping {
+        accessible: false,
+        range: start - PAGE..start,
+        ..mapping(0..1, "", 0, 0)
+    };
+    let merged = Mapping {
+        range: stack.start..block.end,
+        ..mapping(0..1, "", 2 * PAGE as u64, 2 * PAGE as u64)
+    };
+    let ended = Known {
+        past_stacks: vec![stack.clone()],
+        ..Known::default()
+    };
+    let lives = Known {
+        stacks: vec![stack.clone()],
+        ..ended.clone()
+    };
+    for (known, owner) in [(ended, Owner::KeptStacks), (lives, Owner::Stacks)] {
+        let sorted = sort(&[guard.clone(), merged.clone()], &known);
+        assert_eq!(sorted.c_heap, std::slice::from_ref(&block), "{owner:?}");
+        assert_eq!(sorted.mapped(owner), STACK as u64);
+        assert_eq!(sorted.mapped(Owner::CHeap), BLOCK as u64, "{owner:?}");
+        // Its shares depend on huge pages, and on the kernel's means to tell pages of zeros.
+        let resident = sorted.resident(owner) + sorted.resident(Owner::CHeap);
+        assert_eq!(resident, 2 * PAGE as u64, "{owner:?}");
+    }
+    // SAFETY: the test made this mapping, and no reference into it remains.
+    unsafe { libc::munmap(start as *mut _, STACK + BLOCK) };
+}
+
 /// A backend whose structures begin with their length and a mark.
 struct Marked;
 
