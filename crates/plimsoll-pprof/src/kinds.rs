@@ -93,6 +93,13 @@ pub const PEAK: ProfileKind = kind(
     "A sampling of the memory that was in use at the peak, by where it was allocated.",
 );
 
+/// The profile `profile`, of CPU time.
+pub const PROFILE: ProfileKind = kind(
+    "profile",
+    "A sampling of CPU time, by the code that used it. The page records for 30 seconds, or as many as the \
+     parameter seconds has; with cpu_rate, it shows those of the continuous samples.",
+);
+
 /// The profile `threadcreate`.
 pub const THREADCREATE: ProfileKind = kind(
     "threadcreate",
@@ -107,7 +114,7 @@ pub const SELFCONTENTION: ProfileKind = kind(
 );
 
 /// All kinds but [`SELFCONTENTION`], by name.
-pub const ALL: [ProfileKind; 12] = [
+pub const ALL: [ProfileKind; 13] = [
     ALLOCS,
     BLOCK,
     FRAGMENTATION,
@@ -119,6 +126,7 @@ pub const ALL: [ProfileKind; 12] = [
     MMAP,
     MUTEX,
     PEAK,
+    PROFILE,
     THREADCREATE,
 ];
 

@@ -43,6 +43,7 @@ pub fn start() -> Plimsoll {
 /// | word | value | default |
 /// |---|---|---|
 /// | `block_rate` | waiting time between samples of the block profile: `1ms`, `1ns` for all, `0` for none | `0` |
+/// | `cpu_rate` | samples of the CPU profile for each second of CPU time, all the time: `19`, at most `1000`, `0` for none | `0` |
 /// | `dump_on` | when to write the stacks of all threads to standard error: `sigquit`, `panic`, `sigquit+panic` or `off` | `off` |
 /// | `go_names` | whether `/metrics` also contains the names of Go's client (`go_memstats_alloc_bytes`) and `process_*`: `on` or `off` | `off` |
 /// | `heap_rate` | mean bytes between samples of the heap profile: `512k`, `1` for all, `0` for none | `512k` |
@@ -78,6 +79,7 @@ pub struct Config {
     heap_rate: Option<usize>,
     block_rate: Option<Duration>,
     mutex_fraction: Option<u32>,
+    cpu_rate: Option<u32>,
     leak_age: Option<Duration>,
     long_poll: Option<Duration>,
     task_times: Option<bool>,
@@ -150,6 +152,13 @@ impl Config {
     /// locks. See [`profile::set_mutex_fraction`].
     pub fn mutex_fraction(mut self, fraction: u32) -> Self {
         self.mutex_fraction = Some(fraction);
+        self
+    }
+
+    /// Records CPU samples all the time: this many for each second of CPU time. See
+    /// [`profile::cpu::set_rate`].
+    pub fn cpu_rate(mut self, rate: u32) -> Self {
+        self.cpu_rate = Some(rate);
         self
     }
 
@@ -283,6 +292,11 @@ impl Config {
         }
         if let Some(fraction) = self.mutex_fraction {
             profile::set_mutex_fraction(fraction);
+        }
+        if let Some(rate) = self.cpu_rate {
+            if let Err(error) = profile::cpu::set_rate(rate) {
+                warning::warn(format!("cannot record CPU samples: {error}"));
+            }
         }
         if let Some(age) = self.leak_age {
             profile::set_leak_age(age);

@@ -12,13 +12,14 @@ use plimsoll_sys::os::{self, loader};
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::thread as alloc_thread;
 use crate::contention;
+use crate::cpu;
 use crate::gc;
 #[cfg(feature = "interpose")]
 use crate::hook;
 use crate::label;
 use crate::ledger::Reader;
 use crate::profile::{self, Earlier};
-use crate::stack::{self, RetiredList, TABLE};
+use crate::stack::{self, CPU_TABLE, RetiredList, TABLE};
 use crate::stats::cpu_stats::{self, Meter};
 use crate::{internal_heap, internal_thread, memory_limit, postmortem, task, thread};
 
@@ -29,11 +30,13 @@ type HookGuard = ();
 
 type Guards = (
     MutexGuard<'static, memory_limit::State>,
+    MutexGuard<'static, cpu::Users>,
     MutexGuard<'static, Option<task::Watcher>>,
     MutexGuard<'static, ()>,
     MutexGuard<'static, ()>,
     HookGuard,
     MutexGuard<'static, Vec<RetiredList>>,
+    MutexGuard<'static, ()>,
     MutexGuard<'static, ()>,
     MutexGuard<'static, Reader<HeapDelta>>,
     MutexGuard<'static, gc::Registry>,
@@ -59,6 +62,7 @@ pub(crate) fn register() {
 extern "C" fn before() {
     let guards = (
         memory_limit::lock(),
+        cpu::lock(),
         // Before the others, because code that holds it takes them.
         task::lock_watcher(),
         task::lock_cut(),
@@ -69,6 +73,7 @@ extern "C" fn before() {
         (),
         stack::lock_lists(),
         TABLE.lock_readers(),
+        CPU_TABLE.lock_readers(),
         {
             let mut readers = HEAP.lock_readers();
             postmortem::before_fork(&mut readers);
@@ -103,6 +108,7 @@ extern "C" fn after_in_child() {
     os::close_on_fork::after_fork_in_child();
     HEAP.after_fork_in_child(alloc_thread::writer());
     TABLE.after_fork_in_child();
+    CPU_TABLE.after_fork_in_child();
     stack::forget_vanished_threads();
     contention::after_fork_in_child();
     task::after_fork_in_child();
@@ -111,8 +117,9 @@ extern "C" fn after_in_child() {
     internal_heap::unlock();
     // SAFETY: the child's only thread has held the locks since `before`.
     let mut held = unsafe { (*HELD.0.get()).take() };
-    if let Some((limit, .., collectors, _, _, _, _)) = &mut held {
+    if let Some((limit, cpu, .., collectors, _, _, _, _)) = &mut held {
         limit.after_fork_in_child();
+        cpu.after_fork_in_child();
         collectors.after_fork_in_child();
     }
     drop(held);

@@ -87,6 +87,7 @@ mod backend;
 pub mod bridge;
 mod config;
 mod contention;
+mod cpu;
 mod histogram;
 mod json;
 

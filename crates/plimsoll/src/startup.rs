@@ -2,7 +2,7 @@
 //! loader's locks.
 
 use crate::alloc::process;
-use crate::{contention, fork, label, postmortem, settings, stack, thread};
+use crate::{contention, cpu, fork, label, postmortem, settings, stack, thread};
 
 /// The loader calls this before `main`, when the program's libraries are loaded and no other thread
 /// runs yet.
@@ -31,6 +31,7 @@ extern "C" fn prepare() {
     thread::creation::prepare();
     contention::prepare();
     label::prepare();
+    cpu::prepare();
     postmortem::prepare();
     #[cfg(feature = "interpose")]
     crate::hook::threads::start();

@@ -11,7 +11,7 @@ use crate::internal_scope::{ALWAYS_SLOW, State};
 use crate::ledger::Writer;
 use crate::sampler::{self, Sampler, Weight};
 use crate::stack;
-use crate::thread::stacks;
+use crate::thread;
 
 /// The state that only the cold path uses.
 struct Cold {
@@ -123,7 +123,7 @@ impl Thread {
         if matches!(writer, Writer::Shard(_) | Writer::FencedShard(_)) {
             process::at_thread_exit();
         }
-        stacks::enter();
+        thread::enter();
     }
 
     /// Releases the thread's shard; from here on the thread counts in the shared one.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Config, VARIABLE, words};
 use crate::alloc::postmortem::SETTING;
+use crate::cpu;
 #[cfg(feature = "http")]
 use crate::http;
 use crate::settings::{Early, MemoryLimit};
@@ -42,6 +43,13 @@ impl Config {
                         Ok(true)
                     }
                     Err(_) => Err("is not a whole number up to 4294967295"),
+                },
+                "cpu_rate" => match value.parse() {
+                    Ok(rate) if rate <= cpu::MAX_RATE => {
+                        self.cpu_rate = Some(rate);
+                        Ok(true)
+                    }
+                    _ => Err("is not a whole number up to 1000"),
                 },
                 "leak_age" => plimsoll_settings::nanoseconds(value).map(|age| {
                     self.leak_age = Some(Duration::from_nanos(age));

@@ -24,10 +24,15 @@ const fn word(name: &'static str, meaning: &'static str, default: &'static str) 
 }
 
 /// All words, in the order of their names.
-pub(super) const WORDS: [Word; 18] = [
+pub(super) const WORDS: [Word; 19] = [
     word(
         "block_rate",
         "waiting time between samples of the block profile: 1ms, 1ns for all, 0 for none",
+        "0",
+    ),
+    word(
+        "cpu_rate",
+        "samples of the CPU profile for each second of CPU time, all the time: 19, at most 1000, 0 for none",
         "0",
     ),
     word(

@@ -33,6 +33,14 @@ pub(super) fn labels<'a>(tag: &'a Tag, frames: &[usize], symbols: &Symbols) -> L
             texts.sort_by_key(|&(key, _)| key);
             Labels::Texts(texts)
         }
+        Tag::Polled(polled) => {
+            let mut texts = vec![("task", polled.name), ("spawned", polled.spawned.as_str())];
+            for (key, value) in polled.labels.iter() {
+                texts.push((key, value));
+            }
+            texts.sort_by_key(|&(key, _)| key);
+            Labels::Texts(texts)
+        }
         Tag::Activity(activity) => Labels::Texts(activity.labels(|| symbols.names(frames))),
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use plimsoll_symbolize::Detail;
 
 use super::{Extent, TextPage, dump, pprof, replace_file, text};
+use crate::profile::cpu::Recording;
 use crate::profile::delta::difference;
 use crate::profile::reading::Reading;
 use crate::profile::snapshot::Snapshot;
@@ -117,6 +118,20 @@ impl Profile {
             detail,
             idle: self.idle,
         }
+    }
+}
+
+impl Recording {
+    /// Ends the CPU profile, and returns it as [`Format::Pprof`].
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        let (_own, _time) = (internal_scope::scope(), overhead::measure());
+        let extent = Extent {
+            detail: Detail::Full,
+            idle: false,
+        };
+        let bytes = pprof(&self.finish(), extent);
+        internal_heap::trim();
+        bytes
     }
 }
 

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use plimsoll_interpose::threads::{self, Creation, Start};
 
 use crate::stack::{self, Registers};
+use crate::thread;
 use crate::thread::creation::{self, Birth};
-use crate::thread::stacks;
 
 /// Starts to record the creator of each thread.
 pub(crate) fn start() {
@@ -55,7 +55,7 @@ unsafe extern "C" fn begins(birth: *mut c_void) -> *const Start {
     // SAFETY: `called` passed this address of a static `Birth`.
     let birth: &'static Birth = unsafe { &*birth.cast() };
     birth.begin();
-    stacks::enter();
+    thread::enter();
     // A `Start` is two words, a function and its argument, as in `Birth`.
     birth.start().cast()
 }

@@ -22,11 +22,16 @@ pub(super) fn page() -> String {
     let mut entries: Vec<(&str, usize, &str, &str)> = profile::profiles()
         .iter()
         .map(|profile| {
+            // The page of CPU samples has no text.
+            let parameters = match profile.name() {
+                "profile" => "",
+                _ => "?debug=1",
+            };
             (
                 profile.name(),
                 profile.count(),
                 profile.description(),
-                "?debug=1",
+                parameters,
             )
         })
         .chain(pages.map(|(name, description)| (name, 0, description, "")))

@@ -8,10 +8,11 @@ use plimsoll_symbolize::Detail;
 use super::answer::{Answer, Body, Step};
 use super::pages::TEXT;
 use super::{Request, index, query};
+use crate::cpu::StartError;
 use crate::escape::put_name;
 use crate::gc;
 use crate::profile::reading::Reading;
-use crate::profile::{self, Format, Profile};
+use crate::profile::{self, Format, Profile, cpu};
 use crate::stack;
 use crate::symbol;
 
@@ -36,7 +37,7 @@ pub(super) fn answer(name: &str, request: &Request<'_>) -> Step {
         "" => Answer::new(200, HTML, index::page().into_bytes()),
         "cmdline" => Answer::new(200, TEXT, command_line()),
         "symbol" => Answer::new(200, TEXT, symbols(query).into_bytes()),
-        "profile" => error(501, "CPU profiles are not supported"),
+        "profile" => return cpu_page(query),
         "trace" => error(501, "execution traces are not supported"),
         name => match profile::lookup(name) {
             Some(profile) => return profile_page(profile, query, cancelled),
@@ -93,10 +94,40 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
     answer.into()
 }
 
-/// The first half of a difference: the profile, and its earlier state.
-pub(super) struct Delta {
-    profile: Profile,
-    earlier: Reading,
+/// The first half of an answer that covers some seconds.
+pub(super) enum Delta {
+    /// A profile, and its earlier state.
+    Difference(Profile, Box<Reading>),
+    /// A CPU profile in progress, which ends when this is dropped.
+    Cpu(Box<cpu::Recording>),
+}
+
+/// The seconds of a CPU profile if the parameter has no positive number: Go's.
+const CPU_SECONDS: i64 = 30;
+
+/// Begins a CPU profile.
+fn cpu_page(query: &str) -> Step {
+    let seconds = query::integer(&query::first(query, "seconds"));
+    let seconds = match seconds.filter(|&seconds| seconds > 0) {
+        Some(seconds) if seconds > MAX_SECONDS => return too_long().into(),
+        seconds => seconds.unwrap_or(CPU_SECONDS),
+    };
+    match cpu::Recording::begin(false) {
+        Ok(recording) => Step::Wait(
+            Duration::from_secs(seconds as u64),
+            Delta::Cpu(Box::new(recording)),
+        ),
+        Err(reason @ StartError::Unsupported) => error(501, &reason.to_string()).into(),
+        Err(reason) => {
+            let message = format!("Could not enable CPU profiling: {reason}");
+            error(500, &message).into()
+        }
+    }
+}
+
+fn too_long() -> Answer {
+    let message = format!("invalid value for \"seconds\" - must be at most {MAX_SECONDS}");
+    error(400, &message)
 }
 
 /// Begins a difference of a profile over some seconds.
@@ -106,8 +137,7 @@ fn delta_page(profile: Profile, seconds: &str, debug: i64) -> Step {
         return error(400, message).into();
     };
     if seconds > MAX_SECONDS {
-        let message = format!("invalid value for \"seconds\" - must be at most {MAX_SECONDS}");
-        return error(400, &message).into();
+        return too_long().into();
     }
     if debug != 0 {
         return error(400, "seconds and debug params are incompatible").into();
@@ -115,17 +145,20 @@ fn delta_page(profile: Profile, seconds: &str, debug: i64) -> Step {
     let earlier = profile.read();
     Step::Wait(
         Duration::from_secs(seconds as u64),
-        Delta { profile, earlier },
+        Delta::Difference(profile, Box::new(earlier)),
     )
 }
 
 impl Delta {
     /// Returns the difference up to now.
     pub(super) fn finish(self) -> Answer {
-        attachment(
-            &format!("{}-delta", self.profile.name()),
-            self.profile.bytes_since(&self.earlier),
-        )
+        match self {
+            Self::Difference(profile, earlier) => attachment(
+                &format!("{}-delta", profile.name()),
+                profile.bytes_since(&earlier),
+            ),
+            Self::Cpu(recording) => attachment("profile", recording.bytes()),
+        }
     }
 }
 
@@ -284,7 +317,12 @@ mod tests {
             ("<script>alert(1)</script>", 404, TEXT, None),
             ("heap/", 404, TEXT, None),
             ("../heap", 404, TEXT, None),
-            ("profile", 501, TEXT, None),
+            (
+                "profile?seconds=1",
+                200,
+                BINARY,
+                Some("attachment; filename=\"profile\""),
+            ),
             ("trace?seconds=1", 501, TEXT, None),
         ] {
             let (path, query) = page.split_once('?').unwrap_or((page, ""));

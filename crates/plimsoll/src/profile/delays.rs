@@ -83,6 +83,7 @@ pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64))
         }
     });
     Reading {
+        total: None,
         sample_types: &SAMPLE_TYPES,
         default_type: "",
         period_type: SAMPLE_TYPES[0],

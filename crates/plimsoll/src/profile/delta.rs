@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::reading::{MAX_VALUES, Reading};
+use super::reading::{MAX_VALUES, Reading, Total};
 
 /// Returns `later` less `earlier`, sample by sample; samples with only zeros are omitted. Values
 /// can be negative: memory in use may have decreased.
@@ -27,11 +27,17 @@ pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
         samples.push(super::reading::Sample { stack, values, tag });
     }
     samples.retain(|sample| sample.values != [0; MAX_VALUES]);
+    let total = later.total.zip(earlier.total).map(|(total, before)| Total {
+        exact: total.exact.saturating_sub(before.exact),
+        ..total
+    });
+    let comments = total.map(|total| (total.comments)(&samples, total.exact));
     Reading {
         samples,
         duration_nanos: later.time_nanos.saturating_sub(earlier.time_nanos),
         period: later.period.max(earlier.period),
-        comments: Vec::new(),
+        comments: comments.unwrap_or_default(),
+        total,
         ..later
     }
 }
@@ -76,6 +82,7 @@ mod tests {
             samples: samples.collect(),
             leaf: |_, _| Leaf::Shown,
             comments: vec!["of the whole".into()],
+            total: None,
         }
     }
 

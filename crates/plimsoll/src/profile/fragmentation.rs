@@ -59,6 +59,7 @@ impl Source for Fragmentation {
             Err(unavailable) => (Vec::new(), format!("plimsoll: {unavailable}")),
         };
         Reading {
+            total: None,
             sample_types: &SAMPLE_TYPES,
             default_type: "",
             period_type: ValueType {

@@ -187,6 +187,7 @@ fn read(default_type: &'static str) -> Reading {
         }
     });
     Reading {
+        total: None,
         sample_types: &SAMPLE_TYPES,
         default_type,
         period_type: ValueType {

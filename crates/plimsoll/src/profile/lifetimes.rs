@@ -36,6 +36,7 @@ impl Source for Lifetimes {
 
     fn read(&self) -> Reading {
         Reading {
+            total: None,
             sample_types: &SAMPLE_TYPES,
             default_type: "",
             period_type: ValueType {

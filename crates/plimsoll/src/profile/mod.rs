@@ -17,6 +17,7 @@
 
 pub(crate) mod activity;
 mod block;
+pub mod cpu;
 mod custom;
 mod delays;
 pub(crate) mod delta;
@@ -58,6 +59,7 @@ use reading::{Reading, TextReading};
 pub(crate) use waiting::{Described, describe, leaf_of_creation, leaf_of_thread};
 
 use crate::alloc::mappings;
+use crate::cpu::lost_samples as lost_cpu_samples;
 #[cfg(feature = "interpose")]
 use crate::recording;
 use crate::{
@@ -103,6 +105,7 @@ static BUILT_IN: &[&dyn Source] = &[
     &mmap::Mmap,
     &mutex::Mutex,
     &peak::Peak,
+    &cpu::Cpu,
     &threadcreate::ThreadCreate,
 ];
 
@@ -360,8 +363,8 @@ pub struct LostEvents {
 /// Reads the counts of [`LostEvents`]. Each is exact, but they are not read at one instant.
 pub fn lost_events() -> LostEvents {
     LostEvents {
-        without_stack: stack::events_without_stack(),
-        table_full: stack::TABLE.overflowed(),
+        without_stack: stack::events_without_stack() + lost_cpu_samples(),
+        table_full: stack::TABLE.overflowed() + stack::CPU_TABLE.overflowed(),
         cut_stacks: stack::events_with_cut_stack(),
         untracked: sampler::lost_track(),
         waits: contention::lost_waits(),

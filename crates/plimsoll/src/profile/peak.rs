@@ -35,6 +35,7 @@ impl Source for Peak {
 
     fn read(&self) -> Reading {
         Reading {
+            total: None,
             sample_types: &SAMPLE_TYPES,
             default_type: "",
             period_type: ValueType {

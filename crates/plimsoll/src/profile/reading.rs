@@ -44,6 +44,15 @@ pub(crate) struct Reading {
     pub(crate) leaf: LeafRule,
     /// Lines for people who read the profile.
     pub(crate) comments: Vec<String>,
+    /// The exact total that the samples approximate, if a difference of two readings shows it.
+    pub(crate) total: Option<Total>,
+}
+
+/// An exact total, with the comments that contrast it with samples.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Total {
+    pub(crate) exact: u64,
+    pub(crate) comments: fn(&[Sample], u64) -> Vec<String>,
 }
 
 impl Reading {
@@ -64,6 +73,7 @@ impl Reading {
             samples,
             leaf: |_, _| Leaf::Shown,
             comments,
+            total: None,
         }
     }
 }
@@ -99,8 +109,21 @@ pub(crate) enum Tag {
     Wait(WaitKind, Labels),
     /// Polls of tasks of this name.
     Task(&'static str, Labels),
+    /// Work in polls of a task.
+    Polled(Arc<PolledTask>),
     /// Threads or tasks with the same activity.
     Activity(Arc<Activity>),
+}
+
+/// What a sample shows of the task that was polled.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PolledTask {
+    /// The name of the task, or else the type of its future.
+    pub(crate) name: &'static str,
+    /// The place where the task was created: file, line and column.
+    pub(crate) spawned: String,
+    /// The labels at the sample.
+    pub(crate) labels: Labels,
 }
 
 /// Return addresses, leaf first.

@@ -167,6 +167,7 @@ impl<'a> Record<'a> {
             | Tag::Lifetime(_, labels)
             | Tag::Wait(_, labels)
             | Tag::Task(_, labels) => (*labels, &[][..]),
+            Tag::Polled(polled) => (polled.labels, &[][..]),
             Tag::Activity(activity) => (Labels::NONE, &activity.labels[..]),
         };
         let of_activity = of_activity.iter();
@@ -197,6 +198,7 @@ impl<'a> Record<'a> {
     pub fn name(&self) -> Option<&'a str> {
         let name = match &self.sample.tag {
             Tag::Task(name, _) => *name,
+            Tag::Polled(polled) => polled.name,
             Tag::Activity(activity) => &activity.name,
             _ => "",
         };

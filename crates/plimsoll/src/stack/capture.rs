@@ -168,6 +168,35 @@ pub(crate) fn with_stack_of_event<R>(
     })
 }
 
+/// Calls `use_stack` with the stack of a recorded event: the calling thread's from the point at
+/// which a signal interrupted it. The interrupted instruction is the first frame. For the signal's
+/// handler.
+pub(super) fn with_interrupted_stack<R>(
+    at: Registers,
+    limit: usize,
+    use_stack: impl FnOnce(&[usize]) -> R,
+) -> R {
+    let slot = (unwinder() != Unwinder::None).then(take_slot).flatten();
+    let Some(slot) = slot else {
+        WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
+        postmortem_file::count_without_stack();
+        return use_stack(&[]);
+    };
+    // SAFETY: this thread owns the slot until it stores 0 in `owner`.
+    let (walk, frames) = unsafe {
+        let walk = slot.capture_interrupted(at, limit);
+        (walk, slot.captured(walk.frames.min(limit)))
+    };
+    count_if_cut(walk.end);
+    if walk.end == End::Stale {
+        // The last frame is a return address, or one past the interrupted instruction.
+        unknown_code::met_at(frames.last().map_or(0, |address| address - 1));
+    }
+    let result = use_stack(frames);
+    slot.owner.store(0, Ordering::Release);
+    result
+}
+
 fn count_if_cut(end: End) {
     if matches!(end, End::Lost | End::Stale) {
         CUT_STACKS.fetch_add(1, Ordering::Relaxed);
@@ -371,18 +400,20 @@ pub(crate) fn slots_for_requests_made() -> &'static [Slot] {
 
 impl Slot {
     /// Captures the calling thread's stack from the point of interruption. For the signal's
-    /// handler. The interrupted instruction is the first frame.
+    /// handler. The interrupted instruction is the first frame; at most `limit` frames are captured,
+    /// and at least one.
     ///
     /// # Safety
     /// No other thread uses this slot.
-    pub(crate) unsafe fn capture_interrupted(&self, at: Registers) -> Walk {
+    pub(crate) unsafe fn capture_interrupted(&self, at: Registers, limit: usize) -> Walk {
         // SAFETY: no other thread uses this slot, by this function's contract.
         let Scratch {
             context,
             trail,
             frames,
         } = unsafe { &mut *self.scratch.get() };
-        let (first, rest) = frames.split_first_mut().expect("a slot is free");
+        let [first, rest @ ..] = frames;
+        let rest = &mut rest[..limit.saturating_sub(1).min(DEEPEST + HIDDEN_FRAMES - 1)];
         // One past the instruction, like the return address of a call.
         *first = at.instruction as usize + 1;
         let start = Start::Here(at);

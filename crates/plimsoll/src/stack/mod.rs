@@ -21,8 +21,8 @@ pub(crate) use plimsoll_unwind::registers::{Registers, Start};
 pub(crate) use plimsoll_unwind::walk_cache::StackName;
 pub(crate) use remote::StackReader;
 pub(crate) use table::{
-    Bucket, Change, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, LAYOUT as TABLE_LAYOUT, Record,
-    SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE,
+    Bucket, CPU_TABLE, Change, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, LAYOUT as TABLE_LAYOUT,
+    Record, SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE,
 };
 
 use plimsoll_sys::primitives::{AtomicUsize, Ordering};
@@ -69,6 +69,14 @@ pub(crate) fn site_from(kind: Kind, size: u64, labels: Labels, start: Start) -> 
     };
     capture::with_stack_of_event(start, limit, |frames| {
         TABLE.bucket(kind, size, labels, frames)
+    })
+}
+
+/// Returns the bucket of [`CPU_TABLE`] for the point at which a signal interrupted the calling
+/// thread. For the signal's handler.
+pub(crate) fn cpu_site(size: u64, labels: Labels, at: Registers) -> Bucket {
+    capture::with_interrupted_stack(at, depth(), |frames| {
+        CPU_TABLE.bucket(Kind::Cpu, size, labels, frames)
     })
 }
 

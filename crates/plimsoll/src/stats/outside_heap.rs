@@ -2,7 +2,7 @@
 //! itself.
 
 use crate::alloc::counts::HEAP;
-use crate::stack::TABLE;
+use crate::stack::{CPU_TABLE, TABLE};
 use crate::thread::stacks;
 use crate::{alloc, internal_heap, postmortem_file, task};
 
@@ -15,7 +15,7 @@ pub(crate) struct OutsideHeap {
     pub(crate) shards_in_use: u64,
     /// Memory mapped for the ledger's shards.
     pub(crate) shards: u64,
-    /// The event table: stacks and buckets.
+    /// The event tables: stacks and buckets.
     pub(crate) table: u64,
     /// The rest: the internal heap, slots of tasks, a post-mortem file's header and notes, and
     /// memory for sampled blocks outside the program's blocks.
@@ -30,7 +30,7 @@ impl OutsideHeap {
             stacks: stacks::bytes() as u64,
             shards_in_use: shards_in_use as u64,
             shards: shards as u64,
-            table: TABLE.bytes() as u64,
+            table: (TABLE.bytes() + CPU_TABLE.bytes()) as u64,
             other: (internal_heap::bytes()
                 + task::bytes()
                 + postmortem_file::bytes()

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ptr;
 
-use plimsoll_sys::primitives::{AtomicBool, Ordering};
+use plimsoll_sys::primitives::{AtomicBool, Ordering, compiler_fence};
 
 use super::slot::Slot;
 use crate::label::{self, Labels};
@@ -46,12 +46,15 @@ impl Polling {
     /// Makes this the calling thread's poll. It must not move until [`Polling::leave`], which must
     /// follow.
     pub(super) fn enter(&self) {
+        // Signal handlers on this thread read the poll.
+        compiler_fence(Ordering::Release);
         POLLING.set(self);
     }
 
     /// Restores the outer poll as the calling thread's.
     pub(super) fn leave(&self) {
         POLLING.set(self.outer);
+        compiler_fence(Ordering::Release);
         let labels = label::set(self.labels);
         if labels != self.begun_with {
             // The task keeps the labels that it set during the poll.

@@ -23,8 +23,9 @@ use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::os::{self, clock};
 use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Mutex, Ordering};
 
+use super::identity::{self, UNUSED_BIT};
 use super::slab::SLAB;
-use super::slot::{Slot, TypeName};
+use super::slot::Slot;
 use super::times;
 use super::watched::{Running, Watched};
 use crate::internal_thread;
@@ -90,7 +91,7 @@ pub(super) fn end(slot: &Slot, nanoseconds: u64) {
     let threshold = THRESHOLD.load(Ordering::Relaxed);
     if threshold != 0 && nanoseconds >= threshold {
         let labels = Labels::of_number(slot.labels());
-        let bucket = TABLE.bucket(Kind::LongPoll, key(slot) | UNSEEN, labels, &[]);
+        let bucket = TABLE.bucket(Kind::LongPoll, identity::key(slot) | UNSEEN, labels, &[]);
         TABLE.add(bucket, &[(POLLS, 1), (DELAY, nanoseconds)]);
     }
 }
@@ -240,7 +241,7 @@ fn see(place: &Watched, running: Running, threshold: u64) {
     if found.frames.is_empty() && since() < threshold.saturating_add(READ_AGAIN) {
         return;
     }
-    let key = key(SLAB.slot(running.task));
+    let key = identity::key(SLAB.slot(running.task));
     let bucket = TABLE.bucket(Kind::LongPoll, key, found.labels, &found.frames);
     let nanoseconds = since();
     if place.see(running, bucket.0, nanoseconds) {
@@ -287,7 +288,7 @@ pub(crate) fn read(mut visit: impl FnMut(LongPolls)) {
             stack: record.stack,
             unseen: record.size & UNSEEN != 0,
             overflow: record.overflow,
-            task: task_of(record.size & !UNSEEN),
+            task: identity::name(record.size & !UNSEEN),
             labels: record.labels,
             polls: record.cells[POLLS],
             delay_ns: record.cells[DELAY],
@@ -295,33 +296,5 @@ pub(crate) fn read(mut visit: impl FnMut(LongPolls)) {
     });
 }
 
-/// A bit of a key: the poll ended before the watcher saw it. No address of a program has that bit:
-/// user addresses have 47 bits on x86-64, and 48 or 52 on aarch64.
-const UNSEEN: u64 = 1 << 63;
-
-/// A bit of a key: the lower bits hold the number of the task's name. Otherwise they hold the
-/// function of its type. No address of a program has that bit either.
-const NAMED: u64 = 1 << 62;
-
-/// Returns the key that distinguishes the buckets of different tasks.
-fn key(slot: &Slot) -> u64 {
-    match slot.name() {
-        0 => slot.type_name() as u64,
-        name => u64::from(name) | NAMED,
-    }
-}
-
-fn task_of(key: u64) -> &'static str {
-    if key & NAMED != 0 {
-        return Labels::of_number((key & !NAMED) as u32)
-            .get("")
-            .unwrap_or_default();
-    }
-    if key == 0 {
-        return "";
-    }
-    // SAFETY: without a name, `key` stored the type name function of the polled task in these bits,
-    // and keys have no other source.
-    let name = unsafe { std::mem::transmute::<usize, TypeName>(key as usize) };
-    name()
-}
+/// A bit of a key: the poll ended before the watcher saw it.
+const UNSEEN: u64 = UNUSED_BIT;

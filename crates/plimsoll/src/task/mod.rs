@@ -46,6 +46,7 @@
 mod current;
 #[cfg(feature = "hyper")]
 mod executor;
+mod identity;
 mod inner;
 #[cfg(feature = "tokio")]
 mod join_set;
@@ -73,6 +74,7 @@ use snapshot::CUTS;
 
 #[cfg(feature = "hyper")]
 pub use executor::Executor;
+pub(crate) use identity::Description;
 #[cfg(feature = "tokio")]
 pub use join_set::JoinSet;
 pub(crate) use long_polls::{LongPolls, Watcher, lock_watcher, read as read_long_polls};
@@ -121,6 +123,12 @@ pub(crate) fn created() -> u64 {
 /// Returns the task that the calling thread polls; the innermost, if tasks are nested.
 pub fn current() -> Option<TaskId> {
     current::task().map(|slot| TaskId(slot.id()))
+}
+
+/// Returns the words of the [`Description`] of the task that the calling thread polls; `None`
+/// outside of tracked tasks. For signal handlers.
+pub(crate) fn polled_words() -> Option<[usize; 2]> {
+    current::task().map(identity::words)
 }
 
 /// Returns all tasks at one instant, in the order of their numbers. No thread is stopped, and a

@@ -20,7 +20,7 @@ mod spawn;
 pub(crate) mod stacks;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use plimsoll_sys::os::task_file::{self, TaskDirectory};
@@ -32,10 +32,29 @@ use crate::stack::{self, End, Registers, Start};
 use crate::internal_thread;
 
 use creation::Creator;
+#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+pub(crate) use os::blocks;
 pub(crate) use os::{INTERRUPTIONS, calls, joins, list, set_signal, signals};
 
 pub use record::{ThreadRecord, ThreadState, threads};
 pub use spawn::{Builder, Scope, scope, spawn};
+
+/// The function that each thread calls when it begins.
+static AT_BEGINNINGS: OnceLock<fn()> = OnceLock::new();
+
+/// Registers a function for hooks that each thread calls when it begins, where that is seen, and at
+/// its first allocation. A later call has no effect.
+pub(crate) fn call_at_beginnings(observer: fn()) {
+    let _ = AT_BEGINNINGS.set(observer);
+}
+
+/// Enters the calling thread, which may be known already. For hooks.
+pub(crate) fn enter() {
+    stacks::enter();
+    if let Some(observer) = AT_BEGINNINGS.get() {
+        observer();
+    }
+}
 
 /// Saves the state that the child of a fork needs.
 pub(crate) fn before_fork() {

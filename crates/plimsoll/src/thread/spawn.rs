@@ -4,7 +4,6 @@ use std::io;
 use std::thread::{JoinHandle, ScopedJoinHandle};
 
 use super::creation::{self, Birth};
-use super::stacks;
 use crate::label;
 use crate::stack::{Registers, Start};
 
@@ -158,7 +157,7 @@ impl PendingThread {
         let labels = label::current();
         move || {
             self.begin();
-            stacks::enter();
+            super::enter();
             label::set(labels);
             work()
         }

@@ -95,7 +95,8 @@ fn the_pages_are_those_of_plimsolls_own_server() {
         ("a/b/c", 404, TEXT, None),
         ("heap/", 404, TEXT, None),
         ("%3Cb%3E", 404, TEXT, None),
-        ("profile", 501, TEXT, None),
+        ("profile?seconds=1", 200, BINARY, Some("profile")),
+        ("trace", 501, TEXT, None),
     ] {
         let answer = get(address, &format!("/debug/pprof/{target}"));
         is_page(&answer, target, status, content_type, disposition);

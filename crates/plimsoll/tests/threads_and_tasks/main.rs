@@ -8,6 +8,8 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 plimsoll_testkit::process_per_module!();
 
 mod chain;
+#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+mod cpu_profile;
 mod dump;
 mod executors;
 mod leaks;

@@ -2,9 +2,14 @@
 
 use super::{Metric, count, histogram, nanoseconds, seconds, value};
 use crate::contention::internal;
-use crate::{overhead, sampler, task};
+use crate::{cpu, overhead, sampler, task};
 
-pub(super) const METRICS: [Metric; 32] = [
+pub(super) const METRICS: [Metric; 33] = [
+    histogram(
+        "/plimsoll/cpu/handler:seconds",
+        "Durations for which CPU samples interrupted the sampled threads.",
+        |_, histogram| cpu::HANDLER_TIMES.read_into(histogram),
+    ),
     count(
         "/plimsoll/gc/abandoned:gc-cycles",
         "Collections that ended without a mark termination.",

@@ -67,9 +67,11 @@ pub(crate) enum Kind {
     Mapping = 7,
     /// A sampled wait of Plimsoll's own code, or a release by it.
     SelfContention = 8,
+    /// A sample of CPU time. The size names the description of a task.
+    Cpu = 9,
 }
 
-pub(super) const KINDS: usize = 9;
+pub(super) const KINDS: usize = 10;
 
 /// Number of counts of a bucket. Their meaning depends on the kind.
 pub(crate) const CELLS: usize = 6;
@@ -89,6 +91,10 @@ pub(crate) struct Bucket(pub(crate) u32);
 
 /// The table of the process.
 pub(crate) static TABLE: Table = Table::new();
+
+/// The table of CPU samples. Each interrupted instruction makes a new stack, so they would fill
+/// [`TABLE`] in a long run. Opened when samples are first recorded.
+pub(crate) static CPU_TABLE: Table = Table::new();
 
 /// A table of stacks and buckets. See the module documentation.
 pub(crate) struct Table {

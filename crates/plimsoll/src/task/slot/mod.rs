@@ -236,6 +236,11 @@ impl Slot {
         self.type_name.load(Ordering::Relaxed)
     }
 
+    /// Returns the address of the [`Location`] at which the task was created.
+    pub(super) fn location(&self) -> usize {
+        self.location.load(Ordering::Relaxed)
+    }
+
     pub(super) fn name(&self) -> u32 {
         self.name.load(Ordering::Relaxed).into()
     }

@@ -29,7 +29,7 @@ fn every_page_has_gos_status_and_headers_over_the_wire() {
         ("heap?peak=1&debug=1", 200, TEXT, None),
         ("heap?peak=1&seconds=1", 400, TEXT, None),
         ("peak?seconds=1", 400, TEXT, None),
-        ("profile?seconds=1", 501, TEXT, None),
+        ("profile?seconds=1", 200, BINARY, Some("profile")),
         ("trace", 501, TEXT, None),
     ] {
         let answer = page(address, target);

@@ -5,23 +5,29 @@ mod blocked;
 pub(crate) mod calls;
 pub(crate) mod joins;
 mod requests;
-mod signal;
 mod status;
 mod times;
 
 use std::fs;
 
+pub(crate) use plimsoll_sys::os::realtime_signal::range as signals;
 use plimsoll_sys::os::task_file::TaskDirectory;
 
 use super::super::Thread;
 use crate::stack::{self, StackReader};
 
 use blocked::Found;
+use status::Status;
 
 pub(crate) use requests::INTERRUPTIONS;
+
 pub(in super::super) use requests::after_fork_in_child;
-pub(crate) use signal::{range as signals, set_wanted as set_signal};
 pub(in super::super) use times::add as add_times;
+
+/// Requests the signal that interrupts running threads.
+pub(crate) fn set_signal(signal: i32) {
+    requests::SIGNAL.set_wanted(signal);
+}
 
 /// The reason why other threads are missing, if [`list`] returns `None`.
 pub(in super::super) const NO_THREADS: &str =
@@ -68,6 +74,11 @@ pub(in super::super) fn read(
     }
     found.extend(requests::interrupt(tasks, &running, !refused, depth));
     refused
+}
+
+/// Reports whether a thread blocks a signal; false if the system does not report that.
+pub(crate) fn blocks(tasks: &TaskDirectory, id: i32, signal: std::ffi::c_int) -> bool {
+    Status::of(tasks, id).is_some_and(|status| status.blocks(signal))
 }
 
 /// Returns the numbers of all threads; `None` if the system does not report them.

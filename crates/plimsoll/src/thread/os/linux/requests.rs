@@ -18,17 +18,20 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sys::arch::call_on_stack;
 use plimsoll_sys::os::clock;
-use plimsoll_sys::os::region::{self, PAGE};
+use plimsoll_sys::os::handler_stacks::HandlerStacks;
+use plimsoll_sys::os::realtime_signal::RealtimeSignal;
 use plimsoll_sys::os::syscall::{call, call3};
 use plimsoll_sys::os::task_file::TaskDirectory;
-use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
-use super::signal;
 use super::status::Status;
 use crate::histogram::TimeCounts;
 use crate::label::Labels;
 use crate::stack::{self, End, Registers, Slot, Walk};
 use crate::thread::{Extent, State, Thread};
+
+/// The signal that interrupts running threads.
+pub(in crate::thread) static SIGNAL: RealtimeSignal = RealtimeSignal::new();
 
 /// Maximum number of threads that are interrupted at once.
 const BATCH: usize = 64;
@@ -62,34 +65,8 @@ static REQUESTS: [Request; BATCH] = [const {
     }
 }; BATCH];
 
-/// The stacks of the requests, contiguous; 0 until they are mapped.
-static STACKS: AtomicUsize = AtomicUsize::new(0);
-
-/// The size of each stack, including an inaccessible page at the bottom.
-const STACK: usize = 64 << 10;
-
-/// Maps the stacks if that has not happened yet. Returns false if there is no memory.
-fn make_stacks() -> bool {
-    if STACKS.load(Ordering::Acquire) != 0 {
-        return true;
-    }
-    let Some(stacks) = region::map(BATCH * STACK) else {
-        return false;
-    };
-    for number in 0..BATCH {
-        let bottom = stacks + number * STACK;
-        // SAFETY: the page is part of the new mapping. A failure only leaves it accessible.
-        unsafe { call3(libc::SYS_mprotect, bottom, PAGE, libc::PROT_NONE as usize) };
-    }
-    let made = STACKS.compare_exchange(0, stacks, Ordering::AcqRel, Ordering::Acquire);
-    if made.is_err() {
-        // SAFETY: the mapping was never published.
-        unsafe { region::unmap(stacks, BATCH * STACK) };
-    } else {
-        region::note(stacks, BATCH * STACK);
-    }
-    true
-}
+/// The stacks of the requests.
+static STACKS: HandlerStacks<BATCH> = HandlerStacks::new();
 
 /// The number of responses, a futex word on which requesters wait.
 static ANSWERS: AtomicU32 = AtomicU32::new(0);
@@ -121,7 +98,7 @@ pub(super) fn interrupt(
     if threads.is_empty() {
         return found;
     }
-    let signal = signal::ready(interrupted);
+    let signal = SIGNAL.ready(interrupted);
     for batch in threads.chunks(BATCH) {
         let asked = batch.iter().map(|&id| {
             // Read before the signal, which may wake the thread.
@@ -222,7 +199,7 @@ struct Asked {
 
 fn ask(thread: i32, signal: c_int) -> Result<Asked, Refusal> {
     let slots = stack::slots_for_requests(BATCH);
-    if !make_stacks() {
+    if !STACKS.make() {
         return Err(Refusal::NoRequest);
     }
     let asked = (0..BATCH).find_map(|number| {
@@ -382,6 +359,10 @@ extern "C" fn interrupted(_: c_int, information: *mut libc::siginfo_t, context: 
     if (phase / GENERATION) & CARRIED != carried >> 8 & CARRIED || phase & PHASE != ASKED {
         return;
     }
+    // The stacks exist, because the requester made them before it sent the signal.
+    let Some(top) = STACKS.top(number) else {
+        return;
+    };
     let generation = phase & !PHASE;
     let entered = request.phase.compare_exchange(
         phase,
@@ -402,7 +383,6 @@ extern "C" fn interrupted(_: c_int, information: *mut libc::siginfo_t, context: 
             end: End::Lost,
         },
     };
-    let top = STACKS.load(Ordering::Acquire) + (number + 1) * STACK;
     // SAFETY: the stack belongs to this request, and the request to this handler until it is done.
     // No other handler runs meanwhile, because the action blocks all signals.
     unsafe { call_on_stack(top, Capture::fill, (&raw mut capture).cast()) };
@@ -446,6 +426,6 @@ impl Capture {
         let this = unsafe { &mut *this.cast::<Self>() };
         let slot = &stack::slots_for_requests_made()[this.number];
         // SAFETY: the request belongs to this handler until it is done.
-        this.walk = unsafe { slot.capture_interrupted(this.at) };
+        this.walk = unsafe { slot.capture_interrupted(this.at, stack::DEEPEST) };
     }
 }

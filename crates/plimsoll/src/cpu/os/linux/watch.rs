@@ -1,0 +1,113 @@
+//! The thread that looks for threads without a timer while samples are recorded.
+//!
+//! It makes timers for threads whose creation is not seen, and removes those of threads whose end is
+//! not seen. It also counts the CPU time of threads that block the signal, whose samples would be
+//! missing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use plimsoll_sys::os::clock;
+use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::task_file::TaskDirectory;
+use plimsoll_sys::primitives::{Mutex, Ordering};
+
+use super::{RECORDING, handler, timers};
+use crate::label::{self, Labels};
+use crate::{internal_thread, overhead, thread};
+
+/// The shortest interval between two looks.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The interval is at least this many times the duration of a look.
+const REST: u32 = 200;
+
+/// The number of periods without a sample after which a thread is asked whether it blocks the signal.
+/// The kernel sends the signal within a clock tick, which is at most ten periods.
+const LAG: u64 = 20;
+
+/// Wakes the thread of the current recording.
+static BELL: Mutex<Option<Arc<Bell>>> = Mutex::new(None);
+
+/// Makes timers for all threads, and starts the thread that looks for others. Without that thread,
+/// timers are made by the threads themselves only.
+pub(super) fn start(recording: u64) {
+    look();
+    let Ok(bell) = Bell::new() else { return };
+    let bell = Arc::new(bell);
+    let rings = Arc::clone(&bell);
+    *BELL.lock().unwrap_or_else(PoisonError::into_inner) = Some(bell);
+    // A failure leaves the recording without the thread, as described above.
+    let _ = internal_thread::spawn(c"plimsoll-cpu", move || watch(recording, &rings));
+}
+
+/// Ends the thread.
+pub(super) fn stop() {
+    if let Some(bell) = BELL.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        bell.ring();
+    }
+}
+
+/// Forgets the thread in the child of a fork, which does not have it.
+pub(super) fn after_fork_in_child() {
+    // The lock is held under the lock of the users only, which the forking thread has.
+    drop(BELL.lock().unwrap_or_else(PoisonError::into_inner).take());
+}
+
+fn watch(recording: u64, bell: &Bell) {
+    let mut interval = INTERVAL;
+    loop {
+        bell.wait_at_most(interval);
+        if RECORDING.load(Ordering::SeqCst) != recording {
+            return;
+        }
+        let _time = overhead::measure();
+        let began = clock::now();
+        look();
+        let took = Duration::from_nanos(clock::now().saturating_sub(began));
+        interval = INTERVAL.max(took * REST);
+    }
+}
+
+/// Gives each thread of the program a timer, and removes the timers of threads that have ended.
+fn look() {
+    let Some(threads) = thread::list() else {
+        return;
+    };
+    let of_program = threads
+        .into_iter()
+        .filter(|&id| !internal_thread::is_own(id));
+    let mut without: HashSet<i32> = of_program.collect();
+    let mut lagging = Vec::new();
+    timers::for_each(|id, entry| {
+        without.remove(&id);
+        let turn = entry.turn();
+        if entry.is_dead() {
+            entry.release(turn);
+        } else if entry.lag(id) > LAG {
+            lagging.push((id, entry));
+        }
+    });
+    for id in without {
+        timers::arm(id);
+    }
+    count_blocked(&lagging);
+}
+
+/// Counts the CPU time of those threads that block the signal.
+fn count_blocked(lagging: &[(i32, &timers::Entry)]) {
+    let (Some(signal), false) = (handler::signal(), lagging.is_empty()) else {
+        return;
+    };
+    let Ok(tasks) = TaskDirectory::open() else {
+        return;
+    };
+    let labels: HashMap<i32, Labels> = label::of_threads().collect();
+    for &(id, entry) in lagging {
+        if thread::blocks(&tasks, id, signal) {
+            let labels = labels.get(&id).copied().unwrap_or(Labels::NONE);
+            entry.count_as_blocked(id, labels);
+        }
+    }
+}

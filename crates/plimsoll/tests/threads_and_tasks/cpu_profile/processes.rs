@@ -1,0 +1,139 @@
+//! Forks, other profilers and signals.
+
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll::profile::{self, cpu};
+use plimsoll_testkit::child;
+
+use super::{assert_cpu, burns_here, cpu_of, decoded, record, through};
+
+fn burned() -> u64 {
+    let snapshot = profile::lookup("profile").unwrap().snapshot();
+    cpu_of(through(&decoded(&snapshot), "burns_here"))
+}
+
+/// Runs `work` in the child of a fork, which succeeds if it returns true.
+fn in_fork(work: impl FnOnce() -> bool) {
+    // SAFETY: the child exits without returning to the test harness.
+    match unsafe { libc::fork() } {
+        -1 => panic!("cannot fork"),
+        0 => {
+            let right = work();
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!right)) }
+        }
+        id => {
+            let mut status = 0;
+            // SAFETY: `status` is writable.
+            assert_eq!(unsafe { libc::waitpid(id, &raw mut status, 0) }, id);
+            assert_eq!(status, 0, "in the child of a fork");
+        }
+    }
+}
+
+#[test]
+fn a_forks_child_continues_continuous_samples_and_has_no_profile_running() {
+    child::run(
+        "a_forks_child_continues_continuous_samples_and_has_no_profile_running",
+        "cpu_rate=100",
+        || {
+            let _plimsoll = plimsoll::start();
+            burns_here(50_000_000);
+            let before = burned();
+            in_fork(|| {
+                burns_here(150_000_000);
+                let more = burned() - before;
+                let own = std::thread::spawn(|| burns_here(50_000_000));
+                own.join().is_ok() && more >= 130_000_000 && burned() > before + more
+            });
+            cpu::set_rate(0).unwrap();
+            cpu::start().unwrap();
+            in_fork(|| cpu::start().is_ok() && cpu::stop().is_some());
+            assert!(cpu::stop().is_some());
+            assert!(cpu::stop().is_none());
+        },
+    );
+}
+
+static PROF_SIGNALS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_prof(_: libc::c_int) {
+    PROF_SIGNALS.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn a_profiler_with_its_own_sigprof_keeps_its_signals() {
+    child::run(
+        "a_profiler_with_its_own_sigprof_keeps_its_signals",
+        "",
+        || {
+            // SAFETY: the handler only adds to an atomic number.
+            unsafe {
+                let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+                action.sa_sigaction = on_prof as *const () as usize;
+                action.sa_flags = libc::SA_RESTART;
+                assert_eq!(
+                    libc::sigaction(libc::SIGPROF, &raw const action, std::ptr::null_mut()),
+                    0
+                );
+                let each = libc::timeval {
+                    tv_sec: 0,
+                    tv_usec: 5_000,
+                };
+                let timer = libc::itimerval {
+                    it_interval: each,
+                    it_value: each,
+                };
+                assert_eq!(
+                    libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut()),
+                    0
+                );
+            }
+            let profile = record(|| burns_here(400_000_000));
+            assert_cpu(cpu_of(through(&profile, "burns_here")), 400_000_000, 1);
+            assert!(PROF_SIGNALS.load(Ordering::Relaxed) > 10);
+        },
+    );
+}
+
+/// A program that uses all real-time signals is told so, and one that takes Plimsoll's is left alone.
+#[test]
+fn a_profile_needs_a_signal_that_the_program_does_not_use() {
+    child::run(
+        "a_profile_needs_a_signal_that_the_program_does_not_use",
+        "",
+        || {
+            for signal in libc::SIGRTMIN()..=libc::SIGRTMAX() {
+                // SAFETY: ignoring a signal installs no code.
+                unsafe { libc::signal(signal, libc::SIG_IGN) };
+            }
+            assert_eq!(cpu::start(), Err(cpu::StartError::NoSignal));
+            // SAFETY: as above; the default action is installed for an unused signal.
+            unsafe { libc::signal(libc::SIGRTMIN() + 3, libc::SIG_DFL) };
+            let profile = record(|| burns_here(100_000_000));
+            assert_cpu(cpu_of(through(&profile, "burns_here")), 100_000_000, 1);
+        },
+    );
+}
+
+#[inline(never)]
+fn descends(depth: u32) -> u64 {
+    if depth == 0 {
+        burns_here(60_000_000);
+        return 0;
+    }
+    black_box(descends(depth - 1)) + 1
+}
+
+#[test]
+fn deep_stacks_are_cut_at_the_depth() {
+    child::run("deep_stacks_are_cut_at_the_depth", "stack_depth=40", || {
+        let _plimsoll = plimsoll::start();
+        let profile = record(|| assert_eq!(descends(5_000), 5_000));
+        let deepest = profile.sample.iter().map(|sample| sample.location_id.len());
+        assert_eq!(deepest.max(), Some(40));
+        assert_cpu(cpu_of(through(&profile, "descends")), 60_000_000, 1);
+    });
+}

@@ -1,0 +1,154 @@
+//! Shares of functions, and sums.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use plimsoll::profile::cpu;
+use plimsoll_testkit::child;
+
+use super::{assert_cpu, burn, burns_here, cpu_of, record, thread_cpu, through};
+
+#[inline(never)]
+fn uses_half(unit: u64) {
+    burn(5 * unit);
+    black_box(());
+}
+
+#[inline(never)]
+fn uses_three_tenths(unit: u64) {
+    burn(3 * unit);
+    black_box(());
+}
+
+#[inline(never)]
+fn uses_a_fifth(unit: u64) {
+    burn(2 * unit);
+    black_box(());
+}
+
+/// The clock tick is not in step with the rounds: a round has 7 ms.
+#[test]
+fn functions_have_their_shares_of_cpu_time() {
+    child::run("functions_have_their_shares_of_cpu_time", "", || {
+        let used = AtomicU64::new(0);
+        let profile = record(|| {
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        for _ in 0..300 {
+                            uses_half(700_000);
+                            uses_three_tenths(700_000);
+                            uses_a_fifth(700_000);
+                        }
+                        used.fetch_add(thread_cpu(), Ordering::Relaxed);
+                    });
+                }
+            });
+        });
+        let total = cpu_of(&profile.sample);
+        let expected = [
+            ("uses_half", 0.5),
+            ("uses_three_tenths", 0.3),
+            ("uses_a_fifth", 0.2),
+        ];
+        for (function, share) in expected {
+            let found = cpu_of(through(&profile, function)) as f64 / total as f64;
+            // About 420 periods, as independent as the random part of the first one makes them.
+            let error = 5.0 * f64::sqrt(share * (1.0 - share) / 420.0);
+            assert!((found - share).abs() < error, "{function}: {found}");
+        }
+        assert_cpu(total, used.load(Ordering::Relaxed), 3);
+    });
+}
+
+#[test]
+fn short_threads_are_sampled_in_proportion_to_their_cpu_time() {
+    child::run(
+        "short_threads_are_sampled_in_proportion_to_their_cpu_time",
+        "",
+        || {
+            const THREADS: u64 = 200;
+            let used = AtomicU64::new(0);
+            let profile = record(|| {
+                for _ in 0..THREADS {
+                    let work = || {
+                        burns_here(5_000_000);
+                        used.fetch_add(thread_cpu(), Ordering::Relaxed);
+                    };
+                    thread::scope(|scope| scope.spawn(work).join().unwrap());
+                }
+            });
+            // Some threads end between the end of a period and the signal.
+            let without_stack = cpu_of(
+                profile
+                    .sample
+                    .iter()
+                    .filter(|sample| profile.names(sample)[0].starts_with("[the thread ended")),
+            );
+            let burned = cpu_of(through(&profile, "burns_here"));
+            assert_cpu(
+                burned + without_stack,
+                used.load(Ordering::Relaxed),
+                THREADS,
+            );
+            // The end of a period is noticed at the next clock tick, 4 ms later with 250 of them a
+            // second. Threads of 5 ms are hit by one or two ticks.
+            assert!(burned > 0, "{:?}", profile.comments());
+        },
+    );
+}
+
+#[test]
+fn an_idle_program_has_no_samples() {
+    child::run("an_idle_program_has_no_samples", "", || {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let waits = thread::spawn(move || receiver.recv());
+        let before = super::clock(libc::CLOCK_PROCESS_CPUTIME_ID);
+        let profile = record(|| thread::sleep(std::time::Duration::from_millis(200)));
+        let used = super::clock(libc::CLOCK_PROCESS_CPUTIME_ID) - before;
+        drop(sender);
+        assert!(waits.join().unwrap().is_err());
+        // What starting and stopping took.
+        assert!(cpu_of(&profile.sample) <= used + 2 * super::PERIOD);
+        assert_eq!(profile.period as u64, super::PERIOD);
+        assert!(profile.duration_nanos >= 200_000_000);
+    });
+}
+
+#[test]
+fn one_profile_runs_at_a_time() {
+    child::run("one_profile_runs_at_a_time", "", || {
+        assert!(cpu::stop().is_none());
+        cpu::start().unwrap();
+        assert_eq!(cpu::start(), Err(cpu::StartError::InUse));
+        assert!(cpu::stop().is_some());
+        assert!(cpu::stop().is_none());
+        cpu::start().unwrap();
+        assert!(cpu::stop().is_some());
+    });
+}
+
+#[test]
+fn continuous_samples_add_up_to_the_cpu_time_of_the_process() {
+    child::run(
+        "continuous_samples_add_up_to_the_cpu_time_of_the_process",
+        "",
+        || {
+            assert_eq!(cpu::set_rate(250), Ok(0));
+            let before = super::decoded(&plimsoll::profile::lookup("profile").unwrap().snapshot());
+            burns_here(400_000_000);
+            // A profile in between is a part of these.
+            let part = record(|| burns_here(100_000_000));
+            let after = super::decoded(&plimsoll::profile::lookup("profile").unwrap().snapshot());
+            let sum = |profile| cpu_of(through(profile, "burns_here"));
+            assert_cpu(sum(&after) - sum(&before), 500_000_000, 1);
+            assert_cpu(sum(&part), 100_000_000, 1);
+            assert_eq!(part.period, 4_000_000);
+            assert_eq!(cpu::set_rate(0), Ok(250));
+            // Recorded samples stay.
+            let end = super::decoded(&plimsoll::profile::lookup("profile").unwrap().snapshot());
+            assert!(sum(&end) >= sum(&after));
+        },
+    );
+}
