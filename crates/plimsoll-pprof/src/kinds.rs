@@ -132,4 +132,13 @@ pub const ALL: [ProfileKind; 13] = [
 
 /// The profiles that a process under `plimsoll run` writes at its end, in the order in which the
 /// report shows them.
-pub const AT_EXIT: [ProfileKind; 7] = [HEAP, PEAK, LIFETIMES, MMAP, BLOCK, MUTEX, THREADCREATE];
+pub const AT_EXIT: [ProfileKind; 8] = [
+    HEAP,
+    PEAK,
+    LIFETIMES,
+    MMAP,
+    PROFILE,
+    BLOCK,
+    MUTEX,
+    THREADCREATE,
+];

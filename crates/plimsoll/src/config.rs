@@ -260,6 +260,14 @@ impl Config {
         config.activate()
     }
 
+    fn follow_cpu_rate(&self) {
+        if let Some(rate) = self.cpu_rate {
+            if let Err(error) = profile::cpu::set_rate(rate) {
+                warning::warn(format!("cannot record CPU samples: {error}"));
+            }
+        }
+    }
+
     fn activate(self) -> Plimsoll {
         if let Some(directory) = &self.out {
             output::prepare(directory);
@@ -293,11 +301,7 @@ impl Config {
         if let Some(fraction) = self.mutex_fraction {
             profile::set_mutex_fraction(fraction);
         }
-        if let Some(rate) = self.cpu_rate {
-            if let Err(error) = profile::cpu::set_rate(rate) {
-                warning::warn(format!("cannot record CPU samples: {error}"));
-            }
-        }
+        self.follow_cpu_rate();
         if let Some(age) = self.leak_age {
             profile::set_leak_age(age);
         }
@@ -382,6 +386,14 @@ pub(crate) fn wants_thread() -> bool {
         || config
             .memory_limit
             .is_some_and(|limit| limit != MemoryLimit::Off)
+}
+
+/// Begins to record CPU samples if the environment requests that.
+#[cfg(feature = "preload")]
+pub(crate) fn start_cpu_samples() {
+    let text = environment().unwrap_or_default();
+    let (config, _) = config().with_environment(&text.to_string_lossy());
+    config.follow_cpu_rate();
 }
 
 /// Returns the settings in the environment; in a preloaded library, those at the start of the

@@ -111,7 +111,6 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
 
 impl OwnThread {
     /// Waits until the thread has ended. Returns immediately in the child of a fork.
-    #[cfg(any(feature = "http", test))]
     pub(crate) fn join(mut self) {
         if let Some(thread) = self.thread.take().filter(|_| self.is_here()) {
             thread.join();

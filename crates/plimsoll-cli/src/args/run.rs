@@ -14,6 +14,7 @@ if the program cannot be executed, 127 if it does not exist, and 125 if Plimsoll
 Examples:
   plimsoll run -- ./program --its --arguments
   plimsoll run --out /tmp/profiles --heap-rate 64k -- python3 script.py
+  plimsoll run --cpu -- ./program
   plimsoll run --http 6060 -- ./server     then: plimsoll top http://127.0.0.1:6060")]
 pub struct RunArguments {
     /// Serve /debug/pprof/ and /metrics while the program runs: host:port, or a port of 127.0.0.1.
@@ -36,6 +37,17 @@ pub struct RunArguments {
     /// Record one in COUNT releases of contended locks: 1 for all, 0 for none
     #[arg(long, value_name = "COUNT", default_value = "10")]
     pub mutex_fraction: u32,
+
+    /// Record CPU samples: RATE for each second of CPU time, 100 if none is given, at most 1000
+    #[arg(
+        long,
+        value_name = "RATE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "100",
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
+    pub cpu: Option<u32>,
 
     /// Return free memory of the C library from 90 % of this limit on: a size such as 512m, a share
     /// of the available memory such as 80%, or cgroup for the limit of the control group

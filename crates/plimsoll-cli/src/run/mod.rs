@@ -169,6 +169,9 @@ fn settings(arguments: &RunArguments, pages: Option<&Pages>) -> Result<OsString,
         let address = pages.map_or(address, |pages| &pages.for_processes);
         settings.push_str(&format!(",http={address}"));
     }
+    if let Some(rate) = arguments.cpu {
+        settings.push_str(&format!(",cpu_rate={rate}"));
+    }
     if let Some(limit) = &arguments.memory_limit {
         settings.push_str(&format!(",memory_limit={limit}"));
     }

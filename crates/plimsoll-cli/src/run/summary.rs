@@ -210,7 +210,13 @@ type List = (
     fn(u64) -> String,
 );
 
-const LISTS: [List; 7] = [
+const LISTS: [List; 8] = [
+    (
+        "used CPU time",
+        "profile",
+        |values| value(values, 1),
+        nanoseconds,
+    ),
     ("in use at exit", "heap", |values| value(values, 3), bytes),
     (
         "in use at the peak",

@@ -129,6 +129,9 @@ impl Users {
             rate => rate,
         };
         if rate == self.running {
+            if rate != 0 {
+                os::watch();
+            }
             return Ok(());
         }
         if self.running != 0 {

@@ -42,6 +42,7 @@ pub(super) fn labels<'a>(tag: &'a Tag, frames: &[usize], symbols: &Symbols) -> L
             Labels::Texts(texts)
         }
         Tag::Activity(activity) => Labels::Texts(activity.labels(|| symbols.names(frames))),
+        Tag::Wall(activity) => Labels::Texts(activity.wall_labels(|| symbols.names(frames))),
     }
 }
 

@@ -6,11 +6,10 @@ use std::path::Path;
 use plimsoll_symbolize::Detail;
 
 use super::{Extent, TextPage, dump, pprof, replace_file, text};
-use crate::profile::cpu::Recording;
 use crate::profile::delta::difference;
 use crate::profile::reading::Reading;
 use crate::profile::snapshot::Snapshot;
-use crate::profile::{Format, Profile};
+use crate::profile::{Format, Profile, cpu, wall};
 use crate::stats::fragmentation::Unavailable;
 use crate::{internal_heap, internal_scope, overhead, profile, stack};
 
@@ -121,18 +120,32 @@ impl Profile {
     }
 }
 
-impl Recording {
+impl wall::Recording {
+    /// Ends the wall-clock profile, and returns it as [`Format::Pprof`].
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        let (_own, _time) = (internal_scope::scope(), overhead::measure());
+        bytes_of(&self.finish())
+    }
+}
+
+impl cpu::Recording {
     /// Ends the CPU profile, and returns it as [`Format::Pprof`].
     pub(crate) fn bytes(self) -> Vec<u8> {
         let (_own, _time) = (internal_scope::scope(), overhead::measure());
-        let extent = Extent {
-            detail: Detail::Full,
-            idle: false,
-        };
-        let bytes = pprof(&self.finish(), extent);
-        internal_heap::trim();
-        bytes
+        bytes_of(&self.finish())
     }
+}
+
+/// Writes a recording in full detail.
+fn bytes_of(reading: &Reading) -> Vec<u8> {
+    stack::refresh_modules();
+    let extent = Extent {
+        detail: Detail::Full,
+        idle: false,
+    };
+    let bytes = pprof(reading, extent);
+    internal_heap::trim();
+    bytes
 }
 
 impl Snapshot {

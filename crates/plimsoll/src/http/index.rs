@@ -9,7 +9,7 @@ use crate::profile;
 pub(super) fn page() -> String {
     let mut rows = String::new();
     let mut descriptions = String::new();
-    let pages = [
+    let pages: [(&str, &str); 3] = [
         (
             "cmdline",
             "The command line of the program, its arguments separated by zero bytes.",
@@ -17,6 +17,11 @@ pub(super) fn page() -> String {
         (
             "symbol",
             "Names for the addresses in the query, separated by plus signs.",
+        ),
+        (
+            "wall",
+            "A sampling of elapsed time, by what threads and tracked tasks do, running or waiting. \
+             Records for 30 seconds, or as many as the parameter seconds has.",
         ),
     ];
     let mut entries: Vec<(&str, usize, &str, &str)> = profile::profiles()

@@ -22,6 +22,17 @@ pub(super) const PAGES: [&Page; 4] = [
     &vars::PAGE,
 ];
 
+/// The path of the wall-clock profile that scrapers of fgprof request.
+const FGPROF: &str = "/debug/fgprof";
+
+/// Returns the name of the profile at a path.
+fn profile(path: &str) -> Option<&str> {
+    if path == FGPROF {
+        return Some("wall");
+    }
+    path.strip_prefix(pprof::ROOT)
+}
+
 fn page(path: &str) -> Option<&'static Page> {
     PAGES.into_iter().find(|page| page.path == path)
 }
@@ -42,7 +53,7 @@ pub(super) fn answer(request: &Request<'_>) -> Step {
         answer.headers.push(("Location", pprof::ROOT.into()));
         return answer.into();
     }
-    let profile = path.strip_prefix(pprof::ROOT);
+    let profile = profile(&path);
     let page = page(&path);
     if profile.is_none() && page.is_none() {
         return Answer::new(404, TEXT, b"404 page not found\n".into()).into();
@@ -78,7 +89,7 @@ pub(super) fn effort(path: &str, query: &str) -> Effort {
     let Some(path) = query::path(path) else {
         return Effort::Short;
     };
-    match path.strip_prefix(pprof::ROOT) {
+    match profile(&path) {
         Some("" | "cmdline") => Effort::Short,
         Some("heap") if query::number(query, "gc") > 0 => Effort::Collect,
         Some(_) => Effort::Long,

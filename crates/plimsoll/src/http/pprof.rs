@@ -12,7 +12,7 @@ use crate::cpu::StartError;
 use crate::escape::put_name;
 use crate::gc;
 use crate::profile::reading::Reading;
-use crate::profile::{self, Format, Profile, cpu};
+use crate::profile::{self, Format, Profile, cpu, wall};
 use crate::stack;
 use crate::symbol;
 
@@ -38,6 +38,7 @@ pub(super) fn answer(name: &str, request: &Request<'_>) -> Step {
         "cmdline" => Answer::new(200, TEXT, command_line()),
         "symbol" => Answer::new(200, TEXT, symbols(query).into_bytes()),
         "profile" => return cpu_page(query),
+        "wall" => return wall_page(query),
         "trace" => error(501, "execution traces are not supported"),
         name => match profile::lookup(name) {
             Some(profile) => return profile_page(profile, query, cancelled),
@@ -100,23 +101,50 @@ pub(super) enum Delta {
     Difference(Profile, Box<Reading>),
     /// A CPU profile in progress, which ends when this is dropped.
     Cpu(Box<cpu::Recording>),
+    /// A wall-clock profile in progress, which ends when this is dropped.
+    Wall(wall::Recording),
 }
 
-/// The seconds of a CPU profile if the parameter has no positive number: Go's.
-const CPU_SECONDS: i64 = 30;
+/// The seconds of a recording if the parameter has no positive number: Go's.
+const RECORDED_SECONDS: i64 = 30;
+
+/// Returns the duration of a recording.
+///
+/// # Errors
+/// The answer, if it is too long.
+fn recorded_time(query: &str) -> Result<Duration, Answer> {
+    let seconds = query::integer(&query::first(query, "seconds"));
+    match seconds.filter(|&seconds| seconds > 0) {
+        Some(seconds) if seconds > MAX_SECONDS => Err(too_long()),
+        seconds => Ok(Duration::from_secs(
+            seconds.unwrap_or(RECORDED_SECONDS) as u64
+        )),
+    }
+}
+
+/// Begins a wall-clock profile.
+fn wall_page(query: &str) -> Step {
+    let time = match recorded_time(query) {
+        Ok(time) => time,
+        Err(answer) => return answer.into(),
+    };
+    match wall::Recording::begin() {
+        Ok(recording) => Step::Wait(time, Delta::Wall(recording)),
+        Err(reason) => {
+            let message = format!("Could not enable wall-clock profiling: {reason}");
+            error(500, &message).into()
+        }
+    }
+}
 
 /// Begins a CPU profile.
 fn cpu_page(query: &str) -> Step {
-    let seconds = query::integer(&query::first(query, "seconds"));
-    let seconds = match seconds.filter(|&seconds| seconds > 0) {
-        Some(seconds) if seconds > MAX_SECONDS => return too_long().into(),
-        seconds => seconds.unwrap_or(CPU_SECONDS),
+    let time = match recorded_time(query) {
+        Ok(time) => time,
+        Err(answer) => return answer.into(),
     };
     match cpu::Recording::begin(false) {
-        Ok(recording) => Step::Wait(
-            Duration::from_secs(seconds as u64),
-            Delta::Cpu(Box::new(recording)),
-        ),
+        Ok(recording) => Step::Wait(time, Delta::Cpu(Box::new(recording))),
         Err(reason @ StartError::Unsupported) => error(501, &reason.to_string()).into(),
         Err(reason) => {
             let message = format!("Could not enable CPU profiling: {reason}");
@@ -158,6 +186,7 @@ impl Delta {
                 profile.bytes_since(&earlier),
             ),
             Self::Cpu(recording) => attachment("profile", recording.bytes()),
+            Self::Wall(recording) => attachment("wall", recording.bytes()),
         }
     }
 }

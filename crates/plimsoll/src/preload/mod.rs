@@ -107,6 +107,7 @@ pub fn begin(directory: PathBuf, children: bool) {
     if underlying_kind() == UnderlyingKind::Libc {
         backend::notice(&backend::System::PLAIN);
     }
+    config::start_cpu_samples();
     if config::wants_thread() {
         activate();
     }

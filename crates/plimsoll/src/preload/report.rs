@@ -42,6 +42,9 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let mapped = mmap.as_ref().map(Mapped::of).unwrap_or_default();
     let numbers = numbers(ending, &counted, inherited, mapped);
     for ProfileKind { name, .. } in AT_EXIT {
+        if name == "profile" && profile::cpu::rate() == 0 {
+            continue;
+        }
         let reading = match &mmap {
             Some(reading) if name == "mmap" => Some(reading.clone()),
             _ => inherited::own_reading(inherited, name),

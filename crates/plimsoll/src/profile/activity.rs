@@ -221,6 +221,27 @@ impl Activity {
         }
     }
 
+    /// Returns the labels that the wall-clock profile shows: as [`Activity::labels`], but with the
+    /// object of a wait as its state.
+    pub(crate) fn wall_labels<'a, N: Iterator<Item = &'a str>>(
+        &self,
+        names: impl Fn() -> N,
+    ) -> Vec<(&str, &str)> {
+        let (state, reason) = self.state(&names);
+        let state = match (self.state, reason) {
+            (Now::Task(_), Some(_)) => "task waiting",
+            (_, Some(reason)) => reason,
+            (_, None) => state,
+        };
+        let mut labels = self.labels(names);
+        for (key, value) in &mut labels {
+            if *key == "state" {
+                *value = state;
+            }
+        }
+        labels
+    }
+
     /// Returns the labels that profiles show: keys and values, sorted by key.
     pub(crate) fn labels<'a, N: Iterator<Item = &'a str>>(
         &self,

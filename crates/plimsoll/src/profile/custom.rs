@@ -119,7 +119,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// Names of pages that are not profiles.
-const PAGES: [&str; 4] = ["cmdline", "profile", "symbol", "trace"];
+const PAGES: [&str; 4] = ["cmdline", "symbol", "trace", "wall"];
 
 impl Profile {
     /// Defines a profile without entries. The profile is never removed: define it once, under a

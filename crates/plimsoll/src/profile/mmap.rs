@@ -45,6 +45,7 @@ impl Source for Mmap {
         let time_nanos = now_nanos();
         let records = records();
         Reading {
+            total: None,
             sample_types: &SAMPLE_TYPES,
             default_type: "",
             period_type: ValueType {

@@ -38,6 +38,7 @@ pub(crate) mod snapshot;
 mod text_scale;
 mod threadcreate;
 mod waiting;
+pub(crate) mod wall;
 
 use std::time::Duration;
 

@@ -113,6 +113,8 @@ pub(crate) enum Tag {
     Polled(Arc<PolledTask>),
     /// Threads or tasks with the same activity.
     Activity(Arc<Activity>),
+    /// Time of threads or tasks with the same activity.
+    Wall(Arc<Activity>),
 }
 
 /// What a sample shows of the task that was polled.

@@ -168,7 +168,7 @@ impl<'a> Record<'a> {
             | Tag::Wait(_, labels)
             | Tag::Task(_, labels) => (*labels, &[][..]),
             Tag::Polled(polled) => (polled.labels, &[][..]),
-            Tag::Activity(activity) => (Labels::NONE, &activity.labels[..]),
+            Tag::Activity(activity) | Tag::Wall(activity) => (Labels::NONE, &activity.labels[..]),
         };
         let of_activity = of_activity.iter();
         set.iter()
@@ -199,7 +199,7 @@ impl<'a> Record<'a> {
         let name = match &self.sample.tag {
             Tag::Task(name, _) => *name,
             Tag::Polled(polled) => polled.name,
-            Tag::Activity(activity) => &activity.name,
+            Tag::Activity(activity) | Tag::Wall(activity) => &activity.name,
             _ => "",
         };
         (!name.is_empty()).then_some(name)

@@ -156,6 +156,22 @@ pub(crate) fn read(visit: impl FnMut(&Seen)) -> bool {
     CUTS.read(visit)
 }
 
+/// Calls `visit` with at most `most` tasks, each in its present state, and with the number of tasks for
+/// which each stands. Chooses slots by `random`, each with the same probability; those without a task
+/// stand for others without one.
+pub(crate) fn read_some(most: usize, random: u64, mut visit: impl FnMut(&TaskRecord, f64)) {
+    let used = slab::SLAB.used() as usize;
+    let count = used.min(most);
+    for at in 0..count {
+        let number = ((random as usize).wrapping_add(at * used / count) % used) as u32;
+        if slab::SLAB.is_there(number) {
+            if let Some(seen) = slab::SLAB.slot(number).read() {
+                visit(&TaskRecord::of(&seen), used as f64 / count as f64);
+            }
+        }
+    }
+}
+
 /// Returns the current number of tasks.
 pub(crate) fn count() -> usize {
     (0..slab::SLAB.used())

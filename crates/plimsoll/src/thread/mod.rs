@@ -222,6 +222,28 @@ pub(crate) fn read_all(how: CaptureDetail) -> Threads {
     }
 }
 
+/// Returns those of these threads that have not ended, for counts; without their names. Empty if the
+/// system does not report the states of threads.
+///
+/// Reads files and takes locks: not for hooks.
+pub(crate) fn some(ids: Vec<i32>) -> Vec<Thread> {
+    let Ok(tasks) = TaskDirectory::open() else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    os::read(&tasks, ids, stack::depth(), &mut found);
+    let labels: HashMap<i32, Labels> = label::of_threads().collect();
+    for thread in &mut found {
+        thread.labels = labels.get(&thread.id).copied().unwrap_or(Labels::NONE);
+    }
+    found
+}
+
+/// Returns the name of a thread; empty if it is unknown.
+pub(crate) fn name_of(id: i32) -> String {
+    TaskDirectory::open().map_or_else(|_| String::new(), |tasks| name(&tasks, id))
+}
+
 /// Returns one thread of the program, other than the calling one, for counts; without its name.
 /// `None` if it has ended, or if the system does not report the states of threads.
 ///

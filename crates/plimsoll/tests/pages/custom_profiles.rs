@@ -214,7 +214,7 @@ fn wrong_names_are_errors_that_name_them() {
     ] {
         assert_eq!(refused(source), in_use(source));
     }
-    for page in ["cmdline", "symbol", "trace"] {
+    for page in ["cmdline", "symbol", "trace", "wall"] {
         assert_eq!(refused(page), in_use(page));
     }
     let long = "n".repeat(129);

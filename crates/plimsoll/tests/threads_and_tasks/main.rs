@@ -22,3 +22,5 @@ mod tasks;
 mod thread_spawn;
 mod threadcreate;
 mod threads;
+#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+mod wall_profile;

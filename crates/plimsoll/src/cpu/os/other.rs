@@ -23,6 +23,8 @@ pub(in super::super) fn start(_: u64) -> Result<(), StartError> {
     Err(StartError::Unsupported)
 }
 
+pub(in super::super) fn watch() {}
+
 pub(in super::super) fn stop() {}
 
 pub(in super::super) fn after_fork_in_child() {}

@@ -38,8 +38,14 @@ pub(in super::super) fn start(period_ns: u64) -> Result<(), StartError> {
     handler::prepare()?;
     PERIOD.store(period_ns, Ordering::SeqCst);
     let recording = RECORDING.fetch_add(1, Ordering::SeqCst) + 1;
+    watch::look();
     watch::start(recording);
     Ok(())
+}
+
+/// Starts the thread that looks for threads without a timer, if it could not be started before.
+pub(in super::super) fn watch() {
+    watch::start(RECORDING.load(Ordering::SeqCst));
 }
 
 /// Ends the recording.

@@ -15,7 +15,7 @@ use plimsoll_sys::primitives::{Mutex, Ordering};
 
 use super::{RECORDING, handler, timers};
 use crate::label::{self, Labels};
-use crate::{internal_thread, overhead, thread};
+use crate::{internal_thread, overhead, thread, wakeup};
 
 /// The shortest interval between two looks.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -30,14 +30,22 @@ const LAG: u64 = 20;
 /// Wakes the thread of the current recording.
 static BELL: Mutex<Option<Arc<Bell>>> = Mutex::new(None);
 
-/// Makes timers for all threads, and starts the thread that looks for others. Without that thread,
-/// timers are made by the threads themselves only.
+/// Whether the process may have threads of Plimsoll. A program into which a library is preloaded
+/// has none as long as it has one thread.
+fn may_have_threads() -> bool {
+    !cfg!(feature = "preload") || wakeup::bell().is_some()
+}
+
+/// Starts the thread, if there is none. Without it, timers are made by the threads themselves only.
 pub(super) fn start(recording: u64) {
-    look();
+    let mut running = BELL.lock().unwrap_or_else(PoisonError::into_inner);
+    if running.is_some() || !may_have_threads() {
+        return;
+    }
     let Ok(bell) = Bell::new() else { return };
     let bell = Arc::new(bell);
     let rings = Arc::clone(&bell);
-    *BELL.lock().unwrap_or_else(PoisonError::into_inner) = Some(bell);
+    *running = Some(bell);
     // A failure leaves the recording without the thread, as described above.
     let _ = internal_thread::spawn(c"plimsoll-cpu", move || watch(recording, &rings));
 }
@@ -71,7 +79,7 @@ fn watch(recording: u64, bell: &Bell) {
 }
 
 /// Gives each thread of the program a timer, and removes the timers of threads that have ended.
-fn look() {
+pub(super) fn look() {
     let Some(threads) = thread::list() else {
         return;
     };
