@@ -228,17 +228,21 @@ pub(super) fn unseen<R>(operation: impl FnOnce() -> R) -> R {
 #[cold]
 #[inline(never)]
 pub(super) fn call(kind: WaitKind, holder: &Holder, call: impl FnOnce(Started<'_>)) {
-    let stack = Start::Here(Registers::here());
-    let mut wait = Some((
-        holder::waiting(holder, None),
-        contention::suspend(),
-        UnderWay::begin(kind, key_of(holder).into(), stack),
-    ));
+    let waiting = holder::waiting(holder, None);
+    let recorded = if recording::is_on() {
+        let stack = Start::Here(Registers::here());
+        let suspended = contention::suspend();
+        let under_way = UnderWay::begin(kind, key_of(holder).into(), stack);
+        Some((suspended, under_way))
+    } else {
+        None
+    };
+    let mut wait = Some((waiting, recorded));
     call(Started {
         wait: &mut wait,
         holder,
     });
-    if let Some((_waiting, suspended, under_way)) = wait {
+    if let Some((_waiting, Some((suspended, under_way)))) = wait {
         drop(suspended);
         under_way.end(Ended::Woken);
     }
@@ -246,7 +250,7 @@ pub(super) fn call(kind: WaitKind, holder: &Holder, call: impl FnOnce(Started<'_
 
 /// The permission to run the work, which one thread receives.
 pub(super) struct Started<'a> {
-    wait: &'a mut Option<(Waiting, Suspended, UnderWay)>,
+    wait: &'a mut Option<(Waiting, Option<(Suspended, UnderWay)>)>,
     holder: &'a Holder,
 }
 
@@ -261,10 +265,10 @@ impl Started<'_> {
 
 /// A guard: the calling thread runs the work for which others wait, until it is dropped. The
 /// waiters are stamped even if the work panics.
-pub(super) struct Doing<'a>(&'a Holder);
+struct Doing<'a>(&'a Holder);
 
 impl<'a> Doing<'a> {
-    pub(super) fn begin(holder: &'a Holder) -> Self {
+    fn begin(holder: &'a Holder) -> Self {
         // The owner is noted in any case, since this is not a fast path.
         holder.note();
         Self(holder)

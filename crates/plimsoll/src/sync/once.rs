@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::{self, OnceState};
 
-use super::contended::{self, Doing, keeps_its_frame};
+use super::contended::{self, keeps_its_frame};
 use crate::contention::WaitKind;
-use crate::contention::holder::{self, Holder};
-use crate::recording;
+use crate::contention::holder::Holder;
 
 /// A [`std::sync::Once`] whose waits are in the block profile: the waits of threads until another
 /// thread has completed the call.
@@ -43,19 +42,11 @@ impl Once {
         if self.inner.is_completed() {
             return;
         }
-        if recording::is_on() {
-            contended::call(WaitKind::Once, &self.holder, |started| {
-                self.inner.call_once(|| started.run(f));
-            });
-            keeps_its_frame();
-        } else {
-            let waiting = holder::waiting(&self.holder, None);
-            self.inner.call_once(|| {
-                drop(waiting);
-                let _doing = Doing::begin(&self.holder);
-                f();
-            });
-        }
+        // Out of line: a completed call then costs as much as the standard library's.
+        contended::call(WaitKind::Once, &self.holder, |started| {
+            self.inner.call_once(|| started.run(f));
+        });
+        keeps_its_frame();
     }
 
     /// Behaves like [`std::sync::Once::call_once_force`].
@@ -67,19 +58,10 @@ impl Once {
         if self.inner.is_completed() {
             return;
         }
-        if recording::is_on() {
-            contended::call(WaitKind::Once, &self.holder, |started| {
-                self.inner.call_once_force(|state| started.run(|| f(state)));
-            });
-            keeps_its_frame();
-        } else {
-            let waiting = holder::waiting(&self.holder, None);
-            self.inner.call_once_force(|state| {
-                drop(waiting);
-                let _doing = Doing::begin(&self.holder);
-                f(state);
-            });
-        }
+        contended::call(WaitKind::Once, &self.holder, |started| {
+            self.inner.call_once_force(|state| started.run(|| f(state)));
+        });
+        keeps_its_frame();
     }
 
     /// Behaves like [`std::sync::Once::is_completed`].
