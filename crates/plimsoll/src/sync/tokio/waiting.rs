@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::task::coop;
 
-use crate::contention::awaited::{self, Awaited};
+use crate::contention::awaited::{self, Awaited, SentAt};
 use crate::contention::meter::{self, Timed};
 use crate::contention::{Ended, Suspended, WaitKind, suspend};
 use crate::recording;
@@ -53,7 +53,19 @@ pub(super) struct TaskWait<A: Awaited> {
     state: State,
     /// The place where the wait is noted, for a report of deadlocks.
     place: PlaceNumber,
+    /// Fills the padding. With padding, the compiler copies a future once more when it is created.
+    _filler: [u8; 2],
 }
+
+const _: () = {
+    let fields = size_of::<SentAt>()
+        + size_of::<u64>()
+        + size_of::<WaitKind>()
+        + size_of::<State>()
+        + size_of::<PlaceNumber>()
+        + size_of::<[u8; 2]>();
+    assert!(size_of::<TaskWait<SentAt>>() == fields, "no padding");
+};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -108,6 +120,7 @@ impl<A: Awaited> TaskWait<A> {
             kind,
             state: State::Ready,
             place: 0,
+            _filler: [0; 2],
         }
     }
 
@@ -120,6 +133,7 @@ impl<A: Awaited> TaskWait<A> {
             kind,
             state: State::Ready,
             place: 0,
+            _filler: [0; 2],
         }
     }
 
