@@ -15,7 +15,7 @@ fn workspace() -> PathBuf {
 fn examples() -> PathBuf {
     let command = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
     let directory = command.parent().unwrap().join("examples");
-    if !directory.join("tenants").exists() {
+    if !directory.join("requests").exists() {
         let built = Command::new(env!("CARGO"))
             .args(["build", "--package", "plimsoll-examples", "--examples"])
             .current_dir(workspace())
@@ -132,7 +132,12 @@ fn tenants() {
 }
 
 #[test]
+fn requests() {
+    check("requests.md");
+}
+
+#[test]
 fn every_guide_is_checked() {
     let guides = fs::read_dir(workspace().join("docs/guides")).unwrap();
-    assert_eq!(guides.count(), 5, "each guide has a test above");
+    assert_eq!(guides.count(), 6, "each guide has a test above");
 }

@@ -1,6 +1,6 @@
-//! A CPU profiler next to Plimsoll. SIGPROF at 999 Hz interrupts threads that allocate, wait, load
-//! and unload libraries, fork and execute. Meanwhile one allocation in 4 KiB is sampled and every
-//! wait is recorded. Handlers unwind the stack at any instruction, also inside Plimsoll's hooks. A
+//! Another CPU profiler next to Plimsoll's. SIGPROF at 999 Hz interrupts threads that allocate, wait,
+//! load and unload libraries, fork, execute, begin and end. Meanwhile Plimsoll takes CPU samples at
+//! 1000 Hz, one allocation in 4 KiB is sampled and every wait is recorded. Handlers unwind the stack at any instruction, also inside Plimsoll's hooks. A
 //! watchdog aborts the process if a thread stops.
 //!
 //! Each test runs for two seconds; for ten minutes with
@@ -20,7 +20,7 @@ use std::sync::{Condvar, Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll::profile::{self, Detail, Format};
+use plimsoll::profile::{self, Detail, Format, cpu};
 
 /// A worker without progress for this long is considered deadlocked.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -65,8 +65,9 @@ static LOADING: Worker = Worker::new("libraries that come and go");
 static FORKING: Worker = Worker::new("forks");
 static EXECUTING: Worker = Worker::new("executed programs");
 static READING: Worker = Worker::new("readings");
+static BEGINNING: Worker = Worker::new("threads that come and go");
 
-static ALL: [&Worker; 7] = [
+static ALL: [&Worker; 8] = [
     &ALLOCATING,
     &LOCKING,
     &WAITING,
@@ -74,6 +75,7 @@ static ALL: [&Worker; 7] = [
     &FORKING,
     &EXECUTING,
     &READING,
+    &BEGINNING,
 ];
 
 /// The timer that sends SIGPROF.
@@ -226,7 +228,7 @@ fn execute() {
 /// Reads statistics and tables, as profiles do, but resolves no names: that takes long while
 /// libraries come and go.
 fn read() {
-    for name in ["heap", "block", "mutex"] {
+    for name in ["heap", "block", "mutex", "profile"] {
         black_box(profile::lookup(name).expect("built in").count());
     }
     black_box(plimsoll::heap_stats());
@@ -238,6 +240,7 @@ fn all_at_once(timers: Timers) {
     let _plimsoll = plimsoll::start();
     profile::set_block_rate(Duration::from_nanos(1));
     profile::set_mutex_fraction(1);
+    cpu::set_rate(cpu::MAX_RATE).expect("a signal is unused");
     let profiler = (timers == Timers::OfPprof).then(|| {
         let profiler = pprof::ProfilerGuardBuilder::default()
             .frequency(HERTZ)
@@ -300,6 +303,12 @@ fn all_at_once(timers: Timers) {
         scope.spawn(|| FORKING.work(timers, || fork(allocate_and_read)));
         scope.spawn(|| EXECUTING.work(timers, || fork(execute)));
         scope.spawn(|| READING.work(timers, read));
+        scope.spawn(|| {
+            BEGINNING.work(timers, || {
+                let begun = thread::spawn(|| black_box(vec![0u8; 10_000]).len());
+                assert_eq!(begun.join().ok(), Some(10_000));
+            });
+        });
         watch(Duration::from_secs(seconds), timers);
         STOP.store(true, Ordering::Relaxed);
     });
@@ -316,6 +325,10 @@ fn all_at_once(timers: Timers) {
         .expect("memory can be written to");
     let lost = profile::lost_events();
     assert_eq!((lost.untracked, lost.waits), (0, 0), "{lost:?}");
+    let cpu = profile::lookup("profile").expect("built in").snapshot();
+    let sampled: i64 = cpu.records().filter_map(|record| record.value("cpu")).sum();
+    assert!(sampled > 0);
+    assert_eq!(cpu::set_rate(0), Ok(cpu::MAX_RATE));
 }
 
 /// Returns after `least` or later, once each worker has completed a turn and signals have arrived.
