@@ -1,5 +1,6 @@
 //! The system below Plimsoll: system calls, clocks, reserved regions, restartable sequences and
-//! `/proc` readers ([`os`]), instructions of each processor (`arch`), and the atomics and locks of all its code ([`primitives`]).
+//! `/proc` readers ([`os`]), instructions of each processor (`arch`), and the atomics and locks of
+//! all its code ([`primitives`]).
 //!
 //! This crate is a part of `plimsoll`, which depends on exactly its version. Its interface may
 //! change with every version.
