@@ -54,7 +54,8 @@ fn fields_are_the_report_of_the_first_backend() {
     // SAFETY: a valid layout; the block is not used after it is freed.
     unsafe { OTHER.dealloc(OTHER.alloc(layout), layout) };
     std::thread::spawn(move || {
-        // SAFETY: as above. The thread has allocated before its first allocation through `OTHER`.
+        // SAFETY: a valid layout; the block is not used after it is freed. The thread has allocated
+        // before its first allocation through `OTHER`.
         unsafe { OTHER.dealloc(OTHER.alloc(layout), layout) };
     })
     .join()

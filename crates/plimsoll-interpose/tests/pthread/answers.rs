@@ -24,7 +24,7 @@ struct There(*mut c_void);
 
 // SAFETY: the object is a lock or condition, which threads may share.
 unsafe impl Send for There {}
-// SAFETY: as for `Send`.
+// SAFETY: the object is a lock or condition, which threads may share.
 unsafe impl Sync for There {}
 
 impl There {

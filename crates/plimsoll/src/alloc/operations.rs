@@ -56,8 +56,9 @@ unsafe impl<A: GlobalAlloc, const COUNTED: bool> GlobalAlloc for Alloc<A, COUNTE
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: `GlobalAlloc` has callers round `new_size` up to the alignment without overflow.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
-        // SAFETY: as for `dealloc`; the area is not null if neither countdown nor limit diverts the
-        // call.
+        // SAFETY: countdown and route are the thread's own storage, which lasts as long as the
+        // thread; `block` came from this allocator with `layout`, as `GlobalAlloc` requires. The
+        // area is not null if neither countdown nor limit diverts the call.
         unsafe {
             let is_common = if COUNTED {
                 layout.size() <= size_class::LARGEST_STEP && is_common(new_layout)
@@ -126,7 +127,8 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// As for `GlobalAlloc::alloc`.
     #[inline(never)]
     unsafe fn place_larger(&self, layout: Layout, zeroed: bool) -> *mut u8 {
-        // SAFETY: as in `place`.
+        // SAFETY: countdown and route are the thread's own storage; `layout` is valid, by this
+        // function's contract. The area is not null if the countdown is not negative.
         unsafe {
             let countdown = &*internal_scope::countdown();
             let left = countdown.get().wrapping_sub(layout.size() as i64);
@@ -305,8 +307,8 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         if !grown.is_null() {
             return grown;
         }
-        // SAFETY: as above; the blocks do not overlap, and each is at least as long as the copied
-        // part.
+        // SAFETY: the blocks do not overlap, and each is at least as long as the copied part; the
+        // internal heap made the old one with the layout `old`.
         unsafe {
             let moved = self.place_uncharged(thread, new, false);
             if !moved.is_null() {
@@ -324,7 +326,9 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// As for `GlobalAlloc::realloc`.
     #[inline(never)]
     unsafe fn realloc_larger(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: as in `realloc`.
+        // SAFETY: countdown and route are the thread's own storage, which lasts as long as the
+        // thread; `block` came from this allocator with `layout`, as `GlobalAlloc` requires. The
+        // area is not null if neither countdown nor limit diverts the call.
         unsafe {
             let countdown = &*internal_scope::countdown();
             let left = countdown.get().wrapping_sub(new_size as i64);

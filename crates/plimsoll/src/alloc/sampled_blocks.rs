@@ -180,7 +180,8 @@ fn entry(slot: u32) -> &'static NoteEntry {
 
 /// Returns the place of a span's slot size.
 fn span_size(span: usize) -> &'static AtomicU32 {
-    // SAFETY: as for `entry`.
+    // SAFETY: the notes of a span, with this word before them, are committed before any slot of it
+    // is assigned.
     unsafe { &*((NOTES.base() + span * NOTES_OF_SPAN) as *const AtomicU32) }
 }
 

@@ -127,7 +127,8 @@ impl SampledLarge {
 
     fn entry(&self, line: usize, at: usize) -> &NoteEntry {
         let entries = self.region.base() + LINES * size_of::<Line>();
-        // SAFETY: as for `line`.
+        // SAFETY: `note` committed the whole table before it counted a block, and only then is it
+        // searched.
         unsafe { &*(entries as *const NoteEntry).add(8 * line + at) }
     }
 }

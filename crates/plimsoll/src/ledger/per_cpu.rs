@@ -142,7 +142,8 @@ impl<D: Delta> PerCpu<D> {
     ) {
         let [(first, _), (second, _)] = entries;
         let packed = UNUSED_HALF << 32 | (second as u64) << 16 | first as u64;
-        // SAFETY: as in `record`; both positions lie within the delta, by this function's contract.
+        // SAFETY: area and ledger are the calling thread's, and both positions lie within the
+        // delta, by this function's contract.
         unsafe { arch::record_pair(area, current.as_ptr(), self.second_row(), packed, entries) }
     }
 

@@ -360,7 +360,7 @@ fn status(descriptor: i32) -> Option<libc::stat> {
 
 /// Reports whether a name still refers to an open file.
 fn is_at(descriptor: i32, name: &[u8; LONGEST]) -> bool {
-    // SAFETY: as for `status`; the name ends with a zero.
+    // SAFETY: `named` has room for the result; the name ends with a zero.
     let named = unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         let flags = libc::AT_SYMLINK_NOFOLLOW as usize;

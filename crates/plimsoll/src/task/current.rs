@@ -79,7 +79,8 @@ pub(super) fn task() -> Option<&'static Slot> {
 pub(super) fn poll_of(task: &'static Slot) -> Option<&'static Polling> {
     let mut polling = POLLING.get();
     loop {
-        // SAFETY: as above; a poll's outer polls live at least as long.
+        // SAFETY: a poll in progress is not moved before it removes itself from `POLLING`; its
+        // outer polls live at least as long.
         let found = unsafe { polling.as_ref() }?;
         if ptr::eq(found.task, task) {
             return Some(found);
@@ -105,7 +106,7 @@ impl Polling {
         let mut labels = label::current();
         let mut polling = POLLING.get();
         while !ptr::eq(polling, self) {
-            // SAFETY: as above; this poll and those within it are in progress.
+            // SAFETY: this poll and those within it are in progress, so none of them has moved.
             let within = unsafe { &*polling };
             labels = within.labels;
             polling = within.outer;

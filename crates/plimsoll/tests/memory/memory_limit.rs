@@ -287,7 +287,7 @@ fn mapped_by_the_program() {
     assert_ne!(memory, libc::MAP_FAILED);
     looked();
     assert!(received.percents().is_empty(), "not touched");
-    // SAFETY: as above.
+    // SAFETY: writes within the mapping made above.
     unsafe { memory.cast::<u8>().write_bytes(1, 110 * MIB) };
     wait_until(|| received.percents() == [60]);
     // SAFETY: mapped above, and used no more.

@@ -176,7 +176,7 @@ fn without_allocation(own_stack: Option<usize>) {
     let during = stacks();
     let expected = own_stack.unwrap_or(1 << 20) as u64;
     assert_eq!(during - before, expected);
-    // SAFETY: as above.
+    // SAFETY: the barrier is initialized, and the thread uses it until both have passed.
     unsafe { libc::pthread_barrier_wait(barrier.as_mut_ptr()) };
     wait_for(before);
 }

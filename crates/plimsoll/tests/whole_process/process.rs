@@ -442,7 +442,7 @@ fn stacks_through_a_late_library() {
     let dir = std::env::temp_dir().join(format!("plimsoll-late-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let path = build_plugin(&dir, "late", 10);
-    // SAFETY: as above; the library is never closed.
+    // SAFETY: the library and the function are those just built; the library is never closed.
     let call: extern "C" fn(extern "C" fn()) = unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
         assert!(!library.is_null());

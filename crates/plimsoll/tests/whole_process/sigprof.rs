@@ -104,7 +104,8 @@ extern "C" fn interrupted(_: libc::c_int) {
 
 fn install_handler() {
     let mut frames = [std::ptr::null_mut(); 4];
-    // SAFETY: as above; the handler has the right signature.
+    // SAFETY: `backtrace` writes at most as many frames as the array has; the handler has the right
+    // signature.
     unsafe {
         libc::backtrace(frames.as_mut_ptr(), 4);
         let mut action: libc::sigaction = std::mem::zeroed();

@@ -177,7 +177,7 @@ fn fork(copies: [Border; 2]) {
                 unsafe { libc::_exit(1) };
             }
         }
-        // SAFETY: as above.
+        // SAFETY: ends the process.
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;

@@ -25,10 +25,11 @@ pub(super) unsafe extern "C" fn usable_size_of_any(block: *mut u8) -> usize {
         // SAFETY: `block` lies among the sampled blocks and is live, by C's contract for `block`.
         unsafe { noted_size(block) }
     } else if crate::internal_heap::contains(block as usize) {
-        // SAFETY: as above.
+        // SAFETY: `block` lies in the internal heap and is live, by C's contract for `block`.
         unsafe { internal_blocks::size(block) }
     } else {
-        // SAFETY: as above.
+        // SAFETY: the underlying allocator made `block`, which is live, by C's contract for
+        // `block`.
         unsafe { underlying::usable::<PLAIN_CALL>(block) }
     }
 }

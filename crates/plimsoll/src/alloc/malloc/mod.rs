@@ -234,7 +234,8 @@ unsafe extern "C" fn realloc_by_another(block: *mut u8, size: usize) -> *mut c_v
 
 #[inline(always)]
 unsafe fn realloc_counted<const MODE: u8>(block: *mut u8, size: usize) -> *mut c_void {
-    // SAFETY: as for `free_counted`.
+    // SAFETY: the route and the countdown are the thread's own storage; `block` is live, by the
+    // contract of `realloc`. The area is not null if neither diverts the call.
     unsafe {
         let countdown = &*internal_scope::countdown();
         let left = countdown.get().wrapping_sub(size as i64);

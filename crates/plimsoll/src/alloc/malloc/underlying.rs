@@ -176,25 +176,29 @@ pub(super) unsafe fn malloc<const MODE: u8>(size: usize) -> *mut u8 {
 
 #[inline(always)]
 pub(super) unsafe fn calloc<const MODE: u8>(size: usize) -> *mut u8 {
-    // SAFETY: as above.
+    // SAFETY: the function found under C's name has C's type; the arguments meet C's contract, by
+    // this function's contract.
     unsafe { call!(MODE, 1 as Calloc, size, 1) }
 }
 
 #[inline(always)]
 pub(super) unsafe fn realloc<const MODE: u8>(block: *mut u8, size: usize) -> *mut u8 {
-    // SAFETY: as above.
+    // SAFETY: the function found under C's name has C's type; the arguments meet C's contract, by
+    // this function's contract.
     unsafe { call!(MODE, 2 as Realloc, block, size) }
 }
 
 #[inline(always)]
 pub(super) unsafe fn memalign<const MODE: u8>(align: usize, size: usize) -> *mut u8 {
-    // SAFETY: as above.
+    // SAFETY: the function found under C's name has C's type; the arguments meet C's contract, by
+    // this function's contract.
     unsafe { call!(MODE, 3 as Memalign, align, size) }
 }
 
 #[inline(always)]
 pub(super) unsafe fn free<const MODE: u8>(block: *mut u8) {
-    // SAFETY: as above.
+    // SAFETY: the function found under C's name has C's type; the arguments meet C's contract, by
+    // this function's contract.
     unsafe { call!(MODE, 4 as Free, block) }
 }
 

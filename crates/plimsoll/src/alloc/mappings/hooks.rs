@@ -168,10 +168,10 @@ fn record(call: &Call, range: &Range<usize>) {
 fn open() {
     // SAFETY: `errno` is the thread's own variable.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: `errno` is the address of the thread's own variable.
     let before = unsafe { *errno };
     process::open();
-    // SAFETY: as above.
+    // SAFETY: `errno` is the address of the thread's own variable.
     unsafe { *errno = before };
 }
 

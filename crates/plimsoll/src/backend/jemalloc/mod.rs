@@ -125,7 +125,7 @@ unsafe impl GlobalAlloc for Jemalloc {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: jemalloc accepts any nonzero size and these flags.
         unsafe {
             match flags(layout.align(), layout.size()) {
                 0 => ffi::calloc(1, layout.size()).cast(),

@@ -113,7 +113,7 @@ unsafe impl GlobalAlloc for MiMalloc {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: mimalloc accepts any size and any power of two.
         unsafe {
             if is_aligned_anyway(layout.align(), layout.size()) {
                 mi::mi_zalloc(layout.size()).cast()

@@ -204,9 +204,8 @@ pub(in super::super) unsafe fn record_pair(
     packed: u64,
     [(first, first_amount), (second, second_amount)]: [(usize, u64); 2],
 ) {
-    // SAFETY: as in `record`: the sequence writes only to the log and the words of the second row's
-    // shard for the current processor, in the current generation, and its last instruction commits
-    // it.
+    // SAFETY: the sequence writes only to the log and the words of the second row's shard for the
+    // current processor, in the current generation, and its last instruction commits it.
     unsafe {
         asm!(
             "771:",
@@ -283,7 +282,8 @@ pub(in super::super) unsafe fn count_held_up(
     inside: &std::sync::atomic::AtomicBool,
     let_go: &std::sync::atomic::AtomicBool,
 ) {
-    // SAFETY: as for `increment`, with a loop in the middle that reads and writes flags.
+    // SAFETY: the sequence writes only to word 0 of the current processor's shard and to `inside`,
+    // and reads `let_go`; its last instruction commits it.
     unsafe {
         asm!(
             "771:",

@@ -68,7 +68,7 @@ fn the_shards_of_a_post_mortem_file_add_up_to_the_cut() {
     PER_THREAD.per_thread.record(shard, &[(0, 1)], || {
         let (first, count) = PER_THREAD.place();
         let length = PER_THREAD.shard_bytes_committed() - SHARD_BYTES;
-        // SAFETY: as above.
+        // SAFETY: the range is accessible, and no thread writes to it.
         let shards = unsafe { std::slice::from_raw_parts(first as *const u8, length) };
         assert_eq!(sum(Protocol::PerThread, shards, count).1, 1);
         PER_THREAD.generation()

@@ -169,7 +169,7 @@ impl Table {
 
     fn bucket_heads(&self, heads: usize) -> &[AtomicU32] {
         let first = self.region.base() + HEAD_BYTES + heads * size_of::<u32>();
-        // SAFETY: as for `stack_heads`; this is the second array.
+        // SAFETY: `open` committed two arrays of heads behind the head; this is the second.
         unsafe { std::slice::from_raw_parts(first as *const AtomicU32, heads) }
     }
 }

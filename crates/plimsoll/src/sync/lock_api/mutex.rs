@@ -119,7 +119,7 @@ unsafe impl<R: Raw> Raw for RawMutex<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawMutexFair> RawMutexFair for RawMutex<R> {
     #[inline]
     unsafe fn unlock_fair(&self) {
@@ -144,7 +144,7 @@ unsafe impl<R: RawMutexFair> RawMutexFair for RawMutex<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawMutexTimed> RawMutexTimed for RawMutex<R> {
     type Duration = R::Duration;
     type Instant = R::Instant;

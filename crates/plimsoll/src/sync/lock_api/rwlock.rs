@@ -148,7 +148,7 @@ unsafe impl<R: Raw> Raw for RawRwLock<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawRwLockFair> RawRwLockFair for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_shared_fair(&self) {
@@ -171,7 +171,7 @@ unsafe impl<R: RawRwLockFair> RawRwLockFair for RawRwLock<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawRwLockDowngrade> RawRwLockDowngrade for RawRwLock<R> {
     #[inline]
     unsafe fn downgrade(&self) {
@@ -179,7 +179,7 @@ unsafe impl<R: RawRwLockDowngrade> RawRwLockDowngrade for RawRwLock<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawRwLockTimed> RawRwLockTimed for RawRwLock<R> {
     type Duration = R::Duration;
     type Instant = R::Instant;
@@ -221,7 +221,7 @@ unsafe impl<R: RawRwLockTimed> RawRwLockTimed for RawRwLock<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawRwLockRecursive> RawRwLockRecursive for RawRwLock<R> {
     #[inline]
     fn lock_shared_recursive(&self) {
@@ -238,7 +238,7 @@ unsafe impl<R: RawRwLockRecursive> RawRwLockRecursive for RawRwLock<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawRwLockRecursiveTimed> RawRwLockRecursiveTimed for RawRwLock<R> {
     #[inline]
     fn try_lock_shared_recursive_for(&self, timeout: R::Duration) -> bool {
@@ -259,7 +259,7 @@ unsafe impl<R: RawRwLockRecursiveTimed> RawRwLockRecursiveTimed for RawRwLock<R>
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
     #[inline]
     fn lock_upgradable(&self) {
@@ -282,7 +282,8 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
         // lock upgradably. The inner lock requires the same; a failed attempt leaves the lock held.
         if unsafe { !self.inner.try_upgrade() } {
             let (key, ended) = (Key::of(self, self.name), |(): &()| Ended::Acquired);
-            // SAFETY: as above.
+            // SAFETY: this context holds the lock upgradably, as `upgrade` requires: the failed
+            // attempt left it held.
             let upgrade = || unsafe { self.inner.upgrade() };
             contended::wait(WaitKind::RwLockWrite, key, upgrade, ended);
             keeps_its_frame();
@@ -297,7 +298,7 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_upgradable_fair(&self) {
@@ -310,7 +311,7 @@ unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RawRwLock<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawRwLockUpgradeDowngrade> RawRwLockUpgradeDowngrade for RawRwLock<R> {
     #[inline]
     unsafe fn downgrade_upgradable(&self) {
@@ -323,7 +324,7 @@ unsafe impl<R: RawRwLockUpgradeDowngrade> RawRwLockUpgradeDowngrade for RawRwLoc
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the inner lock, which is locked and unlocked together with this one, ensures exclusion.
 unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RawRwLock<R> {
     #[inline]
     fn try_lock_upgradable_for(&self, timeout: R::Duration) -> bool {
@@ -364,7 +365,8 @@ unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RawRwLock<R> {
 
     #[inline]
     unsafe fn try_upgrade_until(&self, timeout: R::Instant) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the contract of `RawRwLockUpgradeTimed` requires that this context holds the lock
+        // upgradably. The inner lock requires the same; a failed attempt leaves the lock held.
         unsafe {
             self.inner.try_upgrade() || {
                 let upgrade = || self.inner.try_upgrade_until(timeout);

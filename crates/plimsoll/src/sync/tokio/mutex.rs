@@ -53,26 +53,31 @@ pub struct OwnedMappedMutexGuard<T: ?Sized, U: ?Sized = T> {
 // SAFETY: only the owner of the lock uses the data, so one thread at a time does. It may be a
 // different thread than the one that created or drops the data, so `T` is `Send`.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
-// SAFETY: as above; the impls for guards below state the conditions for sharing them.
+// SAFETY: only the owner of the lock uses the data, so sharing the mutex sends the data between
+// threads. The impls for guards below state the conditions for sharing guards.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 // SAFETY: a guard is a mutable reference to the data, and a shared or owning one to the mutex. For
 // this and the following types: sending a guard sends the data, and sharing a guard shares the
 // data. The owner of a guard can also reach the mutex.
 unsafe impl<T: ?Sized + Send> Send for MutexGuard<'_, T> {}
-// SAFETY: as above.
+// SAFETY: sharing the guard shares the data; `T` is `Send` for the mutex, which its owner can
+// reach.
 unsafe impl<T: ?Sized + Send + Sync> Sync for MutexGuard<'_, T> {}
-// SAFETY: as above.
+// SAFETY: sending the guard sends the data and a reference to the mutex, which requires that `T` is
+// `Send`.
 unsafe impl<T: ?Sized + Send> Send for OwnedMutexGuard<T> {}
-// SAFETY: as above.
+// SAFETY: sharing the guard shares the data; `T` is `Send` for the mutex, which its owner can
+// reach.
 unsafe impl<T: ?Sized + Send + Sync> Sync for OwnedMutexGuard<T> {}
-// SAFETY: as above, without access to the mutex.
+// SAFETY: sending the guard sends the data. Its owner cannot reach the mutex.
 unsafe impl<T: ?Sized + Send> Send for MappedMutexGuard<'_, T> {}
-// SAFETY: as above, without access to the mutex.
+// SAFETY: sharing the guard shares the data. Its owner cannot reach the mutex.
 unsafe impl<T: ?Sized + Sync> Sync for MappedMutexGuard<'_, T> {}
-// SAFETY: as above.
+// SAFETY: sending the guard sends its part of the data, and the mutex, which requires that `T` is
+// `Send`.
 unsafe impl<T: ?Sized + Send, U: ?Sized + Send> Send for OwnedMappedMutexGuard<T, U> {}
-// SAFETY: as above.
+// SAFETY: sharing the guard shares its part of the data, and the mutex, as for `OwnedMutexGuard`.
 unsafe impl<T, U> Sync for OwnedMappedMutexGuard<T, U>
 where
     T: ?Sized + Send + Sync,

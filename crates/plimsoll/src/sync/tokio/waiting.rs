@@ -102,9 +102,9 @@ impl<A: Awaited, F: Future> Future for Waiting<A, F> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: as above.
+        // SAFETY: the future is pinned with `self` and never moved out of `this`.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: as above.
+        // SAFETY: the future is pinned, since `self` is, and is never moved.
         let polled = unsafe { Pin::new_unchecked(&mut this.future) }.poll(context);
         this.wait.polled(polled.is_ready(), context);
         polled

@@ -108,7 +108,8 @@ impl Slot {
             // SAFETY: `begin` stores both fields before it opens the slot for a task, and `read`
             // found a task.
             type_name: unsafe { std::mem::transmute::<usize, TypeName>(type_name) },
-            // SAFETY: as for `type_name`; `begin` stored the address of a `&'static Location`.
+            // SAFETY: `begin` stored the address of a `&'static Location` before it opened the slot
+            // for a task.
             location: unsafe { &*location },
         }
     }

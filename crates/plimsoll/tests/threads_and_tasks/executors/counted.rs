@@ -78,27 +78,30 @@ static VTABLE: RawWakerVTable = RawWakerVTable::new(
         // of it or borrows it for one poll.
         let node = unsafe { &*data.cast::<Node>() };
         node.counts.clones.fetch_add(1, SeqCst);
-        // SAFETY: as above.
+        // SAFETY: the data pointer of every waker of this file is a `Node` that an `Arc` owns.
         unsafe { Arc::increment_strong_count(data.cast::<Node>()) };
         node.called(Call::Clone);
         RawWaker::new(data, &VTABLE)
     },
     |data| {
-        // SAFETY: as above; the call consumes the waker's share.
+        // SAFETY: the data pointer is a `Node` that an `Arc` owns; the call consumes the waker's
+        // share.
         let node = unsafe { Arc::from_raw(data.cast::<Node>()) };
         node.counts.by_value.fetch_add(1, SeqCst);
         node.called(Call::Wake);
         node.executors.wake_by_ref();
     },
     |data| {
-        // SAFETY: as above.
+        // SAFETY: the data pointer is a `Node`, of which the waker owns a share or borrows it for
+        // one poll.
         let node = unsafe { &*data.cast::<Node>() };
         node.counts.by_ref.fetch_add(1, SeqCst);
         node.called(Call::WakeByRef);
         node.executors.wake_by_ref();
     },
     |data| {
-        // SAFETY: as above; the call consumes the waker's share.
+        // SAFETY: the data pointer is a `Node` that an `Arc` owns; the call consumes the waker's
+        // share.
         let node = unsafe { Arc::from_raw(data.cast::<Node>()) };
         node.counts.drops.fetch_add(1, SeqCst);
         node.called(Call::Drop);

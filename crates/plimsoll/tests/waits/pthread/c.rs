@@ -59,7 +59,7 @@ pub struct Shared<T>(*mut T);
 
 // SAFETY: the objects behind the pointer are made for concurrent use.
 unsafe impl<T> Sync for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: the objects behind the pointer are made for concurrent use, and are never freed.
 unsafe impl<T> Send for Shared<T> {}
 
 impl<T> Shared<T> {

@@ -105,7 +105,7 @@ fn a_heap_block_behind_a_stack_is_found_whether_the_thread_lives_or_not() {
     // separately is its length, with a flag.
     unsafe { (block.start as *mut usize).add(1).write(BLOCK | 2) };
     let touched = (stack.end - PAGE) as *mut u8;
-    // SAFETY: as above.
+    // SAFETY: the test made this mapping.
     unsafe { touched.write(1) };
     let guard = Mapping {
         accessible: false,

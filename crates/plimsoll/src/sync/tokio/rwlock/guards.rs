@@ -35,17 +35,17 @@ pub struct RwLockMappedWriteGuard<'a, T: ?Sized> {
 
 // SAFETY: the guard is a shared reference to the data.
 unsafe impl<T: ?Sized + Sync> Send for RwLockReadGuard<'_, T> {}
-// SAFETY: as above.
+// SAFETY: sharing the guard shares the data.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockReadGuard<'_, T> {}
 // SAFETY: a guard is a mutable reference to the data, and can turn into a shared one. For this and
 // the following types: sending a guard sends and shares the data, and sharing a guard shares the
 // data.
 unsafe impl<T: ?Sized + Send + Sync> Send for RwLockWriteGuard<'_, T> {}
-// SAFETY: as above.
+// SAFETY: sharing the guard shares the data.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockWriteGuard<'_, T> {}
-// SAFETY: as above.
+// SAFETY: sending the guard sends and shares the data.
 unsafe impl<T: ?Sized + Send + Sync> Send for RwLockMappedWriteGuard<'_, T> {}
-// SAFETY: as above.
+// SAFETY: sharing the guard shares the data.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLockMappedWriteGuard<'_, T> {}
 
 guard!({'a, T: ?Sized} RwLockReadGuard<'a, T> => T, &'a Permits);

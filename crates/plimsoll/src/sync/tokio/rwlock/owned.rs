@@ -39,25 +39,26 @@ where
     U: ?Sized + Sync,
 {
 }
-// SAFETY: as above.
+// SAFETY: sharing the guard shares the data and the lock.
 unsafe impl<T, U> Sync for OwnedRwLockReadGuard<T, U>
 where
     T: ?Sized + Send + Sync,
     U: ?Sized + Send + Sync,
 {
 }
-// SAFETY: as above, with a mutable reference to the data, which can turn into a shared one.
+// SAFETY: the guard is a mutable reference to the data, which can turn into a shared one, and an
+// owning one to the lock. Sending it sends and shares both.
 unsafe impl<T: ?Sized + Send + Sync> Send for OwnedRwLockWriteGuard<T> {}
-// SAFETY: as above.
+// SAFETY: sharing the guard shares the data and the lock.
 unsafe impl<T: ?Sized + Send + Sync> Sync for OwnedRwLockWriteGuard<T> {}
-// SAFETY: as above.
+// SAFETY: sending the guard sends and shares its part of the data, and the lock.
 unsafe impl<T, U> Send for OwnedRwLockMappedWriteGuard<T, U>
 where
     T: ?Sized + Send + Sync,
     U: ?Sized + Send + Sync,
 {
 }
-// SAFETY: as above.
+// SAFETY: sharing the guard shares its part of the data, and the lock.
 unsafe impl<T, U> Sync for OwnedRwLockMappedWriteGuard<T, U>
 where
     T: ?Sized + Send + Sync,
