@@ -26,14 +26,19 @@ use super::super::per_cpu::{LOG, Operation, UNUSED_HALF};
 /// per-thread shards, and [`Protocol::PerCpu`](super::super::Protocol) is not available.
 pub(crate) const HAS_SEQUENCES: bool = true;
 
-/// The descriptor of a sequence from label 774 to 775, and its restart at 771.
+/// The descriptor of a sequence from label 774 to 775, and its restart at 771, after the instruction
+/// `$undo`, if given.
 ///
 /// The descriptor has the version, flags, start, length, and the address at which an interrupted
 /// sequence continues. The restart follows the signature that the C library registered: an instruction
 /// that traps, so that no other code can jump here.
 macro_rules! descriptor {
     () => {
-        r#"
+        $crate::ledger::descriptor!("")
+    };
+    ($undo:literal) => {
+        concat!(
+            r#"
     .pushsection .data.rel.ro.plimsoll_sequences, "aw"
     .balign 32
 773:
@@ -43,13 +48,21 @@ macro_rules! descriptor {
     .pushsection .text.unlikely.plimsoll_sequences, "ax"
     .inst 0xd428bc00
 776:
+    "#,
+            $undo,
+            r#"
     b 771b
     .popsection
         "#
+        )
     };
 }
 
-/// Adds 1 to a word of a ledger, as on x86-64, in twelve instructions. See there.
+/// Adds 1 to a word of a ledger, as on x86-64, in eleven instructions, where x86-64 has six. The
+/// difference: an address takes two instructions, and arithmetic works on registers only.
+///
+/// The store of the announcement moves `area` to the announced word, since `stlr` takes no offset. A
+/// restart moves it back. The sequence begins after that store, so a restart always follows it.
 macro_rules! increment {
     ($ledger:path, $area:expr, $offset:expr, $first:literal) => {
         $crate::ledger::increment!(@ $ledger, $area, $offset + 8 * $first, "1", {})
@@ -59,9 +72,9 @@ macro_rules! increment {
             "771:",
             "adrp {t}, 773f",
             "add {t}, {t}, :lo12:773f",
-            "str {t}, [{announcement}]",
+            "str {t}, [{area}, #8]!",
             "774:",
-            "ldr {shard:w}, [{announcement}, #-8]",
+            "ldr {shard:w}, [{area}, #-8]",
             "adrp {t}, {ledger}",
             "ldr {t}, [{t}, :lo12:{ledger}]",
             "add {shard}, {t}, {shard}, lsl #13",
@@ -69,9 +82,9 @@ macro_rules! increment {
             concat!("add {t}, {t}, ", $amount),
             "str {t}, [{shard}, {offset}]",
             "775:",
-            "stlr xzr, [{announcement}]",
-            $crate::ledger::descriptor!(),
-            announcement = in(reg) $area.byte_add(8),
+            "stlr xzr, [{area}]",
+            $crate::ledger::descriptor!("sub {area}, {area}, #8"),
+            area = inout(reg) $area => _,
             offset = in(reg) $offset,
             $($operands)*
             t = out(reg) _,

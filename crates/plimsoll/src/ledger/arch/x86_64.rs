@@ -36,7 +36,7 @@ macro_rules! descriptor {
 
 /// Adds 1 to a word of a ledger.
 ///
-/// Seven instructions, none of them locked, for both kinds of shards:
+/// Six instructions, none of them locked, for both kinds of shards:
 ///
 /// ```text
 ///     lea   descriptor, %t          announce: in a per-CPU shard, to the kernel, which restarts the
