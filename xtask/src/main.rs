@@ -19,10 +19,12 @@ commands:
   nightly --short   the same in the short form of CI, without the last two
   layers            checks that imports point down, by the tables of ARCHITECTURE.md
   layers --edges    prints every import between modules as well
-  test-aarch64 [--package NAME ...] [--suite PACKAGE:TEST ...] [--debian] [-- FILTER ...]
-                    runs tests on an emulated aarch64 machine; with Debian's compiler
+  test-aarch64 [--package NAME ...] [--suite PACKAGE:TEST ...] [--cuts NUMBER] [--debian] [-- FILTER ...]
+                    runs tests on an emulated aarch64 machine; with at least that many snapshots
+                    in each run of the test `consistency`; with Debian's compiler
   test-aarch64 --check-machine
                     checks that the machine reports failures, hangs and panics of its kernel
+  count-aarch64     counts the instructions that counting adds to an allocation on aarch64
   check-targets [--target NAME ...] [--short | --debian]
                     checks that the published crates compile for other targets;
                     with default features only; with Debian's compiler
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         ["test-aarch64", ref options @ ..] => {
             aarch64::Options::parse(options).and_then(|options| aarch64::test(root, &options))
         }
+        ["count-aarch64"] => aarch64::count(root),
         ["check-targets", ref options @ ..] => {
             targets::Options::parse(options).and_then(|options| targets::check(root, &options))
         }

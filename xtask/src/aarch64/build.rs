@@ -72,6 +72,21 @@ impl<'a> Build<'a> {
         Ok(self.folder.join(below))
     }
 
+    /// Builds programs of a package as it is released. Returns their files in the order of `names`.
+    ///
+    /// # Errors
+    /// One does not compile.
+    pub fn release_programs(&self, package: &str, names: &[&str]) -> Result<Vec<PathBuf>, String> {
+        let mut cargo = self.cargo("build", TARGET);
+        cargo.args(["--release", "-p", package]);
+        for name in names {
+            cargo.args(["--bin", name]);
+        }
+        self.run(&mut cargo, package)?;
+        let file = |name| self.folder.join(format!("{TARGET}/release/{name}"));
+        Ok(names.iter().map(file).collect())
+    }
+
     /// The file of a program of a package whose test binaries are built.
     pub fn program(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{TARGET}/debug/{name}"))

@@ -39,7 +39,8 @@ pub struct ExtraFile {
 }
 
 /// Writes the image to `path`. `c_library` has the files of the C library and of its debug
-/// information, which names the functions that the library does not export.
+/// information, which names the functions that the library does not export. All binaries get
+/// `variables` in their environment.
 ///
 /// # Errors
 /// A file cannot be read or written, a library is missing, or the image is too large.
@@ -49,6 +50,7 @@ pub fn write(
     c_library: &Path,
     binaries: &[Binary],
     extra: &[ExtraFile],
+    variables: &[(&str, String)],
 ) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let read = |file: &Path| fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
@@ -79,7 +81,7 @@ pub fn write(
     add("etc/passwd", 0o644, b"root:x:0:0:root:/tmp:/bin/sh\n")?;
     add("etc/group", 0o644, b"root:x:0:\n")?;
     add("etc/hosts", 0o644, b"127.0.0.1 localhost\n::1 localhost\n")?;
-    add("init", 0o755, script(binaries).as_bytes())?;
+    add("init", 0o755, script(binaries, variables).as_bytes())?;
     for library in COMPILER_LIBRARIES {
         add(&format!("lib/{library}"), 0o755, &read(&file_of(library)?)?)?;
     }
@@ -144,7 +146,7 @@ fn path_in_image(index: usize, binary: &Binary) -> String {
 }
 
 /// The init script: mounts what programs expect, runs each binary, powers the machine off.
-fn script(binaries: &[Binary]) -> String {
+fn script(binaries: &[Binary], variables: &[(&str, String)]) -> String {
     let mut script = format!(
         r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -208,6 +210,9 @@ run() {{
 echo "{MARKER} ready"
 "#
     );
+    for (name, value) in variables {
+        script.push_str(&format!("export {name}={}\n", quoted(value)));
+    }
     for (index, binary) in binaries.iter().enumerate() {
         let Expected {
             name,

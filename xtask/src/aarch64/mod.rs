@@ -5,12 +5,14 @@
 //! busybox and an init script, [`machine`] boots Debian's kernel with that, and [`protocol`] reads
 //! the results from the console. [`launcher`] builds the programs that a test of the command runs.
 //! [`exchange`] carries post-mortem files between the machines.
-//! [`system`] installs and downloads what is missing.
+//! [`system`] installs and downloads what is missing. [`instructions`] counts instructions, without
+//! the machine.
 
 mod archive;
 mod build;
 mod exchange;
 mod image;
+mod instructions;
 mod launcher;
 mod machine;
 mod protocol;
@@ -26,12 +28,15 @@ use crate::cross::{self, Origin};
 use build::Build;
 use exchange::Exchange;
 use image::Binary;
+pub use instructions::count;
 use protocol::{Expected, Outcome, Summary, Transcript, Verdict};
 use suites::{SUITES, Suite};
 use system::System;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const MUSL_TARGET: &str = "aarch64-unknown-linux-musl";
+/// The snapshots that the emulated machine takes in a second, at least, in each run of the test.
+const CUTS_PER_SECOND: u32 = 100;
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 
 /// A program for tests of the machine, among the examples of this package.
@@ -45,6 +50,8 @@ pub struct Options {
     arguments: Vec<String>,
     origin: Origin,
     checks_machine: bool,
+    /// The snapshots that each run of the test `consistency` takes, at least.
+    cuts: u32,
 }
 
 impl Options {
@@ -59,6 +66,7 @@ impl Options {
             arguments: Vec::new(),
             origin: Origin::Any,
             checks_machine: false,
+            cuts: 0,
         };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
@@ -77,6 +85,10 @@ impl Options {
                         return Err(format!("no suite {name}; suites: {}", names.join(" ")));
                     }
                     options.suites.push((*name).to_owned());
+                }
+                "--cuts" => {
+                    let number = arguments.next().and_then(|number| number.parse().ok());
+                    options.cuts = number.ok_or("--cuts lacks a number")?;
                 }
                 "--debian" => options.origin = Origin::Debian,
                 "--check-machine" => options.checks_machine = true,
@@ -150,7 +162,8 @@ pub fn test(root: &Path, options: &Options) -> Result<(), String> {
         extra.extend(exchange.send()?);
     }
     println!("built in {} s", began.elapsed().as_secs());
-    let run = system.run(binaries, &extra)?;
+    let cuts = ("PLIMSOLL_CUTS", options.cuts.to_string());
+    let run = system.run(binaries, &extra, &[cuts])?;
     faults.extend(run.faults);
     if let Some(exchange) = &exchange
         && let Err(error) = exchange.receive(run.transcript.files())
@@ -177,7 +190,7 @@ fn binary(suite: &Suite, file: PathBuf, options: &Options) -> Binary {
     Binary {
         expected: Expected {
             name: suite.name(),
-            limit_seconds: suite.limit_seconds,
+            limit_seconds: suite.limit_seconds + options.cuts / CUTS_PER_SECOND,
         },
         file,
         arguments: arguments.chain(options.arguments.iter().cloned()).collect(),
@@ -249,7 +262,7 @@ fn check_machine(system: &System, probe: &Path) -> Result<(), String> {
     let binaries = cases
         .iter()
         .map(|(behaviour, limit, _)| probe_binary(probe, behaviour, *limit));
-    let run = system.run(binaries.collect(), &[])?;
+    let run = system.run(binaries.collect(), &[], &[])?;
     let outcomes = run.transcript.outcomes();
     let mut faults = Vec::new();
     for ((_, _, expected), outcome) in cases.iter().zip(outcomes) {

@@ -143,13 +143,19 @@ impl System {
         fs::rename(&unpacked, folder).map_err(failed)
     }
 
-    /// Boots the machine with the binaries and runs them.
+    /// Boots the machine with the binaries and runs them, with `variables` in their environment.
     ///
     /// # Errors
     /// The image cannot be written, or the emulator cannot be started.
-    pub fn run(&self, binaries: Vec<Binary>, extra: &[ExtraFile]) -> Result<Run, String> {
+    pub fn run(
+        &self,
+        binaries: Vec<Binary>,
+        extra: &[ExtraFile],
+        variables: &[(&str, String)],
+    ) -> Result<Run, String> {
         let path = self.folder.join("image");
-        image::write(&path, &self.busybox(), &self.c_library(), &binaries, extra)?;
+        let (busybox, c_library) = (self.busybox(), self.c_library());
+        image::write(&path, &busybox, &c_library, &binaries, extra, variables)?;
         let expected: Vec<_> = binaries.into_iter().map(|binary| binary.expected).collect();
         let mut transcript = Transcript::new(&expected);
         let began = Instant::now();

@@ -2,11 +2,12 @@
 //! `double-check`, every snapshot is also compared with independent totals.
 //!
 //! Each protocol runs in a separate process. Each run takes one second, or the number of seconds in
-//! `PLIMSOLL_SOAK_SECONDS`.
+//! `PLIMSOLL_SOAK_SECONDS`, and longer if it has not taken the number of snapshots in `PLIMSOLL_CUTS`
+//! by then.
 
 use plimsoll_testkit::child;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll::{HeapStats, heap_stats};
@@ -14,6 +15,12 @@ use plimsoll::{HeapStats, heap_stats};
 fn soak() -> Duration {
     let seconds = std::env::var("PLIMSOLL_SOAK_SECONDS").ok();
     Duration::from_secs(seconds.map_or(1, |seconds| seconds.parse().expect("a number of seconds")))
+}
+
+/// Returns the minimum number of snapshots.
+fn min_cuts() -> u64 {
+    let cuts = std::env::var("PLIMSOLL_CUTS").ok();
+    cuts.map_or(0, |cuts| cuts.parse().expect("a number of snapshots"))
 }
 
 /// Returns the next number of xorshift64.
@@ -110,9 +117,20 @@ fn check(now: &HeapStats, before: &HeapStats) {
     assert_eq!(now.live_bytes(), malloc_bytes - free_bytes);
 }
 
+/// Ends the other threads' loops when its thread ends, also by a failed check.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn hammer() {
     let left = Mutex::new(Vec::new());
     let stop = AtomicBool::new(false);
+    let snapshots = AtomicU64::new(0);
+    let min_cuts = min_cuts();
     let start = heap_stats();
     std::thread::scope(|scope| {
         for worker in 0..4u64 {
@@ -128,35 +146,34 @@ fn hammer() {
                 }
             });
         }
-        let readers: Vec<_> = (0..2)
-            .map(|_| {
-                let stop = &stop;
-                scope.spawn(move || {
-                    let (mut before, mut snapshots) = (heap_stats(), 0u64);
-                    while !stop.load(Ordering::Relaxed) {
-                        let now = heap_stats();
-                        check(&now, &before);
-                        before = now;
-                        snapshots += 1;
-                    }
-                    snapshots
-                })
-            })
-            .collect();
+        for _ in 0..2 {
+            let (stop, snapshots) = (&stop, &snapshots);
+            scope.spawn(move || {
+                let _stop = Stop(stop);
+                let mut before = heap_stats();
+                while !stop.load(Ordering::Relaxed) {
+                    let now = heap_stats();
+                    check(&now, &before);
+                    before = now;
+                    snapshots.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let _stop = Stop(&stop);
         let begun = Instant::now();
         let mut before = start.clone();
-        while begun.elapsed() < soak() || before.mallocs < start.mallocs + 100_000 {
+        while !stop.load(Ordering::Relaxed)
+            && (begun.elapsed() < soak()
+                || before.mallocs < start.mallocs + 100_000
+                || snapshots.load(Ordering::Relaxed) < min_cuts)
+        {
             let now = heap_stats();
             check(&now, &before);
             before = now;
+            snapshots.fetch_add(1, Ordering::Relaxed);
         }
-        stop.store(true, Ordering::Relaxed);
-        let snapshots: u64 = readers
-            .into_iter()
-            .map(|reader| reader.join().unwrap())
-            .sum();
         eprintln!(
-            "{snapshots} snapshots, {} operations",
+            "{snapshots:?} snapshots, {} operations",
             before.mallocs + before.frees
         );
     });
