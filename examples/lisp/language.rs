@@ -32,7 +32,7 @@ fn are(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn atoms_are_what_they_are() {
+fn atoms_evaluate_to_themselves() {
     are(&[
         ("1", "1"),
         ("-1.5", "-1.5"),
@@ -129,7 +129,7 @@ fn forms_choose_and_bind() {
 }
 
 #[test]
-fn functions_keep_what_they_see() {
+fn functions_capture_their_environment() {
     are(&[
         ("((lambda (x) (* x x)) 7)", "49"),
         (
@@ -197,7 +197,7 @@ fn strings_are_of_characters() {
 }
 
 #[test]
-fn tables_are_asked_by_what_keys_say() {
+fn keys_of_tables_compare_by_value() {
     are(&[
         (
             "(define t (make-table)) (table-set! t \"a\" 1) (table-set! t 'a 2) (table-set! t 1 3)
@@ -373,7 +373,7 @@ fn memory_has_an_end_and_no_crash() {
 }
 
 #[test]
-fn programs_write_what_they_display() {
+fn displayed_values_are_written_to_the_output() {
     let mut interpreter = Interpreter::new(Output::Kept(String::new())).unwrap();
     interpreter
         .run(
@@ -388,7 +388,7 @@ fn programs_write_what_they_display() {
 }
 
 #[test]
-fn the_programs_of_the_example_hold_what_they_assert() {
+fn the_programs_of_the_example_pass_their_assertions() {
     let mut interpreter = Interpreter::new(Output::Kept(String::new())).unwrap();
     for program in programs::ALL {
         interpreter
@@ -400,7 +400,7 @@ fn the_programs_of_the_example_hold_what_they_assert() {
 
 /// Programs of random words end, with a value or a fault.
 #[test]
-fn no_text_is_a_crash() {
+fn no_text_crashes_the_interpreter() {
     const WORDS: [&str; 40] = [
         "(",
         ")",

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn atoms_are_what_they_look_like() {
+    fn atoms_are_read_by_their_form() {
         let symbol = |name: &str| Kind::Symbol(name.to_owned());
         assert_eq!(
             kinds("1 -2 +3 1.5 -.5 1e3 - + -x ; nothing\n a.b #t #f #\\a #\\( #\\space #\\é"),

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_answered_is_refused_with_the_reason() {
+    async fn invalid_requests_are_refused_with_the_reason() {
         let directory = Directory::new();
         let app = App::start(&arguments(directory.path(), 0)).await.unwrap();
         let mut connection = Connection::open(app.address).await.unwrap();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_hinders_the_start_is_named() {
+    async fn the_obstacle_to_the_start_is_named() {
         let directory = Directory::new();
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let taken = taken.local_addr().unwrap().to_string();

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn without_arguments_the_current_directory_is_served_under_load() {
+    fn the_current_directory_is_served_under_load_by_default() {
         let expected = Arguments {
             root: ".".into(),
             listen: "127.0.0.1:8080".to_owned(),

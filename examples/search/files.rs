@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn what_is_no_regular_file_is_not_opened() {
+    fn only_regular_files_are_opened() {
         let directory = Directory::new();
         let _socket =
             std::os::unix::net::UnixListener::bind(directory.path().join("socket")).unwrap();

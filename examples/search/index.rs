@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_line_the_surroundings_of_the_word_are_shown() {
+    fn a_long_line_is_cut_around_the_word() {
         let padding = "é ".repeat(500);
         let index = index(&[
             ("a", &format!("{padding}needle {padding}\nnext")),

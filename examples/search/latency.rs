@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_has_no_quantile() {
+    fn an_empty_histogram_has_no_quantile() {
         assert_eq!(Latencies::new().quantile(0.5), None);
     }
 }

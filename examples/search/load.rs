@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_a_url_would_take_is_encoded() {
+    fn all_reserved_characters_of_urls_are_encoded() {
         assert_eq!(
             percent_encoded("a-b c&d=é%+#"),
             "a-b%20c%26d%3D%C3%A9%25%2B%23"

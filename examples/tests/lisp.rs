@@ -77,7 +77,7 @@ fn figure(text: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn what_the_scripts_have_is_in_the_profile() {
+fn the_profile_contains_the_scripts_objects() {
     let lisp = Running::start("lisp", &["--seconds", "300"], "heap_rate=4k");
     // The first round has ended when the last program was seen.
     let seen = lisp.text_when("heap?debug=1", |text| {

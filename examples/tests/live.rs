@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use running::{Running, get, go};
 
 #[test]
-fn the_running_example_shows_what_is_in_it() {
+fn the_running_example_serves_its_profiles() {
     let search = Running::search("heap_rate=16k,block_rate=1us,mutex_fraction=1");
     let (head, index) = search.get("");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");

@@ -288,7 +288,7 @@ fn a_server_sees_the_collections_of_scripts() {
 }
 
 #[test]
-fn promtool_has_nothing_to_say_about_the_page() {
+fn promtool_accepts_the_page() {
     let Some(program) = program("promtool") else {
         return;
     };

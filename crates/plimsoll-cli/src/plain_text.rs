@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
+    fn no_control_character_remains() {
         assert!(matches!(plain("Grüße, 世界"), Cow::Borrowed(_)));
         assert_eq!(plain("a\x1b[31mb\nc\t"), "a\\u{1b}[31mb\\u{a}c\\u{9}");
         assert_eq!(plain("\u{9b}x\u{202e}y\u{7f}"), "\\u{9b}x\\u{202e}y\\u{7f}");

@@ -328,7 +328,7 @@ fn a_bomb_is_refused_where_the_limit_is() {
 }
 
 #[test]
-fn what_is_odd_but_a_profile_is_shown() {
+fn unusual_profiles_are_shown() {
     let directory = Directory::new("odd");
     // Valid edge cases: no samples, no stack, values at the ends of their range, unknown fields.
     let none = Writer::new(&[("inuse_space", "bytes")]).finish();

@@ -134,7 +134,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn text_and_json_say_the_same() {
+fn text_and_json_agree() {
     let findings = findings(&mut doctor());
     let output = output(&mut doctor());
     let text = stdout(&output);
@@ -300,7 +300,7 @@ fn a_wrapper_script_is_examined_for_the_program_that_it_executes() {
 }
 
 #[test]
-fn what_is_not_there_is_said_in_one_line_with_the_shell_s_code() {
+fn an_absent_program_is_reported_in_one_line_with_the_shells_status() {
     let place = directory("doctor-failures");
     let text = file(&place, "text", b"#!/bin/sh\n", 0o644);
     let pipe = place.join("pipe");
@@ -329,7 +329,7 @@ fn what_is_not_there_is_said_in_one_line_with_the_shell_s_code() {
 }
 
 #[test]
-fn names_are_shown_without_what_a_terminal_obeys() {
+fn names_are_shown_without_control_characters() {
     let place = directory("doctor-names");
     let plain = compile(&place, "plain", PLAIN, &[]).unwrap();
     let odd = place.join(OsStr::from_bytes(b"a\x1b[31mb\nc\xff"));
@@ -440,7 +440,7 @@ fn a_library_of_plimsoll_is_seen_in_a_process() {
 }
 
 #[test]
-fn a_process_that_has_ended_is_said_to_have() {
+fn an_ended_process_is_reported_as_ended() {
     let mut running = Running::start(&mut Command::new("/bin/true"));
     let status = format!("/proc/{}/status", running.0.id());
     let started = Instant::now();

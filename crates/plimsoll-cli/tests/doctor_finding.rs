@@ -106,7 +106,7 @@ fn scripts_are_followed_to_their_interpreters() {
 }
 
 #[test]
-fn scripts_that_need_what_is_not_there_are_not_found() {
+fn scripts_with_an_absent_interpreter_are_not_found() {
     let place = directory("scripts-without");
     let script = |name: &str, text: &str| file(&place, name, text.as_bytes(), 0o755);
     assert_eq!(
@@ -177,7 +177,7 @@ fn long_first_lines_are_cut_as_the_kernel_does() {
 }
 
 #[test]
-fn env_is_followed_to_what_it_executes() {
+fn env_is_followed_to_the_executed_program() {
     let place = directory("env");
     let inner = file(&place, "inner", b"#!/bin/sh\n", 0o755);
     let outer = file(&place, "outer", b"#!/usr/bin/env inner\n", 0o755);
@@ -234,7 +234,7 @@ fn files_that_cannot_be_executed_and_missing_files_get_different_errors() {
 }
 
 #[test]
-fn a_loader_that_is_not_there_is_said() {
+fn an_absent_loader_is_reported() {
     let place = directory("no-loader");
     let loader = "-Wl,--dynamic-linker=/no/such/loader.so";
     let Some(program) = compile(&place, "program", PLAIN, &[loader]) else {

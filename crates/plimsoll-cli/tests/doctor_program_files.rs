@@ -317,7 +317,7 @@ fn sanitizers_are_recognised() {
 }
 
 #[test]
-fn rust_programs_say_their_compiler() {
+fn the_compiler_of_a_rust_program_is_reported() {
     let program = Program::of_file(Path::new(env!("CARGO_BIN_EXE_plimsoll")));
     let executable = program.executable().unwrap();
     let Language::Rust {
@@ -636,7 +636,7 @@ fn damaged_files_do_no_harm() {
 }
 
 #[test]
-fn an_index_of_what_is_before_it_all_does_no_harm() {
+fn an_index_with_offsets_outside_the_file_is_harmless() {
     let place = directory("index");
     let program = compile(&place, "program", PLAIN, &[]).unwrap();
     let mut bytes = fs::read(&program).unwrap();

@@ -119,7 +119,7 @@ fn a_flame_graph_is_one_file() {
 }
 
 #[test]
-fn a_difference_shows_what_is_gone_as_well() {
+fn a_difference_shows_removed_stacks_too() {
     let directory = Directory::new("flame-diff");
     let mut base = Writer::new(&[("inuse_space", "bytes")]);
     base.sample(&["gone", "main"], &[300]);
@@ -159,7 +159,7 @@ fn a_difference_shows_what_is_gone_as_well() {
 }
 
 #[test]
-fn what_is_too_narrow_is_left_out_and_the_rest_stays_right() {
+fn narrow_frames_are_omitted_and_the_rest_is_right() {
     let directory = Directory::new("flame-wide");
     let mut writer = Writer::new(&[("inuse_space", "bytes")]);
     writer.sample(&["wide", "main"], &[1_000_000_000]);

@@ -100,7 +100,7 @@ fn answers_come_in_chunks_compressed_and_from_elsewhere() {
 }
 
 #[test]
-fn what_is_no_answer_is_refused_in_one_line() {
+fn an_invalid_answer_is_refused_in_one_line() {
     let long = [&b"HTTP/1.1 200 OK\r\nX: "[..], &vec![b'x'; 100_000]].concat();
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(1000));
     let cases = [

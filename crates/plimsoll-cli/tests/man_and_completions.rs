@@ -42,7 +42,7 @@ fn page(name: &str) -> String {
 }
 
 /// Returns whether a program is installed, by running it with `--version`.
-fn there_is(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     let is_there = Command::new(program).arg("--version").output().is_ok();
     if !is_there {
         eprintln!("skipped: {program} is not installed");
@@ -86,7 +86,7 @@ fn exit_codes_and_variables_are_in_the_pages() {
 
 #[test]
 fn pages_are_shown_without_warnings() {
-    if !there_is("groff") {
+    if !is_installed("groff") {
         return;
     }
     for (name, _) in commands() {
@@ -134,7 +134,7 @@ fn shells_understand_the_completions() {
         ("zsh", "_plimsoll"),
         ("fish", "plimsoll.fish"),
     ] {
-        if !there_is(shell) {
+        if !is_installed(shell) {
             continue;
         }
         let path = beside("completions").join(file);
@@ -173,7 +173,7 @@ fn completed(words: &[&str]) -> Vec<String> {
 
 #[test]
 fn bash_completes_subcommands_and_options() {
-    if !there_is("bash") {
+    if !is_installed("bash") {
         return;
     }
     assert_eq!(completed(&["plimsoll", "doc"]), ["doctor"]);

@@ -116,7 +116,7 @@ fn a_function_has_flat_and_cumulative_values() {
 }
 
 #[test]
-fn what_a_profile_wants_dropped_is() {
+fn frames_that_a_profile_drops_are_dropped() {
     let mut writer = Writer::new(&[("delay", "nanoseconds")]);
     writer.text(7, "runtime::.*|lock");
     writer.text(8, "runtime::kept");
@@ -149,7 +149,7 @@ fn what_a_profile_wants_dropped_is() {
 }
 
 #[test]
-fn the_profile_says_which_sample_type_is_shown() {
+fn the_profile_selects_the_sample_type() {
     let mut writer = Writer::new(HEAP);
     writer.text(14, "inuse_objects");
     writer.sample(&["main"], &[1, 2]);
@@ -164,7 +164,7 @@ fn the_profile_says_which_sample_type_is_shown() {
 }
 
 #[test]
-fn a_dump_of_jemalloc_is_scaled_to_what_it_stands_for() {
+fn a_dump_of_jemalloc_is_scaled_to_its_estimate() {
     let dump = "heap_v2/524288\n  t*: 15: 532768 [0: 0]\n  t0: 15: 532768 [0: 0]\n\
         @ 0x401235 0x7f0000000101 0x99\n  t*: 13: 8480 [0: 0]\n  t0: 13: 8480 [0: 0]\n\
         @ 0x401300\n  t*: 1: 524288 [0: 0]\n  t0: 1: 524288 [0: 0]\n\n\

@@ -332,7 +332,7 @@ fn a_difference_has_signs_and_shares_of_the_base() {
 }
 
 #[test]
-fn what_makes_no_sense_to_ask_for_is_2() {
+fn invalid_arguments_end_with_status_2() {
     let directory = Directory::new("arguments");
     let file = directory.file("heap", &heap().finish());
     for (arguments, why) in [
@@ -406,7 +406,7 @@ fn a_profile_comes_from_standard_input() {
 }
 
 #[test]
-fn what_a_profile_says_of_itself_is_shown() {
+fn comments_of_a_profile_are_shown() {
     let directory = Directory::new("comments");
     let mut writer = heap();
     let comment = writer.string("estimated \u{1b}[31m");

@@ -38,7 +38,7 @@ fn complaint(output: &Output) -> &str {
 }
 
 #[test]
-fn everything_is_printed_once() {
+fn once_prints_all_parts() {
     let fake = Fake::start();
     let output = once(&fake.url());
     assert_eq!(text(&output.stderr), "");
@@ -160,7 +160,7 @@ fn a_program_that_goes_between_two_readings_is_one_line() {
 }
 
 #[test]
-fn profiles_that_cannot_be_had_are_said_and_the_rest_is_printed() {
+fn absent_profiles_are_reported_and_the_rest_is_printed() {
     let fake = Fake::start();
     let cases = [
         (Answer::Status(501), "status 501"),

@@ -44,7 +44,7 @@ fn assert_given_back(pane: &Pane, code: u32) -> String {
 }
 
 #[test]
-fn keys_change_what_is_seen() {
+fn keys_change_the_view() {
     let fake = Fake::start();
     let Some(pane) = Pane::open(80, 24) else {
         return;
@@ -281,7 +281,7 @@ fn looks(screen: &str) -> Vec<u32> {
 }
 
 #[test]
-fn without_colour_and_unicode_there_is_none() {
+fn output_without_colour_and_unicode_has_neither() {
     let fake = Fake::start();
     let is_colour = |number: &u32| matches!(number, 30..=38 | 40..=48 | 90..=107);
     for (environment, coloured, unicode) in [
@@ -360,7 +360,7 @@ fn terminals_may_change_their_size() {
 }
 
 #[test]
-fn a_program_that_goes_is_said_to_be_gone_until_it_is_back() {
+fn an_ended_program_is_shown_as_gone_until_it_returns() {
     let port = Port::new();
     let fake = Fake::start_at(port.address());
     let Some(pane) = Pane::open(80, 24) else {

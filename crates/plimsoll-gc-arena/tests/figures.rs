@@ -119,8 +119,8 @@ fn settle(arena: &mut Nodes) {
 }
 
 #[test]
-fn what_is_live_is_what_a_cycle_leaves() {
-    tested("what_is_live_is_what_a_cycle_leaves", || {
+fn live_bytes_are_those_that_a_cycle_leaves() {
+    tested("live_bytes_are_those_that_a_cycle_leaves", || {
         let mut arena = arena("nodes");
         let mut chance = Chance::new(7);
         for _ in 0..300 {
@@ -245,8 +245,8 @@ fn the_goal_is_where_the_next_cycle_begins() {
 }
 
 #[test]
-fn without_weights_nothing_is_said_of_bytes() {
-    tested("without_weights_nothing_is_said_of_bytes", || {
+fn bytes_are_absent_without_weights() {
+    tested("bytes_are_absent_without_weights", || {
         let mut arena =
             Arena::<Rootable![Vec<Gc<'_, u64>>]>::with_name("numbers", |_| Vec::new()).unwrap();
         arena.mutate_root(|mutation, root| {
@@ -259,8 +259,8 @@ fn without_weights_nothing_is_said_of_bytes() {
 }
 
 #[test]
-fn what_only_weak_pointers_are_left_to_is_not_live() {
-    tested("what_only_weak_pointers_are_left_to_is_not_live", || {
+fn objects_with_only_weak_pointers_are_not_live() {
+    tested("objects_with_only_weak_pointers_are_not_live", || {
         type Weak<'gc> = (Option<Gc<'gc, Node<'gc>>>, Option<GcWeak<'gc, Node<'gc>>>);
         let mut arena = Arena::<Rootable![Weak<'_>]>::with_name("weak", |mutation| {
             let node = node(mutation, None, 5);
@@ -385,41 +385,38 @@ fn a_requested_collection_is_a_whole_one() {
 }
 
 #[test]
-fn nothing_is_swept_by_request_that_the_program_did_not_see() {
-    tested(
-        "nothing_is_swept_by_request_that_the_program_did_not_see",
-        || {
-            for phase in PHASES {
-                let mut arena = arena("nodes");
-                arena.mutate_root(|mutation, root| {
-                    root.nodes.extend((0..100).map(|_| node(mutation, None, 0)));
-                });
-                assert!(arena.finish_marking().is_some());
-                arena.finish_cycle();
-                arena.mutate_root(|_, root| root.nodes.truncate(90));
-                bring_to(&mut arena, phase);
-                let before = arena.cycles();
-                arena.mutate_root(|_, root| root.nodes.clear());
-                let mut seen = 0;
-                collected_while(|| {
-                    if arena.collection_phase() == CollectionPhase::Sweeping {
-                        arena.collect_debt();
-                    } else if let Some(marked) = arena.mark_debt() {
-                        seen += 1;
-                        marked.finalize(|_, _| ());
-                        if let Some(marked) = arena.finish_marking() {
-                            marked.start_sweeping();
-                        }
+fn requested_sweeps_are_shown_to_the_program() {
+    tested("requested_sweeps_are_shown_to_the_program", || {
+        for phase in PHASES {
+            let mut arena = arena("nodes");
+            arena.mutate_root(|mutation, root| {
+                root.nodes.extend((0..100).map(|_| node(mutation, None, 0)));
+            });
+            assert!(arena.finish_marking().is_some());
+            arena.finish_cycle();
+            arena.mutate_root(|_, root| root.nodes.truncate(90));
+            bring_to(&mut arena, phase);
+            let before = arena.cycles();
+            arena.mutate_root(|_, root| root.nodes.clear());
+            let mut seen = 0;
+            collected_while(|| {
+                if arena.collection_phase() == CollectionPhase::Sweeping {
+                    arena.collect_debt();
+                } else if let Some(marked) = arena.mark_debt() {
+                    seen += 1;
+                    marked.finalize(|_, _| ());
+                    if let Some(marked) = arena.finish_marking() {
+                        marked.start_sweeping();
                     }
-                });
-                // A cycle in its marking phase is finished first.
-                assert_eq!(arena.cycles() - before, seen, "{phase:?}");
-                let marks = matches!(phase, CollectionPhase::Marking | CollectionPhase::Marked);
-                assert_eq!(seen, 1 + u64::from(marks), "{phase:?}");
-                assert_eq!(arena.metrics().total_gc_count(), 0, "{phase:?}");
-            }
-        },
-    );
+                }
+            });
+            // A cycle in its marking phase is finished first.
+            assert_eq!(arena.cycles() - before, seen, "{phase:?}");
+            let marks = matches!(phase, CollectionPhase::Marking | CollectionPhase::Marked);
+            assert_eq!(seen, 1 + u64::from(marks), "{phase:?}");
+            assert_eq!(arena.metrics().total_gc_count(), 0, "{phase:?}");
+        }
+    });
 }
 
 #[test]

@@ -197,69 +197,72 @@ fn show_everything() -> Collector {
 }
 
 #[test]
-fn what_died_in_a_sweep_is_in_no_profile_of_its_cycle() {
-    tested("what_died_in_a_sweep_is_in_no_profile_of_its_cycle", || {
-        let mut chance = Chance::new(3);
-        let mut watched = Watched::new();
-        let mut looked = 0;
-        for step in 0..300 {
-            watched.change(&mut chance);
-            let did = match chance.below(12) {
-                0 => {
-                    watched.collect(Objects::finish_cycle);
-                    "finish_cycle"
+fn objects_freed_by_a_sweep_are_in_no_profile_of_its_cycle() {
+    tested(
+        "objects_freed_by_a_sweep_are_in_no_profile_of_its_cycle",
+        || {
+            let mut chance = Chance::new(3);
+            let mut watched = Watched::new();
+            let mut looked = 0;
+            for step in 0..300 {
+                watched.change(&mut chance);
+                let did = match chance.below(12) {
+                    0 => {
+                        watched.collect(Objects::finish_cycle);
+                        "finish_cycle"
+                    }
+                    1 => {
+                        watched.collect(|arena| _ = arena.finish_marking());
+                        "finish_marking"
+                    }
+                    2 => {
+                        watched.collect(|arena| {
+                            if let Some(marked) = arena.mark_debt() {
+                                marked.start_sweeping();
+                            }
+                        });
+                        "start_sweeping"
+                    }
+                    _ => {
+                        // Adds debt, as a larger script would.
+                        let debt = chance.below(60) as f64;
+                        watched.arena.metrics().adjust_debt(debt);
+                        watched.collect(Objects::cycle_debt);
+                        "cycle_debt"
+                    }
+                };
+                // A mark termination publishes nothing while the previous one is still being folded;
+                // the reader waits for the folding.
+                let profile = profile();
+                if let Some(expected) = watched.expected() {
+                    assert_eq!(shown(&profile, OBJECT), expected, "step {step}: {did}");
+                    assert_eq!(shown(&profile, OWNED), expected, "step {step}: {did}");
+                    looked += i32::from(expected[1] > 0);
                 }
-                1 => {
-                    watched.collect(|arena| _ = arena.finish_marking());
-                    "finish_marking"
-                }
-                2 => {
-                    watched.collect(|arena| {
-                        if let Some(marked) = arena.mark_debt() {
-                            marked.start_sweeping();
-                        }
-                    });
-                    "start_sweeping"
-                }
-                _ => {
-                    // Adds debt, as a larger script would.
-                    let debt = chance.below(60) as f64;
-                    watched.arena.metrics().adjust_debt(debt);
-                    watched.collect(Objects::cycle_debt);
-                    "cycle_debt"
-                }
-            };
-            // A mark termination publishes nothing while the previous one is still being folded;
-            // the reader waits for the folding.
-            let profile = profile();
-            if let Some(expected) = watched.expected() {
-                assert_eq!(shown(&profile, OBJECT), expected, "step {step}: {did}");
-                assert_eq!(shown(&profile, OWNED), expected, "step {step}: {did}");
-                looked += i32::from(expected[1] > 0);
             }
-        }
-        assert!(looked > 150 && watched.cycles.len() > 40, "{looked}");
+            assert!(looked > 150 && watched.cycles.len() > 40, "{looked}");
 
-        // A cycle that is forced from its beginning shows all objects.
-        for _ in 0..2 {
+            // A cycle that is forced from its beginning shows all objects.
+            for _ in 0..2 {
+                watched.collect(Objects::finish_cycle);
+                profile();
+            }
+            let left = watched.arena.metrics().total_gc_count() as i64;
+            let now = [watched.allocated, left];
+            assert_eq!(shown(&profile(), OBJECT), now);
+            let behind = |profile: &Profile| shown(profile, LEFT_BEHIND);
+            // Allocations by drops since the mark termination appear in the next one.
             watched.collect(Objects::finish_cycle);
-            profile();
-        }
-        let left = watched.arena.metrics().total_gc_count() as i64;
-        let now = [watched.allocated, left];
-        assert_eq!(shown(&profile(), OBJECT), now);
-        let behind = |profile: &Profile| shown(profile, LEFT_BEHIND);
-        // Allocations by drops since the mark termination appear in the next one.
-        watched.collect(Objects::finish_cycle);
-        let kept = BEHIND.with_borrow(|behind| behind.len()) as i64;
-        assert_eq!(behind(&profile()), [2 * DROPPED.get(), kept]);
+            let kept = BEHIND.with_borrow(|behind| behind.len()) as i64;
+            assert_eq!(behind(&profile()), [2 * DROPPED.get(), kept]);
 
-        // The frees when the arena is dropped count as the program's.
-        drop(watched);
-        let _collector = show_everything();
-        assert_eq!(shown(&profile(), OBJECT), [now[0], 0]);
-        assert_eq!(shown(&profile(), OWNED), [now[0], 0]);
-    });
+            // The frees when the arena is dropped count as the program's.
+            drop(watched);
+            let _collector = show_everything();
+            assert_eq!(shown(&profile(), OBJECT), [now[0], 0]);
+            assert_eq!(shown(&profile(), OWNED), [now[0], 0]);
+        },
+    );
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub fn read_under_load(readings: usize, mut look: impl FnMut(&MemStats)) -> (usi
 
 /// Asserts the guarantees of `GlobalAlloc` for sizes and alignments of all magnitudes: alignment,
 /// zeroed memory, and contents preserved by reallocation.
-pub fn blocks_are_where_and_what_was_asked_for(alloc: &impl GlobalAlloc) {
+pub fn blocks_have_the_requested_size_and_alignment(alloc: &impl GlobalAlloc) {
     for size_log in 0..25 {
         for align_log in 0..24 {
             for size in [1 << size_log, (1 << size_log) + 5] {

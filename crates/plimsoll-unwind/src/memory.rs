@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_below_misaligned_or_unmapped() {
+    fn reads_below_misaligned_or_unmapped_are_refused() {
         let words = [1usize, 2];
         let at = &raw const words as usize;
         let mut memory = StackMemory::of_this_thread(at);

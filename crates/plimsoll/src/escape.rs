@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_special_is_written_by_its_number() {
+    fn special_characters_are_written_by_number() {
         let special = |character: char| character == '[' || !character.is_ascii();
         assert_eq!(
             escaped(OF_HEADERS, special, "[]é😀"),

@@ -136,7 +136,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn it_works_under_its_name_and_can_be_waited_for() {
+    fn an_internal_thread_has_its_name_and_can_be_joined() {
         let (send, receive) = mpsc::channel();
         let thread = spawn(c"plimsoll-test", move || {
             let name = std::fs::read_to_string("/proc/thread-self/comm");

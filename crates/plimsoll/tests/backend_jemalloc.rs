@@ -180,9 +180,9 @@ fn no_arena_escapes() {
 }
 
 #[test]
-fn what_is_touched_and_given_back_is_what_the_system_sees() {
+fn touched_and_released_pages_match_the_systems_figures() {
     tested(
-        "what_is_touched_and_given_back_is_what_the_system_sees",
+        "touched_and_released_pages_match_the_systems_figures",
         || {
             let (empty, resident_empty) = (mem_stats(), resident());
             let blocks: Vec<_> = (0..1024).map(|_| touched(64 << 10)).collect();
@@ -324,17 +324,17 @@ fn a_forks_child_goes_on_counting() {
 
 /// Where hooks would change how jemalloc works, Plimsoll installs none.
 #[test]
-fn nothing_is_reported_if_jemalloc_is_set_up_in_another_way() {
-    const NAME: &str = "nothing_is_reported_if_jemalloc_is_set_up_in_another_way";
+fn pages_are_absent_if_jemalloc_has_other_hooks() {
+    const NAME: &str = "pages_are_absent_if_jemalloc_has_other_hooks";
     const SETTINGS: &str = "_RJEM_MALLOC_CONF";
     if let Some(settings) = std::env::var_os(SETTINGS) {
         drop(work(3));
         plimsoll::free_os_memory();
         let stats = mem_stats();
         relations::assert_relations(&stats);
-        let is_told = stats.pages != Pages::ABSENT;
-        assert_eq!(is_told, settings == "narenas:3", "{settings:?}");
-        if is_told {
+        let is_reported = stats.pages != Pages::ABSENT;
+        assert_eq!(is_reported, settings == "narenas:3", "{settings:?}");
+        if is_reported {
             compare();
         } else {
             assert_eq!(stats.heap_sys, stats.heap_alloc);
@@ -389,10 +389,10 @@ fn metrics_agree_while_large_blocks_churn() {
 }
 
 #[test]
-fn blocks_are_where_and_what_was_asked_for() {
-    tested("blocks_are_where_and_what_was_asked_for", || {
-        pages::blocks_are_where_and_what_was_asked_for(&Jemalloc);
-        pages::blocks_are_where_and_what_was_asked_for(&ALLOC);
+fn blocks_have_the_requested_size_and_alignment() {
+    tested("blocks_have_the_requested_size_and_alignment", || {
+        pages::blocks_have_the_requested_size_and_alignment(&Jemalloc);
+        pages::blocks_have_the_requested_size_and_alignment(&ALLOC);
         assert_eq!(mem_stats().heap_slack, 0);
     });
 }

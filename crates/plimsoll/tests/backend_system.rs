@@ -70,9 +70,9 @@ fn free_os_memory_gives_back() {
 
 /// Blocks of 1025 bytes count as 1152 bytes, and glibc uses 1040 bytes for each.
 #[test]
-fn what_blocks_count_above_the_allocators_figure_is_slack() {
+fn counted_bytes_above_the_allocators_figure_are_slack() {
     tested(
-        "what_blocks_count_above_the_allocators_figure_is_slack",
+        "counted_bytes_above_the_allocators_figure_are_slack",
         || {
             // Takes the first 64 KiB of free memory that the heap may have kept.
             let _rest = touched(2 << 20);

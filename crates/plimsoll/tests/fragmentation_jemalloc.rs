@@ -114,11 +114,11 @@ fn sums_hold_however_jemalloc_is_set_up() {
 }
 
 #[test]
-fn sites_hold_what_is_sparse() {
+fn sites_of_sparse_pages_are_named() {
     child::run(
-        "sites_hold_what_is_sparse",
+        "sites_of_sparse_pages_are_named",
         "heap_rate=16k",
-        holes::sites_hold_what_is_sparse,
+        holes::sites_of_sparse_pages_are_named,
     );
 }
 

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_says_how_it_is() {
+    fn the_last_line_is_the_verdict() {
         let mut sections = sections();
         sections[0].findings.pop();
         assert!(text(&sections, false).ends_with("\n\nall required checks passed\n"));

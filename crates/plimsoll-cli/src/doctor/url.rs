@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_was_lost_is_said() {
+    fn all_losses_are_reported() {
         let index = Answer {
             status: 200,
             body: "<tr><td>1</td><td><a href='heap?debug=1'>heap</a></td></tr>".into(),

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn env_says_what_it_executes_or_nothing_is_assumed() {
+    fn the_program_of_env_is_found_or_nothing_is_assumed() {
         let of = |file: &'static str, argument: Option<&'static str>| {
             command_of_env(Path::new(file), argument.map(OsStr::new))
                 .map(|command| command.into_string().unwrap())

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_difference_that_counts() {
+    fn only_gained_privileges_count() {
         assert_eq!(PLAIN.gained_by(USER), None);
         assert!(
             with_mode(0o4755)

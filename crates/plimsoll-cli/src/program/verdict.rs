@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_calls_malloc_by_the_dynamic_linker_is_covered() {
+    fn calls_of_malloc_through_the_dynamic_linker_are_covered() {
         assert_eq!(of(|_| {}), Verdict::Covered);
         // A preloaded library precedes it.
         let library = Some("libjemalloc.so.2".to_owned());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_preloaded_is_refused_with_the_reason() {
+    fn a_program_without_preloading_is_refused_with_the_reason() {
         let is_static = Linking::Static { is_pie: true };
         assert!(reason(of(|it| it.linking = is_static.clone())).contains("statically"));
         let of_go = of(|it| {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_plimsoll_in_it_needs_no_library() {
+    fn a_program_with_plimsoll_inside_needs_no_library() {
         assert_eq!(of(|it| it.has_plimsoll = true), Verdict::Inside);
         let is_static = of(|it| {
             it.has_plimsoll = true;
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_into_is_not_known() {
+    fn an_unreadable_program_is_unknown() {
         let unreadable = program(Contents::Unreadable("Permission denied".into()));
         assert!(reason(preload_verdict(&unreadable)).contains("Permission denied"));
         assert!(reason(of(|it| it.has_sections = false)).contains("section headers"));

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_this_user_is_not_opened() {
+    fn a_file_that_others_can_change_is_not_opened() {
         let scene = Scene::new("files");
         let directory = Directory::open_trusted(&scene.0).unwrap();
         let path = scene.0.join("file");

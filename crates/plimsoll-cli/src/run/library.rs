@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_versions_are_removed_when_there_is_a_new_one() {
+    fn a_new_version_replaces_old_ones() {
         let directory = std::env::temp_dir().join(format!("plimsoll-old-{}", std::process::id()));
         let put = |version: &str, age: Duration| {
             let version = directory.join(version);

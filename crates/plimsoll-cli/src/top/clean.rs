@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_steers_a_terminal_is_left() {
+    fn no_control_sequence_remains() {
         let hostile = "\u{1b}[2J\u{1b}]0;title\u{7}a\rb\nc\td\u{9b}31m\u{7f}\0\u{202e}e\u{200b}f\u{301}\u{2028}g";
         let cleaned = clean(hostile);
         assert_eq!(cleaned, "?[2J?]0;title?a b c d?31m??ef g");

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_said_in_one_line() {
+    fn an_invalid_target_is_reported_in_one_line() {
         for (program, why) in [
             ("", "neither a URL"),
             ("search", "neither a URL"),

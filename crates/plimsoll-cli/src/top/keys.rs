@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_that_stands_still_shows_what_it_showed() {
+    fn a_paused_view_does_not_change() {
         let mut app = app();
         press(&mut app, "p");
         assert_eq!(app.paused(), Some(NOW));

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plimsolls_is_an_error() {
+    fn metrics_of_other_programs_are_an_error() {
         for text in ["", "\n", "go_goroutines 4\n", "<html>\n", "plimsoll_a 1\n"] {
             assert!(Metrics::parse(text).is_err(), "{text}");
         }

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trend_is_what_is_more_than_swings() {
+    fn a_trend_exceeds_the_swings() {
         let Trend::Rising(slope) = trend(|second| 1e6 + 1000.0 * second) else {
             panic!("it rises");
         };

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_of_any_size_are_cut_to_what_can_be_shown() {
+    fn profiles_of_any_size_are_cut_to_the_view() {
         let names: Vec<String> = (0..MAX_SITES + 5)
             .map(|number| format!("f{number}"))
             .collect();

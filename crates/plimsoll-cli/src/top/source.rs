@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_page_says_where_the_others_are() {
+    fn the_address_of_any_page_leads_to_the_others() {
         for (url, base) in [
             ("http://a:1", Some("http://a:1")),
             ("http://a:1/", Some("http://a:1")),

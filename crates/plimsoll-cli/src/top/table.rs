@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_comes_last() {
+    fn unknown_values_sort_last() {
         assert!(Cell::maybe(None, |_| String::new()).number < 0.0);
         assert_eq!(
             Cell::maybe(Some(3.0), |number| format!("{number}")).text,

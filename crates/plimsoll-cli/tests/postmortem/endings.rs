@@ -34,7 +34,7 @@ fn leaked(file: &str, how: impl FnOnce(Ended) -> bool) {
 }
 
 #[test]
-fn what_a_process_leaves_does_not_depend_on_how_it_ends() {
+fn the_file_does_not_depend_on_the_kind_of_end() {
     let directory = Directory::new("postmortem-endings");
     for (work, status, signal) in [
         ("leak and exit", Some(7), None),
@@ -67,7 +67,7 @@ fn what_a_process_leaves_does_not_depend_on_how_it_ends() {
 }
 
 #[test]
-fn a_process_that_runs_is_shown_too_and_said_to_run() {
+fn a_running_process_is_shown_as_running() {
     let directory = Directory::new("postmortem-running");
     let file = directory.path("file");
     let mut process = Process::start("leak", &file, "heap_rate=4k");
@@ -87,7 +87,7 @@ fn a_process_that_runs_is_shown_too_and_said_to_run() {
 }
 
 #[test]
-fn what_was_in_use_when_most_was_is_left() {
+fn the_file_has_the_blocks_in_use_at_the_peak() {
     let directory = Directory::new("postmortem-peak");
     let file = directory.path("file");
     let mut process = Process::start("rise and fall", &file, "heap_rate=16k");

@@ -42,7 +42,7 @@ fn the_file_before_is_kept_and_the_one_before_that_is_not() {
 }
 
 #[test]
-fn each_process_has_a_file_of_its_own_if_the_name_says_so() {
+fn each_process_has_a_separate_file_if_the_name_has_its_number() {
     let directory = Directory::new("postmortem-names");
     let file = directory.path("of-%p");
     let mut process = Process::start("leak", &file, "");
@@ -77,7 +77,7 @@ fn the_file_of_a_living_process_is_not_taken() {
 }
 
 #[test]
-fn what_is_no_post_mortem_is_left_alone() {
+fn a_file_that_is_no_post_mortem_is_unchanged() {
     let directory = Directory::new("postmortem-foreign");
     let file = directory.path("file");
     let refused = |why: &str| {
@@ -109,7 +109,7 @@ fn what_is_no_post_mortem_is_left_alone() {
 }
 
 #[test]
-fn where_no_file_can_be_the_program_runs_without() {
+fn the_program_runs_without_a_file_that_cannot_be_created() {
     let directory = Directory::new("postmortem-nowhere");
     for (file, why) in [
         (directory.path("not/there"), "No such file or directory"),
@@ -149,7 +149,7 @@ fn a_limit_on_the_size_of_files_is_kept() {
 }
 
 #[test]
-fn a_setting_that_comes_too_late_is_said_to() {
+fn a_late_setting_is_reported() {
     let directory = Directory::new("postmortem-late");
     let process = Process::start_with("set too late", &directory.path("x"), "", |command| {
         command.env("PLIMSOLL", "");
@@ -229,7 +229,7 @@ fn a_full_disk_costs_stacks_and_nothing_else() {
 }
 
 #[test]
-fn where_there_is_no_room_at_all_the_program_runs_without() {
+fn the_program_runs_without_a_file_on_a_full_disk() {
     let directory = Directory::new("postmortem-no-room");
     let Some(process) = with_disk(&directory, 300 << 10, "leak and exit") else {
         return;

@@ -184,7 +184,7 @@ fn a_forks_child_counts_for_itself() {
 /// The child samples each of its first blocks with a probability of 0.92. More than 20 of them are
 /// in the file in one of 10^22 runs.
 #[test]
-fn a_child_of_the_system_call_leaves_the_file_and_the_file_says_so() {
+fn a_child_of_the_system_call_leaves_the_file_and_marks_it() {
     let directory = Directory::new("postmortem-clone");
     for protocol in ["auto", "per-thread"] {
         let file = directory.path(protocol);

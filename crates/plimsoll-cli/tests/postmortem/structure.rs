@@ -243,7 +243,7 @@ impl Random {
 /// Notes that overlap, repeat and contradict one another, and buckets with any stack and labels.
 /// The modules shown are those of a list from which each new module removes those that it overlaps.
 #[test]
-fn notes_and_buckets_of_the_right_structure_are_shown_whatever_they_say() {
+fn well_formed_notes_and_buckets_are_shown_with_any_values() {
     let directory = Directory::new("postmortem-structure");
     let whole = file(&directory);
     let mut random = Random(11);

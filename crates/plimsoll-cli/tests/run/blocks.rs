@@ -78,7 +78,7 @@ int main() {
 
 /// Runs at rates that sample all blocks, many, hardly any, and none.
 #[test]
-fn they_are_aligned_filled_and_refused_as_c_says() {
+fn blocks_are_aligned_filled_and_refused_as_in_c() {
     let scene = Scene::new("blocks");
     let program = scene.c("blocks", CHECKS);
     for rate in ["1", "700", "100k", "0"] {

@@ -90,7 +90,7 @@ fn every_ending_is_as_without_and_reported() {
 }
 
 #[test]
-fn what_is_done_at_exit_is_in_the_figures() {
+fn allocations_at_exit_are_counted() {
     let scene = Scene::new("at-exit");
     let program = scene.c("endings", ENDINGS);
     let mallocs = |how: &str| number(&only(same(&program, &[how])), "mallocs");
@@ -100,7 +100,7 @@ fn what_is_done_at_exit_is_in_the_figures() {
 
 /// Destructors of libraries run after the program's own, and after its exit handlers.
 #[test]
-fn what_destructors_do_is_in_the_figures() {
+fn allocations_in_destructors_are_counted() {
     let scene = Scene::new("destructors");
     let source = r#"
         #include <stdlib.h>
@@ -161,7 +161,7 @@ fn a_stack_that_overflows_ends_it_as_without() {
 }
 
 #[test]
-fn what_it_executes_in_its_own_place_reports() {
+fn a_program_executed_in_place_reports() {
     let scene = Scene::new("execute");
     let program = scene.c("endings", ENDINGS);
     for how in [
@@ -183,7 +183,7 @@ fn what_it_executes_in_its_own_place_reports() {
 }
 
 #[test]
-fn what_cannot_be_executed_leaves_it_as_it_was() {
+fn a_failed_exec_changes_nothing() {
     let scene = Scene::new("fails");
     let program = scene.c("endings", ENDINGS);
     for how in ["fails", "fails-too"] {
@@ -196,7 +196,7 @@ fn what_cannot_be_executed_leaves_it_as_it_was() {
 }
 
 #[test]
-fn children_are_left_alone_unless_they_are_asked_for() {
+fn children_are_not_followed_by_default() {
     let scene = Scene::new("children");
     let program = scene.c("endings", ENDINGS);
     for (how, children) in [

@@ -27,7 +27,7 @@ fn the_environment_is_as_it_was() {
 }
 
 #[test]
-fn what_was_preloaded_before_still_is() {
+fn earlier_preloads_remain() {
     let scene = Scene::new("preloaded");
     let other = scene.compile(
         "cc",

@@ -38,7 +38,7 @@ int main(int count, char **arguments) {
 
 /// Compares with valgrind, which also counts calls and bytes.
 #[test]
-fn calls_and_bytes_are_what_valgrind_counts() {
+fn calls_and_bytes_equal_valgrinds_counts() {
     let Ok(version) = Command::new("valgrind").arg("--version").output() else {
         eprintln!("skipped: valgrind is not installed");
         return;
@@ -170,7 +170,7 @@ fn the_first_block_of_each_thread_is_sampled() {
 }
 
 #[test]
-fn the_peak_is_what_most_was() {
+fn the_peak_is_the_highest_use() {
     let scene = Scene::new("peak");
     let program = scene.c(
         "peak",

@@ -41,7 +41,7 @@ fn killed(options: &[&str]) -> (Scene, Output) {
 }
 
 #[test]
-fn what_was_counted_is_reported() {
+fn counts_before_the_kill_are_reported() {
     use std::os::unix::process::ExitStatusExt;
 
     let (_scene, output) = killed(&[]);
@@ -60,7 +60,7 @@ fn what_was_counted_is_reported() {
 }
 
 #[test]
-fn its_numbers_are_exact_and_what_is_not_known_is_no_number() {
+fn counts_of_a_killed_program_are_exact_and_unknown_ones_are_absent() {
     let (_scene, output) = killed(&["--json"]);
     let (_, reports) = reports(&output);
     assert_eq!(reports.len(), 1);
@@ -129,7 +129,7 @@ fn a_child_that_is_killed_is_reported_beside_its_parent() {
 }
 
 #[test]
-fn it_has_no_place_in_a_directory_that_no_setting_can_name() {
+fn a_directory_that_no_setting_can_name_is_refused() {
     let scene = Scene::new("killed-comma");
     let directory = scene.path("a,b");
     std::fs::create_dir(&directory).unwrap();
@@ -142,7 +142,7 @@ fn it_has_no_place_in_a_directory_that_no_setting_can_name() {
 }
 
 #[test]
-fn without_it_a_hint_is_printed() {
+fn a_hint_is_printed_without_a_post_mortem() {
     let scene = Scene::new("killed-without");
     let program = scene.c("grows", GROWS);
     let output = run(&[], program, &[]).output().unwrap();

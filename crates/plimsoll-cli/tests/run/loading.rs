@@ -3,7 +3,7 @@
 use crate::scene::{Scene, number, only, reports, run, same, same_with};
 
 #[test]
-fn what_is_loaded_later_has_names() {
+fn functions_of_late_libraries_have_names() {
     let scene = Scene::new("loading");
     let library = scene.compile(
         "cc",

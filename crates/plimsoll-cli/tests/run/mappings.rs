@@ -164,7 +164,7 @@ int main() {
 "#;
 
 #[test]
-fn what_fails_fails_with_the_same_error_and_changes_nothing() {
+fn failing_calls_keep_their_error_and_change_nothing() {
     let scene = Scene::new("refused-maps");
     let program = program(&scene, "refused", REFUSED);
     let report = only(same(&program, &[]));
@@ -291,7 +291,7 @@ fn a_forks_child_counts_its_own_mappings() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted_as_lost_and_nothing_else_is() {
+fn only_mappings_beyond_the_table_are_counted_as_lost() {
     let scene = Scene::new("mapping-table");
     let program = program(
         &scene,
@@ -412,7 +412,7 @@ fn assert_explained(rows: &Value) {
 }
 
 #[test]
-fn what_the_program_has_mapped_is_known_to_be_so() {
+fn mappings_of_the_program_are_attributed_to_it() {
     let scene = Scene::new("mapping-rows");
     let program = program(
         &scene,
@@ -451,7 +451,7 @@ fn what_the_program_has_mapped_is_known_to_be_so() {
 /// An allocator of the program that maps its memory by the interposed functions. Its blocks in use
 /// are not counted twice.
 #[test]
-fn what_another_allocator_maps_is_the_heaps() {
+fn mappings_of_another_allocator_belong_to_the_heap() {
     let scene = Scene::new("mapping-allocator");
     let library = scene.compile(
         "cc",

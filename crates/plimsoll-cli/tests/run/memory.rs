@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn at_a_limit_free_memory_is_given_back() {
+fn free_memory_is_returned_at_a_limit() {
     let scene = Scene::new("memory");
     let program = scene.c("holds", HOLDS);
     for (limit, seconds, expected) in [

@@ -18,7 +18,7 @@ fn refused(options: &[&str], program: impl AsRef<Path>) -> (Option<i32>, String)
 }
 
 #[test]
-fn what_is_not_there_or_no_program_is_as_for_a_shell() {
+fn absent_and_invalid_programs_end_with_the_shells_status() {
     let scene = Scene::new("no-program");
     let (code, text) = refused(&[], "no-such-program-anywhere");
     assert_eq!(code, Some(127), "{text}");
@@ -117,7 +117,7 @@ fn settings_that_make_no_sense_are_named_before_anything_is_run() {
 
 /// An allocator inside the program cannot be interposed.
 #[test]
-fn an_allocator_inside_is_said() {
+fn an_allocator_inside_the_program_is_reported() {
     let scene = Scene::new("inside");
     let program = scene.compile(
         "cc",

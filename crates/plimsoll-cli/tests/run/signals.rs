@@ -50,7 +50,7 @@ fn the_program_sees_its_own_dispositions() {
 
 /// Signals that were ignored when the command started are ignored in the program.
 #[test]
-fn what_is_ignored_stays_ignored() {
+fn ignored_signals_stay_ignored() {
     let script = |run: &str| {
         let output = std::process::Command::new("/bin/sh")
             .args([
@@ -132,7 +132,7 @@ fn a_signal_that_comes_early_is_for_the_program() {
 
 /// A terminal sends these signals to the program itself; other senders send them to the command.
 #[test]
-fn whatever_can_be_handled_is_handed_on() {
+fn all_handled_signals_are_forwarded() {
     let scene = Scene::new("handed-on");
     let program = scene.c(
         "handed-on",
@@ -200,7 +200,7 @@ fn stops(child: &std::process::Child) {
 
 /// The signal stops the program, and thereby the command; a program that ignores it continues.
 #[test]
-fn what_asks_to_stop_is_handed_on() {
+fn a_signal_that_stops_the_program_stops_the_command() {
     let asked = |script: &str| {
         // A separate process group: the kernel does not stop an orphaned group, in which tests may
         // run.
@@ -259,7 +259,7 @@ fn a_parent_that_ignores_sigchld_still_gets_the_exit_code() {
 }
 
 #[test]
-fn there_is_no_report_of_what_is_killed_and_that_is_said() {
+fn a_killed_program_has_no_report_and_a_message_states_that() {
     let output = run(&[], "/bin/sh", &["-c", "kill -9 $$"]).output().unwrap();
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(output.status.signal(), Some(libc::SIGKILL));

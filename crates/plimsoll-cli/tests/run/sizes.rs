@@ -127,7 +127,7 @@ int main(int count, char **arguments) {
 
 /// The same with jemalloc itself, if it is installed.
 #[test]
-fn what_jemalloc_has_in_use_is_counted_to_the_byte() {
+fn blocks_of_jemalloc_are_counted_to_the_byte() {
     let scene = Scene::new("jemalloc");
     let found = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"]
         .map(|directory| format!("{directory}/libjemalloc.so.2"));

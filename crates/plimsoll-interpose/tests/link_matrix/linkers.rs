@@ -63,7 +63,7 @@ impl Linker {
     }
 }
 
-fn what_it_links_is_interposed(linker: Linker) {
+fn a_linked_program_is_interposed(linker: Linker) {
     if !linker.is_here() {
         return;
     }
@@ -77,20 +77,20 @@ fn what_it_links_is_interposed(linker: Linker) {
 }
 
 #[test]
-fn what_bfd_links_is_interposed() {
-    what_it_links_is_interposed(Linker::Bfd);
+fn a_program_linked_by_bfd_is_interposed() {
+    a_linked_program_is_interposed(Linker::Bfd);
 }
 
 #[test]
-fn what_gold_links_is_interposed() {
+fn a_program_linked_by_gold_is_interposed() {
     if is_in_this_form("gold") {
-        what_it_links_is_interposed(Linker::Gold);
+        a_linked_program_is_interposed(Linker::Gold);
     }
 }
 
 #[test]
-fn what_lld_links_is_interposed() {
+fn a_program_linked_by_lld_is_interposed() {
     if is_in_this_form("lld") {
-        what_it_links_is_interposed(Linker::Lld);
+        a_linked_program_is_interposed(Linker::Lld);
     }
 }

@@ -27,7 +27,7 @@ fn file(content: &[u8]) -> OwnedFd {
 }
 
 #[test]
-fn this_crate_is_what_the_program_calls() {
+fn the_program_calls_this_crate() {
     const { assert!(plimsoll_interpose::IN_FORCE) };
     assert!(plimsoll_interpose::is_linked());
 }
@@ -188,7 +188,7 @@ fn results_end_where_errors_begin() {
 }
 
 #[test]
-fn what_the_hook_returns_is_taken_as_the_kernels() {
+fn the_hooks_result_replaces_the_kernels() {
     in_mode(Mode::All, || {
         let word = AtomicU32::new(0);
         for result in [0, 1, isize::MAX, isize::MIN, -4096] {
@@ -302,7 +302,7 @@ fn garbage_above_the_number_is_answered_as_without_this_crate() {
 }
 
 #[test]
-fn the_hook_is_given_what_the_caller_passed() {
+fn the_hook_gets_the_callers_arguments() {
     in_mode(Mode::All, || {
         let arguments = [1, 2, 3, 4, 5, 6].map(|index| index | GARBAGE);
         answer_next(0);

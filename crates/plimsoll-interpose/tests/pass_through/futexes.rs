@@ -118,7 +118,7 @@ fn requeue_compares_with_the_seventh_argument() {
 }
 
 #[test]
-fn wake_op_does_what_the_seventh_argument_says() {
+fn wake_op_follows_the_seventh_argument() {
     for_each_mode(|mode| {
         let [first, second] = words();
         second.store(3, Ordering::Relaxed);

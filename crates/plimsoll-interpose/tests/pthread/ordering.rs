@@ -77,7 +77,7 @@ const LATE: libc::timespec = libc::timespec {
 };
 
 #[test]
-fn what_a_mutex_guards_is_seen_by_the_next() {
+fn data_under_a_mutex_is_visible_to_the_next_owner() {
     all_is_added(|functions, guarded| {
         // SAFETY: the object is a mutex, and this thread holds it in `add`.
         unsafe {
@@ -110,7 +110,7 @@ fn so_is_it_with_time_limits() {
 }
 
 #[test]
-fn what_writers_write_is_seen_by_readers() {
+fn writes_are_visible_to_later_readers() {
     all_is_added(|functions, guarded| {
         // SAFETY: the object is a readers-writer lock: this thread reads the total as a reader, and
         // adds as the writer.

@@ -7,7 +7,7 @@ use plimsoll_interpose::pthread::{self, Function, Mode};
 use super::harness::{Functions, Object, Seen, in_mode, seen};
 
 #[test]
-fn this_crates_functions_are_what_the_program_calls() {
+fn the_program_calls_this_crates_functions() {
     const { assert!(pthread::IN_FORCE) };
     assert!(pthread::is_linked());
     // Libraries that are loaded later also find these functions.
@@ -27,7 +27,7 @@ fn this_crates_functions_are_what_the_program_calls() {
 }
 
 #[test]
-fn nothing_is_reported_where_nothing_is_waited_for() {
+fn uncontended_calls_are_not_reported() {
     let Functions {
         lock,
         unlock,
@@ -81,7 +81,7 @@ fn a_release_with_waiters_is_reported() {
 }
 
 #[test]
-fn a_wait_is_reported_with_what_it_waits_for_and_how_it_ended() {
+fn a_wait_is_reported_with_its_object_and_outcome() {
     let functions = Functions::linked();
     let (mutex, rwlock, condition) = (Object::new(), Object::new(), Object::new());
     let over = libc::timespec {

@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_elf_of_this_kind_is_refused() {
+    fn other_files_than_elf_of_this_kind_are_refused() {
         let program = std::fs::read("/proc/self/exe").unwrap();
         assert!(Elf::parse(&program).is_some());
         assert!(Elf::parse(&program[..HEADER - 1]).is_none());

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_say_nothing_of_types_are_known() {
+    fn names_without_types_are_recognised() {
         let mut name = String::new();
         for (linkage, is_shared) in [
             ("_ZN3app3run17h0123456789abcdefE", true),

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_function_says_how_large_its_frame_is() {
+    fn the_prologue_determines_the_frame_size() {
         const STP_32: u32 = 0xa9be_7bfd; // stp x29, x30, [sp, #-32]!
         const SET: u32 = 0x9100_03fd; // mov x29, sp
         assert_eq!(distance(&[STP_32, SET]), Some(0));

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_beginning_of_a_function_says_how_large_its_frame_is() {
+    fn the_prologue_determines_the_frame_size() {
         for (code, expected) in [
             (&[0x55, 0x48, 0x89, 0xe5, 0x90][..], Some(0)),
             (&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5], Some(0)),

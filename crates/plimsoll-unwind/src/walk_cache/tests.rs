@@ -216,7 +216,7 @@ fn paths_that_differ_in_between_are_distinguished() {
 
 /// Threads walk and store in the same sets at the same time.
 #[test]
-fn what_is_half_written_is_not_believed() {
+fn half_written_entries_are_ignored() {
     let modules = ModuleList::from_loader();
     std::thread::scope(|scope| {
         for first in 0..4u32 {

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_what_was_noted_and_nothing_else() {
+    fn the_table_holds_exactly_the_noted_blocks() {
         let table = SampledLarge::new();
         table.open();
         assert_eq!(table.take(0x1000), None);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn when_full_it_refuses_and_keeps_what_it_has() {
+    fn a_full_table_refuses_blocks_and_keeps_its_entries() {
         let table = SampledLarge::new();
         table.open();
         let mut noted = Vec::new();

@@ -9,7 +9,7 @@ use crate::internal_scope;
 /// Plimsoll's heap is limited. An allocation that does not fit becomes the program's: no code could
 /// handle the failure.
 #[test]
-fn what_outgrows_plimsolls_own_heap_becomes_the_programs() {
+fn blocks_that_outgrow_the_internal_heap_become_the_programs() {
     let alloc = Alloc::system();
     let layout = |size: usize| Layout::from_size_align(size, 8).unwrap();
     let (small, large) = (layout(4000), layout(1500 << 20));

@@ -30,7 +30,7 @@ fn the_environment_wins_over_the_code() {
 }
 
 #[test]
-fn what_is_wrong_is_named_and_the_rest_is_used() {
+fn bad_settings_are_named_and_the_others_are_used() {
     let (config, complaints) = read(
         "memory_limit=101%,dump_on=sigquit+off,leak_age=10,long_poll=10,task_times=1,go_names=yes,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,http_hosts=,http_hosts=a:80,http_hosts=a+b c,ledger=x,heap_rate=4k",
     );

@@ -315,7 +315,7 @@ mod tests {
     /// Threads wait for locks in turn, in places that they take over from one another. The fields
     /// of each wait that is read must belong together.
     #[test]
-    fn what_is_read_is_of_one_wait() {
+    fn a_reading_belongs_to_one_wait() {
         const NAMES: [&str; 3] = ["the first", "the second lock", "3rd"];
         let done = AtomicBool::new(false);
         let locks: [Holder; 3] = [const { Holder::unowned() }; 3];

@@ -74,7 +74,7 @@ impl Scene {
 }
 
 #[test]
-fn what_a_waiter_was_stamped_for_is_what_it_waited() {
+fn a_stamped_wait_has_its_full_length() {
     scene(|scene| {
         let first = scene.waits(&[(Mutex, LOCK)], 10);
         let second = scene.waits(&[(Mutex, LOCK)], 20);

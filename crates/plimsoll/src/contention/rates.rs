@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_at_zero_and_everything_at_one() {
+    fn rate_zero_takes_no_events_and_rate_one_takes_all() {
         let never = || -> u64 { panic!("no dice are thrown") };
         assert_eq!(sample_wait(1_000_000, 0, never), None);
         assert_eq!(sample_release(1_000_000, 0, never), None);

@@ -61,7 +61,7 @@ fn put_record(out: &mut String, record: &Record, symbols: &Symbols) -> fmt::Resu
         write!(out, ", {minutes} minutes")?;
     }
     if !activity.name.is_empty() {
-        write!(out, ", {} \"", activity.whose())?;
+        write!(out, ", {} \"", activity.name_label())?;
         put_escaped(out, &activity.name, is_of_headers)?;
         out.push('"');
     }

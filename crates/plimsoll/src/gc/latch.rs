@@ -206,7 +206,7 @@ mod tests {
 
     /// The states after a fork in the middle of a write, in the first copy and in the second.
     #[test]
-    fn what_a_vanished_writer_left_is_whole() {
+    fn data_of_a_vanished_writer_is_whole() {
         for (sequence, whole) in [(1, 20), (2, 30)] {
             let latch = Latch::<1>::new();
             latch.sequence.store(sequence, Ordering::Relaxed);

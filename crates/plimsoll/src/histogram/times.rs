@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_eight_threads_record_is_lost_and_no_count_falls() {
+    fn eight_threads_lose_no_record_and_no_count_falls() {
         const EACH: u64 = 100_000;
         let counts = TimeCounts::<8>::new();
         std::thread::scope(|scope| {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn another_place_is_found_by_what_the_others_hold() {
+    fn the_key_is_found_by_the_contents_of_other_words() {
         // Two pointers: a link to the next waiter, and the key.
         assert_eq!(learn(1, [1, 0, 0x66_6000, 0x55_5000, 0]), None);
         // No next waiter.
@@ -161,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_laid_out_otherwise_is_not_guessed() {
+    fn an_unknown_layout_is_not_guessed() {
         assert_eq!(learn(2, [1, 2, 3, 4, 5]), None);
         assert_eq!(learn(CAPACITY + 1, [0, 0x55_5000, 0, 0, 0]), None);
     }
 
     #[test]
-    fn what_begins_in_the_page_before_is_read_as_well() {
+    fn an_object_that_begins_in_the_page_before_is_read() {
         let pages = region::map(3 * PAGE).unwrap();
         let site = Site {
             kind: WaitKind::Mutex,

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_client_has_its_choice_and_else_there_is_text() {
+    fn the_client_chooses_the_format_and_text_is_the_default() {
         // The headers of Prometheus from 2.5, 2.43 and 3.0 on.
         const OLD: &str =
             "application/openmetrics-text; version=0.0.1,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_zero() {
+    fn an_invalid_number_is_zero() {
         assert_eq!(number("debug=2", "debug"), 2);
         assert_eq!(number("debug=-1", "debug"), -1);
         assert_eq!(number("debug=+1", "debug"), 0, "a plus sign is a space");

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rises_twice_and_never_falls_grows() {
+    fn two_rises_without_a_fall_are_growth() {
         let mut growth = Growth::new();
         assert_eq!(observe(&mut growth, &[('a', 1), ('b', 5), ('c', 2)]), []);
         assert_eq!(observe(&mut growth, &[('a', 2), ('b', 6), ('c', 2)]), []);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_neither_rises_nor_falls() {
+    fn an_unknown_count_neither_rises_nor_falls() {
         let mut growth = Growth::new();
         let steps = [
             // Up to three at first: neither of the next two is certainly a change.

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_threshold_is_crossed_once_until_there_is_clearly_less() {
+    fn a_threshold_is_crossed_once_until_use_falls_clearly() {
         let mut threshold = Threshold {
             number: 0,
             percent: 80,

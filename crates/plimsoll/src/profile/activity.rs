@@ -214,7 +214,7 @@ impl Activity {
     }
 
     /// Returns the key of the label with the name.
-    pub(crate) fn whose(&self) -> &'static str {
+    pub(crate) fn name_label(&self) -> &'static str {
         match self.state {
             Now::Task(_) => "task",
             Now::Thread(_) | Now::Created => "thread",
@@ -263,7 +263,7 @@ impl Activity {
             }
         }
         if !self.name.is_empty() {
-            labels.push((self.whose(), &self.name));
+            labels.push((self.name_label(), &self.name));
         }
         labels.sort_by_key(|label| label.0);
         labels

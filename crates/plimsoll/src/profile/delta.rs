@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_left() {
+    fn only_changes_remain() {
         let earlier = reading(
             100,
             &[

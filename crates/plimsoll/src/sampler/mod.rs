@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sampled_because_the_rate_changed() {
+    fn a_change_of_rate_causes_no_sample() {
         let mut sampled = 0;
         for seed in 0..2000 {
             let sampler = Sampler::new();

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_value_names_what_is_wrong_and_changes_nothing() {
+    fn a_bad_value_is_named_and_changes_nothing() {
         let mut early = Early::DEFAULT;
         assert!(early.set("heap_rate", "often").is_err());
         assert!(early.set("stack_depth", "1025").is_err());

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_go_round_and_what_is_written_is_never_complete() {
+    fn slots_rotate_and_the_written_one_is_never_complete() {
         let cycle = HeapCycle::new();
         for number in 0..12 {
             let state = cycle.state();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_frees_one_cycle_earlier_what_is_older_than_the_mark_termination() {
+    fn a_sweep_frees_blocks_older_than_the_mark_termination_one_cycle_earlier() {
         let cycle = HeapCycle::new();
         assert_eq!(cycle.state().slot(swept(7)), 2, "no collector leads");
         assert!(cycle.terminate(1));

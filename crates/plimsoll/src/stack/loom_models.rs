@@ -166,7 +166,7 @@ fn a_program_beside_a_collector_and_a_reader_loses_nothing() {
 
 /// One of two collectors leads, and the frees of the other are not lost.
 #[test]
-fn of_two_collectors_one_leads() {
+fn one_of_two_collectors_leads() {
     bounded(|| {
         let bucket = Bucket::new();
         let collect = |id| {

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_add_up_is_said() {
+    fn inconsistent_accounts_are_reported() {
         let stats = |words| AccountStats::new("", &words);
         let of = |stats: AccountStats| (stats.reserved, stats.committed, stats.excess);
         // Reserved, unreserved, committed, released.

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_backend_the_heap_is_its_blocks() {
+    fn the_heap_is_its_blocks_without_a_backend() {
         let pages = HeapPages::new(50, 5, &Pages::ABSENT);
         let expected = HeapPages {
             sys: 50,

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_have_a_permit_than_there_are() {
+    fn no_more_permits_are_held_than_exist() {
         static SEMAPHORE: Semaphore = Semaphore::named("two", 2);
         static INSIDE: AtomicUsize = AtomicUsize::new(0);
         std::thread::scope(|scope| {

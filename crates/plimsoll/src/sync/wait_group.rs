@@ -120,7 +120,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn it_waits_for_all_and_for_those_that_panic() {
+    fn a_wait_group_waits_for_all_threads_panicking_ones_included() {
         let done = Arc::new(AtomicUsize::new(0));
         let group = WaitGroup::new();
         for number in 0..8 {

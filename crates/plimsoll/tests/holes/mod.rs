@@ -102,7 +102,7 @@ fn few() -> Blocks<700> {
 
 /// Sites share the free space in proportion to their live blocks: here three quarters and one
 /// quarter.
-pub fn sites_hold_what_is_sparse() {
+pub fn sites_of_sparse_pages_are_named() {
     let (mut many, mut few) = (many(), few());
     for blocks in [&mut many, &mut few] {
         let mut number = 0;

@@ -198,9 +198,9 @@ fn seen_from_outside() {
 }
 
 #[test]
-fn accounts_and_what_is_wrong_with_them_are_in_the_pages() {
+fn accounts_and_their_errors_are_in_the_pages() {
     child::run(
-        "accounts_and_what_is_wrong_with_them_are_in_the_pages",
+        "accounts_and_their_errors_are_in_the_pages",
         "",
         seen_from_outside,
     );

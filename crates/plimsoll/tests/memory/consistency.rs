@@ -193,33 +193,37 @@ fn hammer() {
 }
 
 #[test]
-fn with_per_cpu_shards() {
+fn snapshots_hold_with_per_cpu_shards() {
     child::run(
-        "with_per_cpu_shards",
+        "snapshots_hold_with_per_cpu_shards",
         "ledger=per-cpu,heap_rate=64k",
         hammer,
     );
 }
 
 #[test]
-fn with_per_thread_shards() {
+fn snapshots_hold_with_per_thread_shards() {
     child::run(
-        "with_per_thread_shards",
+        "snapshots_hold_with_per_thread_shards",
         "ledger=per-thread,heap_rate=64k",
         hammer,
     );
 }
 
 #[test]
-fn with_fenced_shards() {
-    child::run("with_fenced_shards", "ledger=fenced,heap_rate=64k", hammer);
+fn snapshots_hold_with_fenced_shards() {
+    child::run(
+        "snapshots_hold_with_fenced_shards",
+        "ledger=fenced,heap_rate=64k",
+        hammer,
+    );
 }
 
 /// Every block is sampled, so it lies in Plimsoll's own memory, as far as that suffices.
 #[test]
-fn with_every_allocation_sampled() {
+fn snapshots_hold_with_every_allocation_sampled() {
     child::run(
-        "with_every_allocation_sampled",
+        "snapshots_hold_with_every_allocation_sampled",
         "heap_rate=1,unwinder=tables",
         hammer,
     );

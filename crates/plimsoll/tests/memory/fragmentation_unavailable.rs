@@ -22,7 +22,7 @@ fn the_c_librarys_allocator_cannot_tell() {
 }
 
 #[test]
-fn the_profile_is_empty_and_says_why() {
+fn the_profile_is_empty_and_names_the_reason() {
     assert_eq!(profile::lookup("fragmentation").unwrap().count(), 0);
     let profile = pprof::Profile::of("fragmentation");
     assert!(profile.sample.is_empty());

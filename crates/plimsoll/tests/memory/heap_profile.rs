@@ -181,18 +181,18 @@ fn everything_is_there() {
 }
 
 #[test]
-fn everything_is_there_at_rate_one() {
+fn all_allocations_are_recorded_at_rate_one() {
     child::run(
-        "everything_is_there_at_rate_one",
+        "all_allocations_are_recorded_at_rate_one",
         "heap_rate=1",
         everything_is_there,
     );
 }
 
 #[test]
-fn everything_is_there_at_rate_one_by_unwind_tables() {
+fn all_allocations_are_recorded_at_rate_one_by_unwind_tables() {
     child::run(
-        "everything_is_there_at_rate_one_by_unwind_tables",
+        "all_allocations_are_recorded_at_rate_one_by_unwind_tables",
         "heap_rate=1,unwinder=tables",
         everything_is_there,
     );
@@ -287,8 +287,8 @@ fn depths() {
 }
 
 #[test]
-fn stacks_are_as_deep_as_asked_for() {
-    child::run("stacks_are_as_deep_as_asked_for", "heap_rate=1", depths);
+fn stacks_have_the_requested_depth() {
+    child::run("stacks_have_the_requested_depth", "heap_rate=1", depths);
 }
 
 fn all_text() -> String {

@@ -94,8 +94,8 @@ fn a_life_is_in_its_decade_and_ends_with_the_free() {
 }
 
 #[test]
-fn what_grows_has_a_life_at_each_place() {
-    child::run("what_grows_has_a_life_at_each_place", ALL, || {
+fn a_growing_block_has_a_lifetime_at_each_site() {
+    child::run("a_growing_block_has_a_lifetime_at_each_site", ALL, || {
         let block = growing();
         let sum = |lives: Vec<(i64, i64, i64)>| {
             let lives = lives.into_iter();
@@ -150,8 +150,8 @@ fn all_that_was_freed_is_in_it() {
 }
 
 #[test]
-fn the_text_says_how_long() {
-    child::run("the_text_says_how_long", ALL, || {
+fn the_text_has_the_lifetimes() {
+    child::run("the_text_has_the_lifetimes", ALL, || {
         let begun = Instant::now();
         let block = lasting(100);
         thread::sleep(Duration::from_millis(20));

@@ -25,7 +25,7 @@ const OUT_OF_REACH: &str = " is too large when decompressed, or not compressed w
                             so there are no files, lines or inlined calls: \
                             link without --compress-debug-sections";
 
-/// Runs [`says_what_is_expected`] in a copy of this program that `objcopy` made with `change`.
+/// Runs [`advice_on_line_tables_is_as_expected`] in a copy of this program that `objcopy` made with `change`.
 fn run_copy(change: &[&str], expected: &str) {
     let here = std::env::current_exe().unwrap();
     let name = format!("plimsoll-lines-{}{}", std::process::id(), change.concat());
@@ -39,7 +39,7 @@ fn run_copy(change: &[&str], expected: &str) {
     }
     let output = Command::new(&copy)
         .args([
-            &*plimsoll_testkit::child::full_name("says_what_is_expected"),
+            &*plimsoll_testkit::child::full_name("advice_on_line_tables_is_as_expected"),
             "--exact",
             "--nocapture",
         ])
@@ -60,12 +60,12 @@ fn a_program_with_line_tables_gets_no_hint() {
 }
 
 #[test]
-fn without_line_tables_profiles_say_what_to_set() {
+fn profiles_without_line_tables_name_the_setting() {
     run_copy(&["--strip-debug"], NO_LINE_TABLES);
 }
 
 #[test]
-fn without_names_profiles_say_what_to_set() {
+fn profiles_without_names_name_the_setting() {
     run_copy(&["--strip-all"], STRIPPED);
 }
 
@@ -82,7 +82,7 @@ fn page(name: &str, query: &str) -> String {
 
 /// The part of each test that runs in the copy.
 #[test]
-fn says_what_is_expected() {
+fn advice_on_line_tables_is_as_expected() {
     let Ok(expected) = std::env::var(EXPECTED) else {
         return;
     };

@@ -90,8 +90,8 @@ fn profile_text() -> String {
 }
 
 #[test]
-fn what_is_mapped_is_counted_named_and_explained() {
-    child::run("what_is_mapped_is_counted_named_and_explained", "", figures);
+fn mappings_are_counted_named_and_explained() {
+    child::run("mappings_are_counted_named_and_explained", "", figures);
 }
 
 fn threads() {

@@ -232,9 +232,9 @@ fn holes_of_pages() {
 }
 
 #[test]
-fn what_an_allocator_holds_without_a_word_is_given_back_before_the_limit() {
+fn unreported_memory_of_an_allocator_is_returned_before_the_limit() {
     child::run(
-        "what_an_allocator_holds_without_a_word_is_given_back_before_the_limit",
+        "unreported_memory_of_an_allocator_is_returned_before_the_limit",
         "",
         holes_of_pages,
     );
@@ -267,12 +267,8 @@ fn holes_in_pages() {
 }
 
 #[test]
-fn what_is_in_memory_and_in_no_block_counts() {
-    child::run(
-        "what_is_in_memory_and_in_no_block_counts",
-        "",
-        holes_in_pages,
-    );
+fn resident_memory_outside_blocks_counts() {
+    child::run("resident_memory_outside_blocks_counts", "", holes_in_pages);
 }
 
 /// Memory that the program maps appears only in the kernel's figures.
@@ -295,9 +291,9 @@ fn mapped_by_the_program() {
 }
 
 #[test]
-fn what_the_program_maps_counts_once_it_is_touched() {
+fn mappings_of_the_program_count_once_touched() {
     child::run(
-        "what_the_program_maps_counts_once_it_is_touched",
+        "mappings_of_the_program_count_once_touched",
         "",
         mapped_by_the_program,
     );

@@ -48,9 +48,9 @@ fn peak() -> Profile {
 }
 
 #[test]
-fn it_is_of_the_moment_at_which_most_was_in_use() {
+fn the_peak_profile_is_of_the_moment_of_the_highest_use() {
     child::run(
-        "it_is_of_the_moment_at_which_most_was_in_use",
+        "the_peak_profile_is_of_the_moment_of_the_highest_use",
         "heap_rate=1",
         || {
             let stays = stays();
@@ -80,8 +80,8 @@ fn it_is_of_the_moment_at_which_most_was_in_use() {
 /// With several threads, the values add up to the largest total in use, except for events in
 /// progress at the peak.
 #[test]
-fn it_adds_up_with_many_threads() {
-    child::run("it_adds_up_with_many_threads", "heap_rate=1", || {
+fn the_peak_adds_up_with_many_threads() {
+    child::run("the_peak_adds_up_with_many_threads", "heap_rate=1", || {
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 thread::spawn(|| {

@@ -129,12 +129,8 @@ fn the_heap() {
 }
 
 #[test]
-fn the_heap_is_what_the_allocator_has_in_use_and_what_it_holds() {
-    child::run(
-        "the_heap_is_what_the_allocator_has_in_use_and_what_it_holds",
-        "",
-        the_heap,
-    );
+fn the_heap_consists_of_used_and_held_memory() {
+    child::run("the_heap_consists_of_used_and_held_memory", "", the_heap);
 }
 
 #[inline(never)]
@@ -348,17 +344,17 @@ fn kept_stacks() {
 }
 
 #[test]
-fn what_is_kept_of_ended_threads_is_not_unexplained() {
+fn memory_kept_for_ended_threads_is_explained() {
     child::run(
-        "what_is_kept_of_ended_threads_is_not_unexplained",
+        "memory_kept_for_ended_threads_is_explained",
         "",
         kept_stacks,
     );
 }
 
 #[test]
-fn of_stacks_it_is_what_was_touched() {
-    child::run("of_stacks_it_is_what_was_touched", "", touched_stacks);
+fn only_touched_stack_pages_are_resident() {
+    child::run("only_touched_stack_pages_are_resident", "", touched_stacks);
 }
 
 fn pages() {

@@ -54,9 +54,9 @@ fn dump(name: &str) -> u64 {
 }
 
 #[test]
-fn what_is_touched_and_given_back_is_what_the_system_sees() {
+fn touched_and_released_pages_match_the_systems_figures() {
     tested(
-        "what_is_touched_and_given_back_is_what_the_system_sees",
+        "touched_and_released_pages_match_the_systems_figures",
         || {
             let (empty, resident_empty) = (mem_stats(), resident());
             assert_eq!(empty.pages.reserved.exactness, Exactness::Exact);
@@ -160,8 +160,8 @@ fn mappings_of_mimallocs_own_are_reported() {
 
 /// When an arena fills up, the next one is ready.
 #[test]
-fn arenas_are_added_before_there_is_no_room() {
-    tested("arenas_are_added_before_there_is_no_room", || {
+fn arenas_are_added_before_the_last_is_full() {
+    tested("arenas_are_added_before_the_last_is_full", || {
         let before = reported();
         // None of these blocks is touched.
         let blocks: Vec<Vec<u8>> = (0..60).map(|_| Vec::with_capacity(100 << 20)).collect();
@@ -181,24 +181,27 @@ fn arenas_are_added_before_there_is_no_room() {
 /// mimalloc puts a block that does not fit into the arenas into memory whose release no callback
 /// reports.
 #[test]
-fn an_arena_of_mimallocs_own_is_said() {
-    tested("an_arena_of_mimallocs_own_is_said", || {
-        let mut blocks: Vec<Vec<u8>> = (0..25).map(|_| Vec::with_capacity(100 << 20)).collect();
-        let before = reported();
-        assert_eq!(before.committed.exactness, Exactness::Exact);
-        blocks.push(Vec::with_capacity(1900 << 20));
-        let after = reported();
-        assert_eq!(after.committed.exactness, Exactness::Racy);
-        let grown = after.committed.bytes - before.committed.bytes;
-        assert!(
-            grown >= 1900 * MIB,
-            "the report covers at least the memory in use"
-        );
-        assert_eq!(after.reserved.exactness, Exactness::Exact);
-        assert!(after.reserved.bytes > before.reserved.bytes);
-        relations::assert_relations(&mem_stats());
-        drop(black_box(blocks));
-    });
+fn committed_bytes_are_racy_beside_memory_outside_the_arenas() {
+    tested(
+        "committed_bytes_are_racy_beside_memory_outside_the_arenas",
+        || {
+            let mut blocks: Vec<Vec<u8>> = (0..25).map(|_| Vec::with_capacity(100 << 20)).collect();
+            let before = reported();
+            assert_eq!(before.committed.exactness, Exactness::Exact);
+            blocks.push(Vec::with_capacity(1900 << 20));
+            let after = reported();
+            assert_eq!(after.committed.exactness, Exactness::Racy);
+            let grown = after.committed.bytes - before.committed.bytes;
+            assert!(
+                grown >= 1900 * MIB,
+                "the report covers at least the memory in use"
+            );
+            assert_eq!(after.reserved.exactness, Exactness::Exact);
+            assert!(after.reserved.bytes > before.reserved.bytes);
+            relations::assert_relations(&mem_stats());
+            drop(black_box(blocks));
+        },
+    );
 }
 
 /// Go's case 10.
@@ -287,8 +290,8 @@ fn a_forks_child_goes_on_counting() {
 
 /// Where arenas would change how mimalloc works, or address space is short, Plimsoll makes none.
 #[test]
-fn nothing_is_reported_if_mimalloc_is_set_up_in_another_way() {
-    const NAME: &str = "nothing_is_reported_if_mimalloc_is_set_up_in_another_way";
+fn pages_are_absent_if_mimalloc_has_other_arenas() {
+    const NAME: &str = "pages_are_absent_if_mimalloc_has_other_arenas";
     const EXPECTED: &str = "PLIMSOLL_TEST_IS_TOLD";
     if let Some(expected) = std::env::var_os(EXPECTED) {
         drop((0..100).map(|at| touched(at << 10)).collect::<Vec<_>>());
@@ -346,10 +349,10 @@ fn metrics_agree_while_large_blocks_churn() {
 }
 
 #[test]
-fn blocks_are_where_and_what_was_asked_for() {
-    tested("blocks_are_where_and_what_was_asked_for", || {
-        pages::blocks_are_where_and_what_was_asked_for(&MiMalloc);
-        pages::blocks_are_where_and_what_was_asked_for(&crate::ALLOC);
+fn blocks_have_the_requested_size_and_alignment() {
+    tested("blocks_have_the_requested_size_and_alignment", || {
+        pages::blocks_have_the_requested_size_and_alignment(&MiMalloc);
+        pages::blocks_have_the_requested_size_and_alignment(&crate::ALLOC);
         assert_eq!(mem_stats().heap_slack, 0);
     });
 }

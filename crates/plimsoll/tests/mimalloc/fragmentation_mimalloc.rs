@@ -66,11 +66,11 @@ fn pages_of_all_threads_are_seen() {
 }
 
 #[test]
-fn sites_hold_what_is_sparse() {
+fn sites_of_sparse_pages_are_named() {
     child::run(
-        "sites_hold_what_is_sparse",
+        "sites_of_sparse_pages_are_named",
         "heap_rate=16k",
-        holes::sites_hold_what_is_sparse,
+        holes::sites_of_sparse_pages_are_named,
     );
 }
 
@@ -98,8 +98,8 @@ fn a_forks_child_can_ask() {
 
 /// Plimsoll does not walk mimalloc's list of pages where mimalloc may unmap it during the walk.
 #[test]
-fn nothing_is_reported_where_that_is_unsafe() {
-    const NAME: &str = "nothing_is_reported_where_that_is_unsafe";
+fn fragmentation_is_not_reported_where_that_is_unsafe() {
+    const NAME: &str = "fragmentation_is_not_reported_where_that_is_unsafe";
     const SETTING: &str = "MIMALLOC_VISIT_ABANDONED";
     if std::env::var_os(SETTING).is_some() {
         assert_eq!(fragmentation(), Err(Unavailable::ByBackend("mimalloc")));

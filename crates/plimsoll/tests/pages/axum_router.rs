@@ -143,7 +143,7 @@ fn pages_of_other_sites_are_refused() {
 
 /// Several `Accept` headers count as one.
 #[test]
-fn metrics_come_in_the_format_that_the_client_asks_for() {
+fn metrics_have_the_format_that_the_client_accepts() {
     let program = Program::start("metrics");
     let open = "Accept: application/openmetrics-text\r\n";
     for (headers, content_type, end) in [

@@ -237,7 +237,7 @@ fn wrong_names_are_errors_that_name_them() {
 }
 
 #[test]
-fn nothing_is_added_to_what_is_built_in() {
+fn built_in_profiles_refuse_entries() {
     for profile in profile::profiles() {
         let name = profile.name();
         if name.starts_with("tests.") || name.starts_with('n') {
@@ -304,7 +304,7 @@ fn they_are_listed_and_have_pages() {
 }
 
 #[test]
-fn of_many_that_make_it_at_once_one_does() {
+fn one_of_many_concurrent_creators_succeeds() {
     for round in 0..5 {
         let name = format!("tests.race{round}");
         let start = std::sync::Barrier::new(8);
@@ -399,7 +399,7 @@ fn entries_take_no_memory_of_the_programs() {
 }
 
 #[test]
-fn there_is_an_end_to_profiles() {
+fn the_number_of_profiles_is_limited() {
     fn too_many() {
         let name = |number| format!("tests.{number}");
         for number in 0..MAX_CUSTOM {
@@ -422,11 +422,11 @@ fn there_is_an_end_to_profiles() {
             }
         }
     }
-    child::run("there_is_an_end_to_profiles", "", too_many);
+    child::run("the_number_of_profiles_is_limited", "", too_many);
 }
 
 #[test]
-fn there_is_an_end_to_places() {
+fn the_number_of_sites_is_limited() {
     fn too_many() {
         let full = Profile::new("tests.full").unwrap();
         let mut entries = Vec::new();
@@ -458,7 +458,7 @@ fn there_is_an_end_to_places() {
         assert_eq!((full.count(), total("tests.full")), (10, 10));
     }
     child::run(
-        "there_is_an_end_to_places",
+        "the_number_of_sites_is_limited",
         "heap_rate=0,table=1m",
         too_many,
     );

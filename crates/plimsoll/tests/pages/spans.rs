@@ -98,7 +98,7 @@ fn spans_nest_and_only_chosen_fields_are_labels() {
 }
 
 #[test]
-fn without_being_asked_for_no_field_is_a_label() {
+fn no_field_is_a_label_by_default() {
     let subscriber = tracing_subscriber::registry().with(TracingLayer::new());
     tracing::subscriber::with_default(subscriber, || {
         let _entered = info_span!("plain", tenant = "a").entered();
@@ -116,7 +116,7 @@ fn without_being_asked_for_no_field_is_a_label() {
 }
 
 #[test]
-fn what_is_recorded_later_is_a_label_from_then_on() {
+fn a_field_recorded_later_becomes_a_label() {
     with_layer(|| {
         let outer = info_span!("outer", tenant = tracing::field::Empty, number = 1);
         outer.in_scope(|| {

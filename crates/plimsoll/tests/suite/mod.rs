@@ -87,7 +87,7 @@ fn every_allocation_and_free_is_counted_once() {
 }
 
 #[test]
-fn large_blocks_count_as_what_was_asked_for() {
+fn large_blocks_count_as_requested() {
     const SIZES: [usize; 4] = [32_769, 100_003, 1 << 20, (4 << 20) + 1];
     // All blocks this large share one counter. Other code rarely allocates any; if it does, the
     // test measures again.
@@ -122,7 +122,7 @@ fn large_blocks_count_as_what_was_asked_for() {
 }
 
 #[test]
-fn a_reallocation_is_a_free_and_an_allocation_and_keeps_what_is_in_it() {
+fn a_reallocation_counts_as_free_and_allocation_and_keeps_the_contents() {
     let (small, medium) = (937, 5_301);
     let from_small = added(small, || {
         let from_medium = added(medium, || {

@@ -181,7 +181,7 @@ fn every_thread_has_a_header_and_its_stack_with_lines() {
 
 /// The frames of a wait are hidden before waits are recorded, while they are, and afterwards.
 #[test]
-fn how_a_thread_waits_is_not_shown() {
+fn frames_of_the_wait_itself_are_hidden() {
     for (name, rate) in [("not yet", None), ("is", Some(1)), ("was", Some(0))] {
         if let Some(rate) = rate {
             profile::set_block_rate(Duration::from_nanos(rate));
@@ -195,7 +195,7 @@ fn how_a_thread_waits_is_not_shown() {
 }
 
 #[test]
-fn of_a_deep_stack_either_end_is_shown() {
+fn both_ends_of_a_deep_stack_are_shown() {
     let (over, thread) = waiter("is deep", 400);
     let record = record_of("is deep");
     assert_eq!(record.functions.len(), 100);
@@ -288,7 +288,7 @@ fn sleeps(id: libc::pid_t) -> bool {
 
 /// Threads that end between the two readings of a difference have negative counts.
 #[test]
-fn what_ends_counts_below_zero() {
+fn ended_threads_have_negative_counts_in_a_difference() {
     let waiters: Vec<_> = (0..5).map(|_| waiter("ends soon", 2)).collect();
     let waiting =
         |record: &Record| record.thread() == Some("ends soon") && record.state[0] == "channel";

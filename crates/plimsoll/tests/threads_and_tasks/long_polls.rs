@@ -409,9 +409,9 @@ fn in_a_fork(child: impl FnOnce()) {
 }
 
 #[test]
-fn a_forks_child_counts_and_watches_when_it_is_asked_to() {
+fn a_forks_child_counts_and_watches_on_request() {
     child::run(
-        "a_forks_child_counts_and_watches_when_it_is_asked_to",
+        "a_forks_child_counts_and_watches_on_request",
         "long_poll=100ms",
         || {
             let _plimsoll = plimsoll::start();

@@ -87,7 +87,7 @@ fn a_task_is_where_its_caller_spawned_it_with_parent_and_labels() {
 }
 
 #[test]
-fn what_it_returns_is_tokios_handle() {
+fn spawn_returns_tokios_handle() {
     let runtime = single();
     runtime.block_on(async {
         let handle: tokio::task::JoinHandle<u8> = task::spawn(async { 7 });
@@ -118,7 +118,7 @@ fn what_it_returns_is_tokios_handle() {
 
 #[test]
 #[should_panic(expected = "there is no reactor running")]
-fn without_a_runtime_it_panics_as_tokios_does() {
+fn spawn_without_a_runtime_panics_as_tokios_does() {
     drop(task::spawn(pending::<()>()));
 }
 

@@ -75,8 +75,8 @@ fn states(metrics: &TaskMetrics) -> [u64; 5] {
 }
 
 #[test]
-fn a_task_is_counted_as_what_it_is_doing() {
-    child::run("a_task_is_counted_as_what_it_is_doing", "", || {
+fn a_task_is_counted_in_its_state() {
+    child::run("a_task_is_counted_in_its_state", "", || {
         struct Asks<F>(F, Arc<Mutex<Vec<[u64; 5]>>>);
         impl<F> Drop for Asks<F> {
             fn drop(&mut self) {
@@ -274,9 +274,9 @@ fn every_poll_has_its_length_also_one_in_another_and_one_that_panics() {
 }
 
 #[test]
-fn it_is_recorded_only_while_it_is_wanted() {
+fn times_are_recorded_only_while_enabled() {
     child::run(
-        "it_is_recorded_only_while_it_is_wanted",
+        "times_are_recorded_only_while_enabled",
         "task_times=off",
         || {
             let _plimsoll = plimsoll::start();
@@ -319,8 +319,8 @@ fn it_is_recorded_only_while_it_is_wanted() {
 /// The memory for a snapshot is refused: the counts are correct, and the metrics report that they
 /// are not of one instant.
 #[test]
-fn without_memory_tasks_are_counted_one_by_one() {
-    child::run("without_memory_tasks_are_counted_one_by_one", "", || {
+fn tasks_are_counted_one_by_one_without_memory() {
+    child::run("tasks_are_counted_one_by_one_without_memory", "", || {
         let mut tasks: Vec<_> = (0..10)
             .map(|_| Box::pin(std::future::pending::<()>().tracked()))
             .collect();

@@ -153,7 +153,7 @@ fn a_task_goes_through_its_states() {
 }
 
 #[test]
-fn it_is_running_while_it_is_polled_and_dropping_while_it_is_dropped() {
+fn a_polled_task_is_running_and_a_dropped_one_is_dropping() {
     struct Asks(Arc<Mutex<Vec<TaskState>>>);
     impl Future for Asks {
         type Output = ();
@@ -246,9 +246,9 @@ fn a_waker_is_the_same_as_long_as_there_are_registrations() {
 }
 
 #[test]
-fn what_changes_executors_for_good_uses_no_more_and_no_more_memory() {
+fn tasks_that_change_executors_do_not_use_more_and_more_memory() {
     child::run(
-        "what_changes_executors_for_good_uses_no_more_and_no_more_memory",
+        "tasks_that_change_executors_do_not_use_more_and_more_memory",
         "",
         changes_executors,
     );
@@ -350,7 +350,7 @@ fn a_panic_in_a_poll_leaves_everything_in_order() {
 }
 
 #[test]
-fn it_can_wake_itself_in_the_middle_of_its_poll() {
+fn a_task_can_wake_itself_during_its_poll() {
     struct Yields(bool);
     impl Future for Yields {
         type Output = ();
@@ -406,7 +406,7 @@ fn a_task_without_a_waker_is_forgotten() {
 
 /// A task that is polled without a wake is never proved forgotten.
 #[test]
-fn what_is_polled_for_no_reason_is_never_forgotten() {
+fn a_task_polled_without_a_wake_is_never_forgotten() {
     let hand = Hand::new();
     let mut busy = Box::pin(std::future::pending::<()>().tracked());
     assert!(hand.poll(busy.as_mut()).is_pending());
@@ -486,7 +486,7 @@ fn labels_are_those_of_the_task_while_it_is_polled() {
 }
 
 #[test]
-fn tracked_futures_are_what_their_futures_are() {
+fn tracked_futures_have_the_traits_of_their_futures() {
     fn is_send<T: Send>(_: &T) {}
     fn is_sync<T: Sync>(_: &T) {}
     fn is_unpin<T: Unpin>(_: &T) {}

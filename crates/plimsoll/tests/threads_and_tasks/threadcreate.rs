@@ -268,7 +268,7 @@ fn a_forks_child_knows_itself_only() {
 /// Slots are reused: the process can have had more threads than slots, one after another and at
 /// once.
 #[test]
-fn more_threads_than_there_is_room_for_can_have_been() {
+fn more_threads_than_entries_can_end() {
     let _alone = alone();
     let working = Arc::new(AtomicI32::new(0));
     for _ in 0..9 {

@@ -89,7 +89,7 @@ fn program() {
 }
 
 #[test]
-fn what_is_wrong_is_one_line_that_names_it() {
+fn a_bad_setting_is_named_in_one_line() {
     for (settings, expected) in [
         ("", &[][..]),
         (" , ,, ", &[]),
@@ -145,7 +145,7 @@ fn what_is_wrong_is_one_line_that_names_it() {
         ("é=ü", &["no setting `é`"]),
     ] {
         let Some(stderr) =
-            child::stderr_of("what_is_wrong_is_one_line_that_names_it", settings, program)
+            child::stderr_of("a_bad_setting_is_named_in_one_line", settings, program)
         else {
             return;
         };
@@ -333,7 +333,7 @@ fn limit_files(bytes: libc::rlim_t) {
 }
 
 #[test]
-fn when_there_is_no_room_the_profiles_of_before_are_kept() {
+fn earlier_profiles_are_kept_on_a_full_disk() {
     let dir = Dir::new("full");
     for file in files() {
         fs::write(dir.0.join(&file), format!("{file} of before")).unwrap();
@@ -343,7 +343,7 @@ fn when_there_is_no_room_the_profiles_of_before_are_kept() {
         limit_files(64);
         drop(plimsoll);
     };
-    let name = "when_there_is_no_room_the_profiles_of_before_are_kept";
+    let name = "earlier_profiles_are_kept_on_a_full_disk";
     let Some(stderr) = child::stderr_of(name, dir.settings(), test) else {
         return;
     };
@@ -410,7 +410,7 @@ fn a_file_that_several_threads_write_is_whole_at_any_moment() {
 /// In a directory that other users may write to, a symbolic link at the place of the temporary file
 /// is not followed. Leftovers of an earlier process with the same number do not disturb.
 #[test]
-fn what_lies_beside_the_file_is_left_alone() {
+fn links_beside_the_file_are_not_followed() {
     let dir = Dir::new("beside");
     let victim = dir.0.join("victim");
     fs::write(&victim, "of another user").unwrap();
@@ -497,7 +497,7 @@ fn the_environment_wins_over_the_code() {
 }
 
 #[test]
-fn what_the_environment_does_not_say_is_as_the_code_says() {
+fn settings_absent_from_the_environment_come_from_the_code() {
     let test = || {
         let plimsoll = plimsoll::config()
             .heap_rate(1 << 20)
@@ -510,7 +510,7 @@ fn what_the_environment_does_not_say_is_as_the_code_says() {
     };
     for settings in ["", "heap_rate=x,stack_depth=x,http=,http"] {
         child::run(
-            "what_the_environment_does_not_say_is_as_the_code_says",
+            "settings_absent_from_the_environment_come_from_the_code",
             settings,
             test,
         );

@@ -362,22 +362,26 @@ fn watch(least: Duration, timers: Timers) {
 }
 
 #[test]
-fn beside_the_crate_pprof() {
-    child::run("beside_the_crate_pprof", "heap_rate=4k", || {
+fn samples_survive_the_crate_pprof() {
+    child::run("samples_survive_the_crate_pprof", "heap_rate=4k", || {
         all_at_once(Timers::OfPprof);
     });
 }
 
 #[test]
-fn beside_a_timer_of_the_process() {
-    child::run("beside_a_timer_of_the_process", "heap_rate=4k", || {
-        all_at_once(Timers::OfProcess);
-    });
+fn samples_survive_a_timer_of_the_process() {
+    child::run(
+        "samples_survive_a_timer_of_the_process",
+        "heap_rate=4k",
+        || {
+            all_at_once(Timers::OfProcess);
+        },
+    );
 }
 
 #[test]
-fn beside_timers_of_threads() {
-    child::run("beside_timers_of_threads", "heap_rate=4k", || {
+fn samples_survive_timers_of_threads() {
+    child::run("samples_survive_timers_of_threads", "heap_rate=4k", || {
         all_at_once(Timers::PerThread);
     });
 }

@@ -42,9 +42,9 @@ fn rows() {
 }
 
 #[test]
-fn blocks_in_use_are_a_part_of_what_the_allocator_has_mapped() {
+fn blocks_in_use_are_a_part_of_the_allocators_mappings() {
     child::run(
-        "blocks_in_use_are_a_part_of_what_the_allocator_has_mapped",
+        "blocks_in_use_are_a_part_of_the_allocators_mappings",
         "",
         rows,
     );

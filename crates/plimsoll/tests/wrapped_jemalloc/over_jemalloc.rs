@@ -5,7 +5,7 @@ mod suite;
 
 /// Without a backend, the heap consists of its blocks.
 #[test]
-fn without_a_backend_the_heap_is_its_blocks() {
+fn the_heap_is_its_blocks_without_a_backend() {
     plimsoll::free_os_memory();
     let stats = plimsoll::mem_stats();
     assert!(plimsoll::stats::backend().is_none());

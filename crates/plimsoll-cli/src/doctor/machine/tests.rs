@@ -11,14 +11,14 @@ fn barriers_decide_whether_snapshots_are_exact() {
 }
 
 #[test]
-fn without_sequences_there_is_a_note() {
+fn a_machine_without_sequences_gets_a_note() {
     assert_eq!(of_restartable_sequences(Some(32)).level, Level::Ok);
     assert_eq!(of_restartable_sequences(Some(0)).level, Level::Note);
     assert_eq!(of_restartable_sequences(None).level, Level::Note);
 }
 
 #[test]
-fn what_the_kernel_says_is_understood() {
+fn versions_of_the_kernel_are_parsed() {
     assert_eq!(clock("tsc").level, Level::Ok);
     assert_eq!(clock("arch_sys_counter").level, Level::Ok);
     assert_eq!(clock("hpet").level, Level::Note);
@@ -50,7 +50,7 @@ fn memory_is_read_where_it_is_and_only_there() {
 }
 
 #[test]
-fn sizes_are_said_in_words() {
+fn sizes_are_printed_with_units() {
     assert_eq!(bytes(6 << 30), "6 GiB");
     assert_eq!(bytes(1536 << 10), "1.5 MiB");
     assert_eq!(bytes(10), "10 B");

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_yet_is_said_to_be_so() {
+    fn values_not_yet_known_are_marked() {
         let model = Model::default();
         for page in Page::ALL {
             for field in page.fields(&model) {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_loses_its_middle() {
+    fn a_long_text_loses_its_middle() {
         for (text, width, expected) in [
             ("short", 5, "short"),
             ("search::store::get store.rs:45", 16, "searc…tore.rs:45"),

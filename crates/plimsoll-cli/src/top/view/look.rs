@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_says_what_is_wanted() {
+    fn the_environment_selects_the_look() {
         for (variables, expected) in [
             (&[][..], (true, false)),
             (&[("LANG", "de_DE.UTF-8")], (true, true)),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colour_there_is_none() {
+    fn a_look_without_colour_has_none() {
         let look = Look {
             colour: false,
             unicode: true,

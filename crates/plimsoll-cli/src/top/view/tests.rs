@@ -163,7 +163,7 @@ fn large_screens_have_more_columns_and_higher_graphs() {
 }
 
 #[test]
-fn without_colour_nothing_has_one() {
+fn no_cell_has_a_colour_without_colour() {
     let mut app = testing::app();
     app.learn(Update::Figures(NOW, Err(gone())));
     for keys in ["1", "2", "3", "4", "5", "6", "2\n", "?"] {
@@ -179,7 +179,7 @@ fn without_colour_nothing_has_one() {
 }
 
 #[test]
-fn the_status_says_what_state_the_view_is_in() {
+fn the_status_line_shows_the_state_of_the_view() {
     let mut app = testing::app();
     let status = |app: &App| screen(app, PLAIN, 80, 24).pop().expect("the line exists");
     press(&mut app, "/cac");
@@ -231,7 +231,7 @@ fn the_chosen_row_is_on_the_screen_and_can_be_looked_into() {
 }
 
 #[test]
-fn what_is_missing_is_explained() {
+fn missing_parts_are_explained() {
     let mut app = App::new(String::new(), Duration::from_secs(1), String::new());
     press(&mut app, "2");
     assert!(has(

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inflates_what_is_as_long_as_it_says_and_nothing_else() {
+    fn sections_are_inflated_only_to_their_stated_length() {
         // "Plimsoll" in a stored block: header, block, Adler-32.
         let deflated = [
             &[0x78, 0x01, 0x01, 0x08, 0x00, 0xf7, 0xff][..],

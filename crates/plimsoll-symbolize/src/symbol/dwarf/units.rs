@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absolute_paths_replace_what_they_are_appended_to() {
+    fn an_appended_absolute_path_replaces_the_base() {
         let mut path = String::new();
         for (next, expected) in [
             ("src", "src"),

@@ -84,7 +84,7 @@ mod tests {
     use std::ffi::CString;
 
     #[test]
-    fn a_file_is_mapped_whole_and_what_is_no_file_is_refused() {
+    fn a_file_is_mapped_whole_and_other_paths_are_refused() {
         let program = MappedFile::open(Path::new("/proc/self/exe")).unwrap();
         assert!(*program == *std::fs::read("/proc/self/exe").unwrap());
         assert!(MappedFile::open(Path::new("/")).is_none());

@@ -166,7 +166,7 @@ fn debug_information_in_a_file_of_its_own_is_found_by_its_link() {
 /// debug information by the checksum in the link.
 #[cfg(feature = "debug-info")]
 #[test]
-fn without_a_build_id_layout_and_sum_are_compared() {
+fn layout_and_sum_are_compared_without_a_build_id() {
     let mut bytes = SPLIT.to_vec();
     let note = b"GNU\0\x07\x07\x07\x07";
     let at = bytes
@@ -249,7 +249,7 @@ fn stripped_libraries_have_the_names_of_the_dynamic_symbol_table() {
 
 #[cfg(feature = "debug-info")]
 #[test]
-fn without_its_split_units_a_library_has_lines_but_no_inlined_calls() {
+fn a_library_without_its_split_units_has_lines_but_no_inlined_calls() {
     let directory = Directory::new();
     let library = directory.load("skeleton.so", SKELETON);
     let innermost = library.after(INNERMOST);

@@ -226,7 +226,7 @@ fn functions_are_stored_once() {
 }
 
 #[test]
-fn what_is_no_code_of_a_file_has_no_mapping_and_no_lines() {
+fn addresses_outside_files_have_no_mapping_and_no_lines() {
     let on_heap = Box::new([0u8; 64]);
     let (size, access) = (4096, libc::PROT_READ | libc::PROT_EXEC);
     let way = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -254,7 +254,7 @@ fn what_is_no_code_of_a_file_has_no_mapping_and_no_lines() {
 }
 
 #[test]
-fn nothing_asked_is_nothing_answered_but_the_mappings() {
+fn an_empty_request_returns_only_the_mappings() {
     let symbols = resolve(&[], Detail::Full);
     assert!(symbols.locations().is_empty() && symbols.functions.is_empty());
     assert!(symbols.mappings.iter().any(|mapping| mapping.start != 0));

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_agrees_with_the_system() {
+    fn the_clock_agrees_with_the_system() {
         prepare();
         let difference = || now().abs_diff(system());
         // The thread may lose its processor between the two reads.
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_goes_back() {
+    fn the_clock_never_goes_back() {
         prepare();
         let mut last = now();
         for _ in 0..100_000 {

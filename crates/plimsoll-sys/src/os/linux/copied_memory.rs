@@ -76,7 +76,7 @@ mod tests {
     use crate::os::region;
 
     #[test]
-    fn both_ways_copy_what_there_is() {
+    fn both_methods_copy_the_readable_part() {
         let memory = region::map(3 * PAGE).unwrap();
         // SAFETY: accesses only the pages mapped above, which no other code uses.
         unsafe {

@@ -147,7 +147,7 @@ pub(super) mod tests {
     // A sanitizer takes additional memory for each page that is touched.
     #[cfg(not(plimsoll_sanitized))]
     #[test]
-    fn what_is_touched_is_of_the_process() {
+    fn touched_pages_count_for_the_process() {
         const LENGTH: usize = 256 << 20;
         let _alone = lock_large();
         let before = anonymous().unwrap();
@@ -170,7 +170,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_touched_is_resident() {
+    fn touched_pages_are_resident() {
         let length = 600 * PAGE;
         let memory = crate::os::region::map(length).unwrap();
         // SAFETY: no other code uses the mapping.

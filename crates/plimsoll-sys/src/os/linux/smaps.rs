@@ -170,7 +170,7 @@ Anonymous:           132 kB
     }
 
     #[test]
-    fn the_sum_over_this_process_is_near_what_the_system_says() {
+    fn the_sum_over_this_process_is_near_the_systems_figure() {
         let _alone = residency::tests::lock_large();
         let mappings = mappings().unwrap();
         let sum: u64 = mappings.iter().map(|mapping| mapping.resident).sum();

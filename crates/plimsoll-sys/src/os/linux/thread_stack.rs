@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threads_stack_is_where_the_c_library_says() {
+    fn a_threads_stack_matches_the_c_librarys_bounds() {
         for kib in [64, 200, 2048, 8192] {
             let thread = std::thread::Builder::new().stack_size(kib << 10);
             let thread = thread.spawn(|| (own(), reported_range())).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_main_threads_stack_is_where_the_system_says() {
+    fn the_main_threads_stack_matches_the_systems_bounds() {
         let main = main();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let line = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();

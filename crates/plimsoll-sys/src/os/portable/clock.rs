@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_advances_as_the_standard_library_says() {
+    fn the_clock_advances_as_the_standard_librarys_does() {
         let (start, began) = (now(), Instant::now());
         while began.elapsed() < Duration::from_millis(20) {
             assert!(now() >= start);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_that_overlap_the_rest_of_the_second_is_left() {
+    fn the_rest_of_the_second_of_two_overlapping_ranges_remains() {
         let mapped = |range: Range<usize>| Mapped {
             range,
             of_allocator: false,

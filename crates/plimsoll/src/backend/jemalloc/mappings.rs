@@ -84,7 +84,7 @@ mod tests {
 
     /// No arena has the hooks in this process, so this test owns the table.
     #[test]
-    fn what_was_noted_is_visited_until_it_is_forgotten_or_there_is_no_room() {
+    fn noted_mappings_are_visited_until_they_are_removed_or_the_table_is_full() {
         let visited = || {
             let mut ranges = Vec::new();
             let all = visit(&mut |held, range| {

@@ -9,7 +9,7 @@ fn stamp(waiters: &Waiters, key: usize, now: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_release_is_charged_with_what_was_not_charged_before() {
+fn a_release_is_charged_with_time_not_charged_before() {
     let waiters = Box::new(Waiters::new());
     let first = waiters.enter(0x1000, WaitKind::Mutex, 100).unwrap();
     let second = waiters.enter(0x1000, WaitKind::Mutex, 130).unwrap();
@@ -61,7 +61,7 @@ fn the_second_word_of_a_readers_writer_lock_leads_to_the_first() {
 }
 
 #[test]
-fn one_way_to_wait_can_be_stamped_and_another_not() {
+fn a_stamp_can_be_limited_to_one_kind_of_wait() {
     let waiters = Box::new(Waiters::new());
     let mut delays = Vec::new();
     let reader = waiters.enter(0x1000, WaitKind::RwLockRead, 10).unwrap();

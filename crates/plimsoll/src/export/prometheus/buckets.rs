@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_strange_is_survived() {
+    fn unusual_buckets_are_accepted() {
         for unit in ["seconds", "bytes", ""] {
             for boundaries in [
                 &[][..],

@@ -41,7 +41,7 @@ fn equal_keys_share_a_bucket_and_different_ones_do_not() {
 }
 
 #[test]
-fn when_full_totals_stay_right_in_the_overflow_bucket() {
+fn a_full_table_keeps_totals_in_the_overflow_bucket() {
     let table = Table::new();
     assert!(table.open(SMALLEST_BOUND, None));
     let early = table.bucket(Kind::Block, 8, NONE, &[77]);
@@ -72,7 +72,7 @@ fn when_full_totals_stay_right_in_the_overflow_bucket() {
 }
 
 #[test]
-fn a_table_that_is_not_open_loses_events_and_says_so() {
+fn a_closed_table_loses_events_and_counts_them() {
     let table = Table::new();
     let bucket = table.bucket(Kind::Block, 8, NONE, &[1]);
     table.add(bucket, &[(0, 1)]);

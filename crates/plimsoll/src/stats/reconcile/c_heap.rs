@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_found_behind_one_another_and_behind_what_is_none() {
+    fn blocks_are_found_behind_blocks_and_behind_other_data() {
         let start = 0x7f12_3450_0000;
         let found = parts_by(&(start..start + 10 * PAGE), |at| {
             Some(match (at - start) / PAGE {

@@ -123,7 +123,7 @@ fn records_and_differences_have_the_values_of_written_profiles() {
 }
 
 #[test]
-fn a_file_has_the_detail_that_was_asked_for() {
+fn a_file_has_the_requested_detail() {
     let path = std::env::temp_dir().join(format!("plimsoll-detail-{}", std::process::id()));
     let heap = profile::lookup("heap").unwrap();
     heap.write_to_file_with(&path, Format::Pprof, Detail::Addresses)

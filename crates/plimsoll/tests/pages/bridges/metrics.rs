@@ -91,7 +91,7 @@ fn the_recorder_receives_each_description() {
 }
 
 #[test]
-fn without_a_recorder_nothing_happens() {
+fn exports_without_a_recorder_do_nothing() {
     describe();
     record();
 }
@@ -159,7 +159,7 @@ impl Recorder for Rising {
 /// Any thread may record. A thread never records an older reading after another thread has recorded
 /// a newer one.
 #[test]
-fn what_several_threads_tell_does_not_fall() {
+fn counts_exported_by_several_threads_do_not_fall() {
     let recorder = Rising::default();
     std::thread::scope(|scope| {
         for _ in 0..4 {

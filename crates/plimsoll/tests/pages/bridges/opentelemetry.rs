@@ -99,7 +99,7 @@ fn put<T: Copy + std::fmt::Debug>(
 }
 
 #[test]
-fn everything_is_exported_as_it_is_at_that_moment() {
+fn all_metrics_are_exported_with_their_current_values() {
     let exported = Exported::new();
     for _ in 0..2 {
         drop(std::hint::black_box(vec![0u8; 100]));
@@ -138,7 +138,7 @@ fn collectors_differ_by_an_attribute() {
 }
 
 #[test]
-fn each_says_what_it_is_and_in_which_unit() {
+fn each_instrument_has_a_description_and_a_unit() {
     let exported = Exported::new();
     exported.flush();
     exported.with(|metric| {
@@ -159,7 +159,7 @@ fn each_says_what_it_is_and_in_which_unit() {
 }
 
 #[test]
-fn what_is_exported_does_not_fall() {
+fn exported_counts_do_not_fall() {
     let exported = Exported::new();
     no_count_falls(|| {
         exported.flush();

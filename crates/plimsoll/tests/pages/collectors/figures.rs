@@ -10,18 +10,22 @@ use super::relations::allocates_nothing;
 use super::{assert_relations, child, collect, spin};
 
 #[test]
-fn without_a_collector_all_is_zero() {
-    child::run("figures::without_a_collector_all_is_zero", "", || {
-        let stats = mem_stats();
-        assert_relations(&stats);
-        assert_eq!((stats.num_gc, stats.last_gc, stats.next_gc), (0, 0, 0));
-        assert!(!stats.enable_gc && stats.gc_cpu_fraction == 0.0);
-        let stats = gc_stats();
-        assert_eq!((stats.num_gc, stats.last_gc), (0, None));
-        assert_eq!(stats.pause_quantiles, [Duration::ZERO; 5]);
-        assert!(gc::collectors().is_empty());
-        assert!(gc::collect(Duration::ZERO), "no collector to wait for");
-    });
+fn gc_statistics_are_zero_without_a_collector() {
+    child::run(
+        "figures::gc_statistics_are_zero_without_a_collector",
+        "",
+        || {
+            let stats = mem_stats();
+            assert_relations(&stats);
+            assert_eq!((stats.num_gc, stats.last_gc, stats.next_gc), (0, 0, 0));
+            assert!(!stats.enable_gc && stats.gc_cpu_fraction == 0.0);
+            let stats = gc_stats();
+            assert_eq!((stats.num_gc, stats.last_gc), (0, None));
+            assert_eq!(stats.pause_quantiles, [Duration::ZERO; 5]);
+            assert!(gc::collectors().is_empty());
+            assert!(gc::collect(Duration::ZERO), "no collector to wait for");
+        },
+    );
 }
 
 /// Cases 4 to 6, 22 to 24, and 26: the first cycles, the wrap of the rings, and beyond.
@@ -168,8 +172,8 @@ fn a_pause_within_a_pause_is_part_of_it() {
 
 /// Sums cover all present and past collectors; each name also has separate figures.
 #[test]
-fn several_collectors_are_summed_and_what_they_did_outlives_them() {
-    let name = "figures::several_collectors_are_summed_and_what_they_did_outlives_them";
+fn the_sums_of_several_collectors_outlive_them() {
+    let name = "figures::the_sums_of_several_collectors_outlive_them";
     child::run(name, "", || {
         let one = Collector::register("one").unwrap();
         let others: Vec<_> = (0..3)

@@ -54,9 +54,9 @@ fn tested(name: &str, test: fn()) {
 const SIZE: usize = 27_264;
 
 #[test]
-fn until_the_first_mark_termination_the_profile_is_of_now() {
+fn the_profile_is_current_until_the_first_mark_termination() {
     tested(
-        "until_the_first_mark_termination_the_profile_is_of_now",
+        "the_profile_is_current_until_the_first_mark_termination",
         || {
             let _collector = Collector::register("script").unwrap();
             let kept = objects::<SIZE>(10);
@@ -140,8 +140,8 @@ fn explicit_frees_are_shown_with_the_allocations_of_their_time() {
 
 /// Finalizers allocate, free, and grow live data while the sweep runs.
 #[test]
-fn what_finalizers_do_in_a_sweep_breaks_nothing() {
-    tested("what_finalizers_do_in_a_sweep_breaks_nothing", || {
+fn allocations_of_finalizers_in_a_sweep_are_harmless() {
+    tested("allocations_of_finalizers_in_a_sweep_are_harmless", || {
         struct Finalized(Object<SIZE>);
         impl Drop for Finalized {
             fn drop(&mut self) {
@@ -176,8 +176,8 @@ fn what_finalizers_do_in_a_sweep_breaks_nothing() {
 /// The first collector to terminate its marking leads; the profile does not wait for the sweep of
 /// the other.
 #[test]
-fn of_two_collectors_one_leads_and_nothing_is_lost() {
-    tested("of_two_collectors_one_leads_and_nothing_is_lost", || {
+fn one_of_two_collectors_leads_and_no_event_is_lost() {
+    tested("one_of_two_collectors_leads_and_no_event_is_lost", || {
         let (one, other) = (
             Collector::register("one").unwrap(),
             Collector::register("other").unwrap(),
@@ -206,8 +206,8 @@ fn of_two_collectors_one_leads_and_nothing_is_lost() {
 }
 
 #[test]
-fn without_collectors_the_profile_is_of_now_again() {
-    tested("without_collectors_the_profile_is_of_now_again", || {
+fn the_profile_is_current_again_without_collectors() {
+    tested("the_profile_is_current_again_without_collectors", || {
         let collector = Collector::register("script").unwrap();
         let cycle = marked(&collector, Cause::Automatic);
         let kept = objects::<SIZE>(6);

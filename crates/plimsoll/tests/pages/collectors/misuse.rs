@@ -56,8 +56,8 @@ fn a_cycle_that_is_dropped_half_way_is_abandoned_and_its_pauses_are_the_next_one
 }
 
 #[test]
-fn a_panic_inside_ends_what_was_begun() {
-    tested("a_panic_inside_ends_what_was_begun", || {
+fn a_panic_inside_ends_the_current_phase() {
+    tested("a_panic_inside_ends_the_current_phase", || {
         let collector = Collector::register("script").unwrap();
         let inside: [fn(&Collector); 4] = [
             |collector| {
@@ -124,44 +124,41 @@ fn a_cycle_within_a_cycle_takes_its_place() {
 }
 
 #[test]
-fn what_comes_too_early_or_twice_is_counted_and_nothing_else() {
-    tested(
-        "what_comes_too_early_or_twice_is_counted_and_nothing_else",
-        || {
-            let collector = Collector::register("script").unwrap();
-            let cycle = collector.begin(Cause::Automatic);
-            drop(cycle.sweep());
-            assert_eq!(collector.stats().misuses, 1, "nothing was marked");
-            cycle.mark_termination().finish(1, 1);
-            cycle.mark_termination().finish(2, 2);
-            let stats = collector.stats();
-            assert_eq!((stats.cycles, stats.misuses, stats.live_bytes), (1, 2, 1));
-            assert_relations(&mem_stats());
-            // These guards outlive their cycle.
-            let (pause, sweep) = (cycle.pause(), cycle.sweep());
-            cycle.end();
-            spin(Duration::from_millis(1));
-            pause.end();
-            drop(sweep);
-            let stats = mem_stats();
-            assert_relations(&stats);
-            assert!(stats.num_gc == 1 && stats.pause_total_ns >= 1_000_000);
-            // These guards also outlive the collector, whose slot another one then takes.
-            let cycle = collector.begin(Cause::Automatic);
-            let (pause, termination) = (cycle.pause(), cycle.mark_termination());
-            drop((cycle, collector));
-            let other = Collector::register("other").unwrap();
-            let open = other.begin(Cause::Automatic);
-            spin(Duration::from_millis(1));
-            termination.finish(7, 7);
-            pause.end();
-            let of_other = other.stats();
-            assert_eq!((of_other.cycles, of_other.pauses), (0, 0));
-            open.end();
-            assert_relations(&mem_stats());
-            assert_eq!(mem_stats().pause_total_ns, stats.pause_total_ns);
-        },
-    );
+fn early_and_repeated_calls_are_only_counted() {
+    tested("early_and_repeated_calls_are_only_counted", || {
+        let collector = Collector::register("script").unwrap();
+        let cycle = collector.begin(Cause::Automatic);
+        drop(cycle.sweep());
+        assert_eq!(collector.stats().misuses, 1, "nothing was marked");
+        cycle.mark_termination().finish(1, 1);
+        cycle.mark_termination().finish(2, 2);
+        let stats = collector.stats();
+        assert_eq!((stats.cycles, stats.misuses, stats.live_bytes), (1, 2, 1));
+        assert_relations(&mem_stats());
+        // These guards outlive their cycle.
+        let (pause, sweep) = (cycle.pause(), cycle.sweep());
+        cycle.end();
+        spin(Duration::from_millis(1));
+        pause.end();
+        drop(sweep);
+        let stats = mem_stats();
+        assert_relations(&stats);
+        assert!(stats.num_gc == 1 && stats.pause_total_ns >= 1_000_000);
+        // These guards also outlive the collector, whose slot another one then takes.
+        let cycle = collector.begin(Cause::Automatic);
+        let (pause, termination) = (cycle.pause(), cycle.mark_termination());
+        drop((cycle, collector));
+        let other = Collector::register("other").unwrap();
+        let open = other.begin(Cause::Automatic);
+        spin(Duration::from_millis(1));
+        termination.finish(7, 7);
+        pause.end();
+        let of_other = other.stats();
+        assert_eq!((of_other.cycles, of_other.pauses), (0, 0));
+        open.end();
+        assert_relations(&mem_stats());
+        assert_eq!(mem_stats().pause_total_ns, stats.pause_total_ns);
+    });
 }
 
 #[test]

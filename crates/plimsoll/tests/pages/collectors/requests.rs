@@ -29,29 +29,25 @@ fn beside_a_collector(work: impl FnOnce(&Collector)) {
 
 /// Case 26.
 #[test]
-fn a_collection_that_is_asked_for_is_made() {
-    child::run(
-        "requests::a_collection_that_is_asked_for_is_made",
-        "",
-        || {
-            beside_a_collector(|collector| {
-                for number in 1..=20 {
-                    assert!(gc::collect(Duration::from_secs(60)));
-                    assert!(!collector.is_wanted());
-                    let stats = mem_stats();
-                    assert_eq!((stats.num_gc, stats.num_forced_gc), (number, number));
-                }
-                let page = http::handle("GET", "/debug/pprof/heap", "gc=1");
-                assert_eq!((page.status, mem_stats().num_gc), (200, 21));
-                let page = http::handle("GET", "/debug/pprof/allocs", "gc=1");
-                assert_eq!(
-                    (page.status, mem_stats().num_gc),
-                    (200, 21),
-                    "only of the heap"
-                );
-            });
-        },
-    );
+fn a_requested_collection_is_made() {
+    child::run("requests::a_requested_collection_is_made", "", || {
+        beside_a_collector(|collector| {
+            for number in 1..=20 {
+                assert!(gc::collect(Duration::from_secs(60)));
+                assert!(!collector.is_wanted());
+                let stats = mem_stats();
+                assert_eq!((stats.num_gc, stats.num_forced_gc), (number, number));
+            }
+            let page = http::handle("GET", "/debug/pprof/heap", "gc=1");
+            assert_eq!((page.status, mem_stats().num_gc), (200, 21));
+            let page = http::handle("GET", "/debug/pprof/allocs", "gc=1");
+            assert_eq!(
+                (page.status, mem_stats().num_gc),
+                (200, 21),
+                "only of the heap"
+            );
+        });
+    });
 }
 
 #[test]

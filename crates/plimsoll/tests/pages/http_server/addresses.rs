@@ -62,9 +62,9 @@ fn drop_and_serve_again() {
 /// Runs in a separate process. In a shared one, a test that starts a process briefly duplicates all
 /// descriptors. The port is then free only after both processes have closed it.
 #[test]
-fn a_dropped_server_gives_its_port_back_and_answers_what_it_has_begun() {
+fn a_dropped_server_frees_its_port_and_finishes_its_answers() {
     child::run(
-        "addresses::a_dropped_server_gives_its_port_back_and_answers_what_it_has_begun",
+        "addresses::a_dropped_server_frees_its_port_and_finishes_its_answers",
         "",
         drop_and_serve_again,
     );

@@ -127,9 +127,9 @@ fn no_descriptor_is_left() {
 }
 
 #[test]
-fn without_descriptors_the_server_waits_for_some_and_does_not_spin() {
+fn a_server_without_descriptors_waits_and_does_not_spin() {
     child::run(
-        "descriptors::without_descriptors_the_server_waits_for_some_and_does_not_spin",
+        "descriptors::a_server_without_descriptors_waits_and_does_not_spin",
         "",
         no_descriptor_is_left,
     );

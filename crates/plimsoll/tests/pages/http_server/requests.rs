@@ -83,7 +83,7 @@ fn more_than_a_hundred_headers_are_refused() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_or_closed() {
+fn an_invalid_request_is_refused_or_closed() {
     let (_server, address) = server();
     let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x5a\x00\x00\x00\xff\x13\x01";
     let mut random = 7u64;
@@ -128,7 +128,7 @@ fn what_is_no_request_is_refused_or_closed() {
 }
 
 #[test]
-fn of_several_requests_in_one_connection_the_first_is_answered() {
+fn the_first_of_several_requests_in_a_connection_is_answered() {
     let (_server, address) = server();
     let one = "GET /debug/pprof/cmdline HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let answer = exchange(address, one.repeat(20).as_bytes()).expect("an answer");

@@ -6,7 +6,7 @@ use plimsoll::profile;
 use super::pprof::Profile;
 use super::{by_label, child};
 
-fn as_many_sets_as_there_can_be() {
+fn fill_the_table_of_label_sets() {
     let set = |number: usize| Labels::of([("number", number.to_string())]);
     // The empty set counts as one.
     for number in 1..MAX_SETS {
@@ -30,11 +30,11 @@ fn as_many_sets_as_there_can_be() {
 }
 
 #[test]
-fn what_would_be_one_set_more_is_left_as_it_was() {
+fn a_set_of_labels_beyond_the_limit_changes_nothing() {
     child::run(
-        "limits::what_would_be_one_set_more_is_left_as_it_was",
+        "limits::a_set_of_labels_beyond_the_limit_changes_nothing",
         "",
-        as_many_sets_as_there_can_be,
+        fill_the_table_of_label_sets,
     );
 }
 
@@ -82,9 +82,9 @@ fn more_than_fit() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted_without_labels() {
+fn samples_beyond_the_table_are_counted_without_labels() {
     child::run(
-        "limits::what_finds_no_room_is_counted_without_labels",
+        "limits::samples_beyond_the_table_are_counted_without_labels",
         "heap_rate=1,table=1m",
         more_than_fit,
     );

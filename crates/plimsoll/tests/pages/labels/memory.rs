@@ -212,9 +212,9 @@ fn polls_are_labelled() {
 }
 
 #[test]
-fn what_a_task_allocates_in_its_polls_is_its_own() {
+fn allocations_in_polls_belong_to_the_task() {
     child::run(
-        "memory::what_a_task_allocates_in_its_polls_is_its_own",
+        "memory::allocations_in_polls_belong_to_the_task",
         "heap_rate=1",
         polls_are_labelled,
     );

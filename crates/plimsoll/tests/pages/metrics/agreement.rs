@@ -131,8 +131,8 @@ fn metrics_are_the_fields_of_the_statistics() {
 
 /// Cases 40 and 48.
 #[test]
-fn what_collectors_say_is_said_on() {
-    tested("what_collectors_say_is_said_on", || {
+fn metrics_agree_with_the_collectors_reports() {
+    tested("metrics_agree_with_the_collectors_reports", || {
         let collector = Collector::register("script").unwrap();
         let none = Everything::now();
         assert_eq!(none.number("/gc/heap/live:bytes"), 0);

@@ -21,7 +21,7 @@ fn is_well_formed(name: &str) -> bool {
 
 /// Case 32.
 #[test]
-fn names_are_well_formed_ascending_and_of_the_kind_they_say() {
+fn names_are_well_formed_and_ascending_and_match_their_kind() {
     let all = Everything::now();
     let names: Vec<_> = metrics::all().map(|metric| metric.name).collect();
     assert!(names.is_sorted_by(|one, other| one < other), "{names:?}");
@@ -48,7 +48,7 @@ fn gos_names_are_there() {
 
 /// Cases 34 and 35.
 #[test]
-fn no_samples_are_no_work_and_unknown_names_are_bad() {
+fn an_empty_request_succeeds_and_unknown_names_are_bad() {
     metrics::read(&mut []);
     let mut unknown = [
         Sample::new("/no/such:thing"),
@@ -64,7 +64,7 @@ fn no_samples_are_no_work_and_unknown_names_are_bad() {
 
 /// A sample may have any value before it is read.
 #[test]
-fn what_was_in_a_sample_is_replaced() {
+fn old_contents_of_a_sample_are_replaced() {
     for before in [Value::Bad, Value::Float64(f64::NAN), Value::Uint64(1)] {
         for metric in metrics::all() {
             let mut sample = [Sample::new(metric.name)];

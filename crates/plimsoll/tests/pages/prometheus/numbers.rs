@@ -255,7 +255,7 @@ fn counts(page: &Page) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn no_count_falls_while_threads_do_what_they_want() {
+fn no_count_falls_under_concurrent_work() {
     let test = || {
         let _plimsoll = plimsoll::start();
         let stop = AtomicBool::new(false);
@@ -295,7 +295,7 @@ fn no_count_falls_while_threads_do_what_they_want() {
         });
     };
     child::run(
-        "numbers::no_count_falls_while_threads_do_what_they_want",
+        "numbers::no_count_falls_under_concurrent_work",
         "go_names=on,block_rate=1us,task_times=on",
         test,
     );

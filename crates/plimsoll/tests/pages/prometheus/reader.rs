@@ -8,7 +8,7 @@ const HISTOGRAM: &str = "# HELP h H.\n# TYPE h histogram\n\
 const SUMMARY: &str = "# HELP s S.\n# TYPE s summary\ns{quantile=\"0.5\"} 1\ns_sum 2\ns_count 3\n";
 
 #[test]
-fn what_is_right_is_read() {
+fn valid_pages_are_read() {
     let text = format!(
         "# HELP a_total A \\\\ \\n \".\n# TYPE a_total counter\na_total 7\n\
          # HELP b B.\n# TYPE b gauge\nb{{x=\"\\\"}},\\\\\\n\",y=\"\"}} -Inf\nb{{x=\"\"}} 1e-9\n{HISTOGRAM}{SUMMARY}"
@@ -29,7 +29,7 @@ fn what_is_right_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn invalid_pages_are_refused() {
     const GAUGE: &str = "# HELP g G.\n# TYPE g gauge\n";
     let gauge = |line: &str| format!("{GAUGE}{line}\n");
     let histogram = |from: &str, to: &str| {

@@ -16,7 +16,7 @@ fn asked(server: &Server, headers: &str) -> Answer {
 }
 
 #[test]
-fn the_client_gets_the_format_that_it_asks_for() {
+fn the_client_gets_the_accepted_format() {
     let server = server();
     for (headers, content_type) in [
         ("", TEXT),

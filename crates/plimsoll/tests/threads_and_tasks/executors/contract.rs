@@ -438,7 +438,7 @@ fn a_detached_task_goes_with_its_last_waker() {
 
 /// Executors that poll every task in turn: a task of theirs is never proved forgotten.
 #[test]
-fn what_is_polled_in_turn_is_never_forgotten() {
+fn a_task_polled_in_turn_is_never_forgotten() {
     struct Nothing;
     impl std::task::Wake for Nothing {
         fn wake(self: Arc<Self>) {}

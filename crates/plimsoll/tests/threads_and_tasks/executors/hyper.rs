@@ -22,7 +22,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn what_it_is_given_is_tracked() {
+fn futures_given_to_the_executor_are_tracked() {
     runtime().block_on(async {
         let (executor, line) = (Executor::new(TokioExecutor::new()), line!());
         let (sender, receiver) = tokio::sync::oneshot::channel();

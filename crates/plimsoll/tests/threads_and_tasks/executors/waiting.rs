@@ -44,7 +44,7 @@ pub fn is_there(task: &str) {
 }
 
 #[test]
-fn it_is_whole_under_each() {
+fn the_chain_is_whole_under_each_executor() {
     for kind in kinds::all() {
         let name = format!("chain, {}", kind.name());
         let tracked = outermost(Keeps::default()).tracked_as(&name);

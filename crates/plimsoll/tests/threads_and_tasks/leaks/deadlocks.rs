@@ -23,14 +23,14 @@ programs! {
         #[cfg(target_env = "gnu")] waits_for_the_end_of_a_stuck_thread
         #[cfg(target_env = "gnu")] waits_through_locks_and_ends
         the_runner_after_a_panic_is_the_owner
-        what_waits_for_a_reader_is_not_proved
-        what_waits_for_a_thread_is_not_proved
+        a_wait_for_a_reader_is_not_proved
+        a_wait_for_a_thread_is_not_proved
         locks_taken_before_the_first_reading_prove_nothing
         dumps_name_locks_and_holders;
     // The same programs while waits are recorded, too.
     "heap_rate=0,block_rate=1ns,mutex_fraction=1":
         a_circle_among_recorded_waits
-        what_is_done_once_among_recorded_waits;
+        a_once_initialisation_among_recorded_waits;
 }
 
 /// Starts a thread. Before the first one, makes locks note their owners.
@@ -215,7 +215,7 @@ fn runs_once_what_waits_for_its_waiter() {
     expect(&[("deadlock: does it", 1), ("deadlock: locks", 1)]);
 }
 
-fn what_is_done_once_among_recorded_waits() {
+fn a_once_initialisation_among_recorded_waits() {
     let _plimsoll = plimsoll::start();
     runs_once_what_waits_for_its_waiter();
 }
@@ -325,7 +325,7 @@ fn the_runner_after_a_panic_is_the_owner() {
 }
 
 /// Locks do not record their readers.
-fn what_waits_for_a_reader_is_not_proved() {
+fn a_wait_for_a_reader_is_not_proved() {
     let lock: Arc<RwLock<()>> = Arc::default();
     let waits = Arc::new(Barrier::new(2));
     let also = waits.clone();
@@ -339,7 +339,7 @@ fn what_waits_for_a_reader_is_not_proved() {
     expect(&[]);
 }
 
-fn what_waits_for_a_thread_is_not_proved() {
+fn a_wait_for_a_thread_is_not_proved() {
     let lock = lock();
     let (held, waits) = (lock.clone(), Arc::new(Barrier::new(2)));
     let also = waits.clone();

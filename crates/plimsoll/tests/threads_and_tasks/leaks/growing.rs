@@ -23,7 +23,7 @@ programs! {
         more_and_more_tasks_are_not_notified
         more_and_more_threads_wait_for_messages
         more_and_more_sleep
-        as_many_as_before_is_no_growth
+        an_unchanged_number_is_no_growth
         a_proved_leak_is_not_a_probable_one
         a_forks_child_can_look_as_well
         the_first_lines_say_what_a_probable_leak_needs;
@@ -136,13 +136,13 @@ fn the_first_lines_say_what_a_probable_leak_needs() {
         let text = String::from_utf8(text).unwrap();
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("goroutineleak profile: total 0"));
-        says_what_is_needed(lines.next().unwrap().strip_prefix("# ").unwrap(), 1);
+        expect_trend_comment(lines.next().unwrap().strip_prefix("# ").unwrap(), 1);
         let comments = Profile::of_all("goroutineleak", Detail::Names);
-        says_what_is_needed(comments.comments()[0], 2);
+        expect_trend_comment(comments.comments()[0], 2);
     });
 }
 
-fn says_what_is_needed(line: &str, readings: usize) {
+fn expect_trend_comment(line: &str, readings: usize) {
     let (before, after) = line
         .split_once(" threads and tasks have waited")
         .expect(line);
@@ -182,7 +182,7 @@ fn more_and_more_sleep() {
     });
 }
 
-fn as_many_as_before_is_no_growth() {
+fn an_unchanged_number_is_no_growth() {
     block_on(async {
         let mut kept = Vec::new();
         let mut tasks = Vec::new();

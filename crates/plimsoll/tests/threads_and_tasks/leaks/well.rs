@@ -34,7 +34,7 @@ programs! {
         locks_are_contended
         locks_are_taken_in_order
         a_condition_is_waited_for
-        what_is_done_once_is_waited_for
+        a_once_initialisation_is_waited_for
         ends_of_threads_are_waited_for
         #[cfg(feature = "lock_api")] a_lock_is_waited_for_with_a_limit
         readers_wait_for_a_writer
@@ -415,7 +415,7 @@ fn ends_of_threads_are_waited_for() {
 
 /// Each thread runs one initialization, waits for others in progress, and takes a lock meanwhile.
 /// The order is always the same, and no initialization waits for itself.
-fn what_is_done_once_is_waited_for() {
+fn a_once_initialisation_is_waited_for() {
     let end = Instant::now() + Duration::from_secs(2);
     let (lock, done) = (Arc::new(Mutex::new(())), Arc::new(StdMutex::new(false)));
     let of_work = done.clone();

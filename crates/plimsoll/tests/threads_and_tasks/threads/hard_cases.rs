@@ -134,7 +134,7 @@ fn an_unprivileged_user_reads_blocked_threads() {
     );
 }
 
-fn what_may_not_be_read_is_asked_for() {
+fn unreadable_threads_are_interrupted() {
     if !is_root() {
         eprintln!("only root can become another user: not tried");
         return;
@@ -160,11 +160,11 @@ fn what_may_not_be_read_is_asked_for() {
 }
 
 #[test]
-fn where_nothing_may_be_read_threads_are_interrupted() {
+fn threads_are_interrupted_where_memory_may_not_be_read() {
     child::run(
-        "hard_cases::where_nothing_may_be_read_threads_are_interrupted",
+        "hard_cases::threads_are_interrupted_where_memory_may_not_be_read",
         "",
-        what_may_not_be_read_is_asked_for,
+        unreadable_threads_are_interrupted,
     );
 }
 
@@ -198,9 +198,9 @@ fn without_proc() {
 }
 
 #[test]
-fn without_proc_there_is_the_calling_thread() {
+fn only_the_calling_thread_is_visible_without_proc() {
     child::run(
-        "hard_cases::without_proc_there_is_the_calling_thread",
+        "hard_cases::only_the_calling_thread_is_visible_without_proc",
         "",
         without_proc,
     );

@@ -11,7 +11,7 @@ use crate::contention::scene::{alone, sum, thread_id, until_it_waits};
 use plimsoll_testkit::pprof::Profile;
 
 #[test]
-fn turning_the_fraction_to_0_keeps_what_is_recorded() {
+fn setting_the_fraction_to_0_keeps_records() {
     let _alone = alone();
     scenarios::mutex_lock();
     let before = Profile::of_all("mutex", Detail::Full);

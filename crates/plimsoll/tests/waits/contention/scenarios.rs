@@ -270,7 +270,7 @@ fn condition_wait_of_a_first_time() {
 }
 
 #[test]
-fn what_a_job_waits_for_is_not_what_its_pool_waits_for() {
+fn waits_of_a_job_and_of_its_pool_are_separate() {
     let _alone = alone();
     job_of_a_pool();
     OnceLock::new().get_or_init(condition_wait_of_a_first_time);

@@ -5,7 +5,7 @@ use crate::contention::scene::STRIPPED;
 /// Without names, Plimsoll recognizes locks by the place of one of their waits, or by the content
 /// of their memory.
 #[test]
-fn without_a_symbol_table_locks_are_known() {
+fn locks_are_known_without_a_symbol_table() {
     if std::env::var_os(STRIPPED).is_some() {
         return;
     }

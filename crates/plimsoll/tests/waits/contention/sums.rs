@@ -8,7 +8,7 @@ use crate::contention::scene::{Moment, all_blamed, all_waited, alone, is_lock, s
 
 /// Several threads do random work on several locks of all kinds.
 #[test]
-fn what_is_blamed_is_what_was_waited_to_the_nanosecond() {
+fn blame_equals_waits_to_the_nanosecond() {
     let _alone = alone();
     let before = Moment::quiet();
     for (round, threads) in [2, 4, 12].into_iter().enumerate() {

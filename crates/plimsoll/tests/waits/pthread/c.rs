@@ -36,8 +36,8 @@ functions! {
     fn c_cancels(until_asleep: extern "C" fn(c_int), asynchronously: c_int) -> c_int;
     fn c_child_holds(
         shared: *mut libc::pthread_mutex_t,
-        says: *mut c_int,
-        is_told: *mut c_int
+        ready: *mut c_int,
+        resumes: *mut c_int
     ) -> libc::pid_t;
     fn c_contends(lock: *mut libc::pthread_mutex_t, stop: *const c_int);
     fn c_makes_shared() -> *mut c_void;

@@ -124,7 +124,7 @@ waits_for_something!(
 
 /// `std::call_once` uses `pthread_once`, whose futex calls the C library makes internally.
 #[test]
-fn waits_for_what_is_done_once_are_not_seen() {
+fn waits_for_a_once_initialisation_are_not_observed() {
     let Some(_recording) = recording() else {
         return;
     };

@@ -6,7 +6,7 @@ use crate::pthread::c::{self, Mutex, kind};
 use crate::pthread::scene::{HELD, Recording, WAITERS, blocked, blocked_by_each, recorded};
 
 #[test]
-fn of_a_recursive_mutex_only_the_last_unlock_gives_it_up() {
+fn only_the_last_unlock_releases_a_recursive_mutex() {
     let _recording = Recording::all();
     let mutex = Mutex::of_kind(kind::RECURSIVE);
     let before = recorded("mutex", "c_unlocks_recursive").delay;

@@ -258,7 +258,7 @@ int c_cancels(void (*until_asleep)(int), int asynchronously) {
 }
 
 /* Forks a child that holds the shared lock until it receives a byte from the pipe. */
-int c_child_holds(pthread_mutex_t *shared, int *says, int *is_told) {
+int c_child_holds(pthread_mutex_t *shared, int *ready, int *resumes) {
     int here[2], there[2];
     char byte = 0;
     if (pipe(here) || pipe(there))
@@ -273,8 +273,8 @@ int c_child_holds(pthread_mutex_t *shared, int *says, int *is_told) {
     }
     close(here[1]);
     close(there[0]);
-    *says = here[0];
-    *is_told = there[1];
+    *ready = here[0];
+    *resumes = there[1];
     return child;
 }
 

@@ -40,12 +40,13 @@ fn outcome(child: libc::pid_t) -> c_int {
 fn another_process_is_waited_for_and_not_blamed() {
     let _recording = Recording::all();
     let mutex = of_both_processes();
-    let (mut says, mut is_told) = (-1, -1);
-    let child = c::c_child_holds(mutex.get(), &raw mut says, &raw mut is_told);
+    let (mut ready, mut resumes) = (-1, -1);
+    let child = c::c_child_holds(mutex.get(), &raw mut ready, &raw mut resumes);
     assert!(child > 0);
     // SAFETY: both descriptors are new and have no other owner.
-    let (mut says, mut is_told) = unsafe { (File::from_raw_fd(says), File::from_raw_fd(is_told)) };
-    says.read_exact(&mut [0]).unwrap();
+    let (mut ready, mut resumes) =
+        unsafe { (File::from_raw_fd(ready), File::from_raw_fd(resumes)) };
+    ready.read_exact(&mut [0]).unwrap();
     let before = recorded("block", "c_waits_for_the_dead");
     let start = Instant::now();
     blocked_by_each(
@@ -54,7 +55,7 @@ fn another_process_is_waited_for_and_not_blamed() {
             assert_eq!(c::c_waits_for_the_dead(mutex.get()), 0);
             assert_eq!(c::c_unlocks_plainly(mutex.get()), 0);
         },
-        || is_told.write_all(&[0]).unwrap(),
+        || resumes.write_all(&[0]).unwrap(),
     );
     let wall = start.elapsed();
     assert_eq!(outcome(child), 0);

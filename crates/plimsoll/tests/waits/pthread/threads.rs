@@ -40,7 +40,7 @@ fn so_has_a_thread_cancelled_at_any_time_during_a_wait_for_a_mutex() {
 
 /// A mutex may be destroyed, and its memory unmapped, as soon as its next owner has released it.
 #[test]
-fn what_is_unlocked_is_not_touched_afterwards() {
+fn memory_of_a_lock_is_not_accessed_after_the_unlock() {
     let _recording = Recording::all();
     const TURNS: usize = 10_000;
     let (send, receive) = std::sync::mpsc::sync_channel::<Shared<_>>(1);

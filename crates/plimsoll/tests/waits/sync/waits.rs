@@ -50,7 +50,7 @@ fn waits_for_the_first(once: &Once) {
 }
 
 #[test]
-fn all_but_the_first_wait_for_what_is_done_once() {
+fn all_but_the_first_wait_for_a_once_initialisation() {
     let _recording = Recording::all();
     let once = Once::new();
     let (begun, begins) = std::sync::mpsc::channel::<()>();
@@ -139,7 +139,7 @@ fn waits_for_room(sender: &mpsc::SyncSender<u32>) {
 }
 
 #[test]
-fn senders_wait_until_there_is_room() {
+fn senders_wait_for_free_capacity() {
     let _recording = Recording::all();
     let (sender, receiver) = mpsc::sync_channel(1);
     sender.send(1).unwrap();

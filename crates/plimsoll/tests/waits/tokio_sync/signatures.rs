@@ -269,7 +269,7 @@ with_both! {
     }
 
     #[test]
-    fn parts_of_what_is_locked_are_locked() {
+    fn a_mapped_guard_locks_the_whole_value() {
         recorded_and_not(|| {
             let mutex = Mutex::new((1, "one".to_owned()));
             {

@@ -188,7 +188,7 @@ fn so_are_cancelled_waits() {
 
 /// The runtime drops whole tasks at any point of their work, and no wait is left unaccounted.
 #[test]
-fn so_is_what_was_waited_by_tasks_that_were_aborted() {
+fn waits_of_aborted_tasks_are_charged_to_the_nanosecond() {
     let _recording = Recording::all();
     sums_agree(async |locks| {
         for round in 0..50 {

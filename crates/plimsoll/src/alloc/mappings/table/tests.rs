@@ -101,7 +101,7 @@ fn a_full_table_refuses_and_has_room_again() {
 
 /// Random operations, compared with an array of pages after each step.
 #[test]
-fn what_is_recorded_is_what_a_list_of_pages_says() {
+fn the_table_agrees_with_a_list_of_pages() {
     const PAGES: usize = 300;
     static MAPPINGS: Mappings = Mappings::new();
     let mappings = &MAPPINGS;

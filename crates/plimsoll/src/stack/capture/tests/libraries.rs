@@ -56,7 +56,7 @@ fn only_code_of_objects_that_were_loaded_since_is_stale() {
 /// refresh each time.
 #[test]
 #[cfg_attr(plimsoll_sanitized, ignore = "sanitizers fail with namespaces")]
-fn an_object_of_another_namespace_is_asked_for_once() {
+fn an_object_of_another_namespace_is_requested_once() {
     ModuleList::from_loader();
     let base = load("unlisted", |path| {
         // SAFETY: the library has no code that runs on loading.

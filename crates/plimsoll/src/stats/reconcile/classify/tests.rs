@@ -196,7 +196,7 @@ fn of_program(range: Range<usize>, of_allocator: bool) -> Mapped {
 }
 
 #[test]
-fn what_is_mapped_is_less_what_others_have_and_made_one_with_its_neighbours() {
+fn mappings_exclude_those_of_other_owners_and_merge_with_neighbours() {
     let mapped = [
         (10..20, false),
         (20..30, false),

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_cannot_go_no_clock_is_read() {
+    fn no_clock_is_read_beyond_the_valid_processors() {
         assert!(clocks(BTreeSet::from([libc::CPU_SETSIZE as usize])).is_empty());
         assert!(clocks(BTreeSet::from([libc::CPU_SETSIZE as usize - 1])).is_empty());
     }

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_this_process_is_so() {
+    fn the_figures_of_this_process_are_right() {
         let before = read();
         let file = std::fs::File::open("/proc/self/stat").expect("/proc is mounted");
         let memory = vec![1u8; 64 << 20];
