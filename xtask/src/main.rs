@@ -6,6 +6,7 @@ mod cross;
 mod layers;
 mod platforms;
 mod targets;
+mod words;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ commands:
   nightly --short   the same in the short form of CI, without the last two
   layers            checks that imports point down, by the tables of ARCHITECTURE.md
   layers --edges    prints every import between modules as well
+  words             checks that texts use none of the words that the style excludes
   test-aarch64 [--package NAME ...] [--suite PACKAGE:TEST ...] [--cuts NUMBER] [--debian] [-- FILTER ...]
                     runs tests on an emulated aarch64 machine; with at least that many snapshots
                     in each run of the test `consistency`; with Debian's compiler
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         ["nightly", "--short"] => ci::nightly(root, ci::Extent::Short),
         ["layers"] => layers::check(root, false),
         ["layers", "--edges"] => layers::check(root, true),
+        ["words"] => words::check(root),
         ["test-aarch64", ref options @ ..] => {
             aarch64::Options::parse(options).and_then(|options| aarch64::test(root, &options))
         }

@@ -1,11 +1,11 @@
-//! The gate: formatting, lints, layers, documentation, the oldest compiler, and all tests in short
-//! form. At most 15 minutes from a clean state on two processors.
+//! The gate: formatting, lints, layers, words, documentation, the oldest compiler, and all tests in
+//! short form. At most 15 minutes from a clean state on two processors.
 
 use std::path::Path;
 
 use super::steps::Steps;
 use super::{FEATURES, PREBUILT_JEMALLOC};
-use crate::layers;
+use crate::{layers, words};
 
 /// Runs the gate. The tests come last, so that the output ends with their summary.
 ///
@@ -37,6 +37,9 @@ pub fn gate(root: &Path) -> Result<(), String> {
 
     steps.step("layers");
     layers::check(root, false)?;
+
+    steps.step("words");
+    words::check(root)?;
 
     steps.step("documentation");
     steps.run_with(
