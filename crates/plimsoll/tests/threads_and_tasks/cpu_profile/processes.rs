@@ -98,7 +98,7 @@ fn a_profiler_with_its_own_sigprof_keeps_its_signals() {
     );
 }
 
-/// A program that uses all real-time signals is told so, and one that takes Plimsoll's is left alone.
+/// Without an unused real-time signal, the error says so. A signal that becomes free suffices.
 #[test]
 fn a_profile_needs_a_signal_that_the_program_does_not_use() {
     child::run(
