@@ -71,6 +71,13 @@ pub const LONGPOLL: ProfileKind = kind(
     "Stacks of tracked tasks that kept a thread of their executor for longer than a threshold in one poll.",
 );
 
+/// The profile `memory`.
+pub const MEMORY: ProfileKind = kind(
+    "memory",
+    "All resident memory, by holder: the heap by site, thread stacks, mappings, files, Plimsoll's own, and the \
+     unexplained rest. Linux only.",
+);
+
 /// The profile `mmap`.
 pub const MMAP: ProfileKind = ProfileKind {
     feature: Some("mmap"),
@@ -114,7 +121,7 @@ pub const SELFCONTENTION: ProfileKind = kind(
 );
 
 /// All kinds but [`SELFCONTENTION`], by name.
-pub const ALL: [ProfileKind; 13] = [
+pub const ALL: [ProfileKind; 14] = [
     ALLOCS,
     BLOCK,
     FRAGMENTATION,
@@ -123,6 +130,7 @@ pub const ALL: [ProfileKind; 13] = [
     HEAP,
     LIFETIMES,
     LONGPOLL,
+    MEMORY,
     MMAP,
     MUTEX,
     PEAK,

@@ -1,6 +1,7 @@
 //! Encodes samples whose stacks are return addresses, with the names that `plimsoll-symbolize`
 //! resolved.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
@@ -32,6 +33,9 @@ pub struct Head<'a> {
 pub enum Stack<'a> {
     /// Return addresses, leaf first.
     Frames(&'a [usize]),
+    /// Categories, outermost first, that stand for the callers of all frames. The frames may be
+    /// missing.
+    Categorized(&'a [Cow<'static, str>], &'a [usize]),
     /// An unknown stack, with the reason.
     Unknown(&'a str),
 }
@@ -88,8 +92,8 @@ pub struct Encoder<'a> {
     max_frames: usize,
     /// The ids of written locations, by return address and number of hidden innermost lines.
     locations: HashMap<(usize, usize), u64>,
-    /// The ids of locations that name the reason for an unknown stack.
-    reasons: HashMap<&'a str, u64>,
+    /// The ids of locations that are only a name, such as the reason for an unknown stack.
+    named: HashMap<&'a str, u64>,
     samples: Samples,
 }
 
@@ -122,7 +126,7 @@ impl<'a> Encoder<'a> {
             leaf,
             max_frames: max_frames.max(1),
             locations: HashMap::new(),
-            reasons: HashMap::new(),
+            named: HashMap::new(),
             samples: Samples::new(head.sample_types.len()),
         }
     }
@@ -130,19 +134,24 @@ impl<'a> Encoder<'a> {
     /// Adds a sample. Values beyond the number of sample types are ignored.
     pub fn sample(&mut self, stack: Stack<'a>, labels: &[Label<'a>], values: &[i64]) {
         self.samples.begin();
-        match stack {
+        let (frames, categories) = match stack {
+            Stack::Frames(frames) => (frames, &[][..]),
+            Stack::Categorized(categories, frames) => (frames, categories),
             Stack::Unknown(reason) => {
-                let location = self.reason(reason);
+                let location = self.named(reason);
                 self.samples.put(location);
+                (&[][..], &[][..])
             }
-            Stack::Frames(frames) => {
-                let (skip, hidden_lines) = visible(frames, self.leaf, self.symbols);
-                let frames = frames[skip..].iter().take(self.max_frames);
-                for (at, &frame) in frames.enumerate() {
-                    let location = self.location(frame, if at == 0 { hidden_lines } else { 0 });
-                    self.samples.put(location);
-                }
-            }
+        };
+        let (skip, hidden_lines) = visible(frames, self.leaf, self.symbols);
+        let frames = frames[skip..].iter().take(self.max_frames);
+        for (at, &frame) in frames.enumerate() {
+            let location = self.location(frame, if at == 0 { hidden_lines } else { 0 });
+            self.samples.put(location);
+        }
+        for name in categories.iter().rev() {
+            let location = self.named(name);
+            self.samples.put(location);
         }
         self.samples.begin_labels();
         for label in labels {
@@ -196,16 +205,16 @@ impl<'a> Encoder<'a> {
         id
     }
 
-    /// Returns the id of a location that only names the reason for an unknown stack.
-    fn reason(&mut self, reason: &'a str) -> u64 {
+    /// Returns the id of a location that is only a name.
+    fn named(&mut self, name: &'a str) -> u64 {
         let next = self.next_location();
-        // Ids of the functions for reasons follow those of the symbols.
-        let function = (self.symbols.functions.len() + self.reasons.len() + 1) as u64;
-        let id = *self.reasons.entry(reason).or_insert(next);
+        // Ids of the functions for names follow those of the symbols.
+        let function = (self.symbols.functions.len() + self.named.len() + 1) as u64;
+        let id = *self.named.entry(name).or_insert(next);
         if id == next {
             let lines = [(function, 0)].into_iter();
             self.messages.location(id, 0, 0, lines);
-            let name = self.strings.index(reason);
+            let name = self.strings.index(name);
             self.messages.function(&encode::Function {
                 id: function,
                 name,
@@ -218,7 +227,7 @@ impl<'a> Encoder<'a> {
     }
 
     fn next_location(&self) -> u64 {
-        (self.locations.len() + self.reasons.len() + 1) as u64
+        (self.locations.len() + self.named.len() + 1) as u64
     }
 
     fn mappings(&mut self) {

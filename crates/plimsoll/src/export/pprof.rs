@@ -44,6 +44,7 @@ pub(crate) fn encode(reading: &Reading, idle: bool, symbols: &Symbols) -> Vec<u8
         }
         let stack = match &sample.stack {
             Stack::Frames(frames) => symbolized::Stack::Frames(frames),
+            Stack::Categorized(names, frames) => symbolized::Stack::Categorized(names, frames),
             Stack::Unknown(reason) => symbolized::Stack::Unknown(reason),
         };
         encoder.sample(stack, &encoded, &sample.values);

@@ -52,6 +52,11 @@ impl Rows {
         out.write_char('\n')?;
         put_labels(out, &labels.texts())?;
         put_frames(out, frames, self.reading.leaf, &self.symbols)?;
+        for name in stack.categories().iter().rev() {
+            out.write_str("#\t")?;
+            put_name(out, name)?;
+            out.write_char('\n')?;
+        }
         out.write_char('\n')
     }
 

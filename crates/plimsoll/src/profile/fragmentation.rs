@@ -18,7 +18,7 @@ use super::Source;
 use crate::label::Labels;
 use crate::sampler;
 use crate::stats::fragmentation::{self, Sampled};
-use crate::stats::{self, Unavailable};
+use crate::stats::{self, ClassSpace, Unavailable};
 
 pub(super) struct Fragmentation;
 
@@ -28,7 +28,7 @@ const SAMPLE_TYPES: [ValueType; 1] = [ValueType {
 }];
 
 /// Stands in for a stack where no live block of the size was sampled.
-const NO_SAMPLE: &str = "[no sampled block]";
+pub(super) const NO_SAMPLE: &str = "[no sampled block]";
 
 impl Source for Fragmentation {
     fn kind(&self) -> ProfileKind {
@@ -47,7 +47,7 @@ impl Source for Fragmentation {
     fn read(&self) -> Reading {
         let (samples, comment) = match fragmentation::read() {
             Ok((figures, sampled)) => (
-                shares(&figures, &sampled),
+                shares(&figures, &sampled, ClassSpace::sparse),
                 format!(
                     "plimsoll: free in the pages of {} that contain blocks: {} of {} bytes; \
                      charged to sites by their shares of the live blocks of each size, an estimate",
@@ -98,7 +98,7 @@ pub(crate) fn page() -> Result<TextReading, Unavailable> {
 }
 
 fn text(figures: &stats::Fragmentation, sampled: &[Sampled], before: String) -> TextReading {
-    let mut samples = shares(figures, sampled);
+    let mut samples = shares(figures, sampled, ClassSpace::sparse);
     samples.sort_by_key(|sample| std::cmp::Reverse(sample.values[0]));
     let rows = samples.into_iter().map(|sample| Row {
         values: match sample.tag {
@@ -119,20 +119,25 @@ fn text(figures: &stats::Fragmentation, sampled: &[Sampled], before: String) -> 
     }
 }
 
-/// Distributes the free space of each class over the sites with live blocks in it. Space without a
-/// known site goes to one separate row.
-fn shares(figures: &stats::Fragmentation, sampled: &[Sampled]) -> Vec<Sample> {
+/// Distributes bytes of each class, such as its free space, over the sites with live blocks in it.
+/// Bytes without a known site go to one separate row.
+pub(super) fn shares(
+    figures: &stats::Fragmentation,
+    sampled: &[Sampled],
+    of: impl Fn(&ClassSpace) -> u64,
+) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut unattributed = 0;
     for class in &figures.classes {
+        let bytes = of(class);
         let holders = || {
             let sampled = sampled.iter();
             sampled.filter(|sampled| class.has(sampled.record.size))
         };
         let weight: u64 = holders().map(|holder| holder.weight).sum();
-        let mut left = class.sparse();
+        let mut left = bytes;
         for holder in holders() {
-            let share = u128::from(class.sparse()) * u128::from(holder.weight);
+            let share = u128::from(bytes) * u128::from(holder.weight);
             let share = (share / u128::from(weight.max(1))) as u64;
             if share > 0 {
                 left -= share;

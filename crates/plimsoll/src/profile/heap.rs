@@ -110,7 +110,7 @@ impl Amount {
     }
 
     /// Returns the estimated number of objects.
-    fn objects(self) -> i64 {
+    pub(super) fn objects(self) -> i64 {
         (self.weight >> WEIGHT_BITS) as i64
     }
 
@@ -158,7 +158,7 @@ pub(super) fn in_use() -> usize {
         .count()
 }
 
-fn records() -> Vec<Site> {
+pub(super) fn records() -> Vec<Site> {
     let mut sites = Vec::new();
     TABLE.read(Kind::Heap, |record| sites.push(Site::new(&record)));
     sites

@@ -28,6 +28,7 @@ mod goroutineleak;
 pub(crate) mod heap;
 mod lifetimes;
 mod longpoll;
+mod memory;
 #[cfg(feature = "mmap")]
 mod mmap;
 mod mutex;
@@ -102,6 +103,7 @@ static BUILT_IN: &[&dyn Source] = &[
     &heap::Heap,
     &lifetimes::Lifetimes,
     &longpoll::LongPoll,
+    &memory::Memory,
     #[cfg(feature = "mmap")]
     &mmap::Mmap,
     &mutex::Mutex,
@@ -187,7 +189,7 @@ impl Profile {
     /// Returns the current number of records. For `heap` and `allocs`, these are pairs of a call
     /// stack and a size that were ever sampled. For `block`, `longpoll`, `mutex` and
     /// `selfcontention`, they are call stacks. For `goroutine` and `threadcreate`, they are
-    /// threads. For `fragmentation`, they are pairs with sampled blocks in use. For profiles that
+    /// threads. For `fragmentation` and `memory`, they are pairs with sampled blocks in use. For profiles that
     /// the program defines, they are entries.
     pub fn count(&self) -> usize {
         let (_own, _time) = (internal_scope::scope(), overhead::measure());

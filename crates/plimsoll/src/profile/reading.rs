@@ -1,5 +1,6 @@
 //! The content of a profile before function names are resolved and a format is chosen.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -165,6 +166,9 @@ impl Hash for Frames {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stack {
     Frames(Frames),
+    /// Categories, outermost first, that stand for the callers of all frames. The frames may be
+    /// missing.
+    Categorized(Arc<[Cow<'static, str>]>, Frames),
     /// An unknown stack, with the reason.
     Unknown(&'static str),
 }
@@ -191,8 +195,16 @@ impl Stack {
 
     pub(crate) fn frames(&self) -> &[usize] {
         match self {
-            Self::Frames(frames) => frames,
+            Self::Frames(frames) | Self::Categorized(_, frames) => frames,
             Self::Unknown(_) => &[],
+        }
+    }
+
+    /// Returns the categories of the sample, outermost first.
+    pub(crate) fn categories(&self) -> &[Cow<'static, str>] {
+        match self {
+            Self::Categorized(categories, _) => categories,
+            Self::Frames(_) | Self::Unknown(_) => &[],
         }
     }
 }

@@ -137,6 +137,12 @@ impl<'a> Record<'a> {
         self.sample.stack.frames()
     }
 
+    /// Returns the categories of the record, outermost first. They stand for the
+    /// callers of all functions of the stack. Only `memory` has them: `[heap]`, `[thread stacks]`.
+    pub fn categories(&self) -> impl Iterator<Item = &'a str> {
+        self.sample.stack.categories().iter().map(|name| &**name)
+    }
+
     /// Returns the values, in the order of [`Snapshot::value_types`].
     pub fn values(&self) -> &'a [i64] {
         &self.sample.values[..self.value_types.len()]

@@ -11,7 +11,7 @@ mod lock_stats;
 mod mapping_stats;
 mod mem_stats;
 pub(crate) mod outside_heap;
-mod reconcile;
+pub(crate) mod reconcile;
 
 pub use crate::backend::{Backend, Exactness, Figure, Pages, SizeClass, Usage, backend};
 pub use crate::gc::record::PAUSES;

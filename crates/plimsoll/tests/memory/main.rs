@@ -23,6 +23,8 @@ mod line_tables;
 mod mappings;
 #[cfg(not(plimsoll_sanitized))]
 mod memory_limit;
+#[cfg(not(plimsoll_sanitized))]
+mod memory_profile;
 mod over_system;
 #[cfg(not(plimsoll_sanitized))]
 mod peak;

@@ -17,6 +17,13 @@ pub(crate) mod cell {
 pub(crate) struct Mapped {
     pub(crate) range: Range<usize>,
     pub(crate) of_allocator: bool,
+    pub(crate) caller: &'static [usize],
+}
+
+impl Mapped {
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.of_allocator == other.of_allocator
+    }
 }
 
 /// Does nothing.

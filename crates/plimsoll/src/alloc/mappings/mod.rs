@@ -54,6 +54,15 @@ pub(crate) struct Mapped {
     pub(crate) range: Range<usize>,
     /// Whether the range belongs to the program's allocator, as far as that is known.
     pub(crate) of_allocator: bool,
+    /// The stack of the caller that mapped it, as return addresses, leaf first.
+    pub(crate) caller: &'static [usize],
+}
+
+impl Mapped {
+    /// Returns whether two ranges have the same owner and the same caller.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.of_allocator == other.of_allocator && self.caller == other.caller
+    }
 }
 
 /// Returns the recorded ranges in the order of addresses, without overlap. Not for hooks.
@@ -76,6 +85,7 @@ pub(crate) fn all(block: Option<usize>) -> Vec<Mapped> {
     let all = all.into_iter().map(|(range, note)| Mapped {
         range,
         of_allocator: note.of_allocator || is_of_allocator(note.bucket),
+        caller: TABLE.stack_of(note.bucket),
     });
     disjoint(all.collect())
 }
@@ -107,6 +117,7 @@ mod tests {
         let mapped = |range: Range<usize>| Mapped {
             range,
             of_allocator: false,
+            caller: &[],
         };
         let all = [40..50, 10..20, 15..30, 16..18].map(mapped);
         let ranges = disjoint(all.to_vec()).into_iter();

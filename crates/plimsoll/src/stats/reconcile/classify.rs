@@ -10,6 +10,7 @@ use plimsoll_sys::os::smaps::Mapping;
 use super::c_heap;
 use crate::alloc::mappings::Mapped;
 use crate::backend::Backend;
+use crate::thread::stacks::Stack;
 
 /// An owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,19 +54,36 @@ pub(super) struct Known {
     pub(super) structures: Vec<Range<usize>>,
     /// The backend, which recognizes its structures by their first words.
     pub(super) backend: Option<&'static dyn Backend>,
+    /// Those of living threads: in order, without overlap.
     pub(super) stacks: Vec<Range<usize>>,
+    /// The same with their threads, unordered.
+    pub(super) threads: Vec<Stack>,
     /// The stacks of ended threads.
     pub(super) past_stacks: Vec<Range<usize>>,
-    /// Stack pointers of threads whose stacks are unknown.
-    pub(super) stack_pointers: Vec<usize>,
+    /// Threads whose stacks are unknown, with their stack pointers.
+    pub(super) stack_pointers: Vec<(i32, usize)>,
     /// Ranges that the program mapped directly and that belong to no other owner: in order, without
     /// overlap.
     pub(super) mapped: Vec<Mapped>,
 }
 
+/// A part of a mapping with its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) owner: Owner,
+    /// The part's addresses, or those of the whole mapping for the rest of one.
+    pub(super) range: Range<usize>,
+    /// Resident bytes, above 0.
+    pub(super) resident: u64,
+    /// The index of the mapping.
+    pub(super) mapping: usize,
+}
+
 /// Bytes by owner.
 pub(super) struct Sorted {
     tables: PageTables,
+    /// All resident memory that has an owner.
+    pub(super) parts: Vec<Part>,
     /// Resident bytes.
     pub(super) resident: [u64; OWNERS],
     /// Bytes of readable address space.
@@ -77,6 +95,7 @@ pub(super) struct Sorted {
 pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
     let mut sorted = Sorted {
         tables: PageTables::open(),
+        parts: Vec::new(),
         resident: [0; OWNERS],
         mapped: [0; OWNERS],
         c_heap: Vec::new(),
@@ -85,7 +104,7 @@ pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
     let mut file_end = 0;
     // The end of the last inaccessible mapping.
     let mut guard_end = 0;
-    for mapping in mappings {
+    for (number, mapping) in mappings.iter().enumerate() {
         let continues_file = mapping.range.start == file_end;
         if (mapping.of_file && !mapping.shared) || (continues_file && is_nameless(mapping)) {
             file_end = mapping.range.end;
@@ -94,7 +113,7 @@ pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
             guard_end = mapping.range.end;
             // Its pages may have been touched before they became inaccessible.
             if mapping.resident > 0 && is_nameless(mapping) {
-                sorted.take_mapped(&mut Rest::of(mapping), known);
+                sorted.take_mapped(&mut Rest::of(mapping, number), known);
             }
             continue;
         }
@@ -103,7 +122,7 @@ pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
             true => kept_stack(mapping, known),
             false => Vec::new(),
         };
-        sorted.put(mapping, known, &kept, continues_file);
+        sorted.put(Rest::of(mapping, number), known, &kept, continues_file);
     }
     sorted
 }
@@ -129,7 +148,7 @@ impl Sorted {
     /// Assigns the parts of a mapping. `kept` are the parts that the C library keeps as a stack.
     fn put(
         &mut self,
-        mapping: &Mapping,
+        mut rest: Rest<'_>,
         known: &Known,
         kept: &[Range<usize>],
         continues_file: bool,
@@ -140,7 +159,7 @@ impl Sorted {
             .chain(all_of(Owner::KeptStacks, kept))
             .chain(all_of(Owner::Blocks, &known.blocks))
             .chain(all_of(Owner::Structures, &known.structures));
-        let mut rest = Rest::of(mapping);
+        let mapping = rest.mapping;
         // The parts that no owner has yet; `with_stacks` also includes stacks, since they may lie
         // in heap blocks.
         let mut others = vec![mapping.range.clone()];
@@ -168,12 +187,17 @@ impl Sorted {
             if owner == Owner::CHeap {
                 self.c_heap.push(mapping.range.clone());
             }
-            return self.add(owner, rest.length, rest.resident);
+            return self.add(owner, &rest);
         }
         if mapping.of_file {
-            let written = mapping.anonymous.min(rest.resident);
-            self.add(Owner::Files, rest.length, rest.resident - written);
-            return self.add(Owner::Variables, 0, written);
+            let variables = Rest {
+                length: 0,
+                resident: mapping.anonymous.min(rest.resident),
+                ..rest
+            };
+            rest.resident -= variables.resident;
+            self.add(Owner::Files, &rest);
+            return self.add(Owner::Variables, &variables);
         }
         let not_mapped = self.take_mapped(&mut rest, known);
         if rest.is_empty() {
@@ -182,7 +206,7 @@ impl Sorted {
         others = in_both(&others, &not_mapped);
         with_stacks = in_both(&with_stacks, &not_mapped);
         if continues_file {
-            return self.add(Owner::Variables, rest.length, rest.resident);
+            return self.add(Owner::Variables, &rest);
         }
         if !mapping.writable {
             return;
@@ -209,9 +233,9 @@ impl Sorted {
         let pointers = &known.stack_pointers;
         if pointers
             .iter()
-            .any(|pointer| mapping.range.contains(pointer))
+            .any(|(_, pointer)| mapping.range.contains(pointer))
         {
-            self.add(Owner::Stacks, rest.length, rest.resident);
+            self.add(Owner::Stacks, &rest);
         }
     }
 
@@ -256,13 +280,33 @@ impl Sorted {
         };
         rest.length = rest.length.saturating_sub(length);
         rest.resident -= resident;
-        self.add(owner, length, resident);
+        self.put_part(owner, start..end, (length, resident), rest.number);
         true
     }
 
-    fn add(&mut self, owner: Owner, mapped: u64, resident: u64) {
+    /// Adds what a mapping has left.
+    fn add(&mut self, owner: Owner, rest: &Rest<'_>) {
+        let range = rest.mapping.range.clone();
+        self.put_part(owner, range, (rest.length, rest.resident), rest.number);
+    }
+
+    fn put_part(
+        &mut self,
+        owner: Owner,
+        range: Range<usize>,
+        (mapped, resident): (u64, u64),
+        mapping: usize,
+    ) {
         self.mapped[owner as usize] += mapped;
         self.resident[owner as usize] += resident;
+        if resident > 0 {
+            self.parts.push(Part {
+                owner,
+                range,
+                resident,
+                mapping,
+            });
+        }
     }
 
     pub(super) fn resident(&self, owner: Owner) -> u64 {
@@ -277,14 +321,17 @@ impl Sorted {
 /// The part of a mapping that has no owner yet.
 struct Rest<'m> {
     mapping: &'m Mapping,
+    /// The index of the mapping.
+    number: usize,
     length: u64,
     resident: u64,
 }
 
 impl<'m> Rest<'m> {
-    fn of(mapping: &'m Mapping) -> Self {
+    fn of(mapping: &'m Mapping, number: usize) -> Self {
         Self {
             mapping,
+            number,
             length: mapping.range.len() as u64,
             resident: mapping.resident,
         }
@@ -339,8 +386,20 @@ pub(super) fn disjoint(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     disjoint
 }
 
+/// Cuts ranges so that none overlap, without merging any.
+pub(super) fn separate(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut end = 0;
+    ranges.retain_mut(|range| {
+        range.start = range.start.max(end);
+        end = end.max(range.end);
+        range.start < range.end
+    });
+    ranges
+}
+
 /// Returns the program's mappings without `others`, which are in order and disjoint. Adjacent parts
-/// with the same owner are merged.
+/// with the same owner and caller are merged.
 pub(super) fn mapped_without(mapped: Vec<Mapped>, others: &[Range<usize>]) -> Vec<Mapped> {
     let mut parts: Vec<Mapped> = Vec::with_capacity(mapped.len());
     for whole in mapped {
@@ -354,14 +413,12 @@ pub(super) fn mapped_without(mapped: Vec<Mapped>, others: &[Range<usize>]) -> Ve
             start = next;
             match parts.last_mut() {
                 _ if range.is_empty() => {}
-                Some(last)
-                    if last.range.end == range.start && last.of_allocator == whole.of_allocator =>
-                {
+                Some(last) if last.range.end == range.start && last.is_like(&whole) => {
                     last.range.end = range.end;
                 }
                 _ => parts.push(Mapped {
                     range,
-                    of_allocator: whole.of_allocator,
+                    ..whole.clone()
                 }),
             }
         }

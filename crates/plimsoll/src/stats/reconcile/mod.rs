@@ -10,6 +10,7 @@
 
 mod c_heap;
 mod classify;
+pub(crate) mod parts;
 mod table;
 
 use std::borrow::Cow;
@@ -24,7 +25,7 @@ use super::outside_heap::OutsideHeap;
 use super::{AccountStats, HeapStats, heap_stats_with_accounts};
 use crate::alloc::{self, mappings};
 use crate::backend::{Backend, Pages, Usage, backend};
-use crate::thread::stacks;
+use crate::thread::stacks::{self, Stack};
 use crate::{gc, internal_scope, task, thread};
 
 /// Resident memory by owner. Returned by [`reconcile()`]; its `Display` is a table.
@@ -145,7 +146,12 @@ pub fn reconcile() -> Reconciliation {
     let (heap, accounts) = heap_stats_with_accounts();
     let sorted = classify::sort(of_kernel, &known);
     let mut rows = Vec::new();
-    heap_rows(&mut rows, &heap, &sorted, &known, probe);
+    heap_rows(
+        &mut rows,
+        &HeapUse::of(&heap, &sorted, &known, probe),
+        &sorted,
+        &known,
+    );
     other_rows(&mut rows, &sorted);
     if mappings::are_seen() {
         rows.push(mapped_row(&known, &sorted, &accounts));
@@ -212,12 +218,15 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
     }
     let pages = backend.map_or(Pages::ABSENT, Backend::pages);
     let sampled = alloc::sampled_range();
-    let known: Vec<_> = stacks::all().collect();
-    let seen: HashSet<i32> = known.iter().map(|stack| stack.thread).collect();
-    let mut stacks: Vec<_> = known.into_iter().map(|stack| stack.range).collect();
-    stacks.push(thread_stack::main());
+    let mut threads: Vec<_> = stacks::all().collect();
+    let seen: HashSet<i32> = threads.iter().map(|stack| stack.thread).collect();
+    threads.push(Stack {
+        thread: std::process::id() as i32,
+        range: thread_stack::main(),
+    });
+    let stacks = threads.iter().map(|stack| stack.range.clone());
+    let stacks = classify::separate(stacks.collect());
     let plimsoll = classify::without(classify::disjoint(region::noted().collect()), &sampled);
-    let stacks = classify::disjoint(stacks);
     let blocks = classify::disjoint(blocks);
     let structures = classify::disjoint(structures);
     let others = [
@@ -236,14 +245,15 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
         plimsoll,
         sampled,
         stacks,
+        threads,
         past_stacks: stacks::past().collect(),
         stack_pointers: stack_pointers(&seen),
     };
     (known, pages)
 }
 
-/// Returns the stack pointers of all other threads that wait in the system.
-fn stack_pointers(seen: &HashSet<i32>) -> Vec<usize> {
+/// Returns all other threads that wait in the system, with their stack pointers.
+fn stack_pointers(seen: &HashSet<i32>) -> Vec<(i32, usize)> {
     let (Some(threads), Ok(tasks)) = (thread::list(), TaskDirectory::open()) else {
         return Vec::new();
     };
@@ -254,7 +264,8 @@ fn stack_pointers(seen: &HashSet<i32>) -> Vec<usize> {
         let text = std::str::from_utf8(file.read(&mut buffer).ok()?).ok()?;
         // The last field but one; the last is the address of the instruction.
         let word = text.split_whitespace().rev().nth(1)?;
-        usize::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+        let pointer = usize::from_str_radix(word.strip_prefix("0x")?, 16).ok()?;
+        Some((thread, pointer))
     };
     others.filter_map(pointer).collect()
 }
@@ -268,37 +279,54 @@ fn measured(name: &'static str, sys: Option<u64>, resident: u64) -> Row {
     }
 }
 
-fn heap_rows(
-    rows: &mut Vec<Row>,
-    heap: &HeapStats,
-    sorted: &Sorted,
-    known: &Known,
-    probe: Option<usize>,
-) {
-    let c_heap = sorted.resident(Owner::CHeap);
-    let contains = |address| sorted.c_heap.iter().any(|part| part.contains(&address));
-    let sampled = sorted.resident(Owner::SampledBlocks);
-    let is_known = known.backend.is_some();
-    let owner = if is_known {
-        Some(Owner::Blocks)
-    } else if alloc::is_over_c(probe, contains) {
-        Some(Owner::CHeap)
-    } else {
-        // Its memory is known only if its mappings were intercepted.
-        (sorted.resident(Owner::Allocator) > 0).then_some(Owner::Allocator)
-    };
-    let heap_ranges: &[_] = match owner {
-        Some(Owner::Blocks) => &known.blocks,
-        Some(Owner::CHeap) => &sorted.c_heap,
-        _ => &[],
-    };
-    // A block that the program uses as a stack belongs to the row of stacks.
-    let of_stacks = classify::in_both(heap_ranges, &known.stacks);
-    let of_stacks = classify::length(&of_stacks);
-    let live = heap.live_bytes().saturating_sub(of_stacks);
+/// The memory of the program's allocator.
+struct HeapUse {
+    /// The owner of its mappings; `None` if they are unknown.
+    owner: Option<Owner>,
+    /// Bytes of the blocks in use, without those that are stacks.
+    live: u64,
+    /// Resident bytes of the blocks in use outside the memory for sampled blocks. Without an owner,
+    /// as the ledger reports them.
+    in_use: u64,
+}
+
+impl HeapUse {
+    fn of(heap: &HeapStats, sorted: &Sorted, known: &Known, probe: Option<usize>) -> Self {
+        let contains = |address| sorted.c_heap.iter().any(|part| part.contains(&address));
+        let owner = if known.backend.is_some() {
+            Some(Owner::Blocks)
+        } else if alloc::is_over_c(probe, contains) {
+            Some(Owner::CHeap)
+        } else {
+            // Its memory is known only if its mappings were intercepted.
+            (sorted.resident(Owner::Allocator) > 0).then_some(Owner::Allocator)
+        };
+        let heap_ranges: &[_] = match owner {
+            Some(Owner::Blocks) => &known.blocks,
+            Some(Owner::CHeap) => &sorted.c_heap,
+            _ => &[],
+        };
+        // A block that the program uses as a stack belongs to the row of stacks.
+        let of_stacks = classify::in_both(heap_ranges, &known.stacks);
+        let of_stacks = classify::length(&of_stacks);
+        let live = heap.live_bytes().saturating_sub(of_stacks);
+        let not_sampled = live.saturating_sub(sorted.resident(Owner::SampledBlocks));
+        Self {
+            owner,
+            live,
+            in_use: owner.map_or(not_sampled, |owner| not_sampled.min(sorted.resident(owner))),
+        }
+    }
+}
+
+fn heap_rows(rows: &mut Vec<Row>, heap: &HeapUse, sorted: &Sorted, known: &Known) {
+    let &HeapUse {
+        owner,
+        live,
+        in_use,
+    } = heap;
     if let Some(owner) = owner {
         let holds = sorted.resident(owner);
-        let in_use = live.saturating_sub(sampled).min(holds);
         rows.push(measured("heap: blocks in use", Some(live), in_use));
         rows.push(measured(
             "heap: held or fragmented",
@@ -309,11 +337,11 @@ fn heap_rows(
         rows.push(Row {
             name: "heap: blocks in use".into(),
             sys: Some(live),
-            resident: live.saturating_sub(sampled),
+            resident: in_use,
             basis: Basis::Reported,
         });
     }
-    if is_known {
+    if known.backend.is_some() {
         // Structures that the backend reports, plus mappings that it was seen to make through the
         // program's functions.
         let all = |of: fn(&Sorted, Owner) -> u64| {
@@ -327,10 +355,12 @@ fn heap_rows(
     }
     if owner != Some(Owner::CHeap) {
         let sys = Some(sorted.mapped(Owner::CHeap));
-        rows.push(measured("the C library's heap", sys, c_heap));
+        let resident = sorted.resident(Owner::CHeap);
+        rows.push(measured("the C library's heap", sys, resident));
     }
     let sys = Some(sorted.mapped(Owner::SampledBlocks));
-    rows.push(measured("heap: sampled blocks", sys, sampled));
+    let resident = sorted.resident(Owner::SampledBlocks);
+    rows.push(measured("heap: sampled blocks", sys, resident));
 }
 
 /// Returns the row of memory that the program mapped directly, less its accounts and its
@@ -416,7 +446,7 @@ mod tests {
             let _ = wait.recv();
         });
         let here = receive.recv().unwrap();
-        let near = |pointer: &usize| *pointer < here && here - pointer < 64 << 10;
+        let near = |&(_, pointer): &(i32, usize)| pointer < here && here - pointer < 64 << 10;
         // Until the thread waits, the system reports no stack pointer for it.
         let begun = std::time::Instant::now();
         while !stack_pointers(&HashSet::new()).iter().any(near) {

@@ -59,7 +59,8 @@ fn each_mapping_goes_to_its_owner_and_the_rest_is_unowned() {
         sampled: range(8),
         stacks: vec![],
         past_stacks: vec![range(10), range(11)],
-        stack_pointers: vec![range(5).start + 100],
+        threads: vec![],
+        stack_pointers: vec![(7, range(5).start + 100)],
         mapped: vec![
             of_program(range(12).start..range(13).end, false),
             of_program(range(14), true),
@@ -91,6 +92,8 @@ fn each_mapping_goes_to_its_owner_and_the_rest_is_unowned() {
     }
     let all: u64 = mappings.iter().map(|mapping| mapping.resident).sum();
     assert_eq!(all - sorted.resident.iter().sum::<u64>(), 131, "unowned");
+    let parts = sorted.parts.iter().map(|part| part.resident);
+    assert_eq!(all - parts.sum::<u64>(), 131, "no part is missing or twice");
     assert!(sorted.c_heap.len() == 1 && sorted.c_heap[0] == range(2));
 }
 
@@ -192,6 +195,7 @@ fn of_program(range: Range<usize>, of_allocator: bool) -> Mapped {
     Mapped {
         range,
         of_allocator,
+        caller: &[],
     }
 }
 
@@ -221,6 +225,8 @@ fn mappings_exclude_those_of_other_owners_and_merge_with_neighbours() {
 
 #[test]
 fn ranges_are_joined_and_cut() {
+    let cut = separate(vec![5..9, 1..3, 2..4, 6..7, 4..5]);
+    assert_eq!(cut, [1..3, 3..4, 4..5, 5..9]);
     let joined = disjoint(vec![5..9, 1..3, 2..4, 6..7]);
     assert_eq!(joined, [1..4, 5..9]);
     assert_eq!(without(joined.clone(), &(3..6)), [1..3, 6..9]);

@@ -1,0 +1,161 @@
+//! Divides the resident memory of the program's allocator among the sites of its blocks.
+//!
+//! The blocks in use are divided in proportion to the estimates of the `heap` profile. Slack and
+//! free space in pages are divided by block size first, as in the `fragmentation` profile. Memory
+//! that belongs to no size stays whole: free pages, and all free memory of an allocator that does
+//! not report its pages.
+
+use super::{Categories, below, categories, sample};
+use crate::label::Labels;
+use crate::profile::fragmentation::{NO_SAMPLE, shares};
+use crate::profile::heap::{Site, records};
+use crate::profile::reading::{Sample, Stack, Tag};
+use crate::stats::{ClassSpace, fragmentation};
+
+/// The figures of a division, in bytes.
+pub(super) struct Heap {
+    pub(super) all: u64,
+    /// The part that was divided among sites.
+    pub(super) by_site: u64,
+    /// The number of samples of blocks in use.
+    pub(super) samples: u64,
+}
+
+/// Adds samples for the heap: `blocks` resident bytes of blocks in use, and `held` others.
+pub(super) fn divide(blocks: u64, held: u64, is_over_c: bool, to: &mut Vec<Sample>) -> Heap {
+    let sites: Vec<Site> = records();
+    let in_use = sites.iter().map(|site| {
+        let bytes = (site.in_use().bytes as i64).max(0) as u64;
+        (site.stack.clone(), site.labels, bytes)
+    });
+    spread(
+        blocks,
+        in_use.collect(),
+        &["[heap]", "[heap: blocks in use]"],
+        to,
+    );
+    let (mut free, mut slack) = (Vec::new(), Vec::new());
+    if let Ok((figures, sampled)) = fragmentation::read() {
+        let of_site = |sample: Sample| {
+            let labels = match sample.tag {
+                Tag::Bytes(_, labels) => labels,
+                _ => Labels::NONE,
+            };
+            (sample.stack, labels, sample.values[0] as u64)
+        };
+        let kept = |class: &ClassSpace| class.kept().unwrap_or(0).max(0) as u64;
+        let by_size = |of: &dyn Fn(&ClassSpace) -> u64| {
+            let shares = shares(&figures, &sampled, of).into_iter();
+            shares.map(of_site).collect()
+        };
+        (free, slack) = (by_size(&ClassSpace::sparse), by_size(&kept));
+    } else if is_over_c {
+        slack.extend(sites.iter().map(|site| {
+            let objects = site.in_use().objects().max(0) as u64;
+            let bytes = objects * slack_of_c(site.size);
+            (site.stack.clone(), site.labels, bytes)
+        }));
+    }
+    let sum = |weights: &[Weight]| weights.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
+    let free_bytes = sum(&free).min(held);
+    let slack_bytes = sum(&slack).min(held - free_bytes);
+    spread(
+        free_bytes,
+        free,
+        &["[heap]", "[heap: free space in pages]"],
+        to,
+    );
+    spread(
+        slack_bytes,
+        slack,
+        &["[heap]", "[heap: slack of blocks]"],
+        to,
+    );
+    let rest = held - free_bytes - slack_bytes;
+    if rest > 0 {
+        let names = categories(&["[heap]", "[heap: free, held by the allocator]"]);
+        let stack = Stack::Categorized(names, crate::profile::reading::Frames::Kept(&[]));
+        to.push(sample(stack, rest, Tag::Labels(Labels::NONE)));
+    }
+    Heap {
+        all: blocks + held,
+        by_site: blocks + free_bytes + slack_bytes,
+        samples: sites.iter().map(|site| site.in_use().samples).sum(),
+    }
+}
+
+/// A site with its labels, and its part in bytes or in proportion.
+type Weight = (Stack, Labels, u64);
+
+/// Divides `bytes` in proportion to the weights, without a remainder.
+fn spread(bytes: u64, weights: Vec<Weight>, names: &[&'static str], to: &mut Vec<Sample>) {
+    if bytes == 0 {
+        return;
+    }
+    let names: Categories = categories(names);
+    let all: u128 = weights
+        .iter()
+        .map(|&(_, _, weight)| u128::from(weight))
+        .sum();
+    if all == 0 {
+        let stack = below(&names, Stack::Unknown(NO_SAMPLE));
+        return to.push(sample(stack, bytes, Tag::Labels(Labels::NONE)));
+    }
+    let (mut before, mut given) = (0, 0);
+    for (stack, labels, weight) in weights {
+        before += u128::from(weight);
+        // At most `bytes`.
+        let until = (u128::from(bytes) * before / all) as u64;
+        if until > given {
+            let stack = below(&names, stack);
+            to.push(sample(stack, until - given, Tag::Labels(labels)));
+            given = until;
+        }
+    }
+}
+
+/// Returns the bytes by which a block of the GNU C library exceeds `size`, a counted size: its
+/// header, and the rounding to 16 bytes. 0 for sizes above 1 KiB, whose counted size exceeds the
+/// block's in most cases.
+fn slack_of_c(size: u64) -> u64 {
+    const HEADER: u64 = size_of::<usize>() as u64;
+    const ALIGNMENT: u64 = 2 * HEADER;
+    const SMALLEST: u64 = 4 * HEADER;
+    if !cfg!(target_env = "gnu") || size == 0 || size > 1024 {
+        return 0;
+    }
+    (size + HEADER).next_multiple_of(ALIGNMENT).max(SMALLEST) - size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_division_has_no_remainder() {
+        let weights = [3, 0, 1, 7, 5].map(|weight| (Stack::Unknown("x"), Labels::NONE, weight));
+        for bytes in [0, 1, 15, 16, 17, 1 << 40] {
+            let mut samples = Vec::new();
+            spread(bytes, weights.to_vec(), &["[heap]"], &mut samples);
+            let sum: i64 = samples.iter().map(|sample| sample.values[0]).sum();
+            assert_eq!(sum, bytes as i64);
+            assert!(samples.iter().all(|sample| sample.values[0] > 0));
+            let mut samples = Vec::new();
+            spread(bytes, Vec::new(), &["[heap]"], &mut samples);
+            let sum: i64 = samples.iter().map(|sample| sample.values[0]).sum();
+            assert_eq!(sum, bytes as i64, "without a sample");
+        }
+        let mut samples = Vec::new();
+        spread(16, weights.to_vec(), &["[heap]"], &mut samples);
+        let parts: Vec<i64> = samples.iter().map(|sample| sample.values[0]).collect();
+        assert_eq!(parts, [3, 1, 7, 5]);
+    }
+
+    #[cfg(all(target_env = "gnu", target_pointer_width = "64"))]
+    #[test]
+    fn the_slack_of_a_block_is_its_header_and_rounding() {
+        for (size, slack) in [(8, 24), (24, 8), (32, 16), (40, 8), (1024, 16), (1152, 0)] {
+            assert_eq!(slack_of_c(size), slack, "{size}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The `memory` profile: all resident memory of the process, by holder. Its samples sum to the
+//! resident memory of the same reading.
+//!
+//! The kernel reports the resident bytes of each mapping, and [`parts`] finds their holders. These
+//! bytes are exact. Only the heap has no exact division: its bytes are divided among sites by the
+//! samples of the `heap` profile (`heap`).
+//!
+//! The outermost frames of each stack are categories, so that call trees and flame graphs group
+//! samples by holder.
+
+mod heap;
+mod threads;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use plimsoll_pprof::kinds::{self, ProfileKind};
+use plimsoll_symbolize::leaves;
+
+use super::Source;
+use super::reading::{
+    Frames, MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+};
+use crate::label::Labels;
+use crate::stats::reconcile::parts::{self, Holder, Resident};
+use threads::Threads;
+
+pub(super) struct Memory;
+
+const SAMPLE_TYPES: [ValueType; 1] = [ValueType {
+    name: "memory_space",
+    unit: "bytes",
+}];
+
+const UNAVAILABLE: &str = "the system does not report the resident memory of each mapping";
+
+impl Source for Memory {
+    fn kind(&self) -> ProfileKind {
+        kinds::MEMORY
+    }
+
+    fn count(&self) -> usize {
+        super::heap::in_use()
+    }
+
+    fn read(&self) -> Reading {
+        let time_nanos = now_nanos();
+        let (samples, comments) = match Division::read() {
+            Some(division) => (division.samples, division.comments),
+            None => (Vec::new(), vec![format!("plimsoll: {UNAVAILABLE}")]),
+        };
+        Reading {
+            sample_types: &SAMPLE_TYPES,
+            default_type: "",
+            period_type: ValueType {
+                name: "space",
+                unit: "bytes",
+            },
+            period: 1,
+            time_nanos,
+            duration_nanos: 0,
+            samples,
+            leaf: leaves::allocation::leaf,
+            comments,
+            total: None,
+        }
+    }
+
+    fn read_text(&self) -> TextReading {
+        let (head, mut samples, comments) = match Division::read() {
+            Some(division) => (
+                format!("memory profile: {} bytes resident\n", division.bytes),
+                division.samples,
+                division.comments,
+            ),
+            None => {
+                let head = format!("memory profile: 0\n# {UNAVAILABLE}\n");
+                (head, Vec::new(), Vec::new())
+            }
+        };
+        samples.sort_by_key(|sample| std::cmp::Reverse(sample.values[0]));
+        let rows = samples.into_iter().map(|sample| Row {
+            values: sample.values[0].to_string(),
+            stack: sample.stack,
+            tag: sample.tag,
+        });
+        let tail = comments.iter().map(|comment| format!("\n# {comment}"));
+        TextReading {
+            head,
+            rows: rows.collect(),
+            leaf: leaves::allocation::leaf,
+            tail: tail.chain(["\n".to_owned()]).collect(),
+        }
+    }
+}
+
+/// Categories, outermost first.
+type Categories = Arc<[Cow<'static, str>]>;
+
+/// The resident memory as samples.
+struct Division {
+    bytes: u64,
+    samples: Vec<Sample>,
+    comments: Vec<String>,
+}
+
+impl Division {
+    /// Reads the resident memory; `None` if the system does not report it.
+    fn read() -> Option<Self> {
+        // Memory for the stacks is in use before the memory is read.
+        let threads = Threads::read();
+        let Resident {
+            bytes,
+            parts,
+            is_measured,
+            is_over_c,
+            live,
+        } = parts::read()?;
+        let threads = threads.with_start_functions();
+        let of = |holder| parts.get(&holder).copied().unwrap_or(0);
+        let mut samples = Vec::new();
+        let heap = heap::divide(
+            of(Holder::Blocks),
+            of(Holder::Held),
+            is_over_c,
+            &mut samples,
+        );
+        let (mut others, mut reported) = (0, 0);
+        // Holders can have the same categories, such as threads with the same name and function.
+        let mut sums: HashMap<Stack, u64> = HashMap::new();
+        for (holder, &bytes) in &parts {
+            if let Some(stack) = stack(holder, &threads) {
+                others += bytes;
+                *sums.entry(stack).or_default() += bytes;
+            }
+            if let Holder::Account(_) = holder {
+                reported += bytes;
+            }
+        }
+        samples.extend(sums.into_iter().map(|(stack, bytes)| {
+            let tag = Tag::Labels(Labels::NONE);
+            sample(stack, bytes, tag)
+        }));
+        debug_assert_eq!(heap.all + others, bytes);
+        let unexplained = of(Holder::Unexplained);
+        let estimated = heap.by_site + reported;
+        let share = 100.0 * unexplained as f64 / bytes.max(1) as f64;
+        let mut comments = vec![format!(
+            "plimsoll: resident: {bytes} bytes: {} exact, {estimated} estimated, {unexplained} unexplained ({share:.1} %)",
+            bytes - estimated - unexplained,
+        )];
+        comments.push(format!(
+            "plimsoll: heap: {} bytes resident, of which {} are divided among sites by {} samples, an estimate; {live} bytes in live blocks exactly",
+            heap.all, heap.by_site, heap.samples,
+        ));
+        if !is_measured {
+            comments.push(
+                "plimsoll: the memory of the program's allocator is unknown: its blocks count as the ledger reports them, the rest is unexplained"
+                    .into(),
+            );
+        }
+        Some(Self {
+            bytes,
+            samples,
+            comments,
+        })
+    }
+}
+
+fn sample(stack: Stack, bytes: u64, tag: Tag) -> Sample {
+    let mut values = [0; MAX_VALUES];
+    values[0] = bytes as i64;
+    Sample { stack, values, tag }
+}
+
+fn categories(names: &[&'static str]) -> Categories {
+    names.iter().map(|&name| Cow::Borrowed(name)).collect()
+}
+
+/// Returns a stack below categories. An unknown stack becomes the innermost category.
+fn below(categories: &Categories, stack: Stack) -> Stack {
+    match stack {
+        Stack::Frames(frames) => Stack::Categorized(categories.clone(), frames),
+        Stack::Categorized(inner, frames) => {
+            Stack::Categorized(categories.iter().chain(&*inner).cloned().collect(), frames)
+        }
+        Stack::Unknown(reason) => {
+            let reason = [Cow::Borrowed(reason)];
+            let names = categories.iter().cloned().chain(reason);
+            Stack::Categorized(names.collect(), Frames::Kept(&[]))
+        }
+    }
+}
+
+/// Returns the stack of a holder other than the heap.
+fn stack(holder: &Holder, threads: &Threads) -> Option<Stack> {
+    let named = |outer: &[&'static str], name: &str| {
+        let outer = outer.iter().map(|&name| Cow::Borrowed(name));
+        let names = outer.chain([Cow::Owned(name.to_owned())]);
+        Stack::Categorized(names.collect(), Frames::Kept(&[]))
+    };
+    let fixed = |names: &[&'static str]| Stack::Categorized(categories(names), Frames::Kept(&[]));
+    Some(match holder {
+        Holder::Blocks | Holder::Held => return None,
+        Holder::Structures => fixed(&["[heap]", "[heap: structures of the allocator]"]),
+        Holder::CHeap => fixed(&["[heap]", "[heap: of the C library]"]),
+        Holder::Stack(thread) => below(&categories(&["[thread stacks]"]), threads.stack(*thread)),
+        Holder::KeptStacks => fixed(&["[thread stacks]", "[cached for new threads]"]),
+        Holder::Mapped([]) => fixed(&["[mappings]", "[no stack]"]),
+        Holder::Mapped(caller) => below(&categories(&["[mappings]"]), Stack::kept(caller)),
+        Holder::Named(name) => named(&["[mappings]"], name),
+        Holder::Shared(name) => named(&["[mappings]", "[shared memory]"], name),
+        Holder::File(path) => named(&["[files]", "[files: code and constants]"], path),
+        Holder::Variables(path) => named(&["[files]", "[files: variables]"], path),
+        Holder::Account(name) => named(&["[accounts]"], &format!("[account {name}]")),
+        Holder::Plimsoll => fixed(&["[plimsoll]"]),
+        Holder::PlimsollStacks => fixed(&["[plimsoll]", "[plimsoll: thread stacks]"]),
+        Holder::Unexplained => fixed(&["[unexplained]"]),
+    })
+}
