@@ -156,6 +156,19 @@ impl Region {
     }
 }
 
+impl Region {
+    /// Commits the first `length` bytes, and gives those from `from` on their pages, so that the first
+    /// write to each need not. Not for hooks: may take as long as many page faults.
+    pub fn commit_with_pages(&self, from: usize, length: usize) {
+        let length = length.min(self.length());
+        let from = from / PAGE * PAGE;
+        if from < length && self.commit(length) {
+            // Without pages, the first write to each takes longer.
+            let _ = pages::populate(self.base() + from, length - from);
+        }
+    }
+}
+
 /// Plimsoll's permanent memory: base and length of each range, in the order of registration.
 static NOTED: [(AtomicUsize, AtomicUsize); 64] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 64];

@@ -38,6 +38,10 @@ pub const DEFAULT_RATE: u32 = 100;
 /// The maximum of samples for each second of CPU time.
 pub const MAX_RATE: u32 = 1000;
 
+/// The memory for new samples that is given its pages before handlers write to it, in bytes: those of
+/// some hundred samples. A page fault takes longer than the rest of a handler.
+const PAGES_AHEAD: usize = 256 << 10;
+
 /// The cells of a bucket of [`Kind::Cpu`]: the number of periods that ended, and their nanoseconds.
 const SAMPLES: usize = 0;
 const NANOSECONDS: usize = 1;
@@ -145,6 +149,7 @@ impl Users {
                 self.is_table_open = true;
                 // Without the table, samples are counted as lost.
                 CPU_TABLE.open(settings::early().table_bytes, None);
+                CPU_TABLE.prepare_pages(PAGES_AHEAD, true);
             }
             BEGAN_AT_CPU.store(clock::process_cpu(), Ordering::Relaxed);
             os::start(1_000_000_000 / u64::from(rate))?;

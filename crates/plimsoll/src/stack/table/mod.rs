@@ -389,6 +389,16 @@ impl Table {
         }
     }
 
+    /// Gives the next `bytes` of new entries their pages, and with `from_the_start` all that is in use.
+    /// Adding an entry then causes no page fault. Not for hooks.
+    pub(crate) fn prepare_pages(&self, bytes: usize, from_the_start: bool) {
+        if let Some(head) = self.head() {
+            let used = head.used.load(Ordering::Relaxed);
+            let from = if from_the_start { 0 } else { used };
+            self.region.commit_with_pages(from, used + bytes);
+        }
+    }
+
     /// Returns the bytes of memory made accessible for the table.
     pub(crate) fn bytes(&self) -> usize {
         self.region.committed()

@@ -13,8 +13,10 @@ use plimsoll_sys::os::eventfd::Bell;
 use plimsoll_sys::os::task_file::TaskDirectory;
 use plimsoll_sys::primitives::{Mutex, Ordering};
 
+use super::super::super::PAGES_AHEAD;
 use super::{RECORDING, handler, timers};
 use crate::label::{self, Labels};
+use crate::stack::CPU_TABLE;
 use crate::{internal_thread, overhead, thread, wakeup};
 
 /// The shortest interval between two looks.
@@ -80,6 +82,7 @@ fn watch(recording: u64, bell: &Bell) {
 
 /// Gives each thread of the program a timer, and removes the timers of threads that have ended.
 pub(super) fn look() {
+    CPU_TABLE.prepare_pages(PAGES_AHEAD, false);
     let Some(threads) = thread::list() else {
         return;
     };
