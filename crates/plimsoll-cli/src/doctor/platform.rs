@@ -74,7 +74,7 @@ const fn part(subject: &'static str, name: &'static str, states: [State; PLATFOR
     }
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     part(
         "counts",
         "exact counts",
@@ -94,6 +94,11 @@ const PARTS: [Part; 7] = [
         "threads",
         "stacks and states of other threads, `dump()`",
         [Tested, Emulated, Runs, No, No, No],
+    ),
+    part(
+        "cpu",
+        "CPU and wall-clock profiles",
+        [Tested, Compiles, Compiles, No, No, No],
     ),
     part(
         "tasks",

@@ -62,7 +62,7 @@ pub trait Backend: Sync {
     }
 
     /// Visits all memory that the allocator has mapped, as far as its address is known. Only
-    /// [`reconcile()`](crate::reconcile) calls it. It must not allocate through the program's
+    /// [`reconcile()`](fn@crate::reconcile) calls it. It must not allocate through the program's
     /// allocator. Returns false if the addresses of blocks are unknown.
     fn visit_memory(&self, visit: &mut dyn FnMut(Usage, Range<usize>)) -> bool {
         let _ = visit;
@@ -70,7 +70,7 @@ pub trait Backend: Sync {
     }
 
     /// Returns the number of bytes from `address` on that are the allocator's own structures, if
-    /// `words`, the first words there, identify them. Only [`reconcile()`](crate::reconcile) calls
+    /// `words`, the first words there, identify them. Only [`reconcile()`](fn@crate::reconcile) calls
     /// it, at each multiple of 2 MiB in memory without another owner.
     fn structures_at(&self, address: usize, words: [usize; 4]) -> Option<usize> {
         let _ = (address, words);

@@ -6,6 +6,7 @@ use plimsoll_sys::os::loader;
 pub(super) const PARTS: &[(&str, bool)] = &[
     ("threads other than the calling one", false),
     ("resident memory and mappings", false),
+    ("CPU and wall-clock profiles", false),
     ("post-mortem files", false),
     ("dumps on SIGQUIT", false),
     ("stacks", cfg!(any(unix, windows))),

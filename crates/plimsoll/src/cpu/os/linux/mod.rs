@@ -2,7 +2,7 @@
 //!
 //! A thread makes its timer itself when it begins, where that is seen, or else at its first
 //! allocation ([`timers::arm_own`]). For all others, threads of C libraries among them, a thread of
-//! Plimsoll looks at the list of threads several times a second ([`watch`]). A thread ends its timer
+//! Plimsoll looks at the list of threads several times a second ([`mod@watch`]). A thread ends its timer
 //! itself, if it made it.
 
 mod handler;
