@@ -22,12 +22,9 @@ const MAX_REDIRECTS: usize = 5;
 /// The interval between progress reports.
 const REPORT_EVERY: Duration = Duration::from_millis(200);
 
-/// The path of the heap profile.
-const HEAP: &str = "/debug/pprof/heap";
-
 /// Returns the URL of a profile if `name` is a URL, or a bare `host:port` that is not a file.
-/// Without a path, the URL is completed to the heap profile.
-pub fn profile_url(name: &str) -> Option<String> {
+/// Without a path, the URL is completed to the page of the profile `default`.
+pub fn profile_url(name: &str, default: &str) -> Option<String> {
     let url = base_url(name)?;
     let (scheme, rest) = url.split_once("://")?;
     let (authority, path) = match rest.find(['/', '?']) {
@@ -35,7 +32,7 @@ pub fn profile_url(name: &str) -> Option<String> {
         None => (rest, ""),
     };
     match path {
-        "" | "/" => Some(format!("{scheme}://{authority}{HEAP}")),
+        "" | "/" => Some(format!("{scheme}://{authority}/debug/pprof/{default}")),
         _ => Some(url),
     }
 }

@@ -25,21 +25,29 @@ fn timeout(url: &str) -> Duration {
     Duration::from_secs(60 + u64::from(seconds))
 }
 
+/// The profile `heap`.
+pub const HEAP: &str = "heap";
+
 /// Reads a profile from a file, from standard input (`-`), or from a page of a running program. A
-/// post-mortem file yields its heap profile; so does a URL without a path, or a bare `host:port`.
-/// Shows progress on a terminal if reading takes long.
+/// post-mortem file yields its heap profile. A URL without a path, or a bare `host:port`, yields the
+/// profile `default`; the heap profile if the program lacks it. Shows progress on a terminal if
+/// reading takes long.
 ///
 /// # Errors
 /// The failure names the input as the user gave it, except for an invalid page, which it names by
 /// its URL.
-pub fn read_url_or_file(name: &str) -> Result<Profile, Failure> {
+pub fn read_url_or_file(name: &str, default: &str) -> Result<Profile, Failure> {
     let limits = Limits::default();
     let fail = |error: Error| Failure::new(name, error);
-    if let Some(url) = http::profile_url(name) {
-        let mut progress = Progress::new(format!("fetching {url}"), 0);
-        let bytes = http::get_with_progress(&url, timeout(&url), |bytes| progress.at(bytes))?;
-        drop(progress);
-        return parse(&bytes, limits).map_err(|error| Failure::new(&url, error));
+    if let Some(url) = http::profile_url(name, default) {
+        let heap = http::profile_url(name, HEAP).filter(|heap| *heap != url);
+        return match heap {
+            Some(heap) => match read_default(&url)? {
+                Some(profile) => Ok(profile),
+                None => read_url(&heap),
+            },
+            None => read_url(&url),
+        };
     }
     if name == "-" {
         return read(io::stdin(), limits).map_err(fail);
@@ -56,6 +64,27 @@ pub fn read_url_or_file(name: &str) -> Result<Profile, Failure> {
     }
     let progress = Progress::new(format!("reading {name}"), metadata.len());
     read(progress.counting(file), limits).map_err(fail)
+}
+
+/// Reads a page; `None` if the program refuses it, or has no samples for it on its system.
+fn read_default(url: &str) -> Result<Option<Profile>, Failure> {
+    let mut progress = Progress::new(format!("fetching {url}"), 0);
+    let answer = http::request(url, timeout(url), |bytes| progress.at(bytes))?;
+    drop(progress);
+    if answer.status != 200 {
+        return Ok(None);
+    }
+    let profile = parse(&answer.body, Limits::default());
+    let profile = profile.map_err(|error| Failure::new(url, error))?;
+    let has_samples = profile.samples().next().is_some();
+    Ok(has_samples.then_some(profile))
+}
+
+fn read_url(url: &str) -> Result<Profile, Failure> {
+    let mut progress = Progress::new(format!("fetching {url}"), 0);
+    let bytes = http::get_with_progress(url, timeout(url), |bytes| progress.at(bytes))?;
+    drop(progress);
+    parse(&bytes, Limits::default()).map_err(|error| Failure::new(url, error))
 }
 
 /// Returns whether the file was written by a process with `PLIMSOLL=postmortem=FILE`.

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use command::{failure_of, stdout_of};
+use command::{Directory, failure_of, stdout_of};
 use plimsoll_cli::http::{get, get_with_progress, profile_url};
 use proto::{Writer, gzip};
 
@@ -44,7 +44,7 @@ fn answer(head: &str, body: &[u8]) -> Vec<u8> {
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_host_and_port_mean_its_heap_profile() {
+fn a_host_and_port_mean_its_memory_profile() {
     let body = profile();
     let whole = answer(&format!("200 OK\r\nContent-Length: {}", body.len()), &body);
     let (address, server) = server(vec![whole.clone(), whole.clone(), whole.clone(), whole]);
@@ -56,9 +56,26 @@ fn a_host_and_port_mean_its_heap_profile() {
     ] {
         assert!(stdout_of(&["report", &name]).contains("777B total"));
     }
-    let heap = "GET /debug/pprof/heap HTTP/1.1";
+    let memory = "GET /debug/pprof/memory HTTP/1.1";
     let mutex = "GET /debug/pprof/mutex?seconds=1 HTTP/1.1";
-    assert_eq!(server.join().unwrap(), [heap, heap, heap, mutex]);
+    assert_eq!(server.join().unwrap(), [memory, memory, memory, mutex]);
+}
+
+#[test]
+fn a_host_and_port_mean_its_heap_profile_where_a_report_needs_it() {
+    let body = profile();
+    let whole = answer(&format!("200 OK\r\nContent-Length: {}", body.len()), &body);
+    let absent = answer("404 Not Found\r\nContent-Length: 0", b"");
+    let (address, server) = server(vec![absent, whole.clone(), whole.clone(), whole]);
+    // Another program has no memory profile.
+    assert!(stdout_of(&["report", &address]).contains("777B total"));
+    assert!(stdout_of(&["report", &address, "-t", "inuse_space"]).contains("777B total"));
+    let files = Directory::new("http-default");
+    let base = files.file("base.pb.gz", &body);
+    stdout_of(&["diff", &base, &address]);
+    let memory = "GET /debug/pprof/memory HTTP/1.1";
+    let heap = "GET /debug/pprof/heap HTTP/1.1";
+    assert_eq!(server.join().unwrap(), [memory, heap, heap, heap]);
 }
 
 #[test]
@@ -72,13 +89,13 @@ fn names_of_files_are_no_hosts() {
         "x:99999",
         "-",
     ] {
-        assert_eq!(profile_url(name), None, "{name}");
+        assert_eq!(profile_url(name, "heap"), None, "{name}");
     }
     let heap = |host: &str| Some(format!("http://{host}/debug/pprof/heap"));
-    assert_eq!(profile_url(":6060"), heap("127.0.0.1:6060"));
-    assert_eq!(profile_url("[::1]:6060"), heap("[::1]:6060"));
+    assert_eq!(profile_url(":6060", "heap"), heap("127.0.0.1:6060"));
+    assert_eq!(profile_url("[::1]:6060", "heap"), heap("[::1]:6060"));
     assert_eq!(
-        profile_url("host:80/x?y"),
+        profile_url("host:80/x?y", "heap"),
         Some("http://host:80/x?y".to_owned())
     );
 }
@@ -158,7 +175,8 @@ fn an_invalid_answer_is_refused_in_one_line() {
     ];
     for (bytes, why) in cases {
         let (address, server) = server(vec![bytes]);
-        let (line, code) = failure_of(&["report", &address]);
+        let page = format!("http://{address}/debug/pprof/heap");
+        let (line, code) = failure_of(&["report", &page]);
         assert!(code == 1 && line.contains(why), "{why}: {line}");
         server.join().unwrap();
     }

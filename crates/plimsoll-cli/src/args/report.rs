@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = REPORT_EXAMPLES)]
 pub struct ReportArguments {
-    /// A profile: a file, `-`, or the URL of a page; for a host and port, the heap profile
+    /// A profile: a file, `-`, or the URL of a page; for a host and port, the memory profile
     #[arg(value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
     pub profile: Option<String>,
     /// Show the difference from this profile; shares are of its total
@@ -114,7 +114,8 @@ impl ViewArguments {
 const REPORT_EXAMPLES: &str = "\
 Examples:
   plimsoll report heap.pb.gz                          memory in use, by function
-  plimsoll report localhost:6060                      the same for a running program
+  plimsoll report localhost:6060                      all resident memory of a running program
+  plimsoll report localhost:6060 -t inuse_space       its memory in use
   plimsoll report heap.pb.gz -t alloc_space --cum     all allocations so far, by caller
   plimsoll report heap.pb.gz --html heap.html         a flame graph to search and zoom in
   plimsoll report --html heap.pb.gz > heap.html       the same

@@ -1,7 +1,7 @@
 //! The profile of a report.
 
 use crate::failure::Failure;
-use crate::profile::{Difference, Limits, Profile, difference, read_url_or_file};
+use crate::profile::{Difference, HEAP, Limits, Profile, difference, read_url_or_file};
 
 /// A profile, or the difference of two profiles.
 #[derive(Debug)]
@@ -17,21 +17,27 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Reads the profile, and the base if one is given.
-    pub(crate) fn read(name: &str, base: Option<&str>, normalized: bool) -> Result<Self, Failure> {
-        let profile = named(name)?;
+    /// Reads the profile, and the base if one is given. For a program without the name of a profile,
+    /// reads the profile `default`; with a base, its heap profile.
+    pub(crate) fn read(
+        name: &str,
+        base: Option<&str>,
+        normalized: bool,
+        default: &str,
+    ) -> Result<Self, Failure> {
         let Some(base) = base else {
             return Ok(Self {
                 name: name.to_owned(),
                 base: None,
-                profile,
+                profile: named(name, default)?,
                 own_samples: None,
             });
         };
+        let profile = named(name, HEAP)?;
         let Difference {
             profile,
             own_samples,
-        } = difference(profile, &named(base)?, normalized, Limits::default())
+        } = difference(profile, &named(base, HEAP)?, normalized, Limits::default())
             .map_err(|error| Failure::new(name, error))?;
         Ok(Self {
             name: name.to_owned(),
@@ -45,8 +51,8 @@ impl Input {
 /// Reads a profile. Adds names to addresses, because profiles are compared and shown by name. Hides
 /// frames of allocators only if names were added here: a writer that adds names has already chosen
 /// the frames to show.
-fn named(name: &str) -> Result<Profile, Failure> {
-    let mut profile = read_url_or_file(name)?;
+fn named(name: &str, default: &str) -> Result<Profile, Failure> {
+    let mut profile = read_url_or_file(name, default)?;
     if profile.find_names(true) > 0 && profile.is_of_allocations() {
         profile.hide_allocators();
     }

@@ -20,10 +20,14 @@ use std::process::ExitCode;
 use crate::args::{DiffArguments, ReportArguments, ViewArguments};
 use crate::failure::Failure;
 use crate::plain_text::PlainText;
+use crate::profile::HEAP;
 use counted::Spread;
 use input::Input;
 use measure::{alone, share};
 use shown::Shown;
+
+/// The profile that gives an overview of a running program.
+const MEMORY: &str = "memory";
 
 /// Shows a profile.
 ///
@@ -78,7 +82,12 @@ fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode
         let cause = format!("{} is not between 0 and 1", view.nodefraction);
         return Err(Failure::new("--nodefraction", cause).with_code(2));
     }
-    let input = Input::read(name, base, view.normalize)?;
+    // A requested sample type is one of the heap profile.
+    let default = match view.sample_type {
+        Some(_) => HEAP,
+        None => MEMORY,
+    };
+    let input = Input::read(name, base, view.normalize, default)?;
     let shown = Shown::new(&input, view)?;
     let shown = &shown;
     let to = view
