@@ -135,6 +135,17 @@ pub fn sites_of_sparse_pages_are_named() {
         (many_hold + few_hold) / sparse > 0.95,
         "{many_hold} {few_hold} {sparse}"
     );
+    let memory = Profile::of("memory");
+    let free = memory.sample.iter().filter(|sample| {
+        let names = memory.names(sample);
+        names.contains(&"[heap: free space in pages]")
+            && names.iter().any(|name| name.contains("holes::many"))
+    });
+    let free: i64 = free.map(|sample| sample.value[0]).sum();
+    assert!(
+        (free as f64 / many_hold - 1.0).abs() < 0.1,
+        "{free} {many_hold}"
+    );
     let text = http::handle("GET", "/debug/pprof/fragmentation", "debug=1");
     let text = String::from_utf8(text.body).unwrap();
     assert!(text.starts_with("fragmentation profile: "), "{text}");
@@ -272,6 +283,23 @@ fn row(reconciliation: &Reconciliation, name: &str) -> i64 {
         .resident as i64
 }
 
+/// The samples of the profile `memory` sum to the resident memory, of which at most 2 % is
+/// unexplained.
+fn sums_to_resident() {
+    let profile = Profile::of("memory");
+    let comments = profile.comments();
+    eprintln!("{comments:?}");
+    let all: i64 = profile.sample.iter().map(|sample| sample.value[0]).sum();
+    let begins = format!("plimsoll: resident: {all} bytes: ");
+    assert!(comments[0].starts_with(&begins), "{all} {comments:?}");
+    let unexplained = profile.sample.iter().find(|sample| {
+        let names = profile.names(sample);
+        names == ["[unexplained]"]
+    });
+    let unexplained = unexplained.map_or(0, |sample| sample.value[0]);
+    assert!(unexplained * 50 <= all, "{comments:?}");
+}
+
 /// With 100 MiB in blocks, and after half of these are freed, nearly all resident memory has an
 /// owner.
 pub fn memory_has_owners() {
@@ -289,6 +317,7 @@ pub fn memory_has_owners() {
             .unexplained_share()
             .expect("/proc is mounted");
         assert!(share.abs() <= 0.05, "{share}");
+        sums_to_resident();
     };
     let empty = reconcile();
     let mut small = filled::<1000>(50_000);

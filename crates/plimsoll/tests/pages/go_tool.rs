@@ -138,6 +138,17 @@ fn tool_reads_profiles() {
         "{traces}"
     );
 
+    // The outermost frames of the memory profile are categories.
+    let memory = profile::lookup("memory").unwrap();
+    memory.write_to_file(file("memory"), Format::Pprof).unwrap();
+    let top = pprof(&go, &["-top", "-cum", "-unit=b", &file("memory")]);
+    assert!(top.contains("Type: memory_space"), "{top}");
+    for category in ["[heap]", "[heap: blocks in use]", "[files]", "second_index"] {
+        assert!(top.contains(category), "{category}: {top}");
+    }
+    let tree = pprof(&go, &["-tree", &file("memory")]);
+    assert!(tree.contains("[heap: blocks in use]"), "{tree}");
+
     // The tool also reads the text format.
     let text = pprof(&go, &["-raw", "-symbolize=none", &file("text")]);
     assert!(
