@@ -87,17 +87,6 @@ fn sanitizers(steps: &Steps) -> Result<(), String> {
         "asan",
         "",
     )?;
-    steps.run_with(
-        &[
-            ("CARGO_PROFILE_DEV_OPT_LEVEL", "1"),
-            ("ASAN_OPTIONS", options),
-            ("RUSTFLAGS", "-Zsanitizer=address --cfg plimsoll_sanitized"),
-        ],
-        &format!(
-            "cargo +nightly test -p plimsoll --target {target} --target-dir target/ci/asan \
-             --test threads_and_tasks -- cpu_profile:: wall_profile::"
-        ),
-    )?;
     locks(&[("RUSTFLAGS", "-Zsanitizer=address")], "asan-locks", "")?;
 
     steps.step("ThreadSanitizer");
