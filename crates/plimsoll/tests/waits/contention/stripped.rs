@@ -23,7 +23,7 @@ fn locks_are_known_without_a_symbol_table() {
             "std_",
             "parking_lot_",
             "waits_for_conditions",
-            "what_is_blamed",
+            "blame_equals_waits",
         ])
         // Skips the other modules of this binary.
         .args(["--skip", "sync::", "--skip", "pthread::"])
