@@ -6,8 +6,9 @@ use super::findings::Finding;
 pub(super) const VARIABLE: &str = "PLIMSOLL";
 
 /// All words of settings.
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 19] = [
     "block_rate",
+    "cpu_rate",
     "dump_on",
     "go_names",
     "heap_rate",

@@ -121,9 +121,9 @@ fn words_that_lead_astray_are_not_followed() {
     let directory = Directory::new("postmortem-astray");
     let whole = file(&directory);
     let table = part(&whole, 8);
-    // Two words and the overflow buckets of nine kinds of events precede the newest bucket's name.
-    let newest = u32::from_ne_bytes(whole[table + 52..][..4].try_into().unwrap());
-    let overflow = u32::from_ne_bytes(whole[table + 48..][..4].try_into().unwrap());
+    // Two words and the overflow buckets of ten kinds of events precede the newest bucket's name.
+    let newest = u32::from_ne_bytes(whole[table + 56..][..4].try_into().unwrap());
+    let overflow = u32::from_ne_bytes(whole[table + 52..][..4].try_into().unwrap());
     assert!(
         newest > overflow && overflow != 0,
         "the newest bucket's name is where this test takes it to be"
