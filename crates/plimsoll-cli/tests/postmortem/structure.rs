@@ -25,7 +25,7 @@ const STACK: usize = 16;
 const SET: usize = 20;
 
 /// The position of the newest bucket's name in the table.
-const NEWEST: usize = 52;
+const NEWEST: usize = 56;
 
 /// The unit of the names of stacks and buckets, in bytes.
 const UNIT: usize = 16;
