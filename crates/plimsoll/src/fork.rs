@@ -30,6 +30,7 @@ type HookGuard = ();
 
 type Guards = (
     MutexGuard<'static, memory_limit::State>,
+    MutexGuard<'static, Option<profile::cpu::Recording>>,
     MutexGuard<'static, cpu::Users>,
     MutexGuard<'static, Option<task::Watcher>>,
     MutexGuard<'static, ()>,
@@ -62,6 +63,8 @@ pub(crate) fn register() {
 extern "C" fn before() {
     let guards = (
         memory_limit::lock(),
+        // Before the next, because dropping a recording takes that.
+        profile::cpu::lock_started(),
         cpu::lock(),
         // Before the others, because code that holds it takes them.
         task::lock_watcher(),
@@ -117,7 +120,7 @@ extern "C" fn after_in_child() {
     internal_heap::unlock();
     // SAFETY: the child's only thread has held the locks since `before`.
     let mut held = unsafe { (*HELD.0.get()).take() };
-    if let Some((limit, cpu, .., collectors, _, _, _, _)) = &mut held {
+    if let Some((limit, _, cpu, .., collectors, _, _, _, _)) = &mut held {
         limit.after_fork_in_child();
         cpu.after_fork_in_child();
         collectors.after_fork_in_child();

@@ -212,6 +212,11 @@ impl Session {
         }
         Ok(Self(number))
     }
+
+    /// Returns whether the session is running. The child of a fork has ended those of its parent.
+    pub(crate) fn is_running(&self) -> bool {
+        lock().session == Some(self.0)
+    }
 }
 
 impl Drop for Session {

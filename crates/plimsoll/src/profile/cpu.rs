@@ -38,8 +38,7 @@
 //!
 //! Only Linux has CPU profiles.
 
-use std::sync::Arc;
-use std::sync::PoisonError;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use plimsoll_pprof::kinds::{self, ProfileKind};
 use plimsoll_symbolize::leaves::Leaf;
@@ -74,6 +73,11 @@ const SAMPLE_TYPES: [ValueType; 2] = [
 /// The recording that [`start`] has begun.
 static STARTED: Mutex<Option<Recording>> = Mutex::new(None);
 
+/// Keeps the recording unchanged until the guard is dropped. For a fork, too.
+pub(crate) fn lock_started() -> MutexGuard<'static, Option<Recording>> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Begins a CPU profile, with [`DEFAULT_RATE`] samples for each second of CPU time. If samples are
 /// recorded [all the time](set_rate), the profile has the samples at that rate.
 ///
@@ -86,7 +90,8 @@ static STARTED: Mutex<Option<Recording>> = Mutex::new(None);
 pub fn start() -> Result<(), StartError> {
     let _own = internal_scope::scope();
     let recording = Recording::begin(true)?;
-    *STARTED.lock().unwrap_or_else(PoisonError::into_inner) = Some(recording);
+    let before = lock_started().replace(recording);
+    drop(before);
     Ok(())
 }
 
@@ -94,10 +99,7 @@ pub fn start() -> Result<(), StartError> {
 /// none.
 pub fn stop() -> Option<Snapshot> {
     let (_own, _time) = (internal_scope::scope(), overhead::measure());
-    let recording = STARTED
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take()?;
+    let recording = lock_started().take().filter(Recording::is_running)?;
     Some(Snapshot {
         profile: Profile::of(&Cpu),
         reading: recording.finish(),
@@ -142,6 +144,11 @@ impl Recording {
             session,
             earlier: Cpu.read(),
         })
+    }
+
+    /// Returns whether the profile is in progress. One without a session always is.
+    fn is_running(&self) -> bool {
+        self.session.as_ref().is_none_or(Session::is_running)
     }
 
     /// Ends the profile, and returns its samples.

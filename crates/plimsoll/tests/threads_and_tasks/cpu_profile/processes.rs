@@ -50,7 +50,7 @@ fn a_forks_child_continues_continuous_samples_and_has_no_profile_running() {
             });
             cpu::set_rate(0).unwrap();
             cpu::start().unwrap();
-            in_fork(|| cpu::start().is_ok() && cpu::stop().is_some());
+            in_fork(|| cpu::stop().is_none() && cpu::start().is_ok() && cpu::stop().is_some());
             assert!(cpu::stop().is_some());
             assert!(cpu::stop().is_none());
         },

@@ -372,6 +372,10 @@ impl Entry {
 
     /// Returns the periods of CPU time that the thread has used without a sample.
     pub(super) fn lag(&self, thread: i32) -> u64 {
+        if self.state.load(Ordering::Acquire) & TIMER < FIRST_TIMER {
+            // The other fields may still be those of the former turn.
+            return 0;
+        }
         let ends = cpu_time(thread).map_or(0, |now| self.ends(now));
         ends.saturating_sub(self.counted.load(Ordering::Relaxed))
     }
