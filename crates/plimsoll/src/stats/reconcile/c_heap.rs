@@ -34,7 +34,9 @@ fn parts_by(
     while at < range.end && strange < MAX_PAGES {
         let left = range.end - at;
         let Some(head) = words(at) else { break };
-        let length = arena_part(at, head).or_else(|| mapped_block(head));
+        // An arena may have grown since the mappings were listed.
+        let of_arena = arena_part(at, head).map(|length| length.min(left));
+        let length = of_arena.or_else(|| mapped_block(head));
         match length.filter(|&length| length <= left) {
             Some(length) => {
                 parts.push(at..at + length);
@@ -92,6 +94,14 @@ mod tests {
                 start + 4 * PAGE..start + 6 * PAGE
             ]
         );
+    }
+
+    #[test]
+    fn an_arena_that_has_grown_since_the_list_is_found() {
+        let start = 0x7f12_3400_0000;
+        let grown = [start + 48, 0, 0x23000, 0x23000];
+        let found = parts_by(&(start..start + 0x21000), |_| Some(grown));
+        assert_eq!(found, [start..start + 0x21000]);
     }
 
     #[test]
