@@ -69,8 +69,10 @@ fn start(frames: &[usize], symbols: &Symbols) -> Option<usize> {
     let outermost_first = || (0..frames.len()).rev();
     let closure = outermost_first().find(|at| is(at, |name| name.contains(SHORT_BACKTRACE)));
     if let Some(around) = closure {
+        let is_call = |name: &str| name.contains("core::ops::function::");
         // Without a function of its own, the closure is part of the frame around it.
-        let inner = around.checked_sub(1).filter(|at| is(at, is_of_program));
+        let inner = (0..around).rev().find(|at| !is(at, is_call));
+        let inner = inner.filter(|at| is(at, is_of_program));
         return Some(frames[inner.unwrap_or(around)]);
     }
     let in_c_library = |frame: usize| {
