@@ -52,6 +52,36 @@ fn names(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn values_of_a_label_are_listed_the_largest_first() {
+    let directory = Directory::new("by");
+    let mut writer = Writer::new(&[("inuse_space", "bytes")]);
+    for (of, kb) in [("Vec<Node>", 30), ("Box<Node>", 50), ("Vec<Node>", 40)] {
+        writer.labelled(&["f", "main"], &[kb * KB], &[("type", of)], &[]);
+    }
+    writer.sample(&["malloc", "main"], &[80 * KB]);
+    let file = directory.file("heap", &gzip(&writer.finish()));
+    let text = stdout_of(&["report", "--by", "type", &file]);
+    assert_eq!(
+        text,
+        "        flat  flat% type
+        80kB 40.00% [none]
+        70kB 35.00% Vec<Node>
+        50kB 25.00% Box<Node>
+"
+    );
+    let text = stdout_of(&["report", "--by", "type", "-n", "1", "--focus", "^f$", &file]);
+    assert!(
+        text.ends_with("type\n        70kB 35.00% Vec<Node>\n"),
+        "{text}"
+    );
+    let (line, code) = failure_of(&["report", "--by", "tenant", &file]);
+    assert!(
+        code == 1 && line.contains("no sample has a label tenant"),
+        "{line}"
+    );
+}
+
+#[test]
 fn top_has_the_columns_of_gos_tool() {
     let directory = Directory::new("top");
     let file = directory.file("heap", &gzip(&heap().finish()));

@@ -49,6 +49,9 @@ pub struct ViewArguments {
     /// Source lines of the matching functions
     #[arg(long, group = "view", value_name = "REGEX", help_heading = "Views")]
     pub list: Option<String>,
+    /// Values of this label, such as type, the largest first
+    #[arg(long, group = "view", value_name = "LABEL", help_heading = "Views")]
+    pub by: Option<String>,
     /// One stack and its value per line, for other tools: `main;work;leaf 42`
     #[arg(long, group = "view", help_heading = "Views")]
     pub folded: bool,
@@ -120,6 +123,7 @@ Examples:
   plimsoll report heap.pb.gz --html heap.html         a flame graph to search and zoom in
   plimsoll report --html heap.pb.gz > heap.html       the same
   plimsoll report heap.pb.gz --list 'Index::insert'   by source line
+  plimsoll report heap.pb.gz --by type                by type: Vec<Node>, HashMap<u64, Session>
   plimsoll report heap.pb.gz --tag tenant=acme        for one tenant
   plimsoll report heap.pb.gz --tag bytes=1k:64k       blocks of 1 to 64 KiB
   plimsoll report http://localhost:6060/debug/pprof/mutex --tree

@@ -1,5 +1,6 @@
 //! `plimsoll report` and `plimsoll diff`: show a profile in several forms.
 
+mod by;
 mod counted;
 mod filter;
 mod flame;
@@ -82,10 +83,10 @@ fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode
         let cause = format!("{} is not between 0 and 1", view.nodefraction);
         return Err(Failure::new("--nodefraction", cause).with_code(2));
     }
-    // A requested sample type is one of the heap profile.
-    let default = match view.sample_type {
-        Some(_) => HEAP,
-        None => MEMORY,
+    // A requested sample type or label is one of the heap profile.
+    let default = match (&view.sample_type, &view.by) {
+        (None, None) => MEMORY,
+        _ => HEAP,
     };
     let input = Input::read(name, base, view.normalize, default)?;
     let shown = Shown::new(&input, view)?;
@@ -115,7 +116,9 @@ fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode
             return json::json(to, shown, view);
         }
         let to = &mut PlainText(to);
-        if let Some(expression) = &view.peek {
+        if let Some(key) = &view.by {
+            by::by(to, shown, view, key)
+        } else if let Some(expression) = &view.peek {
             text::peek(to, shown, view, expression)
         } else if let Some(expression) = &view.list {
             list::list(to, shown, view, expression)

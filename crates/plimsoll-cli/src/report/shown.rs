@@ -4,7 +4,7 @@ use super::filter::Filter;
 use super::input::Input;
 use crate::args::ViewArguments;
 use crate::failure::Failure;
-use crate::profile::{Frames, Stack};
+use crate::profile::{Frames, Sample, Stack};
 
 /// The stacks and values that a report shows.
 #[derive(Debug)]
@@ -40,6 +40,11 @@ impl<'a> Shown<'a> {
 
     /// Calls `to` with each stack and its value. Skips values of 0.
     pub(crate) fn each(&self, mut to: impl FnMut(&Stack, i64)) {
+        self.each_sample(|_, stack, value| to(stack, value));
+    }
+
+    /// Calls `to` with each sample, its stack and its value. Skips values of 0.
+    pub(crate) fn each_sample(&self, mut to: impl FnMut(&Sample<'_>, &Stack, i64)) {
         let mut stack = Stack::default();
         for sample in self.input.profile.samples() {
             let value = sample.value(self.sample_type);
@@ -48,7 +53,7 @@ impl<'a> Shown<'a> {
             }
             self.frames.read(&sample, &mut stack);
             if self.filter.shows(&self.input.profile, &sample, &stack) {
-                to(&stack, value);
+                to(&sample, &stack, value);
             }
         }
     }

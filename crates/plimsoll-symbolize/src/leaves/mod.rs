@@ -3,7 +3,7 @@
 
 pub mod allocation;
 
-use crate::symbol::Symbols;
+use crate::symbol::{Line, Symbols};
 
 /// Classifies a function at the leaf of a stack by its name and file.
 pub type LeafRule = fn(&str, &str) -> Leaf;
@@ -57,29 +57,40 @@ pub fn hidden<'a>(leaf: LeafRule, functions: impl Iterator<Item = (&'a str, &'a 
 /// hidden innermost lines of the next frame. A stack of hidden functions only is shown whole.
 /// `frames` are return addresses.
 pub fn visible(frames: &[usize], leaf: LeafRule, symbols: &Symbols) -> (usize, usize) {
-    let lines = |frame| match symbols.location(frame) {
-        Some(location) => symbols.lines(location),
-        None => &[],
-    };
-    let functions = frames.iter().flat_map(|&frame| {
-        let names = lines(frame).iter().map(|&line| {
-            let function = symbols.function(line);
-            let text = |text| symbols.texts.get(text);
-            (text(function.name), text(function.file))
-        });
-        // A frame without a name counts as one line.
-        let nameless = lines(frame).is_empty().then_some(("", ""));
-        names.chain(nameless)
-    });
-    let mut hidden = hidden(leaf, functions);
+    let mut hidden = hidden(leaf, functions(frames, symbols));
     for (at, &frame) in frames.iter().enumerate() {
-        let lines = lines(frame).len().max(1);
+        let lines = lines(frame, symbols).len().max(1);
         if hidden < lines {
             return (at, hidden);
         }
         hidden -= lines;
     }
     (0, 0)
+}
+
+fn lines(frame: usize, symbols: &Symbols) -> &[Line] {
+    match symbols.location(frame) {
+        Some(location) => symbols.lines(location),
+        None => &[],
+    }
+}
+
+/// Returns name and file of the functions of a stack, from the leaf.
+fn functions<'a>(
+    frames: &'a [usize],
+    symbols: &'a Symbols,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    frames.iter().flat_map(|&frame| {
+        let lines = lines(frame, symbols);
+        let names = lines.iter().map(|&line| {
+            let function = symbols.function(line);
+            let text = |text| symbols.texts.get(text);
+            (text(function.name), text(function.file))
+        });
+        // A frame without a name counts as one line.
+        let nameless = lines.is_empty().then_some(("", ""));
+        names.chain(nameless)
+    })
 }
 
 #[cfg(test)]

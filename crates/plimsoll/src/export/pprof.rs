@@ -2,26 +2,48 @@
 
 use plimsoll_pprof::symbolized::{self, Encoder, Head, Label};
 use plimsoll_symbolize::Symbols;
+use plimsoll_symbolize::leaves::allocation::allocated_type;
 
 use super::labels::{Labels, labels};
-use crate::profile::reading::{Reading, Stack};
+use crate::profile::reading::{Reading, Sample, Stack, Tag};
 use crate::stack;
+
+/// The label of the type for which memory was allocated.
+const TYPE: &str = "type";
+
+/// Returns the type for which the memory of a sample was allocated; `None` if it is unknown, if the
+/// sample is not of memory, and if the program has a label of that name.
+fn type_of(sample: &Sample, symbols: &Symbols) -> Option<String> {
+    let (Tag::Bytes(_, own) | Tag::Lifetime(_, own)) = &sample.tag else {
+        return None;
+    };
+    if own.iter().any(|(key, _)| key == TYPE) {
+        return None;
+    }
+    allocated_type(sample.stack.frames(), symbols)
+}
 
 /// Encodes a reading, uncompressed. Includes idle waits only if `idle` is set.
 pub(crate) fn encode(reading: &Reading, idle: bool, symbols: &Symbols) -> Vec<u8> {
-    let types = reading.sample_types.iter();
-    let types: Vec<(&str, &str)> = types.map(|value| (value.name, value.unit)).collect();
+    let sample_types = reading.sample_types.iter();
+    let sample_types: Vec<(&str, &str)> =
+        sample_types.map(|value| (value.name, value.unit)).collect();
     let head = Head {
-        sample_types: &types,
+        sample_types: &sample_types,
         default_sample_type: reading.default_type,
         period_type: (reading.period_type.name, reading.period_type.unit),
         period: reading.period,
         time_nanos: reading.time_nanos,
         duration_nanos: reading.duration_nanos,
     };
+    let types: Vec<Option<String>> = reading
+        .samples
+        .iter()
+        .map(|sample| type_of(sample, symbols))
+        .collect();
     let mut encoder = Encoder::new(&head, symbols, reading.leaf, stack::depth());
     let mut encoded = Vec::new();
-    for sample in &reading.samples {
+    for (sample, allocated) in reading.samples.iter().zip(&types) {
         let labels = labels(&sample.tag, sample.stack.frames(), symbols);
         if labels.are_idle() && !idle {
             continue;
@@ -29,6 +51,9 @@ pub(crate) fn encode(reading: &Reading, idle: bool, symbols: &Symbols) -> Vec<u8
         encoded.clear();
         let texts = labels.texts().into_iter();
         encoded.extend(texts.map(|(key, text)| Label::text(key, text)));
+        if let Some(allocated) = allocated {
+            encoded.push(Label::text(TYPE, allocated));
+        }
         match labels {
             Labels::Own(_) | Labels::Texts(_) => {}
             Labels::Bytes(bytes, _) => encoded.push(Label::number("bytes", bytes, "")),

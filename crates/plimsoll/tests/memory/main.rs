@@ -35,4 +35,6 @@ mod sampling;
 #[cfg(not(plimsoll_sanitized))]
 mod stacks;
 #[cfg(not(plimsoll_sanitized))]
+mod types;
+#[cfg(not(plimsoll_sanitized))]
 mod vars;

@@ -9,8 +9,10 @@
 mod c;
 mod cpp;
 mod rust;
+mod types;
 
-use super::Leaf;
+use super::{Leaf, functions, hidden};
+use crate::symbol::Symbols;
 
 /// Classifies a function at the leaf of a stack by its name, and by its file if known.
 pub fn leaf(function: &str, file: &str) -> Leaf {
@@ -18,4 +20,17 @@ pub fn leaf(function: &str, file: &str) -> Leaf {
         .or_else(|| cpp::leaf(function, file))
         .or_else(|| c::leaf(function))
         .unwrap_or(Leaf::Candidate)
+}
+
+/// Returns the container for which a stack allocated, with the types of its contents, such as
+/// `Vec<u8>`: that of the outermost hidden function whose name contains these types. `None` without
+/// such a function. `frames` are return addresses.
+pub fn allocated_type(frames: &[usize], symbols: &Symbols) -> Option<String> {
+    let count = hidden(leaf, functions(frames, symbols));
+    let names: Vec<&str> = functions(frames, symbols)
+        .take(count)
+        .map(|(name, _)| name)
+        .collect();
+    let mut outermost_first = names.into_iter().rev();
+    outermost_first.find_map(types::container)
 }
