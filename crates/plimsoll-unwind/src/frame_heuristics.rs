@@ -66,7 +66,7 @@ pub(crate) fn has_return_address(
     const SEARCHED: usize = 4 << 10;
     let has_tables = |address| match modules.look_up(address) {
         Lookup::Permanent(cfi) | Lookup::Current(cfi) => cfi.describe(address).is_some(),
-        Lookup::Stale | Lookup::NotCode => false,
+        Lookup::Stale(_) | Lookup::Unlisted(_) | Lookup::NotCode => false,
     };
     (stack..stack + SEARCHED)
         .step_by(8)

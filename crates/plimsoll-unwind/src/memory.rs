@@ -45,6 +45,9 @@ impl Known {
 
 /// The memory of one stack, from the stack pointer upwards.
 pub trait Memory {
+    /// Whether the stack is the calling thread's. If so, no code on it is unloaded during a walk.
+    const IS_OWN_STACK: bool;
+
     /// Returns the word at `address`, if it can be part of the stack and is readable.
     fn read(&mut self, address: usize) -> Option<usize>;
 
@@ -73,6 +76,8 @@ impl StackMemory {
 }
 
 impl Memory for StackMemory {
+    const IS_OWN_STACK: bool = true;
+
     #[inline]
     fn read(&mut self, address: usize) -> Option<usize> {
         const WORD: usize = size_of::<usize>();

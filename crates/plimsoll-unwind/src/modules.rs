@@ -5,9 +5,11 @@
 //!
 //! Objects that were loaded when the program started are never unloaded, so the list suffices to
 //! unwind their code. For a library that was loaded later, the loader must first confirm that the
-//! listed library is still loaded; glibc's `_dl_find_object` does so without a lock.
+//! listed library is still loaded; glibc's `_dl_find_object` does so without a lock. It also finds
+//! libraries that the list lacks. Their tables are then read anew for each frame.
 
-use std::ffi::{c_int, c_void};
+mod loaded_object;
+
 use std::ops::Range;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr};
@@ -17,6 +19,8 @@ use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::arch;
 use crate::frame_detection::{self, MAX_WITHOUT_PER_CENT};
+
+pub use loaded_object::LoadedObject;
 
 /// One generation of the module list.
 pub struct ModuleList {
@@ -35,7 +39,8 @@ pub struct ModuleList {
     unlisted: Vec<Range<usize>>,
 }
 
-struct Module {
+/// The address ranges and unwind tables of a loaded object.
+pub(crate) struct Module {
     /// All segments, and the gaps between them.
     mapped: Range<usize>,
     /// The executable segments; empty if there are none.
@@ -62,8 +67,10 @@ pub enum Lookup<'a> {
     Permanent(&'a Cfi),
     /// These tables, valid now.
     Current(&'a Cfi),
-    /// Unknown, since the list is outdated: code was loaded or unloaded.
-    Stale,
+    /// Unknown, since the list is outdated: this object was loaded since.
+    Stale(LoadedObject),
+    /// Unknown, since the loader never lists this object, which is in another namespace.
+    Unlisted(LoadedObject),
     /// None in any list: generated code, code without tables, or data.
     NotCode,
 }
@@ -71,21 +78,7 @@ pub enum Lookup<'a> {
 /// The number of objects in the first listing; later objects are not permanent.
 static LISTED_AT_START: AtomicUsize = AtomicUsize::new(0);
 
-/// The address of `_dl_find_object`, or 0 if the C library lacks it.
-static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
-
 static GENERATIONS: AtomicU32 = AtomicU32::new(0);
-
-/// The head of glibc's `struct dl_find_object`.
-#[repr(C)]
-struct FoundObject {
-    flags: u64,
-    map_start: *const c_void,
-    map_end: *const c_void,
-    link_map: *const c_void,
-    eh_frame: *const c_void,
-    reserved: [u64; 7],
-}
 
 impl ModuleList {
     /// Lists the objects of the loader. Takes its lock and allocates: not for use in hooks.
@@ -102,8 +95,7 @@ impl ModuleList {
         let first =
             LISTED_AT_START.compare_exchange(0, listed, Ordering::AcqRel, Ordering::Acquire);
         if first.is_ok() {
-            let function = loader::function(c"_dl_find_object");
-            FIND_OBJECT.store(function as usize, Ordering::Release);
+            loaded_object::prepare();
         }
         // The loader lists objects in the order of loading, the program first. If this code is not
         // part of the program, objects that can be unloaded may precede it in that order.
@@ -145,10 +137,9 @@ impl ModuleList {
         if !self.is_current() {
             return Some(Self::from_loader());
         }
-        let Lookup::Stale = self.look_up(unknown) else {
+        let Lookup::Stale(object) = self.look_up(unknown) else {
             return None;
         };
-        let object = find_object(unknown)?;
         let mut list = Self::from_loader();
         list.unlisted.clone_from(&self.unlisted);
         list.unlisted.push(object.mapped);
@@ -205,7 +196,7 @@ impl ModuleList {
             let cfi = module.tables_at(address);
             return cfi.map_or(Lookup::NotCode, Lookup::Permanent);
         }
-        let Some(found) = find_object(address) else {
+        let Some(found) = LoadedObject::at(address) else {
             return Lookup::NotCode;
         };
         match module {
@@ -213,43 +204,58 @@ impl ModuleList {
                 let cfi = module.tables_at(address);
                 cfi.map_or(Lookup::NotCode, Lookup::Current)
             }
-            None if self.unlisted.contains(&found.mapped) => Lookup::NotCode,
-            _ => Lookup::Stale,
+            None if self.unlisted.contains(&found.mapped) => Lookup::Unlisted(found),
+            _ => Lookup::Stale(found),
         }
     }
 }
 
 impl Module {
+    /// Reads an object that is loaded at `base`. Does not allocate.
+    ///
+    /// # Safety
+    /// The object must stay loaded while its tables are used.
+    unsafe fn new(base: usize, segments: impl Iterator<Item = Segment> + Clone) -> Self {
+        let range = |segment: &Segment| {
+            let start = base.wrapping_add(segment.address as usize);
+            start..start.wrapping_add(segment.memory_size as usize)
+        };
+        let (mut mapped, mut code) = (0..0, 0..0);
+        let mut eh_frame_hdr = None;
+        for segment in segments.clone() {
+            match segment.kind {
+                loader::LOAD => {
+                    include(&mut mapped, range(&segment));
+                    if segment.flags & loader::EXECUTABLE != 0 {
+                        include(&mut code, range(&segment));
+                    }
+                }
+                loader::EH_FRAME => eh_frame_hdr = Some(range(&segment)),
+                _ => {}
+            }
+        }
+        let cfi = eh_frame_hdr.clone().and_then(|hdr| {
+            let holds = |segment: &Segment| {
+                segment.kind == loader::LOAD && range(segment).contains(&hdr.start)
+            };
+            let end = range(&segments.clone().find(holds)?).end;
+            // SAFETY: both lie within a segment that the loader has mapped, and which stays mapped
+            // by this function's contract.
+            unsafe { Cfi::new(hdr, end) }
+        });
+        Self {
+            mapped,
+            code,
+            permanent: false,
+            eh_frame_hdr: eh_frame_hdr.map_or(0, |hdr| hdr.start),
+            cfi,
+        }
+    }
+
     /// Returns the tables for an address in this object, if it is code.
-    fn tables_at(&self, address: usize) -> Option<&Cfi> {
+    pub(crate) fn tables_at(&self, address: usize) -> Option<&Cfi> {
         let cfi = self.cfi.as_ref();
         cfi.filter(|_| self.code.contains(&address))
-    }
-}
-
-/// An object that is mapped at an address.
-struct Found {
-    mapped: Range<usize>,
-    /// The address of its unwind table header; 0 if missing.
-    eh_frame_hdr: usize,
-}
-
-/// Returns the object that is mapped at an address. Lock-free; safe to call in hooks.
-fn find_object(address: usize) -> Option<Found> {
-    let function = FIND_OBJECT.load(Ordering::Acquire);
-    if function == 0 {
-        return None;
-    }
-    // SAFETY: `function` is the address of glibc's `_dl_find_object`, which has this type and is
-    // async-signal-safe. Zeros are a valid `FoundObject`.
-    unsafe {
-        let function: unsafe extern "C" fn(*const c_void, *mut FoundObject) -> c_int =
-            std::mem::transmute(function);
-        let mut found: FoundObject = std::mem::zeroed();
-        (function(address as *const c_void, &raw mut found) == 0).then_some(Found {
-            mapped: found.map_start as usize..found.map_end as usize,
-            eh_frame_hdr: found.eh_frame as usize,
-        })
     }
 }
 
@@ -262,42 +268,11 @@ impl Listing {
     /// Adds an object. The loader's lock prevents its unloading.
     fn add(&mut self, object: &Object<'_>) {
         self.counts = object.counts;
-        let range = |segment: &Segment| {
-            let start = object.base.wrapping_add(segment.address as usize);
-            start..start.wrapping_add(segment.memory_size as usize)
-        };
-        let (mut mapped, mut code) = (0..0, 0..0);
-        let mut eh_frame_hdr = None;
-        for segment in object.segments() {
-            match segment.kind {
-                loader::LOAD => {
-                    include(&mut mapped, range(&segment));
-                    if segment.flags & loader::EXECUTABLE != 0 {
-                        include(&mut code, range(&segment));
-                    }
-                }
-                loader::EH_FRAME => eh_frame_hdr = Some(range(&segment)),
-                _ => {}
-            }
-        }
-        // Reads the tables here, while the loader's lock prevents unloading.
-        let cfi = eh_frame_hdr.clone().and_then(|hdr| {
-            let holds = |segment: &Segment| {
-                segment.kind == loader::LOAD && range(segment).contains(&hdr.start)
-            };
-            let end = range(&object.segments().find(holds)?).end;
-            // SAFETY: both lie within a segment that the loader has mapped. It stays mapped as long
-            // as its code can be on a stack; users call `look_up` before they read the tables.
-            unsafe { Cfi::new(hdr, end) }
-        });
         // Objects without code are kept too: their positions determine which objects are permanent.
-        self.modules.push(Module {
-            mapped,
-            code,
-            permanent: false,
-            eh_frame_hdr: eh_frame_hdr.map_or(0, |hdr| hdr.start),
-            cfi,
-        });
+        // SAFETY: the loader's lock prevents unloading now. Later, users call `look_up` before they
+        // read the tables, and an object stays loaded as long as its code can be on a stack.
+        let module = unsafe { Module::new(object.base, object.segments()) };
+        self.modules.push(module);
     }
 }
 

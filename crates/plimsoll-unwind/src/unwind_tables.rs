@@ -4,8 +4,14 @@
 //! gimli reads the tables in place, where the loader has mapped them. Their rules for an address
 //! are reduced to a `Rule` and cached; after that, a frame costs a lookup and two loads. Nothing
 //! here allocates or takes a lock.
+//!
+//! The module list lacks a library that was loaded a moment before. On the calling thread's own
+//! stack, the tables of such a library are found through the loader's index: code to which a thread
+//! returns is not unloaded. The list's generation does not cover this code, so neither its rules nor
+//! the walk are cached.
 
 mod evaluate;
+mod unlisted_code;
 
 use gimli::{
     CfaRule, EhFrame, EndianSlice, EvaluationStorage, FrameDescriptionEntry, LittleEndian, Piece,
@@ -63,7 +69,8 @@ pub enum End {
     Room = 1,
     /// The tables or the memory do not lead to a caller.
     Lost = 2,
-    /// The list of modules is outdated: code was loaded or unloaded.
+    /// The list of modules is outdated: code was loaded or unloaded. The walk could not read its
+    /// tables without the list.
     Stale = 3,
 }
 
@@ -193,7 +200,8 @@ impl<M: Memory> Walker<'_, M> {
                         self.trail(Trail::spoil);
                         (cfi, Key::new(address, self.modules.generation()))
                     }
-                    Lookup::Stale => return Step::End(End::Stale),
+                    Lookup::Stale(object) => return self.step_in_stale(address, &object),
+                    Lookup::Unlisted(object) => return self.step_in_unlisted(address, &object),
                     Lookup::NotCode => return self.without_tables(address),
                 };
                 RULES.get(key).unwrap_or_else(|| {
@@ -203,6 +211,13 @@ impl<M: Memory> Walker<'_, M> {
                 })
             }
         };
+        self.follow(rule, address, None)
+    }
+
+    /// Steps to the caller of the code at `address` by its rule. `tables` are the code's tables, if
+    /// the module list lacks them.
+    #[inline(always)]
+    fn follow(&mut self, rule: Rule, address: usize, tables: Option<&Cfi>) -> Step {
         let caller = match rule {
             Rule::End => return Step::End(End::Outermost),
             Rule::Plain(rule) => {
@@ -229,7 +244,10 @@ impl<M: Memory> Walker<'_, M> {
             }
             Rule::Evaluate => {
                 self.trail(Trail::spoil);
-                self.evaluate(address)
+                match tables {
+                    Some(cfi) => self.evaluate(cfi, address),
+                    None => self.evaluate_listed(address),
+                }
             }
         };
         match caller {
@@ -305,7 +323,7 @@ impl<M: Memory> Walker<'_, M> {
             Lookup::Permanent(cfi) | Lookup::Current(cfi) => cfi
                 .describe(address)
                 .map(|fde| fde.initial_address() as usize),
-            Lookup::Stale | Lookup::NotCode => None,
+            Lookup::Stale(_) | Lookup::Unlisted(_) | Lookup::NotCode => None,
         };
         let stack = self.at.stack as usize;
         let found = frame_heuristics::find(function, address, stack, self.memory, self.modules);

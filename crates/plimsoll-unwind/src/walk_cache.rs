@@ -63,6 +63,8 @@ pub struct Trail {
     first_frame_pointer: Option<u64>,
     length: usize,
     spoilt: bool,
+    /// The last address of code that the module list lacks.
+    unknown_code: Option<usize>,
     places: [Place; MOST],
     values: [u64; MOST],
 }
@@ -91,6 +93,7 @@ impl Trail {
             first_frame_pointer: None,
             length: 0,
             spoilt: true,
+            unknown_code: None,
             places: [0; MOST],
             values: [0; MOST],
         }
@@ -102,11 +105,24 @@ impl Trail {
         self.first_frame_pointer = None;
         self.length = 0;
         self.spoilt = false;
+        self.unknown_code = None;
     }
 
     /// Records that the walk met a frame that is not plain, or code that may be unloaded.
     pub(crate) fn spoil(&mut self) {
         self.spoilt = true;
+    }
+
+    /// Records that the module list lacks the code at an address. Spoils the trail.
+    pub(crate) fn met_unknown_code(&mut self, address: usize) {
+        self.spoilt = true;
+        self.unknown_code = Some(address);
+    }
+
+    /// Returns the address of code that the walk met and its module list lacks. The list must then
+    /// be replaced.
+    pub fn unknown_code(&self) -> Option<usize> {
+        self.unknown_code
     }
 
     /// Records that the frame pointer determined a frame.

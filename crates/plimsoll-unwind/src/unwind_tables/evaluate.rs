@@ -13,12 +13,18 @@ use crate::registers::Registers;
 use super::{Bytes, Storage, Walker, row_at};
 
 impl<M: Memory> Walker<'_, M> {
+    /// Does the same as [`Walker::evaluate`], for code in the module list.
+    #[cold]
+    pub(super) fn evaluate_listed(&mut self, address: usize) -> Option<Registers> {
+        match self.modules.look_up(address) {
+            Lookup::Permanent(cfi) | Lookup::Current(cfi) => self.evaluate(cfi, address),
+            Lookup::Stale(_) | Lookup::Unlisted(_) | Lookup::NotCode => None,
+        }
+    }
+
     /// Returns the caller's registers for a frame whose tables must be evaluated each time.
     #[cold]
-    pub(super) fn evaluate(&mut self, address: usize) -> Option<Registers> {
-        let (Lookup::Permanent(cfi) | Lookup::Current(cfi)) = self.modules.look_up(address) else {
-            return None;
-        };
+    pub(super) fn evaluate(&mut self, cfi: &Cfi, address: usize) -> Option<Registers> {
         let fde = cfi.describe(address);
         let is_signal = FrameDescriptionEntry::is_signal_trampoline;
         if fde.as_ref().is_none_or(is_signal) {

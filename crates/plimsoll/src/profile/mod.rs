@@ -342,8 +342,8 @@ pub struct LostEvents {
     /// Events recorded without a stack, because the table of stacks was full. Totals are right.
     pub table_full: u64,
     /// Events recorded with a stack that lacks its outer frames, because code in it cannot be
-    /// unwound. Such code is generated, or in a library without unwind tables, of another namespace
-    /// (`dlmopen`), or loaded a moment before. Totals are right.
+    /// unwound. Such code is generated, or in a library without unwind tables. Without glibc 2.35 or
+    /// later, it may also be in a library that was loaded after the start. Totals are right.
     pub cut_stacks: u64,
     /// Sampled allocations whose free goes unnoticed, because there was no memory to track them.
     /// Profiles count them as allocated, but not as in use.

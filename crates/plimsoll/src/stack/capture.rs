@@ -335,15 +335,8 @@ fn walk_by_tables(
     let Some(walk) = walk else {
         return (NOT_WALKED, None);
     };
-    if walk.end == End::Stale {
-        let met = match (frames[..walk.frames].last(), start) {
-            (Some(return_address), _) => return_address - 1,
-            (None, Start::Caller(registers)) => registers.instruction as usize - 1,
-            (None, Start::Here(registers) | Start::Limited(registers, _)) => {
-                registers.instruction as usize
-            }
-        };
-        unknown_code::met_at(met);
+    if let Some(address) = trail.unknown_code() {
+        unknown_code::met_at(address);
     }
     (walk, remembered_if_whole(from, &walk, trail))
 }

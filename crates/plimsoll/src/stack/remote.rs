@@ -72,6 +72,8 @@ impl StackReader {
 }
 
 impl Memory for CopiedStack {
+    const IS_OWN_STACK: bool = false;
+
     #[inline]
     fn read(&mut self, address: usize) -> Option<usize> {
         const WORD: usize = size_of::<usize>();

@@ -424,6 +424,7 @@ fn libraries_come_and_go() {
         }
     });
     balanced();
+    assert_eq!(profile::lost_events().cut_stacks, 0);
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

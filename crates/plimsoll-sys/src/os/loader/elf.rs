@@ -3,11 +3,33 @@
 use std::ffi::{CStr, c_int, c_void};
 
 use super::{Object, Segment};
+use crate::os::probe;
+use crate::os::region::PAGE;
 
 #[cfg(target_pointer_width = "64")]
 type Header = libc::Elf64_Phdr;
 #[cfg(not(target_pointer_width = "64"))]
 type Header = libc::Elf32_Phdr;
+
+/// The beginning of a file, up to the last field that is needed here.
+#[repr(C)]
+struct FileHeader {
+    magic: [u8; 4],
+    identification: [u8; 12],
+    kind: u16,
+    machine: u16,
+    version: u32,
+    entry_point: usize,
+    /// The position of the program headers in the file.
+    headers: usize,
+    sections: usize,
+    flags: u32,
+    size: u16,
+    header_size: u16,
+    header_count: u16,
+}
+
+const MAGIC: [u8; 4] = *b"\x7fELF";
 
 pub(super) const LISTS_OBJECTS: bool = true;
 
@@ -15,12 +37,16 @@ pub(super) type Segments<'a> = &'a [Header];
 
 type Visit<'a> = &'a mut dyn FnMut(&Object<'_>) -> bool;
 
-// The fields of the headers are of other types on 32-bit systems.
-#[allow(clippy::useless_conversion)]
 pub(super) fn segments<'a>(
     headers: &'a Segments<'_>,
 ) -> impl Iterator<Item = Segment> + Clone + 'a {
-    headers.iter().map(|header| Segment {
+    headers.iter().map(segment)
+}
+
+// The fields of the headers are of other types on 32-bit systems.
+#[allow(clippy::useless_conversion)]
+fn segment(header: &Header) -> Segment {
+    Segment {
         kind: header.p_type,
         flags: header.p_flags,
         offset: header.p_offset.into(),
@@ -28,7 +54,34 @@ pub(super) fn segments<'a>(
         file_size: header.p_filesz.into(),
         memory_size: header.p_memsz.into(),
         align: header.p_align.into(),
-    })
+    }
+}
+
+/// # Safety
+/// If an object is loaded at `start`, it must stay loaded while the result is used.
+pub(super) unsafe fn segments_at<'a>(
+    start: usize,
+) -> Option<impl Iterator<Item = Segment> + Clone + 'a> {
+    if start % PAGE != 0 || !probe::readable(start) {
+        return None;
+    }
+    // SAFETY: the page is readable, and longer than the header. It stays so, by this function's
+    // contract. Any bytes are a valid header.
+    let header = unsafe { (start as *const FileHeader).read() };
+    let count = usize::from(header.header_count);
+    let end = (count * size_of::<Header>()).checked_add(header.headers)?;
+    if header.magic != MAGIC
+        || usize::from(header.header_size) != size_of::<Header>()
+        || header.headers % align_of::<Header>() != 0
+        || end > PAGE
+    {
+        return None;
+    }
+    let first = (start + header.headers) as *const Header;
+    // SAFETY: the headers are aligned and lie within the page, by the check above. The page is
+    // readable and stays so, by this function's contract; an object's headers never change.
+    let headers = unsafe { std::slice::from_raw_parts(first, count) };
+    Some(headers.iter().map(segment))
 }
 
 pub(super) fn each_object(mut visit: Visit<'_>) {

@@ -1,5 +1,5 @@
-//! Enumerates the loaded objects through the dynamic loader. Not for use in hooks: it takes the
-//! loader's lock.
+//! Enumerates the loaded objects through the dynamic loader. Not for use in hooks, except for
+//! [`segments_at`]: it takes the loader's lock.
 //!
 //! In the child of a fork, the C library does not reset that lock: if another thread held it, the
 //! child waits forever. So Plimsoll's own threads take it one at a time, and not during a fork.
@@ -83,6 +83,18 @@ impl Object<'_> {
     }
 }
 
+/// Returns the program headers of an object by its file header, which the loader has mapped at
+/// `start`. Returns `None` if there is none on that page, or if the program headers extend beyond
+/// the page. Takes no lock: may be called in hooks.
+///
+/// # Safety
+/// If an object is loaded at `start`, it must stay loaded while the result is used.
+#[inline]
+pub unsafe fn segments_at<'a>(start: usize) -> Option<impl Iterator<Item = Segment> + Clone + 'a> {
+    // SAFETY: the object stays loaded, by this function's contract.
+    unsafe { elf::segments_at(start) }
+}
+
 /// Whether the loader of this system lists objects.
 pub const LISTS_OBJECTS: bool = elf::LISTS_OBJECTS;
 
@@ -141,5 +153,45 @@ mod tests {
             false
         });
         assert_eq!(objects, 1, "the visitor ends the listing");
+    }
+
+    /// A listed object whose first segment begins with the file header has the same program
+    /// headers there.
+    #[test]
+    #[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+    fn the_program_headers_are_also_found_in_memory() {
+        let mut objects = 0;
+        each_object(|object| {
+            let first = object.segments().find(|segment| segment.kind == LOAD);
+            let Some(first) = first.filter(|first| first.offset == 0) else {
+                return true;
+            };
+            let start = object.base.wrapping_add(first.address as usize);
+            // SAFETY: the loader's lock prevents unloading.
+            let segments = unsafe { segments_at(start) }.expect("a file header");
+            assert!(segments.eq(object.segments()));
+            objects += 1;
+            true
+        });
+        assert!(objects > 0);
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+    fn memory_without_a_file_header_has_no_program_headers() {
+        use crate::os::region::{self, PAGE};
+        let page = region::map(PAGE).unwrap();
+        for start in [0, 8, page, page + 8, usize::MAX & !(PAGE - 1)] {
+            // SAFETY: no object is loaded there.
+            assert!(unsafe { segments_at(start) }.is_none(), "{start:#x}");
+        }
+        // A header whose program headers extend beyond the page.
+        let mut header = [0_u8; 64];
+        header[..4].copy_from_slice(b"\x7fELF");
+        header[32..].fill(0xff);
+        // SAFETY: the page was mapped above, and no other code uses it.
+        unsafe { (page as *mut [u8; 64]).write(header) };
+        // SAFETY: no object is loaded there.
+        assert!(unsafe { segments_at(page) }.is_none());
     }
 }

@@ -15,6 +15,14 @@ pub(super) fn segments<'a>(none: &'a Segments<'_>) -> impl Iterator<Item = Segme
     std::iter::empty()
 }
 
+/// # Safety
+/// None: there are no objects.
+pub(super) unsafe fn segments_at<'a>(
+    _: usize,
+) -> Option<impl Iterator<Item = Segment> + Clone + 'a> {
+    None::<std::iter::Empty<Segment>>
+}
+
 pub(super) fn each_object(_: &mut dyn FnMut(&Object<'_>) -> bool) {}
 
 pub(super) fn function(_: &CStr) -> *mut c_void {

@@ -1,19 +1,26 @@
-//! Stacks through libraries that are loaded while the module list is being refreshed.
+//! Stacks through libraries that are called as soon as they are loaded.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
 
-use plimsoll::profile;
+use plimsoll::profile::{self, Format};
 
-use crate::process::{allocate_in_callback, build_plugin};
+use crate::process::{allocate_in_callback, build_plugin, write_profile};
 use plimsoll_testkit::child;
 
 const LIBRARIES: usize = 50;
 
-/// How long to wait for the maintenance thread, which takes less than a millisecond.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The number of calls of each library.
+const CALLS: usize = 10;
+
+/// Builds the plugin that is copied, in a new directory.
+fn build_original() -> (PathBuf, CString) {
+    let directory = std::env::temp_dir().join(format!("plimsoll-storm-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let plugin = build_plugin(&directory, "stormy", 10);
+    (directory, plugin)
+}
 
 /// Loads a copy of the plugin `original`, which is never unloaded, and returns its function.
 fn load_copy(
@@ -32,52 +39,78 @@ fn load_copy(
     }
 }
 
-/// Waits until sampled allocations through `call` have stacks that are not cut. Reads no profile,
-/// because that would refresh the module list.
-fn wait_until_whole(call: extern "C" fn(extern "C" fn()), loaded: usize) {
-    let cut = || profile::lost_events().cut_stacks;
-    let begun = Instant::now();
-    loop {
-        let before = cut();
-        for _ in 0..10 {
-            call(allocate_in_callback);
-        }
-        if cut() == before {
-            return;
-        }
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "stacks are cut for good after {loaded} libraries"
-        );
-        std::thread::yield_now();
-    }
+/// Returns the records of `allocs` whose stack contains `allocate_in_callback`.
+fn records_of_callbacks() -> Vec<String> {
+    let mut text = Vec::new();
+    let allocs = profile::lookup("allocs").expect("built in");
+    allocs.write_to(&mut text, Format::Text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    text.split("\n\n")
+        .filter(|record| record.contains("allocate_in_callback"))
+        .map(str::to_owned)
+        .collect()
 }
 
-fn storm() {
-    let directory = std::env::temp_dir().join(format!("plimsoll-storm-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let plugin = build_plugin(&directory, "stormy", 10);
-    let _plimsoll = plimsoll::start();
-    assert_eq!(profile::lost_events().cut_stacks, 0);
+/// Without a maintenance thread, only `write_profile` refreshes the module list.
+fn storm_without_refresh() {
+    // Makes the module list.
+    write_profile();
+    let (directory, plugin) = build_original();
     for number in 0..LIBRARIES {
         let call = load_copy(&directory, &plugin, number);
-        // Both threads walk stacks with the old list while the first such walk causes its refresh.
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| wait_until_whole(call, number + 1));
-            }
-        });
+        for _ in 0..CALLS {
+            call(allocate_in_callback);
+        }
     }
-    // At least the first library was called before the list contained it.
-    assert!(profile::lost_events().cut_stacks > 0);
+    assert_eq!(profile::lost_events().cut_stacks, 0);
+    let records = records_of_callbacks();
+    assert!(records.len() >= LIBRARIES, "{} records", records.len());
+    for record in records {
+        let at = |name: &str| {
+            let mut lines = record.lines();
+            let found = lines.position(|line| line.starts_with('#') && line.contains(name));
+            found.unwrap_or_else(|| panic!("{name} in {record}"))
+        };
+        assert!(at("allocate_in_callback") < at("stormy+"), "{record}");
+        assert!(at("stormy+") < at("storm_without_refresh"), "{record}");
+    }
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]
-fn stacks_become_whole_again_after_any_number_of_libraries() {
+fn stacks_pass_through_libraries_that_the_module_list_lacks() {
     child::run(
-        "late_libraries::stacks_become_whole_again_after_any_number_of_libraries",
+        "late_libraries::stacks_pass_through_libraries_that_the_module_list_lacks",
         "heap_rate=1,unwinder=tables",
-        storm,
+        storm_without_refresh,
+    );
+}
+
+/// Two threads walk stacks while the maintenance thread replaces the list.
+fn storm_during_refreshes() {
+    let _plimsoll = plimsoll::start();
+    let (directory, plugin) = build_original();
+    for number in 0..LIBRARIES {
+        let call = load_copy(&directory, &plugin, number);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..CALLS {
+                        call(allocate_in_callback);
+                    }
+                });
+            }
+        });
+    }
+    assert_eq!(profile::lost_events().cut_stacks, 0);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn no_stack_is_cut_while_the_module_list_is_replaced() {
+    child::run(
+        "late_libraries::no_stack_is_cut_while_the_module_list_is_replaced",
+        "heap_rate=1,unwinder=tables",
+        storm_during_refreshes,
     );
 }

@@ -4,7 +4,9 @@ use std::ffi::{CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-use plimsoll_unwind::modules::{Lookup, ModuleList};
+use plimsoll_unwind::modules::Lookup;
+
+use super::*;
 
 /// A library without dependencies.
 #[cfg(target_arch = "x86_64")]
@@ -45,7 +47,7 @@ fn only_code_of_objects_that_were_loaded_since_is_stale() {
     assert!(matches!(list.look_up(base), Lookup::NotCode));
     let later = load("later", open);
     for address in [later, later + 0x1000] {
-        assert!(matches!(list.look_up(address), Lookup::Stale));
+        assert!(matches!(list.look_up(address), Lookup::Stale(_)));
     }
     assert!(matches!(list.look_up(base), Lookup::NotCode));
     let list = list.successor(later).expect("a new library is loaded");
@@ -63,11 +65,33 @@ fn an_object_of_another_namespace_is_requested_once() {
         unsafe { libc::dlmopen(libc::LM_ID_NEWLM, path.as_ptr(), libc::RTLD_NOW) }
     });
     let list = ModuleList::from_loader();
-    assert!(matches!(list.look_up(base), Lookup::Stale));
+    assert!(matches!(list.look_up(base), Lookup::Stale(_)));
     // Repeats until no other test loads a library in between.
     let mut list = list.successor(base).expect("the library must be recorded");
-    while let Lookup::Stale = list.look_up(base) {
+    while let Lookup::Stale(_) = list.look_up(base) {
         list = list.successor(base).expect("the library must be recorded");
     }
-    assert!(matches!(list.look_up(base), Lookup::NotCode));
+    assert!(matches!(list.look_up(base), Lookup::Unlisted(_)));
+}
+
+/// The lock keeps other tests from refreshing the list and taking the request.
+#[test]
+fn a_walk_that_meets_a_new_library_requests_a_refresh() {
+    prepare(None);
+    let slot = take_slot().expect("the pool has free slots");
+    let alone = lock_lists();
+    let start = Start::Here(Registers {
+        instruction: load("requested", open) as u64 + 0x3a0,
+        ..Registers::here()
+    });
+    unknown_code::take();
+    let (mut context, mut trail, mut frames) = (Context::new_in(), Trail::new(), [0; 8]);
+    let (walk, remembered) = walk_by_tables(start, slot, &mut context, &mut trail, &mut frames);
+    assert_ne!(unknown_code::take(), 0);
+    // The library has no tables.
+    assert_eq!(walk.end, End::Lost);
+    assert!(remembered.is_none());
+    drop(alone);
+    slot.owner.store(0, Ordering::Release);
+    refresh_modules();
 }
