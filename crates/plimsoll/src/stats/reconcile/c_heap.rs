@@ -101,7 +101,8 @@ mod tests {
         let start = 0x7f12_3400_0000;
         let grown = [start + 48, 0, 0x23000, 0x23000];
         let found = parts_by(&(start..start + 0x21000), |_| Some(grown));
-        assert_eq!(found, [start..start + 0x21000]);
+        assert_eq!(found.first(), Some(&(start..start + 0x21000)));
+        assert_eq!(found.len(), 1);
     }
 
     #[test]
