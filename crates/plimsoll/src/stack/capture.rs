@@ -188,10 +188,6 @@ pub(super) fn with_interrupted_stack<R>(
         (walk, slot.captured(walk.frames.min(limit)))
     };
     count_if_cut(walk.end);
-    if walk.end == End::Stale {
-        // The last frame is a return address, or one past the interrupted instruction.
-        unknown_code::met_at(frames.last().map_or(0, |address| address - 1));
-    }
     let result = use_stack(frames);
     slot.owner.store(0, Ordering::Release);
     result
@@ -411,6 +407,9 @@ impl Slot {
         *first = at.instruction as usize + 1;
         let start = Start::Here(at);
         let walk = self.with_list(|list| unwind_tables::walk(start, list, context, trail, rest));
+        if let Some(address) = walk.and_then(|_| trail.unknown_code()) {
+            unknown_code::met_at(address);
+        }
         walk.map_or(
             Walk {
                 frames: 1,
