@@ -113,6 +113,14 @@ pub const THREADCREATE: ProfileKind = kind(
     "Stacks that led to the creation of the live threads.",
 );
 
+/// The profile `wall`, of elapsed time. Nothing is recorded before it is requested, so it is not in
+/// [`ALL`].
+pub const WALL: ProfileKind = kind(
+    "wall",
+    "A sampling of elapsed time, by what threads and tracked tasks do, running or waiting. \
+     Records for 30 seconds, or as many as the parameter seconds has.",
+);
+
 /// The profile `selfcontention`, about Plimsoll itself. No list of profiles contains it, so no
 /// collector reads it by default.
 pub const SELFCONTENTION: ProfileKind = kind(
@@ -120,7 +128,7 @@ pub const SELFCONTENTION: ProfileKind = kind(
     "Stacks of Plimsoll's own code that waited for its locks and threads, at the rate of block. Not in block and mutex.",
 );
 
-/// All kinds but [`SELFCONTENTION`], by name.
+/// All kinds but [`SELFCONTENTION`] and [`WALL`], by name.
 pub const ALL: [ProfileKind; 14] = [
     ALLOCS,
     BLOCK,
@@ -140,12 +148,13 @@ pub const ALL: [ProfileKind; 14] = [
 
 /// The profiles that a process under `plimsoll run` writes at its end, in the order in which the
 /// report shows them.
-pub const AT_EXIT: [ProfileKind; 8] = [
+pub const AT_EXIT: [ProfileKind; 9] = [
     HEAP,
     PEAK,
     LIFETIMES,
     MMAP,
     PROFILE,
+    WALL,
     BLOCK,
     MUTEX,
     THREADCREATE,

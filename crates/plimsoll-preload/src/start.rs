@@ -7,6 +7,7 @@
 //! | `PLIMSOLL_RUN_TO` | the directory for reports |
 //! | `PLIMSOLL_RUN_CHILDREN` | requests reports of children and of programs that they execute; the
 //! environment then stays |
+//! | `PLIMSOLL_RUN_WALL` | requests a wall-clock profile |
 //!
 //! A process with elevated privileges (setuid, setgid, file capabilities) ignores all of them.
 
@@ -19,7 +20,12 @@ use plimsoll::preload;
 use crate::{ending, execution, signals};
 
 /// Variables that only this library reads.
-const OURS: [&str; 3] = ["PLIMSOLL_RUN", "PLIMSOLL_RUN_TO", "PLIMSOLL_RUN_CHILDREN"];
+const OURS: [&str; 4] = [
+    "PLIMSOLL_RUN",
+    "PLIMSOLL_RUN_TO",
+    "PLIMSOLL_RUN_CHILDREN",
+    "PLIMSOLL_RUN_WALL",
+];
 
 /// The variable in which the loader finds preloaded libraries.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -36,7 +42,7 @@ extern "C" fn at_start() {
     let children = variable(OURS[2]).is_some();
     if let Some(directory) = variable(OURS[1]) {
         let directory = PathBuf::from(OsStr::from_bytes(directory));
-        preload::begin(directory, children);
+        preload::begin(directory, children, variable(OURS[3]).is_some());
         signals::prepare();
         ending::prepare();
     }

@@ -49,6 +49,10 @@ pub struct RunArguments {
     )]
     pub cpu: Option<u32>,
 
+    /// Record where threads spend elapsed time, running or waiting
+    #[arg(long)]
+    pub wall: bool,
+
     /// Return free memory of the C library from 90 % of this limit on: a size such as 512m, a share
     /// of the available memory such as 80%, or cgroup for the limit of the control group
     #[arg(long, value_name = "LIMIT")]

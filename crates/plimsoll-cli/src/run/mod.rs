@@ -210,6 +210,9 @@ fn environment(
     if arguments.children {
         environment.push(("PLIMSOLL_RUN_CHILDREN", "1".into()));
     }
+    if arguments.wall {
+        environment.push(("PLIMSOLL_RUN_WALL", "1".into()));
+    }
     Ok(environment)
 }
 

@@ -210,10 +210,16 @@ type List = (
     fn(u64) -> String,
 );
 
-const LISTS: [List; 8] = [
+const LISTS: [List; 9] = [
     (
         "used CPU time",
         "profile",
+        |values| value(values, 1),
+        nanoseconds,
+    ),
+    (
+        "elapsed time of all threads",
+        "wall",
         |values| value(values, 1),
         nanoseconds,
     ),

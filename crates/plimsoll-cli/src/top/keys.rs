@@ -156,9 +156,10 @@ mod tests {
         for (keys, page) in [
             ("2", Page::Sites),
             ("6", Page::Gc),
+            ("7", Page::Cpu),
             ("\t", Page::Overview),
             ("\t\t", Page::Sizes),
-            ("7089", Page::Sizes),
+            ("8090", Page::Sizes),
         ] {
             press(&mut app, keys);
             assert_eq!(app.page, page, "{keys:?}");

@@ -18,7 +18,13 @@ use crate::args::TopArguments;
 use crate::failure::Failure;
 
 /// The profiles that the pages show.
-const KINDS: [Kind; 4] = [Kind::Heap, Kind::Mutex, Kind::Block, Kind::Goroutine];
+const KINDS: [Kind; 5] = [
+    Kind::Heap,
+    Kind::Mutex,
+    Kind::Block,
+    Kind::Goroutine,
+    Kind::Cpu,
+];
 
 /// Reads the figures twice, because of the rates, and each profile once, and prints them.
 ///
@@ -67,7 +73,7 @@ pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCod
     match missing {
         None => Ok(ExitCode::SUCCESS),
         Some((kind, trouble)) => Err(Failure::new(
-            format!("{}: the profile {}", target.name, kind.page()),
+            format!("{}: the profile {}", target.name, kind.name()),
             trouble.why,
         )),
     }

@@ -1,5 +1,7 @@
 //! Decodes fetched profiles, and sums them by site.
 
+use std::time::Duration;
+
 use super::sites::{Frame, Kind, Sample, Sites};
 use crate::profile::{self, Limits, LocationId, Profile};
 
@@ -40,7 +42,9 @@ pub(super) fn sites(kind: Kind, bytes: &[u8]) -> Result<Sites, String> {
             values: values.iter().map(|&at| all[at]).collect(),
         }
     });
-    Ok(Sites::new(kind, samples))
+    let mut sites = Sites::new(kind, samples);
+    sites.covered = Duration::from_nanos(profile.duration_ns().try_into().unwrap_or(0));
+    Ok(sites)
 }
 
 /// Returns the functions at a location, innermost first.

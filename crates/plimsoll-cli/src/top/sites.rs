@@ -23,16 +23,30 @@ pub(super) enum Kind {
     Block,
     /// Current stacks of threads and tasks.
     Goroutine,
+    /// CPU time.
+    Cpu,
 }
 
+/// The seconds for which a CPU profile is recorded.
+pub(super) const CPU_SECONDS: u64 = 2;
+
 impl Kind {
-    /// Returns the name of the profile's page, below `/debug/pprof/`.
-    pub(super) fn page(self) -> &'static str {
+    /// Returns the name of the profile.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Heap => "heap",
             Self::Mutex => "mutex",
             Self::Block => "block",
             Self::Goroutine => "goroutine",
+            Self::Cpu => "profile",
+        }
+    }
+
+    /// Returns the profile's page, below `/debug/pprof/`, with its parameters.
+    pub(super) fn page(self) -> String {
+        match self {
+            Self::Cpu => format!("profile?seconds={CPU_SECONDS}"),
+            _ => self.name().into(),
         }
     }
 
@@ -48,6 +62,7 @@ impl Kind {
             ],
             Self::Mutex | Self::Block => &["delay", "contentions"],
             Self::Goroutine => &[""],
+            Self::Cpu => &["cpu", "samples"],
         }
     }
 
@@ -83,6 +98,8 @@ pub(super) struct Sites {
     /// The time of the request since watching began. `took` is the duration of the request.
     pub(super) at: Duration,
     pub(super) took: Duration,
+    /// The time that the profile covers; 0 for an instant, or since the program began.
+    pub(super) covered: Duration,
 }
 
 /// A site: the innermost function that is not a helper. The caller that pushes to a vector or locks

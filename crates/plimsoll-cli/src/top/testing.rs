@@ -25,6 +25,7 @@ fn news() -> Vec<Update> {
         (Kind::Mutex, 2),
         (Kind::Block, 2),
         (Kind::Goroutine, 2),
+        (Kind::Cpu, 2),
     ];
     let profiles = profiles.map(|(kind, at)| Update::Profile(kind, Ok(profile(kind, at))));
     let line = Update::CommandLine(["/usr/bin/search", "--load", "2", ""].join("\0"));
@@ -117,10 +118,17 @@ fn profile(kind: Kind, at: u64) -> Sites {
             sample(&[&accept, &main], &[6], "waiting"),
             sample(&[&add, &main], &[1], "running"),
         ],
+        Kind::Cpu => vec![
+            sample(&[&add, &main], &[1_200_000_000, 120], ""),
+            sample(&[&get, &main], &[300_000_000, 30], ""),
+        ],
     };
     let mut sites = Sites::new(kind, samples.into_iter());
     sites.at = Duration::from_secs(at);
     sites.took = Duration::from_millis(120);
+    if kind == Kind::Cpu {
+        sites.covered = Duration::from_secs(2);
+    }
     sites
 }
 

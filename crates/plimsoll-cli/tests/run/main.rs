@@ -21,3 +21,4 @@ mod signals;
 mod sites;
 mod sizes;
 mod threads;
+mod wall;

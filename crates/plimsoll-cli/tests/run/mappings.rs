@@ -585,3 +585,31 @@ fn the_numbers_of_mappings_are_those_of_their_profile() {
         assert!(text.contains(&expected), "{expected}: {text}");
     }
 }
+
+/// Runs before the preloaded library's own constructor, which sets the hook.
+const EARLY_LIBRARY: &str = r#"
+char *mapped;
+__attribute__((noinline)) static void maps_early(void) { mapped = pages(1000); }
+__attribute__((constructor)) static void construct(void) { maps_early(); }
+"#;
+
+#[test]
+fn mappings_by_the_constructors_of_libraries_are_counted_with_their_caller() {
+    let scene = Scene::new("early_mappings");
+    let source = format!("{HEAD}{EARLY_LIBRARY}");
+    let library = scene.compile("cc", "libearly.so", &source, &["-shared", "-fPIC", "-g"]);
+    let program = scene.compile(
+        "cc",
+        "early",
+        "extern char *mapped; int main(void) { *mapped = 1; return 0; }",
+        &[library.to_str().unwrap()],
+    );
+    let report = only(same(&program, &[]));
+    assert_mapped(&report, [1, 1000, 0, 1]);
+    let output = run(&[], &program, &[]).output().unwrap();
+    let summary = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        summary.contains("100.0 %  pages") || summary.contains("100.0 %  maps_early"),
+        "{summary}"
+    );
+}

@@ -12,12 +12,17 @@ global_asm!(
     .hidden plimsoll_interpose_mapping_hook
     .globl plimsoll_interpose_mapping_hook
 
-    .section .bss.plimsoll_interpose_mappings, "aw", %nobits
+    // Null if nothing defines that symbol. See `mappings`. Not `.weak`, because link-time optimization
+    // may put the definition into the same object.
+    .weakref plimsoll_interpose_maybe_hook, plimsoll_interpose_first_mapping_hook
+    .hidden plimsoll_interpose_first_mapping_hook
+
+    .section .data.plimsoll_interpose_mappings, "aw", %progbits
     .balign 8
     .type plimsoll_interpose_mapping_hook, %object
     .size plimsoll_interpose_mapping_hook, 8
 plimsoll_interpose_mapping_hook:
-    .zero 8
+    .quad plimsoll_interpose_maybe_hook
     .text
     "#
 );

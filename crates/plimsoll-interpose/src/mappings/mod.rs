@@ -4,6 +4,10 @@
 //! Until a [`Hook`] is set, the code here does what the C library's does: it makes the system call
 //! and sets `errno`. A hook makes the call itself.
 //!
+//! Libraries may map memory in their constructors, which can precede the code that sets the hook. A
+//! function of the same linked object that has the symbol `plimsoll_interpose_first_mapping_hook` and
+//! the type of a [`Hook`] is the hook from the beginning.
+//!
 //! The C library's own calls are not interposed: the memory of its `malloc`, the stacks of threads,
 //! and libraries that it loads. Neither are calls by an inline `syscall` instruction.
 //!

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use plimsoll_pprof::kinds::WALL;
+
 use super::pprof::ROOT;
 use crate::profile;
 
@@ -18,11 +20,7 @@ pub(super) fn page() -> String {
             "symbol",
             "Names for the addresses in the query, separated by plus signs.",
         ),
-        (
-            "wall",
-            "A sampling of elapsed time, by what threads and tracked tasks do, running or waiting. \
-             Records for 30 seconds, or as many as the parameter seconds has.",
-        ),
+        (WALL.name, WALL.description),
     ];
     let mut entries: Vec<(&str, usize, &str, &str)> = profile::profiles()
         .iter()

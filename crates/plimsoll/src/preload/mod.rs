@@ -4,11 +4,12 @@
 //! version.
 //!
 //! Plimsoll creates a thread in such a program only when the program has several threads, or if
-//! pages or a memory limit are requested. The program may count its threads, and the C library is
+//! pages, a memory limit or a wall-clock profile are requested. The program may count its threads, and the C library is
 //! faster in a process of one thread.
 
 mod inherited;
 mod report;
+mod wall;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -85,8 +86,9 @@ pub fn may_obey_environment() -> bool {
 }
 
 /// Begins, before `main`: from now on, the process reports to files in `directory`. With
-/// `children`, processes that are forked from this one report as well.
-pub fn begin(directory: PathBuf, children: bool) {
+/// `children`, processes that are forked from this one report as well. With `wall`, the report
+/// contains a wall-clock profile.
+pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     postmortem::prepare();
     let _own = internal_scope::scope();
     wakeup::call_after_samples(refresh_if_alone);
@@ -108,8 +110,11 @@ pub fn begin(directory: PathBuf, children: bool) {
         backend::notice(&backend::System::PLAIN);
     }
     config::start_cpu_samples();
-    if config::wants_thread() {
+    if wall || config::wants_thread() {
         activate();
+    }
+    if wall {
+        wall::begin();
     }
 }
 
@@ -126,6 +131,7 @@ pub(crate) fn after_fork_in_child() {
     let _own = internal_scope::scope();
     report::begin();
     inherited::take_down();
+    wall::after_fork_in_child();
     #[cfg(feature = "http")]
     if let Some(address) = config::serve_in_child() {
         note_address(address);

@@ -13,6 +13,7 @@ use plimsoll_sys::os::clock;
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use super::inherited::{self, Counted, Inherited};
+use super::wall;
 use crate::alloc::malloc::{self, UnderlyingKind};
 use crate::export::{self, Extent};
 use crate::json;
@@ -45,8 +46,9 @@ pub(super) fn write(directory: &Path, ending: &str) {
         if name == "profile" && profile::cpu::rate() == 0 {
             continue;
         }
-        let reading = match &mmap {
-            Some(reading) if name == "mmap" => Some(reading.clone()),
+        let reading = match name {
+            "mmap" => mmap.clone(),
+            "wall" => wall::read(),
             _ => inherited::own_reading(inherited, name),
         };
         let Some(reading) = reading else {

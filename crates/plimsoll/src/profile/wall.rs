@@ -99,35 +99,60 @@ impl Recording {
         if let Some(thread) = self.thread.take() {
             thread.join();
         }
+        self.read()
+    }
+
+    /// Returns the samples up to the last look.
+    pub(crate) fn read(&self) -> Reading {
         let looks = self.shared.samples.lock();
-        let looks = std::mem::take(&mut *looks.unwrap_or_else(PoisonError::into_inner));
-        let comments = vec![format!(
-            "plimsoll: {} looks; each read {THREADS} threads and {TASKS} task slots at most, which stand for all; \
-             a thread that polls a task counts beside the task",
-            looks.looks
-        )];
-        let samples = looks
-            .samples
-            .into_iter()
-            .map(|((stack, tag), [count, time])| {
-                let mut values = [0; MAX_VALUES];
-                values[0] = count.round() as i64;
-                values[1] = time.round() as i64;
-                Sample { stack, values, tag }
-            });
-        Reading {
-            period_type: SAMPLE_TYPES[1],
-            period: INTERVAL.as_nanos() as i64,
-            time_nanos: now_nanos().saturating_sub(looks.covered_ns as i64),
-            duration_nanos: looks.covered_ns as i64,
-            ..Reading::of_counts(&SAMPLE_TYPES, samples.collect(), comments)
-        }
+        looks.unwrap_or_else(PoisonError::into_inner).reading()
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
         self.shared.stop();
+    }
+}
+
+impl Looks {
+    fn add(&mut self, records: Vec<(Record, f64)>, elapsed: u64) {
+        self.looks += 1;
+        self.covered_ns += elapsed;
+        for (record, weight) in records {
+            let mut key = (record.stack(), Tag::Wall(record.activity));
+            if self.samples.len() >= MAX_SAMPLES && !self.samples.contains_key(&key) {
+                key.0 = Stack::Unknown("[too many different stacks]");
+            }
+            let [count, time] = self.samples.entry(key).or_default();
+            *count += weight;
+            *time += weight * elapsed as f64;
+        }
+    }
+
+    fn reading(&self) -> Reading {
+        let comments = vec![format!(
+            "plimsoll: {} looks; each read {THREADS} threads and {TASKS} task slots at most, which stand for all; \
+             a thread that polls a task counts beside the task",
+            self.looks
+        )];
+        let samples = self.samples.iter().map(|((stack, tag), [count, time])| {
+            let mut values = [0; MAX_VALUES];
+            values[0] = count.round() as i64;
+            values[1] = time.round() as i64;
+            Sample {
+                stack: stack.clone(),
+                values,
+                tag: tag.clone(),
+            }
+        });
+        Reading {
+            period_type: SAMPLE_TYPES[1],
+            period: INTERVAL.as_nanos() as i64,
+            time_nanos: now_nanos().saturating_sub(self.covered_ns as i64),
+            duration_nanos: self.covered_ns as i64,
+            ..Reading::of_counts(&SAMPLE_TYPES, samples.collect(), comments)
+        }
     }
 }
 
@@ -199,20 +224,4 @@ fn read_tasks(records: &mut Vec<(Record, f64)>) {
     task::read_some(TASKS, random::seed(), |task, weight| {
         records.push((Record::of_task(task, None, None), weight));
     });
-}
-
-impl Looks {
-    fn add(&mut self, records: Vec<(Record, f64)>, elapsed: u64) {
-        self.looks += 1;
-        self.covered_ns += elapsed;
-        for (record, weight) in records {
-            let mut key = (record.stack(), Tag::Wall(record.activity));
-            if self.samples.len() >= MAX_SAMPLES && !self.samples.contains_key(&key) {
-                key.0 = Stack::Unknown("[too many different stacks]");
-            }
-            let [count, time] = self.samples.entry(key).or_default();
-            *count += weight;
-            *time += weight * elapsed as f64;
-        }
-    }
 }

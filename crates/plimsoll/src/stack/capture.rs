@@ -145,7 +145,8 @@ impl Slot {
 }
 
 /// Calls `use_stack` with the return addresses of the calling thread's stack from `start` on, leaf
-/// first, at most `limit`. The slice is empty if the stack is unavailable.
+/// first, at most `limit`. If the stack is unavailable, the slice has only the caller that `start`
+/// names, or nothing.
 pub(crate) fn with_stack<R>(
     start: Start,
     limit: usize,
@@ -246,7 +247,12 @@ fn with_walk<R>(
     let Some(slot) = take_slot() else {
         WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);
         postmortem_file::count_without_stack();
-        return use_stack(&[], End::Room, None);
+        return match start {
+            Start::Caller(registers) if limit > 0 => {
+                use_stack(&[registers.instruction as usize], End::Room, None)
+            }
+            _ => use_stack(&[], End::Room, None),
+        };
     };
     // SAFETY: this thread owns the slot until it stores 0 in `owner`.
     let scratch = unsafe { &mut *slot.scratch.get() };

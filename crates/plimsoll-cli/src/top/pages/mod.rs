@@ -1,5 +1,6 @@
 //! The figures about a program by subject, independent of their display.
 
+mod cpu;
 mod gc;
 mod locks;
 mod overview;
@@ -20,16 +21,18 @@ pub(super) enum Page {
     Locks,
     Threads,
     Gc,
+    Cpu,
 }
 
 impl Page {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Overview,
         Self::Sites,
         Self::Sizes,
         Self::Locks,
         Self::Threads,
         Self::Gc,
+        Self::Cpu,
     ];
 
     /// Returns the index in [`Page::ALL`].
@@ -45,6 +48,7 @@ impl Page {
             Self::Locks => "Locks",
             Self::Threads => "Threads",
             Self::Gc => "GC",
+            Self::Cpu => "CPU",
         }
     }
 
@@ -54,6 +58,7 @@ impl Page {
             Self::Overview | Self::Sites => &[Kind::Heap],
             Self::Locks => &[Kind::Mutex, Kind::Block],
             Self::Threads => &[Kind::Goroutine],
+            Self::Cpu => &[Kind::Cpu],
             Self::Sizes | Self::Gc => &[],
         }
     }
@@ -67,6 +72,7 @@ impl Page {
             Self::Locks => locks::fields(model),
             Self::Threads => threads::fields(model),
             Self::Gc => gc::fields(model),
+            Self::Cpu => cpu::fields(model),
         }
     }
 
@@ -78,6 +84,7 @@ impl Page {
             Self::Locks => locks::table(model),
             Self::Threads => threads::table(model),
             Self::Gc => gc::table(model),
+            Self::Cpu => cpu::table(model),
         }
     }
 
@@ -97,6 +104,7 @@ impl Page {
             Self::Locks => locks::COLUMNS,
             Self::Threads => threads::COLUMNS,
             Self::Gc => gc::COLUMNS,
+            Self::Cpu => cpu::COLUMNS,
         }
     }
 }
@@ -220,6 +228,8 @@ mod tests {
             (Page::Threads, "waiting", "5"),
             (Page::Gc, "cycles", "7 (1 forced)"),
             (Page::Gc, "heap goal", "24.0 MiB"),
+            (Page::Cpu, "used", "75.0 % of a CPU"),
+            (Page::Cpu, "recorded for", "2.00 s"),
         ] {
             assert_eq!(field(page, &model, name), value, "{page:?} {name}");
         }
@@ -260,6 +270,15 @@ mod tests {
             ["6", "waiting", "search::service::accept service.rs:9"]
         );
         assert_eq!(cells(Page::Gc, 0)[6], "young");
+        assert_eq!(
+            cells(Page::Cpu, 0),
+            [
+                "80.0 %",
+                "60.0 %",
+                "120",
+                "search::index::Index::add index.rs:120"
+            ]
+        );
         let sizes = Page::Sizes.table(&model);
         assert_eq!(sizes.rows.len(), 3);
         let last: Vec<_> = sizes.rows[2].cells.iter().map(|cell| &*cell.text).collect();

@@ -26,6 +26,18 @@ pub(crate) fn start() {
     mappings::set_hook(called);
 }
 
+/// The hook until [`start`], for allocators that map memory in their constructors. The crate
+/// `plimsoll-interpose` refers to it by this name.
+///
+/// # Safety
+/// As the function that was called.
+#[cfg(feature = "preload")]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn plimsoll_interpose_first_mapping_hook(call: &Call) -> isize {
+    // SAFETY: the contracts are the same.
+    unsafe { called(call) }
+}
+
 /// Makes a call in place of the C library. Returns what the kernel returns.
 ///
 /// # Safety

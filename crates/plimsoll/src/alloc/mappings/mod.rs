@@ -8,11 +8,11 @@
 //! The event table counts the bytes mapped by each stack, and those that are gone: exact, and of
 //! one instant. If no place is free for a record, the mapping is counted as gone immediately, and
 //! as lost.
-//! as gone at once, and as lost.
 
 mod hooks;
 mod table;
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
@@ -69,7 +69,8 @@ impl Mapped {
 ///
 /// A range belongs to the allocator if the allocator mapped it, as far as that is known. If `block`
 /// is a block of the allocator, ranges mapped at the same site as the block's memory belong to the
-/// allocator too.
+/// allocator too. So do ranges that the code of an allocator under the `malloc` interposition mapped
+/// outside of calls, such as in its constructor.
 pub(crate) fn all(block: Option<usize>) -> Vec<Mapped> {
     let mut all = Vec::new();
     MAPPINGS.for_each(|range, note| all.push((range, note)));
@@ -82,12 +83,35 @@ pub(crate) fn all(block: Option<usize>) -> Vec<Mapped> {
             bucket == of_block || site(bucket).is_some() && site(bucket) == site(of_block)
         })
     };
+    let mut by_code = HashMap::new();
+    let mut is_of_its_code = |bucket: Bucket| {
+        let known = by_code.entry(bucket.0);
+        *known.or_insert_with(|| site(bucket).is_some_and(|&site| is_code_of_allocator(site)))
+    };
     let all = all.into_iter().map(|(range, note)| Mapped {
         range,
-        of_allocator: note.of_allocator || is_of_allocator(note.bucket),
+        of_allocator: note.of_allocator
+            || is_of_allocator(note.bucket)
+            || is_of_its_code(note.bucket),
         caller: TABLE.stack_of(note.bucket),
     });
     disjoint(all.collect())
+}
+
+/// Returns whether an address lies in the code of the allocator under the `malloc` interposition.
+/// False for the C library's, whose own mappings are not intercepted.
+fn is_code_of_allocator(address: usize) -> bool {
+    #[cfg(feature = "preload")]
+    {
+        use crate::alloc::malloc::{UnderlyingKind, is_allocators, underlying_kind};
+        underlying_kind() == UnderlyingKind::Other
+            && is_allocators(address as *const std::ffi::c_void)
+    }
+    #[cfg(not(feature = "preload"))]
+    {
+        let _ = address;
+        false
+    }
 }
 
 /// Sorts ranges and removes overlaps. Two records overlap if one was replacing the other while they
