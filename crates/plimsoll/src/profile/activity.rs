@@ -160,6 +160,15 @@ fn owned(labels: Labels) -> Vec<(String, String)> {
     labels.iter().map(owned).collect()
 }
 
+/// Returns the class of a thread's wait for an object. Objects without a class are their own.
+fn class_of_wait(reason: &'static str) -> &'static str {
+    match reason {
+        "mutex" | "rwlock read" | "rwlock write" | "once" | "semaphore" => "lock",
+        "io" | "poll" | "epoll" | "io driver" => "I/O",
+        other => other,
+    }
+}
+
 impl Activity {
     /// Returns the state, empty if there is none, and the awaited object of a thread or task. Its
     /// stack has these names.
@@ -222,7 +231,7 @@ impl Activity {
     }
 
     /// Returns the labels that the wall-clock profile shows: as [`Activity::labels`], but with the
-    /// object of a wait as its state.
+    /// class of a wait as the state.
     pub(crate) fn wall_labels<'a, N: Iterator<Item = &'a str>>(
         &self,
         names: impl Fn() -> N,
@@ -230,7 +239,7 @@ impl Activity {
         let (state, reason) = self.state(&names);
         let state = match (self.state, reason) {
             (Now::Task(_), Some(_)) => "task waiting",
-            (_, Some(reason)) => reason,
+            (_, Some(reason)) => class_of_wait(reason),
             (_, None) => state,
         };
         let mut labels = self.labels(names);

@@ -6,6 +6,7 @@ use plimsoll_testkit::child;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::profile::{self, Detail, Format};
 
@@ -270,6 +271,49 @@ fn tool_filters_by_label() {
     assert_eq!(counts.take(2).sum::<i64>(), 2, "{raw}");
     drop((kept, entries));
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[inline(never)]
+fn computes(over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+}
+
+/// The tool fetches the pages itself, and waits for their seconds.
+fn tool_records_time() {
+    let Some(go) = go() else { return };
+    let over = AtomicBool::new(false);
+    let server = plimsoll::http::serve("127.0.0.1:0").unwrap();
+    // The tool keeps what it fetches.
+    let kept = std::env::temp_dir().join(format!("plimsoll-go-time-{}", std::process::id()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| computes(&over));
+        for (page, types) in [("profile", "Type: cpu"), ("wall", "Type: time")] {
+            let url = format!("http://{}/debug/pprof/{page}?seconds=2", server.address());
+            let output = Command::new(&go)
+                .env("PPROF_TMPDIR", &kept)
+                .args(["tool", "pprof", "-top", "-cum", &url])
+                .output()
+                .unwrap();
+            let top = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{page}: {output:?}");
+            assert!(top.contains(types), "{top}");
+            assert!(top.contains("Duration: 2"), "{top}");
+            assert!(top.contains("pages::go_tool::computes"), "{top}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    std::fs::remove_dir_all(&kept).unwrap();
+}
+
+#[test]
+fn gos_tool_records_cpu_and_elapsed_time() {
+    child::run(
+        "gos_tool_records_cpu_and_elapsed_time",
+        "",
+        tool_records_time,
+    );
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn the_sum_is_elapsed_time_times_threads_and_each_state_has_its_share() {
                 // 8 threads a look. Looks that stand for different times carry less than as many equal
                 // ones: taken as half of them.
                 let reads = looks * 8.0 / 2.0;
-                for (state, count) in [("sleep", SLEEPERS), ("mutex", 10)] {
+                for (state, count) in [("sleep", SLEEPERS), ("lock", 10)] {
                     let share = count as f64 / threads;
                     let error = 5.0 * (share * (1.0 - share) / reads).sqrt();
                     let found = time_of(with(&profile, "state", state)) / total;
