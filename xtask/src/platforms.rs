@@ -1,7 +1,7 @@
 //! `cargo xtask check-platforms`: runs a program that uses each part of Plimsoll once.
 //!
-//! It runs on this machine, as a static program with musl over three allocators, and for Windows
-//! under Wine. `docs/reference/platforms.md` states which parts are expected to be missing.
+//! It runs on this machine, as a static program with glibc, and with musl over three allocators, and
+//! for Windows under Wine. `docs/reference/platforms.md` states which parts are expected to be missing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ struct Platform {
     target: Option<&'static str>,
     /// The features, which select the allocator.
     features: &'static str,
+    /// Flags for the compiler.
+    flags: &'static str,
     /// Programs that are needed, and Debian's packages that contain them.
     tools: &'static [(&'static str, &'static str)],
     /// The parts that are expected to be missing.
@@ -32,6 +34,7 @@ struct Platform {
     is_in_short: bool,
 }
 
+const GLIBC: &str = "x86_64-unknown-linux-gnu";
 const MUSL: &str = "x86_64-unknown-linux-musl";
 const WINDOWS: &str = "x86_64-pc-windows-gnu";
 const WINDOWS_COMPILER: &str = "x86_64-w64-mingw32-gcc";
@@ -42,9 +45,19 @@ const PLATFORMS: &[Platform] = &[
         name: "this machine",
         target: None,
         features: "",
+        flags: "",
         tools: &[],
         missing: &[],
         is_in_short: true,
+    },
+    Platform {
+        name: "glibc, static",
+        target: Some(GLIBC),
+        features: "",
+        flags: "-C target-feature=+crt-static",
+        tools: &[],
+        missing: &["creators"],
+        is_in_short: false,
     },
     musl("musl", "", true),
     musl("musl, mimalloc", "mimalloc", false),
@@ -53,6 +66,7 @@ const PLATFORMS: &[Platform] = &[
         name: "Windows, under Wine",
         target: Some(WINDOWS),
         features: "",
+        flags: "",
         tools: &[
             (WINDOWS_COMPILER, "gcc-mingw-w64-x86-64"),
             (WINE, "wine"),
@@ -65,6 +79,8 @@ const PLATFORMS: &[Platform] = &[
             "threads",
             "dump",
             "http",
+            "cpu-profile",
+            "wall-profile",
             "resident",
             "post-mortem",
         ],
@@ -77,6 +93,7 @@ const fn musl(name: &'static str, features: &'static str, is_in_short: bool) -> 
         name,
         target: Some(MUSL),
         features,
+        flags: "",
         tools: &[("musl-gcc", "musl-tools")],
         missing: &[],
         is_in_short,
@@ -143,6 +160,9 @@ impl Platform {
         ]);
         cargo.arg("--target-dir").arg(&folder);
         cargo.env("CARGO_INCREMENTAL", "0");
+        if !self.flags.is_empty() {
+            cargo.env("RUSTFLAGS", self.flags);
+        }
         match self.target {
             Some(MUSL) => {
                 cargo.env("CC_x86_64_unknown_linux_musl", "musl-gcc");

@@ -30,6 +30,8 @@ pub const PARTS: &[Part] = &[
     ("threads", threads),
     ("dump", dump),
     ("http", http),
+    ("cpu-profile", cpu_profile),
+    ("wall-profile", wall_profile),
     ("resident", resident),
     ("post-mortem", post_mortem),
 ];
@@ -287,20 +289,64 @@ fn dump() -> Check {
     })
 }
 
-fn http() -> Check {
+/// Serves the pages, and fetches one.
+fn fetch(path: &str) -> Result<Vec<u8>, String> {
     let plimsoll = plimsoll::config().http("127.0.0.1:0").start();
     let address = plimsoll.http_address().ok_or("no server")?;
-    let get = |path: &str| -> Result<String, std::io::Error> {
+    let get = || -> Result<Vec<u8>, std::io::Error> {
         let mut stream = TcpStream::connect(address)?;
         write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+        Ok(answer)
     };
-    let answer = get("/debug/pprof/heap?debug=1").map_err(|error| error.to_string())?;
+    get().map_err(|error| error.to_string())
+}
+
+fn http() -> Check {
+    let answer = fetch("/debug/pprof/heap?debug=1")?;
+    let answer = String::from_utf8_lossy(&answer);
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    ensure(body.starts_with("heap profile: "), || answer.clone())?;
-    Ok(format!("{} bytes at {address}", answer.len()))
+    ensure(body.starts_with("heap profile: "), || answer.to_string())?;
+    Ok(format!("{} bytes", answer.len()))
+}
+
+/// Uses CPU time until `is_over`.
+#[inline(never)]
+fn compute_until(is_over: impl Fn() -> bool) {
+    while !is_over() {
+        for round in 0..10_000 {
+            black_box(round);
+        }
+    }
+}
+
+fn cpu_profile() -> Check {
+    profile::cpu::start().map_err(|error| error.to_string())?;
+    let began = std::time::Instant::now();
+    compute_until(|| began.elapsed() > Duration::from_millis(500));
+    let recorded = profile::cpu::stop().ok_or("the profile was not running")?;
+    let in_function = recorded.records().filter(|record| {
+        let frames = profile::frames(record.stack(), Detail::Names);
+        let mut names = frames.iter().filter_map(|frame| frame.function.as_deref());
+        names.any(|name| name.contains("compute_until"))
+    });
+    let used: i64 = in_function.filter_map(|record| record.value("cpu")).sum();
+    ensure(used > 0, || "no sample in the function".into())?;
+    Ok(format!(
+        "{:?} in the function",
+        Duration::from_nanos(used as u64)
+    ))
+}
+
+fn wall_profile() -> Check {
+    let answer = beside_a_thread(|| fetch("/debug/pprof/wall?seconds=1"))?;
+    let (head, body) = (b"HTTP/1.1 200", b"\r\n\r\n\x1f\x8b");
+    let is_profile = answer.starts_with(head) && answer.windows(6).any(|bytes| bytes == body);
+    ensure(is_profile, || String::from_utf8_lossy(&answer).into())?;
+    // More than a profile without a sample.
+    ensure(answer.len() > 1_000, || format!("{} bytes", answer.len()))?;
+    Ok(format!("{} bytes", answer.len()))
 }
 
 fn resident() -> Check {

@@ -72,6 +72,74 @@ fn functions_of_a_c_program_have_their_shares_of_cpu_time() {
     }
 }
 
+/// Functions of C++, with a template and a lambda. Half of the time each.
+const TEMPLATE: &str = r#"
+#include <ctime>
+static double used() {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return time.tv_sec + time.tv_nsec / 1e9;
+}
+namespace work {
+template <typename T> __attribute__((noinline)) void burns(double until) {
+    while (used() < until) for (volatile T i = 0; i < 1000; i++);
+    asm volatile("");
+}
+}
+int main() {
+    for (int i = 0; i < 200; i++) {
+        work::burns<int>(used() + 0.006);
+        [] { work::burns<long>(used() + 0.006); }();
+    }
+}
+"#;
+
+/// Returns the table of `report --top` for a program under `run --cpu`.
+fn table_of(scene: &Scene, program: &std::path::Path, arguments: &[&str]) -> String {
+    let out = scene.path("out");
+    let options = ["--quiet", "--cpu", "--out", out.to_str().unwrap()];
+    let status = run(&options, program, arguments).status().unwrap();
+    assert!(status.success());
+    let report = Command::new(PLIMSOLL)
+        .args(["report", "--top", "--unit", "ms"])
+        .arg(out.join("profile.pb.gz"))
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&report.stdout).into_owned()
+}
+
+/// 240 samples, as above.
+#[test]
+fn instances_of_a_template_have_their_shares_under_their_own_names() {
+    let scene = Scene::new("cpu_template");
+    let program = scene.compile("c++", "template", TEMPLATE, &[]);
+    let table = table_of(&scene, &program, &[]);
+    for name in ["work::burns<int>", "work::burns<long>"] {
+        let line = table.lines().find(|line| line.contains(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in\n{table}"));
+        let share = line.split_whitespace().nth(4).unwrap();
+        let share: f64 = share.trim_end_matches('%').parse().unwrap();
+        assert!((share - 50.0).abs() < 17.0, "{name}: {share} %\n{table}");
+    }
+}
+
+#[test]
+fn python_has_a_cpu_profile() {
+    let version = Command::new("python3").arg("--version").output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: python3 is not installed");
+        return;
+    }
+    let scene = Scene::new("cpu_python");
+    let script = "import time\nwhile time.process_time() < 1: sum(range(10000))";
+    let table = table_of(&scene, "python3".as_ref(), &["-c", script]);
+    let total = table.lines().find(|line| line.contains(" total"));
+    let total = total.unwrap_or_else(|| panic!("{table}"));
+    let total = total.split_whitespace().rev().nth(1).unwrap();
+    let milliseconds: f64 = total.trim_end_matches("ms").parse().expect(&table);
+    assert!((900.0..2000.0).contains(&milliseconds), "{table}");
+}
+
 #[test]
 fn without_the_option_no_sample_is_taken_and_a_bad_rate_is_refused() {
     let scene = Scene::new("no_cpu");
