@@ -1,18 +1,15 @@
 //! Another CPU profiler next to Plimsoll's. SIGPROF at 999 Hz interrupts threads that allocate, wait,
 //! load and unload libraries, fork, execute, begin and end. Meanwhile Plimsoll takes CPU samples at
-//! 1000 Hz, one allocation in 4 KiB is sampled and every wait is recorded. Handlers unwind the stack at any instruction, also inside Plimsoll's hooks. A
-//! watchdog aborts the process if a thread stops.
+//! 1000 Hz, one allocation in 4 KiB is sampled, every wait is recorded, and a client reads all pages.
+//! Handlers unwind the stack at any instruction, also inside Plimsoll's hooks. A watchdog aborts the
+//! process if a thread stops.
 //!
 //! Each test runs for two seconds; for ten minutes with
 //! `PLIMSOLL_SOAK_SECONDS=600 cargo test --release --test whole_process -- sigprof`.
-#![cfg(all(
-    feature = "interpose",
-    target_os = "linux",
-    target_env = "gnu",
-    not(plimsoll_sanitized)
-))]
+#![cfg(all(feature = "interpose", target_os = "linux", target_env = "gnu"))]
 
 use plimsoll_testkit::child;
+use plimsoll_testkit::client::request;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -66,8 +63,9 @@ static FORKING: Worker = Worker::new("forks");
 static EXECUTING: Worker = Worker::new("executed programs");
 static READING: Worker = Worker::new("readings");
 static BEGINNING: Worker = Worker::new("threads that come and go");
+static SERVING: Worker = Worker::new("pages");
 
-static ALL: [&Worker; 8] = [
+static ALL: [&Worker; 9] = [
     &ALLOCATING,
     &LOCKING,
     &WAITING,
@@ -76,17 +74,28 @@ static ALL: [&Worker; 8] = [
     &EXECUTING,
     &READING,
     &BEGINNING,
+    &SERVING,
 ];
 
 /// The timer that sends SIGPROF.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Timers {
     /// `ITIMER_PROF`, set by the crate pprof, which installs its handler.
+    #[cfg(not(plimsoll_sanitized))]
     OfPprof,
     /// `ITIMER_PROF`: the kernel interrupts a running thread.
     OfProcess,
     /// A timer for the CPU time of each thread, which interrupts that thread.
     PerThread,
+}
+
+impl Timers {
+    fn are_of_pprof(self) -> bool {
+        #[cfg(not(plimsoll_sanitized))]
+        return self == Self::OfPprof;
+        #[cfg(plimsoll_sanitized)]
+        false
+    }
 }
 
 /// Calls the C library's `backtrace`, which unwinds by the tables.
@@ -235,32 +244,58 @@ fn read() {
     black_box(plimsoll::heap_stats());
 }
 
-fn all_at_once(timers: Timers) {
+/// Returns the paths of all pages.
+fn pages() -> Vec<String> {
+    let others = [
+        "/metrics",
+        "/debug/vars",
+        "/debug/plimsoll/memory",
+        "/debug/pprof/",
+        "/debug/pprof/heap?debug=1",
+        "/debug/pprof/goroutine?debug=2",
+        "/debug/pprof/profile?seconds=1",
+        "/debug/pprof/wall?seconds=1",
+        "/debug/pprof/block?seconds=1",
+    ];
+    let mut pages = others.map(String::from).to_vec();
+    for profile in profile::profiles() {
+        // Without continuous samples, that page would record for 30 seconds.
+        if profile.name() != "profile" {
+            pages.push(format!("/debug/pprof/{}", profile.name()));
+        }
+    }
+    pages
+}
+
+/// Begins to take samples by the crate pprof, and returns what ends that and checks them.
+#[cfg(not(plimsoll_sanitized))]
+fn start_pprof() -> impl FnOnce() {
+    let profiler = pprof::ProfilerGuardBuilder::default()
+        .frequency(HERTZ)
+        .build()
+        .expect("a profiler");
+    // On the first signal, pprof's handler creates its unwinder from the libraries loaded then,
+    // and allocates. The test raises that signal while no other thread loads libraries, and
+    // outside of `malloc`.
+    //
+    // SAFETY: runs pprof's handler on this thread.
+    assert_eq!(unsafe { libc::raise(libc::SIGPROF) }, 0);
+    move || {
+        let report = profiler.report().build_unresolved().expect("a report");
+        assert!(!report.data.is_empty(), "pprof took no sample");
+    }
+}
+
+/// Does all that at once. `start` begins samples by another profiler, and returns what ends it.
+fn all_at_once<E: FnOnce()>(timers: Timers, start: impl FnOnce() -> E) {
     let seconds = std::env::var("PLIMSOLL_SOAK_SECONDS")
         .map_or(2, |seconds| seconds.parse().expect("a number of seconds"));
     let _plimsoll = plimsoll::start();
     profile::set_block_rate(Duration::from_nanos(1));
     profile::set_mutex_fraction(1);
     cpu::set_rate(cpu::MAX_RATE).expect("a signal is unused");
-    let profiler = (timers == Timers::OfPprof).then(|| {
-        let profiler = pprof::ProfilerGuardBuilder::default()
-            .frequency(HERTZ)
-            .build()
-            .expect("a profiler");
-        // On the first signal, pprof's handler creates its unwinder from the libraries loaded then,
-        // and allocates. The test raises that signal while no other thread loads libraries, and
-        // outside of `malloc`.
-        //
-        // SAFETY: runs pprof's handler on this thread.
-        assert_eq!(unsafe { libc::raise(libc::SIGPROF) }, 0);
-        profiler
-    });
-    if timers != Timers::OfPprof {
-        install_handler();
-    }
-    if timers == Timers::OfProcess {
-        process_timer(1_000_000 / libc::suseconds_t::from(HERTZ));
-    }
+    let end = start();
+    let server = plimsoll::http::serve("127.0.0.1:0").expect("a free port");
     let map = Mutex::new(HashMap::new());
     let list = RwLock::new(Vec::new());
     let condition = (Mutex::new(0), Condvar::new());
@@ -310,16 +345,20 @@ fn all_at_once(timers: Timers) {
                 assert_eq!(begun.join().ok(), Some(10_000));
             });
         });
+        let address = server.address();
+        scope.spawn(move || {
+            let pages = pages();
+            let mut next = pages.iter().cycle();
+            SERVING.work(timers, || {
+                let page = next.next().expect("a cycle");
+                let answer = request(address, "GET", page);
+                assert_eq!(answer.status, 200, "{page}: {}", answer.text());
+            });
+        });
         watch(Duration::from_secs(seconds), timers);
         STOP.store(true, Ordering::Relaxed);
     });
-    if timers == Timers::OfProcess {
-        process_timer(0);
-    }
-    if let Some(profiler) = profiler {
-        let report = profiler.report().build_unresolved().expect("a report");
-        assert!(!report.data.is_empty(), "pprof took no sample");
-    }
+    end();
     let mut bytes = Vec::new();
     let heap = profile::lookup("heap").expect("built in");
     heap.write_with(&mut bytes, Format::Pprof, Detail::Addresses)
@@ -339,7 +378,7 @@ fn watch(least: Duration, timers: Timers) {
     let mut moved = ALL.map(|_| (0, Instant::now()));
     loop {
         let has_begun = moved.iter().all(|(turns, _)| *turns > 0);
-        let is_interrupted = timers == Timers::OfPprof || SIGNALS.load(Ordering::Relaxed) > 20;
+        let is_interrupted = timers.are_of_pprof() || SIGNALS.load(Ordering::Relaxed) > 20;
         if start.elapsed() >= least && has_begun && is_interrupted {
             break;
         }
@@ -362,9 +401,10 @@ fn watch(least: Duration, timers: Timers) {
 }
 
 #[test]
+#[cfg(not(plimsoll_sanitized))]
 fn samples_survive_the_crate_pprof() {
     child::run("samples_survive_the_crate_pprof", "heap_rate=4k", || {
-        all_at_once(Timers::OfPprof);
+        all_at_once(Timers::OfPprof, start_pprof);
     });
 }
 
@@ -374,7 +414,11 @@ fn samples_survive_a_timer_of_the_process() {
         "samples_survive_a_timer_of_the_process",
         "heap_rate=4k",
         || {
-            all_at_once(Timers::OfProcess);
+            all_at_once(Timers::OfProcess, || {
+                install_handler();
+                process_timer(1_000_000 / libc::suseconds_t::from(HERTZ));
+                || process_timer(0)
+            });
         },
     );
 }
@@ -382,6 +426,9 @@ fn samples_survive_a_timer_of_the_process() {
 #[test]
 fn samples_survive_timers_of_threads() {
     child::run("samples_survive_timers_of_threads", "heap_rate=4k", || {
-        all_at_once(Timers::PerThread);
+        all_at_once(Timers::PerThread, || {
+            install_handler();
+            || {}
+        });
     });
 }
