@@ -25,7 +25,7 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
     let tools = steps.tools();
     std::fs::create_dir_all(&tools).map_err(|error| format!("{}: {error}", tools.display()))?;
     models(&steps)?;
-    sanitizers(&steps)?;
+    sanitizers(&steps, extent)?;
     let fuzzing = start_fuzzing(&steps, extent)?;
     sets_of_features(&steps, extent)?;
     jemalloc_0_6(&steps, extent)?;
@@ -50,17 +50,25 @@ fn models(steps: &Steps) -> Result<(), String> {
 }
 
 /// Runs sanitizers on code that moves memory and counts: tables, encoder, ledger, allocator.
-fn sanitizers(steps: &Steps) -> Result<(), String> {
+fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
     let target = target()?;
-    // Two tests need more memory for sampled blocks than remains beside a sanitizer's mappings.
-    let sanitized = |variables: &[(&str, &str)], folder: &str, skipped: &str| {
+    let run = |variables: &[(&str, &str)], folder: &str, tests: &str| {
         let mut all = vec![("CARGO_PROFILE_DEV_OPT_LEVEL", "1")];
         all.extend_from_slice(variables);
         steps.run_with(
             &all,
             &format!(
-                "cargo +nightly test -p plimsoll --target {target} --target-dir target/ci/{folder} \
-                 --lib --test memory -- --skip a_full_table_keeps_the_totals --skip estimates_are_right_through_changes_of_rate {skipped}"
+                "cargo +nightly test -p plimsoll --target {target} --target-dir target/ci/{folder} {tests}"
+            ),
+        )
+    };
+    // Two tests need more memory for sampled blocks than remains beside a sanitizer's mappings.
+    let sanitized = |variables: &[(&str, &str)], folder: &str, skipped: &str| {
+        run(
+            variables,
+            folder,
+            &format!(
+                "--lib --test memory -- --skip a_full_table_keeps_the_totals --skip estimates_are_right_through_changes_of_rate {skipped}"
             ),
         )
     };
@@ -79,14 +87,16 @@ fn sanitizers(steps: &Steps) -> Result<(), String> {
     steps.step("AddressSanitizer");
     // The reader copies stacks verbatim, and Plimsoll keeps some memory until exit.
     let options = "detect_leaks=0:detect_stack_use_after_return=0";
-    sanitized(
-        &[
-            ("ASAN_OPTIONS", options),
-            ("RUSTFLAGS", "-Zsanitizer=address --cfg plimsoll_sanitized"),
-        ],
-        "asan",
-        "",
-    )?;
+    let variables = [
+        ("ASAN_OPTIONS", options),
+        ("RUSTFLAGS", "-Zsanitizer=address --cfg plimsoll_sanitized"),
+    ];
+    sanitized(&variables, "asan", "")?;
+    // Signal handlers that take samples.
+    if extent == Extent::Full {
+        let tests = "--test threads_and_tasks --test whole_process -- cpu_profile:: sigprof::";
+        run(&variables, "asan", tests)?;
+    }
     locks(&[("RUSTFLAGS", "-Zsanitizer=address")], "asan-locks", "")?;
 
     steps.step("ThreadSanitizer");

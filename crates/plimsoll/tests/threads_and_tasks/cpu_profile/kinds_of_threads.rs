@@ -83,6 +83,10 @@ extern "C" fn burns_until_over(over: *mut c_void) -> *mut c_void {
 
 /// The C library's own function bypasses the hook, and the thread allocates nothing.
 #[test]
+#[cfg_attr(
+    plimsoll_sanitized,
+    ignore = "sanitizers abort at threads whose creation they did not see"
+)]
 fn threads_whose_creation_is_not_seen_are_found() {
     child::run("threads_whose_creation_is_not_seen_are_found", "", || {
         let over: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
