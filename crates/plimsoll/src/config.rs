@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use environment::is_help;
 
+use crate::history;
 #[cfg(feature = "http")]
 use crate::http;
 use crate::memory_limit;
@@ -47,6 +48,7 @@ pub fn start() -> Plimsoll {
 /// | `dump_on` | when to write the stacks of all threads to standard error: `sigquit`, `panic`, `sigquit+panic` or `off` | `off` |
 /// | `go_names` | whether `/metrics` also contains the names of Go's client (`go_memstats_alloc_bytes`) and `process_*`: `on` or `off` | `off` |
 /// | `heap_rate` | mean bytes between samples of the heap profile: `512k`, `1` for all, `0` for none | `512k` |
+/// | `history` | memory for the history of statistics and heap profiles: `4m`, or `off` | `4m` |
 /// | `http` | the address of the server for `/debug/pprof/`, `/debug/vars` and `/metrics`: `host:port`, a port of `127.0.0.1`, or `off` | `off` |
 /// | `http_hosts` | host names other than `localhost` by which clients may reach the pages, separated by `+`; an IP address is always allowed: `app+debug.example.com` | none |
 /// | `leak_age` | waiting time after which a thread or task is probably leaked, if the number at its place rises: `600s` | `600s` |
@@ -90,6 +92,7 @@ pub struct Config {
     dump_on_sigquit: bool,
     dump_on_panic: bool,
     unwinder: Option<Unwinder>,
+    history: Option<usize>,
 }
 
 /// Returns the default settings, to be changed and started.
@@ -159,6 +162,12 @@ impl Config {
     /// [`profile::cpu::set_rate`].
     pub fn cpu_rate(mut self, rate: u32) -> Self {
         self.cpu_rate = Some(rate);
+        self
+    }
+
+    /// Sets the memory for the [history](crate::history), in bytes. Zero keeps none.
+    pub fn history(mut self, bytes: usize) -> Self {
+        self.history = Some(bytes);
         self
     }
 
@@ -302,6 +311,7 @@ impl Config {
             profile::set_mutex_fraction(fraction);
         }
         self.follow_cpu_rate();
+        history::set_bytes(self.history.unwrap_or(history::DEFAULT_BYTES));
         if let Some(age) = self.leak_age {
             profile::set_leak_age(age);
         }

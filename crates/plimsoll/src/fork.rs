@@ -14,6 +14,7 @@ use crate::alloc::thread as alloc_thread;
 use crate::contention;
 use crate::cpu;
 use crate::gc;
+use crate::history;
 #[cfg(feature = "interpose")]
 use crate::hook;
 use crate::label;
@@ -21,7 +22,7 @@ use crate::ledger::Reader;
 use crate::profile::{self, Earlier};
 use crate::stack::{self, CPU_TABLE, RetiredList, TABLE};
 use crate::stats::cpu_stats::{self, Meter};
-use crate::{internal_heap, internal_thread, memory_limit, postmortem, task, thread};
+use crate::{internal_heap, internal_thread, memory_limit, postmortem, task, thread, wakeup};
 
 #[cfg(feature = "interpose")]
 type HookGuard = MutexGuard<'static, hook::Progress>;
@@ -29,6 +30,7 @@ type HookGuard = MutexGuard<'static, hook::Progress>;
 type HookGuard = ();
 
 type Guards = (
+    MutexGuard<'static, Option<history::State>>,
     MutexGuard<'static, memory_limit::State>,
     MutexGuard<'static, Option<profile::cpu::Recording>>,
     MutexGuard<'static, cpu::Users>,
@@ -62,6 +64,8 @@ pub(crate) fn register() {
 
 extern "C" fn before() {
     let guards = (
+        // Before all others, which a reading takes.
+        history::lock(),
         memory_limit::lock(),
         // Before the next, because dropping a recording takes that.
         profile::cpu::lock_started(),
@@ -116,11 +120,12 @@ extern "C" fn after_in_child() {
     contention::after_fork_in_child();
     task::after_fork_in_child();
     internal_thread::after_fork_in_child();
+    wakeup::after_fork_in_child();
     thread::after_fork_in_child();
     internal_heap::unlock();
     // SAFETY: the child's only thread has held the locks since `before`.
     let mut held = unsafe { (*HELD.0.get()).take() };
-    if let Some((limit, _, cpu, .., collectors, _, _, _, _)) = &mut held {
+    if let Some((_, limit, _, cpu, .., collectors, _, _, _, _)) = &mut held {
         limit.after_fork_in_child();
         cpu.after_fork_in_child();
         collectors.after_fork_in_child();

@@ -89,6 +89,7 @@ mod config;
 mod contention;
 mod cpu;
 mod histogram;
+pub mod history;
 mod json;
 
 #[cfg(feature = "preload")]

@@ -3,9 +3,7 @@
 //! It starts the reports of waits and folds the heap profile for a collector's next cycle. It
 //! refreshes the list of modules when a capture met unknown code. Hooks wake it by [`wakeup`].
 
-#[cfg(feature = "preload")]
 use std::sync::OnceLock;
-#[cfg(feature = "preload")]
 use std::time::Duration;
 
 use plimsoll_sys::os::eventfd::Bell;
@@ -24,21 +22,29 @@ pub(crate) fn start() {
 }
 
 /// A check that the thread makes periodically while it is due.
-#[cfg(feature = "preload")]
 pub(crate) struct PeriodicCheck {
     /// Returns the time to the next check; `None` if none is due.
     pub(crate) period: fn() -> Option<Duration>,
-    /// Makes the check.
+    /// Makes the check. It may be called earlier than it is due.
     pub(crate) check: fn(),
 }
 
-#[cfg(feature = "preload")]
-static PERIODIC_CHECK: OnceLock<PeriodicCheck> = OnceLock::new();
+/// The checks: of the history, and of a preloaded library.
+static PERIODIC_CHECKS: [OnceLock<PeriodicCheck>; 2] = [const { OnceLock::new() }; 2];
 
-/// Registers a check. A later call has no effect.
-#[cfg(feature = "preload")]
+/// Registers a check, once for each function. The thread notices it at once.
 pub(crate) fn check_periodically(check: PeriodicCheck) {
-    let _ = PERIODIC_CHECK.set(check);
+    let mut new = Some(check);
+    for place in &PERIODIC_CHECKS {
+        let registered = place.get_or_init(|| new.take().expect("it was not registered before"));
+        let Some(check) = &new else { break };
+        if std::ptr::fn_addr_eq(registered.check, check.check) {
+            break;
+        }
+    }
+    if let Some(bell) = wakeup::bell() {
+        bell.ring();
+    }
 }
 
 fn run() {
@@ -53,20 +59,15 @@ fn run() {
     }
 }
 
-#[cfg(not(feature = "preload"))]
 fn wait(bell: &Bell) {
-    bell.wait();
-}
-
-#[cfg(feature = "preload")]
-fn wait(bell: &Bell) {
-    let due = PERIODIC_CHECK
-        .get()
-        .and_then(|periodic| Some(((periodic.period)()?, periodic.check)));
+    let checks = || PERIODIC_CHECKS.iter().filter_map(OnceLock::get);
+    let due = checks().filter_map(|check| (check.period)()).min();
     match due {
-        Some((period, check)) => {
-            bell.wait_at_most(period);
-            check();
+        Some(time) => {
+            bell.wait_at_most(time);
+            for check in checks().filter(|check| (check.period)().is_some()) {
+                (check.check)();
+            }
         }
         None => bell.wait(),
     }

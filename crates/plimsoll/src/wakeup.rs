@@ -4,12 +4,16 @@
 //! the thread, which does the work. Without the thread, the requests stay until a profile is
 //! written.
 
+use std::ptr;
+#[cfg(feature = "preload")]
 use std::sync::OnceLock;
 
 use plimsoll_sys::os::eventfd::Bell;
-use plimsoll_sys::primitives::{AtomicBool, Ordering};
+use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, Ordering};
 
-static BELL: OnceLock<Bell> = OnceLock::new();
+/// The descriptor on which the maintenance thread waits; null in a process without that thread. It is
+/// never freed.
+static BELL: AtomicPtr<Bell> = AtomicPtr::new(ptr::null_mut());
 
 /// Whether the list of modules lacks code that a walk met.
 static MODULES_REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -17,17 +21,31 @@ static MODULES_REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Registers the descriptor on which the maintenance thread waits. Returns false if one is already
 /// registered.
 pub(crate) fn register(bell: Bell) -> bool {
-    BELL.set(bell).is_ok()
+    let bell = Box::into_raw(Box::new(bell));
+    let registered =
+        BELL.compare_exchange(ptr::null_mut(), bell, Ordering::Release, Ordering::Relaxed);
+    if registered.is_err() {
+        // SAFETY: the pointer was made above, and nothing else has it.
+        drop(unsafe { Box::from_raw(bell) });
+    }
+    registered.is_ok()
+}
+
+/// Forgets the parent's thread in the child of a fork. The child keeps the parent's descriptor open:
+/// one for each generation of forks.
+pub(crate) fn after_fork_in_child() {
+    BELL.store(ptr::null_mut(), Ordering::Relaxed);
 }
 
 /// Returns the registered descriptor.
 pub(crate) fn bell() -> Option<&'static Bell> {
-    BELL.get()
+    // SAFETY: the pointer is null, or `register` leaked its value.
+    unsafe { BELL.load(Ordering::Acquire).as_ref() }
 }
 
 /// Wakes the maintenance thread. For hooks.
 pub(crate) fn wake() {
-    if let Some(bell) = BELL.get() {
+    if let Some(bell) = bell() {
         bell.ring();
     }
 }

@@ -6,12 +6,13 @@ use super::findings::Finding;
 pub(super) const VARIABLE: &str = "PLIMSOLL";
 
 /// All words of settings.
-const WORDS: [&str; 19] = [
+const WORDS: [&str; 20] = [
     "block_rate",
     "cpu_rate",
     "dump_on",
     "go_names",
     "heap_rate",
+    "history",
     "http",
     "http_hosts",
     "leak_age",

@@ -51,6 +51,10 @@ impl Config {
                     }
                     _ => Err("is not a whole number up to 1000"),
                 },
+                "history" => history_bytes(value).map(|bytes| {
+                    self.history = Some(bytes);
+                    true
+                }),
                 "leak_age" => plimsoll_settings::nanoseconds(value).map(|age| {
                     self.leak_age = Some(Duration::from_nanos(age));
                     true
@@ -154,5 +158,13 @@ fn on_or_off(value: &str) -> Result<bool, &'static str> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => Err("is neither on nor off"),
+    }
+}
+
+/// Parses the memory for the history.
+fn history_bytes(value: &str) -> Result<usize, &'static str> {
+    match value {
+        "off" => Ok(0),
+        bytes => plimsoll_settings::bytes(bytes),
     }
 }

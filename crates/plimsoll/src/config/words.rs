@@ -24,7 +24,7 @@ const fn word(name: &'static str, meaning: &'static str, default: &'static str) 
 }
 
 /// All words, in the order of their names.
-pub(super) const WORDS: [Word; 19] = [
+pub(super) const WORDS: [Word; 20] = [
     word(
         "block_rate",
         "waiting time between samples of the block profile: 1ms, 1ns for all, 0 for none",
@@ -49,6 +49,11 @@ pub(super) const WORDS: [Word; 19] = [
         "heap_rate",
         "mean bytes between samples of the heap profile: 512k, 1 for all, 0 for none",
         "512k",
+    ),
+    word(
+        "history",
+        "memory for the history of statistics and heap profiles: 4m, or off",
+        "4m",
     ),
     word(
         "http",

@@ -2,6 +2,7 @@
 //! `expvar`.
 
 mod dump;
+pub(crate) mod history;
 mod labels;
 mod page;
 mod pprof;

@@ -165,6 +165,15 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// Returns the snapshot as [`Format::Pprof`], in full detail.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let (_own, _time) = (internal_scope::scope(), overhead::measure());
+        stack::refresh_modules();
+        bytes_of(&self.reading)
+    }
+}
+
 /// Frees memory of Plimsoll's own heap, and releases its pages.
 fn release(bytes: Vec<u8>) {
     drop(bytes);

@@ -53,6 +53,7 @@ mod answer;
 #[cfg(feature = "axum")]
 mod axum;
 mod fragmentation;
+mod history;
 mod index;
 mod memory;
 mod metrics;

@@ -1,7 +1,7 @@
 //! The pages and their paths.
 
 use super::answer::{Answer, Step};
-use super::{Request, fragmentation, memory, metrics, pprof, query, vars};
+use super::{Request, fragmentation, history, memory, metrics, pprof, query, vars};
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -15,8 +15,9 @@ pub(super) struct Page {
 }
 
 /// All pages that are not below [`pprof::ROOT`].
-pub(super) const PAGES: [&Page; 4] = [
+pub(super) const PAGES: [&Page; 5] = [
     &fragmentation::PAGE,
+    &history::PAGE,
     &memory::PAGE,
     &metrics::PAGE,
     &vars::PAGE,
@@ -124,10 +125,11 @@ mod tests {
                 assert_eq!(header(&response, "Allow"), Some("GET, HEAD"));
             }
             // The system's allocator does not report its pages.
-            let expected = if path.ends_with("fragmentation") {
-                501
-            } else {
-                200
+            let expected = match path {
+                "/debug/plimsoll/fragmentation" => 501,
+                // It begins with `start`.
+                "/debug/plimsoll/history" => 404,
+                _ => 200,
             };
             assert_eq!(
                 Request::new("HEAD", path, "").answer().status,

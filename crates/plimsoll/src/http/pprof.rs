@@ -1,13 +1,13 @@
 //! The pages under `/debug/pprof/`.
 
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_symbolize::Detail;
 
 use super::answer::{Answer, Body, Step};
 use super::pages::TEXT;
-use super::{Request, index, query};
+use super::{Request, history, index, query};
 use crate::cpu::StartError;
 use crate::escape::put_name;
 use crate::gc;
@@ -76,6 +76,9 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
         Some(peak) if profile.name() == "heap" && query::number(query, "peak") > 0 => peak,
         _ => profile,
     };
+    if let Some(answer) = kept(&profile, query) {
+        return answer.into();
+    }
     if !seconds.is_empty() && profile.name() == "peak" {
         let message = "seconds and a peak, which covers a single instant, are incompatible";
         return error(400, message).into();
@@ -93,6 +96,40 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
     let mut answer = Answer::new(200, TEXT, Vec::new());
     answer.body = Body::Text(profile.page(debug > 1));
     answer.into()
+}
+
+/// Returns a profile from the history, if the parameters name a time.
+fn kept(profile: &Profile, query: &str) -> Option<Answer> {
+    let [at, from, to] = match history::times(query, ["at", "from", "to"]) {
+        Ok(times) => times,
+        Err(answer) => return Some(answer),
+    };
+    if [at, from, to].iter().all(Option::is_none) {
+        return None;
+    }
+    if profile.name() != "heap" {
+        return Some(error(
+            404,
+            "the history has readings of the heap profile only",
+        ));
+    }
+    let time = |seconds: f64| {
+        let since = Duration::try_from_secs_f64(seconds.max(0.0));
+        since.ok().and_then(|since| UNIX_EPOCH.checked_add(since))
+    };
+    let now = SystemTime::now();
+    let snapshot = match at {
+        Some(at) => time(at).and_then(crate::history::heap_at),
+        None => {
+            let from = from.map_or(Some(UNIX_EPOCH), time);
+            let times = from.zip(to.map_or(Some(now), time));
+            times.and_then(|(from, to)| crate::history::heap_between(from, to))
+        }
+    };
+    Some(match snapshot {
+        Some(snapshot) => attachment("heap", snapshot.bytes()),
+        None => error(404, "the history has no reading, or not two, for that time"),
+    })
 }
 
 /// The first half of an answer that covers some seconds.

@@ -15,6 +15,11 @@ use crate::settings::{MemoryLimit, MemoryLimitError};
 use thresholds::Threshold;
 pub(crate) use watch::{State, lock};
 
+/// Returns the limit in bytes; `None` for none.
+pub(crate) fn bytes() -> Option<u64> {
+    lock().limit
+}
+
 /// Sets the amount of memory that the program should stay below, and returns the previous limit, in
 /// bytes; `None` for no limit. Go's `debug.SetMemoryLimit`.
 ///

@@ -15,7 +15,7 @@ use crate::sampler::{self, WEIGHT_BITS, cell};
 use crate::stack::{Kind, Record, TABLE};
 use crate::stats::{HeapStats, MemStats, heap_stats, mem_stats};
 
-pub(super) struct Heap;
+pub(crate) struct Heap;
 pub(super) struct Allocs;
 
 impl Source for Heap {
@@ -72,6 +72,9 @@ pub(crate) const SAMPLE_TYPES: [ValueType; 4] = [
         unit: "bytes",
     },
 ];
+
+/// The types of memory in use alone.
+pub(crate) const IN_USE_TYPES: [ValueType; 2] = [SAMPLE_TYPES[2], SAMPLE_TYPES[3]];
 
 /// The samples of one site and size with the same labels.
 #[derive(Clone, Debug)]

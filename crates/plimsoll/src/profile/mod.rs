@@ -162,7 +162,7 @@ pub fn profiles() -> Vec<Profile> {
 }
 
 impl Profile {
-    fn of(source: &'static dyn Source) -> Self {
+    pub(crate) fn of(source: &'static dyn Source) -> Self {
         Self {
             source,
             idle: false,

@@ -178,8 +178,13 @@ const NO_STACK: &str = "[no stack]";
 
 impl Stack {
     pub(crate) fn of(record: &Record) -> Self {
-        match record.stack {
-            [] if record.overflow => Self::Unknown(TABLE_FULL),
+        Self::of_bucket(record.stack, record.overflow)
+    }
+
+    /// Returns the stack of a bucket. `overflow` states that the table was full.
+    pub(crate) fn of_bucket(stack: &'static [usize], overflow: bool) -> Self {
+        match stack {
+            [] if overflow => Self::Unknown(TABLE_FULL),
             [] => Self::Unknown(NO_STACK),
             frames => Self::Frames(Frames::Kept(frames)),
         }

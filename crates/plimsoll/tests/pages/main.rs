@@ -12,6 +12,7 @@ mod bridges;
 mod collectors;
 mod custom_profiles;
 mod go_tool;
+mod history;
 mod http_server;
 mod labels;
 mod metrics;

@@ -250,6 +250,7 @@ fn pages() -> Vec<String> {
         "/metrics",
         "/debug/vars",
         "/debug/plimsoll/memory",
+        "/debug/plimsoll/history",
         "/debug/pprof/",
         "/debug/pprof/heap?debug=1",
         "/debug/pprof/goroutine?debug=2",

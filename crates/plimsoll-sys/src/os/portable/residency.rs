@@ -4,6 +4,12 @@ use std::ops::Range;
 
 /// Returns `None`: the system does not report it to Plimsoll.
 #[inline]
+pub fn total() -> Option<u64> {
+    None
+}
+
+/// Returns `None`: the system does not report it to Plimsoll.
+#[inline]
 pub fn anonymous() -> Option<u64> {
     None
 }

@@ -21,6 +21,11 @@ pub(crate) fn set_go_names(wanted: bool) {
     GO_NAMES.store(wanted, Ordering::Relaxed);
 }
 
+/// Returns the time at which the process began, in seconds since 1970; `None` if it is unknown.
+pub(crate) fn process_start() -> Option<f64> {
+    process::start_seconds()
+}
+
 /// Returns a page of all metrics at one moment.
 pub(crate) fn page(format: Format) -> String {
     let mut page = Page::new(format);

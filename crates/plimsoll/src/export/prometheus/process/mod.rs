@@ -23,6 +23,11 @@ struct Process {
     start_seconds: Option<f64>,
 }
 
+/// Returns the time at which the process began, in seconds since 1970; `None` if it is unknown.
+pub(super) fn start_seconds() -> Option<f64> {
+    os::read().start_seconds
+}
+
 pub(super) fn write(page: &mut Page) {
     let process = os::read();
     let mut put = |name, unit, kind, help, value: Option<Number>| {

@@ -1,0 +1,304 @@
+//! The recent history of the process: statistics at growing intervals, and readings of the heap
+//! profile.
+//!
+//! ```
+//! # #[global_allocator]
+//! # static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+//! let _plimsoll = plimsoll::start();
+//! # loop {
+//! # let history = plimsoll::history::read();
+//! # if !history.steps[0].points.is_empty() { break }
+//! # std::thread::sleep(std::time::Duration::from_millis(20));
+//! # }
+//! let history = plimsoll::history::read();
+//! let last = history.steps[0].points.last().expect("a reading each second");
+//! println!("{:?}: {:?} bytes in use", last.time, last.value("heap_bytes"));
+//! ```
+//!
+//! Once [`start`](crate::start) was called, the maintenance thread reads the [`SERIES`] each second. The
+//! history has 10 minutes of these readings, 3 hours with one each 10 seconds, and 2 days with one
+//! each minute. It keeps readings of the heap profile at each maximum that exceeds the last one by a
+//! tenth, the last 8 of these; one each minute for 10 minutes, each 10 minutes for 3 hours, and each
+//! hour for 2 days. All of it takes at most the memory of the setting `history`, 4 MiB by default,
+//! which counts as Plimsoll's own. Where that is less, the history is shorter.
+//!
+//! The child of a fork has the history of its parent up to the fork, and no further readings unless
+//! it starts Plimsoll again.
+
+mod heaps;
+mod rings;
+mod series;
+
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use plimsoll_symbolize::leaves;
+use plimsoll_sys::os::clock;
+use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Mutex, Ordering};
+
+use crate::profile::delta::difference;
+use crate::profile::heap::IN_USE_TYPES;
+use crate::profile::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, ValueType};
+use crate::profile::snapshot::Snapshot;
+use crate::profile::{self, Profile};
+use crate::{internal_scope, maintenance, overhead, sampler};
+
+pub use series::SERIES;
+
+use heaps::{Heap, Heaps};
+use rings::Rings;
+use series::{HEAP, Meter};
+
+/// The default of the memory for the history, in bytes.
+pub const DEFAULT_BYTES: usize = 4 << 20;
+
+/// The time between two readings, in nanoseconds.
+const INTERVAL: u64 = 1_000_000_000;
+
+/// The state; `None` while the history is off.
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+
+/// The time of the next reading, in nanoseconds since the system started; 0 while the history is off.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The memory of the history, in bytes; 0 while it is off.
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(Debug)]
+pub(crate) struct State {
+    meter: Meter,
+    rings: Rings,
+    heaps: Heaps,
+}
+
+/// The history of the process.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct History {
+    /// The readings by interval, the shortest first. Empty if the history is off.
+    pub steps: Vec<Step>,
+    /// The kept readings of the heap profile, oldest first.
+    pub heaps: Vec<HeapReading>,
+}
+
+/// The readings of one interval.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Step {
+    /// The time between two readings.
+    pub interval: Duration,
+    /// The readings, oldest first.
+    pub points: Vec<Point>,
+}
+
+/// A reading of all [`SERIES`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Point {
+    /// The time of the reading.
+    pub time: SystemTime,
+    /// NaN for values that do not exist.
+    values: [f64; SERIES.len()],
+}
+
+impl Point {
+    /// Returns the value of a series; `None` if there is no such series, or it had no value.
+    pub fn value(&self, series: &str) -> Option<f64> {
+        let at = SERIES.iter().position(|name| *name == series)?;
+        self.values().nth(at)?
+    }
+
+    /// Returns the values in the order of [`SERIES`]; `None` for values that did not exist.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = Option<f64>> + '_ {
+        let values = self.values.iter();
+        values.map(|value| value.is_finite().then_some(*value))
+    }
+}
+
+/// A kept reading of the heap profile.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct HeapReading {
+    /// The number of the reading, from 1.
+    pub number: u64,
+    /// The time of the reading.
+    pub time: SystemTime,
+    /// The bytes in use, exactly.
+    pub bytes: u64,
+    /// Whether the heap was larger than at all earlier ones by a tenth.
+    pub is_maximum: bool,
+}
+
+/// Returns the history up to now.
+pub fn read() -> History {
+    let since_boot = start_of_system();
+    let state = lock();
+    let Some(state) = &*state else {
+        return History {
+            steps: Vec::new(),
+            heaps: Vec::new(),
+        };
+    };
+    let point = |point: &rings::Point| Point {
+        time: since_boot + Duration::from_nanos(point.at),
+        values: point.values,
+    };
+    History {
+        steps: state
+            .rings
+            .iter()
+            .map(|(seconds, points)| Step {
+                interval: Duration::from_secs(seconds),
+                points: points.map(point).collect(),
+            })
+            .collect(),
+        heaps: state
+            .heaps
+            .iter()
+            .map(|heap| HeapReading {
+                number: heap.number,
+                time: since_boot + Duration::from_nanos(heap.at),
+                bytes: heap.bytes as u64,
+                is_maximum: heap.is_maximum,
+            })
+            .collect(),
+    }
+}
+
+/// Returns the kept reading of the heap profile that is nearest to a time, with the types
+/// `inuse_objects` and `inuse_space`. `None` if none is kept.
+pub fn heap_at(time: SystemTime) -> Option<Snapshot> {
+    let start = start_of_system();
+    let state = lock();
+    let heap = state.as_ref()?.heaps.nearest(since_start(time, start))?;
+    Some(snapshot(reading(heap, start)))
+}
+
+/// Returns the change of the memory in use between the kept readings that are nearest to two times.
+/// `None` if these are not two different ones.
+pub fn heap_between(from: SystemTime, to: SystemTime) -> Option<Snapshot> {
+    let start = start_of_system();
+    let state = lock();
+    let heaps = &state.as_ref()?.heaps;
+    let [earlier, later] = [from, to].map(|time| heaps.nearest(since_start(time, start)));
+    let (earlier, later) = earlier.zip(later)?;
+    if earlier.number >= later.number {
+        return None;
+    }
+    let change = difference(reading(later, start), &reading(earlier, start));
+    Some(snapshot(change))
+}
+
+fn snapshot(reading: Reading) -> Snapshot {
+    Snapshot {
+        profile: Profile::of(&profile::heap::Heap),
+        reading,
+    }
+}
+
+/// Returns the time at which the system started, by the current clock.
+fn start_of_system() -> SystemTime {
+    let now = SystemTime::now();
+    now.checked_sub(Duration::from_nanos(clock::since_boot()))
+        .unwrap_or(UNIX_EPOCH)
+}
+
+fn since_start(time: SystemTime, start: SystemTime) -> u64 {
+    let since = time.duration_since(start).unwrap_or_default();
+    since.as_nanos().try_into().unwrap_or(u64::MAX)
+}
+
+fn reading(heap: &Heap, start: SystemTime) -> Reading {
+    let samples = heap.sites.iter().map(|site| {
+        let key = &site.record;
+        let mut values = [0; MAX_VALUES];
+        values[0] = site.objects;
+        values[1] = site.bytes;
+        Sample {
+            stack: Stack::of_bucket(key.stack, key.overflow),
+            values,
+            tag: match key.size {
+                0 => Tag::Labels(key.labels),
+                size => Tag::Bytes(size as i64, key.labels),
+            },
+        }
+    });
+    let time = (start + Duration::from_nanos(heap.at)).duration_since(UNIX_EPOCH);
+    let time = time.unwrap_or_default().as_nanos();
+    Reading {
+        total: None,
+        sample_types: &IN_USE_TYPES,
+        default_type: "",
+        period_type: ValueType {
+            name: "space",
+            unit: "bytes",
+        },
+        period: sampler::rate() as i64,
+        time_nanos: time.try_into().unwrap_or(i64::MAX),
+        duration_nanos: 0,
+        samples: samples.collect(),
+        leaf: leaves::allocation::leaf,
+        comments: vec![format!(
+            "plimsoll: kept reading {} of the history: in use: {} bytes exactly",
+            heap.number, heap.bytes
+        )],
+    }
+}
+
+/// Begins the history, in at most so many bytes of memory. Zero ends it. The maintenance thread must
+/// run.
+pub(crate) fn set_bytes(bytes: usize) {
+    let _own = internal_scope::scope();
+    if BYTES.swap(bytes, Ordering::Relaxed) == bytes {
+        return;
+    }
+    let for_points = rings::BYTES.min(bytes / 2);
+    let begun = (bytes > 0).then(|| State {
+        meter: Meter::new(),
+        rings: Rings::new(for_points),
+        heaps: Heaps::new(bytes - for_points),
+    });
+    let is_on = begun.is_some();
+    let before = std::mem::replace(&mut *lock(), begun);
+    drop(before);
+    let next = if is_on { clock::since_boot().max(1) } else { 0 };
+    NEXT.store(next, Ordering::Relaxed);
+    if is_on {
+        maintenance::check_periodically(maintenance::PeriodicCheck {
+            period: time_to_reading,
+            check: read_if_due,
+        });
+    }
+}
+
+/// Returns the time to the next reading; `None` while the history is off.
+fn time_to_reading() -> Option<Duration> {
+    let next = NEXT.load(Ordering::Relaxed);
+    (next != 0).then(|| Duration::from_nanos(next.saturating_sub(clock::since_boot())))
+}
+
+/// Makes a reading if it is due. For the maintenance thread.
+fn read_if_due() {
+    let next = NEXT.load(Ordering::Relaxed);
+    let now = clock::since_boot();
+    if next == 0 || now < next {
+        return;
+    }
+    // Readings that were missed, for instance while the system slept, are not made up for.
+    NEXT.store(now - now % INTERVAL + INTERVAL, Ordering::Relaxed);
+    let (_own, _time) = (internal_scope::scope(), overhead::measure());
+    let mut state = lock();
+    let Some(state) = &mut *state else { return };
+    let point = state.meter.read();
+    state.rings.add(point);
+    let bytes = point.values[HEAP];
+    let due = state.heaps.due(point.at, bytes);
+    if due.is_due() {
+        state.heaps.add(due, point.at, bytes, heaps::read());
+    }
+}
+
+/// Keeps the history unchanged until the guard is dropped. For a fork, too.
+pub(crate) fn lock() -> MutexGuard<'static, Option<State>> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}

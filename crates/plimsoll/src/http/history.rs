@@ -1,0 +1,60 @@
+//! The history of the process, as JSON.
+
+use super::answer::Answer;
+use super::pages::{Page, TEXT};
+use super::{Request, query, vars};
+use crate::export;
+use crate::history;
+use crate::{internal_scope, overhead};
+
+/// The entry in the list of pages.
+pub(super) const PAGE: Page = Page {
+    path: "/debug/plimsoll/history",
+    is_long: false,
+    answer,
+};
+
+fn answer(request: &Request<'_>) -> Answer {
+    let (_own, _time) = (internal_scope::scope(), overhead::measure());
+    let history = history::read();
+    if history.steps.is_empty() {
+        return Answer::new(404, TEXT, OFF.into());
+    }
+    let [from, to] = match times(request.query, ["from", "to"]) {
+        Ok([from, to]) => [from.unwrap_or(0.0), to.unwrap_or(f64::MAX)],
+        Err(answer) => return answer,
+    };
+    let started = export::prometheus::process_start();
+    let text = export::history::write(&history, started, from, to);
+    Answer::new(200, vars::JSON, text.into_bytes())
+}
+
+/// The text of an answer while the history is off.
+pub(super) const OFF: &str = "the history is off: start Plimsoll, without history=off\n";
+
+/// Returns the parameters that are times in seconds since 1970; `None` for absent ones.
+///
+/// # Errors
+/// The answer, if one is not a number.
+pub(super) fn times<const N: usize>(
+    query: &str,
+    names: [&str; N],
+) -> Result<[Option<f64>; N], Answer> {
+    let mut times = [None; N];
+    for (time, name) in times.iter_mut().zip(names) {
+        let text = query::first(query, name);
+        if text.is_empty() {
+            continue;
+        }
+        let seconds = text
+            .parse()
+            .ok()
+            .filter(|seconds: &f64| seconds.is_finite());
+        let Some(seconds) = seconds else {
+            let message = format!("invalid value for \"{name}\" - must be seconds since 1970\n");
+            return Err(Answer::new(400, TEXT, message.into_bytes()));
+        };
+        *time = Some(seconds);
+    }
+    Ok(times)
+}
