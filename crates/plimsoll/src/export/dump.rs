@@ -137,11 +137,11 @@ fn put_creator(out: &mut String, by: u64, frames: &[usize], symbols: &Symbols) -
 }
 
 /// A visible frame: one of the calls at a return address.
-struct Frame<'a> {
-    address: usize,
-    function: &'a str,
-    file: &'a str,
-    line: u64,
+pub(super) struct Frame<'a> {
+    pub(super) address: usize,
+    pub(super) function: &'a str,
+    pub(super) file: &'a str,
+    pub(super) line: u64,
     /// The distance of the address from the start of the function; `None` for an inlined call.
     offset: Option<usize>,
 }
@@ -151,7 +151,11 @@ fn put_stack(out: &mut String, stack: &[usize], symbols: &Symbols) -> fmt::Resul
 }
 
 /// Returns all calls of a stack, except hidden ones at the leaf.
-fn frames_of<'a>(stack: &[usize], leaf: LeafRule, symbols: &'a Symbols) -> Vec<Frame<'a>> {
+pub(super) fn frames_of<'a>(
+    stack: &[usize],
+    leaf: LeafRule,
+    symbols: &'a Symbols,
+) -> Vec<Frame<'a>> {
     let (skip, mut hidden) = visible(stack, leaf, symbols);
     let mut frames = Vec::with_capacity(stack.len());
     for &address in &stack[skip..] {

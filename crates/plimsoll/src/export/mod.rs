@@ -9,6 +9,7 @@ mod pprof;
 mod profile;
 pub(crate) mod prometheus;
 mod text;
+mod threads;
 pub(crate) mod vars;
 mod visible_frames;
 
@@ -18,14 +19,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plimsoll_symbolize::Detail;
+use plimsoll_symbolize::{Detail, Symbols};
 
 use crate::profile::activity::Record;
 use crate::profile::reading::{Reading, Stack, TextReading};
 use crate::symbol;
 
 pub(crate) use page::TextPage;
-pub(crate) use profile::fragmentation_page;
+pub(crate) use profile::{fragmentation_page, threads_page};
 
 /// The part of a profile to be written.
 #[derive(Clone, Copy, Debug)]
@@ -56,11 +57,16 @@ pub(crate) fn text(reading: TextReading, extent: Extent) -> TextPage {
 
 /// Returns all records separately, like Go's `debug=2`.
 pub(crate) fn dump(records: Vec<Record>, detail: Detail) -> TextPage {
+    let symbols = symbols(&records, detail);
+    TextPage::new(dump::Records { records, symbols })
+}
+
+/// Resolves all addresses in records.
+fn symbols(records: &[Record], detail: Detail) -> Symbols {
     let stacks = records.iter().flat_map(|record| &record.stacks);
     let creators = records.iter().filter_map(|record| record.creator?.stack());
     let stacks = stacks.map(Stack::frames).chain(creators);
-    let symbols = symbol::resolve(&distinct(stacks), detail);
-    TextPage::new(dump::Records { records, symbols })
+    symbol::resolve(&distinct(stacks), detail)
 }
 
 /// Returns each address of the stacks once: stacks have most of their addresses in common.

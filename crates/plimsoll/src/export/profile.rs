@@ -180,6 +180,19 @@ fn release(bytes: Vec<u8>) {
     internal_heap::trim();
 }
 
+/// Returns all threads and tasks as JSON.
+pub(crate) fn threads_page() -> Vec<u8> {
+    let (_own, _time) = (internal_scope::scope(), overhead::measure());
+    stack::refresh_modules();
+    let mut records = profile::goroutine::each_activity();
+    let total = super::threads::select(&mut records);
+    let symbols = super::symbols(&records, Detail::Full);
+    let text = super::threads::write(&records, total, &symbols);
+    drop((records, symbols));
+    internal_heap::trim();
+    text.into_bytes()
+}
+
 /// Returns the page of free space in the allocator's pages: the table, followed by the sites.
 ///
 /// # Errors

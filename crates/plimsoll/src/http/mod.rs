@@ -63,6 +63,7 @@ mod query;
 #[cfg(feature = "http")]
 #[cfg_attr(not(unix), path = "server/absent.rs")]
 mod server;
+mod threads;
 mod vars;
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The pages and their paths.
 
 use super::answer::{Answer, Step};
-use super::{Request, fragmentation, history, memory, metrics, pprof, query, vars};
+use super::{Request, fragmentation, history, memory, metrics, pprof, query, threads, vars};
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -15,11 +15,12 @@ pub(super) struct Page {
 }
 
 /// All pages that are not below [`pprof::ROOT`].
-pub(super) const PAGES: [&Page; 5] = [
+pub(super) const PAGES: [&Page; 6] = [
     &fragmentation::PAGE,
     &history::PAGE,
     &memory::PAGE,
     &metrics::PAGE,
+    &threads::PAGE,
     &vars::PAGE,
 ];
 

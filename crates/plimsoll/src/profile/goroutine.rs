@@ -64,8 +64,13 @@ impl Source for Goroutine {
     }
 
     fn read_each(&self) -> Option<Vec<Record>> {
-        Some(all_activity(Which::Each).records)
+        Some(each_activity())
     }
+}
+
+/// Returns a record for each thread and task.
+pub(crate) fn each_activity() -> Vec<Record> {
+    all_activity(Which::Each).records
 }
 
 /// Returns the records as rows of text, one for all that are alike.

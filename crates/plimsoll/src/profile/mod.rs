@@ -23,7 +23,7 @@ mod delays;
 pub(crate) mod delta;
 pub(crate) mod fragmentation;
 mod frames;
-mod goroutine;
+pub(crate) mod goroutine;
 mod goroutineleak;
 pub(crate) mod heap;
 mod lifetimes;

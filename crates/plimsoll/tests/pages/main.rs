@@ -19,3 +19,4 @@ mod metrics;
 mod prometheus;
 #[cfg(feature = "tracing")]
 mod spans;
+mod threads_page;

@@ -251,6 +251,7 @@ fn pages() -> Vec<String> {
         "/debug/vars",
         "/debug/plimsoll/memory",
         "/debug/plimsoll/history",
+        "/debug/plimsoll/threads",
         "/debug/pprof/",
         "/debug/pprof/heap?debug=1",
         "/debug/pprof/goroutine?debug=2",

@@ -1,0 +1,17 @@
+//! All threads and tasks, as JSON.
+
+use super::answer::Answer;
+use super::pages::Page;
+use super::{Request, vars};
+use crate::export;
+
+/// The entry in the list of pages.
+pub(super) const PAGE: Page = Page {
+    path: "/debug/plimsoll/threads",
+    is_long: true,
+    answer,
+};
+
+fn answer(_: &Request<'_>) -> Answer {
+    Answer::new(200, vars::JSON, export::threads_page())
+}
