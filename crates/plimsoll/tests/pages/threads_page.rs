@@ -26,7 +26,7 @@ fn page() -> Value {
     serde_json::from_slice(&answer.body).expect("JSON")
 }
 
-fn find<'a>(page: &'a Value, mut wanted: impl FnMut(&Value) -> bool) -> Option<&'a Value> {
+fn find(page: &Value, mut wanted: impl FnMut(&Value) -> bool) -> Option<&Value> {
     let mut records = page["threads"].as_array().unwrap().iter();
     records.find(|record| wanted(record))
 }
