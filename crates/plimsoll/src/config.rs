@@ -49,8 +49,9 @@ pub fn start() -> Plimsoll {
 /// | `go_names` | whether `/metrics` also contains the names of Go's client (`go_memstats_alloc_bytes`) and `process_*`: `on` or `off` | `off` |
 /// | `heap_rate` | mean bytes between samples of the heap profile: `512k`, `1` for all, `0` for none | `512k` |
 /// | `history` | memory for the history of statistics and heap profiles: `4m`, or `off` | `4m` |
-/// | `http` | the address of the server for `/debug/pprof/`, `/debug/vars` and `/metrics`: `host:port`, a port of `127.0.0.1`, or `off` | `off` |
+/// | `http` | the address of the server for `/debug/pprof/`, `/debug/vars` and `/metrics`: `host:port`, a port of `127.0.0.1`, `unix:PATH`, or `off` | `off` |
 /// | `http_hosts` | host names other than `localhost` by which clients may reach the pages, separated by `+`; an IP address is always allowed: `app+debug.example.com` | none |
+/// | `http_token` | a token that clients of the pages must send, as bearer token or password; `file:PATH` for the first line of a file | none |
 /// | `leak_age` | waiting time after which a thread or task is probably leaked, if the number at its place rises: `600s` | `600s` |
 /// | `ledger` | how operations are counted: `auto`, `per-cpu`, `per-thread` or `fenced`; only from the environment | `auto` |
 /// | `long_poll` | shortest poll of a tracked task in the profile `longpoll`: `10ms`, `0` for none | `0` |
@@ -77,6 +78,7 @@ pub fn start() -> Plimsoll {
 pub struct Config {
     http: Option<String>,
     http_hosts: Vec<String>,
+    http_token: Option<String>,
     out: Option<PathBuf>,
     heap_rate: Option<usize>,
     block_rate: Option<Duration>,
@@ -110,13 +112,13 @@ pub fn config() -> Config {
 #[must_use = "dropping the value stops everything that it started"]
 pub struct Plimsoll {
     #[cfg(feature = "http")]
-    server: Option<http::Server>,
+    server: Option<Serving>,
     out: Option<PathBuf>,
 }
 
 impl Config {
-    /// Serves `/debug/pprof/`, `/debug/vars` and `/metrics` at an address: `host:port`, or a port
-    /// of `127.0.0.1`.
+    /// Serves `/debug/pprof/`, `/debug/vars` and `/metrics` at an address: `host:port`, a port of
+    /// `127.0.0.1`, or `unix:PATH` for a socket that only the same user can connect to.
     pub fn http(mut self, address: impl Into<String>) -> Self {
         self.http = Some(address.into());
         self
@@ -128,6 +130,14 @@ impl Config {
     /// [`http::serve_hosts`](crate::http).
     pub fn http_host(mut self, name: impl Into<String>) -> Self {
         self.http_hosts.push(name.into());
+        self
+    }
+
+    /// Requires a token of the clients of the pages: the text, or the first line of the file that
+    /// `file:PATH` names. See [`http::Clients::token`](crate::http). If the token is not usable, the
+    /// pages are not served.
+    pub fn http_token(mut self, token: impl Into<String>) -> Self {
+        self.http_token = Some(token.into());
         self
     }
 
@@ -336,9 +346,7 @@ impl Config {
             } else {
                 address
             };
-            let hosts: Vec<&str> = self.http_hosts.iter().map(String::as_str).collect();
-            http::serve_hosts(&*address, &hosts)
-                .inspect(|server| warn_of_address(server.address()))
+            serve(&address, &self.http_hosts, self.http_token.as_deref())
                 .map_err(|error| {
                     warning::warn(format!("{error}; the program continues without it"))
                 })
@@ -365,25 +373,58 @@ pub(crate) fn serve_in_child() -> Option<std::net::SocketAddr> {
     let text = environment().unwrap_or_default();
     let (config, _) = config().with_environment(&text.to_string_lossy());
     let address = config.http?;
-    let host = address
-        .rsplit_once(':')
-        .map_or("127.0.0.1", |(host, _)| host);
-    let server = http::serve(format!("{host}:0")).ok()?;
-    let address = server.address();
+    let address = match address.strip_prefix(UNIX) {
+        Some(path) => format!("{UNIX}{path}.{}", std::process::id()),
+        None => {
+            let host = address.rsplit_once(':');
+            format!("{}:0", host.map_or("127.0.0.1", |(host, _)| host))
+        }
+    };
+    let server = serve(&address, &config.http_hosts, config.http_token.as_deref()).ok()?;
+    let address = match &server {
+        Serving::Address(server) => Some(server.address()),
+        Serving::Path(_) => None,
+    };
     // The server runs as long as the process lives.
     std::mem::forget(server);
-    Some(address)
+    address
 }
 
-/// Warns if other machines can reach an address.
+/// A server of the pages.
 #[cfg(feature = "http")]
-fn warn_of_address(address: std::net::SocketAddr) {
-    if !address.ip().to_canonical().is_loopback() {
+#[derive(Debug)]
+enum Serving {
+    Address(http::Server),
+    /// Runs until it is dropped.
+    Path(#[allow(dead_code)] http::UnixServer),
+}
+
+/// The beginning of an address that is a path.
+#[cfg(feature = "http")]
+const UNIX: &str = "unix:";
+
+/// Serves the pages at an address. Warns if other machines can reach it, and no token is required.
+#[cfg(feature = "http")]
+fn serve(address: &str, hosts: &[String], token: Option<&str>) -> std::io::Result<Serving> {
+    let mut clients = http::Clients::new();
+    for host in hosts {
+        clients = clients.host(host)?;
+    }
+    if let Some(token) = token {
+        clients = clients.token(token)?;
+    }
+    if let Some(path) = address.strip_prefix(UNIX) {
+        return http::serve_unix(path, clients).map(Serving::Path);
+    }
+    let server = http::serve_to(address, clients)?;
+    let address = server.address();
+    if token.is_none() && !address.ip().to_canonical().is_loopback() {
         warning::warn(format!(
             "the profiles at {address} can be read by every machine that reaches this address: no \
-             password is required"
+             password is required; set http_token"
         ));
     }
+    Ok(Serving::Address(server))
 }
 
 /// Returns whether the environment requests a thread from the beginning on, for the pages or a
@@ -419,7 +460,10 @@ impl Plimsoll {
     /// Returns the address of the pages; `None` if they are not served.
     pub fn http_address(&self) -> Option<std::net::SocketAddr> {
         #[cfg(feature = "http")]
-        return self.server.as_ref().map(http::Server::address);
+        return match &self.server {
+            Some(Serving::Address(server)) => Some(server.address()),
+            Some(Serving::Path(_)) | None => None,
+        };
         #[cfg(not(feature = "http"))]
         None
     }

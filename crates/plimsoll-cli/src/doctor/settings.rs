@@ -6,7 +6,7 @@ use super::findings::Finding;
 pub(super) const VARIABLE: &str = "PLIMSOLL";
 
 /// All words of settings.
-const WORDS: [&str; 20] = [
+const WORDS: [&str; 21] = [
     "block_rate",
     "cpu_rate",
     "dump_on",
@@ -15,6 +15,7 @@ const WORDS: [&str; 20] = [
     "history",
     "http",
     "http_hosts",
+    "http_token",
     "leak_age",
     "ledger",
     "long_poll",

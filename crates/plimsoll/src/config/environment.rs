@@ -28,6 +28,11 @@ impl Config {
             let understood = match word {
                 "http" => self.set_http(value),
                 "http_hosts" => self.set_http_hosts(value),
+                // Checked when the pages are served: a complaint here would contain it.
+                "http_token" => {
+                    self.http_token = Some(value.into());
+                    Ok(true)
+                }
                 "out" if value.is_empty() => Err("is empty; give a directory"),
                 "out" => {
                     self.out = Some(value.into());

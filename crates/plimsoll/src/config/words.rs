@@ -24,7 +24,7 @@ const fn word(name: &'static str, meaning: &'static str, default: &'static str) 
 }
 
 /// All words, in the order of their names.
-pub(super) const WORDS: [Word; 20] = [
+pub(super) const WORDS: [Word; 21] = [
     word(
         "block_rate",
         "waiting time between samples of the block profile: 1ms, 1ns for all, 0 for none",
@@ -58,12 +58,17 @@ pub(super) const WORDS: [Word; 20] = [
     word(
         "http",
         "the address of the server for /debug/pprof/, /debug/vars and /metrics: host:port, a port \
-         of 127.0.0.1, or off",
+         of 127.0.0.1, unix:PATH, or off",
         "off",
     ),
     word(
         "http_hosts",
         "host names other than localhost by which clients may reach the pages, separated by +; an IP address is always allowed: app+debug.example.com",
+        "none",
+    ),
+    word(
+        "http_token",
+        "a token that clients of the pages must send, as bearer token or password; file:PATH for the first line of a file",
         "none",
     ),
     word(

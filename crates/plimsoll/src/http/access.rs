@@ -12,6 +12,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+#[cfg(feature = "http")]
+use super::token::Token;
 use crate::escape::put_quoted;
 
 /// The names by which the program is reached, in lower case and without a trailing dot.
@@ -48,6 +50,16 @@ impl Names {
     fn contains(&self, name: &str) -> bool {
         self.0.iter().any(|known| known == name)
     }
+}
+
+/// The requests that a server answers.
+#[cfg(feature = "http")]
+#[derive(Clone, Debug, Default)]
+pub(super) struct Access {
+    pub(super) names: Names,
+    pub(super) token: Option<Token>,
+    /// Whether clients connect by a path, so that the host they name means nothing.
+    pub(super) is_local: bool,
 }
 
 /// The host in `host:port`.

@@ -32,8 +32,9 @@
 //!
 //! # Access
 //! The pages show the inside of the program and are not for the public. Keep them on the loopback
-//! address or behind a password. [`start`](crate::start) warns if the address is not a loopback
-//! address.
+//! address, at a path that only the same user can connect to (`serve_unix`, `http=unix:PATH`), or
+//! require a token (`Clients::token`, `http_token`). [`start`](crate::start) warns if the address is
+//! not a loopback address and no token is required.
 //!
 //! Any web page that a user opens can make the browser request them. So the server refuses the
 //! following requests, with the status 403:
@@ -64,6 +65,8 @@ mod query;
 #[cfg_attr(not(unix), path = "server/absent.rs")]
 mod server;
 mod threads;
+#[cfg(feature = "http")]
+pub(crate) mod token;
 mod vars;
 
 use std::fmt;
@@ -76,7 +79,7 @@ use crate::{internal_heap, internal_scope, overhead};
 #[cfg(feature = "axum")]
 pub use self::axum::router;
 #[cfg(feature = "http")]
-pub use server::{Server, serve, serve_hosts};
+pub use server::{Clients, Server, UnixServer, serve, serve_hosts, serve_to, serve_unix};
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,3 +21,6 @@ mod places;
 mod requests;
 #[path = "http_server/targets.rs"]
 mod targets;
+#[cfg(unix)]
+#[path = "http_server/tokens.rs"]
+mod tokens;

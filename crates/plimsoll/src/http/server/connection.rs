@@ -1,7 +1,6 @@
 //! A connection and its state.
 
 use std::io::{self, ErrorKind, Read};
-use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sys::os::eventfd::ENDED;
 
-use super::super::access::Names;
+use super::super::access::Access;
 use super::super::answer::Answer;
 use super::super::pages::Effort;
 use super::super::pprof::Delta;
 use super::head::{self, Received, Refusal};
 use super::outgoing::Outgoing;
+use super::socket::Stream;
 
 /// Time limit for a client to send its request.
 const READ_TIME: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const READS_PER_TURN: usize = 8;
 
 /// A connection of a client.
 pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     pub(super) state: State,
     /// Whether the answer has a body: not for `HEAD`.
     pub(super) with_body: bool,
@@ -37,7 +37,7 @@ pub(super) struct Connection {
 
 /// Limits the system's memory for bytes that a client does not read, which otherwise grows to some
 /// MiB.
-fn limit_buffer(stream: &TcpStream) {
+fn limit_buffer(stream: &Stream) {
     // The system doubles this size for its own bookkeeping.
     let size: libc::c_int = 128 << 10;
     // SAFETY: `stream` is an open socket, and the value is a `c_int` of the size given. After a
@@ -75,8 +75,8 @@ pub(super) enum End {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, now: Instant) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
+    pub(super) fn new(stream: Stream, now: Instant) -> io::Result<Self> {
+        stream.set_nonblocking()?;
         limit_buffer(&stream);
         Ok(Self {
             stream,
@@ -125,7 +125,7 @@ impl Connection {
     }
 
     /// Reads the available bytes of the request. Returns `Ok(None)` if the request is incomplete.
-    pub(super) fn read_request(&mut self, names: &Names) -> Result<Option<Received>, End> {
+    pub(super) fn read_request(&mut self, access: &Access) -> Result<Option<Received>, End> {
         let State::Reading { head, .. } = &mut self.state else {
             return Ok(None);
         };
@@ -139,7 +139,7 @@ impl Connection {
                 Err(_) => return Err(End::Gone),
             };
             head.extend_from_slice(&chunk[..read]);
-            if let Some(parsed) = head::parse(head, read, names) {
+            if let Some(parsed) = head::parse(head, read, access) {
                 return parsed.map(Some).map_err(End::Refused);
             }
         }
@@ -159,7 +159,7 @@ impl Connection {
         };
         match outgoing.write(&mut self.stream) {
             Ok(false) => true,
-            Ok(true) if self.stream.shutdown(Shutdown::Write).is_ok() => {
+            Ok(true) if self.stream.end_answer().is_ok() => {
                 let until = now + LINGER_TIME;
                 self.state = State::Lingering { until };
                 true

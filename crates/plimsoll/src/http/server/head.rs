@@ -1,6 +1,6 @@
 //! Parses the head of a request.
 
-use super::super::access::{self, Names};
+use super::super::access::{self, Access};
 use crate::http::pages::{self, Effort};
 
 /// Maximum length of a request's head, in bytes.
@@ -26,7 +26,7 @@ pub(super) type Refusal = (u16, String);
 
 /// Parses the head as far as it was received. The last `new` bytes have not been parsed before.
 /// Returns `None` if the head is incomplete.
-pub(super) fn parse(head: &[u8], new: usize, names: &Names) -> Option<Result<Received, Refusal>> {
+pub(super) fn parse(head: &[u8], new: usize, access: &Access) -> Option<Result<Received, Refusal>> {
     let is_full = head.len() >= LONGEST_HEAD;
     let has_line = head[head.len() - new..].contains(&b'\n');
     if !has_line && !is_full && head.len() > ALWAYS_PARSED {
@@ -37,7 +37,7 @@ pub(super) fn parse(head: &[u8], new: usize, names: &Names) -> Option<Result<Rec
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
         Ok(httparse::Status::Complete(length)) if length <= LONGEST_HEAD => {
-            Some(Received::new(&request, names))
+            Some(Received::new(&request, access))
         }
         Ok(httparse::Status::Partial) if !is_full => None,
         Ok(_) | Err(httparse::Error::TooManyHeaders) => {
@@ -48,7 +48,7 @@ pub(super) fn parse(head: &[u8], new: usize, names: &Names) -> Option<Result<Rec
 }
 
 impl Received {
-    fn new(parsed: &httparse::Request<'_, '_>, names: &Names) -> Result<Self, Refusal> {
+    fn new(parsed: &httparse::Request<'_, '_>, access: &Access) -> Result<Self, Refusal> {
         let (Some(method), Some(target)) = (parsed.method, parsed.path) else {
             return Err((400, "Bad Request".into()));
         };
@@ -63,7 +63,9 @@ impl Received {
             return Err((400, "Bad Request: several Host headers".into()));
         }
         for host in hosts.iter().map(|host| &**host).chain(authority) {
-            access::check_host(host.trim(), names)?;
+            if !access.is_local {
+                access::check_host(host.trim(), &access.names)?;
+            }
         }
         let sites: Vec<_> = values("sec-fetch-site").collect();
         let origins: Vec<_> = values("origin").collect();
@@ -71,8 +73,12 @@ impl Received {
             sites.iter().map(|site| site.trim()),
             origins.iter().map(|origin| origin.trim()),
             hosts.first().map(|host| host.trim()),
-            names,
+            &access.names,
         )?;
+        if let Some(token) = &access.token {
+            let values: Vec<_> = values("authorization").collect();
+            token.check(values.iter().map(|value| &**value))?;
+        }
         let target = target.split('#').next().unwrap_or("");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         Ok(Self {

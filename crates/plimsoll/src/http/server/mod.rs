@@ -25,18 +25,22 @@ mod connection;
 mod head;
 mod outgoing;
 mod reactor;
+mod socket;
 mod work;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_sys::os::close_on_fork;
 
 use self::reactor::Reactor;
+use self::socket::Listener;
 use self::work::Shared;
-use super::access::Names;
+use super::access::{Access, Names};
+use super::token::Token;
 use crate::internal_scope;
 use crate::internal_thread::{self, OwnThread};
 
@@ -48,71 +52,183 @@ const BACKLOG: libc::c_int = 4096;
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    _running: Running,
+}
+
+/// A running server at a path. When it is dropped, it stops like [`Server`], and the socket's file is
+/// removed.
+#[derive(Debug)]
+pub struct UnixServer {
+    path: PathBuf,
+    /// The process that created the socket; the child of a fork does not remove it.
+    process: u32,
+    _running: Running,
+}
+
+/// The thread of a server.
+#[derive(Debug)]
+struct Running {
     shared: Arc<Shared>,
     thread: Option<OwnThread>,
+}
+
+/// The clients that a server answers. By default, requests without a token, for an IP address or
+/// `localhost`.
+#[derive(Clone, Debug, Default)]
+#[must_use = "it is an argument of `serve_to`"]
+pub struct Clients {
+    names: Names,
+    token: Option<Token>,
+}
+
+impl Clients {
+    /// Creates the default.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Also answers requests whose header `Host` has this name: one by which other machines or a
+    /// reverse proxy reach the program.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if it is not a host name; a host name has no port.
+    pub fn host(mut self, name: &str) -> io::Result<Self> {
+        let wrong = |why| invalid(format!("the host name {name:?} {why}"));
+        self.names.add(name).map_err(wrong)?;
+        Ok(self)
+    }
+
+    /// Requires a token: the text, or the first line of the file that `file:PATH` names. Clients send
+    /// `Authorization: Bearer TOKEN`, or the token as the password of any user
+    /// (`http://user:TOKEN@host/`). Others get the status 401.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if the token is empty or contains anything but printable ASCII
+    /// characters, or if its file cannot be read.
+    pub fn token(mut self, token: &str) -> io::Result<Self> {
+        let token = Token::new(token).map_err(|why| invalid(format!("http_token: {why}")))?;
+        self.token = Some(token);
+        Ok(self)
+    }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 /// Serves the pages at an address, such as `127.0.0.1:6060`; port 0 selects a free one.
 ///
 /// Requests from web browsers are refused if they come from pages of other sites. They are also
-/// refused for other names than the address, the given name and `localhost`: see [`serve_hosts`].
+/// refused for other names than the address, the given name and `localhost`: see [`Clients::host`].
 ///
 /// # Errors
 /// The system's error, with the address: the address is invalid, in use or forbidden, or no thread
 /// can be created.
 pub fn serve(address: impl ToSocketAddrs + std::fmt::Display) -> io::Result<Server> {
-    serve_hosts(address, &[])
+    serve_to(address, Clients::new())
 }
 
-/// Serves the pages like [`serve`], but also accepts requests whose header `Host` has one of the
-/// names in `hosts`. These are the names by which other machines and reverse proxies reach the
-/// program. Requests to an IP address need no name.
+/// Serves the pages like [`serve`], also to requests whose header `Host` has one of the names in
+/// `hosts`: the short form of [`serve_to`].
 ///
 /// # Errors
-/// Those of [`serve`], and [`io::ErrorKind::InvalidInput`] if one of `hosts` is not a host name.
+/// Those of [`serve`] and [`Clients::host`].
 pub fn serve_hosts(
     address: impl ToSocketAddrs + std::fmt::Display,
     hosts: &[&str],
 ) -> io::Result<Server> {
-    crate::recording::note_owners();
-    let _own = internal_scope::scope();
-    let named = |error: io::Error| {
-        io::Error::new(
-            error.kind(),
-            format!("cannot serve profiles at {address}: {error}"),
-        )
-    };
-    let mut names = Names::default();
-    names.add_listening(&address.to_string());
+    let mut clients = Clients::new();
     for host in hosts {
-        let wrong = |why| format!("the host name {host:?} {why}");
-        let added = names.add(host).map_err(wrong);
-        added.map_err(|why| named(io::Error::new(io::ErrorKind::InvalidInput, why)))?;
+        clients = clients.host(host).map_err(named(&address))?;
     }
-    let listener = TcpListener::bind(&address).map_err(named)?;
-    close_on_fork::register(listener.as_fd());
-    listener.set_nonblocking(true).map_err(named)?;
+    serve_to(address, clients)
+}
+
+/// Serves the pages like [`serve`], to these clients.
+///
+/// # Errors
+/// Those of [`serve`].
+pub fn serve_to(
+    address: impl ToSocketAddrs + std::fmt::Display,
+    clients: Clients,
+) -> io::Result<Server> {
+    let _own = internal_scope::scope();
+    let named = named(&address);
+    let mut access = Access {
+        names: clients.names,
+        token: clients.token,
+        is_local: false,
+    };
+    access.names.add_listening(&address.to_string());
+    let listener = TcpListener::bind(&address).map_err(&named)?;
     // The standard library's queue of 128 overflows when many clients connect at once. The system
     // then delays a scraper by a second.
     // SAFETY: `listener` is an open, listening socket; the call changes the length of its queue.
     unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
-    let address = listener.local_addr().map_err(named)?;
-    let shared = Arc::new(Shared::new().map_err(named)?);
-    let reactor = Reactor::new(listener, names, Arc::clone(&shared));
-    let thread = internal_thread::spawn(c"plimsoll-http", move || {
-        // Serves the requests under way, if any. The port is free by now.
-        if let Some(rest) = reactor.run() {
-            let _ = internal_thread::spawn(c"plimsoll-http", move || {
-                rest.run();
-            });
-        }
-    })
-    .map_err(named)?;
+    let address = listener.local_addr().map_err(&named)?;
+    let running = Running::start(Listener::Address(listener), access).map_err(&named)?;
     Ok(Server {
         address,
-        shared,
-        thread: Some(thread),
+        _running: running,
     })
+}
+
+/// Serves the pages at a path, as a Unix socket with mode 0600: only the same user and root can
+/// connect. A socket that remained from an ended process is replaced.
+///
+/// # Errors
+/// The system's error, with the path: a process listens there, a file of another kind is in the way,
+/// the path is too long, or no thread can be created.
+pub fn serve_unix(path: impl Into<PathBuf>, clients: Clients) -> io::Result<UnixServer> {
+    let _own = internal_scope::scope();
+    let path = path.into();
+    let shown = path.display().to_string();
+    let named = named(&shown);
+    let access = Access {
+        names: clients.names,
+        token: clients.token,
+        is_local: true,
+    };
+    let listener = Listener::at_path(&path).map_err(&named)?;
+    let running = Running::start(listener, access).map_err(&named)?;
+    Ok(UnixServer {
+        path,
+        process: std::process::id(),
+        _running: running,
+    })
+}
+
+/// Returns a function that adds the address to an error.
+fn named(address: &impl std::fmt::Display) -> impl Fn(io::Error) -> io::Error {
+    let address = address.to_string();
+    move |error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot serve profiles at {address}: {error}"),
+        )
+    }
+}
+
+impl Running {
+    fn start(listener: Listener, access: Access) -> io::Result<Self> {
+        crate::recording::note_owners();
+        close_on_fork::register(listener.as_fd());
+        listener.set_nonblocking()?;
+        let shared = Arc::new(Shared::new()?);
+        let reactor = Reactor::new(listener, access, Arc::clone(&shared));
+        let thread = internal_thread::spawn(c"plimsoll-http", move || {
+            // Serves the requests under way, if any. The port is free by now.
+            if let Some(rest) = reactor.run() {
+                let _ = internal_thread::spawn(c"plimsoll-http", move || {
+                    rest.run();
+                });
+            }
+        })?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
 }
 
 impl Server {
@@ -122,7 +238,22 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl UnixServer {
+    /// Returns the path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for UnixServer {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         let _own = internal_scope::scope();
         self.shared.stop();

@@ -121,6 +121,7 @@ fn reason(status: u16) -> &'static str {
         301 => "Moved Permanently",
         302 => "Found",
         400 => "Bad Request",
+        401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",

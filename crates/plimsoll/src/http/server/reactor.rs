@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::super::access::Names;
+use super::super::access::Access;
 use super::super::answer::{Answer, Step};
 use super::super::pages::{Effort, TEXT};
 use super::super::pprof;
 use super::connection::{Connection, End, State};
 use super::head::Received;
+use super::socket::Listener;
 use super::work::{Job, Shared, Workers};
 use crate::internal_heap;
 
@@ -38,10 +38,10 @@ const TOO_MANY: &str = "Service Unavailable: too many requests at once";
 /// All connections of a server. Everything that a client can delay is done here without blocking.
 pub(super) struct Reactor {
     /// `None` once the server was dropped.
-    listener: Option<TcpListener>,
+    listener: Option<Listener>,
     /// The time from which it accepts again after an error.
     accepts_from: Option<Instant>,
-    names: Names,
+    access: Access,
     /// Connections by number: the oldest first.
     connections: BTreeMap<u64, Connection>,
     accepted: u64,
@@ -50,11 +50,11 @@ pub(super) struct Reactor {
 }
 
 impl Reactor {
-    pub(super) fn new(listener: TcpListener, names: Names, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(listener: Listener, access: Access, shared: Arc<Shared>) -> Self {
         Self {
             listener: Some(listener),
             accepts_from: None,
-            names,
+            access,
             connections: BTreeMap::new(),
             accepted: 0,
             workers: Workers::new(Arc::clone(&shared)),
@@ -127,7 +127,7 @@ impl Reactor {
                 return;
             };
             match listener.accept() {
-                Ok((stream, _)) => {
+                Ok(stream) => {
                     if let Ok(connection) = Connection::new(stream, now) {
                         self.accepted += 1;
                         let number = self.accepted;
@@ -157,12 +157,12 @@ impl Reactor {
         };
         let has_ended = events & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
         let goes_on = match &connection.state {
-            State::Reading { .. } => match connection.read_request(&self.names) {
+            State::Reading { .. } => match connection.read_request(&self.access) {
                 Ok(None) => true,
                 Ok(Some(request)) => return self.queue(number, request, now),
                 Err(End::Gone) => false,
                 Err(End::Refused((status, text))) => {
-                    return self.answer(number, pprof::error(status, &text), now);
+                    return self.answer(number, refusal(status, &text), now);
                 }
             },
             State::Computing(_) | State::Waiting { .. } => false,
@@ -335,6 +335,16 @@ impl Reactor {
             }
         }
     }
+}
+
+/// Returns the answer to a request that is refused. With status 401, browsers ask for a password.
+fn refusal(status: u16, text: &str) -> Answer {
+    let mut answer = pprof::error(status, text);
+    if status == 401 {
+        let challenge = "Basic realm=\"plimsoll\", Bearer";
+        answer.headers.push(("WWW-Authenticate", challenge.into()));
+    }
+    answer
 }
 
 impl Answer {

@@ -1,0 +1,166 @@
+//! Sockets of the server: of an address, or of a path.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+/// A listening socket.
+pub(super) enum Listener {
+    Address(TcpListener),
+    Path(UnixListener),
+}
+
+/// A client's connection.
+pub(super) enum Stream {
+    Address(TcpStream),
+    Path(UnixStream),
+}
+
+impl Listener {
+    /// Listens at a path, as a socket with mode 0600. Replaces a socket on which no process listens.
+    ///
+    /// # Errors
+    /// The system's error. [`ErrorKind::AddrInUse`] if a process listens there, or if the path is no
+    /// socket.
+    pub(super) fn at_path(path: &Path) -> io::Result<Self> {
+        let socket = match bind(path) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(path) => {
+                std::fs::remove_file(path)?;
+                bind(path)?
+            }
+            bound => bound?,
+        };
+        // Before it listens, so that no other user can connect.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        // SAFETY: `socket` is an open socket that is bound.
+        if unsafe { libc::listen(socket.as_raw_fd(), super::BACKLOG) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self::Path(socket.into()))
+    }
+
+    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Address(listener) => listener.set_nonblocking(true),
+            Self::Path(listener) => listener.set_nonblocking(true),
+        }
+    }
+
+    pub(super) fn accept(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Self::Address(listener) => Stream::Address(listener.accept()?.0),
+            Self::Path(listener) => Stream::Path(listener.accept()?.0),
+        })
+    }
+}
+
+/// Creates a socket at a path, on which it does not listen yet.
+fn bind(path: &Path) -> io::Result<OwnedFd> {
+    // SAFETY: zero is a valid `sockaddr_un`.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() || bytes.contains(&0) || bytes.len() >= address.sun_path.len() {
+        let most = address.sun_path.len() - 1;
+        let message = format!("the path of a socket has 1 to {most} bytes");
+        return Err(io::Error::new(ErrorKind::InvalidInput, message));
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: the call has no pointers.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `socket` was just created, and nothing else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: the descriptor is open; the address is valid and has this length.
+    let failed = unsafe {
+        libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) != 0
+            || libc::bind(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of_val(&address) as libc::socklen_t,
+            ) != 0
+    };
+    match failed {
+        true => Err(io::Error::last_os_error()),
+        false => Ok(socket),
+    }
+}
+
+/// Returns whether a path is a socket that refuses connections.
+fn is_abandoned(path: &Path) -> bool {
+    let metadata = std::fs::symlink_metadata(path);
+    metadata.is_ok_and(|metadata| metadata.file_type().is_socket())
+        && UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Address(listener) => listener.as_fd(),
+            Self::Path(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl Stream {
+    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Address(stream) => stream.set_nonblocking(true),
+            Self::Path(stream) => stream.set_nonblocking(true),
+        }
+    }
+
+    /// Sends the end of the answer.
+    pub(super) fn end_answer(&self) -> io::Result<()> {
+        match self {
+            Self::Address(stream) => stream.shutdown(Shutdown::Write),
+            Self::Path(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Address(stream) => stream.as_raw_fd(),
+            Self::Path(stream) => stream.as_raw_fd(),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Address(stream) => stream.read(to),
+            Self::Path(stream) => stream.read(to),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Address(stream) => stream.write(from),
+            Self::Path(stream) => stream.write(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
