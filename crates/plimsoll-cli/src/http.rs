@@ -19,6 +19,9 @@ const MAX_HEAD: usize = 64 << 10;
 /// The maximum number of redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
+/// The environment variable with the token that the pages require.
+const TOKEN: &str = "PLIMSOLL_TOKEN";
+
 /// The interval between progress reports.
 const REPORT_EVERY: Duration = Duration::from_millis(200);
 
@@ -141,7 +144,9 @@ fn check(url: &str) -> Result<(), String> {
     }
     let authority = authority(url);
     if authority.contains('@') {
-        return Err("user names and passwords in URLs are not supported".to_owned());
+        return Err(format!(
+            "user names and passwords in URLs are not supported; set {TOKEN} to the token"
+        ));
     }
     if authority.is_empty() || authority.starts_with(':') {
         return Err("the URL contains no host".to_owned());
@@ -186,12 +191,19 @@ fn fetch(url: &str, timeout: Duration, received: &AtomicU64) -> Result<Answer, S
         },
         error => describe(error, url),
     };
-    // Redirects are followed here, because each URL must be checked.
+    let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    // Redirects are followed here, because each URL must be checked. The token is sent to the first
+    // host only.
+    let host = authority(url).to_owned();
     let mut url = url.to_owned();
     let mut redirects = 0;
     let mut answer = loop {
         check(&url)?;
-        let answer = agent.get(&url).call().map_err(describe)?;
+        let mut request = agent.get(&url);
+        if let Some(token) = token.as_ref().filter(|_| authority(&url) == host) {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let answer = request.call().map_err(describe)?;
         let location = answer.headers().get("location");
         let Some(location) = location.filter(|_| answer.status().is_redirection()) else {
             break answer;

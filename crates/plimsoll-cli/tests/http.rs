@@ -248,3 +248,52 @@ fn progress_is_reported_while_bytes_arrive() {
     assert!(received.is_sorted());
     assert_eq!(received.last(), Some(&3_000_000));
 }
+
+/// Serves a redirect to `elsewhere`, and returns the heads of all requests.
+fn redirecting_server(elsewhere: String) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let thread = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = head_of(&stream);
+        let location = format!("302 Found\r\nContent-Length: 0\r\nLocation: {elsewhere}");
+        stream.write_all(&answer(&location, b"")).unwrap();
+        head
+    });
+    (address, thread)
+}
+
+fn head_of(stream: &std::net::TcpStream) -> String {
+    let lines = BufReader::new(stream).lines();
+    let lines = lines.map(|line| line.unwrap());
+    let lines: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+    lines.join("\n").to_lowercase()
+}
+
+#[test]
+fn the_token_is_sent_to_the_given_host_only() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = listener.local_addr().unwrap();
+    let other_head = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = head_of(&stream);
+        let body = profile();
+        let whole = answer(&format!("200 OK\r\nContent-Length: {}", body.len()), &body);
+        stream.write_all(&whole).unwrap();
+        head
+    });
+    let (address, head) = redirecting_server(format!("http://{other}/profile"));
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["report", &format!("http://{address}/profile")])
+        .env("PLIMSOLL_TOKEN", "s3cr3t")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        head.join()
+            .unwrap()
+            .contains("authorization: bearer s3cr3t")
+    );
+    let other_head = other_head.join().unwrap();
+    assert!(!other_head.contains("authorization"), "{other_head}");
+}

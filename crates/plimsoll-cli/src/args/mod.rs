@@ -24,9 +24,10 @@ Exit status:
  127  the program does not exist
 
 Environment:
-  PLIMSOLL  settings of programs that contain Plimsoll: word=value,word=value
-  PATH      searched for a program whose name has no slash
-  NO_COLOR  if set and not empty, disables colours";
+  PLIMSOLL        settings of programs that contain Plimsoll: word=value,word=value
+  PLIMSOLL_TOKEN  the token of pages that require one (the setting http_token)
+  PATH            searched for a program whose name has no slash
+  NO_COLOR        if set and not empty, disables colours";
 
 /// Profiles memory, locks and threads of unmodified programs, and shows profiles
 #[derive(Clone, Debug, Parser)]

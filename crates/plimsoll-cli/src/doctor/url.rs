@@ -65,7 +65,9 @@ impl Base {
             .split_once('/')
             .map_or((rest, ""), |(host, path)| (host, path));
         if host.contains('@') {
-            return Err("user names and passwords in URLs are not supported");
+            return Err(
+                "user names and passwords in URLs are not supported; set PLIMSOLL_TOKEN to the token",
+            );
         }
         let is_text = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         if host.is_empty() || !is_text(host) || !is_text(path) {
@@ -119,7 +121,7 @@ fn profiles(index: &str) -> Vec<String> {
         let (name, _) = rest.split_once('<')?;
         count.parse::<u64>().ok()?;
         // These pages are not profiles with counts.
-        (!matches!(name, "cmdline" | "symbol" | "trace" | "profile"))
+        (!matches!(name, "cmdline" | "symbol" | "trace" | "profile" | "wall"))
             .then(|| format!("{name} ({count})"))
     })
     .collect()

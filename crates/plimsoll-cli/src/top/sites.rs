@@ -134,7 +134,11 @@ impl Sites {
                 line: 0,
             };
             let own = sample.stack.iter().find(|frame| !is_a_tool(frame));
-            let frame = own.or(sample.stack.first()).unwrap_or(&unknown).clone();
+            let mut frame = own.or(sample.stack.first()).unwrap_or(&unknown).clone();
+            if kind == Kind::Cpu {
+                // A function uses CPU time in many lines.
+                frame.line = 0;
+            }
             let label = kind.label().and_then(|wanted| {
                 let mut labels = sample.labels.iter();
                 labels.find(|(key, _)| *key == wanted)

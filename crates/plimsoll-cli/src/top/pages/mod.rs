@@ -276,7 +276,7 @@ mod tests {
                 "80.0 %",
                 "60.0 %",
                 "120",
-                "search::index::Index::add index.rs:120"
+                "search::index::Index::add index.rs"
             ]
         );
         let sizes = Page::Sizes.table(&model);
