@@ -1,0 +1,70 @@
+// Parts of function names: the crate, a short form, the functions of start-up and runtimes.
+
+/** Removes the sugar before the first path: `<&mut a::B as c::D>::e` begins with `a::B`. */
+function head(name: string): string {
+  return name.replace(/^(?:[<&*(\[]|mut |const |dyn |impl |'\w+ )+/, "");
+}
+
+/** Returns the crate of a function: the first segment of its path. Names in brackets are categories. */
+export function crateOf(name: string): string {
+  if (name.startsWith("[")) return "[ ]";
+  const start = head(name.slice(0, 400));
+  const colons = start.indexOf("::");
+  const word = /^[\w$.@-]+/.exec(start)?.[0] ?? "";
+  return colons > 0 && word.length === colons ? word : "C and others";
+}
+
+/** Returns the name without its type arguments, in its last two segments. */
+export function shortName(name: string): string {
+  if (name.startsWith("[") || name.length > 2000) return name;
+  let depth = 0;
+  let flat = "";
+  const text = name.replace(/^<([^<>]*?)(?: as [^<>]*)?>::/, "$1::");
+  for (const character of text.replaceAll("->", "")) {
+    if (character === "<") depth += 1;
+    else if (character === ">") depth = Math.max(0, depth - 1);
+    else if (depth === 0) flat += character;
+  }
+  const parts = flat.split("::").filter((part) => part !== "");
+  const kept = parts.slice(-2).join("::");
+  return kept === "" ? name : kept;
+}
+
+const RUNTIME_PREFIXES = [
+  "std::rt::",
+  "std::sys::",
+  "std::panic::",
+  "std::panicking::",
+  "std::thread::",
+  "core::ops::function::",
+  "core::panic::",
+  "tokio::runtime::",
+  "tokio::task::local::",
+  "tokio::park::",
+  "tokio::loom::",
+  "tokio::util::",
+  "async_executor::",
+  "async_task::",
+  "__libc_start",
+  "__rust_try",
+  "__rust_begin_short_backtrace",
+  "___rust_try",
+];
+const RUNTIME_NAMES = new Set(["_start", "main", "clone3", "clone", "__clone", "start_thread", "lang_start"]);
+
+/** Returns whether a function only starts others: of start-up, of threads, of an executor. */
+export function isRuntime(name: string): boolean {
+  if (RUNTIME_NAMES.has(name)) return true;
+  const starts = (text: string) => RUNTIME_PREFIXES.some((prefix) => text.startsWith(prefix));
+  const path = head(name);
+  if (starts(path)) return true;
+  const trait = /^<[^]{0,400}? as ([^]{0,100})/.exec(name)?.[1];
+  return trait !== undefined && starts(trait);
+}
+
+const LIBRARY = new Set(["std", "alloc", "core", "hashbrown", "C and others", "plimsoll"]);
+
+/** Returns whether a function belongs to the standard library, so that its caller is the site. */
+export function isLibrary(name: string): boolean {
+  return LIBRARY.has(crateOf(name)) || isRuntime(name);
+}
