@@ -82,6 +82,11 @@ export function textField(
       clearTimeout(timer);
       timer = setTimeout(() => change(input.value), 150);
     },
+    // Before another control gets the focus, so that its change does not undo this one.
+    change: () => {
+      clearTimeout(timer);
+      change(input.value);
+    },
   });
   return { root: el("label", { class: "field" }, el("span", {}, label), input), input };
 }

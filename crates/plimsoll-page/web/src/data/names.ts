@@ -14,17 +14,35 @@ export function crateOf(name: string): string {
   return colons > 0 && word.length === colons ? word : "C and others";
 }
 
-/** Returns the name without its type arguments, in its last two segments. */
-export function shortName(name: string): string {
-  if (name.startsWith("[") || name.length > 2000) return name;
+/** Returns the position after the bracket that closes the one at the begin of the text; 0 if none does. */
+function closing(text: string): number {
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    if (text[i] === "<") depth += 1;
+    if (text[i] === ">" && text[i - 1] !== "-") depth -= 1;
+    if (depth === 0) return i + 1;
+  }
+  return 0;
+}
+
+/** Returns the text without all that is inside angle brackets. */
+function withoutArguments(text: string): string {
   let depth = 0;
   let flat = "";
-  const text = name.replace(/^<([^<>]*?)(?: as [^<>]*)?>::/, "$1::");
-  for (const character of text.replaceAll("->", "")) {
-    if (character === "<") depth += 1;
-    else if (character === ">") depth = Math.max(0, depth - 1);
-    else if (depth === 0) flat += character;
+  for (let i = 0; i < text.length; i++) {
+    if (text[i] === "<") depth += 1;
+    else if (text[i] === ">" && text[i - 1] !== "-") depth = Math.max(0, depth - 1);
+    else if (depth === 0) flat += text[i];
   }
+  return flat;
+}
+
+/** Returns the name without its type arguments, in its last two segments: `Reader::next` for `<a::Reader<T> as b::Iterator>::next`. */
+export function shortName(name: string): string {
+  if (name.startsWith("[") || name.length > 2000) return name;
+  let flat = withoutArguments(name);
+  const end = name.startsWith("<") ? closing(name) : 0;
+  if (end > 0) flat = withoutArguments(name.slice(1, end - 1)).split(" as ")[0] + withoutArguments(name.slice(end));
   const parts = flat.split("::").filter((part) => part !== "");
   const kept = parts.slice(-2).join("::");
   return kept === "" ? name : kept;

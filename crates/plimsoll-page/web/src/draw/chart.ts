@@ -5,7 +5,7 @@ import { colour, dark, el, fill, setText } from "../dom.ts";
 import { clock, day } from "../data/units.ts";
 import type { Window } from "../state.ts";
 
-const HEIGHT = 170;
+const HEIGHT = 160;
 const SYNC = "time";
 
 /** A series of a chart. */
@@ -69,12 +69,12 @@ export class Chart {
     title: string,
     private readonly lines: Line[],
     private readonly format: (value: number) => string,
-    private readonly options: { isBytes?: boolean; isTall?: boolean },
+    private readonly options: { isBytes?: boolean; isTall?: boolean; isBroad?: boolean },
     private readonly brushed: (window: Window | undefined) => void,
   ) {
     this.root = el(
       "figure",
-      { class: options.isTall === true ? "chart tall" : "chart" },
+      { class: `chart${options.isTall === true ? " tall" : options.isBroad === true ? " broad" : ""}` },
       el("figcaption", {}, el("h2", {}, title), this.note),
       this.legend,
       this.place,
@@ -146,7 +146,7 @@ export class Chart {
       },
       scales: { x: { time: true }, y: { range: (_, __, high) => [0, this.top(high)] } },
       axes: [
-        { ...axis, values: timeMarks, space: 60 },
+        { ...axis, values: timeMarks, space: 60, size: 30 },
         {
           ...axis,
           size: 68,

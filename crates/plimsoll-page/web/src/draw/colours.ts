@@ -17,10 +17,25 @@ function paint(hue: number, saturation: number, isDark: boolean): Paint {
     : { fill: `hsl(${hue} ${saturation}% 78%)`, text: "#1d2021" };
 }
 
-/** Returns the colours of a crate. */
+/** The hues of the crates so far. While hues are left, no two crates share one. */
+const hues = new Map<string, number>();
+
+function hueOf(crate: string): number {
+  let hue = hues.get(crate);
+  if (hue === undefined) {
+    const preferred = hashText(crate) % HUES.length;
+    const taken = new Set(hues.values());
+    const order = HUES.map((_, index) => HUES[(preferred + index) % HUES.length]!);
+    hue = order.find((each) => !taken.has(each)) ?? HUES[preferred]!;
+    hues.set(crate, hue);
+  }
+  return hue;
+}
+
+/** Returns the colours of a crate. The first crates to be coloured get different ones. */
 export function cratePaint(crate: string, isDark: boolean): Paint {
   if (NEUTRAL.has(crate)) return paint(40, 14, isDark);
-  return paint(HUES[hashText(crate) % HUES.length]!, 52, isDark);
+  return paint(hueOf(crate), 52, isDark);
 }
 
 /** Returns the colours of a part of a difference: `balance` is from -1, shrunk, to 1, grown. */

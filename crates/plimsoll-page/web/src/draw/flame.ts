@@ -11,6 +11,7 @@ import { boxAt, boxOf, layout, type Layout } from "./layout.ts";
 const ROW = 20;
 const MINIMUM = 0.7;
 const MARGIN = 5;
+const MAX_HEIGHT = 560;
 
 /** Reactions of the owner of a flame graph. */
 export interface FlameEvents {
@@ -145,6 +146,10 @@ export class FlameGraph {
     this.boxes = layout(this.tree, this.zoom, width, MINIMUM);
     const height = this.boxes.rows.length * ROW + 1;
     this.spacer.style.height = `${height}px`;
+    const shown = Math.max(6 * ROW, Math.min(height, MAX_HEIGHT, Math.round(innerHeight * 0.62)));
+    this.scroller.style.height = `${shown}px`;
+    // The canvas stays in view while its rows scroll below it.
+    this.canvas.style.marginBottom = `${-shown}px`;
     this.draw();
     this.drawingTime = performance.now() - begin;
     this.root.dataset.drawingTime = this.drawingTime.toFixed(1);

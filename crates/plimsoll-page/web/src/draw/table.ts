@@ -27,6 +27,7 @@ export class Table<T> {
   private rows: T[] = [];
   private sortColumn: number;
   private isFalling: boolean;
+  private readonly empty: HTMLElement;
   private firstShown = -1;
   private lastShown = -1;
 
@@ -54,8 +55,9 @@ export class Table<T> {
       this.heads.push(cell);
       head.append(cell);
     });
+    this.empty = el("p", { class: "note empty", hidden: true }, options.empty ?? "No rows.");
     this.table = el("table", { "aria-label": label }, el("thead", {}, head), this.body);
-    this.root = el("div", { class: "table", tabindex: 0, role: "group", "aria-label": `${label}, scrolls` }, this.table);
+    this.root = el("div", { class: "table", tabindex: 0, role: "group", "aria-label": `${label}, scrolls` }, this.table, this.empty);
     this.root.addEventListener("scroll", () => this.render(false));
     new ResizeObserver(() => this.render(false)).observe(this.root);
     this.showSort();
@@ -110,11 +112,7 @@ export class Table<T> {
     this.firstShown = first;
     this.lastShown = last;
     this.table.setAttribute("aria-rowcount", String(this.rows.length + 1));
-    if (this.rows.length === 0) {
-      const cell = el("td", { colspan: this.columns.length, class: "empty" }, this.options.empty ?? "No rows.");
-      fill(this.body, el("tr", {}, cell));
-      return;
-    }
+    this.empty.hidden = this.rows.length > 0;
     const focused = this.body.contains(document.activeElement) ? document.activeElement?.closest("tr")?.ariaRowIndex : undefined;
     const rows = this.rows.slice(first, last).map((row, index) => this.row(row, first + index));
     fill(this.body, this.space(first), ...rows, this.space(this.rows.length - last));
@@ -123,7 +121,8 @@ export class Table<T> {
 
   private space(rows: number): Node | null {
     if (rows === 0) return null;
-    const cell = el("td", { colspan: this.columns.length });
+    // One cell, without a span: columns that are hidden on narrow screens would come back.
+    const cell = el("td");
     cell.style.height = `${rows * ROW}px`;
     return el("tr", { class: "space", "aria-hidden": "true" }, cell);
   }

@@ -57,10 +57,11 @@ export class FlamePanel {
     this.tree = tree;
     const node = zoom === "" ? 0 : nodeByHash(tree, zoom);
     this.reset.disabled = node === 0;
+    // The largest crates choose their colours first.
+    this.showCrates();
     this.graph.show(tree, unit, isDifference, node);
     if (document.activeElement !== this.search.input) this.search.input.value = search;
     this.find(search, false);
-    this.showCrates();
   }
 
   /** Brings zoom and search to those of a link. */

@@ -74,13 +74,19 @@ export class FunctionsPanel {
     this.shown = shown;
     this.rows = functionTable(shown.profile, shown.options);
     this.whole = total(shown.profile, shown.options);
-    this.filter(search);
+    this.search = search.toLowerCase();
+    this.showRows();
     this.select(-1);
   }
 
   /** Shows only the functions whose name contains `search`. */
   filter(search: string): void {
+    if (this.search === search.toLowerCase()) return;
     this.search = search.toLowerCase();
+    this.showRows();
+  }
+
+  private showRows(): void {
     const functions = this.shown?.profile.functions ?? [];
     const rows = this.rows.filter(({ func }) => functions[func]!.name.toLowerCase().includes(this.search));
     this.table.show(rows);

@@ -70,7 +70,7 @@ export class Overview implements View {
     brush,
   );
   private readonly locks = new Chart("Lock waits", [{ label: "waits", colour: "--c4" }], perSecond(count), {}, brush);
-  private readonly pauses = new Chart("Collector pauses", [{ label: "paused", colour: "--c5" }], perSecond(seconds), {}, brush);
+  private readonly pauses = new Chart("Collector pauses", [{ label: "paused", colour: "--c5" }], perSecond(seconds), { isBroad: true }, brush);
   private readonly cpu = new Chart("CPU", [{ label: "processors in use", colour: "--c2", isFilled: true }], (value) => value.toFixed(2), {}, brush);
 
   constructor(private readonly live: Live) {

@@ -30,10 +30,10 @@ export class Owners {
   private readonly table = new Table<Row>(
     "Resident memory by owner",
     [
-      { title: "Owner", kind: "name", cell: (row) => short(row.name), order: (row) => row.name },
+      { title: "Owner", kind: "name plain", cell: (row) => short(row.name), order: (row) => row.name },
       { title: "Resident", kind: "number", cell: (row) => bytes(row.resident), order: (row) => row.resident, falling: true },
       { title: "Share", kind: "number", cell: (row) => share(row.resident, this.whole) },
-      { title: "Address space", kind: "number wide", cell: (row) => (row.sys === undefined ? "-" : bytes(row.sys)), order: (row) => row.sys ?? -1, falling: true },
+      { title: "Mapped", kind: "number wide", cell: (row) => (row.sys === undefined ? "-" : bytes(row.sys)), order: (row) => row.sys ?? -1, falling: true },
     ],
     { sort: 1, empty: "No reading yet." },
   );

@@ -35,7 +35,7 @@ interface Answer {
 }
 
 /** The names of the columns in the address of the page. */
-const COLUMNS = ["name", "state", "wait", "age", "labels", "leak", "kind", "id"];
+const COLUMNS = ["name", "state", "wait", "age", "labels", "leak", "id"];
 
 function labels(entry: Entry): string {
   return Object.entries(entry.labels ?? {})
@@ -69,13 +69,12 @@ export class Threads implements View {
   private readonly table = new Table<Entry>(
     "Threads and tasks",
     [
-      { title: "Name", kind: "name", cell: (row) => short(row.name), order: (row) => row.name },
-      { title: "State", kind: "word", cell: (row) => short(row.state), order: (row) => row.state },
+      { title: "Name", kind: "name plain", cell: (row) => short(row.name), order: (row) => row.name },
+      { title: "State", kind: "word wide", cell: (row) => short(row.state), order: (row) => row.state },
       { title: "Wait", kind: "word", cell: (row) => short(row.wait ?? "-"), order: (row) => row.wait ?? "" },
       { title: "For", kind: "number", cell: (row) => (row.seconds === null ? "-" : seconds(row.seconds)), order: (row) => row.seconds ?? -1, falling: true },
       { title: "Labels", kind: "text wide", cell: (row) => short(labels(row)), order: labels },
       { title: "Leak", kind: "word wide", cell: (row) => short(row.leak ?? "-"), order: (row) => row.leak ?? "", falling: true },
-      { title: "Kind", kind: "word wide", cell: (row) => row.kind, order: (row) => row.kind },
       { title: "Number", kind: "number wide", cell: (row) => String(row.id), order: (row) => row.id },
     ],
     {
