@@ -6,6 +6,8 @@ import { address, getJson, getText, reason, StatusError } from "./data/request.t
 
 const INTERVAL = 1_000;
 const TIMEOUT = 10;
+/** Without a history, the page requests one again after so many readings of metrics. */
+const METRICS_READINGS = 15;
 
 /** The connection to the server. */
 export interface Connection {
@@ -29,6 +31,7 @@ export class Live {
   private isPolling = false;
   /** When the page began to read metrics in place of a history. */
   private metricsSince = 0;
+  private metricsLeft = 0;
 
   /** Calls `listener` after each reading and each change of the connection. */
   listen(listener: Listener): void {
@@ -68,13 +71,21 @@ export class Live {
 
   private async read(): Promise<void> {
     const { history, connection } = this;
-    if (history.isLong) history.reset();
+    const { isLong } = history;
     let answer: HistoryAnswer;
-    try {
-      answer = await this.answer(history.last);
-    } catch (error) {
-      if (!(error instanceof StatusError) || error.status !== 404) throw error;
-      answer = await this.readMetrics(error.message);
+    if (connection.noHistory !== "" && this.metricsLeft > 0) {
+      this.metricsLeft -= 1;
+      answer = await this.readMetrics(connection.noHistory);
+      if (isLong) history.thin();
+    } else {
+      try {
+        answer = await this.answer(isLong ? 0 : history.last);
+        if (isLong) history.reset();
+      } catch (error) {
+        if (!(error instanceof StatusError) || error.status !== 404) throw error;
+        this.metricsLeft = METRICS_READINGS;
+        answer = await this.readMetrics(error.message);
+      }
     }
     if (history.isOther(answer)) {
       connection.restarted = answer.started;
@@ -87,7 +98,7 @@ export class Live {
   private async answer(last: number): Promise<HistoryAnswer> {
     const query = last > 0 && this.connection.noHistory === "" ? { from: last } : {};
     const answer = await getJson<HistoryAnswer>(address("history", query), TIMEOUT);
-    if (answer.version !== 1 || !Array.isArray(answer.steps)) throw new Error("the history has an unknown format");
+    if (answer?.version !== 1 || !Array.isArray(answer.steps)) throw new Error("the history has an unknown format");
     if (this.connection.noHistory !== "") this.history.reset();
     this.connection.noHistory = "";
     return answer;

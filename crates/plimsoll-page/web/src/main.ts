@@ -134,7 +134,7 @@ function showConnection(): void {
   } else if (isNew) setText(notice, `The process restarted at ${clock(link.restarted)}. The charts begin there.`);
   hint.hidden = link.noHistory === "";
   if (link.noHistory !== "") {
-    setText(hint, `No history: ${short(link.noHistory, 300)} The charts show readings since the page was opened.`);
+    setText(hint, `No history: ${short(link.noHistory, 300)}. The charts show readings since the page was opened.`);
     void readCommand();
   }
 }

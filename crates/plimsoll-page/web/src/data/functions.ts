@@ -74,6 +74,7 @@ export function neighbours(
     map.set(other, (map.get(other) ?? 0) + value);
   };
   eachStack(profile, options, (value, stack) => {
+    if (!stack.includes(func)) return;
     const up = new Set<number>();
     const down = new Set<number>();
     stack.forEach((each, index) => {

@@ -83,6 +83,14 @@ export class History {
     this.started = 0;
   }
 
+  /** Removes every second point of the older half, where the server keeps no coarser ones. */
+  thin(): void {
+    for (const [seconds, points] of this.steps) {
+      this.steps.set(seconds, points.filter((_, index) => index % 2 === 0 || index > points.length / 2));
+    }
+    this.merged = undefined;
+  }
+
   /** Adds an answer: all of the history, or its newest points. */
   add(answer: HistoryAnswer): void {
     this.now = answer.now;
@@ -100,7 +108,7 @@ export class History {
       for (const point of points) known.push(point);
       this.steps.set(seconds, known);
     }
-    for (const maximum of answer.maxima) {
+    for (const maximum of answer.maxima ?? []) {
       if (!this.maxima.some(({ id }) => id === maximum.id)) this.maxima.push(maximum);
     }
     this.merged = undefined;

@@ -5,13 +5,19 @@ function head(name: string): string {
   return name.replace(/^(?:[<&*(\[]|mut |const |dyn |impl |'\w+ )+/, "");
 }
 
-/** Returns the crate of a function: the first segment of its path. Names in brackets are categories. */
+/** The crate of frames in brackets, which are no functions. */
+export const CATEGORIES = "categories";
+/** The crate of functions without a path. */
+export const WITHOUT_CRATE = "C and others";
+
+/** Returns the crate of a function: the first segment of its path. */
 export function crateOf(name: string): string {
-  if (name.startsWith("[")) return "[ ]";
+  if (name.startsWith("[")) return CATEGORIES;
+  if (name.startsWith("/")) return "files";
   const start = head(name.slice(0, 400));
   const colons = start.indexOf("::");
   const word = /^[\w$.@-]+/.exec(start)?.[0] ?? "";
-  return colons > 0 && word.length === colons ? word : "C and others";
+  return colons > 0 && word.length === colons ? word : WITHOUT_CRATE;
 }
 
 /** Returns the position after the bracket that closes the one at the begin of the text; 0 if none does. */
@@ -68,7 +74,7 @@ const RUNTIME_PREFIXES = [
   "__rust_begin_short_backtrace",
   "___rust_try",
 ];
-const RUNTIME_NAMES = new Set(["_start", "main", "clone3", "clone", "__clone", "start_thread", "lang_start"]);
+const RUNTIME_NAMES = new Set(["_start", "main", "clone3", "__clone3", "clone", "__clone", "start_thread", "lang_start"]);
 
 /** Returns whether a function only starts others: of start-up, of threads, of an executor. */
 export function isRuntime(name: string): boolean {
@@ -80,7 +86,7 @@ export function isRuntime(name: string): boolean {
   return trait !== undefined && starts(trait);
 }
 
-const LIBRARY = new Set(["std", "alloc", "core", "hashbrown", "C and others", "plimsoll"]);
+const LIBRARY = new Set(["std", "alloc", "core", "hashbrown", WITHOUT_CRATE, "plimsoll", "plimsoll_sys", "plimsoll_interpose", "plimsoll_preload"]);
 
 /** Returns whether a function belongs to the standard library, so that its caller is the site. */
 export function isLibrary(name: string): boolean {

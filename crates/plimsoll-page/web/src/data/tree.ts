@@ -45,10 +45,16 @@ export function hashText(text: string): number {
   return hash >>> 0;
 }
 
+const runtimeFunctions = new WeakMap<Profile, Uint8Array>();
+
 /** For each function of the profile, whether its frames are left out. */
 export function hiddenFunctions(profile: Profile, hide: boolean): Uint8Array {
-  const hidden = new Uint8Array(profile.functions.length);
-  if (hide) profile.functions.forEach(({ name }, index) => (hidden[index] = isRuntime(name) ? 1 : 0));
+  if (!hide) return new Uint8Array(profile.functions.length);
+  let hidden = runtimeFunctions.get(profile);
+  if (hidden === undefined) {
+    hidden = Uint8Array.from(profile.functions, ({ name }) => (isRuntime(name) ? 1 : 0));
+    runtimeFunctions.set(profile, hidden);
+  }
   return hidden;
 }
 

@@ -137,7 +137,7 @@ export class Chart {
       width,
       height: this.height,
       legend: { show: false },
-      padding: [8, 8, 0, 0],
+      padding: [8, 18, 0, 0],
       cursor: {
         sync: { key: SYNC },
         drag: { x: true, y: false, setScale: false },

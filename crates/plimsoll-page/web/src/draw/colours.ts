@@ -1,5 +1,6 @@
 // Colours of flame graphs and charts.
 
+import { CATEGORIES, WITHOUT_CRATE } from "../data/names.ts";
 import { hashText } from "../data/tree.ts";
 
 /** A box's colours. */
@@ -9,7 +10,7 @@ export interface Paint {
 }
 
 const HUES = [28, 200, 95, 265, 48, 172, 330, 222, 140, 8, 300, 70];
-const NEUTRAL = new Set(["std", "core", "alloc", "hashbrown", "C and others", "[ ]", ""]);
+const NEUTRAL = new Set(["std", "core", "alloc", "hashbrown", CATEGORIES, WITHOUT_CRATE, ""]);
 
 function paint(hue: number, saturation: number, isDark: boolean): Paint {
   return isDark

@@ -131,6 +131,7 @@ export class Memory implements View {
       size: tree.width[node]!,
       texts: [bytes(tree.net[node]!), share(tree.width[node]!, tree.width[0]!)],
     }));
+    if (bars.length === 0) throw new Error(["the profile is empty.", ...profile.comments].join(" "));
     showBars(this.fragmentation.table, ["Blocks of", "Free space kept", "Share"], bars);
     return "Free space in the allocator's pages, by the code whose blocks keep these pages in use. Estimated.";
   }

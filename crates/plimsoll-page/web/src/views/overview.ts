@@ -17,6 +17,9 @@ const RANGES: [name: string, text: string, seconds: number][] = [
   ["all", "all", 0],
 ];
 
+/** The charts show so many seconds at least, however new the process is. */
+const MIN_RANGE = 60;
+
 /** The limit is drawn if the heap is within this part of it; otherwise it is a text. */
 const NEAR_LIMIT = 6;
 
@@ -136,9 +139,9 @@ export class Overview implements View {
     const now = history.now || Date.now() / 1000;
     if (state.window !== undefined) return state.window;
     const range = RANGES.find(([name]) => name === state.get("range")) ?? RANGES[0]!;
-    const first = history.points()[0]?.[0] ?? now - 60;
-    const from = range[2] === 0 ? first : now - range[2];
-    return { from: Math.min(from, now - 10), to: now };
+    const first = history.points()[0]?.[0] ?? 0;
+    const from = range[2] === 0 ? first : Math.max(first, now - range[2]);
+    return { from: Math.min(from, now - MIN_RANGE), to: now };
   }
 
   private showTools(window: Window): void {

@@ -41,6 +41,13 @@ export class Profiles implements View {
   /** The parameters for which tree and table were made. */
   private derived = "";
   private readonly status = el("p", { class: "note", role: "status" });
+  private readonly windowText = el("span");
+  private readonly windowNote = el(
+    "p",
+    { class: "note", hidden: true },
+    this.windowText,
+    el("button", { type: "button", click: () => state.set({ kind: "heap", reading: "window", zoom: "", type: "" }, true) }, "Show the change of the heap in it"),
+  );
   private readonly error = el("pre", { class: "error", role: "alert", hidden: true });
   private readonly comments = el("details", { class: "comments", hidden: true });
   private readonly results = el("div", { class: "results" });
@@ -93,6 +100,7 @@ export class Profiles implements View {
         this.compare,
         el("span", { class: "group", role: "group", "aria-label": "Save" }, "Save ", save("pprof", () => this.savePprof()), save("folded", () => this.saveFolded()), save("SVG", () => this.saveSvg())),
       ),
+      this.windowNote,
       this.status,
       this.error,
       this.results,
@@ -116,6 +124,9 @@ export class Profiles implements View {
     }
     this.reading.setOptions(readings);
     this.reading.input.value = reading.mode;
+    const { window } = state;
+    this.windowNote.hidden = window === undefined || reading.mode === "window";
+    if (window !== undefined) setText(this.windowText, `Selected window: ${clock(window.from)} to ${clock(window.to)}. `);
     this.secondsField.hidden = reading.mode !== "seconds";
     if (document.activeElement !== this.seconds) this.seconds.value = String(reading.seconds);
     if (document.activeElement !== this.label.input) this.label.input.value = state.get("label");
@@ -262,6 +273,7 @@ export class Profiles implements View {
     this.compare.disabled = !isComparable;
     this.compare.setAttribute("aria-pressed", String(this.isComparing));
     setText(this.compare, isComparable ? `Compare with ${clock(base.time)}` : "Compare");
+    this.comments.open = sampleCount(profile) === 0;
     this.comments.hidden = profile.comments.length === 0;
     fill(this.comments, el("summary", {}, "Comments of the profile"), ...profile.comments.map((text) => el("p", {}, short(text, 2000))));
   }

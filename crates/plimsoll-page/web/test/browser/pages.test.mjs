@@ -34,7 +34,7 @@ function withPage(name, hash, run, options = {}) {
 
 const hash = (page) => page.evaluate(() => location.hash);
 const shown = (page) => until(page, "a flame graph", () => document.querySelector(".results:not([hidden]) .flame")?.dataset.drawingTime !== undefined);
-const status = (page, text) => until(page, text, (wanted) => document.querySelector("main [role=status].note")?.textContent.includes(wanted), text);
+const status = (page, text) => until(page, text, (wanted) => document.querySelector("main .note[role=status]")?.textContent.includes(wanted), text);
 const line = (page) => page.evaluate(() => document.querySelector(".flame-line").textContent);
 
 withPage("the title has program, process and uptime", "", async (page) => {
@@ -68,7 +68,7 @@ withPage("dragging across a chart selects a window for all tabs", "#overview", a
   assert.ok(length > 150 && length < 210, `${length} s`);
   await press(page, "Profiles");
   await shown(page);
-  await choose(page, "Reading", "window");
+  await press(page, "Show the change of the heap in it");
   await status(page, "change");
   assert.ok(server.requests.some((path) => path.startsWith("/debug/pprof/heap?from=") && path.includes(values.get("from"))));
   await press(page, "Growth");
@@ -96,7 +96,7 @@ withPage("every kind of profile is shown, or the reason why it is absent", "#pro
       await choose(page, "Seconds", "2");
       await press(page, "Record");
     }
-    await until(page, kind, () => (!document.querySelector(".results").hidden && document.querySelector(".note").textContent.includes("samples")) || !document.querySelector(".error").hidden);
+    await until(page, kind, () => (!document.querySelector(".results").hidden && document.querySelector(".note[role=status]").textContent.includes("samples")) || !document.querySelector(".error").hidden);
     assert.match(await hash(page), new RegExp(`kind=${kind}`));
   }
   await choose(page, "Profile", "fragmentation");
@@ -105,9 +105,9 @@ withPage("every kind of profile is shown, or the reason why it is absent", "#pro
 
 withPage("sample type, label, search, inversion and hidden frames are in the address", "#profiles", async (page) => {
   await shown(page);
-  const whole = await page.evaluate(() => document.querySelector(".note").textContent);
+  const whole = await page.evaluate(() => document.querySelector(".note[role=status]").textContent);
   await choose(page, "Values", "alloc_space");
-  await until(page, "other values", (before) => document.querySelector(".note").textContent !== before, whole);
+  await until(page, "other values", (before) => document.querySelector(".note[role=status]").textContent !== before, whole);
   await choose(page, "Label", "tenant=acme");
   await until(page, "a label", () => location.hash.includes("label=tenant%3Dacme"));
   await choose(page, "Search functions", "parse");
@@ -117,11 +117,11 @@ withPage("sample type, label, search, inversion and hidden frames are in the add
   await click("Hide start-up and runtime frames");
   const link = await hash(page);
   for (const part of ["type=alloc_space", "label=tenant%3Dacme", "search=parse", "invert=1", "hide=0"]) assert.ok(link.includes(part), link);
-  const text = await page.evaluate(() => document.querySelector(".note").textContent);
+  const text = await page.evaluate(() => document.querySelector(".note[role=status]").textContent);
   await page.reload();
   await shown(page);
   await untilText(page, "in stacks with a match");
-  assert.equal((await page.evaluate(() => document.querySelector(".note").textContent)).split(",")[0], text.split(",")[0]);
+  assert.equal((await page.evaluate(() => document.querySelector(".note[role=status]").textContent)).split(",")[0], text.split(",")[0]);
   assert.ok(await page.evaluate(() => document.querySelector(".check input").checked));
   assert.equal(await hash(page), link);
 });

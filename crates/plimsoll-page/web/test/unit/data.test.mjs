@@ -48,7 +48,8 @@ test("the crate is the first segment of the path", () => {
   assert.equal(crateOf("<search::Index as core::ops::Drop>::drop"), "search");
   assert.equal(crateOf("<&mut dyn hyper::Body as a::B>::c"), "hyper");
   assert.equal(crateOf("malloc"), "C and others");
-  assert.equal(crateOf("[heap]"), "[ ]");
+  assert.equal(crateOf("[heap]"), "categories");
+  assert.equal(crateOf("/usr/lib/libc.so.6"), "files");
   assert.equal(crateOf(""), "C and others");
 });
 
