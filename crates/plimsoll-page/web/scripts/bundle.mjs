@@ -8,7 +8,10 @@ import { gzipSync } from "fflate";
 export const web = fileURLToPath(new URL("..", import.meta.url));
 export const dist = fileURLToPath(new URL("../../dist/", import.meta.url));
 
-async function bundled(entry, loader) {
+/** The licence of the chart library, which its copies must contain. */
+const LICENSE = `/*! The page contains uPlot.\n${await readFile(`${web}/node_modules/uplot/LICENSE`, "utf8")}*/`;
+
+async function bundled(entry) {
   const result = await build({
     absWorkingDir: web,
     entryPoints: [entry],
@@ -18,8 +21,8 @@ async function bundled(entry, loader) {
     format: "iife",
     target: ["chrome103", "firefox113", "safari16.4"],
     charset: "utf8",
-    legalComments: "inline",
-    loader: loader === undefined ? {} : { ".css": loader },
+    legalComments: "none",
+    banner: { js: LICENSE, css: LICENSE },
     logLevel: "warning",
   });
   return result.outputFiles[0].contents;
@@ -34,7 +37,7 @@ function compressed(bytes) {
 export async function files() {
   const html = await readFile(`${web}/src/index.html`);
   const js = await bundled("src/main.ts");
-  const css = await bundled("src/page.css", "css");
+  const css = await bundled("src/page.css");
   return new Map([
     ["index.html.gz", compressed(html)],
     ["page.js.gz", compressed(js)],

@@ -6,7 +6,7 @@ import { address, getJson, getText, reason, StatusError } from "./data/request.t
 
 const INTERVAL = 1_000;
 const TIMEOUT = 10;
-/** Without a history, the page requests one again after so many readings of metrics. */
+/** The number of readings of metrics between two requests for a history that the server lacks. */
 const METRICS_READINGS = 15;
 
 /** The connection to the server. */
@@ -29,7 +29,7 @@ export class Live {
   private readonly listeners: Listener[] = [];
   private timer = 0;
   private isPolling = false;
-  /** When the page began to read metrics in place of a history. */
+  /** The time of the first reading of metrics. */
   private metricsSince = 0;
   private metricsLeft = 0;
 

@@ -5,9 +5,9 @@ import { inflate } from "./inflate.ts";
 import type { Func, Label, Profile, SampleType } from "./profile.ts";
 import { Message } from "./proto.ts";
 
-/** At most so many frames in all stacks together, with inlined ones. */
+/** The limit of frames in all stacks together, with inlined ones. */
 const MAX_FRAMES = 30_000_000;
-/** At most so many frames in one stack. */
+/** The limit of frames in one stack. */
 const MAX_DEPTH = 5_000;
 const MAX_TYPES = 64;
 

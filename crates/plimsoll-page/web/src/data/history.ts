@@ -69,7 +69,7 @@ export class History {
     return this.started !== 0 && (this.started !== answer.started || this.pid !== answer.pid);
   }
 
-  /** Whether so many points arrived that reading the whole history again is cheaper. */
+  /** Whether reading the whole history again is cheaper than keeping all points. */
   get isLong(): boolean {
     const finest = Math.min(...this.steps.keys());
     return (this.steps.get(finest)?.length ?? 0) > MAX_FINE_POINTS;

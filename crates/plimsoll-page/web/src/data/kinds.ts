@@ -38,7 +38,7 @@ export function kindOf(name: string): Kind {
   return KINDS.find((kind) => kind.name === name) ?? KINDS[0]!;
 }
 
-/** Which state of a profile to read. */
+/** The state of a profile to read. */
 export interface Reading {
   /** `now`; `seconds` for a recording or the difference over some seconds; `at` for a time in the past; `window` for the difference over a window. */
   mode: "now" | "seconds" | "at" | "window";

@@ -1,6 +1,6 @@
 // A profile in memory, in columns: samples are indices into stacks, stacks are indices of functions.
 
-/** What the values of a profile count. */
+/** The meaning and the unit of a value. */
 export interface SampleType {
   type: string;
   unit: string;

@@ -3,7 +3,7 @@
 import { isRuntime } from "./names.ts";
 import { matchingLabels, sampleCount, type Profile } from "./profile.ts";
 
-/** How a tree is made of a profile. */
+/** The choices by which a tree is made of a profile. */
 export interface TreeOptions {
   /** The index of the sample type. */
   type: number;

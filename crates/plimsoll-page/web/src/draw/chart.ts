@@ -26,7 +26,7 @@ export interface Level {
   isLoadLine: boolean;
 }
 
-/** What a chart shows. */
+/** The data of a chart. */
 export interface ChartData {
   times: number[];
   /** The drawn values of each line. */

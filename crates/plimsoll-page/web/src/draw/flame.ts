@@ -146,10 +146,10 @@ export class FlameGraph {
     this.boxes = layout(this.tree, this.zoom, width, MINIMUM);
     const height = this.boxes.rows.length * ROW + 1;
     this.spacer.style.height = `${height}px`;
-    const shown = Math.max(6 * ROW, Math.min(height, MAX_HEIGHT, Math.round(innerHeight * 0.62)));
-    this.scroller.style.height = `${shown}px`;
+    const visibleHeight = Math.max(6 * ROW, Math.min(height, MAX_HEIGHT, Math.round(innerHeight * 0.62)));
+    this.scroller.style.height = `${visibleHeight}px`;
     // The canvas stays in view while its rows scroll below it.
-    this.canvas.style.marginBottom = `${-shown}px`;
+    this.canvas.style.marginBottom = `${-visibleHeight}px`;
     this.draw();
     this.drawingTime = performance.now() - begin;
     this.root.dataset.drawingTime = this.drawingTime.toFixed(1);

@@ -28,8 +28,8 @@ export class Table<T> {
   private sortColumn: number;
   private isFalling: boolean;
   private readonly empty: HTMLElement;
-  private firstShown = -1;
-  private lastShown = -1;
+  private firstRow = -1;
+  private lastRow = -1;
 
   constructor(
     label: string,
@@ -108,12 +108,12 @@ export class Table<T> {
     const height = this.root.clientHeight || 400;
     const first = Math.max(0, Math.floor(this.root.scrollTop / ROW) - EXTRA);
     const last = Math.min(this.rows.length, Math.ceil((this.root.scrollTop + height) / ROW) + EXTRA);
-    if (!isChanged && first === this.firstShown && last === this.lastShown) return;
-    this.firstShown = first;
-    this.lastShown = last;
+    if (!isChanged && first === this.firstRow && last === this.lastRow) return;
+    this.firstRow = first;
+    this.lastRow = last;
     this.table.setAttribute("aria-rowcount", String(this.rows.length + 1));
     this.empty.hidden = this.rows.length > 0;
-    const focused = this.body.contains(document.activeElement) ? document.activeElement?.closest("tr")?.ariaRowIndex : undefined;
+    const focused = this.body.contains(document.activeElement) ? document.activeElement?.closest("tr")?.getAttribute("aria-rowindex") : undefined;
     const rows = this.rows.slice(first, last).map((row, index) => this.row(row, first + index));
     fill(this.body, this.space(first), ...rows, this.space(this.rows.length - last));
     if (focused) this.body.querySelector<HTMLElement>(`tr[aria-rowindex="${focused}"] button`)?.focus();

@@ -8,7 +8,7 @@ import { dark, el, fill, setText, textField } from "../dom.ts";
 import { cratePaint } from "../draw/colours.ts";
 import { FlameGraph } from "../draw/flame.ts";
 
-const SHOWN_CRATES = 10;
+const MAX_CRATES = 10;
 
 /** Reactions of the owner; each change goes to the address of the page. */
 export interface PanelEvents {
@@ -92,7 +92,7 @@ export class FlamePanel {
       const value = Math.abs(tree.self[node]!);
       if (value > 0) sums.set(crates[tree.func[node]!]!, (sums.get(crates[tree.func[node]!]!) ?? 0) + value);
     }
-    const largest = [...sums].sort((a, b) => b[1] - a[1]).slice(0, SHOWN_CRATES);
+    const largest = [...sums].sort((a, b) => b[1] - a[1]).slice(0, MAX_CRATES);
     const chips = largest.map(([crate, sum]) => {
       const swatch = el("i", { class: "swatch" });
       swatch.style.background = cratePaint(crate, dark.matches).fill;

@@ -8,7 +8,8 @@ import { share, signed, value } from "../data/units.ts";
 import { el, fill, setText } from "../dom.ts";
 import { Table } from "../draw/table.ts";
 
-interface Shown {
+/** A profile with the choices by which it is shown. */
+interface Content {
   profile: Profile;
   options: { type: number; label: string; hide: boolean };
   isDifference: boolean;
@@ -17,7 +18,7 @@ interface Shown {
 /** The panel. */
 export class FunctionsPanel {
   readonly root: HTMLElement;
-  private shown: Shown | undefined;
+  private content: Content | undefined;
   private rows: FunctionRow[] = [];
   private whole = 0;
   private chosen = -1;
@@ -70,10 +71,10 @@ export class FunctionsPanel {
   }
 
   /** Shows the functions of a profile. */
-  show(shown: Shown, search: string): void {
-    this.shown = shown;
-    this.rows = functionTable(shown.profile, shown.options);
-    this.whole = total(shown.profile, shown.options);
+  show(content: Content, search: string): void {
+    this.content = content;
+    this.rows = functionTable(content.profile, content.options);
+    this.whole = total(content.profile, content.options);
     this.search = search.toLowerCase();
     this.showRows();
     this.select(-1);
@@ -87,14 +88,14 @@ export class FunctionsPanel {
   }
 
   private showRows(): void {
-    const functions = this.shown?.profile.functions ?? [];
+    const functions = this.content?.profile.functions ?? [];
     const rows = this.rows.filter(({ func }) => functions[func]!.name.toLowerCase().includes(this.search));
     this.table.show(rows);
   }
 
   /** Shows the callers and callees of a function; -1 for none. */
   select(func: number): void {
-    if (this.shown === undefined || (func === this.chosen && func >= 0)) return;
+    if (this.content === undefined || (func === this.chosen && func >= 0)) return;
     this.chosen = func;
     this.pair.hidden = func < 0;
     this.table.refresh();
@@ -103,7 +104,7 @@ export class FunctionsPanel {
       setText(this.place, "Select a function in the table or in the flame graph.");
       return;
     }
-    const { profile, options } = this.shown;
+    const { profile, options } = this.content;
     const { name, file, line } = profile.functions[func]!;
     const { callers, callees } = neighbours(profile, options, func);
     const row = this.rows.find((each) => each.func === func);
@@ -115,11 +116,11 @@ export class FunctionsPanel {
   }
 
   private name(func: number): string {
-    return short(this.shown?.profile.functions[func]?.name ?? "");
+    return short(this.content?.profile.functions[func]?.name ?? "");
   }
 
   private value(number: number): string {
-    const { profile, options, isDifference } = this.shown!;
+    const { profile, options, isDifference } = this.content!;
     const { unit } = profile.types[options.type]!;
     return isDifference ? signed(number, unit) : value(number, unit);
   }

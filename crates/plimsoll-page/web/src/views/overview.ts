@@ -17,7 +17,7 @@ const RANGES: [name: string, text: string, seconds: number][] = [
   ["all", "all", 0],
 ];
 
-/** The charts show so many seconds at least, however new the process is. */
+/** The shortest range of the charts, in seconds, for new processes. */
 const MIN_RANGE = 60;
 
 /** The limit is drawn if the heap is within this part of it; otherwise it is a text. */
@@ -32,6 +32,8 @@ export class Overview implements View {
   private readonly reset = el("button", { type: "button", click: () => brush(undefined) }, "Reset window");
   private readonly windowText = el("span", { class: "window" });
   private readonly maxima = el("p", { class: "note maxima" });
+  /** The content of the list of maxima. Its links stay while it is the same, so that a click meets its link. */
+  private maximaKey = "";
   private readonly grid = el("div", { class: "charts" });
   private readonly owners = new Owners();
   private readonly from = el("input", { type: "datetime-local", step: 1, "aria-label": "Begin of the window", change: () => this.typed() });
@@ -190,11 +192,13 @@ export class Overview implements View {
   private showMaxima(window: Window): void {
     const inside = this.live.history.maxima.filter(({ time }) => time >= window.from && time <= window.to);
     inside.sort((a, b) => b.heap_bytes - a.heap_bytes);
+    const key = JSON.stringify([inside.slice(0, 8), state.link("profiles")]);
+    if (key === this.maximaKey) return;
+    this.maximaKey = key;
     const links = inside.slice(0, 8).map(({ time, heap_bytes }) =>
       el("a", { href: state.link("profiles", { kind: "heap", reading: "at", at: String(time) }) }, `${bytes(heap_bytes)} at ${clock(time)}`),
     );
     const parts = links.flatMap((link, index) => (index > 0 ? [", ", link] : [link]));
-    if (document.activeElement !== null && this.maxima.contains(document.activeElement)) return;
     fill(this.maxima, links.length > 0 ? "Kept profiles at maxima: " : "", ...parts);
   }
 }

@@ -9,7 +9,7 @@ import { state } from "../state.ts";
 import type { View } from "./view.ts";
 
 const INTERVAL = 5_000;
-const SHOWN_LEAKS = 50;
+const MAX_LEAKS = 50;
 
 /** A thread or a task. */
 interface Entry {
@@ -158,7 +158,7 @@ export class Threads implements View {
     const leaked = this.entries.filter((entry) => entry.leak !== null);
     leaked.sort((a, b) => Number(b.leak === "deadlock") - Number(a.leak === "deadlock") || (b.seconds ?? 0) - (a.seconds ?? 0));
     this.leaks.hidden = leaked.length === 0;
-    const items = leaked.slice(0, SHOWN_LEAKS).map((entry) => {
+    const items = leaked.slice(0, MAX_LEAKS).map((entry) => {
       const wait = entry.seconds === null ? "" : ` for ${age(entry.seconds)}`;
       return el(
         "li",
@@ -169,7 +169,7 @@ export class Threads implements View {
         ` waits${wait}${entry.wait === null ? "" : `: ${short(entry.wait, 60)}`}`,
       );
     });
-    const more = leaked.length > SHOWN_LEAKS ? el("p", { class: "note" }, `${exact(leaked.length - SHOWN_LEAKS)} more in the list.`) : null;
+    const more = leaked.length > MAX_LEAKS ? el("p", { class: "note" }, `${exact(leaked.length - MAX_LEAKS)} more in the list.`) : null;
     fill(this.leaks, el("h2", {}, `Deadlocks and leaks: ${exact(leaked.length)}`), el("ul", {}, ...items), more);
   }
 

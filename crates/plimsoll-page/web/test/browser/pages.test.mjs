@@ -78,6 +78,28 @@ withPage("dragging across a chart selects a window for all tabs", "#overview", a
   assert.ok(!(await hash(page)).includes("from="));
 });
 
+withPage("the browser's history leads back to the former view", "#overview", async (page) => {
+  await press(page, "Threads");
+  await untilText(page, "10,000 shown");
+  await press(page, "Memory");
+  await untilText(page, "blocks in use, exact");
+  await page.goBack();
+  await untilText(page, "10,000 shown");
+  assert.equal(await hash(page), "#threads");
+});
+
+withPage("a window is typed without a pointer", "#overview", async (page) => {
+  await page.evaluate(() => {
+    document.querySelector("details.typed").open = true;
+    const [from, to] = document.querySelectorAll("input[type=datetime-local]");
+    from.value = "2026-01-02T03:04:05";
+    to.value = "2026-01-02T04:04:05";
+    to.dispatchEvent(new Event("change"));
+  });
+  const values = new URLSearchParams((await hash(page)).split("?")[1]);
+  assert.equal(Number(values.get("to")) - Number(values.get("from")), 3600);
+});
+
 withPage("a link opens the profile at a maximum", "#overview", async (page) => {
   await untilText(page, "Kept profiles at maxima");
   await page.evaluate(() => document.querySelector(".maxima a").click());
@@ -255,6 +277,8 @@ withPage("growth is shown for a window and for readings of the page", "#growth",
   server.cache.clear();
   server.nodes = 3100;
   await untilText(page, "2 readings from", 30_000);
+  await untilText(page, "3 readings from", 30_000);
+  assert.match(await page.evaluate(() => document.querySelector(".sparkline").getAttribute("aria-label")), /^from .* to /);
   await press(page, "Stop");
   await untilText(page, "A site that grows is no proof of a leak");
   await choose(page, "Between", "window");

@@ -47,7 +47,7 @@ export function history({ now, started, pid, from, to, program }) {
   return { version: 1, now, started, program, pid, series: SERIES, steps, maxima };
 }
 
-/** Returns so many threads and tasks, with leaks and hostile names. */
+/** Returns a list of threads and tasks, with leaks and hostile names. */
 export function threads(number, total) {
   const next = random(3);
   const states = ["waiting", "running", "runnable", "waiting", "waiting"];

@@ -6,7 +6,7 @@ import puppeteer from "puppeteer-core";
 const CANDIDATES = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 const executablePath = CANDIDATES.find((path) => path !== undefined && existsSync(path));
 
-/** Why browser tests cannot run; `false` if they can. */
+/** The reason for which browser tests cannot run; `false` if they can. */
 export const missing = executablePath === undefined ? "no Chromium found; set CHROMIUM to its path" : false;
 
 /** Starts a browser. */

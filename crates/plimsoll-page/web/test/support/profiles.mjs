@@ -31,7 +31,7 @@ function name(next, variety) {
   return next() < 0.2 ? `<${crate}::${word()}::Reader<T> as core::iter::Iterator>::${word()}_${number}` : `${crate}::${word()}::${word()}_${number}`;
 }
 
-/** Returns samples whose tree of calls has about so many nodes. */
+/** Returns samples whose tree of calls has about `nodes` nodes. */
 export function samples(nodes, { seed = 1, values = (bytes) => [2, bytes * 2, 1, bytes], scale = 1 } = {}) {
   const next = random(seed);
   const names = Array.from({ length: Math.max(60, Math.floor(nodes / 25)) }, () => name(next, 40));
@@ -60,7 +60,7 @@ const HEAP = [
   ["inuse_space", "bytes"],
 ];
 
-/** Returns the heap profile of about so many nodes, with hostile names. */
+/** Returns the heap profile of about `nodes` nodes, with hostile names. */
 export function heap(nodes, { time, scale = 1, seed = 1 }) {
   const all = samples(nodes, { seed, scale });
   for (const hostile of HOSTILE) {
