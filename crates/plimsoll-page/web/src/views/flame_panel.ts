@@ -3,9 +3,9 @@
 import { crateOf } from "../data/names.ts";
 import { short } from "../data/text.ts";
 import { nodeByHash, type Tree } from "../data/tree.ts";
-import { share } from "../data/units.ts";
+import { share, signed } from "../data/units.ts";
 import { dark, el, fill, setText, textField } from "../dom.ts";
-import { cratePaint } from "../draw/colours.ts";
+import { balancePaint, cratePaint } from "../draw/colours.ts";
 import { FlameGraph } from "../draw/flame.ts";
 
 const MAX_CRATES = 10;
@@ -21,6 +21,8 @@ export interface PanelEvents {
 export class FlamePanel {
   readonly root: HTMLElement;
   tree: Tree | undefined;
+  private unit = "";
+  private isDifference = false;
   private readonly graph: FlameGraph;
   private readonly reset = el("button", { type: "button", click: () => this.graph.zoomTo(0) }, "Reset zoom");
   private readonly share = el("output", { class: "found" });
@@ -44,7 +46,7 @@ export class FlamePanel {
       this.crates,
       this.graph.root,
     );
-    dark.addEventListener("change", () => this.showCrates());
+    dark.addEventListener("change", () => this.showLegend());
   }
 
   /** The node that fills the width. */
@@ -55,10 +57,12 @@ export class FlamePanel {
   /** Shows a tree with the zoom and search of a link. */
   show(tree: Tree, unit: string, isDifference: boolean, zoom: string, search: string): void {
     this.tree = tree;
+    this.unit = unit;
+    this.isDifference = isDifference;
     const node = zoom === "" ? 0 : nodeByHash(tree, zoom);
     this.reset.disabled = node === 0;
     // The largest crates choose their colours first.
-    this.showCrates();
+    this.showLegend();
     this.graph.show(tree, unit, isDifference, node);
     if (document.activeElement !== this.search.input) this.search.input.value = search;
     this.find(search, false);
@@ -82,6 +86,23 @@ export class FlamePanel {
     if (isTyped) this.events.searched(text);
   }
 
+  /** Shows the meaning of the colours. */
+  private showLegend(): void {
+    if (this.isDifference) this.showBalance();
+    else this.showCrates();
+  }
+
+  /** Shows the sums of growth and of shrinkage. */
+  private showBalance(): void {
+    const { net, width } = this.tree!;
+    const sums: [string, number, number][] = [
+      ["grown", (width[0]! + net[0]!) / 2, 1],
+      ["shrunk", (net[0]! - width[0]!) / 2, -1],
+    ];
+    const parts = sums.map(([name, sum, balance]) => chip(name, signed(sum, this.unit), balancePaint(balance, dark.matches).fill));
+    fill(this.crates, ...parts);
+  }
+
   /** Shows the crates by the value of the stacks that end in them. */
   private showCrates(): void {
     const { tree } = this;
@@ -93,11 +114,14 @@ export class FlamePanel {
       if (value > 0) sums.set(crates[tree.func[node]!]!, (sums.get(crates[tree.func[node]!]!) ?? 0) + value);
     }
     const largest = [...sums].sort((a, b) => b[1] - a[1]).slice(0, MAX_CRATES);
-    const chips = largest.map(([crate, sum]) => {
-      const swatch = el("i", { class: "swatch" });
-      swatch.style.background = cratePaint(crate, dark.matches).fill;
-      return el("span", {}, swatch, `${short(crate, 40)} `, el("b", {}, share(sum, tree.width[0]!)));
-    });
+    const chips = largest.map(([crate, sum]) => chip(short(crate, 40), share(sum, tree.width[0]!), cratePaint(crate, dark.matches).fill));
     fill(this.crates, ...chips);
   }
+}
+
+/** A colour with its name and value. */
+function chip(name: string, value: string, fillColour: string): HTMLElement {
+  const swatch = el("i", { class: "swatch" });
+  swatch.style.background = fillColour;
+  return el("span", {}, swatch, `${name} `, el("b", {}, value));
 }

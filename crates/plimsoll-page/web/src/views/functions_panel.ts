@@ -36,9 +36,9 @@ export class FunctionsPanel {
       "Functions",
       [
         { title: "Flat", kind: "number", cell: (row) => this.value(row.flat), order: (row) => row.flat, falling: true },
-        { title: "Flat %", kind: "number wide", cell: (row) => share(row.flat, this.whole) },
+        { title: "Flat %", kind: "number wide", cell: (row) => this.share(row.flat) },
         { title: "Cum", kind: "number", cell: (row) => this.value(row.cum), order: (row) => row.cum, falling: true },
-        { title: "Cum %", kind: "number wide", cell: (row) => share(row.cum, this.whole) },
+        { title: "Cum %", kind: "number wide", cell: (row) => this.share(row.cum) },
         { title: "Function", kind: "name", cell: (row) => this.name(row.func), order: (row) => this.name(row.func) },
       ],
       {
@@ -113,6 +113,11 @@ export class FunctionsPanel {
     fill(this.place, values, file === "" ? "" : `; ${short(file)}${line > 0 ? `:${line}` : ""}`);
     this.callers.show(callers);
     this.callees.show(callees);
+  }
+
+  /** Returns the share of the sum. The sum of a difference is no whole. */
+  private share(number: number): string {
+    return this.content!.isDifference ? "-" : share(number, this.whole);
   }
 
   private name(func: number): string {

@@ -209,6 +209,20 @@ withPage("a base and a later reading are compared", "#profiles?kind=goroutine", 
   assert.match(await page.evaluate(() => document.querySelector("[role=status].note").textContent), /change 0,/);
 });
 
+withPage("a comparison reads the profile again and shows growth", "#profiles?kind=heap", async (page) => {
+  await shown(page);
+  await press(page, "Keep as base");
+  server.cache.clear();
+  server.nodes = 3600;
+  await page.evaluate(() => [...document.querySelectorAll("button")].find((each) => each.textContent.startsWith("Compare with")).click());
+  await status(page, "less the base");
+  assert.match(await page.evaluate(() => document.querySelector(".crates").textContent), /grown \+[\d.]+ .iB/);
+  await page.evaluate(() => [...document.querySelectorAll("button")].find((each) => each.textContent.startsWith("Compare with")).click());
+  await until(page, "the profile alone", () => !document.querySelector(".note[role=status]").textContent.includes("less the base"));
+  server.nodes = 3000;
+  server.cache.clear();
+});
+
 withPage("a change over the next seconds is recorded, and can be stopped", "#profiles?kind=mutex", async (page) => {
   await shown(page);
   await choose(page, "Reading", "seconds");
