@@ -32,7 +32,7 @@ function view(tab: Tab): View {
       profiles: () => new Profiles(),
       memory: () => new Memory(),
       threads: () => new Threads(),
-      growth: () => new Growth(),
+      growth: () => new Growth(() => live.history.started),
     };
     result = make[tab]();
     views.set(tab, result);

@@ -5,6 +5,9 @@
 export const TABS = ["overview", "profiles", "memory", "threads", "growth"] as const;
 export type Tab = (typeof TABS)[number];
 
+/** Later times are no times of a process. */
+const LAST_TIME = 1e11;
+
 /** A window of time, in seconds since 1970. */
 export interface Window {
   from: number;
@@ -28,6 +31,13 @@ export function parseHash(hash: string): State {
 export function formatHash({ tab, values }: State): string {
   const query = new URLSearchParams([...values].filter(([, value]) => value !== "")).toString();
   return query === "" ? `#${tab}` : `#${tab}?${query}`;
+}
+
+/** Reads a window of at least a second. Other texts are no window: charts of endless ranges would not end. */
+export function parseWindow(begin: string, end: string): Window | undefined {
+  const from = Number(begin);
+  const to = Number(end);
+  return from > 0 && to >= from + 1 && to < LAST_TIME ? { from, to } : undefined;
 }
 
 type Listener = () => void;
@@ -54,9 +64,7 @@ class Store {
   }
 
   get window(): Window | undefined {
-    const from = Number(this.get("from"));
-    const to = Number(this.get("to"));
-    return from > 0 && to > from ? { from, to } : undefined;
+    return parseWindow(this.get("from"), this.get("to"));
   }
 
   /** Calls `listener` after every change. */

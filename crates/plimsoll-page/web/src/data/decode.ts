@@ -6,7 +6,7 @@ import type { Func, Label, Profile, SampleType } from "./profile.ts";
 import { Message } from "./proto.ts";
 
 /** The limit of frames in all stacks together, with inlined ones. */
-const MAX_FRAMES = 30_000_000;
+const MAX_FRAMES = 10_000_000;
 /** The limit of frames in one stack. */
 const MAX_DEPTH = 5_000;
 const MAX_TYPES = 64;

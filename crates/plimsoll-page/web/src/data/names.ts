@@ -20,7 +20,7 @@ export function crateOf(name: string): string {
   return colons > 0 && word.length === colons ? word : WITHOUT_CRATE;
 }
 
-/** Returns the position after the bracket that closes the one at the begin of the text; 0 if none does. */
+/** Returns the position after the bracket that closes the one at the start of the text; 0 if none does. */
 function closing(text: string): number {
   let depth = 0;
   for (let i = 0; i < text.length; i++) {

@@ -27,7 +27,7 @@ export interface Profile {
   functions: Func[];
   /** The functions of all stacks, each from the innermost. */
   frames: Int32Array;
-  /** For each sample, the begin of its stack in `frames`; one more than samples. */
+  /** For each sample, the start of its stack in `frames`; one more than samples. */
   starts: Int32Array;
   values: Float64Array;
   /** For each sample, its index in `labelSets`. */

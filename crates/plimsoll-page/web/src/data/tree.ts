@@ -38,6 +38,9 @@ export interface Tree {
   maxDepth: number;
 }
 
+/** The limit of nodes, which keeps the page responsive. */
+const MAX_NODES = 3_000_000;
+
 /** Returns a hash of a text (FNV-1a). */
 export function hashText(text: string): number {
   let hash = 0x811c9dc5;
@@ -85,6 +88,7 @@ export function makeTree(profile: Profile, options: TreeOptions): Tree {
       let child = byPath.get(path);
       if (child === undefined) {
         child = func.length;
+        if (child > MAX_NODES) throw new Error("the profile has too many different stacks");
         func.push(callee);
         parent.push(node);
         depth.push(depth[node]! + 1);

@@ -36,24 +36,27 @@ export class Growth implements View {
   private timer = 0;
   private isTaking = false;
   private readWindow = "";
+  /** The start of the process of the readings. */
+  private process = 0;
   private readonly note = el("p", { class: "note", role: "status" });
-  private readonly source = select("Between", [["readings", "readings of this page"], ["window", "begin and end of the window"]], (source) => state.set({ source }));
+  private readonly source = select("Between", [["readings", "readings of this page"], ["window", "start and end of the window"]], (source) => state.set({ source }));
   private readonly take = el("button", { type: "button", class: "primary", click: () => this.toggle() }, "Take readings");
-  private readonly clear = el("button", { type: "button", click: () => this.forget() }, "Start anew");
+  private readonly clear = el("button", { type: "button", click: () => this.forget() }, "Clear readings");
   private readonly table = new Table<Row>(
     "Growth by site",
     [
       { title: "Grown", kind: "number", cell: (row) => sign(row.grown, bytes), order: (row) => row.grown, falling: true },
-      { title: "An hour", kind: "number", cell: (row) => sign(row.perHour, bytes), order: (row) => row.perHour, falling: true },
+      { title: "Per hour", kind: "number", cell: (row) => sign(row.perHour, bytes), order: (row) => row.perHour, falling: true },
       { title: "Objects", kind: "number wide", cell: (row) => sign(row.objects, count), order: (row) => row.objects, falling: true },
-      { title: "Course", kind: "spark wide", cell: (row) => sparkline(row.history) },
+      { title: "Trend", kind: "spark wide", cell: (row) => sparkline(row.history) },
       { title: "Site", kind: "name", cell: (row) => short(row.site.name), order: (row) => row.site.name },
       { title: "Place", kind: "text wide", cell: (row) => place(row.site) },
     ],
     { sort: 0, empty: "No site has grown so far." },
   );
 
-  constructor() {
+  /** `started` returns the start of the process; readings of a former process do not count. */
+  constructor(private readonly started: () => number) {
     this.root = el(
       "div",
       {},
@@ -63,7 +66,7 @@ export class Growth implements View {
         "section",
         { class: "card" },
         el("h2", {}, "Growth of the heap by site"),
-        el("p", { class: "note" }, "Memory in use at the end less that at the begin, estimated from samples. A site that grows is no proof of a leak: caches and buffers grow until they are full."),
+        el("p", { class: "note" }, "Memory in use at the end less that at the start, estimated from samples. A site that grows is no proof of a leak: caches and buffers grow until they are full."),
         this.table.root,
       ),
     );
@@ -110,6 +113,8 @@ export class Growth implements View {
   private async step(): Promise<void> {
     try {
       const profile = await decode(await getBytes(presentAddress("heap")));
+      if (this.process !== this.started()) this.readings = [];
+      this.process = this.started();
       // Every second reading goes, so that the readings still begin where they began.
       if (this.readings.length >= MAX_READINGS) this.readings = this.readings.filter((_, index) => index % 2 === 0);
       this.readings.push({ time: Date.now() / 1000, sites: sites(profile) });

@@ -36,7 +36,7 @@ export class Overview implements View {
   private maximaKey = "";
   private readonly grid = el("div", { class: "charts" });
   private readonly owners = new Owners();
-  private readonly from = el("input", { type: "datetime-local", step: 1, "aria-label": "Begin of the window", change: () => this.typed() });
+  private readonly from = el("input", { type: "datetime-local", step: 1, "aria-label": "Start of the window", change: () => this.typed() });
   private readonly to = el("input", { type: "datetime-local", step: 1, "aria-label": "End of the window", change: () => this.typed() });
 
   private readonly heap = new Chart("Heap in use", [{ label: "in use", colour: "--c1", isFilled: true }], bytes, { isBytes: true, isTall: true }, brush);
@@ -199,13 +199,13 @@ export class Overview implements View {
       el("a", { href: state.link("profiles", { kind: "heap", reading: "at", at: String(time) }) }, `${bytes(heap_bytes)} at ${clock(time)}`),
     );
     const parts = links.flatMap((link, index) => (index > 0 ? [", ", link] : [link]));
-    fill(this.maxima, links.length > 0 ? "Kept profiles at maxima: " : "", ...parts);
+    fill(this.maxima, links.length > 0 ? "Profiles kept at maxima: " : "", ...parts);
   }
 }
 
 /** Selects a window for all tabs; without one, the range counts again. */
 function brush(window: Window | undefined): void {
-  state.set(window === undefined ? { from: "", to: "" } : { from: window.from.toFixed(1), to: window.to.toFixed(1) }, true);
+  state.set(window === undefined ? { from: "", to: "" } : { from: window.from.toFixed(1), to: Math.max(window.to, window.from + 1.1).toFixed(1) }, true);
 }
 
 function newest(values: (number | null)[]): number | null {

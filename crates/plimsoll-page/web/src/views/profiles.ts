@@ -46,7 +46,7 @@ export class Profiles implements View {
     "p",
     { class: "note", hidden: true },
     this.windowText,
-    el("button", { type: "button", click: () => state.set({ kind: "heap", reading: "window", zoom: "", type: "" }, true) }, "Show the change of the heap in it"),
+    el("button", { type: "button", click: () => state.set({ kind: "heap", reading: "window", zoom: "", type: "" }, true) }, "Show the heap change in it"),
   );
   private readonly error = el("pre", { class: "error", role: "alert", hidden: true });
   private readonly comments = el("details", { class: "comments", hidden: true });
@@ -233,17 +233,20 @@ export class Profiles implements View {
       return;
     }
     this.derived = key;
-    const begin = performance.now();
-    let current;
     try {
-      current = this.current();
+      this.show(search);
     } catch (error) {
+      this.results.hidden = true;
+      this.error.hidden = false;
+      setText(this.status, this.isComparing ? "The profiles cannot be compared." : "The profile cannot be shown.");
+      setText(this.error, short(reason(error), 2000));
       this.isComparing = false;
-      this.derived = "";
-      setText(this.status, `The profiles cannot be compared: ${reason(error)}.`);
-      return;
     }
-    const { profile, isDifference } = current;
+  }
+
+  private show(search: string): void {
+    const begin = performance.now();
+    const { profile, isDifference } = this.current();
     const type = typeIndex(profile, state.get("type"));
     const options = { type, label: state.get("label"), hide: state.get("hide") !== "0" };
     const { unit } = profile.types[type]!;
@@ -264,7 +267,7 @@ export class Profiles implements View {
 
   private showStatus(profile: Profile, sum: string, isDifference: boolean): void {
     const { loaded, base } = this;
-    const parts = [`${isDifference ? "change " : ""}${sum}`, `${exact(sampleCount(profile))} samples`, `read for ${clock(loaded!.time)}`];
+    const parts = [`${isDifference ? "change " : ""}${sum}`, `${exact(sampleCount(profile))} samples`, `read at ${clock(loaded!.time)}`];
     if (profile.duration > 0) parts.push(`over ${age(profile.duration)}`);
     if (this.isComparing) parts.push(`less the base of ${clock(base!.time)}`);
     setText(this.status, `${kindOf(loaded!.kind).title}: ${parts.join(", ")}.`);

@@ -47,6 +47,7 @@ test("damaged answers become messages", { skip: missing }, async () => {
     ["/debug/pprof/heap", { body: Buffer.from([0x1f, 0x8b, 8, 0, 0, 1, 2, 3]) }, "#profiles", "the gzip data are damaged"],
     ["/debug/pprof/heap", { body: "<script>window.broken=1</script>" }, "#profiles", "not a profile"],
     ["/debug/pprof/heap", { status: 500, body: "heap: <script>window.broken=1</script> failed\n" }, "#profiles", "heap: <script>window.broken=1</script> failed"],
+    ["/debug/pprof/heap", { status: 404, body: "no reading is kept <b>\n" }, "#growth?source=window&from=1700000000&to=1700003600", "no difference for the window: no reading is kept <b>"],
     ["/debug/plimsoll/threads", { body: "[1,2" }, "#threads", "the answer is not JSON"],
     ["/debug/plimsoll/threads", { body: "{}" }, "#threads", "unknown format"],
     ["/debug/plimsoll/history", { body: "null" }, "#overview", "No connection"],

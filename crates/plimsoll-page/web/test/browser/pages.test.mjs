@@ -68,7 +68,7 @@ withPage("dragging across a chart selects a window for all tabs", "#overview", a
   assert.ok(length > 150 && length < 210, `${length} s`);
   await press(page, "Profiles");
   await shown(page);
-  await press(page, "Show the change of the heap in it");
+  await press(page, "Show the heap change in it");
   await status(page, "change");
   assert.ok(server.requests.some((path) => path.startsWith("/debug/pprof/heap?from=") && path.includes(values.get("from"))));
   await press(page, "Growth");
@@ -101,7 +101,7 @@ withPage("a window is typed without a pointer", "#overview", async (page) => {
 });
 
 withPage("a link opens the profile at a maximum", "#overview", async (page) => {
-  await untilText(page, "Kept profiles at maxima");
+  await untilText(page, "Profiles kept at maxima");
   await page.evaluate(() => document.querySelector(".maxima a").click());
   await shown(page);
   assert.match(await hash(page), /^#profiles\?.*reading=at/);

@@ -91,6 +91,14 @@ test("a stack that multiplies inlined frames is cut", () => {
   assert.ok(profile.frames.length <= 5000);
 });
 
+test("a small profile that stands for very many frames is an error", () => {
+  const deep = Array.from({ length: 5000 }, (_, index) => `f${index}`);
+  const samples = Array.from({ length: 2100 }, () => ({ stack: [deep], values: [1] }));
+  const begin = performance.now();
+  assert.throws(() => decodePlain(encode({ types: [["n", "count"]], samples })), /too many frames/);
+  assert.ok(performance.now() - begin < 10_000);
+});
+
 test("a compressed profile of unlimited size is an error", async () => {
   const writer = new Writer();
   writer.bytes(6, new Uint8Array(300 * 1024 * 1024));
