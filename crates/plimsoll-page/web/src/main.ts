@@ -3,7 +3,7 @@
 import { getText, address } from "./data/request.ts";
 import { short } from "./data/text.ts";
 import { age, clock } from "./data/units.ts";
-import { el, setText, svg } from "./dom.ts";
+import { el, setText } from "./dom.ts";
 import { Live } from "./live.ts";
 import { state, TABS, type Tab } from "./state.ts";
 import { Growth } from "./views/growth.ts";
@@ -40,16 +40,6 @@ function view(tab: Tab): View {
   return result;
 }
 
-/** The load line of a ship: a circle with a line through it. */
-function mark(): SVGElement {
-  return svg(
-    "svg",
-    { viewBox: "0 0 28 20", width: 28, height: 20, "aria-hidden": "true", class: "logo" },
-    svg("circle", { cx: 14, cy: 10, r: 7.5 }),
-    svg("line", { x1: 1, y1: 10, x2: 27, y2: 10 }),
-  );
-}
-
 const program = el("b", { class: "program" }, "");
 const facts = el("span", { class: "facts" });
 const connection = el("span", { class: "connection", role: "status" });
@@ -65,8 +55,9 @@ function build(): void {
     tabs.set(tab, link);
     bar.append(link);
   }
+  // The head of the page is in its markup, so that it is painted before this script runs.
+  document.querySelector("header")!.append(program, facts, connection);
   document.body.append(
-    el("header", {}, mark(), el("h1", {}, "Plimsoll"), program, facts, connection),
     bar,
     notice,
     hint,
