@@ -21,6 +21,8 @@ export interface Line {
 export interface Level {
   value: number;
   label: string;
+  /** The label on narrow charts. */
+  shortLabel: string;
   colour: string;
   /** Whether the level is drawn as the mark of a load line. */
   isLoadLine: boolean;
@@ -231,7 +233,8 @@ export class Chart {
       ctx.font = `${11 * ratio}px ${colour("--sans")}`;
       ctx.textAlign = "right";
       ctx.textBaseline = y - bbox.top < 16 * ratio ? "top" : "bottom";
-      ctx.fillText(level.label, bbox.left + bbox.width - 4 * ratio, y + (ctx.textBaseline === "top" ? 3 : -3) * ratio);
+      const isWide = ctx.measureText(level.label).width < bbox.width - 12 * ratio;
+      ctx.fillText(isWide ? level.label : level.shortLabel, bbox.left + bbox.width - 4 * ratio, y + (ctx.textBaseline === "top" ? 3 : -3) * ratio);
       ctx.restore();
     }
   }

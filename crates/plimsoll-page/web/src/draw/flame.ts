@@ -234,20 +234,25 @@ export class FlameGraph {
   }
 
   private fit(node: number, func: number, room: number): string {
-    const name = node === 0 ? `all: ${value(this.tree!.net[0]!, this.unit)}` : this.names[func]!;
+    const name = node === 0 ? `all: ${this.number(0)}` : this.names[func]!;
     if (name.length <= room) return name;
     const text = node === 0 ? name : this.shorts[func]!;
     return text.length <= room ? text : `${text.slice(0, room - 1)}…`;
   }
 
+  /** Returns the value of a node, with its sign in a difference. */
+  private number(node: number): string {
+    const net = this.tree!.net[node]!;
+    return this.isDifference ? signed(net, this.unit) : value(net, this.unit);
+  }
+
   /** Returns the function, the value and the share of a node. */
   private text(node: number): string {
     const tree = this.tree!;
-    const number = this.isDifference ? signed(tree.net[node]!, this.unit) : value(tree.net[node]!, this.unit);
     const part = this.isDifference ? "" : `, ${share(tree.width[node]!, tree.width[0]!)}`;
     const func = tree.functions[tree.func[node]!];
     const place = func !== undefined && func.file !== "" ? `, ${short(func.file, 120)}${func.line > 0 ? `:${func.line}` : ""}` : "";
-    return `${short(nodeName(tree, node), 300)}: ${number}${part}${place}`;
+    return `${short(nodeName(tree, node), 300)}: ${this.number(node)}${part}${place}`;
   }
 
   private describe(node: number): void {

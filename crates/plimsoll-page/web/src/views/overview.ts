@@ -173,9 +173,9 @@ export class Overview implements View {
     });
     const levels: Level[] = [];
     const maximum = high < 0 ? 0 : heap[high]!;
-    if (maximum > 0) levels.push({ value: maximum, label: `maximum ${bytes(maximum)} at ${clock(data.times[high]!)}`, colour: "--muted", isLoadLine: false });
+    if (maximum > 0) levels.push({ value: maximum, label: `maximum ${bytes(maximum)} at ${clock(data.times[high]!)}`, shortLabel: `maximum ${bytes(maximum)}`, colour: "--muted", isLoadLine: false });
     const isNear = limit !== null && limit <= maximum * NEAR_LIMIT;
-    if (isNear) levels.push({ value: limit, label: `limit ${bytes(limit)}`, colour: "--load", isLoadLine: true });
+    if (isNear) levels.push({ value: limit, label: `limit ${bytes(limit)}`, shortLabel: `limit ${bytes(limit)}`, colour: "--load", isLoadLine: true });
     const text = limit === null ? "no memory limit" : isNear ? "" : `the limit, ${bytes(limit)}, is far above`;
     this.heap.show({ ...data, levels }, text);
   }
