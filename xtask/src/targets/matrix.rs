@@ -41,6 +41,7 @@ pub struct Crate {
 /// The crates, from the lowest to the highest.
 pub const CRATES: &[Crate] = &[
     crate_with("plimsoll-settings", ""),
+    crate_with("plimsoll-page", ""),
     crate_with("plimsoll-interpose", "mmap,pthread"),
     crate_with("plimsoll-sys", ""),
     crate_with("plimsoll-unwind", ""),

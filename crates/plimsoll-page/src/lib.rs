@@ -1,0 +1,61 @@
+//! The browser page of Plimsoll, as compressed files that a server sends.
+//!
+//! The page reads from the server that sent it: `history`, `threads` and `memory` beside it,
+//! profiles below `../pprof/`, and `../../metrics`. It requests nothing from other origins.
+//!
+//! This crate is a part of `plimsoll`, which depends on exactly its version; its interface may change
+//! with every version.
+
+/// The policy under which the page works: the value of the header `Content-Security-Policy`.
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+     connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'";
+
+/// A file of the page.
+#[derive(Clone, Copy, Debug)]
+pub struct Asset {
+    /// The path below the directory of the page; empty for the page itself.
+    pub path: &'static str,
+    /// The value of the header `Content-Type`.
+    pub content_type: &'static str,
+    /// The contents, to be sent with `Content-Encoding: gzip`.
+    pub gzip: &'static [u8],
+}
+
+/// All files of the page.
+pub const ASSETS: [Asset; 3] = [
+    Asset {
+        path: "",
+        content_type: "text/html; charset=utf-8",
+        gzip: include_bytes!("../dist/index.html.gz"),
+    },
+    Asset {
+        path: "page.js",
+        content_type: "text/javascript; charset=utf-8",
+        gzip: include_bytes!("../dist/page.js.gz"),
+    },
+    Asset {
+        path: "page.css",
+        content_type: "text/css; charset=utf-8",
+        gzip: include_bytes!("../dist/page.css.gz"),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_gzip_without_a_time() {
+        for asset in ASSETS {
+            assert_eq!(asset.gzip[..2], [0x1f, 0x8b], "{}", asset.path);
+            assert_eq!(asset.gzip[4..8], [0; 4], "{}", asset.path);
+        }
+    }
+
+    #[test]
+    fn the_page_takes_at_most_300_kilobytes() {
+        let size: usize = ASSETS.iter().map(|asset| asset.gzip.len()).sum();
+        assert!(size <= 300_000, "{size} bytes");
+    }
+}
