@@ -56,6 +56,7 @@ pub(super) fn page() -> String {
          Types of profiles available:\n<table>\n<thead><td>Count</td><td>Profile</td></thead>\n{rows}</table>\n\
          <a href='goroutine?debug=2'>full goroutine stack dump</a>\n<br>\n\
          <a href='selfcontention?debug=1'>waits of Plimsoll's own code</a>\n<br>\n\
+         <a href='../plimsoll/'>charts and flame graphs</a>\n<br>\n\
          <a href='../plimsoll/memory'>where the resident memory went</a>\n<br>\n\
          <a href='../plimsoll/fragmentation'>free space in the allocator's pages</a>\n<br>\n<p>\nProfile Descriptions:\n<ul>\n{descriptions}</ul>\n</p>\n</body>\n</html>\n"
     )

@@ -30,6 +30,13 @@
 //! blocks are in these pages: [`crate::stats::fragmentation()`]. With `format=json`, the table as
 //! JSON. If the allocator does not report its pages, the status is 501, with the reason.
 //!
+//! # `/debug/plimsoll/`
+//! A page for browsers, over all of these: charts of the history, flame graphs and tables of every
+//! profile, resident memory, threads and tasks, growth. It loads nothing from elsewhere.
+//!
+//! # `/debug/plimsoll/history`, `/debug/plimsoll/threads`
+//! The [history](crate::history), and all threads and tasks, as JSON.
+//!
 //! # Access
 //! The pages show the inside of the program and are not for the public. Keep them on the loopback
 //! address, at a path that only the same user can connect to (`serve_unix`, `http=unix:PATH`), or
@@ -53,6 +60,7 @@ pub(crate) mod access;
 mod answer;
 #[cfg(feature = "axum")]
 mod axum;
+mod browser;
 mod fragmentation;
 mod history;
 mod index;

@@ -1,7 +1,9 @@
 //! The pages and their paths.
 
 use super::answer::{Answer, Step};
-use super::{Request, fragmentation, history, memory, metrics, pprof, query, threads, vars};
+use super::{
+    Request, browser, fragmentation, history, memory, metrics, pprof, query, threads, vars,
+};
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -46,18 +48,20 @@ pub(super) fn answer(request: &Request<'_>) -> Step {
     let moved = match &*path {
         // A 302, because browsers keep a 301 for good, and the program may add a page at this path
         // later.
-        "/" => Some(302),
-        path if path == pprof::ROOT.trim_end_matches('/') => Some(301),
+        "/" => Some((302, pprof::ROOT)),
+        path if path == pprof::ROOT.trim_end_matches('/') => Some((301, pprof::ROOT)),
+        path if path == browser::ROOT.trim_end_matches('/') => Some((301, browser::ROOT)),
         _ => None,
     };
-    if let Some(status) = moved {
+    if let Some((status, root)) = moved {
         let mut answer = Answer::new(status, TEXT, Vec::new());
-        answer.headers.push(("Location", pprof::ROOT.into()));
+        answer.headers.push(("Location", root.into()));
         return answer.into();
     }
     let profile = profile(&path);
     let page = page(&path);
-    if profile.is_none() && page.is_none() {
+    let asset = browser::find(&path);
+    if profile.is_none() && page.is_none() && asset.is_none() {
         return Answer::new(404, TEXT, b"404 page not found\n".into()).into();
     }
     if !matches!(request.method, "GET" | "HEAD") {
@@ -65,9 +69,10 @@ pub(super) fn answer(request: &Request<'_>) -> Step {
         answer.headers.push(("Allow", "GET, HEAD".into()));
         return answer.into();
     }
-    match page {
-        Some(page) => (page.answer)(request).into(),
-        None => pprof::answer(profile.unwrap_or_default(), request),
+    match (page, asset) {
+        (Some(page), _) => (page.answer)(request).into(),
+        (None, Some(asset)) => browser::answer(asset).into(),
+        (None, None) => pprof::answer(profile.unwrap_or_default(), request),
     }
 }
 
@@ -107,7 +112,11 @@ mod tests {
 
     fn all() -> impl Iterator<Item = &'static str> {
         let pages = PAGES.into_iter().map(|page| page.path);
-        pages.chain(["/debug/pprof/heap"])
+        pages.chain([
+            "/debug/pprof/heap",
+            "/debug/plimsoll/",
+            "/debug/plimsoll/page.js",
+        ])
     }
 
     fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
@@ -154,6 +163,9 @@ mod tests {
             "metrics",
             "/debug/vars/",
             "/debug/metrics",
+            "/debug/plimsoll/page",
+            "/debug/plimsoll/page.js/",
+            "/debug/plimsoll//page.js",
         ] {
             let response = Request::new("GET", path, "").answer();
             assert_eq!(response.status, 404, "{path}");
@@ -162,6 +174,11 @@ mod tests {
         assert_eq!(
             (response.status, header(&response, "Location")),
             (301, Some(pprof::ROOT))
+        );
+        let response = Request::new("GET", "/debug/plimsoll", "").answer();
+        assert_eq!(
+            (response.status, header(&response, "Location")),
+            (301, Some(browser::ROOT))
         );
         let response = Request::new("GET", "/", "seconds=1").answer();
         assert_eq!(
