@@ -31,6 +31,7 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
     jemalloc_0_6(&steps, extent)?;
     fuzzing.finish(&steps)?;
     costs(&steps, extent)?;
+    page(&steps, extent)?;
     packages(&steps, extent)?;
     match extent {
         Extent::Short => Ok(()),
@@ -291,6 +292,23 @@ fn costs(steps: &Steps, extent: Extent) -> Result<(), String> {
         steps.run(&format!("target/release/{program}"))?;
     }
     Ok(())
+}
+
+/// Builds the page for browsers from its sources and compares it with the committed files; the full
+/// form also runs its tests in a browser. Without npm, the short form skips this.
+fn page(steps: &Steps, extent: Extent) -> Result<(), String> {
+    steps.step("the page for browsers");
+    const FOLDER: &str = "--prefix crates/plimsoll-page/web";
+    if extent == Extent::Short && !steps.succeeds("npm --version") {
+        println!("skipped: npm is not installed");
+        return Ok(());
+    }
+    steps.run(&format!("npm ci --silent {FOLDER}"))?;
+    steps.run(&format!("npm run --silent check {FOLDER}"))?;
+    match extent {
+        Extent::Short => steps.run(&format!("npm run --silent test:unit {FOLDER}")),
+        Extent::Full => steps.run(&format!("npm test --silent {FOLDER}")),
+    }
 }
 
 /// Checks that the packages can be made; the full form also builds each from its package.

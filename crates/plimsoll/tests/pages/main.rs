@@ -9,6 +9,7 @@ plimsoll_testkit::process_per_module!();
 
 mod axum_router;
 mod bridges;
+mod browser;
 mod collectors;
 mod custom_profiles;
 mod go_tool;
