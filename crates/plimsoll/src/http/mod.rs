@@ -72,6 +72,7 @@ mod query;
 #[cfg(feature = "http")]
 #[cfg_attr(not(unix), path = "server/absent.rs")]
 mod server;
+mod symbol_names;
 mod threads;
 #[cfg(feature = "http")]
 pub(crate) mod token;
