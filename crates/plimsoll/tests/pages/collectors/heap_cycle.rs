@@ -9,10 +9,11 @@ use super::child;
 use super::pprof::Profile;
 use super::relations::Until;
 
-/// An object of a collected heap. Its size distinguishes it from all other samples.
+/// An object of a collected heap. Its size and a label distinguish it from all other samples.
 type Object<const SIZE: usize> = Box<[u8; SIZE]>;
 
 fn objects<const SIZE: usize>(count: usize) -> Vec<Object<SIZE>> {
+    let _label = plimsoll::label::with([LABEL]);
     let mut objects = Vec::with_capacity(count);
     objects.resize_with(count, || Box::new(std::hint::black_box([1; SIZE])));
     objects
@@ -32,7 +33,7 @@ fn shown<const SIZE: usize>() -> [i64; 2] {
             0 <= in_use && in_use <= allocated,
             "{in_use} of {allocated}"
         );
-        if size == Some(SIZE as i64) {
+        if size == Some(SIZE as i64) && profile.label(sample, LABEL.0) == Some(LABEL.1) {
             sums[0] += allocated;
             sums[1] += in_use;
         }
@@ -50,7 +51,10 @@ fn tested(name: &str, test: fn()) {
     child::run(&format!("heap_cycle::{name}"), "heap_rate=1", test);
 }
 
-/// The largest size of a class, larger than the buffers for writing profiles.
+/// The label of all objects.
+const LABEL: (&str, &str) = ("heap", "collected");
+
+/// The largest size of a class.
 const SIZE: usize = 27_264;
 
 #[test]
