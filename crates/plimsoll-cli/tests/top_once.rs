@@ -56,6 +56,7 @@ fn once_prints_all_parts() {
         "waiter    3.00 s           -        3  own::lock lock.rs:5",
         "holder    2.00 s           -        3  own::lock lock.rs:5",
         "      4                own::run own.rs:7",
+        "100.0 %         -       50  own::computes own.rs",
     ] {
         assert!(
             said.lines().any(|printed| printed == line),
@@ -70,6 +71,18 @@ fn once_prints_all_parts() {
             "{profile}"
         );
     }
+}
+
+/// Another client may record one, or the program's system has none.
+#[test]
+fn without_a_cpu_profile_the_rest_is_printed() {
+    let fake = Fake::start();
+    fake.answer("/debug/pprof/profile?seconds=2", Answer::Status(500));
+    let output = once(&fake.url());
+    assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
+    let said = text(&output.stdout);
+    let expected = "The profile is not available: the response has status 500.";
+    assert!(said.lines().any(|line| line == expected), "{said}");
 }
 
 #[test]

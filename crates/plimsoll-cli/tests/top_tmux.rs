@@ -118,6 +118,7 @@ fn keys_change_the_view() {
         ("4", "waiter   3.00 s"),
         ("5", "own::run own.rs:7"),
         ("6", "No collector is attached"),
+        ("7", "own::computes own.rs"),
     ] {
         pane.type_letters(key);
         pane.wait_for(text);

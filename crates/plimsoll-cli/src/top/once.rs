@@ -29,7 +29,8 @@ const KINDS: [Kind; 5] = [
 /// Reads the figures twice, because of the rates, and each profile once, and prints them.
 ///
 /// # Errors
-/// Figures or a profile cannot be read. If only profiles are missing, the rest is printed.
+/// Figures or a profile cannot be read, except that of CPU time. If only profiles are missing, the
+/// rest is printed.
 pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let mut model = Model::default();
@@ -49,7 +50,8 @@ pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCod
     let mut missing: Option<(Kind, Trouble)> = None;
     for kind in KINDS {
         let sites = target.pages.profile(kind);
-        if let Err(trouble) = &sites {
+        // Another client may record a CPU profile, and some systems have none: its table says so.
+        if let (Err(trouble), false) = (&sites, kind == Kind::Cpu) {
             missing.get_or_insert_with(|| (kind, trouble.clone()));
         }
         model.learn(Update::Profile(kind, sites));

@@ -269,6 +269,10 @@ fn body(page: &str, figures: &Figures) -> Option<Vec<u8>> {
             let stack = vec![("own::run".to_owned(), "/x/own.rs".to_owned(), 7)];
             pprof::profile(&["goroutine"], &[(stack, [4])])
         }
+        "/debug/pprof/profile?seconds=2" => {
+            let stack = vec![("own::computes".to_owned(), "/x/own.rs".to_owned(), 9)];
+            pprof::profile(&["samples", "cpu"], &[(stack, [50, 500_000_000])])
+        }
         _ => return None,
     })
 }

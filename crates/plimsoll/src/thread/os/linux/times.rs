@@ -4,6 +4,10 @@
 //! These clocks omit time that a processor spent on interrupts, or that the hypervisor withheld,
 //! and so drift apart, by minutes a day. Each clock is therefore read on its own processor, by a
 //! thread that moves from one to the next.
+//!
+//! The scheduler may move a thread to another processor after it went to sleep, and forgets then when
+//! the thread last ran (Linux 6.12 and later). Such a thread has waited at least since the first
+//! reading that found it so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{self, Receiver};
@@ -11,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sys::os::task_file::TaskDirectory;
 use plimsoll_sys::os::{self, clock};
+use plimsoll_sys::primitives::Mutex;
 
 use crate::thread::{State, Thread};
 use crate::{internal_scope, internal_thread};
@@ -31,30 +36,69 @@ pub(in crate::thread) fn add(threads: &mut [Thread]) {
         .filter(waiting)
         .filter_map(|thread| Some((thread.id, Run::last(&tasks, thread.id)?)))
         .collect();
-    let clocks = clocks(last.values().map(|run| run.processor).collect());
+    let known = last.values().filter(|run| !run.end.is_zero());
+    let clocks = clocks(known.map(|run| run.processor).collect());
+    let moved = since_first_reading(&last);
     for thread in threads {
         let run = last.get(&thread.id);
-        thread.waited = run.and_then(|run| {
-            let now = clocks.get(&run.processor)?.now();
-            Some(now.saturating_sub(run.end))
+        thread.waited = run.and_then(|run| match run.end.is_zero() {
+            true => moved.get(&thread.id).copied(),
+            false => {
+                let now = clocks.get(&run.processor)?.now();
+                Some(now.saturating_sub(run.end))
+            }
         });
     }
+}
+
+/// A sleeping thread whose last run the scheduler has forgotten.
+struct Moved {
+    switches: u64,
+    /// The time of the first reading that found it so, by [`clock::now`].
+    at: u64,
+}
+
+/// The threads of the last reading whose last run was unknown.
+static MOVED: Mutex<BTreeMap<i32, Moved>> = Mutex::new(BTreeMap::new());
+
+/// Returns the times since the first readings that found the threads in the same sleep, for threads
+/// whose last run is unknown. Empty if another thread does the same at this moment.
+fn since_first_reading(last: &BTreeMap<i32, Run>) -> BTreeMap<i32, Duration> {
+    let _own = internal_scope::scope();
+    // Not waited for: the child of a fork may find it locked for ever.
+    let Ok(mut moved) = MOVED.try_lock() else {
+        return BTreeMap::new();
+    };
+    let unknown = last.iter().filter(|(_, run)| run.end.is_zero());
+    let unknown: BTreeMap<i32, u64> = unknown.map(|(id, run)| (*id, run.switches)).collect();
+    moved.retain(|id, moved| unknown.get(id) == Some(&moved.switches));
+    let now = clock::now();
+    let since = unknown.into_iter().map(|(id, switches)| {
+        let first = moved.entry(id).or_insert(Moved { switches, at: now });
+        (id, Duration::from_nanos(now.saturating_sub(first.at)))
+    });
+    since.collect()
 }
 
 /// The end of a thread's last run, and its processor.
 struct Run {
     processor: usize,
-    /// The time of the end, by that processor's clock.
+    /// The time of the end, by that processor's clock; zero if the scheduler has forgotten it.
     end: Duration,
+    /// How often the thread has stopped to run.
+    switches: u64,
 }
 
 impl Run {
-    /// Returns the last run; `None` if the system does not report it, or the thread is about to run
-    /// elsewhere.
+    /// Returns the last run; `None` if the system does not report it.
     fn last(tasks: &TaskDirectory, thread: i32) -> Option<Self> {
-        let end = last_run(tasks, thread)?;
+        let (end, switches) = last_run(tasks, thread)?;
         let processor = processor(tasks, thread)?;
-        (!end.is_zero()).then_some(Self { processor, end })
+        Some(Self {
+            processor,
+            end,
+            switches,
+        })
     }
 }
 
@@ -70,7 +114,7 @@ impl Clock {
     fn here(tasks: &TaskDirectory) -> Option<Self> {
         // Makes the scheduler record that the thread runs now.
         cpu_time();
-        let showed = last_run(tasks, os::thread_id())?;
+        let (showed, _) = last_run(tasks, os::thread_id())?;
         let at = clock::now();
         Some(Self { showed, at })
     }
@@ -144,16 +188,20 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns the time at which a thread last ran, or zero.
-fn last_run(tasks: &TaskDirectory, thread: i32) -> Option<Duration> {
+/// Returns the time at which a thread last ran, or zero, and how often it has stopped to run.
+fn last_run(tasks: &TaskDirectory, thread: i32) -> Option<(Duration, u64)> {
     let mut buffer = [0; 1024];
     let text = tasks.file(thread, "sched").ok()?;
     let text = std::str::from_utf8(text.read(&mut buffer).ok()?).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("se.exec_start"))?;
-    let milliseconds: f64 = line.split_once(':')?.1.trim().parse().ok()?;
-    Duration::try_from_secs_f64(milliseconds / 1000.0).ok()
+    let value = |name: &str| {
+        let mut lines = text.lines();
+        let line = lines.find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_once(':')?.1.trim())
+    };
+    let milliseconds: f64 = value("se.exec_start")?.parse().ok()?;
+    let end = Duration::try_from_secs_f64(milliseconds / 1000.0).ok()?;
+    let switches = value("nr_switches").and_then(|count| count.parse().ok());
+    Some((end, switches.unwrap_or(0)))
 }
 
 /// Returns the processor on which a thread last ran.
@@ -241,6 +289,36 @@ mod tests {
     fn no_clock_is_read_beyond_the_valid_processors() {
         assert!(clocks(BTreeSet::from([libc::CPU_SETSIZE as usize])).is_empty());
         assert!(clocks(BTreeSet::from([libc::CPU_SETSIZE as usize - 1])).is_empty());
+    }
+
+    #[test]
+    fn a_forgotten_run_counts_from_the_first_reading_of_the_same_sleep() {
+        let run = |end, switches| Run {
+            processor: 0,
+            end: Duration::from_millis(end),
+            switches,
+        };
+        let ids = [-1, -2, -3];
+        let reading = |switches: u64| -> BTreeMap<i32, Run> {
+            let runs = [run(0, 7), run(0, switches), run(5, 7)];
+            ids.into_iter().zip(runs).collect()
+        };
+        // Other tests read threads at the same time, and forget these.
+        loop {
+            let first = since_first_reading(&reading(1));
+            std::thread::sleep(Duration::from_millis(2));
+            let second = since_first_reading(&reading(2));
+            let [Some(began), Some(stays)] = [first.get(&-1), second.get(&-1)] else {
+                continue;
+            };
+            if stays.is_zero() {
+                continue;
+            }
+            assert!(began.is_zero() && *stays >= Duration::from_millis(2));
+            assert_eq!(second.get(&-2), Some(&Duration::ZERO), "it ran in between");
+            assert_eq!(second.get(&-3), None, "its last run is known");
+            break;
+        }
     }
 
     #[test]
