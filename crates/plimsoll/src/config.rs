@@ -175,7 +175,7 @@ impl Config {
         self
     }
 
-    /// Sets the memory for the [history](crate::history), in bytes. Zero keeps none.
+    /// Sets the memory for the [history], in bytes. Zero keeps none.
     pub fn history(mut self, bytes: usize) -> Self {
         self.history = Some(bytes);
         self
