@@ -154,7 +154,9 @@ fn a_walk_of_another_threads_stack_ends_at_a_library_that_the_list_lacks() {
     let modules = ModuleList::from_loader();
     let function = load_library("foreign", false);
     let capture = walk_below(function, &modules, true);
-    assert_eq!(capture.end, End::Stale, "{:x?}", capture.frames);
+    // Where `capture` has a frame pointer, it is found only if the list has the calling code.
+    let is_cut = matches!(capture.end, End::Stale | End::Lost);
+    assert!(is_cut, "{:?} {:x?}", capture.end, capture.frames);
     assert!(!passes_through(&capture, function));
 }
 
