@@ -29,7 +29,7 @@ const KINDS: [Kind; 5] = [
 /// Reads the figures twice, because of the rates, and each profile once, and prints them.
 ///
 /// # Errors
-/// Figures or a profile cannot be read, except that of CPU time. If only profiles are missing, the
+/// Figures cannot be read, or a profile other than the CPU profile. If only profiles are missing, the
 /// rest is printed.
 pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCode, Failure> {
     let began = Instant::now();

@@ -102,7 +102,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Returns the value of a series; `None` if there is no such series, or it had no value.
+    /// Returns the value of a series; `None` if the name is unknown or the value was absent.
     pub fn value(&self, series: &str) -> Option<f64> {
         let at = SERIES.iter().position(|name| *name == series)?;
         self.values().nth(at)?

@@ -90,22 +90,30 @@ const TASKS_SHARE: u64 = 1000;
 /// Reads the series.
 #[derive(Debug)]
 pub(super) struct Meter {
-    samples: Vec<(usize, Sample)>,
-    tasks: Vec<(usize, Sample)>,
+    samples: Samples,
+    tasks: Samples,
     /// The time at which the states of tasks may be read again.
     tasks_at: u64,
 }
 
+/// Metrics, with the series to which each belongs.
+#[derive(Debug)]
+struct Samples {
+    series: Vec<usize>,
+    samples: Vec<Sample>,
+}
+
 impl Meter {
     pub(super) fn new() -> Self {
-        let samples = |wanted: &dyn Fn(usize) -> bool| -> Vec<(usize, Sample)> {
+        let samples = |wanted: &dyn Fn(usize) -> bool| -> Samples {
             let series = (0..SERIES.len()).filter(|&series| wanted(series));
-            series
+            let (series, samples) = series
                 .flat_map(|series| {
                     let names = METRICS[series].iter();
                     names.map(move |&name| (series, Sample::new(name)))
                 })
-                .collect()
+                .unzip();
+            Samples { series, samples }
         };
         Self {
             samples: samples(&|series| !TASKS.contains(&series)),
@@ -133,11 +141,10 @@ impl Meter {
     }
 }
 
-fn read_into(values: &mut [f64; SERIES.len()], samples: &mut [(usize, Sample)]) {
-    // All samples of one call, so that a group is gathered once.
-    let mut read: Vec<Sample> = samples.iter().map(|(_, sample)| sample.clone()).collect();
-    metrics::read(&mut read);
-    for ((series, _), sample) in samples.iter().zip(&read) {
+fn read_into(values: &mut [f64; SERIES.len()], read: &mut Samples) {
+    // In one call, so that each group of figures is gathered once.
+    metrics::read(&mut read.samples);
+    for (series, sample) in read.series.iter().zip(&read.samples) {
         let value = match sample.value {
             Value::Uint64(value) => value as f64,
             Value::Float64(value) => value,

@@ -61,6 +61,9 @@ mod answer;
 #[cfg(feature = "axum")]
 mod axum;
 mod browser;
+#[cfg(feature = "http")]
+#[cfg_attr(not(unix), allow(dead_code, reason = "no server reads the fields"))]
+mod clients;
 mod fragmentation;
 mod history;
 mod index;
@@ -88,7 +91,9 @@ use crate::{internal_heap, internal_scope, overhead};
 #[cfg(feature = "axum")]
 pub use self::axum::router;
 #[cfg(feature = "http")]
-pub use server::{Clients, Server, UnixServer, serve, serve_hosts, serve_to, serve_unix};
+pub use clients::Clients;
+#[cfg(feature = "http")]
+pub use server::{Server, UnixServer, serve, serve_hosts, serve_to, serve_unix};
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use super::access::Names;
-use super::token::Token;
+use super::clients::Clients;
 
 /// A running server. Not available on this system.
 #[derive(Debug)]
@@ -33,46 +32,6 @@ pub fn serve_hosts(address: impl ToSocketAddrs + Display, _hosts: &[&str]) -> io
         io::ErrorKind::Unsupported,
         format!("cannot serve profiles at {address}: the server is not available on this system"),
     ))
-}
-
-/// The clients that a server answers. No server is available on this system.
-#[derive(Clone, Debug, Default)]
-#[must_use = "it is an argument of `serve_to`"]
-pub struct Clients {
-    names: Names,
-    token: Option<Token>,
-}
-
-impl Clients {
-    /// Creates the default.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Checks a host name.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if it is not a host name; a host name has no port.
-    pub fn host(mut self, name: &str) -> io::Result<Self> {
-        let wrong = |why| invalid(format!("the host name {name:?} {why}"));
-        self.names.add(name).map_err(wrong)?;
-        Ok(self)
-    }
-
-    /// Checks a token.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the token is empty or contains anything but printable ASCII
-    /// characters, or if its file cannot be read.
-    pub fn token(mut self, token: &str) -> io::Result<Self> {
-        let token = Token::new(token).map_err(|why| invalid(format!("http_token: {why}")))?;
-        self.token = Some(token);
-        Ok(self)
-    }
-}
-
-fn invalid(message: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 /// Returns an error, as [`serve`] does.

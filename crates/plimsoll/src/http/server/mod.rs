@@ -39,8 +39,8 @@ use plimsoll_sys::os::close_on_fork;
 use self::reactor::Reactor;
 use self::socket::Listener;
 use self::work::Shared;
-use super::access::{Access, Names};
-use super::token::Token;
+use super::access::Access;
+use super::clients::Clients;
 use crate::internal_scope;
 use crate::internal_thread::{self, OwnThread};
 
@@ -70,50 +70,6 @@ pub struct UnixServer {
 struct Running {
     shared: Arc<Shared>,
     thread: Option<OwnThread>,
-}
-
-/// The clients that a server answers. By default, requests without a token, for an IP address or
-/// `localhost`.
-#[derive(Clone, Debug, Default)]
-#[must_use = "it is an argument of `serve_to`"]
-pub struct Clients {
-    names: Names,
-    token: Option<Token>,
-}
-
-impl Clients {
-    /// Creates the default.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Also answers requests whose header `Host` has this name: one by which other machines or a
-    /// reverse proxy reach the program.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if it is not a host name; a host name has no port.
-    pub fn host(mut self, name: &str) -> io::Result<Self> {
-        let wrong = |why| invalid(format!("the host name {name:?} {why}"));
-        self.names.add(name).map_err(wrong)?;
-        Ok(self)
-    }
-
-    /// Requires a token: the text, or the first line of the file that `file:PATH` names. Clients send
-    /// `Authorization: Bearer TOKEN`, or the token as the password of any user
-    /// (`http://user:TOKEN@host/`). Others get the status 401.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the token is empty or contains anything but printable ASCII
-    /// characters, or if its file cannot be read.
-    pub fn token(mut self, token: &str) -> io::Result<Self> {
-        let token = Token::new(token).map_err(|why| invalid(format!("http_token: {why}")))?;
-        self.token = Some(token);
-        Ok(self)
-    }
-}
-
-fn invalid(message: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 /// Serves the pages at an address, such as `127.0.0.1:6060`; port 0 selects a free one.

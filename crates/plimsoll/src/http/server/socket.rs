@@ -34,8 +34,6 @@ impl Listener {
             }
             bound => bound?,
         };
-        // Before it listens, so that no other user can connect.
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         // SAFETY: `socket` is an open socket that is bound.
         if unsafe { libc::listen(socket.as_raw_fd(), super::BACKLOG) } != 0 {
             return Err(io::Error::last_os_error());
@@ -79,6 +77,10 @@ fn bind(path: &Path) -> io::Result<OwnedFd> {
     }
     // SAFETY: `socket` was just created, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // Linux gives the file this mode. By the path, another user could direct the change to another
+    // file.
+    // SAFETY: the descriptor is open.
+    let has_mode = unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) } == 0;
     // SAFETY: the descriptor is open; the address is valid and has this length.
     let failed = unsafe {
         libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) != 0
@@ -88,10 +90,14 @@ fn bind(path: &Path) -> io::Result<OwnedFd> {
                 size_of_val(&address) as libc::socklen_t,
             ) != 0
     };
-    match failed {
-        true => Err(io::Error::last_os_error()),
-        false => Ok(socket),
+    if failed {
+        return Err(io::Error::last_os_error());
     }
+    if !has_mode {
+        // Before it listens, so that no other user can connect.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(socket)
 }
 
 /// Returns whether a path is a socket that refuses connections.
