@@ -13,9 +13,9 @@ global_asm!(
     .globl plimsoll_interpose_mapping_hook
 
     // Null if nothing defines that symbol. See `mappings`. Not `.weak`, because link-time optimization
-    // may put the definition into the same object.
+    // may put the definition into the same object. Not `.hidden`, with which the compiler's assembler
+    // makes the reference strong.
     .weakref plimsoll_interpose_maybe_hook, plimsoll_interpose_first_mapping_hook
-    .hidden plimsoll_interpose_first_mapping_hook
 
     .section .data.plimsoll_interpose_mappings, "aw", %progbits
     .balign 8

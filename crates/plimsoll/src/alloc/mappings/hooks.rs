@@ -26,6 +26,10 @@ pub(crate) fn start() {
     mappings::set_hook(called);
 }
 
+// No other object shall replace it.
+#[cfg(feature = "preload")]
+std::arch::global_asm!(".hidden plimsoll_interpose_first_mapping_hook");
+
 /// The hook until [`start`], for allocators that map memory in their constructors. The crate
 /// `plimsoll-interpose` refers to it by this name.
 ///
