@@ -287,21 +287,45 @@ impl<M: Memory> Walker<'_, M> {
         }
     }
 
-    /// Steps to the caller of code without tables, if that is a signal trampoline.
+    /// Steps to the caller of code without tables, if that is a signal trampoline, or was interrupted
+    /// and has its return address in a register. On some processors, this is the case of the vDSO.
     #[cold]
     fn without_tables(&mut self, address: usize) -> Step {
         self.trail(Trail::spoil);
-        let interrupted = match self.modules.is_permanent_code(next_code(address)) {
-            true => self.interrupted(address),
-            false => None,
+        if !self.modules.is_permanent_code(next_code(address)) {
+            return Step::End(End::Lost);
+        }
+        let caller = match self.interrupted(address) {
+            Some(interrupted) => Some(interrupted),
+            None if arch::HAS_LINK_REGISTER && self.exact => self.caller_of_leaf(),
+            None => None,
         };
-        match interrupted {
-            Some(interrupted) => {
-                self.at = interrupted;
+        match caller {
+            Some(caller) if caller.instruction >= PAGE as u64 => {
+                self.at = caller;
                 Step::Caller
             }
-            None => Step::End(End::Lost),
+            _ => Step::End(End::Lost),
         }
+    }
+
+    /// Returns the caller's registers for an interrupted function without tables that has called no
+    /// other. If it has saved its return address, the frame pointer is that of its frame.
+    fn caller_of_leaf(&mut self) -> Option<Registers> {
+        let returns = arch::strip(self.at.link as usize);
+        let frame = self.at.frame as usize;
+        let saved = self.memory.read(frame.wrapping_add(8)).map(arch::strip);
+        self.exact = false;
+        let (stack, frame) = match saved == Some(returns) {
+            true => (frame as u64 + 16, self.memory.read(frame)? as u64),
+            false => (self.at.stack, self.at.frame),
+        };
+        Some(Registers {
+            instruction: returns as u64,
+            stack,
+            frame,
+            link: 0,
+        })
     }
 
     /// Returns the registers that a signal interrupted, if its handler returns to `address`. The code

@@ -154,10 +154,15 @@ fn a_walk_of_another_threads_stack_ends_at_a_library_that_the_list_lacks() {
     let modules = ModuleList::from_loader();
     let function = load_library("foreign", false);
     let capture = walk_below(function, &modules, true);
-    // Where `capture` has a frame pointer, it is found only if the list has the calling code.
-    let is_cut = matches!(capture.end, End::Stale | End::Lost);
-    assert!(is_cut, "{:?} {:x?}", capture.end, capture.frames);
-    assert!(!passes_through(&capture, function));
+    // It ends there, or at `capture`, or goes on at the next frame that saved its return address.
+    let library = function as usize..function as usize + 4096;
+    let callers = capture
+        .frames
+        .iter()
+        .skip_while(|frame| !library.contains(frame));
+    let description = format!("{:?} {:x?}", capture.end, capture.frames);
+    assert!(callers.count() <= 1, "{description}");
+    assert!(!passes_through(&capture, function), "{description}");
 }
 
 /// No list contains such a library, so a request for a new one is useless.
