@@ -47,6 +47,7 @@ pub fn start() -> Plimsoll {
 /// | `cpu_rate` | samples of the CPU profile for each second of CPU time, all the time: `19`, at most `1000`, `0` for none | `0` |
 /// | `dump_on` | when to write the stacks of all threads to standard error: `sigquit`, `panic`, `sigquit+panic` or `off` | `off` |
 /// | `go_names` | whether `/metrics` also contains the names of Go's client (`go_memstats_alloc_bytes`) and `process_*`: `on` or `off` | `off` |
+/// | `growth` | time between two readings of allocation sites for the report of growth: `10s`, or `off` | `10s` |
 /// | `heap_rate` | mean bytes between samples of the heap profile: `512k`, `1` for all, `0` for none | `512k` |
 /// | `history` | memory for the history of statistics and heap profiles: `4m`, or `off` | `4m` |
 /// | `http` | the address of the server for `/debug/pprof/`, `/debug/vars` and `/metrics`: `host:port`, a port of `127.0.0.1`, `unix:PATH`, or `off` | `off` |
@@ -95,6 +96,7 @@ pub struct Config {
     dump_on_panic: bool,
     unwinder: Option<Unwinder>,
     history: Option<usize>,
+    growth: Option<Duration>,
 }
 
 /// Returns the default settings, to be changed and started.
@@ -178,6 +180,13 @@ impl Config {
     /// Sets the memory for the [history], in bytes. Zero keeps none.
     pub fn history(mut self, bytes: usize) -> Self {
         self.history = Some(bytes);
+        self
+    }
+
+    /// Sets the time between two readings of allocation sites for [`history::growth()`]. Zero makes
+    /// none. The history must be on.
+    pub fn growth(mut self, interval: Duration) -> Self {
+        self.growth = Some(interval);
         self
     }
 
@@ -321,7 +330,10 @@ impl Config {
             profile::set_mutex_fraction(fraction);
         }
         self.follow_cpu_rate();
-        history::set_bytes(self.history.unwrap_or(history::DEFAULT_BYTES));
+        history::begin(
+            self.history.unwrap_or(history::DEFAULT_BYTES),
+            self.growth.unwrap_or(history::growth::DEFAULT_INTERVAL),
+        );
         if let Some(age) = self.leak_age {
             profile::set_leak_age(age);
         }

@@ -31,6 +31,7 @@ type HookGuard = ();
 
 type Guards = (
     MutexGuard<'static, Option<history::State>>,
+    MutexGuard<'static, history::growth::Thresholds>,
     MutexGuard<'static, memory_limit::State>,
     MutexGuard<'static, Option<profile::cpu::Recording>>,
     MutexGuard<'static, cpu::Users>,
@@ -66,6 +67,7 @@ extern "C" fn before() {
     let guards = (
         // Before all others, which a reading takes.
         history::lock(),
+        history::growth::lock_thresholds(),
         memory_limit::lock(),
         // Before the next, because dropping a recording takes that.
         profile::cpu::lock_started(),
@@ -125,7 +127,7 @@ extern "C" fn after_in_child() {
     internal_heap::unlock();
     // SAFETY: the child's only thread has held the locks since `before`.
     let mut held = unsafe { (*HELD.0.get()).take() };
-    if let Some((_, limit, _, cpu, .., collectors, _, _, _, _)) = &mut held {
+    if let Some((_, _, limit, _, cpu, .., collectors, _, _, _, _)) = &mut held {
         limit.after_fork_in_child();
         cpu.after_fork_in_child();
         collectors.after_fork_in_child();

@@ -6,11 +6,12 @@ use super::findings::Finding;
 pub(super) const VARIABLE: &str = "PLIMSOLL";
 
 /// All words of settings.
-const WORDS: [&str; 21] = [
+const WORDS: [&str; 22] = [
     "block_rate",
     "cpu_rate",
     "dump_on",
     "go_names",
+    "growth",
     "heap_rate",
     "history",
     "http",

@@ -56,6 +56,10 @@ impl Config {
                     }
                     _ => Err("is not a whole number up to 1000"),
                 },
+                "growth" => interval_or_off(value).map(|interval| {
+                    self.growth = Some(interval);
+                    true
+                }),
                 "history" => history_bytes(value).map(|bytes| {
                     self.history = Some(bytes);
                     true
@@ -163,6 +167,14 @@ fn on_or_off(value: &str) -> Result<bool, &'static str> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => Err("is neither on nor off"),
+    }
+}
+
+/// Parses a length of time, or `off` for zero.
+fn interval_or_off(value: &str) -> Result<Duration, &'static str> {
+    match value {
+        "off" => Ok(Duration::ZERO),
+        length => plimsoll_settings::nanoseconds(length).map(Duration::from_nanos),
     }
 }
 

@@ -24,7 +24,7 @@ const fn word(name: &'static str, meaning: &'static str, default: &'static str) 
 }
 
 /// All words, in the order of their names.
-pub(super) const WORDS: [Word; 21] = [
+pub(super) const WORDS: [Word; 22] = [
     word(
         "block_rate",
         "waiting time between samples of the block profile: 1ms, 1ns for all, 0 for none",
@@ -44,6 +44,11 @@ pub(super) const WORDS: [Word; 21] = [
         "go_names",
         "whether /metrics also contains the names of Go's client (go_memstats_alloc_bytes) and process_*: on or off",
         "off",
+    ),
+    word(
+        "growth",
+        "time between two readings of allocation sites for the report of growth: 10s, or off",
+        "10s",
     ),
     word(
         "heap_rate",

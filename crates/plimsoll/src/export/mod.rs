@@ -2,7 +2,9 @@
 //! `expvar`.
 
 mod dump;
+pub(crate) mod growth;
 pub(crate) mod history;
+mod json_frames;
 mod labels;
 mod page;
 mod pprof;

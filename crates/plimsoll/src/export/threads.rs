@@ -4,7 +4,8 @@ use std::fmt::{self, Write};
 
 use plimsoll_symbolize::Symbols;
 
-use super::dump::{Frame, frames_of};
+use super::dump::frames_of;
+use super::json_frames::{put_frame, put_frames};
 use crate::json;
 use crate::profile::activity::{Activity, Creator, Now, Record};
 use crate::profile::reading::Stack;
@@ -12,9 +13,6 @@ use crate::profile::{leaf_of_creation, leaf_of_thread};
 
 /// The maximum number of threads and tasks that are written.
 pub(super) const MAX_RECORDS: usize = 10_000;
-
-/// The maximum number of frames of a stack.
-const MAX_FRAMES: usize = 100;
 
 /// Keeps the records that are written: leaked ones first, then those that have waited longest.
 /// Returns the number of all.
@@ -87,30 +85,9 @@ fn put(text: &mut String, record: &Record, symbols: &Symbols) -> fmt::Result {
     if let Some(Stack::Unknown(reason)) = stack {
         put_frame(text, reason, "", 0)?;
     }
-    let frames = frames_of(frames, leaf_of_thread, symbols);
-    for (at, frame) in frames.iter().take(MAX_FRAMES).enumerate() {
-        if at > 0 {
-            text.push(',');
-        }
-        match frame {
-            Frame {
-                function: "",
-                address,
-                ..
-            } => put_frame(text, &format!("{address:#x}"), "", 0)?,
-            frame => put_frame(text, frame.function, frame.file, frame.line)?,
-        }
-    }
+    put_frames(text, &frames_of(frames, leaf_of_thread, symbols))?;
     text.push_str("]}");
     Ok(())
-}
-
-fn put_frame(text: &mut String, function: &str, file: &str, line: u64) -> fmt::Result {
-    text.push_str("{\"function\":");
-    json::put_string(text, function)?;
-    text.push_str(",\"file\":");
-    json::put_string(text, file)?;
-    write!(text, ",\"line\":{line}}}")
 }
 
 /// Writes a string, or `null`.

@@ -25,6 +25,7 @@
 //! The child of a fork has the history of its parent up to the fork, and no further readings unless
 //! it starts Plimsoll again.
 
+pub(crate) mod growth;
 mod heaps;
 mod rings;
 mod series;
@@ -41,8 +42,11 @@ use crate::profile::heap::IN_USE_TYPES;
 use crate::profile::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, ValueType};
 use crate::profile::snapshot::Snapshot;
 use crate::profile::{self, Profile};
-use crate::{internal_scope, maintenance, overhead, sampler};
+use crate::{internal_scope, maintenance, metrics, overhead, sampler};
 
+pub use growth::{
+    Growth, GrowthThreshold, READINGS_NEEDED, SiteGrowth, Verdict, growth, on_growth,
+};
 pub use series::SERIES;
 
 use heaps::{Heap, Heaps};
@@ -64,11 +68,20 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// The memory of the history, in bytes; 0 while it is off.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
+/// The time between two readings of growth, in nanoseconds; 0 while that is off.
+static GROWTH_INTERVAL: AtomicU64 = AtomicU64::new(0);
+
+/// The part of the memory that is for the observation of growth.
+const GROWTH_PART: usize = 4;
+
 #[derive(Debug)]
 pub(crate) struct State {
     meter: Meter,
     rings: Rings,
     heaps: Heaps,
+    /// The time of the next reading of the statistics, in nanoseconds since the system started.
+    next: u64,
+    growth: Option<growth::State>,
 }
 
 /// The history of the process.
@@ -245,18 +258,23 @@ fn reading(heap: &Heap, start: SystemTime) -> Reading {
     }
 }
 
-/// Begins the history, in at most so many bytes of memory. Zero ends it. The maintenance thread must
-/// run.
-pub(crate) fn set_bytes(bytes: usize) {
+/// Begins the history, in at most so many bytes of memory, and readings of growth at this interval. Zero
+/// ends either. The maintenance thread must run.
+pub(crate) fn begin(bytes: usize, growth_interval: Duration) {
     let _own = internal_scope::scope();
-    if BYTES.swap(bytes, Ordering::Relaxed) == bytes {
+    let interval = growth_interval.as_nanos().try_into().unwrap_or(u64::MAX);
+    let is_same_interval = GROWTH_INTERVAL.swap(interval, Ordering::Relaxed) == interval;
+    if BYTES.swap(bytes, Ordering::Relaxed) == bytes && is_same_interval {
         return;
     }
     let for_points = rings::BYTES.min(bytes / 2);
+    let for_growth = if interval > 0 { bytes / GROWTH_PART } else { 0 };
     let begun = (bytes > 0).then(|| State {
         meter: Meter::new(),
         rings: Rings::new(for_points),
-        heaps: Heaps::new(bytes - for_points),
+        heaps: Heaps::new(bytes - for_points - for_growth),
+        next: 0,
+        growth: (interval > 0).then(|| growth::State::new(for_growth, growth_interval)),
     });
     let is_on = begun.is_some();
     let before = std::mem::replace(&mut *lock(), begun);
@@ -284,17 +302,37 @@ fn read_if_due() {
     if next == 0 || now < next {
         return;
     }
-    // Readings that were missed, for instance while the system slept, are not made up for.
-    NEXT.store(now - now % INTERVAL + INTERVAL, Ordering::Relaxed);
     let (_own, _time) = (internal_scope::scope(), overhead::measure());
-    let mut state = lock();
-    let Some(state) = &mut *state else { return };
-    let point = state.meter.read();
-    state.rings.add(point);
-    let bytes = point.values[HEAP];
-    let due = state.heaps.due(point.at, bytes);
-    if due.is_due() {
-        state.heaps.add(due, point.at, bytes, heaps::read());
+    let mut guard = lock();
+    let Some(state) = &mut *guard else { return };
+    if now >= state.next {
+        // Readings that were missed, for instance while the system slept, are not made up for.
+        state.next = now - now % INTERVAL + INTERVAL;
+        state.read();
+    }
+    let mut judged = None;
+    if let Some(growth) = &mut state.growth {
+        judged = growth.read_if_due(now).then(|| growth.leaking());
+    }
+    let of_growth = state.growth.as_ref().map_or(u64::MAX, growth::State::next);
+    NEXT.store(state.next.min(of_growth), Ordering::Relaxed);
+    drop(guard);
+    if let Some(bytes_per_second) = judged {
+        metrics::set_growth(bytes_per_second);
+        growth::call(bytes_per_second);
+    }
+}
+
+impl State {
+    /// Reads the statistics, and the heap profile if that is due.
+    fn read(&mut self) {
+        let point = self.meter.read();
+        self.rings.add(point);
+        let bytes = point.values[HEAP];
+        let due = self.heaps.due(point.at, bytes);
+        if due.is_due() {
+            self.heaps.add(due, point.at, bytes, heaps::read());
+        }
     }
 }
 

@@ -34,8 +34,9 @@
 //! A page for browsers, over all of these: charts of the history, flame graphs and tables of every
 //! profile, resident memory, threads and tasks, growth. It loads nothing from elsewhere.
 //!
-//! # `/debug/plimsoll/history`, `/debug/plimsoll/threads`
-//! The [history](crate::history), and all threads and tasks, as JSON.
+//! # `/debug/plimsoll/growth`, `/debug/plimsoll/history`, `/debug/plimsoll/threads`
+//! The [growth](crate::history::growth()) of allocation sites, the [history](crate::history), and all
+//! threads and tasks, as JSON.
 //!
 //! # Access
 //! The pages show the inside of the program and are not for the public. Keep them on the loopback
@@ -65,6 +66,7 @@ mod browser;
 #[cfg_attr(not(unix), allow(dead_code, reason = "no server reads the fields"))]
 mod clients;
 mod fragmentation;
+mod growth;
 mod history;
 mod index;
 mod memory;

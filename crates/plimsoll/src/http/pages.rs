@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Step};
 use super::{
-    Request, browser, fragmentation, history, memory, metrics, pprof, query, threads, vars,
+    Request, browser, fragmentation, growth, history, memory, metrics, pprof, query, threads, vars,
 };
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
@@ -17,8 +17,9 @@ pub(super) struct Page {
 }
 
 /// All pages that are not below [`pprof::ROOT`].
-pub(super) const PAGES: [&Page; 6] = [
+pub(super) const PAGES: [&Page; 7] = [
     &fragmentation::PAGE,
+    &growth::PAGE,
     &history::PAGE,
     &memory::PAGE,
     &metrics::PAGE,

@@ -28,10 +28,24 @@ mod table;
 
 use std::borrow::Cow;
 
+use plimsoll_sys::primitives::{AtomicU64, Ordering};
+
 pub use crate::histogram::Histogram;
 use crate::overhead;
 pub(crate) use gather::Gathered;
 use table::{METRICS, Read};
+
+/// The bits of the growth of leaking sites, in bytes a second.
+static GROWTH: AtomicU64 = AtomicU64::new(0);
+
+/// Sets the growth of all leaking sites, in bytes a second.
+pub(crate) fn set_growth(bytes_per_second: f64) {
+    GROWTH.store(bytes_per_second.to_bits(), Ordering::Relaxed);
+}
+
+fn growth() -> f64 {
+    f64::from_bits(GROWTH.load(Ordering::Relaxed))
+}
 
 /// The kind of a metric's value. It never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -42,6 +42,11 @@ const fn seconds(name: &'static str, text: &'static str, read: fn(&Gathered) -> 
     metric(name, text, Kind::Float64, true, Read::Float64(read))
 }
 
+/// Returns a metric of a current rate.
+const fn rate(name: &'static str, text: &'static str, read: fn(&Gathered) -> f64) -> Metric {
+    metric(name, text, Kind::Float64, false, Read::Float64(read))
+}
+
 const fn histogram(
     name: &'static str,
     text: &'static str,

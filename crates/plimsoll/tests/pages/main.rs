@@ -13,6 +13,7 @@ mod browser;
 mod collectors;
 mod custom_profiles;
 mod go_tool;
+mod growth;
 mod history;
 mod http_server;
 mod labels;

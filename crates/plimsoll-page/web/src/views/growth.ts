@@ -1,4 +1,4 @@
-// The tab of growth: allocation sites whose memory in use rose between two readings.
+// The tab of growth: which allocation sites leak, and whose memory in use rose between two readings.
 
 import { decode } from "../data/decode.ts";
 import { presentAddress, profileAddress } from "../data/kinds.ts";
@@ -6,9 +6,11 @@ import { getBytes, reason } from "../data/request.ts";
 import { sites, type Site } from "../data/sites.ts";
 import { short } from "../data/text.ts";
 import { age, bytes, clock, count } from "../data/units.ts";
-import { el, select, setText, svg } from "../dom.ts";
+import { el, select, setText } from "../dom.ts";
 import { Table } from "../draw/table.ts";
 import { state } from "../state.ts";
+import { place, sign, sparkline } from "./growth_cells.ts";
+import { Verdicts } from "./verdicts.ts";
 import type { View } from "./view.ts";
 
 const INTERVAL = 5;
@@ -38,8 +40,10 @@ export class Growth implements View {
   private readWindow = "";
   /** The start of the process of the readings. */
   private process = 0;
+  private readonly verdicts = new Verdicts();
+  private readonly differences: HTMLElement;
   private readonly note = el("p", { class: "note", role: "status" });
-  private readonly source = select("Between", [["readings", "readings of this page"], ["window", "start and end of the window"]], (source) => state.set({ source }));
+  private readonly source = select("Show", [["verdicts", "verdicts of the process"], ["readings", "readings of this page"], ["window", "the selected window"]], (source) => state.set({ source }));
   private readonly take = el("button", { type: "button", class: "primary", click: () => this.toggle() }, "Take readings");
   private readonly clear = el("button", { type: "button", click: () => this.forget() }, "Clear readings");
   private readonly table = new Table<Row>(
@@ -57,10 +61,9 @@ export class Growth implements View {
 
   /** `started` returns the start of the process; readings of a former process do not count. */
   constructor(private readonly started: () => number) {
-    this.root = el(
+    this.differences = el(
       "div",
       {},
-      el("div", { class: "tools" }, this.source.root, this.take, this.clear),
       this.note,
       el(
         "section",
@@ -70,13 +73,20 @@ export class Growth implements View {
         this.table.root,
       ),
     );
+    this.root = el("div", {}, el("div", { class: "tools" }, this.source.root, this.take, this.clear), this.verdicts.root, this.differences);
   }
 
   update(): void {
     const source = this.wanted();
     this.source.input.value = source;
     this.take.hidden = this.clear.hidden = source !== "readings";
-    if (source === "window") {
+    const areVerdicts = source === "verdicts";
+    this.verdicts.root.hidden = !areVerdicts;
+    this.differences.hidden = areVerdicts;
+    if (areVerdicts) {
+      this.stop();
+      this.verdicts.show();
+    } else if (source === "window") {
       this.stop();
       void this.showWindow();
     } else {
@@ -86,7 +96,7 @@ export class Growth implements View {
   }
 
   private wanted(): string {
-    return state.get("source") || (state.window === undefined ? "readings" : "window");
+    return state.get("source") || (state.window === undefined ? "verdicts" : "window");
   }
 
   private toggle(): void {
@@ -188,25 +198,4 @@ export class Growth implements View {
     setText(this.note, `${text}: ${sign(sum, bytes)} in ${changed.length} sites.`);
     this.table.show(changed);
   }
-}
-
-function sign(value: number, format: (value: number) => string): string {
-  return (value > 0 ? "+" : "") + format(value);
-}
-
-function place({ file, line }: Site): string {
-  return file === "" ? "-" : `${short(file, 200)}${line > 0 ? `:${line}` : ""}`;
-}
-
-/** Draws the course of values as a small line. */
-function sparkline(values: number[]): Node | string {
-  if (values.length < 3) return "-";
-  const low = Math.min(...values);
-  const span = Math.max(...values) - low || 1;
-  const points = values.map((value, index) => {
-    const x = (index / (values.length - 1)) * 78 + 1;
-    return `${x.toFixed(1)},${(17 - ((value - low) / span) * 16).toFixed(1)}`;
-  });
-  const text = `from ${bytes(values[0]!)} to ${bytes(values.at(-1)!)}`;
-  return svg("svg", { width: 80, height: 18, viewBox: "0 0 80 18", role: "img", "aria-label": text, class: "sparkline" }, svg("polyline", { points: points.join(" ") }));
 }

@@ -15,7 +15,7 @@ const TABS = [
   ["#memory", ".bars tbody tr"],
   ["#threads?entry=task-10000026", ".detail dl"],
   ["#growth?source=window&from=1700000000&to=1700003600", ".table tbody tr:nth-child(2)"],
-  ["#growth", ".tools button"],
+  ["#growth", ".table tbody tr:nth-child(2)"],
 ];
 
 let server;

@@ -29,6 +29,7 @@ test("hostile names appear as text in every tab", { skip: missing }, async () =>
     ["#profiles?kind=heap&search=onerror", "<img src=x onerror=window.broken=1><script>"],
     ["#profiles?kind=heap&label=tenant%3D%3Cb%3Ebold%3C%2Fb%3E&search=escape", "app::\u241b[31mred"],
     ["#threads?filter=onerror", "<img src=x onerror=window.broken=1><script>"],
+    ["#growth", "app::\u241b[31mred"],
     ["#growth?source=window&from=1700000000&to=1700003600", "app::\u241b[31mred"],
   ]) {
     const { page, errors } = await open(browser, server.url + hash);
@@ -50,6 +51,7 @@ test("damaged answers become messages", { skip: missing }, async () => {
     ["/debug/pprof/heap", { status: 404, body: "no reading is kept <b>\n" }, "#growth?source=window&from=1700000000&to=1700003600", "no difference for the window: no reading is kept <b>"],
     ["/debug/plimsoll/threads", { body: "[1,2" }, "#threads", "the answer is not JSON"],
     ["/debug/plimsoll/threads", { body: "{}" }, "#threads", "unknown format"],
+    ["/debug/plimsoll/growth", { body: "{}" }, "#growth", "unknown format"],
     ["/debug/plimsoll/history", { body: "null" }, "#overview", "No connection"],
     ["/debug/plimsoll/history", { body: '{"version":9}' }, "#overview", "unknown format"],
     ["/debug/plimsoll/memory", { status: 501, body: "not on this system" }, "#overview", "not on this system"],

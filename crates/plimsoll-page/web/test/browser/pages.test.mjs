@@ -284,7 +284,16 @@ withPage("the list of threads filters, sorts and shows a stack", "#threads", asy
   await untilText(page, "search::service::handle");
 });
 
-withPage("growth is shown for a window and for readings of the page", "#growth", async (page) => {
+withPage("a leak is shown with its rate, its course and its stack", "#growth", async (page) => {
+  await untilText(page, "1 of 3 sites leak: +17.2 MiB per hour; the memory limit is reached in 2 h 1 min. 128 readings in 21 min 20 s.");
+  assert.equal(await page.evaluate(() => document.querySelector(".table tbody td").textContent), "leaking");
+  assert.match(await page.evaluate(() => document.querySelector(".sparkline").getAttribute("aria-label")), /^from .* to /);
+  await page.evaluate(() => document.querySelector("td.name button").click());
+  await untilText(page, "5,000 allocations and 0 frees");
+  await untilText(page, "app::main src/main.rs:7");
+});
+
+withPage("growth is shown for a window and for readings of the page", "#growth?source=readings", async (page) => {
   await untilText(page, "No reading yet.");
   await press(page, "Take readings");
   await untilText(page, "One reading so far.");
@@ -295,7 +304,7 @@ withPage("growth is shown for a window and for readings of the page", "#growth",
   assert.match(await page.evaluate(() => document.querySelector(".sparkline").getAttribute("aria-label")), /^from .* to /);
   await press(page, "Stop");
   await untilText(page, "A site that grows is no proof of a leak");
-  await choose(page, "Between", "window");
+  await choose(page, "Show", "window");
   await untilText(page, "Select a window on a chart of the overview.");
   server.nodes = 3000;
 });

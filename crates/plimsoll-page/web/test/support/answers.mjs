@@ -127,3 +127,17 @@ export function metrics({ now, started }) {
   }
   return `${lines.join("\n")}\n`;
 }
+
+/** Returns the growth of sites: one leaks, one is unsteady, one has a hostile name. */
+export function growth() {
+  const course = (slope) => Array.from({ length: 60 }, (_, at) => [1_700_000_000 + 10 * at, 1_000_000 + slope * at]);
+  const site = (verdict, name, slope, lifetime) => ({
+    verdict, bytes: 1_000_000 + 60 * slope, bytes_per_second: slope / 10, error: 12.5, chance: verdict === "not significant" ? 1 : 3.2e-9,
+    window: 320, mallocs: 5000, frees: lifetime === null ? 0 : 4900, lifetime, course: course(slope),
+    stack: [{ function: "alloc::vec::Vec<T,A>::push", file: "", line: 0 }, { function: name, file: "src/cache.rs", line: 42 }, { function: "app::main", file: "src/main.rs", line: 7 }],
+  });
+  return {
+    version: 1, readings: 128, readings_needed: 64, observed: 1280, bytes_per_second: 5000, seconds_to_limit: 7300, total: 3,
+    sites: [site("leaking", "app::session::remember", 50_000, null), site("unsteady", "app::cache::<img src=x onerror=alert(1)>", 1000, 60), site("not significant", "app::\u001b[31mred", 0, 0.001)],
+  };
+}

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
-import { history, metrics, owners, threads } from "./answers.mjs";
+import { growth, history, metrics, owners, threads } from "./answers.mjs";
 import { encodeGzip } from "./encode.mjs";
 import { heap, lifetimes, memory, other } from "./profiles.mjs";
 
@@ -91,6 +91,8 @@ export class MockServer {
       case "history":
         if (!this.hasHistory) return this.send(response, 404, "text/plain", "the history is off; set history=on\n");
         return this.json(response, history({ now, started: this.started, pid: this.pid, program: this.program, from: number("from"), to: number("to") }));
+      case "growth":
+        return this.json(response, growth());
       case "threads":
         return this.json(response, threads(this.entries, this.total));
       case "memory":

@@ -1,10 +1,11 @@
 //! `/plimsoll/`: metrics without a counterpart in Go.
 
-use super::{Metric, count, histogram, nanoseconds, seconds, value};
+use super::super::growth;
+use super::{Metric, count, histogram, nanoseconds, rate, seconds, value};
 use crate::contention::internal;
 use crate::{cpu, overhead, sampler, task};
 
-pub(super) const METRICS: [Metric; 33] = [
+pub(super) const METRICS: [Metric; 34] = [
     histogram(
         "/plimsoll/cpu/handler:seconds",
         "Durations for which CPU samples interrupted the sampled threads.",
@@ -30,6 +31,12 @@ pub(super) const METRICS: [Metric; 33] = [
         "/plimsoll/gc/pauses:seconds",
         "Duration of the pauses of completed collections.",
         |gathered| nanoseconds(gathered.gc().pause_ns),
+    ),
+    rate(
+        "/plimsoll/growth:bytes-per-second",
+        "Growth of the memory in use of all allocation sites that are reported as leaking; 0 without \
+         one, and until verdicts are possible. Estimated.",
+        |_| growth(),
     ),
     value(
         "/plimsoll/heap/sample-rate:bytes",

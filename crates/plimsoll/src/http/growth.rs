@@ -1,0 +1,28 @@
+//! The growth of allocation sites, as JSON.
+
+use super::answer::Answer;
+use super::pages::{Page, TEXT};
+use super::{Request, vars};
+use crate::{export, history, internal_heap, internal_scope, overhead};
+
+/// The entry in the list of pages.
+pub(super) const PAGE: Page = Page {
+    path: "/debug/plimsoll/growth",
+    is_long: true,
+    answer,
+};
+
+fn answer(_: &Request<'_>) -> Answer {
+    let (_own, _time) = (internal_scope::scope(), overhead::measure());
+    let growth = history::growth();
+    if growth.readings == 0 {
+        return Answer::new(404, TEXT, OFF.into());
+    }
+    let text = export::growth::write(&growth);
+    drop(growth);
+    internal_heap::trim();
+    Answer::new(200, vars::JSON, text.into_bytes())
+}
+
+/// The text of an answer without readings.
+const OFF: &str = "growth is not observed: start Plimsoll, without growth=off or history=off\n";
