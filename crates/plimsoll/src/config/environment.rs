@@ -8,7 +8,7 @@ use crate::cpu;
 #[cfg(feature = "http")]
 use crate::http;
 use crate::settings::{Early, MemoryLimit};
-use crate::{postmortem_file, thread};
+use crate::{postmortem_file, settings, thread};
 
 impl Config {
     /// Overlays the settings in the environment. Also returns a complaint for each mistake in them.
@@ -56,7 +56,7 @@ impl Config {
                     }
                     _ => Err("is not a whole number up to 1000"),
                 },
-                "history" => history_bytes(value).map(|bytes| {
+                "history" => settings::history_bytes(value).map(|bytes| {
                     self.history = Some(bytes);
                     true
                 }),
@@ -163,13 +163,5 @@ fn on_or_off(value: &str) -> Result<bool, &'static str> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => Err("is neither on nor off"),
-    }
-}
-
-/// Parses the memory for the history.
-fn history_bytes(value: &str) -> Result<usize, &'static str> {
-    match value {
-        "off" => Ok(0),
-        bytes => plimsoll_settings::bytes(bytes),
     }
 }
