@@ -377,6 +377,18 @@ mod tests {
     }
 
     #[test]
+    fn the_default_part_has_space_for_all_heap_readings_in_memory() {
+        let bytes = crate::history::DEFAULT_BYTES;
+        let [first, half, other] = divide(bytes);
+        assert!(first + half + other <= bytes && half == other);
+        assert!(first - FIRST_RING >= ALL_SLOTS_BYTES);
+        let sites = (bytes - crate::history::rings::BYTES) / size_of::<Site>();
+        // Some 70 readings are kept.
+        let needed = 8 * (1 + sites * heap::SITE_WORDS + 100 * heap::HEAD_WORDS);
+        assert!(needed <= half, "{needed} of {half}");
+    }
+
+    #[test]
     fn the_newest_heap_readings_are_in_a_part_that_is_too_small() {
         let shared = Shared::new(64 << 10);
         let recorder = Recorder::new(&shared.regions).unwrap();
