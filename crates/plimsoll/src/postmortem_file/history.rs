@@ -17,6 +17,7 @@ static IS_OPEN: OnceLock<bool> = OnceLock::new();
 /// Returns the regions. `divide` divides the bytes of the part among them, in whole pages. Returns
 /// `None` without a file, in a process that left it, or if the file has no history.
 pub(crate) fn regions(divide: impl FnOnce(usize) -> [usize; 3]) -> Option<&'static [Region; 3]> {
+    super::leave_if_parents();
     let part = part_of(header()?, word::HISTORY);
     let is_open = IS_OPEN.get_or_init(|| {
         if part.length == 0 {
