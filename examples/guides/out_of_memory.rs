@@ -1,14 +1,18 @@
 //! Grows until it is killed.
 
 use std::process::{Command, id};
+use std::thread::sleep;
+use std::time::Duration;
 
 #[global_allocator]
 static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 fn main() {
+    let _plimsoll = plimsoll::start();
     let mut sessions = Vec::new();
     for user in 0..2_000 {
         sessions.push(open_session(user));
+        sleep(Duration::from_millis(2));
     }
     // In production, the kernel kills a process when memory runs out.
     let _killed = Command::new("kill")

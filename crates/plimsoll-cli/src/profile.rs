@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use plimsoll_postmortem::PostMortem;
 pub use plimsoll_pprof::*;
 use plimsoll_symbolize::Detail;
 
@@ -60,7 +61,9 @@ pub fn read_url_or_file(name: &str, default: &str) -> Result<Profile, Failure> {
         return Err(Failure::new(name, "it is a directory"));
     }
     if metadata.is_file() && is_post_mortem(&file) {
-        return read_post_mortem(&file).map_err(|cause| Failure::new(name, cause));
+        let post_mortem = plimsoll_postmortem::read(&file);
+        let post_mortem = post_mortem.map_err(|error| Failure::new(name, error))?;
+        return parse(&post_mortem.to_pprof(Detail::Full), limits).map_err(fail);
     }
     let progress = Progress::new(format!("reading {name}"), metadata.len());
     read(progress.counting(file), limits).map_err(fail)
@@ -94,10 +97,25 @@ fn is_post_mortem(file: &File) -> bool {
     plimsoll_postmortem::is_post_mortem(&beginning[..read])
 }
 
-/// Reads the heap profile of a post-mortem file.
-fn read_post_mortem(file: &File) -> Result<Profile, String> {
-    let post_mortem = plimsoll_postmortem::read(file).map_err(|error| error.to_string())?;
-    parse(&post_mortem.to_pprof(Detail::Full), Limits::default()).map_err(|error| error.to_string())
+/// Reads a post-mortem file. Returns `None` if the name is that of another file, a page, or nothing
+/// that can be opened.
+///
+/// # Errors
+/// The post-mortem file is invalid or cannot be read.
+pub fn read_post_mortem(name: &str) -> Result<Option<PostMortem>, Failure> {
+    if name == "-" || http::profile_url(name, HEAP).is_some() {
+        return Ok(None);
+    }
+    let is_file = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let path = Some(Path::new(name)).filter(|path| is_file(path));
+    let file = path.and_then(|path| File::open(path).ok());
+    let Some(file) = file.filter(is_post_mortem) else {
+        return Ok(None);
+    };
+    let post_mortem = plimsoll_postmortem::read(&file);
+    post_mortem
+        .map(Some)
+        .map_err(|error| Failure::new(name, error))
 }
 
 /// Describes a system error without its number for the most frequent kinds.

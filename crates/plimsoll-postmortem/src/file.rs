@@ -6,6 +6,8 @@ use crate::bytes::{Parts, word as word_at};
 use crate::counters::Shards;
 use crate::error::Error;
 use crate::heap::HeapCounts;
+use crate::history::{self, History};
+use crate::layout::history::MAX_BYTES as MAX_HISTORY_BYTES;
 use crate::layout::{HEADER_BYTES, Layout, MAGIC, NOTES_BYTES, VERSION, word};
 use crate::notes::Notes;
 use crate::os;
@@ -59,6 +61,8 @@ pub struct PostMortem {
     pub strays: u64,
     /// The number of modules and label sets that did not fit.
     pub notes_lost: u64,
+    /// The statistics and heap profiles of the time before, if the process kept them.
+    pub history: History,
     /// Whether a part is missing, because the file is damaged or truncated.
     pub damaged: bool,
     /// The maximum number of frames that the profile shows of a stack.
@@ -93,7 +97,11 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
     };
     parts.damaged = header[word::LENGTH] > parts.length;
     let (heap, threads_counting) = counts(&mut parts, &header, &layout)?;
+    // Before the table, because the history of a running process has names of buckets in it.
+    let history_length = header[word::HISTORY + 1].min(MAX_HISTORY_BYTES as u64);
+    let history = parts.read(header[word::HISTORY], history_length)?;
     let table = read_table(&mut parts, &header, &layout)?;
+    let history = history::read(&history, &table.names);
     let mut sites = table.sites;
     let notes_length = header[word::NOTES + 1].min(NOTES_BYTES as u64);
     let notes_used = header[word::NOTES_USED];
@@ -119,7 +127,16 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         untracked: header[word::UNTRACKED],
         strays: header[word::STRAYS],
         notes_lost: header[word::NOTES_LOST],
-        damaged: table.damaged || notes.damaged || parts.damaged || notes_used > notes_length,
+        damaged: [
+            parts.damaged,
+            table.damaged,
+            notes.damaged,
+            history.damaged,
+            notes_used > notes_length,
+            history_length < header[word::HISTORY + 1],
+        ]
+        .contains(&true),
+        history,
         stack_depth: usize::try_from(header[word::STACK_DEPTH]).unwrap_or(usize::MAX),
         notes,
     })

@@ -1,18 +1,21 @@
 //! The layout of the file, shared by its writer and its reader.
 //!
 //! ```text
-//!   header | shared shard | notes | table of stacks | per-CPU shards | per-thread shards
+//!   header | shared shard | notes | table of stacks | history | per-CPU shards | per-thread shards
 //! ```
 //!
 //! The header is a page of words in the byte order of the machine. It holds the offsets of the
 //! other parts, and a [`Layout`] that describes the data structures in them. The other parts are
-//! the writer's data structures as they are in memory, with holes where nothing was written.
+//! the writer's data structures as they are in memory, with holes where nothing was written. The
+//! [`history`] is written for the reader alone.
+
+pub mod history;
 
 /// The first eight bytes of the file.
 pub const MAGIC: [u8; 8] = *b"plimpost";
 
 /// The version of the layout. It changes with everything that [`Layout`] does not describe.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// The size of the header in bytes.
 pub const HEADER_BYTES: usize = 4096;
@@ -66,6 +69,8 @@ pub mod word {
     pub const CUT_STACKS: usize = 26;
     /// The number of children made by a raw system call that counted in the file.
     pub const STRAYS: usize = 27;
+    /// Offset and length of the [`super::history`], in bytes. The length is 0 without one.
+    pub const HISTORY: usize = 28;
     /// The first word of the [`super::Layout`].
     pub const LAYOUT: usize = 32;
     /// The size of the first size class in bytes. The sizes of the other classes follow;

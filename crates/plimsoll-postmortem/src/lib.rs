@@ -10,6 +10,10 @@
 //! in the size of the file. Several entries may share the frames of a stack or a set of labels, so
 //! the sums over all entries have limits.
 //!
+//! If the process kept a history, the file has it as well: [`PostMortem::history`] has statistics and
+//! kept heap profiles of the time before the end. [`PostMortem::reading_to_pprof`] and
+//! [`PostMortem::growth_to_pprof`] return these profiles and their differences.
+//!
 //! ```no_run
 //! let file = std::fs::File::open("service.postmortem")?;
 //! let post_mortem = plimsoll_postmortem::read(&file)?;
@@ -28,6 +32,8 @@ mod error;
 mod file;
 #[cfg(feature = "read")]
 mod heap;
+#[cfg(feature = "read")]
+pub mod history;
 pub mod layout;
 #[cfg(feature = "read")]
 mod notes;
@@ -46,5 +52,7 @@ pub use error::Error;
 pub use file::{Ended, PostMortem, is_post_mortem, read};
 #[cfg(feature = "read")]
 pub use heap::{ClassCounts, HeapCounts, LargeCounts};
+#[cfg(feature = "read")]
+pub use history::{HeapReading, HeapSite, History, Point, Step};
 #[cfg(feature = "read")]
 pub use site::{Amount, Site};

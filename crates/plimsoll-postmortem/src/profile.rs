@@ -1,12 +1,14 @@
-//! The heap profile: memory in use, memory ever allocated, and memory in use at the peak.
+//! The heap profile: memory in use, memory ever allocated, and memory in use at the peak. And the
+//! memory in use at kept readings of the history.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use plimsoll_pprof::symbolized::{Encoder, Head, Label, Stack};
 use plimsoll_symbolize::offline::{self, MappedCode};
 use plimsoll_symbolize::{Detail, leaves};
 
 use crate::file::{Ended, PostMortem};
+use crate::history::HeapReading;
 use crate::site::Site;
 
 const SAMPLE_TYPES: [(&str, &str); 6] = [
@@ -18,56 +20,121 @@ const SAMPLE_TYPES: [(&str, &str); 6] = [
     ("peak_space", "bytes"),
 ];
 
+/// The sample types of kept readings.
+const IN_USE_TYPES: [(&str, &str); 2] = [("inuse_objects", "count"), ("inuse_space", "bytes")];
+
 impl PostMortem {
     /// Returns the heap profile in pprof's format, uncompressed. Names come from the mapped files,
     /// unless these have changed since.
     pub fn to_pprof(&self, detail: Detail) -> Vec<u8> {
-        let addresses = self
-            .sites
-            .iter()
-            .flat_map(|site| site.stack.iter().copied());
-        let addresses: HashSet<usize> = addresses.collect();
-        let addresses: Vec<usize> = addresses.into_iter().collect();
-        let mut modules: Vec<MappedCode> = self.notes.modules.values().cloned().collect();
-        modules.sort_by_key(|module| (module.file != self.program, module.start));
-        let symbols = offline::symbols(&modules, &addresses, detail);
         let ended = match self.ended {
             Ended::Exit(at) => at,
             Ended::Running | Ended::Otherwise => 0,
         };
         let head = Head {
             sample_types: &SAMPLE_TYPES,
+            time_nanos: signed(if ended == 0 { self.began_ns } else { ended }),
+            duration_nanos: signed(ended.saturating_sub(self.began_ns)),
+            ..self.head()
+        };
+        let samples = self.sites.iter().map(|site| {
+            let in_use = site.in_use();
+            let values = [
+                site.allocated.objects(),
+                site.allocated.bytes,
+                in_use.objects(),
+                in_use.bytes,
+                site.at_peak.objects(),
+                site.at_peak.bytes,
+            ];
+            (site, values.map(signed))
+        });
+        self.encode(&head, samples, detail, &self.comments())
+    }
+
+    /// Returns the memory in use at a kept reading of [`history`](Self::history), in pprof's format,
+    /// uncompressed. The sample types are `inuse_objects` and `inuse_space`. Names are as in
+    /// [`to_pprof`](Self::to_pprof).
+    pub fn reading_to_pprof(&self, reading: &HeapReading, detail: Detail) -> Vec<u8> {
+        let head = Head {
+            time_nanos: signed(reading.time_ns),
+            ..self.head()
+        };
+        let samples = reading
+            .sites
+            .iter()
+            .filter_map(|site| Some((self.sites.get(site.site)?, [site.objects, site.bytes])));
+        self.encode(&head, samples, detail, &[kept(reading)])
+    }
+
+    /// Returns the change of the memory in use between two kept readings, in the form of
+    /// [`reading_to_pprof`](Self::reading_to_pprof). Sites without a change are omitted.
+    pub fn growth_to_pprof(
+        &self,
+        earlier: &HeapReading,
+        later: &HeapReading,
+        detail: Detail,
+    ) -> Vec<u8> {
+        let head = Head {
+            time_nanos: signed(later.time_ns),
+            duration_nanos: signed(later.time_ns.saturating_sub(earlier.time_ns)),
+            ..self.head()
+        };
+        let mut changes: BTreeMap<usize, [i64; 2]> = BTreeMap::new();
+        for site in &later.sites {
+            changes.insert(site.site, [site.objects, site.bytes]);
+        }
+        for site in &earlier.sites {
+            let [objects, bytes] = changes.entry(site.site).or_default();
+            *objects = objects.saturating_sub(site.objects);
+            *bytes = bytes.saturating_sub(site.bytes);
+        }
+        let samples = changes
+            .into_iter()
+            .filter(|(_, change)| *change != [0, 0])
+            .filter_map(|(site, change)| Some((self.sites.get(site)?, change)));
+        self.encode(&head, samples, detail, &[kept(earlier), kept(later)])
+    }
+
+    /// Returns the head of a profile of the memory in use, without a time.
+    fn head(&self) -> Head<'static> {
+        Head {
+            sample_types: &IN_USE_TYPES,
             default_sample_type: "inuse_space",
             period_type: ("space", "bytes"),
             period: signed(self.heap_rate),
-            time_nanos: signed(if ended == 0 { self.began_ns } else { ended }),
-            duration_nanos: signed(ended.saturating_sub(self.began_ns)),
-        };
-        let leaf = leaves::allocation::leaf;
-        let mut encoder = Encoder::new(&head, &symbols, leaf, self.stack_depth);
-        for site in &self.sites {
-            self.add(site, &mut encoder);
+            time_nanos: 0,
+            duration_nanos: 0,
         }
-        let comments = self.comments();
-        encoder.finish(comments.iter().map(String::as_str))
     }
 
-    fn add<'a>(&'a self, site: &'a Site, encoder: &mut Encoder<'a>) {
-        let in_use = site.in_use();
-        let values = [
-            site.allocated.objects(),
-            site.allocated.bytes,
-            in_use.objects(),
-            in_use.bytes,
-            site.at_peak.objects(),
-            site.at_peak.bytes,
-        ];
-        let labels = self.notes.labels.get(&site.labels).into_iter().flatten();
-        let labels = labels.map(|(key, text)| Label::text(key, text));
-        let size = (site.size != 0).then(|| Label::number("bytes", signed(site.size), ""));
-        let labels: Vec<Label<'_>> = labels.chain(size).collect();
-        let stack = Stack::of(&site.stack, site.overflow);
-        encoder.sample(stack, &labels, &values.map(signed));
+    fn encode<'a, const VALUES: usize>(
+        &'a self,
+        head: &Head<'_>,
+        samples: impl Iterator<Item = (&'a Site, [i64; VALUES])>,
+        detail: Detail,
+        comments: &[String],
+    ) -> Vec<u8> {
+        let samples: Vec<_> = samples.collect();
+        let addresses = samples
+            .iter()
+            .flat_map(|(site, _)| site.stack.iter().copied());
+        let addresses: HashSet<usize> = addresses.collect();
+        let addresses: Vec<usize> = addresses.into_iter().collect();
+        let mut modules: Vec<MappedCode> = self.notes.modules.values().cloned().collect();
+        modules.sort_by_key(|module| (module.file != self.program, module.start));
+        let symbols = offline::symbols(&modules, &addresses, detail);
+        let leaf = leaves::allocation::leaf;
+        let mut encoder = Encoder::new(head, &symbols, leaf, self.stack_depth);
+        for (site, values) in samples {
+            let labels = self.notes.labels.get(&site.labels).into_iter().flatten();
+            let labels = labels.map(|(key, text)| Label::text(key, text));
+            let size = (site.size != 0).then(|| Label::number("bytes", signed(site.size), ""));
+            let labels: Vec<Label<'_>> = labels.chain(size).collect();
+            let stack = Stack::of(&site.stack, site.overflow);
+            encoder.sample(stack, &labels, &values);
+        }
+        encoder.finish(comments.iter().map(String::as_str))
     }
 
     /// Returns the profile's comments: how the process ended, exact totals, and losses.
@@ -129,6 +196,14 @@ impl PostMortem {
         }
         comments
     }
+}
+
+/// Returns the comment for a kept reading.
+fn kept(reading: &HeapReading) -> String {
+    format!(
+        "plimsoll: post-mortem: kept reading {} of the history: in use: {} bytes exactly",
+        reading.number, reading.bytes
+    )
 }
 
 /// Converts to `i64`, and limits values that only a damaged file holds.

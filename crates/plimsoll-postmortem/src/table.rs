@@ -16,6 +16,8 @@ const MAX_FRAMES: usize = 1 << 26;
 pub struct Table {
     /// The sites that counted something, newest first.
     pub sites: Vec<Site>,
+    /// The names of their buckets, in the same order.
+    pub names: Vec<u32>,
     /// The number of events whose stacks did not fit into the table.
     pub overflowed: u64,
     /// Whether buckets or stacks are missing, because bytes are invalid or absent.
@@ -128,6 +130,7 @@ impl Reader<'_> {
             overflow,
         };
         self.table.sites.push(site);
+        self.table.names.push(name);
     }
 
     /// Returns a count of a bucket: the folded total plus the slots that are not folded.

@@ -14,6 +14,17 @@ pub struct ReportArguments {
     /// Show the difference from this profile; shares are of its total
     #[arg(long, value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
     pub base: Option<String>,
+    /// Of a post-mortem file, show the kept heap profile that is nearest to this time: seconds since
+    /// 1970, or 2026-01-31 23:59:59 in UTC
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["base", "from", "to"])]
+    pub at: Option<String>,
+    /// Of a post-mortem file, show the change of the heap between two kept profiles: the one nearest
+    /// to this time, and the one nearest to --to
+    #[arg(long, value_name = "TIME", requires = "to", conflicts_with = "base")]
+    pub from: Option<String>,
+    /// See --from
+    #[arg(long, value_name = "TIME", requires = "from", conflicts_with = "base")]
+    pub to: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub view: ViewArguments,

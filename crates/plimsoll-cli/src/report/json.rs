@@ -6,11 +6,12 @@ use serde_json::json;
 
 use super::Stop;
 use super::counted::Counted;
+use super::history;
 use super::shown::Shown;
 use crate::args::ViewArguments;
 
 /// Writes one object. Values are in the profile's unit. In a difference, positive values are
-/// increases.
+/// increases. A post-mortem file adds its history.
 pub(crate) fn json(
     to: &mut dyn Write,
     shown: &Shown<'_>,
@@ -31,7 +32,7 @@ pub(crate) fn json(
             })
         })
         .collect();
-    let report = json!({
+    let mut report = json!({
         "profile": shown.input.name,
         "base": shown.input.base,
         "sample_type": profile.sample_types()[shown.sample_type].name,
@@ -42,6 +43,9 @@ pub(crate) fn json(
         "dropped_functions": chosen.dropped,
         "functions": functions,
     });
+    if let Some(post_mortem) = &shown.input.post_mortem {
+        report["history"] = history::to_json(&post_mortem.history);
+    }
     writeln!(to, "{report:#}")?;
     Ok(())
 }

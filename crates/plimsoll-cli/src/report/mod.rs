@@ -5,6 +5,7 @@ mod counted;
 mod filter;
 mod flame;
 mod folded;
+mod history;
 mod input;
 mod json;
 mod list;
@@ -23,7 +24,7 @@ use crate::failure::Failure;
 use crate::plain_text::PlainText;
 use crate::profile::HEAP;
 use counted::Spread;
-use input::Input;
+use input::{Input, Moment};
 use measure::{alone, share};
 use shown::Shown;
 
@@ -45,7 +46,21 @@ pub fn report(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
         (None, Some(file)) => name(file)?,
         (None, None) => return Err(missing("FILE|URL")),
     };
-    show(&profile, arguments.base.as_deref(), &view)
+    let moment = moment(arguments)?;
+    show(&profile, arguments.base.as_deref(), moment, &view)
+}
+
+/// Returns the moment that the arguments request.
+fn moment(arguments: &ReportArguments) -> Result<Moment, Failure> {
+    let time = |option: &str, text: &str| {
+        let cause = format!("{text} is not a time, such as 2026-01-31 23:59:59 or 1769903999");
+        time::parse(text).ok_or_else(|| Failure::new(option, cause).with_code(2))
+    };
+    Ok(match (&arguments.at, &arguments.from, &arguments.to) {
+        (Some(at), ..) => Moment::At(time("--at", at)?),
+        (None, Some(from), Some(to)) => Moment::Between(time("--from", from)?, time("--to", to)?),
+        _ => Moment::End,
+    })
 }
 
 /// Shows the difference of two profiles.
@@ -63,7 +78,7 @@ pub fn diff(arguments: &DiffArguments) -> Result<ExitCode, Failure> {
         (None, Some(file)) => (name(file)?, arguments.base.clone()),
         (None, None) => return Err(missing("NEW")),
     };
-    show(&profile, Some(&base), &view)
+    show(&profile, Some(&base), Moment::End, &view)
 }
 
 fn missing(argument: &str) -> Failure {
@@ -78,7 +93,12 @@ fn name(file: PathBuf) -> Result<String, Failure> {
     })
 }
 
-fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode, Failure> {
+fn show(
+    name: &str,
+    base: Option<&str>,
+    moment: Moment,
+    view: &ViewArguments,
+) -> Result<ExitCode, Failure> {
     if !(0.0..=1.0).contains(&view.nodefraction) {
         let cause = format!("{} is not between 0 and 1", view.nodefraction);
         return Err(Failure::new("--nodefraction", cause).with_code(2));
@@ -88,7 +108,11 @@ fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode
         (None, None) => MEMORY,
         _ => HEAP,
     };
-    let input = Input::read(name, base, view.normalize, default)?;
+    let input = match moment {
+        Moment::End => Input::read(name, base, view.normalize, default)?,
+        Moment::At(_) => Input::read_at(name, moment, "--at", view.normalize)?,
+        Moment::Between(..) => Input::read_at(name, moment, "--from", view.normalize)?,
+    };
     let shown = Shown::new(&input, view)?;
     let shown = &shown;
     let to = view
@@ -129,7 +153,11 @@ fn show(name: &str, base: Option<&str>, view: &ViewArguments) -> Result<ExitCode
         } else if view.comments {
             comments(to, shown)
         } else {
-            text::top(to, shown, view)
+            text::top(to, shown, view)?;
+            match &input.post_mortem {
+                Some(post_mortem) => history::write(to, name, post_mortem, view),
+                None => Ok(()),
+            }
         }
     });
     done.map(|()| ExitCode::SUCCESS)

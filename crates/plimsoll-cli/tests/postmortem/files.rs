@@ -164,7 +164,7 @@ fn a_late_setting_is_reported() {
 
 /// Starts a process with a separate file system of `bytes` bytes at the directory. Returns `None`
 /// if the system does not permit that.
-fn with_disk(directory: &Directory, bytes: usize, work: &str) -> Option<Process> {
+pub fn with_disk(directory: &Directory, bytes: usize, work: &str) -> Option<Process> {
     let at = CString::new(directory.path("")).unwrap();
     let size = CString::new(format!("size={bytes}")).unwrap();
     // SAFETY: these functions take no arguments.

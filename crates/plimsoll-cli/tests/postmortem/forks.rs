@@ -11,7 +11,7 @@ use crate::workloads::{leak, ready, wait};
 use crate::{Process, read, totals_add_up};
 
 /// Runs `child` in the child of a fork, and returns its exit status.
-fn fork(child: impl FnOnce()) -> i32 {
+pub fn fork(child: impl FnOnce()) -> i32 {
     // SAFETY: the closures run only code that must work in the child of a fork, as these tests
     // check.
     match unsafe { libc::fork() } {
@@ -71,7 +71,7 @@ pub fn fork_and_count() {
 }
 
 /// Creates a child by the system call, which the C library does not notice.
-fn raw_clone(child: impl FnOnce()) -> i32 {
+pub fn raw_clone(child: impl FnOnce()) -> i32 {
     // SAFETY: the flags make this a fork of one thread: the child has a copy of all memory.
     match unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } {
         -1 => panic!("a process can be created"),

@@ -12,7 +12,12 @@ use crate::command::{Directory, failure_of, file_of_command, stdout_of};
 /// Returns the file of a process that leaked and exited, with a small table.
 pub fn file(directory: &Directory) -> Vec<u8> {
     let file = directory.path("whole");
-    let (ended, said) = Process::start("leak and exit", &file, "heap_rate=16k,table=1m").ends();
+    let (ended, said) = Process::start(
+        "leak and exit",
+        &file,
+        "heap_rate=16k,table=1m,history=256k",
+    )
+    .ends();
     assert_eq!(ended.code(), Some(7), "{said}");
     fs::read(&file).unwrap()
 }
@@ -87,7 +92,7 @@ fn bytes_that_make_no_sense_do_no_harm() {
     // and table.
     let description = 8 * plimsoll_postmortem::layout::word::LAYOUT;
     let regions = [
-        (24, 200),
+        (24, 220),
         (description, 1500),
         (notes, 3000),
         (table, 300),
@@ -145,7 +150,7 @@ fn words_that_lead_astray_are_not_followed() {
         bytes[at..][..4].copy_from_slice(&value.to_ne_bytes());
         assert!(is_shown(&bytes, &directory));
     }
-    for word in 3..24 {
+    for word in 3..32 {
         for value in [0, 1, 4095, 1 << 31, 1 << 40, u64::MAX, u64::MAX - 4095] {
             let mut bytes = whole.clone();
             bytes[8 * word..][..8].copy_from_slice(&value.to_ne_bytes());

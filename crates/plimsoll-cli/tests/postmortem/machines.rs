@@ -23,6 +23,7 @@ fn described(of: &PostMortem) -> String {
         heap,
         heap_rate,
         table_full,
+        history,
         damaged,
         ..
     } = of;
@@ -32,7 +33,7 @@ fn described(of: &PostMortem) -> String {
     for site in &of.sites {
         text += &format!("{site:?}\n");
     }
-    text
+    text + &format!("{history:?}\n")
 }
 
 #[test]
@@ -41,12 +42,14 @@ fn a_file_describes_its_structures_for_readers_on_other_machines() {
     let folder = std::env::var_os(EXPORTED).map_or_else(|| directory.0.clone(), PathBuf::from);
     let file = folder.join(format!("{}.postmortem", std::env::consts::ARCH));
     let name = file.to_str().unwrap();
-    let mut process = Process::start("leak", name, "heap_rate=4096,table=1m");
+    let settings = "heap_rate=4096,table=1m,history=256k";
+    let mut process = Process::start("rise and fall with a history", name, settings);
     process.is_ready();
     process.kill();
     let written = read(name);
     totals_add_up(&written);
     assert!(written.heap.mallocs >= 400 && written.sites.len() > 1);
+    assert!(!written.history.heaps.is_empty());
     fs::write(file.with_extension("txt"), described(&written)).unwrap();
 }
 

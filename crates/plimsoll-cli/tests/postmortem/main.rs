@@ -11,6 +11,7 @@ mod endings;
 mod files;
 mod forks;
 mod groups;
+mod history;
 mod hostile;
 mod kills;
 mod machines;

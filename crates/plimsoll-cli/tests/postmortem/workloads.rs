@@ -69,6 +69,11 @@ fn work() {
         }
         "fork" => super::forks::fork_and_count(),
         "clone" => super::forks::clone_and_count(),
+        "rise and fall with a history" => super::history::rise_and_fall(),
+        "start and grow" => super::history::start_and_grow(),
+        "without a history" => super::history::without(),
+        "fork with a history" => super::history::fork_with_readings(),
+        "spread with a history" => super::history::spread_with_readings(),
         "fork while others allocate" => super::forks::fork_under_load(),
         other => panic!("unknown workload {other}"),
     }
@@ -98,7 +103,7 @@ pub fn leak(blocks: usize) {
 }
 
 /// Allocates at more sites and sizes than a table of 1 MiB can record.
-fn spread() {
+pub fn spread() {
     for depth in 0..60 {
         deeper(depth, &|| {
             for size in (8..1024).step_by(8) {

@@ -1,5 +1,6 @@
 //! The allocator's part of a post-mortem file: parameters and layout, when the process is set up.
 
+use plimsoll_postmortem::layout::history::MAX_BYTES as MAX_HISTORY_BYTES;
 use plimsoll_postmortem::layout::{Layout, TableLayout};
 use plimsoll_sys::os::region::{PAGE, within_address_space_limit};
 
@@ -20,8 +21,10 @@ pub(super) fn open(table_bytes: usize) -> Option<Parts> {
     let path = settings::early_word(SETTING).filter(|path| !path.is_empty())?;
     let table_bytes = table_bytes.max(stack::SMALLEST_TABLE_BYTES);
     let table_bytes = within_address_space_limit(table_bytes).next_multiple_of(PAGE);
+    let history_bytes = settings::early_history_bytes().min(MAX_HISTORY_BYTES);
     let contents = Contents {
         table: (table_bytes, TABLE.bytes_at_once(table_bytes)),
+        history_bytes: within_address_space_limit(history_bytes).next_multiple_of(PAGE),
         per_cpu_bytes: HEAP.bytes_per_cpu(),
         layout: LAYOUT,
         class_sizes: std::array::from_fn(size_class::size),

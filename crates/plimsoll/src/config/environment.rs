@@ -8,7 +8,7 @@ use crate::cpu;
 #[cfg(feature = "http")]
 use crate::http;
 use crate::settings::{Early, MemoryLimit};
-use crate::{postmortem_file, thread};
+use crate::{postmortem_file, settings, thread};
 
 impl Config {
     /// Overlays the settings in the environment. Also returns a complaint for each mistake in them.
@@ -60,7 +60,7 @@ impl Config {
                     self.growth = Some(interval);
                     true
                 }),
-                "history" => history_bytes(value).map(|bytes| {
+                "history" => settings::history_bytes(value).map(|bytes| {
                     self.history = Some(bytes);
                     true
                 }),
@@ -175,13 +175,5 @@ fn interval_or_off(value: &str) -> Result<Duration, &'static str> {
     match value {
         "off" => Ok(Duration::ZERO),
         length => plimsoll_settings::nanoseconds(length).map(Duration::from_nanos),
-    }
-}
-
-/// Parses the memory for the history.
-fn history_bytes(value: &str) -> Result<usize, &'static str> {
-    match value {
-        "off" => Ok(0),
-        bytes => plimsoll_settings::bytes(bytes),
     }
 }

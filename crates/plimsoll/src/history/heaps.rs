@@ -31,6 +31,8 @@ const OLDEST: u64 = 2 * 86_400 * SECOND;
 /// The sampled memory in use of one bucket of the event table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site {
+    /// The name of the bucket in the table.
+    pub(super) name: u32,
     pub(super) record: SiteKey,
     pub(super) objects: i64,
     pub(super) bytes: i64,
@@ -52,6 +54,7 @@ impl Site {
         let less = |all: usize, gone: usize| cells[all].wrapping_sub(cells[gone]);
         let weight = less(cell::MALLOC_WEIGHT, cell::FREE_WEIGHT);
         Self {
+            name: record.name,
             record: SiteKey {
                 stack: record.stack,
                 labels: record.labels,
@@ -203,6 +206,11 @@ impl Heaps {
     }
 
     /// Returns the readings, oldest first.
+    pub(super) fn kept(&self) -> &[Heap] {
+        &self.kept
+    }
+
+    /// Returns an iterator over the readings, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Heap> {
         self.kept.iter()
     }
@@ -221,6 +229,7 @@ mod tests {
 
     fn sites(count: usize) -> Box<[Site]> {
         let site = Site {
+            name: 0,
             record: SiteKey {
                 stack: &[],
                 labels: Labels::NONE,

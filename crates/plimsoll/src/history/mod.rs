@@ -22,9 +22,13 @@
 //! hour for 2 days. All of it takes at most the memory of the setting `history`, 4 MiB by default,
 //! which counts as Plimsoll's own. Where that is less, the history is shorter.
 //!
+//! A process with a post-mortem file writes each reading to the file as well, in the same amount of
+//! memory. So `plimsoll report FILE` shows the time before a kill.
+//!
 //! The child of a fork has the history of its parent up to the fork, and no further readings unless
 //! it starts Plimsoll again.
 
+mod file;
 pub(crate) mod growth;
 mod heaps;
 mod rings;
@@ -42,19 +46,20 @@ use crate::profile::heap::IN_USE_TYPES;
 use crate::profile::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, ValueType};
 use crate::profile::snapshot::Snapshot;
 use crate::profile::{self, Profile};
-use crate::{internal_scope, maintenance, metrics, overhead, sampler};
+use crate::{internal_scope, maintenance, metrics, overhead, postmortem_file, sampler, settings};
 
 pub use growth::{
     Growth, GrowthThreshold, READINGS_NEEDED, SiteGrowth, Verdict, growth, on_growth,
 };
 pub use series::SERIES;
 
+use file::Recorder;
 use heaps::{Heap, Heaps};
 use rings::Rings;
 use series::{HEAP, Meter};
 
 /// The default of the memory for the history, in bytes.
-pub const DEFAULT_BYTES: usize = 4 << 20;
+pub const DEFAULT_BYTES: usize = settings::DEFAULT_HISTORY_BYTES;
 
 /// The time between two readings, in nanoseconds.
 const INTERVAL: u64 = 1_000_000_000;
@@ -82,6 +87,8 @@ pub(crate) struct State {
     /// The time of the next reading of the statistics, in nanoseconds since the system started.
     next: u64,
     growth: Option<growth::State>,
+    /// Writes the readings to the post-mortem file, if the process has one.
+    recorder: Option<Recorder<'static>>,
 }
 
 /// The history of the process.
@@ -269,15 +276,26 @@ pub(crate) fn begin(bytes: usize, growth_interval: Duration) {
     }
     let for_points = rings::BYTES.min(bytes / 2);
     let for_growth = if interval > 0 { bytes / GROWTH_PART } else { 0 };
+    let regions = postmortem_file::history::regions(file::divide);
     let begun = (bytes > 0).then(|| State {
         meter: Meter::new(),
         rings: Rings::new(for_points),
         heaps: Heaps::new(bytes - for_points - for_growth),
         next: 0,
         growth: (interval > 0).then(|| growth::State::new(for_growth, growth_interval)),
+        recorder: None,
     });
     let is_on = begun.is_some();
-    let before = std::mem::replace(&mut *lock(), begun);
+    let mut state = lock();
+    let before = std::mem::replace(&mut *state, begun);
+    if let Some(regions) = regions {
+        // The lock keeps the maintenance thread from writing to the file meanwhile.
+        file::clear(regions);
+        if let Some(state) = &mut *state {
+            state.recorder = Recorder::new(regions);
+        }
+    }
+    drop(state);
     drop(before);
     let next = if is_on { clock::since_boot().max(1) } else { 0 };
     NEXT.store(next, Ordering::Relaxed);
@@ -327,11 +345,24 @@ impl State {
     /// Reads the statistics, and the heap profile if that is due.
     fn read(&mut self) {
         let point = self.meter.read();
-        self.rings.add(point);
+        let recorder = &mut self.recorder;
+        recorder.take_if(|_| !postmortem_file::history::is_in_use());
+        if let Some(recorder) = recorder {
+            let start = start_of_system().duration_since(UNIX_EPOCH);
+            recorder.set_start_of_system(start.unwrap_or_default().as_nanos() as u64);
+        }
+        self.rings.add(point, |ring, point| {
+            if let Some(recorder) = recorder {
+                recorder.add_point(ring, point);
+            }
+        });
         let bytes = point.values[HEAP];
         let due = self.heaps.due(point.at, bytes);
         if due.is_due() {
             self.heaps.add(due, point.at, bytes, heaps::read());
+            if let Some(recorder) = recorder {
+                recorder.write_heaps(self.heaps.kept());
+            }
         }
     }
 }

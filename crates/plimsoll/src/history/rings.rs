@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::series::{HIGHEST, SERIES};
 
 /// The interval of a ring in seconds, and the number of its readings.
-const RINGS: [(u64, usize); 3] = [(1, 600), (10, 1080), (60, 2880)];
+pub(super) const RINGS: [(u64, usize); 3] = [(1, 600), (10, 1080), (60, 2880)];
 
 /// The bytes that full rings take.
 pub(super) const BYTES: usize = {
@@ -46,10 +46,13 @@ impl Rings {
         }))
     }
 
-    /// Adds a reading that is later than all others.
-    pub(super) fn add(&mut self, point: Point) {
-        for ring in &mut self.0 {
-            ring.add(point);
+    /// Adds a reading that is later than all others. Calls `kept` with the number of each ring that
+    /// keeps a reading now, and with that reading.
+    pub(super) fn add(&mut self, point: Point, mut kept: impl FnMut(usize, &Point)) {
+        for (number, ring) in self.0.iter_mut().enumerate() {
+            if let Some(point) = ring.add(point) {
+                kept(number, &point);
+            }
         }
     }
 
@@ -62,21 +65,24 @@ impl Rings {
 }
 
 impl Ring {
-    fn add(&mut self, point: Point) {
+    /// Adds a reading. Returns the reading that the ring keeps, if it is complete now.
+    fn add(&mut self, point: Point) -> Option<Point> {
         // Readings of the shortest interval are not combined: their distance varies a little.
-        if self.interval_ns == RINGS[0].0 * 1_000_000_000 {
-            return self.keep(point);
-        }
-        match &mut self.unfinished {
-            Some(unfinished) if unfinished.at / self.interval_ns == point.at / self.interval_ns => {
-                unfinished.combine(point);
-            }
-            unfinished => {
-                if let Some(finished) = unfinished.replace(point) {
-                    self.keep(finished);
+        let finished = if self.interval_ns == RINGS[0].0 * 1_000_000_000 {
+            Some(point)
+        } else {
+            match &mut self.unfinished {
+                Some(unfinished)
+                    if unfinished.at / self.interval_ns == point.at / self.interval_ns =>
+                {
+                    unfinished.combine(point);
+                    None
                 }
+                unfinished => unfinished.replace(point),
             }
-        }
+        };
+        self.keep(finished?);
+        finished
     }
 
     fn keep(&mut self, point: Point) {
@@ -128,7 +134,7 @@ mod tests {
     fn rings_reach_back_ten_minutes_three_hours_and_two_days() {
         let mut rings = Rings::new(usize::MAX);
         for second in 0..60 * 3000 {
-            rings.add(point(second, 0.0, 0.0));
+            rings.add(point(second, 0.0, 0.0), |_, _| {});
         }
         assert_eq!(lengths(&rings), [(1, 600), (10, 1080), (60, 2880)]);
         let oldest: Vec<u64> = rings
@@ -144,7 +150,7 @@ mod tests {
     fn an_interval_has_the_highest_heap_and_the_latest_sums() {
         let mut rings = Rings::new(usize::MAX);
         for (second, heap) in [(10, 5.0), (12, 90.0), (19, 7.0), (20, 1.0)] {
-            rings.add(point(second, heap, second as f64));
+            rings.add(point(second, heap, second as f64), |_, _| {});
         }
         let tens: Vec<Point> = rings.iter().nth(1).unwrap().1.copied().collect();
         assert_eq!(tens.len(), 1);
@@ -157,8 +163,8 @@ mod tests {
         let mut rings = Rings::new(BYTES / 10);
         let mut none = Rings::new(0);
         for second in 0..60 * 300 {
-            rings.add(point(second, 0.0, 0.0));
-            none.add(point(second, 0.0, 0.0));
+            rings.add(point(second, 0.0, 0.0), |_, _| {});
+            none.add(point(second, 0.0, 0.0), |_, _| {});
         }
         assert_eq!(lengths(&rings), [(1, 60), (10, 108), (60, 288)]);
         assert_eq!(lengths(&none), [(1, 0), (10, 0), (60, 0)]);

@@ -1,7 +1,7 @@
 //! Counts that outlive the process. With `PLIMSOLL=postmortem=FILE`, counts and the table of stacks
 //! are in a mapped file. `plimsoll report FILE` shows them, however the process ended.
 //!
-//! Only counting writes to the file, so the cost of counting is unchanged. The system's page cache
+//! Counting and the maintenance thread write to the file, so the cost of counting is unchanged. The system's page cache
 //! holds everything that a process wrote, even if the process is killed at the next instant. Data
 //! may be lost only if the machine itself goes down.
 //!
@@ -13,6 +13,8 @@
 //! * An event changes several words of a bucket. If the process ended during the change, the bucket
 //!   shows that, and the reader counts the event as in flight.
 //! * Notes (`notes`) are complete before the header contains their end.
+//! * The history has at most one incomplete reading for each interval, which the reader recognizes: see
+//!   `crate::history`. Its heap profiles are complete before they are selected.
 //!
 //! # Fork
 //! The child of a fork has private memory in place of the file, with all counts up to the fork: see
@@ -212,6 +214,7 @@ pub(crate) fn after_fork_in_child(reader: &mut Reader<HeapDelta>) {
     let parts = [word::SHARED, word::NOTES, word::TABLE, word::PER_CPU];
     let [shared, notes, table, per_cpu] = parts.map(|at| part_of(header, at));
     let per_thread = part_of(header, word::PER_THREAD);
+    leave_history(header);
     let (copy, length) = kept.table;
     const NONE: i32 = libc::PROT_NONE;
     const ALL: i32 = libc::PROT_READ | libc::PROT_WRITE;
@@ -226,6 +229,13 @@ pub(crate) fn after_fork_in_child(reader: &mut Reader<HeapDelta>) {
     unsafe { call(libc::SYS_mremap, [copy, length, length, how, table.base, 0]) };
     TABLE.leave_file();
     HEAP.begin_anew(reader, &kept.counted);
+}
+
+/// Makes the history's part of the file inaccessible. No thread of this process writes to it: the
+/// maintenance thread belongs to the parent.
+fn leave_history(header: &[AtomicU64]) {
+    let history = part_of(header, word::HISTORY);
+    replace(history.base, history.length, libc::PROT_NONE);
 }
 
 /// Replaces a part of the file with fresh memory.

@@ -14,7 +14,7 @@ use plimsoll_sys::os::region::{self, PAGE};
 use plimsoll_sys::os::syscall::call;
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
-use super::replace;
+use super::{leave_history, replace};
 use crate::alloc::counts::HEAP;
 use crate::postmortem_file::{self, header, notes, part_of};
 use crate::stack::TABLE;
@@ -37,7 +37,8 @@ pub(super) fn leave() {
     let Some((_, base)) = postmortem_file::detach() else {
         return;
     };
-    // The accessible pieces of all parts. Shards are last, because this thread may count meanwhile.
+    leave_history(header);
+    // The accessible pieces of all other parts. Shards are last, because this thread may count meanwhile.
     let noted = notes::bytes().min(notes_part.length);
     let copied = [
         (base, HEADER_BYTES + shared.length + noted),

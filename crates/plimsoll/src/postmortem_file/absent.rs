@@ -1,7 +1,7 @@
 //! Replaces the module on systems without post-mortem files: no file is ever made.
 
 use plimsoll_postmortem::layout::Layout;
-use plimsoll_sys::os::region::Part;
+use plimsoll_sys::os::region::{Part, Region};
 
 use crate::ledger::{Protocol, Room};
 use crate::size_class;
@@ -15,6 +15,7 @@ pub(crate) struct Parts {
 /// See the module of Linux.
 pub(crate) struct Contents {
     pub(crate) table: (usize, usize),
+    pub(crate) history_bytes: usize,
     pub(crate) per_cpu_bytes: usize,
     pub(crate) layout: Layout,
     pub(crate) class_sizes: [usize; size_class::CLASSES],
@@ -27,6 +28,19 @@ pub(crate) fn open(_: &str, _: &Contents) -> Option<Parts> {
 }
 
 pub(crate) fn ledger_is_open(_: Protocol, _: usize, _: usize) {}
+
+/// See the module of Linux.
+pub(crate) mod history {
+    use super::Region;
+
+    pub(crate) fn regions(_: impl FnOnce(usize) -> [usize; 3]) -> Option<&'static [Region; 3]> {
+        None
+    }
+
+    pub(crate) fn is_in_use() -> bool {
+        false
+    }
+}
 
 pub(crate) fn bytes() -> usize {
     0

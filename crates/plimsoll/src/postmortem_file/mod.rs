@@ -1,11 +1,12 @@
-//! The post-mortem file while the process writes it: the header, the parts that counting uses, and
-//! notes.
+//! The post-mortem file while the process writes it: the header, the parts that counting uses, notes,
+//! and the memory of the history.
 //!
 //! The counters of the header and the file's owner are available to hooks of every layer. The
 //! layers above decide the contents of the parts (`crate::alloc::postmortem`), and handle forks and
 //! the end of the process (`crate::postmortem`).
 
 mod file;
+pub(crate) mod history;
 pub(crate) mod notes;
 
 use std::sync::OnceLock;
@@ -57,6 +58,8 @@ pub(crate) struct Parts {
 pub(crate) struct Contents {
     /// Bytes of the table of stacks, and the number of them that are accessible from the beginning.
     pub(crate) table: (usize, usize),
+    /// Bytes of the history.
+    pub(crate) history_bytes: usize,
     /// Bytes of all per-CPU shards.
     pub(crate) per_cpu_bytes: usize,
     /// The data structures of the parts.
@@ -91,6 +94,7 @@ fn open_file(path: &str, contents: &Contents) -> Result<Parts, Refused> {
         (word::SHARED, SHARED_BYTES),
         (word::NOTES, NOTES_BYTES),
         (word::TABLE, table_bytes),
+        (word::HISTORY, contents.history_bytes),
         (word::PER_CPU, contents.per_cpu_bytes.next_multiple_of(PAGE)),
         (
             word::PER_THREAD,
@@ -107,7 +111,7 @@ fn open_file(path: &str, contents: &Contents) -> Result<Parts, Refused> {
         let at_once = match at {
             word::TABLE => table_at_once,
             word::NOTES => COMMIT_STEP,
-            word::PER_THREAD => 0,
+            word::HISTORY | word::PER_THREAD => 0,
             _ => length,
         };
         file = file.commit(offset, at_once.min(length))?;
@@ -192,9 +196,11 @@ fn cut_off_per_thread(header: &[AtomicU64]) {
 }
 
 /// Returns the bytes of the file that are in no other account: its header, the counts from before
-/// the file, and notes.
+/// the file, notes, and the history.
 pub(crate) fn bytes() -> usize {
-    header().map_or(0, |_| HEADER_BYTES + GENERATION_BYTES + notes::bytes())
+    header().map_or(0, |_| {
+        HEADER_BYTES + GENERATION_BYTES + notes::bytes() + history::bytes()
+    })
 }
 
 /// Detaches this process from the file: later notes and marks do not reach it. Returns the header as

@@ -96,6 +96,24 @@ pub(crate) fn early_word(wanted: &str) -> Option<&'static str> {
     values.filter_map(|(_, value)| value).last()
 }
 
+/// The default of the memory for the history, in bytes.
+pub(crate) const DEFAULT_HISTORY_BYTES: usize = 4 << 20;
+
+/// Parses the memory for the history, in bytes.
+pub(crate) fn history_bytes(value: &str) -> Result<usize, &'static str> {
+    match value {
+        "off" => Ok(0),
+        bytes => plimsoll_settings::bytes(bytes),
+    }
+}
+
+/// Returns the memory for the history that the environment requests, in bytes, or the default. Called
+/// from a hook: allocates nothing.
+pub(crate) fn early_history_bytes() -> usize {
+    let bytes = early_word("history").and_then(|value| history_bytes(value).ok());
+    bytes.unwrap_or(DEFAULT_HISTORY_BYTES)
+}
+
 /// Returns the settings that the environment held at the first call: the preloaded library clears
 /// its variable for children later.
 #[cfg(feature = "preload")]

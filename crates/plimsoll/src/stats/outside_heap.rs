@@ -17,8 +17,8 @@ pub(crate) struct OutsideHeap {
     pub(crate) shards: u64,
     /// The event tables: stacks and buckets.
     pub(crate) table: u64,
-    /// The rest: the internal heap, slots of tasks, a post-mortem file's header and notes, and
-    /// memory for sampled blocks outside the program's blocks.
+    /// The rest: the internal heap, slots of tasks, a post-mortem file's header, notes and
+    /// history, and memory for sampled blocks outside the program's blocks.
     pub(crate) other: u64,
 }
 

@@ -9,6 +9,8 @@ use crate::stack::epochs::Complete;
 /// One bucket in a reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
+    /// The name of the bucket in the table. It is never given to another.
+    pub(crate) name: u32,
     /// The rest of the key: the size of an allocation, the kind of a wait. 0 in an overflow bucket.
     pub(crate) size: u64,
     pub(crate) labels: Labels,
@@ -65,9 +67,9 @@ impl Table {
         } else {
             self.cuts.cut(|complete| self.fold(&alone, head, complete));
         }
-        self.for_each(head, |_, entry, overflow| {
+        self.for_each(head, |name, entry, overflow| {
             if entry.kind == kind as u8 {
-                if let Some(record) = self.record(head, entry, overflow) {
+                if let Some(record) = self.record(head, name, entry, overflow) {
                     visit(record);
                 }
             }
@@ -169,7 +171,13 @@ impl Table {
     }
 
     /// Returns the folded counts of a bucket, unless all are 0.
-    fn record(&self, head: &Head, entry: &'static BucketEntry, overflow: bool) -> Option<Record> {
+    fn record(
+        &self,
+        head: &Head,
+        name: u32,
+        entry: &'static BucketEntry,
+        overflow: bool,
+    ) -> Option<Record> {
         let cells = std::array::from_fn(|cell| entry.totals[cell].load(Ordering::Relaxed));
         let stack = if entry.stack == 0 {
             &[][..]
@@ -177,6 +185,7 @@ impl Table {
             self.frames(entry.stack)
         };
         (cells != [0; CELLS]).then_some(Record {
+            name,
             size: entry.size,
             labels: entry.labels,
             stack,

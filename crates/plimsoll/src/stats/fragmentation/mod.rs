@@ -339,6 +339,7 @@ mod tests {
     fn sampled(size: u64, samples: u64) -> Sampled {
         Sampled {
             record: Record {
+                name: 0,
                 size,
                 labels: crate::label::Labels::NONE,
                 stack: &[],
