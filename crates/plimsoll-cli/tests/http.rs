@@ -297,3 +297,55 @@ fn the_token_is_sent_to_the_given_host_only() {
     let other_head = other_head.join().unwrap();
     assert!(!other_head.contains("authorization"), "{other_head}");
 }
+
+const GROWTH: &str = r#"{"version":1,"readings":128,"readings_needed":64,"observed":1280.5,"bytes_per_second":5000.0,
+"seconds_to_limit":7300.0,"total":2,"sites":[
+{"verdict":"leaking","bytes":4000000,"bytes_per_second":5000.0,"error":12.5,"chance":3.2e-9,"window":320.0,"mallocs":5000,"frees":0,
+"lifetime":null,"course":[[1.0,2]],"stack":[{"function":"alloc::vec::Vec<T,A>::push","file":"","line":0},
+{"function":"app::session::remember","file":"src/session.rs","line":42},{"function":"app::main","file":"","line":0}]},
+{"verdict":"unsteady","bytes":1024,"bytes_per_second":-1.0,"error":0.5,"chance":1e-5,"window":320.0,"mallocs":1,"frees":1,
+"lifetime":0.25,"course":[],"stack":[{"function":"app::\u001b[31mred","file":"","line":0}]}]}"#;
+
+fn growth(body: &str) -> Vec<u8> {
+    let head = format!("200 OK\r\nContent-Length: {}", body.len());
+    answer(&head, body.as_bytes())
+}
+
+#[test]
+fn the_growth_of_a_program_lists_its_leaks() {
+    let (address, server) = server(vec![growth(GROWTH), growth(GROWTH)]);
+    let text = stdout_of(&["report", &address, "--growth"]);
+    assert_eq!(
+        text,
+        "1 of 2 sites leak: +292.97kB a minute; the memory limit is reached in 2h (128 readings in 21min)
+    a minute        error     in use  lifetime  observed  verdict         site
+   +292.97kB         750B     3.81MB  no frees      5min  leaking         app::session::remember < app::main
+        -60B          30B        1kB     250ms      5min  unsteady        app::\\u{1b}[31mred
+"
+    );
+    let json = stdout_of(&["report", &address, "--growth", "--json"]);
+    assert_eq!(json, GROWTH);
+    let page = "GET /debug/plimsoll/growth HTTP/1.1";
+    assert_eq!(server.join().unwrap(), [page, page]);
+}
+
+#[test]
+fn growth_without_verdicts_or_without_a_program_is_said() {
+    let early = GROWTH.replace("\"readings\":128", "\"readings\":12");
+    let later = GROWTH.replace("\"version\":1", "\"version\":2");
+    let off = answer("404 Not Found\r\nContent-Length: 4", b"off\n");
+    let (address, server) = server(vec![growth(&early), growth(&later), growth("{}"), off]);
+    let report = ["report", &address, "--growth"];
+    let text = stdout_of(&report);
+    assert_eq!(text, "12 readings in 21min; verdicts need 64\n");
+    assert!(failure_of(&report).0.contains("version 2 of the page is unknown"));
+    assert!(failure_of(&report).0.contains("not a page of growth: missing field"));
+    assert!(failure_of(&report).0.contains("404"));
+    assert_eq!(server.join().unwrap().len(), 4);
+    let (failure, status) = failure_of(&["report", "heap.pb.gz", "--growth"]);
+    assert_eq!(status, 2);
+    assert!(
+        failure.contains("heap.pb.gz is not a running program"),
+        "{failure}"
+    );
+}

@@ -25,6 +25,9 @@ pub struct ReportArguments {
     /// See --from
     #[arg(long, value_name = "TIME", requires = "from", conflicts_with = "base")]
     pub to: Option<String>,
+    /// Of a running program, show which allocation sites leak, and how fast; with --json, the page
+    #[arg(long, conflicts_with_all = ["base", "at", "from", "to", "top", "tree", "peek", "list", "by", "folded", "svg", "html", "comments"])]
+    pub growth: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub view: ViewArguments,
@@ -130,6 +133,7 @@ Examples:
   plimsoll report heap.pb.gz                          memory in use, by function
   plimsoll report localhost:6060                      all resident memory of a running program
   plimsoll report localhost:6060 -t inuse_space       its memory in use
+  plimsoll report localhost:6060 --growth             which allocation sites leak
   plimsoll report heap.pb.gz -t alloc_space --cum     all allocations so far, by caller
   plimsoll report heap.pb.gz --html heap.html         a flame graph to search and zoom in
   plimsoll report --html heap.pb.gz > heap.html       the same

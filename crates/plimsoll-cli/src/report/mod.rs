@@ -5,6 +5,7 @@ mod counted;
 mod filter;
 mod flame;
 mod folded;
+mod growth;
 mod history;
 mod input;
 mod json;
@@ -47,6 +48,9 @@ pub fn report(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
         (None, None) => return Err(missing("FILE|URL")),
     };
     let moment = moment(arguments)?;
+    if arguments.growth {
+        return growth::report(&profile, &view);
+    }
     show(&profile, arguments.base.as_deref(), moment, &view)
 }
 

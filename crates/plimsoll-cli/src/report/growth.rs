@@ -1,0 +1,191 @@
+//! The growth of the allocation sites of a running program.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::measure::alone;
+use super::{Stop, write};
+use crate::args::ViewArguments;
+use crate::failure::Failure;
+use crate::http;
+use crate::plain_text::PlainText;
+
+/// The time for the answer, which names functions.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The default number of sites.
+const SITES: usize = 20;
+
+/// The number of innermost functions that are shown of a site.
+const FRAMES: usize = 4;
+
+/// The page `/debug/plimsoll/growth`. Times are in seconds.
+#[derive(Debug, Deserialize)]
+struct Growth {
+    version: u64,
+    readings: u64,
+    readings_needed: u64,
+    observed: f64,
+    bytes_per_second: f64,
+    seconds_to_limit: Option<f64>,
+    total: usize,
+    sites: Vec<Site>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Site {
+    verdict: String,
+    bytes: f64,
+    bytes_per_second: f64,
+    error: f64,
+    lifetime: Option<f64>,
+    window: f64,
+    stack: Vec<Frame>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Frame {
+    function: String,
+}
+
+/// Shows the growth of a program's allocation sites.
+///
+/// # Errors
+/// The name is not that of a program, the program does not answer or does not observe growth, or the
+/// output cannot be written.
+pub(super) fn report(name: &str, view: &ViewArguments) -> Result<ExitCode, Failure> {
+    let Some(url) = url_of(name) else {
+        let cause = format!("{name} is not a running program, such as localhost:6060");
+        return Err(Failure::new("--growth", cause).with_code(2));
+    };
+    let body = http::get(&url, TIMEOUT)?;
+    let growth: Growth = serde_json::from_slice(&body)
+        .map_err(|error| Failure::new(&url, format!("not a page of growth: {error}")))?;
+    if growth.version != 1 {
+        let cause = format!("version {} of the page is unknown", growth.version);
+        return Err(Failure::new(&url, cause));
+    }
+    let to = view.output.as_deref();
+    write(to.filter(|path| *path != Path::new("-")), |to| {
+        match view.json {
+            true => Ok(to.write_all(&body)?),
+            false => put(&mut PlainText(to), &growth, view),
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the address of the page of a program.
+fn url_of(name: &str) -> Option<String> {
+    let url = http::base_url(name)?;
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?']).next()?;
+    Some(format!("{scheme}://{authority}/debug/plimsoll/growth"))
+}
+
+fn put(to: &mut dyn Write, growth: &Growth, view: &ViewArguments) -> Result<(), Stop> {
+    let (readings, observed) = (growth.readings, time(growth.observed));
+    if readings < growth.readings_needed {
+        let needed = growth.readings_needed;
+        writeln!(
+            to,
+            "{readings} readings in {observed}; verdicts need {needed}"
+        )?;
+        return Ok(());
+    }
+    let leaks = growth.sites.iter().filter(|site| site.verdict == "leaking");
+    let (leaks, total) = (leaks.count(), growth.total);
+    write!(to, "{leaks} of {total} sites leak")?;
+    if leaks > 0 {
+        write!(
+            to,
+            ": {} a minute",
+            per_minute(growth.bytes_per_second, true)
+        )?;
+    }
+    if let Some(seconds) = growth.seconds_to_limit {
+        write!(to, "; the memory limit is reached in {}", time(seconds))?;
+    }
+    writeln!(to, " ({readings} readings in {observed})")?;
+    writeln!(
+        to,
+        "{:>12} {:>12} {:>10} {:>9} {:>9}  {:<15} site",
+        "a minute", "error", "in use", "lifetime", "observed", "verdict"
+    )?;
+    let most = match view.nodecount.unwrap_or(SITES) {
+        0 => usize::MAX,
+        most => most,
+    };
+    for site in growth.sites.iter().take(most) {
+        let functions: Vec<&str> = site
+            .stack
+            .iter()
+            .filter(|frame| view.nodecount == Some(0) || !is_of_a_library(&frame.function))
+            .map(|frame| &*frame.function)
+            .take(FRAMES)
+            .collect();
+        writeln!(
+            to,
+            "{:>12} {:>12} {:>10} {:>9} {:>9}  {:<15} {}",
+            per_minute(site.bytes_per_second, true),
+            per_minute(site.error, false),
+            alone(site.bytes as i64, "bytes", false),
+            site.lifetime.map_or("no frees".into(), time),
+            time(site.window),
+            site.verdict,
+            functions.join(" < ")
+        )?;
+    }
+    Ok(())
+}
+
+/// Returns whether a function is of Rust's standard library.
+fn is_of_a_library(function: &str) -> bool {
+    let path = function.trim_start_matches('<');
+    ["alloc::", "core::", "std::"]
+        .iter()
+        .any(|name| path.starts_with(name))
+}
+
+fn per_minute(bytes_per_second: f64, signed: bool) -> String {
+    alone((bytes_per_second * 60.0) as i64, "bytes", signed)
+}
+
+/// Formats seconds in the largest unit that leaves at least one.
+fn time(seconds: f64) -> String {
+    match seconds {
+        ..1.0 => format!("{:.0}ms", seconds * 1e3),
+        ..120.0 => format!("{seconds:.0}s"),
+        ..7200.0 => format!("{:.0}min", seconds / 60.0),
+        ..172_800.0 => format!("{:.0}h", seconds / 3600.0),
+        _ => format!("{:.0}d", seconds / 86_400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_that_of_the_program() {
+        for name in [
+            "localhost:6060",
+            "http://localhost:6060/",
+            "localhost:6060/debug/pprof/heap",
+        ] {
+            let url = "http://localhost:6060/debug/plimsoll/growth";
+            assert_eq!(url_of(name).as_deref(), Some(url), "{name}");
+        }
+        assert_eq!(url_of("heap.pb.gz"), None);
+    }
+
+    #[test]
+    fn times_have_the_largest_unit() {
+        let all = [0.02, 30.0, 600.0, 86_400.0, 1e7].map(time);
+        assert_eq!(all, ["20ms", "30s", "10min", "24h", "116d"]);
+    }
+}
