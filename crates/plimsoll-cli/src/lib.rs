@@ -3,6 +3,7 @@
 pub mod args;
 mod doctor;
 mod failure;
+mod growth;
 pub mod http;
 mod plain_text;
 pub mod profile;

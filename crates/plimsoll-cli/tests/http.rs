@@ -338,8 +338,16 @@ fn growth_without_verdicts_or_without_a_program_is_said() {
     let report = ["report", &address, "--growth"];
     let text = stdout_of(&report);
     assert_eq!(text, "12 readings in 21min; verdicts need 64\n");
-    assert!(failure_of(&report).0.contains("version 2 of the page is unknown"));
-    assert!(failure_of(&report).0.contains("not a page of growth: missing field"));
+    assert!(
+        failure_of(&report)
+            .0
+            .contains("version 2 of the page is unknown")
+    );
+    assert!(
+        failure_of(&report)
+            .0
+            .contains("not a page of growth: missing field")
+    );
     assert!(failure_of(&report).0.contains("404"));
     assert_eq!(server.join().unwrap().len(), 4);
     let (failure, status) = failure_of(&["report", "heap.pb.gz", "--growth"]);

@@ -119,6 +119,7 @@ fn keys_change_the_view() {
         ("5", "own::run own.rs:7"),
         ("6", "No collector is attached"),
         ("7", "own::computes own.rs"),
+        ("8", "leaking         own::remembers own.rs:8"),
     ] {
         pane.type_letters(key);
         pane.wait_for(text);

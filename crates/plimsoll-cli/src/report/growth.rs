@@ -5,12 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::measure::alone;
 use super::{Stop, write};
 use crate::args::ViewArguments;
 use crate::failure::Failure;
+use crate::growth::{self, Growth};
 use crate::http;
 use crate::plain_text::PlainText;
 
@@ -23,35 +22,6 @@ const SITES: usize = 20;
 /// The number of innermost functions that are shown of a site.
 const FRAMES: usize = 4;
 
-/// The page `/debug/plimsoll/growth`. Times are in seconds.
-#[derive(Debug, Deserialize)]
-struct Growth {
-    version: u64,
-    readings: u64,
-    readings_needed: u64,
-    observed: f64,
-    bytes_per_second: f64,
-    seconds_to_limit: Option<f64>,
-    total: usize,
-    sites: Vec<Site>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Site {
-    verdict: String,
-    bytes: f64,
-    bytes_per_second: f64,
-    error: f64,
-    lifetime: Option<f64>,
-    window: f64,
-    stack: Vec<Frame>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Frame {
-    function: String,
-}
-
 /// Shows the growth of a program's allocation sites.
 ///
 /// # Errors
@@ -63,12 +33,7 @@ pub(super) fn report(name: &str, view: &ViewArguments) -> Result<ExitCode, Failu
         return Err(Failure::new("--growth", cause).with_code(2));
     };
     let body = http::get(&url, TIMEOUT)?;
-    let growth: Growth = serde_json::from_slice(&body)
-        .map_err(|error| Failure::new(&url, format!("not a page of growth: {error}")))?;
-    if growth.version != 1 {
-        let cause = format!("version {} of the page is unknown", growth.version);
-        return Err(Failure::new(&url, cause));
-    }
+    let growth = Growth::parse(&body).map_err(|cause| Failure::new(&url, cause))?;
     let to = view.output.as_deref();
     write(to.filter(|path| *path != Path::new("-")), |to| {
         match view.json {
@@ -84,7 +49,7 @@ fn url_of(name: &str) -> Option<String> {
     let url = http::base_url(name)?;
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?']).next()?;
-    Some(format!("{scheme}://{authority}/debug/plimsoll/growth"))
+    Some(format!("{scheme}://{authority}{}", growth::PATH))
 }
 
 fn put(to: &mut dyn Write, growth: &Growth, view: &ViewArguments) -> Result<(), Stop> {

@@ -157,9 +157,10 @@ mod tests {
             ("2", Page::Sites),
             ("6", Page::Gc),
             ("7", Page::Cpu),
+            ("8", Page::Growth),
             ("\t", Page::Overview),
             ("\t\t", Page::Sizes),
-            ("8090", Page::Sizes),
+            ("9090", Page::Sizes),
         ] {
             press(&mut app, keys);
             assert_eq!(app.page, page, "{keys:?}");

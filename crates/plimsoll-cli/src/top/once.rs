@@ -18,18 +18,19 @@ use crate::args::TopArguments;
 use crate::failure::Failure;
 
 /// The profiles that the pages show.
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     Kind::Heap,
     Kind::Mutex,
     Kind::Block,
     Kind::Goroutine,
     Kind::Cpu,
+    Kind::Growth,
 ];
 
 /// Reads the figures twice, because of the rates, and each profile once, and prints them.
 ///
 /// # Errors
-/// Figures cannot be read, or a profile other than the CPU profile. If only profiles are missing, the
+/// Figures cannot be read, or a profile other than those of CPU time and growth. If only profiles are missing, the
 /// rest is printed.
 pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCode, Failure> {
     let began = Instant::now();
@@ -50,8 +51,10 @@ pub(super) fn print(arguments: &TopArguments, target: &Target) -> Result<ExitCod
     let mut missing: Option<(Kind, Trouble)> = None;
     for kind in KINDS {
         let sites = target.pages.profile(kind);
-        // Another client may record a CPU profile, and some systems have none: its table says so.
-        if let (Err(trouble), false) = (&sites, kind == Kind::Cpu) {
+        // Another client may record a CPU profile, some systems have none, and growth may be off: their
+        // tables say so.
+        let is_optional = matches!(kind, Kind::Cpu | Kind::Growth);
+        if let (Err(trouble), false) = (&sites, is_optional) {
             missing.get_or_insert_with(|| (kind, trouble.clone()));
         }
         model.learn(Update::Profile(kind, sites));

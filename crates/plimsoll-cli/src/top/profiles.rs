@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::sites::{Frame, Kind, Sample, Sites};
+use crate::growth::Growth;
 use crate::profile::{self, Limits, LocationId, Profile};
 
 /// The limits on the size of a profile. Profiles of programs have some MiB.
@@ -11,8 +12,40 @@ const LIMITS: Limits = Limits {
     kept_bytes: 256 << 20,
 };
 
-/// Decodes a profile and sums it by site. The error describes the profile's defect in a few words.
+/// Returns the sites of a page of the given kind. The error describes its defect in a few words.
 pub(super) fn sites(kind: Kind, bytes: &[u8]) -> Result<Sites, String> {
+    match kind {
+        Kind::Growth => growth_of_sites(bytes),
+        _ => profile_by_site(kind, bytes),
+    }
+}
+
+fn growth_of_sites(bytes: &[u8]) -> Result<Sites, String> {
+    let growth = Growth::parse(bytes)?;
+    let samples = growth.sites.iter().map(|site| Sample {
+        stack: site
+            .stack
+            .iter()
+            .map(|frame| Frame {
+                function: &frame.function,
+                file: &frame.file,
+                line: frame.line,
+            })
+            .collect(),
+        labels: vec![("verdict", &*site.verdict)],
+        values: vec![
+            (site.bytes_per_second * 60.0) as i64,
+            (site.error * 60.0) as i64,
+            site.bytes as i64,
+        ],
+    });
+    let mut sites = Sites::new(Kind::Growth, samples);
+    sites.covered = Duration::try_from_secs_f64(growth.observed).unwrap_or_default();
+    Ok(sites)
+}
+
+/// Decodes a profile and sums it by site.
+fn profile_by_site(kind: Kind, bytes: &[u8]) -> Result<Sites, String> {
     let profile = profile::parse(bytes, LIMITS).map_err(|error| error.to_string())?;
     let values = kind
         .values()

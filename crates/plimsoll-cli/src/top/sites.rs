@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clean::clean;
+use crate::growth;
 
 /// The maximum number of sites that are kept of a profile: those with the largest values.
 const MAX_SITES: usize = 1000;
@@ -25,6 +26,8 @@ pub(super) enum Kind {
     Goroutine,
     /// CPU time.
     Cpu,
+    /// Growth of the memory in use. Not a profile, but a page of its own.
+    Growth,
 }
 
 /// The seconds for which a CPU profile is recorded.
@@ -39,14 +42,16 @@ impl Kind {
             Self::Block => "block",
             Self::Goroutine => "goroutine",
             Self::Cpu => "profile",
+            Self::Growth => "growth",
         }
     }
 
-    /// Returns the profile's page, below `/debug/pprof/`, with its parameters.
+    /// Returns the path of the page, with its parameters.
     pub(super) fn page(self) -> String {
         match self {
-            Self::Cpu => format!("profile?seconds={CPU_SECONDS}"),
-            _ => self.name().into(),
+            Self::Cpu => format!("/debug/pprof/profile?seconds={CPU_SECONDS}"),
+            Self::Growth => growth::PATH.into(),
+            _ => format!("/debug/pprof/{}", self.name()),
         }
     }
 
@@ -63,6 +68,7 @@ impl Kind {
             Self::Mutex | Self::Block => &["delay", "contentions"],
             Self::Goroutine => &[""],
             Self::Cpu => &["cpu", "samples"],
+            Self::Growth => &["bytes/minute", "error", "bytes"],
         }
     }
 
@@ -70,6 +76,7 @@ impl Kind {
     fn label(self) -> Option<&'static str> {
         match self {
             Self::Goroutine => Some("state"),
+            Self::Growth => Some("verdict"),
             _ => None,
         }
     }

@@ -72,7 +72,7 @@ impl Pages {
 
     /// Fetches a profile. The caller sets its times.
     pub(super) fn profile(&self, kind: Kind) -> Result<Sites, Trouble> {
-        let page = self.get(&format!("/debug/pprof/{}", kind.page()), PROFILE_TIMEOUT)?;
+        let page = self.get(&kind.page(), PROFILE_TIMEOUT)?;
         profiles::sites(kind, &page).map_err(|why| Trouble::with_answer(&why))
     }
 

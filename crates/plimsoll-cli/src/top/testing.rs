@@ -26,6 +26,7 @@ fn news() -> Vec<Update> {
         (Kind::Block, 2),
         (Kind::Goroutine, 2),
         (Kind::Cpu, 2),
+        (Kind::Growth, 2),
     ];
     let profiles = profiles.map(|(kind, at)| Update::Profile(kind, Ok(profile(kind, at))));
     let line = Update::CommandLine(["/usr/bin/search", "--load", "2", ""].join("\0"));
@@ -74,6 +75,7 @@ fn page(moment: u64) -> String {
          plimsoll_gc_collector_cycles_gc_cycles_total{{collector=\"old\"}} 2\n\
          plimsoll_gc_collector_cycles_gc_cycles_total{{collector=\"young\"}} 5\n\
          plimsoll_lost_waits_events_total 3\n\
+         plimsoll_growth_bytes_per_second 104857.6\n\
          plimsoll_self_cpu_seconds_total 0.5\n\
          plimsoll_memory_classes_other_bytes 1048576\n",
         100 * MIB + 2 * MIB * moment,
@@ -103,7 +105,7 @@ fn profile(kind: Kind, at: u64) -> Sites {
     let risen = MIB * (at as i64 - 2);
     let sample = |stack: &[&Frame<'static>], values: &[i64], state| Sample {
         stack: stack.iter().map(|frame| (*frame).clone()).collect(),
-        labels: vec![("state", state)],
+        labels: vec![("state", state), ("verdict", state)],
         values: values.to_vec(),
     };
     let samples = match kind {
@@ -122,13 +124,19 @@ fn profile(kind: Kind, at: u64) -> Sites {
             sample(&[&add, &main], &[1_200_000_000, 120], ""),
             sample(&[&get, &main], &[300_000_000, 30], ""),
         ],
+        Kind::Growth => vec![
+            sample(&[&add, &main], &[6 * MIB, MIB / 16, 48 * MIB], "leaking"),
+            sample(&[&get, &main], &[-1024, 2048, MIB], "not significant"),
+        ],
     };
     let mut sites = Sites::new(kind, samples.into_iter());
     sites.at = Duration::from_secs(at);
     sites.took = Duration::from_millis(120);
-    if kind == Kind::Cpu {
-        sites.covered = Duration::from_secs(2);
-    }
+    sites.covered = match kind {
+        Kind::Cpu => Duration::from_secs(2),
+        Kind::Growth => Duration::from_secs(1280),
+        _ => Duration::ZERO,
+    };
     sites
 }
 

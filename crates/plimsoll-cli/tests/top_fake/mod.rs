@@ -273,6 +273,11 @@ fn body(page: &str, figures: &Figures) -> Option<Vec<u8>> {
             let stack = vec![("own::computes".to_owned(), "/x/own.rs".to_owned(), 9)];
             pprof::profile(&["samples", "cpu"], &[(stack, [50, 500_000_000])])
         }
+        "/debug/plimsoll/growth" => br#"{"version":1,"readings":128,"readings_needed":64,"observed":1280.0,
+            "bytes_per_second":5000.0,"seconds_to_limit":null,"total":1,"sites":[{"verdict":"leaking",
+            "bytes":4000000,"bytes_per_second":5000.0,"error":12.5,"lifetime":null,"window":320.0,
+            "stack":[{"function":"own::remembers","file":"/x/own.rs","line":8}]}]}"#
+            .to_vec(),
         _ => return None,
     })
 }

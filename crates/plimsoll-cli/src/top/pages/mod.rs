@@ -2,6 +2,7 @@
 
 mod cpu;
 mod gc;
+mod growth;
 mod locks;
 mod overview;
 mod sites;
@@ -22,10 +23,11 @@ pub(super) enum Page {
     Threads,
     Gc,
     Cpu,
+    Growth,
 }
 
 impl Page {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Overview,
         Self::Sites,
         Self::Sizes,
@@ -33,6 +35,7 @@ impl Page {
         Self::Threads,
         Self::Gc,
         Self::Cpu,
+        Self::Growth,
     ];
 
     /// Returns the index in [`Page::ALL`].
@@ -49,6 +52,7 @@ impl Page {
             Self::Threads => "Threads",
             Self::Gc => "GC",
             Self::Cpu => "CPU",
+            Self::Growth => "Growth",
         }
     }
 
@@ -59,6 +63,7 @@ impl Page {
             Self::Locks => &[Kind::Mutex, Kind::Block],
             Self::Threads => &[Kind::Goroutine],
             Self::Cpu => &[Kind::Cpu],
+            Self::Growth => &[Kind::Growth],
             Self::Sizes | Self::Gc => &[],
         }
     }
@@ -73,6 +78,7 @@ impl Page {
             Self::Threads => threads::fields(model),
             Self::Gc => gc::fields(model),
             Self::Cpu => cpu::fields(model),
+            Self::Growth => growth::fields(model),
         }
     }
 
@@ -85,6 +91,7 @@ impl Page {
             Self::Threads => threads::table(model),
             Self::Gc => gc::table(model),
             Self::Cpu => cpu::table(model),
+            Self::Growth => growth::table(model),
         }
     }
 
@@ -105,6 +112,7 @@ impl Page {
             Self::Threads => threads::COLUMNS,
             Self::Gc => gc::COLUMNS,
             Self::Cpu => cpu::COLUMNS,
+            Self::Growth => growth::COLUMNS,
         }
     }
 }
@@ -230,6 +238,9 @@ mod tests {
             (Page::Gc, "heap goal", "24.0 MiB"),
             (Page::Cpu, "used", "75.0 % of a CPU"),
             (Page::Cpu, "recorded for", "2.00 s"),
+            (Page::Growth, "leaking", "6.00 MiB/min"),
+            (Page::Growth, "leaking sites", "1"),
+            (Page::Growth, "observed", "21.3 min"),
         ] {
             assert_eq!(field(page, &model, name), value, "{page:?} {name}");
         }
@@ -277,6 +288,16 @@ mod tests {
                 "60.0 %",
                 "120",
                 "search::index::Index::add index.rs"
+            ]
+        );
+        assert_eq!(
+            cells(Page::Growth, 0),
+            [
+                "+6.00 MiB",
+                "64.0 KiB",
+                "48.0 MiB",
+                "leaking",
+                "search::index::Index::add index.rs:120"
             ]
         );
         let sizes = Page::Sizes.table(&model);
