@@ -138,8 +138,8 @@ mod tests {
             // The system's allocator does not report its pages.
             let expected = match path {
                 "/debug/plimsoll/fragmentation" => 501,
-                // It begins with `start`.
-                "/debug/plimsoll/history" => 404,
+                // They begin with `start`.
+                "/debug/plimsoll/growth" | "/debug/plimsoll/history" => 404,
                 _ => 200,
             };
             assert_eq!(
