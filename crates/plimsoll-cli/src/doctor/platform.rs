@@ -98,7 +98,7 @@ const PARTS: [Part; 8] = [
     part(
         "cpu",
         "CPU and wall-clock profiles",
-        [Tested, Compiles, Runs, No, No, No],
+        [Tested, Emulated, Runs, No, No, No],
     ),
     part(
         "tasks",
