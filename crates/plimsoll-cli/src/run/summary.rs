@@ -87,19 +87,19 @@ fn head(
     if numbers.inherited.is_some() && numbers.mapping_calls != 0 {
         writeln!(
             to,
-            "  mapped     {} in {} calls since the fork; {} unmapped",
+            "  mapped     {} in {} since the fork; {} unmapped",
             bytes(numbers.mapped_bytes),
-            count(numbers.mapping_calls),
+            counted(numbers.mapping_calls, "call"),
             bytes(numbers.unmapped_bytes),
         )?;
     } else if numbers.mapping_calls != 0 {
         writeln!(
             to,
-            "  mapped     {} in {} mappings at exit; {} mapped by {} calls in total",
+            "  mapped     {} in {} at exit; {} mapped by {} in total",
             bytes(numbers.mapped_bytes.saturating_sub(numbers.unmapped_bytes)),
-            count(numbers.mappings),
+            counted(numbers.mappings, "mapping"),
             bytes(numbers.mapped_bytes),
-            count(numbers.mapping_calls),
+            counted(numbers.mapping_calls, "call"),
         )?;
     }
     if !numbers.was_killed() {
@@ -395,6 +395,12 @@ fn seconds(seconds: f64) -> String {
     } else {
         format!("{:.1} us", seconds * 1e6)
     }
+}
+
+/// Formats a number of things, such as `1 call` or `12 calls`.
+fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", count(number))
 }
 
 /// Formats a number with thousands separators.

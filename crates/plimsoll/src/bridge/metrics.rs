@@ -35,7 +35,8 @@ pub fn describe() {
                 "seconds" => Some(Unit::Seconds),
                 "bytes" => Some(Unit::Bytes),
                 "percent" => Some(Unit::Percent),
-                "" => None,
+                // The crate has no unit of bytes by time.
+                "" | "bytes_per_second" => None,
                 _ => Some(Unit::Count),
             };
             let Some(point) = metric.points.first() else {

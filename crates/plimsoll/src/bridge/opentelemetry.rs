@@ -82,6 +82,7 @@ where
 {
     let unit = match &*metric.name.unit {
         "bytes" => "By".into(),
+        "bytes_per_second" => "By/s".into(),
         "seconds" => "s".into(),
         "percent" => "%".into(),
         "" => "1".into(),

@@ -1,8 +1,7 @@
 //! Simulated sites: how often they are reported, and how soon.
 //!
-//! Time is counted in readings, memory in samples. The numbers of runs are such that each test fails
-//! by chance with a probability of less than 1 in 1,000; seeds are fixed, so that a failure is not
-//! chance.
+//! Time is counted in readings, memory in samples. Seeds are fixed, so that each run of a test has the same
+//! result.
 
 use super::levels::{JUDGED, Levels};
 use super::verdict::{Circumstances, Slot, Verdict, judge};
@@ -96,13 +95,13 @@ impl Population {
     }
 }
 
-/// Adds readings, and judges at each sixth. Returns the first reading at which the site is reported.
+/// Adds readings, and judges at each twelfth. Returns the first reading at which the site is reported.
 fn first_report(readings: u64, sites: usize, mut site: impl FnMut(u64) -> Slot) -> Option<u64> {
     let mut levels = Levels::new(0.0);
     (0..readings).find(|&reading| {
         levels.add(reading, site(reading));
         let windows = (0..JUDGED).filter_map(|level| levels.window(reading + 1, level));
-        reading % 6 == 5
+        reading % 12 == 11
             && windows.into_iter().any(|window| {
                 let about = Circumstances {
                     prior_length: window.prior_length,
@@ -126,10 +125,8 @@ fn reports(runs: u64, readings: u64, sites: usize, population: Population) -> Ve
     reports.collect()
 }
 
-/// 1,000 runs of each kind. With a true rate of one in 10,000, three false reports or more of the
-/// 8,000 have a probability of 5 %, and nine or more of less than 1 in 1,000.
-#[test]
-fn at_most_one_in_a_thousand_stationary_sites_is_reported() {
+/// Returns the false reports in so many runs of each of eight kinds of stationary sites.
+fn false_reports(runs: u64) -> usize {
     let mut all = 0;
     for (bursts, burst) in [(100.0, 1.0), (10.0, 50.0)] {
         for lifetime in [1.0, 10.0, 100.0, 1000.0] {
@@ -139,16 +136,33 @@ fn at_most_one_in_a_thousand_stationary_sites_is_reported() {
                 lifetime,
                 ..STATIONARY
             };
-            let false_reports = reports(1000, RUN, 1, population).len();
-            println!("{bursts} bursts of {burst}, lifetime {lifetime}: {false_reports} of 1,000");
-            all += false_reports;
+            let found = reports(runs, RUN, 1, population).len();
+            println!("{bursts} bursts of {burst}, lifetime {lifetime}: {found} of {runs}");
+            all += found;
         }
     }
-    assert!(all <= 8, "{all} of 8,000");
+    all
+}
+
+/// With a true rate of 1 in 8,000, two or more of 800 have a probability of 1 in 200; with one of 1 in
+/// 100, one or none has one of 1 in 300.
+#[test]
+#[cfg_attr(plimsoll_sanitized, ignore = "arithmetic on one thread")]
+fn stationary_sites_are_not_reported() {
+    let found = false_reports(100);
+    assert!(found <= 1, "{found} of 800");
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn at_most_one_in_a_thousand_stationary_sites_is_reported() {
+    let found = false_reports(1000);
+    assert!(found <= 8, "{found} of 8,000");
 }
 
 /// Beside 100 other sites.
 #[test]
+#[cfg_attr(plimsoll_sanitized, ignore = "arithmetic on one thread")]
 fn growth_by_three_times_the_noise_is_found() {
     for (bursts, readings) in [(100.0, 512), (10_000.0, 512), (100.0, 2048)] {
         let population = Population {
@@ -156,13 +170,14 @@ fn growth_by_three_times_the_noise_is_found() {
             leaked: 3.0 * f64::sqrt(bursts) / readings as f64,
             ..STATIONARY
         };
-        let found = reports(100, 8 * readings, 100, population).len();
-        println!("{bursts} blocks, three deviations in {readings} readings: {found} of 100");
-        assert!(found >= 80, "{found} of 100");
+        let found = reports(40, 8 * readings, 100, population).len();
+        println!("{bursts} blocks, three deviations in {readings} readings: {found} of 40");
+        assert!(found >= 28, "{found} of 40");
     }
 }
 
 #[test]
+#[cfg_attr(plimsoll_sanitized, ignore = "arithmetic on one thread")]
 fn a_leak_that_begins_late_is_found() {
     let population = Population {
         leaked: 3.0 * 10.0 / 128.0,
@@ -175,6 +190,7 @@ fn a_leak_that_begins_late_is_found() {
 }
 
 #[test]
+#[cfg_attr(plimsoll_sanitized, ignore = "arithmetic on one thread")]
 fn a_site_that_only_leaks_is_found() {
     let population = Population {
         bursts: 0.0,
@@ -186,6 +202,7 @@ fn a_site_that_only_leaks_is_found() {
 
 /// A cache of 10,000 blocks that is filled once: exponentially, as by random keys.
 #[test]
+#[cfg_attr(plimsoll_sanitized, ignore = "arithmetic on one thread")]
 fn a_cache_that_warms_up_within_minutes_is_not_reported() {
     let population = Population {
         bursts: 10_000.0,
@@ -193,12 +210,13 @@ fn a_cache_that_warms_up_within_minutes_is_not_reported() {
         is_empty_at_first: true,
         ..STATIONARY
     };
-    let found = reports(1000, RUN, 100, population);
-    assert!(found.len() <= 1, "{found:?}");
+    let found = reports(200, RUN, 100, population);
+    assert!(found.is_empty(), "{found:?}");
 }
 
 /// After four periods, a sawtooth is never reported.
 #[test]
+#[cfg_attr(plimsoll_sanitized, ignore = "arithmetic on one thread")]
 fn a_sawtooth_is_not_reported_once_it_fell() {
     for period in [20.0, 100.0, 300.0] {
         for run in 0..100 {

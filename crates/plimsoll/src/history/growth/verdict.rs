@@ -106,12 +106,17 @@ pub(super) fn judge(window: &[Slot; SLOTS], prior: &[Slot], about: Circumstances
         0.0
     };
     let error = T_QUANTILE * line.error(correlation).hypot(sampling);
-    let z = walk
-        .surprise()
-        .max(mann_kendall(&bytes, correlation).min(walk.surprise_if_stationary()));
+    let z = match line.slope > 0.0 {
+        true => {
+            let stationary = walk.surprise_if_stationary();
+            let rises = mann_kendall(&bytes, correlation);
+            walk.surprise().max(rises.min(stationary))
+        }
+        false => 0.0,
+    };
     // Two tests.
     let chance = (2.0 * about.tests as f64 * tail(z)).min(1.0);
-    let verdict = if line.slope <= 0.0 || chance > LEVEL {
+    let verdict = if chance > LEVEL {
         Verdict::NotSignificant
     } else if is_steady(&bytes)
         && exceeds(&walk, prior, about.is_long)

@@ -80,6 +80,8 @@ fn the_recorder_receives_each_description() {
         assert!(help.is_some_and(|help| !help.is_empty()), "{name}");
         if name.ends_with("_bucket") || name.ends_with("_count") {
             assert_eq!(unit, Some(Unit::Count), "{name}");
+        } else if name.ends_with("_bytes_per_second") {
+            assert_eq!(unit, None, "{name}");
         } else if name.contains("_bytes") {
             assert_eq!(unit, Some(Unit::Bytes), "{name}");
         } else if name.contains("_seconds") {
