@@ -65,7 +65,7 @@ impl App {
         let build_time = start.elapsed();
 
         let store = Arc::new(Store::new(index));
-        let traffic = Arc::new(Traffic::new());
+        let traffic = Arc::new(Traffic::new(arguments.leak));
         let (stop_server, server_stopped) = oneshot::channel();
         // Without this, the end of a response may wait for the client to acknowledge its beginning.
         let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
@@ -214,6 +214,7 @@ mod tests {
             root: root.to_owned(),
             listen: "127.0.0.1:0".to_owned(),
             load,
+            leak: 0,
             seconds: None,
         }
     }

@@ -7,16 +7,18 @@ use std::path::PathBuf;
 pub const USAGE: &str = "\
 Serves a search over the text files of a directory, with its profiles.
 
-Usage: search [DIR] [--listen ADDR] [--load N] [--seconds S]
+Usage: search [DIR] [--listen ADDR] [--load N] [--leak N] [--seconds S]
 
   DIR            the directory to index (default: the current one)
   --listen ADDR  host and port to serve at (default: 127.0.0.1:8080; port 0 takes a free one)
   --load N       clients that send requests all the time, 0 to 1000 (default: 4)
+  --leak N       bytes that each request leaks, up to 1000000 (default: 0)
   --seconds S    ends after S seconds (default: with Ctrl-C)
   --help         this text
 ";
 
 const MAX_LOAD: usize = 1000;
+const MAX_LEAK: usize = 1_000_000;
 
 /// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub struct Arguments {
     pub listen: String,
     /// The number of clients of the load generator.
     pub load: usize,
+    /// The number of bytes that each request leaks, to be found by the profiles.
+    pub leak: usize,
     pub seconds: Option<u32>,
 }
 
@@ -41,6 +45,7 @@ impl Default for Arguments {
             root: PathBuf::from("."),
             listen: "127.0.0.1:8080".to_owned(),
             load: 4,
+            leak: 0,
             seconds: None,
         }
     }
@@ -81,6 +86,7 @@ impl Arguments {
                 "--help" | "-h" if inline.is_none() => return Ok(Command::Help),
                 "--listen" => parsed.listen = listen(&value("--listen")?)?,
                 "--load" => parsed.load = load(&value("--load")?)?,
+                "--leak" => parsed.leak = leak(&value("--leak")?)?,
                 "--seconds" => parsed.seconds = Some(seconds(&value("--seconds")?)?),
                 _ => return Err(Error::Unknown(argument)),
             }
@@ -122,6 +128,12 @@ fn load(value: &OsStr) -> Result<usize, Error> {
         .ok_or_else(|| Error::Load(value.to_owned()))
 }
 
+fn leak(value: &OsStr) -> Result<usize, Error> {
+    let leak = value.to_str().and_then(|text| text.parse().ok());
+    leak.filter(|&leak| leak <= MAX_LEAK)
+        .ok_or_else(|| Error::Leak(value.to_owned()))
+}
+
 fn seconds(value: &OsStr) -> Result<u32, Error> {
     let seconds = value.to_str().and_then(|text| text.parse().ok());
     seconds
@@ -138,6 +150,7 @@ pub enum Error {
     SecondDirectory(OsString),
     Listen(OsString),
     Load(OsString),
+    Leak(OsString),
     Seconds(OsString),
 }
 
@@ -158,6 +171,7 @@ impl fmt::Display for Error {
                 "--listen {value:?} is not HOST:PORT, as in 127.0.0.1:8080"
             ),
             Self::Load(value) => write!(f, "--load {value:?} is not a number from 0 to {MAX_LOAD}"),
+            Self::Leak(value) => write!(f, "--leak {value:?} is not a number from 0 to {MAX_LEAK}"),
             Self::Seconds(value) => write!(f, "--seconds {value:?} is not a whole number above 0"),
         }
     }
@@ -184,6 +198,7 @@ mod tests {
             root: ".".into(),
             listen: "127.0.0.1:8080".to_owned(),
             load: 4,
+            leak: 0,
             seconds: None,
         };
         assert_eq!(arguments(&[]), expected);
@@ -195,6 +210,7 @@ mod tests {
             root: "src".into(),
             listen: "[::1]:0".to_owned(),
             load: 0,
+            leak: 9,
             seconds: Some(5),
         };
         assert_eq!(
@@ -204,17 +220,32 @@ mod tests {
                 "[::1]:0",
                 "--load",
                 "0",
+                "--leak",
+                "9",
                 "--seconds",
                 "5"
             ]),
             expected
         );
         assert_eq!(
-            arguments(&["--listen=[::1]:0", "--load=0", "src", "--seconds=5"]),
+            arguments(&[
+                "--listen=[::1]:0",
+                "--load=0",
+                "src",
+                "--leak=9",
+                "--seconds=5"
+            ]),
             expected
         );
         assert_eq!(
-            arguments(&["--listen=[::1]:0", "--load=0", "--seconds=5", "--", "src"]),
+            arguments(&[
+                "--listen=[::1]:0",
+                "--load=0",
+                "--leak=9",
+                "--seconds=5",
+                "--",
+                "src"
+            ]),
             expected
         );
         assert_eq!(arguments(&["--", "--load"]).root, PathBuf::from("--load"));
@@ -241,6 +272,8 @@ mod tests {
             (&["a", "second"], "\"second\""),
             (&[""], "\"\""),
             (&["--load", "many"], "--load \"many\""),
+            (&["--leak=-1"], "--leak \"-1\""),
+            (&["--leak", "1000001"], "--leak \"1000001\""),
             (&["--load=-1"], "--load \"-1\""),
             (&["--load=1001"], "--load \"1001\""),
             (&["--seconds", "0"], "--seconds \"0\""),

@@ -32,14 +32,17 @@ pub struct Traffic {
     pub refused: AtomicU64,
     /// The number of responses with a 5xx status.
     pub failed: AtomicU64,
+    /// The number of bytes that each request leaks.
+    leak: usize,
 }
 
 impl Traffic {
-    pub fn new() -> Self {
+    pub fn new(leak: usize) -> Self {
         Self {
             latencies: Latencies::new(),
             refused: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            leak,
         }
     }
 }
@@ -64,12 +67,21 @@ async fn measure(State(traffic): State<Arc<Traffic>>, request: Request, next: Ne
     let start = Instant::now();
     let response = next.run(request).await;
     traffic.latencies.record(start.elapsed());
+    if traffic.leak > 0 {
+        keep_forever(traffic.leak);
+    }
     if response.status().is_client_error() {
         traffic.refused.fetch_add(1, Relaxed);
     } else if response.status().is_server_error() {
         traffic.failed.fetch_add(1, Relaxed);
     }
     response
+}
+
+/// Leaks memory. A defect made on purpose, which the profiles show.
+#[inline(never)]
+fn keep_forever(bytes: usize) {
+    std::hint::black_box(vec![1_u8; bytes].leak());
 }
 
 /// The parameters of a request, unparsed. Unknown ones are ignored.

@@ -48,7 +48,7 @@ const PLATFORMS: &[Platform] = &[
         flags: "",
         tools: &[],
         missing: &[],
-        is_in_short: true,
+        is_in_short: false,
     },
     Platform {
         name: "glibc, static",

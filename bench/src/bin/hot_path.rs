@@ -2,8 +2,9 @@
 //!
 //! Runs the `pairs_*` programs beside this one in turn, bare and counted, and prints medians of the
 //! ratios. Then counts instructions with callgrind, if it is installed, and fails if more than the
-//! limit are added: then the fast path has lost its inlining. `hot_path [ROUNDS]`, 15 rounds by
-//! default; with 1, a twentieth of the instructions are counted, and with 0 nothing is timed.
+//! limit are added: then the fast path has lost its inlining. `hot_path [ROUNDS [ALLOCATOR...]]`, 15
+//! rounds over all allocators by default; with 1, a twentieth of the instructions are counted, and
+//! with 0 nothing is timed.
 //!
 //! The profile `release` shows the cost without optimization at link time, `lto` the cost with it.
 
@@ -33,23 +34,32 @@ const COUNTED: [u64; 2] = [1_000_000, 3_000_000];
 const COUNTED_IN_SHORT: [u64; 2] = [50_000, 150_000];
 
 fn main() {
-    let rounds = std::env::args()
-        .nth(1)
+    let mut arguments = std::env::args().skip(1);
+    let rounds = arguments
+        .next()
         .map_or(15, |rounds| rounds.parse().expect("a number of rounds"));
+    let mut allocators: Vec<String> = arguments.collect();
+    for allocator in &allocators {
+        let is_known = ALLOCATORS.contains(&allocator.as_str());
+        assert!(is_known, "{allocator} is none of {}", ALLOCATORS.join(", "));
+    }
+    if allocators.is_empty() {
+        allocators = ALLOCATORS.map(str::to_owned).to_vec();
+    }
     println!("{}\n", machine::describe());
     if rounds > 0 {
-        print_times(rounds);
+        print_times(rounds, &allocators);
     }
-    print_instructions(rounds);
+    print_instructions(rounds, &allocators);
 }
 
 /// Times pairs, bare and counted in turn.
-fn print_times(rounds: usize) {
+fn print_times(rounds: usize, allocators: &[String]) {
     println!("processor time of a pair, medians of {rounds} alternating rounds");
     println!(
         "| allocator | pairs | threads | bare ns | counted ns | ratio |\n|---|---|---|---|---|---|"
     );
-    for allocator in ALLOCATORS {
+    for allocator in allocators {
         for work in WORKS {
             for threads in ["1", "2"] {
                 let (mut bare, mut counted, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
@@ -72,7 +82,7 @@ fn print_times(rounds: usize) {
 }
 
 /// Counts instructions of pairs. Panics if more are added than [`LIMITS`] allows.
-fn print_instructions(rounds: usize) {
+fn print_instructions(rounds: usize, allocators: &[String]) {
     if !callgrind::is_installed() {
         println!("\nno valgrind: instructions are not counted");
         return;
@@ -86,7 +96,7 @@ fn print_instructions(rounds: usize) {
     println!("\ninstructions of a pair, by callgrind over {counted} pairs");
     println!("| allocator | pairs | bare | counted | added | limit |\n|---|---|---|---|---|---|");
     let mut above = Vec::new();
-    for allocator in ALLOCATORS {
+    for allocator in allocators {
         for (work, limit) in LIMITS {
             let [bare, counted] = ["bare", "plimsoll"]
                 .map(|kind| instructions(&program(kind, allocator), work, pairs));

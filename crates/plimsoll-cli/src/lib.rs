@@ -3,15 +3,20 @@
 pub mod args;
 mod doctor;
 mod failure;
+mod graph;
 mod growth;
 pub mod http;
+mod input;
+mod page;
 mod plain_text;
 pub mod profile;
 pub mod program;
 mod progress;
 pub mod report;
 mod run;
+mod time;
 mod top;
+mod view;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -29,6 +34,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Diff(arguments) => report::diff(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
+        Command::View(arguments) => view::view(&arguments),
     };
     match done {
         Ok(code) => code,

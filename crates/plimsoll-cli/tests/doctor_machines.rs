@@ -11,8 +11,8 @@ use command::plimsoll;
 use doctor_common::{PLAIN, compile_with, directory};
 use plimsoll_cli::program::allocator::Own;
 use plimsoll_cli::program::{
-    CLibrary, DebugInformation, Evidence, Executable, Language, Linking, Machine, Program, Verdict,
-    preload_verdict, verdict_on_its_machine,
+    CLibrary, DebugInformation, Details, Evidence, Executable, Language, Linking, Machine, Program,
+    Verdict, preload_verdict, verdict_on_its_machine,
 };
 
 /// The machines, each with its compiler and the file name of its loader.
@@ -51,6 +51,10 @@ fn look(path: &Path) -> Executable {
     executable.unwrap_or_else(|| panic!("{program:?}")).clone()
 }
 
+fn details(path: &Path) -> Details {
+    Details::of_file(path).expect("a program")
+}
+
 /// Builds a program for each machine in a directory of its own.
 fn for_each_machine(
     name: &str,
@@ -81,9 +85,10 @@ fn linking_libraries_tables_and_symbols_are_read() {
         assert_eq!(executable.language, Language::Other);
         assert_eq!(executable.allocator.own, Own::No);
         assert!(!executable.has_plimsoll && executable.has_sections);
-        assert!(executable.unwind_tables.work());
-        assert!(executable.symbols.has_table);
-        assert_eq!(executable.symbols.debug, DebugInformation::Full);
+        let details = details(&program);
+        assert!(details.unwind_tables.work());
+        assert!(details.symbols.has_table);
+        assert_eq!(details.symbols.debug, DebugInformation::Full);
         let verdict = verdict_on_its_machine(&Program::of_file(&program));
         assert_eq!(verdict, Verdict::Covered, "{machine:?}");
     }
@@ -142,7 +147,7 @@ fn frame_pointers_are_detected_by_code() {
             let stubs = (machine == Machine::X86_64).then_some(of_stubs);
             flags.into_iter().chain(stubs).collect()
         }) {
-            let found = look(&program).frame_pointers;
+            let found = details(&program).frame_pointers;
             assert_eq!(
                 (found.evidence, found.are_used()),
                 (Evidence::Prologues, are_kept),
@@ -178,7 +183,7 @@ fn frame_pointers_are_detected_by_tables_that_name_the_register() {
         ]
     };
     for (machine, _, program) in for_each_machine("machines-tables", &source, flags) {
-        let found = look(&program).frame_pointers;
+        let found = details(&program).frame_pointers;
         assert_eq!(found.evidence, Evidence::UnwindTables);
         assert!(found.with >= 50, "{machine:?}: {found:?}");
     }

@@ -12,8 +12,8 @@ use std::process::Command;
 use doctor_common::{Numbers, PLAIN, compile, directory, file, is_root};
 use plimsoll_cli::program::allocator::Own;
 use plimsoll_cli::program::{
-    CLibrary, Compression, Contents, DebugInformation, Evidence, Executable, Language, Linking,
-    Program, Verdict, preload_verdict,
+    CLibrary, Compression, Contents, DebugInformation, Details, Evidence, Executable, Language,
+    Linking, Program, Verdict, preload_verdict,
 };
 
 fn look(path: &Path) -> Executable {
@@ -21,6 +21,10 @@ fn look(path: &Path) -> Executable {
         Contents::Executable(executable) => *executable,
         other => panic!("{}: {other:?}", path.display()),
     }
+}
+
+fn details(path: &Path) -> Details {
+    Details::of_file(path).expect("a program")
 }
 
 fn verdict(path: &Path) -> Verdict {
@@ -87,9 +91,10 @@ fn an_ordinary_program_is_covered() {
     assert_eq!(*c_library, CLibrary::Glibc);
     assert_eq!(executable.needed, ["libc.so.6"]);
     assert_eq!(executable.language, Language::Other);
-    assert!(executable.unwind_tables.work());
-    assert!(executable.symbols.has_table);
-    assert_eq!(executable.symbols.debug, DebugInformation::None);
+    let details = details(&program);
+    assert!(details.unwind_tables.work());
+    assert!(details.symbols.has_table);
+    assert_eq!(details.symbols.debug, DebugInformation::None);
     assert_eq!(verdict(&program), Verdict::Covered);
     assert!(is_preloaded(&place, &program), "and really is");
 }
@@ -144,7 +149,7 @@ fn frame_pointers_are_detected_by_unwind_tables_or_by_code() {
             let name = format!("{evidence:?}{flag}");
             let flags = [&["-O2", flag][..], unwinding, &own].concat();
             let program = compile(&place, &name, &source, &flags).unwrap();
-            let found = look(&program).frame_pointers;
+            let found = details(&program).frame_pointers;
             assert_eq!(
                 (found.evidence, found.are_used()),
                 (evidence, are_kept),
@@ -157,7 +162,7 @@ fn frame_pointers_are_detected_by_unwind_tables_or_by_code() {
             if !run("strip", &[text(&program)]) {
                 continue;
             }
-            let stripped = look(&program).frame_pointers;
+            let stripped = details(&program).frame_pointers;
             match evidence {
                 Evidence::UnwindTables => assert_eq!(stripped, found),
                 _ => assert_eq!(stripped.evidence, Evidence::Nothing),
@@ -171,31 +176,31 @@ fn symbols_and_debug_information_are_recognised() {
     let place = directory("symbols");
     let build = |name: &str, flags: &[&str]| compile(&place, name, PLAIN, flags);
     let full = build("full", &["-g"]).unwrap();
-    assert_eq!(look(&full).symbols.debug, DebugInformation::Full);
+    assert_eq!(details(&full).symbols.debug, DebugInformation::Full);
     let lines = build("lines", &["-g1"]).unwrap();
-    assert_eq!(look(&lines).symbols.debug, DebugInformation::Lines);
+    assert_eq!(details(&lines).symbols.debug, DebugInformation::Lines);
     if let Some(zlib) = build("zlib", &["-g", "-gz=zlib"]) {
-        let symbols = look(&zlib).symbols;
+        let symbols = details(&zlib).symbols;
         assert_eq!(symbols.debug, DebugInformation::Full);
         assert_eq!(symbols.compression, Compression::Zlib);
     }
     if let Some(zstd) = build("zstd", &["-g", "-gz=zstd"]) {
-        let symbols = look(&zstd).symbols;
+        let symbols = details(&zstd).symbols;
         assert_eq!(symbols.debug, DebugInformation::Unknown);
         assert_eq!(symbols.compression, Compression::Zstd);
     }
     if let Some(split) = build("split", &["-g", "-gsplit-dwarf"]) {
-        assert!(look(&split).symbols.is_split);
+        assert!(details(&split).symbols.is_split);
     }
-    assert!(!look(&full).symbols.is_split);
+    assert!(!details(&full).symbols.is_split);
 
     let id = build("id", &["-g", "-Wl,--build-id=0xabcdef0123456789"]).unwrap();
     assert_eq!(
-        look(&id).symbols.build_id.as_deref(),
+        details(&id).symbols.build_id.as_deref(),
         Some("abcdef0123456789")
     );
     let without = build("without", &["-g", "-Wl,--build-id=none"]).unwrap();
-    assert_eq!(look(&without).symbols.build_id, None);
+    assert_eq!(details(&without).symbols.build_id, None);
 
     // A separate debug file beside the program is used only if it belongs to the program.
     for program in [id, without] {
@@ -206,7 +211,7 @@ fn symbols_and_debug_information_are_recognised() {
         {
             continue;
         }
-        let symbols = look(&program).symbols;
+        let symbols = details(&program).symbols;
         assert!(!symbols.has_table);
         assert_eq!(symbols.debug, DebugInformation::None);
         assert_eq!(
@@ -216,7 +221,7 @@ fn symbols_and_debug_information_are_recognised() {
         assert_eq!(symbols.split_off, Some(PathBuf::from(&debug)));
         assert!(symbols.has_names());
         fs::copy(&full, &debug).unwrap();
-        let symbols = look(&program).symbols;
+        let symbols = details(&program).symbols;
         assert_eq!(symbols.split_off, None, "that is another program's");
         assert!(!symbols.has_names());
     }
@@ -346,7 +351,8 @@ fn the_compiler_of_a_rust_program_is_reported() {
     fs::copy(&program.file, &stripped).unwrap();
     if run("strip", &["-R", ".comment", text(&stripped)]) {
         let executable = look(&stripped);
-        assert_eq!(executable.language, Language::Rust { version: None });
+        let language = details(&stripped).language;
+        assert_eq!(language, Language::Rust { version: None });
         assert_eq!(executable.allocator.own, Own::No);
         // Remapped paths of the standard library change nothing.
         let mut bytes = fs::read(&stripped).unwrap();
@@ -360,7 +366,7 @@ fn the_compiler_of_a_rust_program_is_reported() {
             bytes[at..at + place.len()].copy_from_slice(b"/xxxxx/");
         }
         let remapped = file(&place_of(&stripped), "remapped", &bytes, 0o755);
-        let language = look(&remapped).language;
+        let language = details(&remapped).language;
         assert_eq!(language, Language::Rust { version: None });
     }
 }

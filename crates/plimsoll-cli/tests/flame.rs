@@ -1,11 +1,15 @@
-//! Flame graphs are single files, and their interactive functions work in a browser.
+//! Flame graphs and reports for browsers are single files, and their interactive functions work.
 //! `PLIMSOLL_CHROMIUM` names the Chromium program; without that variable, the browser is not tried.
 
 mod command;
 mod proto;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use base64::Engine;
+use plimsoll_pprof::{Limits, Profile};
+use serde_json::Value;
 
 use command::{Directory, failure_of, stdout_of};
 use proto::Writer;
@@ -91,31 +95,74 @@ fn a_picture_is_written_to_where_people_want_it() {
 fn a_flame_graph_is_one_file() {
     let directory = Directory::new("flame-file");
     let file = directory.file("heap", &profile());
-    for view in ["--svg", "--html"] {
-        let text = stdout_of(&["report", view, "-", &file]);
-        check_self_contained(&text);
-        assert_eq!(
-            titles(&text),
-            [
-                "all\n1000B, 100%",
-                "idle\n100B, 10.00%",
-                "main\n900B, 90.00%",
-                "other\n100B, 10.00%",
-                "leaf\n100B, 10.00%",
-                "work&lt;T&gt;\n800B, 80.00%",
-                "alloc &amp; &quot;free&quot;\n200B, 20.00%",
-                "leaf\n600B, 60.00%",
-            ]
-        );
-        assert!(
-            text.contains(r#"data-x="20" data-w="80" data-d="2"><title>work"#),
-            "{text}"
-        );
-        // The same text in a file.
-        let path = directory.path("flame");
-        assert_eq!(stdout_of(&["report", view, &path, &file]), "");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    }
+    let text = stdout_of(&["report", "--svg", "-", &file]);
+    check_self_contained(&text);
+    assert_eq!(
+        titles(&text),
+        [
+            "all\n1000B, 100%",
+            "idle\n100B, 10.00%",
+            "main\n900B, 90.00%",
+            "other\n100B, 10.00%",
+            "leaf\n100B, 10.00%",
+            "work&lt;T&gt;\n800B, 80.00%",
+            "alloc &amp; &quot;free&quot;\n200B, 20.00%",
+            "leaf\n600B, 60.00%",
+        ]
+    );
+    assert!(
+        text.contains(r#"data-x="20" data-w="80" data-d="2"><title>work"#),
+        "{text}"
+    );
+    // The same text in a file.
+    let path = directory.path("flame");
+    assert_eq!(stdout_of(&["report", "--svg", &path, &file]), "");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+/// Returns the list of files in an HTML page.
+fn list_of(page: &str) -> Value {
+    let list = page.split("id=\"files\">").nth(1).unwrap();
+    serde_json::from_str(list.split("</script>").next().unwrap()).unwrap()
+}
+
+/// Returns the profile in an HTML page.
+fn profile_of(page: &str) -> Profile {
+    let list = list_of(page);
+    let data = list["profiles"][0]["data"].as_str().unwrap();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(data);
+    plimsoll_pprof::parse(&bytes.unwrap(), Limits::default()).unwrap()
+}
+
+#[test]
+fn a_page_has_the_selected_samples() {
+    let directory = Directory::new("flame-page");
+    let file = directory.file("<script>.pb", &profile());
+    let sum = |arguments: &[&str]| -> i64 {
+        let page = stdout_of(&[&["report", &file, "--html=-"], arguments].concat());
+        assert!(page.starts_with("<!doctype html>"), "{page}");
+        assert_eq!(list_of(&page)["profiles"][0]["title"], file);
+        let profile = profile_of(&page);
+        profile.samples().map(|sample| sample.value(0)).sum()
+    };
+    assert_eq!(sum(&[]), 1000);
+    assert_eq!(sum(&["--focus", "work"]), 800);
+    assert_eq!(sum(&["--ignore", "^leaf"]), 300);
+}
+
+#[test]
+fn a_page_of_a_difference_has_both() {
+    let directory = Directory::new("flame-page-diff");
+    let [base, new] = ["base", "new"].map(|name| directory.file(name, &profile()));
+    let page = stdout_of(&["diff", "--html=-", &base, &new]);
+    let entry = &list_of(&page)["profiles"][0];
+    assert_eq!(entry["isDifference"], true);
+    assert_eq!(entry["title"], format!("{new}, less {base}"));
+    assert_eq!(entry["sampleType"], "inuse_space");
+    let profile = profile_of(&page);
+    let values = || profile.samples().map(|sample| sample.value(0));
+    assert_eq!(values().sum::<i64>(), 0);
+    assert_eq!(values().map(i64::abs).sum::<i64>(), 2000);
 }
 
 #[test]
@@ -198,14 +245,8 @@ const DRIVER: &str = r#"
   const visible = (f) => f.style.display !== "none";
   const click = (e) => e.dispatchEvent(new MouseEvent("click", { bubbles: true }));
   const search = (text) => {
-    const field = document.getElementById("search");
-    if (field instanceof HTMLInputElement) {
-      field.value = text;
-      field.dispatchEvent(new Event("input", { bubbles: true }));
-    } else {
-      window.prompt = () => text;
-      click(field);
-    }
+    window.prompt = () => text;
+    click(document.getElementById("search"));
   };
   const matched = () => document.getElementById("matched").textContent;
   const matches = () => frames.filter((f) => f.classList.contains("match")).length;
@@ -257,52 +298,64 @@ const DRIVER: &str = r#"
 })();
 "#;
 
+/// Opens a file in the browser. Returns the document at the end, and the messages of its console.
+fn opened(chromium: &Path, directory: &Directory, file: &str) -> (String, Vec<String>) {
+    let output = Command::new(chromium)
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-dev-shm-usage",
+            "--enable-logging=stderr",
+            "--v=0",
+        ])
+        .args([
+            "--window-size=1000,700",
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", directory.path("browser")))
+        .arg(format!("file://{file}"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let console = printed.lines().filter(|line| line.contains("CONSOLE"));
+    let console = console.map(str::to_owned).collect();
+    (String::from_utf8(output.stdout).unwrap(), console)
+}
+
 #[test]
 fn zoom_search_and_reset_work_in_a_browser() {
     let Some(chromium) = chromium() else { return };
     let directory = Directory::new("flame-browser");
     let file = directory.file("heap", &profile());
-    for (view, name, end) in [
-        ("--svg", "flame.svg", "</svg>"),
-        ("--html", "flame.html", "</body>"),
-    ] {
-        let text = stdout_of(&["report", view, "-", &file]);
-        let (before, after) = text.rsplit_once(end).unwrap();
-        let driven = format!("{before}<script>//<![CDATA[\n{DRIVER}//]]></script>{end}{after}");
-        let page = directory.file(name, driven.as_bytes());
-        let output = Command::new(&chromium)
-            .args([
-                "--headless=new",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--no-first-run",
-            ])
-            .args([
-                "--disable-dev-shm-usage",
-                "--enable-logging=stderr",
-                "--v=0",
-            ])
-            .args([
-                "--window-size=1000,700",
-                "--virtual-time-budget=10000",
-                "--dump-dom",
-            ])
-            .arg(format!("--user-data-dir={}", directory.path("browser")))
-            .arg(format!("file://{page}"))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let dom = String::from_utf8_lossy(&output.stdout);
-        let complained = String::from_utf8_lossy(&output.stderr);
-        let report = dom.split("<desc id=\"report\">").nth(1);
-        let report = report.and_then(|rest| rest.split("</desc>").next());
-        let report = report.unwrap_or_else(|| panic!("{view}: {complained}\n{dom}"));
-        assert!(!report.contains("NO "), "{view}: {report}");
-        assert_eq!(report.lines().count(), 21, "{view}: {report}");
-        let console: Vec<&str> = complained
-            .lines()
-            .filter(|line| line.contains("CONSOLE"))
-            .collect();
-        assert!(console.is_empty(), "{view}: {console:?}");
+    let text = stdout_of(&["report", "--svg=-", &file]);
+    let (before, after) = text.rsplit_once("</svg>").unwrap();
+    let driven = format!("{before}<script>//<![CDATA[\n{DRIVER}//]]></script></svg>{after}");
+    let picture = directory.file("flame.svg", driven.as_bytes());
+    let (dom, console) = opened(&chromium, &directory, &picture);
+    let report = dom.split("<desc id=\"report\">").nth(1);
+    let report = report.and_then(|rest| rest.split("</desc>").next());
+    let report = report.unwrap_or_else(|| panic!("{console:?}\n{dom}"));
+    assert!(!report.contains("NO "), "{report}");
+    assert_eq!(report.lines().count(), 21, "{report}");
+    assert!(console.is_empty(), "{console:?}");
+}
+
+#[test]
+fn a_page_shows_its_profile_in_a_browser() {
+    let Some(chromium) = chromium() else { return };
+    let directory = Directory::new("flame-page-browser");
+    let file = directory.file("heap", &profile());
+    let page = directory.path("report.html");
+    stdout_of(&["report", &file, "--html", &page]);
+    let (dom, console) = opened(&chromium, &directory, &page);
+    for text in ["1000 B, 4 samples", "work&lt;T&gt;", "alloc &amp; \"free\""] {
+        assert!(dom.contains(text), "{text}: {dom}");
     }
+    assert!(console.is_empty(), "{console:?}");
 }

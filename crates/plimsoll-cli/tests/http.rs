@@ -353,7 +353,7 @@ fn growth_without_verdicts_or_without_a_program_is_said() {
     let (failure, status) = failure_of(&["report", "heap.pb.gz", "--growth"]);
     assert_eq!(status, 2);
     assert!(
-        failure.contains("heap.pb.gz is not a running program"),
+        failure.contains("heap.pb.gz is neither a running program"),
         "{failure}"
     );
 }

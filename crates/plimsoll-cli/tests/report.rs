@@ -473,7 +473,6 @@ fn characters_that_a_terminal_obeys_are_shown_by_their_numbers() {
         &["--list", "leaf"],
         &["--folded"],
         &["--comments"],
-        &["--html"],
         &["--svg"],
         &["--base", &file],
     ] {

@@ -120,6 +120,7 @@ fn keys_change_the_view() {
         ("6", "No collector is attached"),
         ("7", "own::computes own.rs"),
         ("8", "leaking         own::remembers own.rs:8"),
+        ("9", "## own::rare"),
     ] {
         pane.type_letters(key);
         pane.wait_for(text);

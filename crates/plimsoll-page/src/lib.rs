@@ -3,6 +3,12 @@
 //! The page reads from the server that sent it: `history`, `threads` and `memory` beside it,
 //! profiles below `../pprof/`, and `../../metrics`. It requests nothing from other origins.
 //!
+//! If the document has an element `<script type="application/json" id="files">`, the page shows
+//! files instead: `{"profiles":[{"name":"","title":"","hasHistory":false,"hasGrowth":false,"isDifference":false,
+//! "sampleType":"","data":""}]}`, of which only `name` and `title` are required. `data` is the
+//! profile in base64; without it, the page reads `profiles/NAME`. It reads `history/NAME` of a
+//! profile with a history, `growth/NAME` of one with verdicts, and its earlier states by the parameters `at`, `from` and `to`.
+//!
 //! This crate is a part of `plimsoll`, which depends on exactly its version; its interface may change
 //! with every version.
 
@@ -40,6 +46,9 @@ pub const ASSETS: [Asset; 3] = [
         gzip: include_bytes!("../dist/page.css.gz"),
     },
 ];
+
+/// The page as one document with its script, style and policy, for files; compressed with gzip.
+pub const ALONE: &[u8] = include_bytes!("../dist/alone.html.gz");
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use crate::layout::history::MAX_BYTES as MAX_HISTORY_BYTES;
 use crate::layout::{HEADER_BYTES, Layout, MAGIC, NOTES_BYTES, VERSION, word};
 use crate::notes::Notes;
 use crate::os;
-use crate::site::{Amount, Site};
+use crate::site::{Amount, MappingSite, Site};
 use crate::table;
 
 /// How the process ended.
@@ -48,6 +48,12 @@ pub struct PostMortem {
     pub heap_rate: u64,
     /// Sampled memory by stack, size and labels.
     pub sites: Vec<Site>,
+    /// Memory that the program mapped directly, by stack and labels. Exact except for
+    /// [`lost_mappings`](Self::lost_mappings); empty if the program does not intercept such calls.
+    pub mappings: Vec<MappingSite>,
+    /// The number of mappings that are counted as unmapped although they may have existed at the
+    /// end, because they could not be recorded.
+    pub lost_mappings: u64,
     /// The number of samples whose stacks did not fit into the table.
     pub table_full: u64,
     /// The number of samples without a stack, because no memory was free to capture it.
@@ -102,12 +108,14 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
     let history = parts.read(header[word::HISTORY], history_length)?;
     let table = read_table(&mut parts, &header, &layout)?;
     let history = history::read(&history, &table.names);
-    let mut sites = table.sites;
+    let (mut sites, mut mappings) = (table.sites, table.mappings);
     let notes_length = header[word::NOTES + 1].min(NOTES_BYTES as u64);
     let notes_used = header[word::NOTES_USED];
     let notes = parts.read(header[word::NOTES], notes_used.min(notes_length))?;
     let mut notes = Notes::read(&notes);
-    notes.limit_labels(&mut sites);
+    let of_mappings = mappings.iter_mut().map(|site| &mut site.labels);
+    let of_sites = sites.iter_mut().map(|site| &mut site.labels);
+    notes.limit_labels(of_sites.chain(of_mappings));
     Ok(PostMortem {
         process: header[word::PROCESS] as u32,
         program: notes.program.clone(),
@@ -121,6 +129,8 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         threads_counting,
         heap_rate: header[word::HEAP_RATE],
         sites,
+        mappings,
+        lost_mappings: header[word::LOST_MAPPINGS],
         table_full: table.overflowed,
         without_stack: header[word::WITHOUT_STACK],
         cut_stacks: header[word::CUT_STACKS],

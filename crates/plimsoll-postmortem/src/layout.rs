@@ -15,7 +15,7 @@ pub mod history;
 pub const MAGIC: [u8; 8] = *b"plimpost";
 
 /// The version of the layout. It changes with everything that [`Layout`] does not describe.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 5;
 
 /// The size of the header in bytes.
 pub const HEADER_BYTES: usize = 4096;
@@ -71,6 +71,8 @@ pub mod word {
     pub const STRAYS: usize = 27;
     /// Offset and length of the [`super::history`], in bytes. The length is 0 without one.
     pub const HISTORY: usize = 28;
+    /// The number of mappings that could not be recorded.
+    pub const LOST_MAPPINGS: usize = 30;
     /// The first word of the [`super::Layout`].
     pub const LAYOUT: usize = 32;
     /// The size of the first size class in bytes. The sizes of the other classes follow;
@@ -233,6 +235,19 @@ words! {
         free_weight,
         /// The index of the weighted bytes of sampled frees.
         free_bytes,
+        /// The kind of buckets of mappings that the program made directly.
+        mapping_kind,
+        /// The index of the number of calls that mapped memory.
+        mapping_calls,
+        /// The index of the bytes that they mapped.
+        mapping_bytes,
+        /// The index of the bytes of these that were unmapped.
+        mapping_bytes_gone,
+        /// The index of the number of ranges: one for each call, and one more where the middle of a
+        /// range was unmapped.
+        mapping_ranges,
+        /// The index of the number of ranges that were unmapped.
+        mapping_ranges_gone,
         /// The size of a stack's header. Its return addresses follow as words.
         stack_bytes,
         /// Offset in a stack: the number of its return addresses, a half word.
@@ -305,6 +320,11 @@ impl Layout {
             table.free_samples,
             table.free_weight,
             table.free_bytes,
+            table.mapping_calls,
+            table.mapping_bytes,
+            table.mapping_bytes_gone,
+            table.mapping_ranges,
+            table.mapping_ranges_gone,
         ];
         // The minimum sizes keep the memory for shards and buckets near the size of the file.
         ledger.generation_bytes >= 64

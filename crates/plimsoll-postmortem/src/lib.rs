@@ -53,6 +53,6 @@ pub use file::{Ended, PostMortem, is_post_mortem, read};
 #[cfg(feature = "read")]
 pub use heap::{ClassCounts, HeapCounts, LargeCounts};
 #[cfg(feature = "read")]
-pub use history::{HeapReading, HeapSite, History, Point, Step};
+pub use history::{Growth, HeapReading, HeapSite, History, Point, SiteGrowth, Step, Verdict};
 #[cfg(feature = "read")]
-pub use site::{Amount, Site};
+pub use site::{Amount, MappingSite, Site};

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use plimsoll_symbolize::offline::MappedCode;
 
 use crate::layout::note;
-use crate::site::Site;
 
 /// The maximum number of labels of all sites together: four for each of a million sites.
 const MAX_LABELS: usize = 1 << 22;
@@ -121,15 +120,15 @@ impl Notes {
         self.modules.insert(module.start, module);
     }
 
-    /// Removes the labels from sites that would exceed [`MAX_LABELS`] in total.
-    pub(crate) fn limit_labels(&mut self, sites: &mut [Site]) {
+    /// Sets the numbers of label sets of sites to 0 that would exceed [`MAX_LABELS`] in total.
+    pub(crate) fn limit_labels<'a>(&mut self, sites: impl Iterator<Item = &'a mut u32>) {
         let mut left = MAX_LABELS;
         for site in sites {
-            let labels = self.labels.get(&site.labels).map_or(0, Vec::len);
+            let labels = self.labels.get(site).map_or(0, Vec::len);
             match left.checked_sub(labels) {
                 Some(rest) => left = rest,
                 None => {
-                    site.labels = 0;
+                    *site = 0;
                     self.damaged = true;
                 }
             }

@@ -1,15 +1,16 @@
-//! The heap profile: memory in use, memory ever allocated, and memory in use at the peak. And the
-//! memory in use at kept readings of the history.
+//! The heap profile: memory in use, memory ever allocated, and memory in use at the peak. The profile
+//! of mappings. And the memory in use at kept readings of the history.
 
 use std::collections::{BTreeMap, HashSet};
 
 use plimsoll_pprof::symbolized::{Encoder, Head, Label, Stack};
+use plimsoll_symbolize::Detail;
+use plimsoll_symbolize::leaves::{self, Leaf, LeafRule};
 use plimsoll_symbolize::offline::{self, MappedCode};
-use plimsoll_symbolize::{Detail, leaves};
 
 use crate::file::{Ended, PostMortem};
 use crate::history::HeapReading;
-use crate::site::Site;
+use crate::site::{MappingSite, Site};
 
 const SAMPLE_TYPES: [(&str, &str); 6] = [
     ("alloc_objects", "count"),
@@ -18,6 +19,14 @@ const SAMPLE_TYPES: [(&str, &str); 6] = [
     ("inuse_space", "bytes"),
     ("peak_objects", "count"),
     ("peak_space", "bytes"),
+];
+
+/// The sample types of the profile of mappings.
+const MAPPING_TYPES: [(&str, &str); 4] = [
+    ("mapped_objects", "count"),
+    ("mapped_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
 ];
 
 /// The sample types of kept readings.
@@ -50,6 +59,27 @@ impl PostMortem {
             (site, values.map(signed))
         });
         self.encode(&head, samples, detail, &self.comments())
+    }
+
+    /// Returns the memory that the program mapped directly, in the form of the profile `mmap`,
+    /// uncompressed. The sample types are `mapped_objects`, `mapped_space`, `inuse_objects` and
+    /// `inuse_space`. Names are as in [`to_pprof`](Self::to_pprof).
+    pub fn mappings_to_pprof(&self, detail: Detail) -> Vec<u8> {
+        let head = Head {
+            sample_types: &MAPPING_TYPES,
+            default_sample_type: "",
+            period: 1,
+            ..self.head()
+        };
+        let samples = self.mappings.iter().map(|site| {
+            let values = [site.calls, site.mapped_bytes, site.mappings(), site.bytes()];
+            (site.into(), values.map(signed))
+        });
+        let comment = format!(
+            "plimsoll: post-mortem: mappings that could not be recorded: {}",
+            self.lost_mappings
+        );
+        self.encode_with(&head, samples, detail, &[comment], |_, _| Leaf::Shown)
     }
 
     /// Returns the memory in use at a kept reading of [`history`](Self::history), in pprof's format,
@@ -96,6 +126,17 @@ impl PostMortem {
         self.encode(&head, samples, detail, &[kept(earlier), kept(later)])
     }
 
+    /// Returns the stacks of the sites in [`History::growth`](crate::History::growth) as a profile:
+    /// one sample for each site, in their order, with its bytes in use.
+    pub fn growing_sites_to_pprof(&self, detail: Detail) -> Vec<u8> {
+        let sites = self.history.growth.iter().flat_map(|growth| &growth.sites);
+        let samples = sites.filter_map(|site| {
+            let bytes = signed(site.bytes);
+            Some((self.sites.get(site.site)?, [0, bytes]))
+        });
+        self.encode(&self.head(), samples, detail, &[])
+    }
+
     /// Returns the head of a profile of the memory in use, without a time.
     fn head(&self) -> Head<'static> {
         Head {
@@ -115,23 +156,34 @@ impl PostMortem {
         detail: Detail,
         comments: &[String],
     ) -> Vec<u8> {
+        let samples = samples.map(|(site, values)| (site.into(), values));
+        self.encode_with(head, samples, detail, comments, leaves::allocation::leaf)
+    }
+
+    fn encode_with<'a, const VALUES: usize>(
+        &'a self,
+        head: &Head<'_>,
+        samples: impl Iterator<Item = (Place<'a>, [i64; VALUES])>,
+        detail: Detail,
+        comments: &[String],
+        leaf: LeafRule,
+    ) -> Vec<u8> {
         let samples: Vec<_> = samples.collect();
         let addresses = samples
             .iter()
-            .flat_map(|(site, _)| site.stack.iter().copied());
+            .flat_map(|(place, _)| place.stack.iter().copied());
         let addresses: HashSet<usize> = addresses.collect();
         let addresses: Vec<usize> = addresses.into_iter().collect();
         let mut modules: Vec<MappedCode> = self.notes.modules.values().cloned().collect();
         modules.sort_by_key(|module| (module.file != self.program, module.start));
         let symbols = offline::symbols(&modules, &addresses, detail);
-        let leaf = leaves::allocation::leaf;
         let mut encoder = Encoder::new(head, &symbols, leaf, self.stack_depth);
-        for (site, values) in samples {
-            let labels = self.notes.labels.get(&site.labels).into_iter().flatten();
+        for (place, values) in samples {
+            let labels = self.notes.labels.get(&place.labels).into_iter().flatten();
             let labels = labels.map(|(key, text)| Label::text(key, text));
-            let size = (site.size != 0).then(|| Label::number("bytes", signed(site.size), ""));
+            let size = (place.size != 0).then(|| Label::number("bytes", signed(place.size), ""));
             let labels: Vec<Label<'_>> = labels.chain(size).collect();
-            let stack = Stack::of(&site.stack, site.overflow);
+            let stack = Stack::of(place.stack, place.overflow);
             encoder.sample(stack, &labels, &values);
         }
         encoder.finish(comments.iter().map(String::as_str))
@@ -195,6 +247,37 @@ impl PostMortem {
             );
         }
         comments
+    }
+}
+
+/// The place of a sample.
+struct Place<'a> {
+    stack: &'a [usize],
+    labels: u32,
+    /// The size of each block in bytes; 0 for mixed sizes.
+    size: u64,
+    overflow: bool,
+}
+
+impl<'a> From<&'a Site> for Place<'a> {
+    fn from(site: &'a Site) -> Self {
+        Self {
+            stack: &site.stack,
+            labels: site.labels,
+            size: site.size,
+            overflow: site.overflow,
+        }
+    }
+}
+
+impl<'a> From<&'a MappingSite> for Place<'a> {
+    fn from(site: &'a MappingSite) -> Self {
+        Self {
+            stack: &site.stack,
+            labels: site.labels,
+            size: 0,
+            overflow: site.overflow,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sampled memory by stack, size and labels.
+//! Sampled memory by stack, size and labels, and mapped memory by stack and labels.
 
 use std::sync::Arc;
 
@@ -56,5 +56,51 @@ impl Site {
     /// Returns the memory in use.
     pub fn in_use(&self) -> Amount {
         self.allocated.without(self.freed)
+    }
+}
+
+/// The memory that one stack with one label set mapped directly. The counts are exact.
+#[derive(Clone, Debug, Default)]
+pub struct MappingSite {
+    /// The number of calls that mapped memory.
+    pub calls: u64,
+    /// The bytes that these calls mapped.
+    pub mapped_bytes: u64,
+    /// The part of `mapped_bytes` that was unmapped.
+    pub unmapped_bytes: u64,
+    /// The number of mapped ranges: one for each call, and one more for each range whose middle was
+    /// unmapped.
+    pub ranges: u64,
+    /// The part of `ranges` that was unmapped.
+    pub unmapped_ranges: u64,
+    /// Return addresses, leaf first.
+    pub stack: Arc<[usize]>,
+    /// The number of the site's label set; 0 for none.
+    pub labels: u32,
+    /// Whether the site counts mappings whose stacks did not fit into the table.
+    pub overflow: bool,
+}
+
+impl MappingSite {
+    /// Returns the number of bytes that are still mapped.
+    pub fn bytes(&self) -> u64 {
+        self.mapped_bytes.saturating_sub(self.unmapped_bytes)
+    }
+
+    /// Returns the number of ranges that are still mapped.
+    pub fn mappings(&self) -> u64 {
+        self.ranges.saturating_sub(self.unmapped_ranges)
+    }
+
+    /// Returns whether nothing was counted.
+    pub(crate) fn is_empty(&self) -> bool {
+        let counts = [
+            self.calls,
+            self.mapped_bytes,
+            self.unmapped_bytes,
+            self.ranges,
+            self.unmapped_ranges,
+        ];
+        counts == [0; 5]
     }
 }

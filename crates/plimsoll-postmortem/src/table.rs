@@ -5,19 +5,21 @@ use std::sync::Arc;
 
 use crate::bytes::{half, word};
 use crate::layout::TableLayout;
-use crate::site::{Amount, Site};
+use crate::site::{Amount, MappingSite, Site};
 
 /// The maximum number of frames of all buckets together: half a GiB. Buckets share stacks, so
 /// without a limit their frames could take a hundred times the size of the file.
 const MAX_FRAMES: usize = 1 << 26;
 
-/// The heap profile's part of a table.
+/// The parts of a table that belong to the heap profile and to the profile of mappings.
 #[derive(Debug, Default)]
 pub struct Table {
     /// The sites that counted something, newest first.
     pub sites: Vec<Site>,
     /// The names of their buckets, in the same order.
     pub names: Vec<u32>,
+    /// The sites that mapped memory directly, newest first.
+    pub mappings: Vec<MappingSite>,
     /// The number of events whose stacks did not fit into the table.
     pub overflowed: u64,
     /// Whether buckets or stacks are missing, because bytes are invalid or absent.
@@ -95,10 +97,16 @@ impl Reader<'_> {
             self.table.damaged = true;
             return;
         };
-        let kind = entry.get(layout.bucket_kind).copied();
-        if kind.map(usize::from) != Some(layout.heap_kind) {
-            return;
+        let kind = entry.get(layout.bucket_kind).copied().map(usize::from);
+        if kind == Some(layout.heap_kind) {
+            self.add_heap_site(name, entry, overflow);
+        } else if kind == Some(layout.mapping_kind) {
+            self.add_mapping_site(name, entry, overflow);
         }
+    }
+
+    fn add_heap_site(&mut self, name: u32, entry: &[u8], overflow: bool) {
+        let layout = self.layout;
         let count = |cell| self.count(name, entry, cell);
         let allocated = Amount {
             samples: count(layout.malloc_samples),
@@ -114,15 +122,10 @@ impl Reader<'_> {
         if allocated == Amount::default() && freed == Amount::default() && in_flight == 0 {
             return;
         }
-        let stack = match half(entry, layout.bucket_stack) {
-            None | Some(0) => Some([].into()),
-            Some(stack) => self.frames(stack),
-        };
-        self.table.damaged |= stack.is_none();
         let site = Site {
             size: word(entry, layout.bucket_size).unwrap_or(0),
             labels: half(entry, layout.bucket_labels).unwrap_or(0),
-            stack: stack.unwrap_or_else(|| [].into()),
+            stack: self.stack(entry),
             allocated,
             freed,
             at_peak: self.at_peak(entry),
@@ -131,6 +134,39 @@ impl Reader<'_> {
         };
         self.table.sites.push(site);
         self.table.names.push(name);
+    }
+
+    fn add_mapping_site(&mut self, name: u32, entry: &[u8], overflow: bool) {
+        let layout = self.layout;
+        let count = |cell| self.count(name, entry, cell);
+        let counted = MappingSite {
+            calls: count(layout.mapping_calls),
+            mapped_bytes: count(layout.mapping_bytes),
+            unmapped_bytes: count(layout.mapping_bytes_gone),
+            ranges: count(layout.mapping_ranges),
+            unmapped_ranges: count(layout.mapping_ranges_gone),
+            ..MappingSite::default()
+        };
+        if counted.is_empty() {
+            return;
+        }
+        let site = MappingSite {
+            labels: half(entry, layout.bucket_labels).unwrap_or(0),
+            stack: self.stack(entry),
+            overflow,
+            ..counted
+        };
+        self.table.mappings.push(site);
+    }
+
+    /// Returns the stack of a bucket; an empty one if it is damaged.
+    fn stack(&mut self, entry: &[u8]) -> Arc<[usize]> {
+        let stack = match half(entry, self.layout.bucket_stack) {
+            None | Some(0) => Some([].into()),
+            Some(stack) => self.frames(stack),
+        };
+        self.table.damaged |= stack.is_none();
+        stack.unwrap_or_else(|| [].into())
     }
 
     /// Returns a count of a bucket: the folded total plus the slots that are not folded.

@@ -148,7 +148,8 @@ pub const ALL: [ProfileKind; 14] = [
 
 /// The profiles that a process under `plimsoll run` writes at its end, in the order in which the
 /// report shows them.
-pub const AT_EXIT: [ProfileKind; 9] = [
+pub const AT_EXIT: [ProfileKind; 10] = [
+    MEMORY,
     HEAP,
     PEAK,
     LIFETIMES,

@@ -36,6 +36,27 @@ impl Profile {
         self.samples = kept;
     }
 
+    /// Removes frames from stacks: those for which `keep` returns false, leaf first.
+    pub fn retain_frames(&mut self, keep: impl Fn(&Self, &[LocationId]) -> Vec<bool>) {
+        let all = std::mem::take(&mut self.samples);
+        let mut kept = samples::Store::default();
+        let (mut stack, mut bytes) = (Vec::new(), Vec::new());
+        for sample in all.iter() {
+            stack.clear();
+            stack.extend(sample.locations());
+            bytes.clear();
+            for (id, _) in stack
+                .iter()
+                .zip(keep(self, &stack))
+                .filter(|(_, keep)| *keep)
+            {
+                varint::put(&mut bytes, u64::from(id.0) + 1);
+            }
+            kept.push(&bytes, sample.values, sample.labels);
+        }
+        self.samples = kept;
+    }
+
     /// Returns whether its samples are blocks of memory, by allocation site.
     pub fn is_of_allocations(&self) -> bool {
         let is_mapped = |kind: &crate::profile::ValueType| kind.name.starts_with("mapped_");

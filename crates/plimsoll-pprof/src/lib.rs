@@ -53,12 +53,14 @@ mod samples;
 mod source;
 #[cfg(feature = "read")]
 mod strings;
+#[cfg(feature = "read")]
+mod sum;
 #[cfg(feature = "symbols")]
 pub mod symbolized;
 #[cfg(feature = "frames")]
 mod totals;
 #[cfg(any(feature = "read", feature = "symbols"))]
-mod varint;
+pub mod varint;
 #[cfg(feature = "read")]
 mod write;
 
@@ -81,5 +83,7 @@ pub use prune::Pruning;
 pub use samples::{Label, Locations, Sample, Samples};
 #[cfg(feature = "read")]
 pub use source::{parse, read};
+#[cfg(feature = "read")]
+pub use sum::Sum;
 #[cfg(feature = "frames")]
 pub use totals::{FunctionTotals, Totals, function_totals};

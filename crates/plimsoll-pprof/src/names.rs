@@ -46,6 +46,29 @@ impl Profile {
         count
     }
 
+    /// Names the locations without lines outside of files, such as those of generated code. `find`
+    /// returns the function at an address. Returns the number of locations that received names.
+    pub fn name_generated_code<'a>(&mut self, find: impl Fn(u64) -> Option<Frame<'a>>) -> usize {
+        let is_in_file = |profile: &Self, id: LocationId| {
+            let mapping = profile.location(id).mapping;
+            mapping.is_some_and(|id| profile.string(profile.mapping(id).file).starts_with('/'))
+        };
+        let mut names = Names::default();
+        let mut found: HashMap<LocationId, Vec<Line>> = HashMap::new();
+        for id in self.location_ids() {
+            let location = self.location(id);
+            if !location.lines.is_empty() || is_in_file(self, id) {
+                continue;
+            }
+            if let Some(frame) = find(location.address) {
+                found.insert(id, vec![names.line(self, &frame)]);
+            }
+        }
+        let count = found.len();
+        self.set_lines(&found);
+        count
+    }
+
     fn mapped(&self, mapping: &crate::profile::Mapping) -> MappedCode {
         MappedCode {
             start: mapping.start,

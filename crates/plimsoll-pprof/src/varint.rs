@@ -1,12 +1,12 @@
 //! Variable-length integers: seven bits per byte, the lowest bits first.
 
 /// The greatest length of an encoded 64-bit integer, in bytes.
-pub(crate) const LONGEST: usize = 10;
+pub const LONGEST: usize = 10;
 
 /// Removes an integer from the front of `bytes`; `None` if it is incomplete, or longer than
 /// [`LONGEST`].
 #[inline]
-pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
+pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
     if first < 0x80 {
         *bytes = rest;
@@ -30,10 +30,22 @@ fn take_long(bytes: &mut &[u8]) -> Option<u64> {
 
 /// Appends an integer.
 #[inline]
-pub(crate) fn put(to: &mut Vec<u8>, mut value: u64) {
+pub fn put(to: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         to.push(value as u8 | 0x80);
         value >>= 7;
     }
     to.push(value as u8);
+}
+
+/// Returns an integer without a sign that is small if `value` is near zero.
+#[inline]
+pub fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+/// The inverse of [`zigzag`].
+#[inline]
+pub fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
 }

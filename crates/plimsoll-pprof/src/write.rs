@@ -6,6 +6,7 @@ use crate::compress::compress;
 use crate::encode::{self, Encoder};
 use crate::field;
 use crate::profile::Profile;
+use crate::samples::Sample;
 
 impl Profile {
     /// Writes the profile in pprof's format, compressed.
@@ -13,8 +14,13 @@ impl Profile {
     /// # Errors
     /// The first error of `to`.
     pub fn write(&self, mut to: impl Write) -> io::Result<()> {
-        to.write_all(&compress(&self.encode()))?;
+        to.write_all(&self.to_bytes(|_| true))?;
         to.flush()
+    }
+
+    /// Returns the profile with the samples that `selects` returns, in pprof's format, compressed.
+    pub fn to_bytes(&self, selects: impl FnMut(&Sample<'_>) -> bool) -> Vec<u8> {
+        compress(&self.encode(selects))
     }
 
     /// Returns, for each mapping, whether any location lies in it, and whether all of these have
@@ -31,7 +37,7 @@ impl Profile {
         named
     }
 
-    fn encode(&self) -> Vec<u8> {
+    fn encode(&self, mut selects: impl FnMut(&Sample<'_>) -> bool) -> Vec<u8> {
         let mut encoder = Encoder::default();
         // The strings of value types are not in the string table, so they are appended to it.
         let mut value_types = Vec::new();
@@ -46,7 +52,7 @@ impl Profile {
         }
         let period = &self.period_type;
         encoder.period_type(string(&period.name), string(&period.unit));
-        for sample in self.samples() {
+        for sample in self.samples().filter(|sample| selects(sample)) {
             let labels = sample.labels().map(|label| encode::Label {
                 key: u64::from(label.key.0),
                 text: u64::from(label.text.0),

@@ -15,7 +15,7 @@ use crate::modules::{Lookup, ModuleList};
 const SEARCHED: usize = 16 << 10;
 
 /// The greatest distance from a saved frame pointer to the frame to which it points, in bytes.
-const FARTHEST: usize = 1 << 20;
+pub(crate) const FARTHEST: usize = 1 << 20;
 
 /// Returns the frame pointer of a function that is at `address` with its stack pointer at `stack`.
 /// `function` is its start, if known. The code at both addresses must be mapped, and stay so.
@@ -96,6 +96,11 @@ fn search(
         below = above;
     }
     None
+}
+
+/// Returns whether an address is the return address of a call by code of a file.
+pub(crate) fn returns_to_file(address: usize, modules: &ModuleList) -> bool {
+    call_before(address, modules).is_some()
 }
 
 /// Returns the call that returns to an address; `None` if no call precedes it.

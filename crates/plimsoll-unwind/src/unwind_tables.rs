@@ -11,6 +11,7 @@
 //! the walk are cached.
 
 mod evaluate;
+mod generated_code;
 mod unlisted_code;
 
 use gimli::{
@@ -107,6 +108,7 @@ pub fn walk(
         modules,
         context,
         limit: start.limit() as u64,
+        believed_records: 0,
     };
     walker.walk(frames)
 }
@@ -135,6 +137,7 @@ pub fn walk_without_frame_pointer(
         modules,
         context,
         limit: u64::MAX,
+        believed_records: 0,
     };
     walker.walk(frames)
 }
@@ -156,6 +159,8 @@ struct Walker<'a, M> {
     context: &'a mut Context,
     /// Frames that extend beyond this address are left out.
     limit: u64,
+    /// The last frame record of generated code that is known to lead to code of a file.
+    believed_records: usize,
     /// Records the words on which the walk depends.
     trail: Option<&'a mut Trail>,
 }
@@ -287,13 +292,14 @@ impl<M: Memory> Walker<'_, M> {
         }
     }
 
-    /// Steps to the caller of code without tables, if that is a signal trampoline, or was interrupted
-    /// and has its return address in a register. On some processors, this is the case of the vDSO.
+    /// Steps to the caller of code without tables: of generated code, of a signal trampoline, or of
+    /// code that was interrupted and has its return address in a register. On some processors, this
+    /// is the case of the vDSO.
     #[cold]
     fn without_tables(&mut self, address: usize) -> Step {
         self.trail(Trail::spoil);
         if !self.modules.is_permanent_code(next_code(address)) {
-            return Step::End(End::Lost);
+            return self.step_in_generated(address);
         }
         let caller = match self.interrupted(address) {
             Some(interrupted) => Some(interrupted),

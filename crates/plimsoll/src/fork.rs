@@ -116,6 +116,7 @@ extern "C" fn after_in_child() {
     #[cfg(feature = "http")]
     os::close_on_fork::after_fork_in_child();
     HEAP.after_fork_in_child(alloc_thread::writer());
+    alloc_thread::draw_anew();
     TABLE.after_fork_in_child();
     CPU_TABLE.after_fork_in_child();
     stack::forget_vanished_threads();

@@ -1,5 +1,5 @@
 //! The nightly checks: loom models, sanitizers, fuzzing, sets of features, costs, packages, soaks.
-//! The short form of each is part of CI.
+//! The short form of each but fuzzing and soaks is part of CI.
 
 use std::path::Path;
 use std::process::Child;
@@ -26,10 +26,16 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
     std::fs::create_dir_all(&tools).map_err(|error| format!("{}: {error}", tools.display()))?;
     models(&steps)?;
     sanitizers(&steps, extent)?;
-    let fuzzing = start_fuzzing(&steps, extent)?;
+    // Building the fuzzer takes longer than it runs in short: the gate has `--test mutate` instead.
+    let fuzzing = match extent {
+        Extent::Short => None,
+        Extent::Full => Some(start_fuzzing(&steps)?),
+    };
     sets_of_features(&steps, extent)?;
     jemalloc_0_6(&steps, extent)?;
-    fuzzing.finish(&steps)?;
+    if let Some(fuzzing) = fuzzing {
+        fuzzing.finish(&steps)?;
+    }
     costs(&steps, extent)?;
     page(&steps, extent)?;
     packages(&steps, extent)?;
@@ -63,13 +69,15 @@ fn sanitizers(steps: &Steps, extent: Extent) -> Result<(), String> {
             ),
         )
     };
-    // Two tests need more memory for sampled blocks than remains beside a sanitizer's mappings.
+    // Two tests need more memory for sampled blocks than remains beside a sanitizer's mappings. The
+    // simulations only compute, which takes minutes here.
     let sanitized = |variables: &[(&str, &str)], folder: &str, skipped: &str| {
         run(
             variables,
             folder,
             &format!(
-                "--lib --test memory -- --skip a_full_table_keeps_the_totals --skip estimates_are_right_through_changes_of_rate {skipped}"
+                "--lib --test memory -- --skip a_full_table_keeps_the_totals --skip estimates_are_right_through_changes_of_rate \
+                 --skip growth::simulations {skipped}"
             ),
         )
     };
@@ -156,7 +164,7 @@ impl Drop for Fuzzing {
 }
 
 /// Builds the fuzzer as `cargo fuzz` does, whose own build takes longer, and starts it.
-fn start_fuzzing(steps: &Steps, extent: Extent) -> Result<Fuzzing, String> {
+fn start_fuzzing(steps: &Steps) -> Result<Fuzzing, String> {
     steps.step("fuzzing the reader of profiles");
     let target = target()?;
     let corpus = steps.path("target/ci/fuzz/corpus");
@@ -178,14 +186,10 @@ fn start_fuzzing(steps: &Steps, extent: Extent) -> Result<Fuzzing, String> {
              --target {target} --target-dir target/ci/fuzz/target"
         ),
     )?;
-    let seconds = match extent {
-        Extent::Short => 30,
-        Extent::Full => 3600,
-    };
     let fuzzer = steps.start(
         &[],
         &format!(
-            "target/ci/fuzz/target/{target}/release/profile -max_total_time={seconds} \
+            "target/ci/fuzz/target/{target}/release/profile -max_total_time=3600 \
              -print_final_stats=1 -artifact_prefix=target/ci/fuzz/ {corpus}"
         ),
         Path::new(&steps.path("target/ci/fuzz/log")),
@@ -201,15 +205,11 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
     // `plimsoll/feature` selects optional dependencies of that name, too: the preloaded library's, with
     // which programs read another variable of the environment.
     let short = [
-        // Compares every snapshot with independent totals.
-        "--workspace --exclude plimsoll-preload --features plimsoll/double-check --test memory -- consistency::",
-        // `double-check` allocates in every operation, which would disturb the tests of the
-        // allocators.
         "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
          --test backend_jemalloc --test backends --test fragmentation_jemalloc --test mimalloc \
          --test wrapped_jemalloc",
         "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
-         --lib --test memory --test waits -- mapped mappings reconcile threads_are_counted unexplained pthread::",
+         --test memory --test waits -- mapped mappings reconcile threads_are_counted unexplained pthread::",
         "-p plimsoll-interpose --features export --test pass_through",
         "-p plimsoll-interpose --features pthread --test pthread --test pthread_lookup",
         "-p plimsoll-interpose --features export,pthread --test pthread",
@@ -217,6 +217,11 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
     ];
     // The gate compiles these sets.
     let full = [
+        // Compares every snapshot with independent totals. It allocates in every operation, which
+        // would disturb the tests of the allocators.
+        "--workspace --exclude plimsoll-preload --features plimsoll/double-check --test memory -- consistency::",
+        "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
+         --lib -- mapped mappings reconcile threads_are_counted unexplained pthread::",
         "-p plimsoll --no-default-features --features lock_api,tokio --lib",
         "-p plimsoll --no-default-features --features lock_api,tokio --test threads_and_tasks --test waits -- \
          thread_spawn:: sync::waits",
@@ -241,7 +246,8 @@ fn jemalloc_0_6(steps: &Steps, extent: Extent) -> Result<(), String> {
     }
 }
 
-/// Runs the benchmarks in short form. `hot_path` fails above its limits of instructions.
+/// Runs the benchmarks in short form. `hot_path` fails above its limits of instructions; the full form
+/// counts them over jemalloc and mimalloc, too, which take minutes to compile.
 fn costs(steps: &Steps, extent: Extent) -> Result<(), String> {
     steps.step("costs");
     // Only Plimsoll and the programs are optimized, as the limits require: optimizing their
@@ -249,10 +255,9 @@ fn costs(steps: &Steps, extent: Extent) -> Result<(), String> {
     // minutes and are left out of the short form.
     let (built, run): (&str, &[&str]) = match extent {
         Extent::Short => (
-            "--bin hot_path --bin pairs_bare_system --bin pairs_bare_jemalloc --bin pairs_bare_mimalloc \
-             --bin pairs_plimsoll_system --bin pairs_plimsoll_jemalloc --bin pairs_plimsoll_mimalloc \
+            "--no-default-features --bin hot_path --bin pairs_bare_system --bin pairs_plimsoll_system \
              --bin reader --bin sample --bin memory --bin memory_bare",
-            &["hot_path 1", "reader 200", "sample 1", "memory 1"],
+            &["hot_path 1 system", "reader 200", "sample 1", "memory 1"],
         ),
         Extent::Full => (
             "",
@@ -301,7 +306,14 @@ fn page(steps: &Steps, extent: Extent) -> Result<(), String> {
     steps.run(&format!("npm run --silent check {FOLDER}"))?;
     match extent {
         Extent::Short => steps.run(&format!("npm run --silent test:unit {FOLDER}")),
-        Extent::Full => steps.run(&format!("npm test --silent {FOLDER}")),
+        Extent::Full => {
+            steps.run("cargo build -p plimsoll-examples --example search")?;
+            let example = steps.path("target/debug/examples/search");
+            steps.run_with(
+                &[("PLIMSOLL_EXAMPLE", &example)],
+                &format!("npm test --silent {FOLDER}"),
+            )
+        }
     }
 }
 

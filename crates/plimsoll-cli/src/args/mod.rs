@@ -5,6 +5,7 @@ mod doctor;
 mod report;
 mod run;
 mod top;
+mod view;
 
 use clap::{Parser, Subcommand};
 
@@ -12,6 +13,7 @@ pub use doctor::DoctorArguments;
 pub use report::{DiffArguments, ReportArguments, ViewArguments};
 pub use run::RunArguments;
 pub use top::TopArguments;
+pub use view::BrowserArguments;
 
 /// The end of the help and of the manual page.
 const MORE: &str = "\
@@ -47,6 +49,8 @@ pub enum Command {
     Report(ReportArguments),
     /// Show the difference of two profiles
     Diff(DiffArguments),
+    /// Show profiles and post-mortem files in the browser
+    View(BrowserArguments),
     /// Watch a running program
     Top(TopArguments),
     /// Report what works on this machine or with a program, and how to enable the rest

@@ -25,7 +25,8 @@ pub struct ReportArguments {
     /// See --from
     #[arg(long, value_name = "TIME", requires = "from", conflicts_with = "base")]
     pub to: Option<String>,
-    /// Of a running program, show which allocation sites leak, and how fast; with --json, the page
+    /// Of a running program or a post-mortem file, show which allocation sites leak, and how fast; with
+    /// --json, as JSON
     #[arg(long, conflicts_with_all = ["base", "at", "from", "to", "top", "tree", "peek", "list", "by", "folded", "svg", "html", "comments"])]
     pub growth: bool,
     #[command(flatten)]
@@ -72,7 +73,7 @@ pub struct ViewArguments {
     /// A flame graph as SVG that browsers search and zoom: to FILE, or to standard output
     #[arg(long, group = "view", value_name = "FILE", num_args = 0..=1, help_heading = "Views", value_hint = ValueHint::FilePath)]
     pub svg: Option<Option<PathBuf>>,
-    /// A flame graph as an HTML page: to FILE, or to standard output
+    /// A page for browsers as one file, with flame graph and functions: to FILE, or to standard output
     #[arg(long, group = "view", value_name = "FILE", num_args = 0..=1, help_heading = "Views", value_hint = ValueHint::FilePath)]
     pub html: Option<Option<PathBuf>>,
     /// The rows of --top as JSON, in the units of the profile
@@ -135,7 +136,7 @@ Examples:
   plimsoll report localhost:6060 -t inuse_space       its memory in use
   plimsoll report localhost:6060 --growth             which allocation sites leak
   plimsoll report heap.pb.gz -t alloc_space --cum     all allocations so far, by caller
-  plimsoll report heap.pb.gz --html heap.html         a flame graph to search and zoom in
+  plimsoll report heap.pb.gz --html heap.html         a page with a flame graph
   plimsoll report --html heap.pb.gz > heap.html       the same
   plimsoll report heap.pb.gz --list 'Index::insert'   by source line
   plimsoll report heap.pb.gz --by type                by type: Vec<Node>, HashMap<u64, Session>

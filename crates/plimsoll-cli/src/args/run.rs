@@ -62,10 +62,26 @@ pub struct RunArguments {
     #[arg(long)]
     pub children: bool,
 
+    /// With --children, report on each process; by default, more than three are added up by program
+    #[arg(long, requires = "children")]
+    pub each: bool,
+
+    /// Report only on processes whose program or arguments contain this text
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+
+    /// Report only on processes that had at least this much resident memory, such as 100m
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub min_peak: String,
+
     /// Report also on a program that the out-of-memory killer or SIGKILL ends: keep the counts in a
     /// mapped file, which takes about 1 MiB more
     #[arg(long)]
     pub postmortem: bool,
+
+    /// End the program by SIGTERM when it has this much resident memory, such as 500m, and report on it
+    #[arg(long, value_name = "SIZE")]
+    pub stop_at: Option<String>,
 
     /// Print no summary
     #[arg(long, short, conflicts_with = "json")]
@@ -74,6 +90,10 @@ pub struct RunArguments {
     /// Print the summary as JSON, one line per process
     #[arg(long)]
     pub json: bool,
+
+    /// Print the resident memory over time as well: by default, its maximum and a small graph
+    #[arg(long, conflicts_with = "quiet")]
+    pub timeline: bool,
 
     /// Number of sites in each list of the summary
     #[arg(long, value_name = "COUNT", default_value_t = 5)]

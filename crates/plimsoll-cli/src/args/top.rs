@@ -7,7 +7,7 @@ use clap::Args;
 /// The end of the long help and of the manual page.
 const MORE: &str = "\
 Keys:
-  1 to 6, Tab      overview, sites, sizes, locks, threads and tasks, GC
+  1 to 9, Tab      overview, sites, sizes, locks, threads and tasks, GC, CPU, growth, flame graph
   s, S             sort by the next or the previous column
   r                reverse the order
   /                filter: show only rows that contain a text; Esc clears it

@@ -113,7 +113,7 @@ pub(super) fn sections(id: u32) -> Result<Vec<Section>, Failure> {
     if let Some(executable) = executable {
         sections.push(Section {
             title: format!("its program, {}", shown(Path::new(&link))),
-            findings: program::of(executable),
+            findings: program::of(executable, &program.file),
         });
     }
     sections.extend(wanted.as_deref().and_then(pages));

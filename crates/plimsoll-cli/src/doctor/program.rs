@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::findings::{Finding, Section};
 use crate::program::allocator::Own;
 use crate::program::{
-    CLibrary, Compression, DebugInformation, Evidence, Executable, Language, Linking, Machine,
-    Program, Verdict, frame_pointers_of_library, verdict_on_its_machine,
+    CLibrary, Compression, DebugInformation, Details, Evidence, Executable, Language, Linking,
+    Machine, Program, Verdict, frame_pointers_of_library, verdict_on_its_machine,
 };
 
 /// Returns findings about a program that is not running.
@@ -49,7 +49,7 @@ fn all(program: &Program) -> Vec<Finding> {
     let mut findings = vec![preloading(&verdict_on_its_machine(program))];
     if let Some(executable) = program.executable() {
         findings.extend(machine(executable));
-        findings.extend(of(executable));
+        findings.extend(of(executable, &program.file));
     }
     findings
 }
@@ -113,21 +113,26 @@ fn preloading(verdict: &Verdict) -> Finding {
 }
 
 /// Returns findings about an executable file, whether it runs or not.
-pub(super) fn of(executable: &Executable) -> Vec<Finding> {
-    let mut findings = vec![linking(executable), language(executable)];
+pub(super) fn of(executable: &Executable, file: &Path) -> Vec<Finding> {
+    let mut findings = vec![linking(executable)];
+    let Some(details) = Details::of_file(file) else {
+        findings.push(Finding::note("file", "cannot be read any more"));
+        return findings;
+    };
+    findings.push(language(executable, &details));
     // The other checks do not apply to Go programs, whose runtime has its own allocator and
     // unwinder.
-    if executable.language == Language::Go {
+    if details.language == Language::Go {
         return findings;
     }
     findings.extend(sanitizer(executable));
     findings.push(allocator(executable));
-    findings.push(frame_pointers(executable));
+    findings.push(frame_pointers(&details));
     findings.extend(frame_pointers_of_c_library(executable));
-    findings.push(unwind_tables(executable));
-    findings.push(names(executable));
-    findings.push(lines(executable));
-    findings.push(build_id(executable));
+    findings.push(unwind_tables(&details));
+    findings.push(names(&details));
+    findings.push(lines(&details));
+    findings.push(build_id(&details));
     findings
 }
 
@@ -147,8 +152,8 @@ fn linking(executable: &Executable) -> Finding {
     Finding::ok("linking", says)
 }
 
-fn language(executable: &Executable) -> Finding {
-    let says = match &executable.language {
+fn language(executable: &Executable, details: &Details) -> Finding {
+    let says = match &details.language {
         Language::Rust {
             version: Some(version),
         } => format!("Rust, compiled by rustc {version}"),
@@ -158,7 +163,7 @@ fn language(executable: &Executable) -> Finding {
             let says = "not known: its file has no section headers";
             return Finding::note("language", says);
         }
-        Language::Other if !executable.symbols.has_table => {
+        Language::Other if !details.symbols.has_table => {
             "neither Rust nor Go is detected; its symbols are stripped".into()
         }
         Language::Other => "neither Rust nor Go".into(),
@@ -188,9 +193,9 @@ fn allocator(executable: &Executable) -> Finding {
     Finding::ok("allocator", says)
 }
 
-fn frame_pointers(executable: &Executable) -> Finding {
+fn frame_pointers(details: &Details) -> Finding {
     const SUBJECT: &str = "frame pointers";
-    let found = &executable.frame_pointers;
+    let found = &details.frame_pointers;
     let how = match found.evidence {
         Evidence::Nothing => return Finding::note(SUBJECT, "not detectable"),
         Evidence::UnwindTables => "unwind tables",
@@ -201,11 +206,11 @@ fn frame_pointers(executable: &Executable) -> Finding {
     if found.are_used() {
         return Finding::ok(SUBJECT, format!("{says}: stacks are walked by them"));
     }
-    let flag = match executable.language {
+    let flag = match details.language {
         Language::Rust { .. } => "-C force-frame-pointers=yes",
         _ => "-fno-omit-frame-pointer",
     };
-    if executable.unwind_tables.work() {
+    if details.unwind_tables.work() {
         return Finding::ok(
             SUBJECT,
             format!("{says}: stacks are unwound by tables, which is slower"),
@@ -255,9 +260,9 @@ fn c_library_of_this_process() -> Option<PathBuf> {
     libraries.next().map(|path| Path::new(path).to_owned())
 }
 
-fn unwind_tables(executable: &Executable) -> Finding {
+fn unwind_tables(details: &Details) -> Finding {
     const SUBJECT: &str = "unwind tables";
-    let tables = executable.unwind_tables;
+    let tables = details.unwind_tables;
     if tables.work() {
         return Finding::ok(SUBJECT, "present, with their index");
     }
@@ -265,7 +270,7 @@ fn unwind_tables(executable: &Executable) -> Finding {
         true => "their index (.eh_frame_hdr) is missing, so they are not found",
         false => "none",
     };
-    if executable.frame_pointers.are_used() {
+    if details.frame_pointers.are_used() {
         return Finding::note(SUBJECT, format!("{says}; frame pointers suffice"));
     }
     Finding::bad(
@@ -275,9 +280,9 @@ fn unwind_tables(executable: &Executable) -> Finding {
     .so("compile with -fasynchronous-unwind-tables, which is the default of most compilers")
 }
 
-fn names(executable: &Executable) -> Finding {
+fn names(details: &Details) -> Finding {
     const SUBJECT: &str = "names";
-    let symbols = &executable.symbols;
+    let symbols = &details.symbols;
     if symbols.has_table {
         return Finding::ok(SUBJECT, "the file has a symbol table");
     }
@@ -291,7 +296,7 @@ fn names(executable: &Executable) -> Finding {
         None => "stripped: profiles contain addresses instead of names".into(),
     };
     let finding = Finding::note(SUBJECT, says);
-    match (&symbols.link, &executable.language) {
+    match (&symbols.link, &details.language) {
         (Some(_), _) => finding.so("install its debug symbols"),
         (None, Language::Rust { .. }) => finding.so("strip = false in [profile.release]"),
         (None, _) => {
@@ -304,10 +309,10 @@ fn names(executable: &Executable) -> Finding {
 const LIMITED: &str = "debug = \"limited\" in [profile.release]; \"line-tables-only\" leaves \
                        inlined async functions without names";
 
-fn lines(executable: &Executable) -> Finding {
+fn lines(details: &Details) -> Finding {
     const SUBJECT: &str = "lines";
-    let symbols = &executable.symbols;
-    let set = match executable.language {
+    let symbols = &details.symbols;
+    let set = match details.language {
         Language::Rust { .. } => LIMITED,
         _ => "compile with -g1",
     };
@@ -331,7 +336,7 @@ fn lines(executable: &Executable) -> Finding {
         DebugInformation::Full => Finding::ok(SUBJECT, "full debug information"),
         DebugInformation::Lines => {
             let finding = Finding::ok(SUBJECT, "line tables, and inlined calls");
-            match executable.language {
+            match details.language {
                 Language::Rust { .. } => finding.so(LIMITED),
                 _ => finding,
             }
@@ -367,9 +372,9 @@ fn lines(executable: &Executable) -> Finding {
     }
 }
 
-fn build_id(executable: &Executable) -> Finding {
+fn build_id(details: &Details) -> Finding {
     const SUBJECT: &str = "build id";
-    match &executable.symbols.build_id {
+    match &details.symbols.build_id {
         Some(id) => Finding::ok(SUBJECT, id),
         None => Finding::note(
             SUBJECT,

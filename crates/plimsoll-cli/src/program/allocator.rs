@@ -5,6 +5,8 @@
 //! calls in the process go to it, because the program's definition precedes the preloaded
 //! library's.
 
+use memchr::memmem;
+
 use super::elf::{Elf, Symbol};
 
 /// The allocator of a program, as far as its file shows it.
@@ -119,9 +121,13 @@ impl Allocator {
         }
     }
 
-    pub(super) fn of(elf: &Elf<'_>, needed: &[String], is_rust: bool) -> Self {
-        let exported = elf.symbols(".dynsym").into_iter().flatten();
-        let all = elf.symbols(".symtab");
+    /// `is_rust` is called only if the result depends on it.
+    pub(super) fn of(elf: &Elf<'_>, needed: &[String], is_rust: impl FnOnce() -> bool) -> Self {
+        let functions = KNOWN.iter().flat_map(|known| known.functions);
+        let mut names: Vec<&[u8]> = functions.map(|name| name.as_bytes()).collect();
+        names.push(b"malloc");
+        let exported = elf.symbols_among(".dynsym", &names).into_iter().flatten();
+        let all = elf.symbols_among(".symtab", &names);
         let is_stripped = all.is_none();
         let mut found = Self::in_symbols(exported, all.into_iter().flatten());
         found.library = needed.iter().find(|name| is_allocator(name)).cloned();
@@ -136,11 +142,10 @@ impl Allocator {
             let parts = ["libstd-", "librustc_driver-"];
             parts.iter().any(|start| name.starts_with(start))
         });
-        if is_rust && !is_std_apart && found.own == Own::No {
-            let calls = elf
-                .symbols(".dynsym")
-                .map(|mut its| its.any(|its| is_called_by_system(&its)));
-            if calls == Some(false) {
+        if !is_std_apart && found.own == Own::No {
+            let called = elf.symbols_among(".dynsym", &CALLED_BY_SYSTEM);
+            let calls = called.map(|mut its| its.any(|its| !its.is_defined));
+            if calls == Some(false) && is_rust() {
                 found.own = Own::NotTheSystems;
             }
         }
@@ -189,15 +194,9 @@ fn by_function(name: &[u8]) -> Option<&'static str> {
     KNOWN.iter().find(is_it).map(|known| known.name)
 }
 
-/// Returns whether a symbol is an undefined function that the standard library's `System` calls.
-/// `malloc` proves nothing, because other parts of the standard library call it too.
-fn is_called_by_system(symbol: &Symbol<'_>) -> bool {
-    !symbol.is_defined
-        && matches!(
-            symbol.name,
-            b"calloc" | b"posix_memalign" | b"aligned_alloc" | b"memalign"
-        )
-}
+/// Functions that the standard library's `System` calls. `malloc` proves nothing, because other parts
+/// of the standard library call it too.
+const CALLED_BY_SYSTEM: [&[u8]; 4] = [b"calloc", b"posix_memalign", b"aligned_alloc", b"memalign"];
 
 fn in_texts(texts: &[u8]) -> Option<&'static str> {
     KNOWN
@@ -210,18 +209,7 @@ fn in_texts(texts: &[u8]) -> Option<&'static str> {
 /// ignored. So an executable that contains the list of marked texts does not match.
 pub(super) fn contains(bytes: &[u8], marked: &str) -> bool {
     let text: Vec<u8> = marked.bytes().filter(|&byte| byte != b'|').collect();
-    position(bytes, &text).is_some()
-}
-
-fn position(bytes: &[u8], text: &[u8]) -> Option<usize> {
-    let (&start, rest) = text.split_first()?;
-    let mut from = 0;
-    loop {
-        from += bytes[from..].iter().position(|&byte| byte == start)? + 1;
-        if bytes[from..].starts_with(rest) {
-            return Some(from - 1);
-        }
-    }
+    memmem::find(bytes, &text).is_some()
 }
 
 #[cfg(test)]

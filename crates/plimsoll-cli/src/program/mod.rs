@@ -28,6 +28,8 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use memchr::memmem;
+
 use self::allocator::Allocator;
 use self::elf::{Cache, Dynamic, Elf, NotRead};
 use self::privileges::{Identity, Rights};
@@ -76,7 +78,8 @@ pub struct Executable {
     pub linking: Linking,
     /// The file names of its direct dependencies.
     pub needed: Vec<String>,
-    /// The language in which it is written.
+    /// The language in which it is written, as far as its sections tell. [`Details`] have it for
+    /// certain.
     pub language: Language,
     /// Its allocator.
     pub allocator: Allocator,
@@ -84,14 +87,39 @@ pub struct Executable {
     pub has_plimsoll: bool,
     /// The sanitizer that it was compiled with.
     pub sanitizer: Option<&'static str>,
+    /// Whether its file has section headers. Without them, few properties are known.
+    pub has_sections: bool,
+}
+
+/// Properties of a program that take long to find in a large file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Details {
+    /// The language in which it is written.
+    pub language: Language,
     /// Whether its functions keep frame pointers.
     pub frame_pointers: FramePointers,
     /// The unwind tables, by which stacks are unwound without frame pointers.
     pub unwind_tables: UnwindTables,
     /// Its symbols and line information.
     pub symbols: Symbols,
-    /// Whether its file has section headers. Without them, few properties are known.
-    pub has_sections: bool,
+}
+
+impl Details {
+    /// Returns `None` if the file cannot be read, or is not a program for a known machine.
+    pub fn of_file(path: &Path) -> Option<Self> {
+        let cache = Cache::new(find::open(path).ok()?);
+        let elf = Elf::parse(&cache).ok()?;
+        let real = path.canonicalize();
+        Some(Self {
+            language: Language::of_sections(&elf).or_of_texts(&elf),
+            frame_pointers: FramePointers::of(&elf),
+            unwind_tables: UnwindTables {
+                are_there: elf.has_section(".eh_frame"),
+                have_index: elf.has_section(".eh_frame_hdr"),
+            },
+            symbols: Symbols::of(&elf, real.as_deref().unwrap_or(Path::new(""))),
+        })
+    }
 }
 
 /// How a program gets its libraries.
@@ -123,7 +151,7 @@ pub enum CLibrary {
 }
 
 /// The language of a program, as far as it matters here.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Language {
     /// Rust.
     Rust {
@@ -133,6 +161,7 @@ pub enum Language {
     /// Go, whose runtime has its own allocator, locks and threads.
     Go,
     /// C, C++ or any other language.
+    #[default]
     Other,
 }
 
@@ -216,7 +245,7 @@ impl Contents {
         }
         let cache = Cache::new(file);
         match Elf::parse(&cache) {
-            Ok(elf) => Executable::of(&elf, path)
+            Ok(elf) => Executable::of(&elf)
                 .map_or(Self::NotAProgram("a shared library"), |executable| {
                     Self::Executable(Box::new(executable))
                 }),
@@ -229,25 +258,23 @@ impl Contents {
 
 impl Executable {
     /// Returns `None` if the file is a shared library.
-    fn of(elf: &Elf<'_>, path: &Path) -> Option<Self> {
+    fn of(elf: &Elf<'_>) -> Option<Self> {
         let dynamic = elf.dynamic();
         let linking = Linking::of(elf, &dynamic)?;
-        let path = path.canonicalize();
-        let symbols = Symbols::of(elf, path.as_deref().unwrap_or(Path::new("")));
-        let language = Language::of(elf);
-        let is_rust = matches!(language, Language::Rust { .. });
+        let mut language = Language::of_sections(elf);
+        let allocator = Allocator::of(elf, &dynamic.needed, || {
+            language = std::mem::take(&mut language).or_of_texts(elf);
+            matches!(language, Language::Rust { .. })
+        });
+        if !allocator.is_seen_from_outside() {
+            language = language.or_of_texts(elf);
+        }
         Some(Self {
             machine: elf.machine(),
-            allocator: Allocator::of(elf, &dynamic.needed, is_rust),
+            allocator,
             language,
             has_plimsoll: has_plimsoll(elf),
             sanitizer: sanitizer(elf, &dynamic.needed),
-            frame_pointers: FramePointers::of(elf),
-            unwind_tables: UnwindTables {
-                are_there: elf.has_section(".eh_frame"),
-                have_index: elf.has_section(".eh_frame_hdr"),
-            },
-            symbols,
             has_sections: elf.has_sections(),
             linking,
             needed: dynamic.needed,
@@ -285,7 +312,8 @@ impl Linking {
 }
 
 impl Language {
-    fn of(elf: &Elf<'_>) -> Self {
+    /// Returns the language, if the file's sections tell it.
+    fn of_sections(elf: &Elf<'_>) -> Self {
         if elf.has_section(".go.buildinfo") || elf.has_section(".note.go.buildid") {
             return Self::Go;
         }
@@ -295,6 +323,18 @@ impl Language {
             .find_map(|line| line.strip_prefix(b"rustc version "))
             .map(|rest| rest.split(|&byte| byte == b' ').next().unwrap_or(rest))
             .map(|version| String::from_utf8_lossy(version).into_owned());
+        match version {
+            Some(_) => Self::Rust { version },
+            None => Self::Other,
+        }
+    }
+
+    /// Returns the language; if it is unknown, the one that the file's texts tell. That reads all of
+    /// the program's constants.
+    fn or_of_texts(self, elf: &Elf<'_>) -> Self {
+        if self != Self::Other {
+            return self;
+        }
         // Source paths and messages of panics in the standard library. Builds may remap the paths.
         const TEXTS: [&str; 5] = [
             "/rustc|/",
@@ -303,12 +343,9 @@ impl Language {
             "fatal runtime |error: ",
             "called `Option::|unwrap()` on a `None` value",
         ];
-        let is_rust = version.is_some() || {
-            let texts = elf.contents_of(".rodata").unwrap_or_default();
-            TEXTS.iter().any(|text| allocator::contains(&texts, text))
-        };
-        match is_rust {
-            true => Self::Rust { version },
+        let texts = elf.contents_of(".rodata").unwrap_or_default();
+        match TEXTS.iter().any(|text| allocator::contains(&texts, text)) {
+            true => Self::Rust { version: None },
             false => Self::Other,
         }
     }
@@ -317,12 +354,14 @@ impl Language {
 /// Returns whether the program contains the crate: by its functions, or without a symbol table by
 /// its dynamic symbols and texts.
 fn has_plimsoll(elf: &Elf<'_>) -> bool {
-    if let Some(mut symbols) = elf.symbols(".symtab") {
-        return symbols.any(|symbol| symbol.is_defined && is_of_plimsoll(symbol.name));
+    if let (Some(names), Some(mut symbols)) = (elf.names_of(".symtab"), elf.symbols(".symtab")) {
+        return is_of_plimsoll(names)
+            && symbols.any(|symbol| symbol.is_defined && is_of_plimsoll(symbol.name));
     }
-    let has = |name: &[u8], is_defined| {
-        let mut symbols = elf.symbols(".dynsym").into_iter().flatten();
-        symbols.any(|symbol| symbol.name == name && symbol.is_defined == is_defined)
+    let has = |name, is_defined| {
+        let symbols = elf.symbols_among(".dynsym", &[name]);
+        let mut symbols = symbols.into_iter().flatten();
+        symbols.any(|symbol| symbol.is_defined == is_defined)
     };
     if has(b"syscall", true) && has(b"__rseq_offset", false) {
         return true;
@@ -356,10 +395,7 @@ fn is_of_plimsoll(name: &[u8]) -> bool {
         let module = &name[at + CRATE.len()..];
         !ends_number && MODULES.iter().any(|its| module.starts_with(its))
     };
-    name.windows(CRATE.len())
-        .enumerate()
-        .any(|(at, part)| part == CRATE && is_its(at))
-        || name.windows(TYPE.len()).any(|part| part == TYPE)
+    memmem::find_iter(name, CRATE).any(is_its) || memmem::find(name, TYPE).is_some()
 }
 
 fn sanitizer(elf: &Elf<'_>, needed: &[String]) -> Option<&'static str> {
@@ -373,7 +409,8 @@ fn sanitizer(elf: &Elf<'_>, needed: &[String]) -> Option<&'static str> {
     let by_library =
         |(_, _, library): &&(_, _, &str)| needed.iter().any(|name| name.starts_with(library));
     let by_function = || {
-        let symbols = [".dynsym", ".symtab"].map(|table| elf.symbols(table));
+        let names = SANITIZERS.map(|(_, function, _)| function);
+        let symbols = [".dynsym", ".symtab"].map(|table| elf.symbols_among(table, &names));
         symbols.into_iter().flatten().flatten().find_map(|symbol| {
             let is_its = |(_, function, _): &&(_, &[u8], _)| *function == symbol.name;
             SANITIZERS.iter().find(is_its)
@@ -419,8 +456,9 @@ mod tests {
         assert!(executable.needed.iter().any(|name| name == "libc.so.6"));
         assert!(executable.has_plimsoll);
         assert_eq!(executable.sanitizer, None);
-        assert!(executable.symbols.has_table);
-        assert!(executable.unwind_tables.work());
+        let details = Details::of_file(Path::new("/proc/self/exe")).unwrap();
+        assert!(details.symbols.has_table);
+        assert!(details.unwind_tables.work());
         assert_eq!(executable.allocator, Allocator::default());
         assert_eq!(preload_verdict(&program), Verdict::Inside);
     }

@@ -178,7 +178,6 @@ mod tests {
 
     use super::*;
     use crate::program::allocator::Allocator;
-    use crate::program::{Compression, DebugInformation, FramePointers, Symbols, UnwindTables};
 
     fn dynamic(c_library: CLibrary) -> Linking {
         Linking::Dynamic {
@@ -196,21 +195,6 @@ mod tests {
             allocator: Allocator::default(),
             has_plimsoll: false,
             sanitizer: None,
-            frame_pointers: FramePointers::default(),
-            unwind_tables: UnwindTables {
-                are_there: true,
-                have_index: true,
-            },
-            symbols: Symbols {
-                has_table: true,
-                debug: DebugInformation::None,
-                compression: Compression::None,
-                is_split: false,
-                has_shared_part: false,
-                link: None,
-                split_off: None,
-                build_id: None,
-            },
             has_sections: true,
         }
     }

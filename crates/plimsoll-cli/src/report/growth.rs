@@ -1,4 +1,4 @@
-//! The growth of the allocation sites of a running program.
+//! The growth of the allocation sites of a program, while it runs or after its end.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::growth::{self, Growth};
 use crate::http;
 use crate::plain_text::PlainText;
+use crate::profile::read_post_mortem;
 
 /// The time for the answer, which names functions.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,15 +26,31 @@ const FRAMES: usize = 4;
 /// Shows the growth of a program's allocation sites.
 ///
 /// # Errors
-/// The name is not that of a program, the program does not answer or does not observe growth, or the
-/// output cannot be written.
+/// The name is neither that of a program nor that of a post-mortem file, the program does not answer
+/// or did not observe growth, or the output cannot be written.
 pub(super) fn report(name: &str, view: &ViewArguments) -> Result<ExitCode, Failure> {
-    let Some(url) = url_of(name) else {
-        let cause = format!("{name} is not a running program, such as localhost:6060");
-        return Err(Failure::new("--growth", cause).with_code(2));
+    let (growth, body) = match (read_post_mortem(name)?, url_of(name)) {
+        (Some(file), _) => {
+            let growth = Growth::of_file(&file).ok_or_else(|| {
+                let cause = "the file has no growth of sites: the process ended before six readings, or with growth=off";
+                Failure::new(name, cause)
+            })?;
+            let growth = growth.map_err(|error| Failure::new(name, error))?;
+            let body = serde_json::to_vec(&growth).map_err(|error| Failure::new(name, error))?;
+            (growth, body)
+        }
+        (None, Some(url)) => {
+            let body = http::get(&url, TIMEOUT)?;
+            let growth = Growth::parse(&body).map_err(|cause| Failure::new(&url, cause))?;
+            (growth, body)
+        }
+        (None, None) => {
+            let cause = format!(
+                "{name} is neither a running program, such as localhost:6060, nor a post-mortem file"
+            );
+            return Err(Failure::new("--growth", cause).with_code(2));
+        }
     };
-    let body = http::get(&url, TIMEOUT)?;
-    let growth = Growth::parse(&body).map_err(|cause| Failure::new(&url, cause))?;
     let to = view.output.as_deref();
     write(to.filter(|path| *path != Path::new("-")), |to| {
         match view.json {
@@ -52,7 +69,8 @@ fn url_of(name: &str) -> Option<String> {
     Some(format!("{scheme}://{authority}{}", growth::PATH))
 }
 
-fn put(to: &mut dyn Write, growth: &Growth, view: &ViewArguments) -> Result<(), Stop> {
+/// Writes the growth as text.
+pub(super) fn put(to: &mut dyn Write, growth: &Growth, view: &ViewArguments) -> Result<(), Stop> {
     let (readings, observed) = (growth.readings, time(growth.observed));
     if readings < growth.readings_needed {
         let needed = growth.readings_needed;

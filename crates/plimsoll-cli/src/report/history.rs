@@ -1,17 +1,22 @@
-//! The history in a post-mortem file: the minutes before the end of the process.
+//! What a post-mortem file has beside the heap profile: mappings, and the minutes before the end of the
+//! process.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use plimsoll_postmortem::{HeapReading, History, Point, PostMortem, Step};
+use plimsoll_postmortem::{HeapReading, History, MappingSite, Point, PostMortem, Step};
 use plimsoll_symbolize::Detail;
 use serde_json::json;
 
-use super::input::Input;
 use super::measure::{alone, share};
 use super::shown::Shown;
-use super::{Stop, time};
+use super::{Stop, growth};
 use crate::args::ViewArguments;
+use crate::failure::Failure;
+use crate::graph::graph;
+use crate::growth::Growth;
+use crate::input::Input;
+use crate::time;
 
 /// The time that the text covers, in nanoseconds: the last ten minutes.
 const WINDOW_NS: u64 = 600_000_000_000;
@@ -21,12 +26,6 @@ const ROWS: usize = 8;
 
 /// The maximum number of maxima. Writers keep no more.
 const MAXIMA: usize = 8;
-
-/// The columns of the graph.
-const COLUMNS: usize = 60;
-
-/// The levels of the graph, from none to the highest.
-const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The default number of sites whose memory changed most.
 const SITES: usize = 10;
@@ -41,14 +40,15 @@ const SERIES: [(&str, &str); 3] = [
     ("limit_bytes", "limit"),
 ];
 
-/// Writes the last minutes: statistics, maxima of the heap, and the sites whose memory changed most.
-/// Writes nothing if the file has no history.
+/// Writes the mappings, and the last minutes: statistics, maxima of the heap, and the sites whose memory
+/// changed most. Writes nothing of what the file lacks.
 pub(crate) fn write(
     to: &mut dyn Write,
     name: &str,
     post_mortem: &PostMortem,
     arguments: &ViewArguments,
 ) -> Result<(), Stop> {
+    write_mappings(to, name, post_mortem, arguments)?;
     let history = &post_mortem.history;
     if let Some(step) = history.steps.iter().find(|step| !step.points.is_empty()) {
         write_timeline(to, history, step)?;
@@ -64,6 +64,16 @@ pub(crate) fn write(
     }
     if let Some((earlier, later)) = ends(history) {
         write_growth(to, name, post_mortem, arguments, earlier, later)?;
+    }
+    if let Some(growth) = Growth::of_file(post_mortem) {
+        let growth = growth.map_err(|error| Failure::new(name, error))?;
+        writeln!(to, "\nGrowth (--growth shows all of it):")?;
+        let most = arguments.nodecount.unwrap_or(SITES);
+        let arguments = ViewArguments {
+            nodecount: Some(most),
+            ..arguments.clone()
+        };
+        growth::put(to, &growth, &arguments)?;
     }
     if history.lost > 0 {
         writeln!(to, "\nReadings without space in the file: {}", history.lost)?;
@@ -129,19 +139,6 @@ fn rows(points: usize) -> Vec<usize> {
         .collect()
 }
 
-/// Draws values in one line of at most [`COLUMNS`] columns. A column has the highest of its values.
-fn graph(values: &[f64], highest: f64) -> String {
-    let columns = values.len().min(COLUMNS);
-    let column = |column: usize| {
-        let from = column * values.len() / columns;
-        let to = (column + 1) * values.len() / columns;
-        let value = values[from..to].iter().copied().fold(0.0, f64::max);
-        let level = value / highest.max(1.0) * (LEVELS.len() - 1) as f64;
-        LEVELS[(level.round() as usize).min(LEVELS.len() - 1)]
-    };
-    (0..columns).map(column).collect()
-}
-
 /// Returns the first kept reading of the window and the last, if these are two.
 fn ends(history: &History) -> Option<(&HeapReading, &HeapReading)> {
     let last = history.heaps.last()?;
@@ -168,7 +165,44 @@ fn write_growth(
         alone(change, "bytes", true)
     )?;
     let profile = post_mortem.growth_to_pprof(earlier, later, Detail::Full);
-    let input = Input::of_changes(name, &profile)?;
+    write_sites(to, name, &profile, arguments, true)
+}
+
+/// Writes the memory that the program had mapped directly. Writes nothing without such mappings.
+fn write_mappings(
+    to: &mut dyn Write,
+    name: &str,
+    post_mortem: &PostMortem,
+    arguments: &ViewArguments,
+) -> Result<(), Stop> {
+    let sum = |of: fn(&MappingSite) -> u64| {
+        let all = post_mortem.mappings.iter().map(of);
+        all.fold(0, u64::saturating_add)
+    };
+    let mappings = sum(MappingSite::mappings);
+    if mappings == 0 {
+        return Ok(());
+    }
+    let bytes = alone(signed(sum(MappingSite::bytes)), "bytes", false);
+    let plural = if mappings == 1 { "" } else { "s" };
+    writeln!(
+        to,
+        "\nMapped directly at the end: {bytes} in {mappings} mapping{plural}, touched or not; by site:"
+    )?;
+    let profile = post_mortem.mappings_to_pprof(Detail::Full);
+    write_sites(to, name, &profile, arguments, false)
+}
+
+/// Writes the sites with the largest values of the last sample type of a profile, with as many innermost
+/// functions as fit.
+fn write_sites(
+    to: &mut dyn Write,
+    name: &str,
+    profile: &[u8],
+    arguments: &ViewArguments,
+    with_signs: bool,
+) -> Result<(), Stop> {
+    let input = Input::of_bytes(name, profile)?;
     let arguments = ViewArguments {
         sample_type: None,
         ..arguments.clone()
@@ -198,7 +232,8 @@ fn write_growth(
         most => most,
     };
     for (value, site) in sites.into_iter().take(most) {
-        let (bytes, part) = (alone(value, shown.unit(), true), share(value, total, true));
+        let bytes = alone(value, shown.unit(), with_signs);
+        let part = share(value, total, with_signs);
         writeln!(to, "{bytes:>11} {part}  {site}")?;
     }
     Ok(())
@@ -257,17 +292,5 @@ mod tests {
         assert_eq!(rows(1), [0]);
         assert_eq!(rows(3), [0, 1, 2]);
         assert_eq!(rows(600), [0, 85, 171, 256, 342, 427, 513, 599]);
-    }
-
-    #[test]
-    fn a_graph_has_the_highest_value_of_each_column() {
-        assert_eq!(graph(&[], 0.0), "");
-        assert_eq!(graph(&[0.0, 5.0, 10.0], 10.0), "▁▅█");
-        let mut values = vec![0.0; 600];
-        values[5] = 7.0;
-        let line = graph(&values, 7.0);
-        assert_eq!(line.chars().count(), COLUMNS);
-        assert!(line.starts_with("█▁"));
-        assert_eq!(graph(&[f64::MAX, -1.0], f64::MAX), "█▁");
     }
 }

@@ -6,14 +6,14 @@ mod filter;
 mod flame;
 mod folded;
 mod growth;
-mod history;
-mod input;
+pub(crate) mod history;
+mod html;
+
 mod json;
 mod list;
 mod measure;
 mod shown;
 mod text;
-mod time;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -22,10 +22,11 @@ use std::process::ExitCode;
 
 use crate::args::{DiffArguments, ReportArguments, ViewArguments};
 use crate::failure::Failure;
+use crate::input::{Input, Moment};
 use crate::plain_text::PlainText;
 use crate::profile::HEAP;
+use crate::time;
 use counted::Spread;
-use input::{Input, Moment};
 use measure::{alone, share};
 use shown::Shown;
 
@@ -138,7 +139,7 @@ fn show(
             return flame::svg(to, shown);
         }
         if view.html.is_some() {
-            return flame::html(to, shown);
+            return html::html(to, shown);
         }
         if view.json {
             return json::json(to, shown, view);

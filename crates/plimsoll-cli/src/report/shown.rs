@@ -1,9 +1,9 @@
 //! The selected samples of a profile, with the values of one sample type.
 
 use super::filter::Filter;
-use super::input::Input;
 use crate::args::ViewArguments;
 use crate::failure::Failure;
+use crate::input::Input;
 use crate::profile::{Frames, Sample, Stack};
 
 /// The stacks and values that a report shows.
@@ -36,6 +36,17 @@ impl<'a> Shown<'a> {
     /// Returns the unit of the values.
     pub(crate) fn unit(&self) -> &'a str {
         &self.input.profile.sample_types()[self.sample_type].unit
+    }
+
+    /// Returns the profile with the selected samples and all sample types, in pprof's format,
+    /// compressed.
+    pub(crate) fn profile(&self) -> Vec<u8> {
+        let profile = &self.input.profile;
+        let mut stack = Stack::default();
+        profile.to_bytes(|sample| {
+            self.frames.read(sample, &mut stack);
+            self.filter.shows(profile, sample, &stack)
+        })
     }
 
     /// Calls `to` with each stack and its value. Skips values of 0.

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use super::Stop;
 use super::counted::{Calls, Chosen, Counted, End};
+use super::filter;
 use super::measure::{Measure, alone, share};
 use super::shown::Shown;
-use super::{filter, time};
 use crate::args::ViewArguments;
 use crate::failure::Failure;
 use crate::profile::Inlined;
@@ -268,7 +268,7 @@ pub(crate) fn write_subject(to: &mut dyn Write, shown: &Shown<'_>) -> io::Result
         profile.sample_types()[shown.sample_type].name
     )?;
     if profile.time_ns() > 0 {
-        writeln!(to, "Time: {}", time::utc(profile.time_ns()))?;
+        writeln!(to, "Time: {}", crate::time::utc(profile.time_ns()))?;
     }
     if profile.duration_ns() > 0 {
         writeln!(

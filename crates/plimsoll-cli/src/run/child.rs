@@ -128,8 +128,9 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for the end of the program. Stops this process whenever the program stops.
-    pub fn wait(self) -> io::Result<Ended> {
+    /// Waits for the end of the program, and calls `ends` while its process id is still its own. Stops
+    /// this process whenever the program stops.
+    pub fn wait(self, ends: impl FnOnce()) -> io::Result<Ended> {
         let process = self.child.id();
         // The process id stays valid until `wait4` below reaps the child.
         while let Event::Stops = event(process)? {
@@ -138,6 +139,7 @@ impl Running {
             // SAFETY: `raise` has no preconditions.
             unsafe { libc::raise(libc::SIGSTOP) };
         }
+        ends();
         CHILD.store(0, Ordering::Relaxed);
         let mut status = 0;
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();

@@ -3,23 +3,21 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_postmortem::{Amount, Ended, PostMortem};
+use plimsoll_postmortem::{Amount, Ended, MappingSite, PostMortem};
 use plimsoll_symbolize::Detail;
 
 use super::library;
-use super::numbers::Numbers;
-use super::summary::Process;
+use super::numbers::{KILLED, Numbers};
 use crate::failure::Failure;
 use crate::profile::{self, Limits, Profile};
 
-/// The ending of a killed process, in [`Numbers::ending`].
-pub const KILLED: &str = "killed";
-
 /// The extension of post-mortem files. The stem is the process id.
-const EXTENSION: &str = "postmortem";
+pub const EXTENSION: &str = "postmortem";
 
 /// Returns the setting by which each process counts in a file of `directory`.
 pub fn setting(directory: &Path) -> Result<String, Failure> {
@@ -33,27 +31,38 @@ pub fn setting(directory: &Path) -> Result<String, Failure> {
     Ok(format!(",postmortem={text}/%p.{EXTENSION}"))
 }
 
-/// Reads the processes that left post-mortem files in `directory` and did not report. Their
-/// profiles are read only if `with_profiles` is true.
-pub fn read_all(directory: &Path, reported: &[Process], with_profiles: bool) -> Vec<Process> {
+/// A killed process.
+pub struct Killed {
+    pub numbers: Numbers,
+    left: PostMortem,
+    file: File,
+}
+
+/// Reads the processes that left post-mortem files in `directory` and did not report.
+pub fn read_all(directory: &Path, reported: &[Numbers]) -> Vec<Killed> {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();
     };
-    let mut all: Vec<Process> = entries
+    let mut all: Vec<Killed> = entries
         .filter_map(|entry| {
             let path = entry.ok()?.path();
             let process: u32 = path.file_stem()?.to_str()?.parse().ok()?;
             let is_one = path.extension()? == EXTENSION;
-            let left = plimsoll_postmortem::read(&is_one.then(|| File::open(&path).ok())??).ok()?;
+            let file = is_one.then(|| File::open(&path).ok())??;
+            let left = plimsoll_postmortem::read(&file).ok()?;
             // A process that still runs is not killed; its counts are incomplete.
             let is_gone = !matches!(left.ended, Ended::Running);
-            let mut reports = reported.iter().map(|process| &process.numbers);
+            let mut reports = reported.iter();
             let report = reports.find(|report| report.process == process);
             let is_wanted = report.is_none_or(|report| is_of_earlier(report, directory, &left));
-            (is_gone && is_wanted).then(|| of(&left, with_profiles))
+            (is_gone && is_wanted).then(|| Killed {
+                numbers: numbers(&left),
+                left,
+                file,
+            })
         })
         .collect();
-    all.sort_by_key(|process| process.numbers.process);
+    all.sort_by_key(|killed| killed.numbers.process);
     all
 }
 
@@ -66,29 +75,57 @@ fn is_of_earlier(report: &Numbers, directory: &Path, left: &PostMortem) -> bool 
     report.ending == "exec" && written.is_ok_and(|written| written <= began)
 }
 
-fn of(left: &PostMortem, with_profiles: bool) -> Process {
-    let mut profiles = HashMap::new();
-    if with_profiles {
-        profiles.extend(heap(left).map(|profile| ("heap", profile)));
+impl Killed {
+    /// Returns the profiles of the heap and of mappings, with names.
+    pub fn profiles(&self) -> HashMap<&'static str, Profile> {
+        let heap = heap(&self.left).map(|profile| ("heap", profile));
+        let mappings = mappings(&self.left).map(|profile| ("mmap", profile));
+        heap.into_iter().chain(mappings).collect()
     }
-    Process {
-        numbers: numbers(left),
-        profiles,
+
+    /// Copies the post-mortem file. Its holes, which are most of it, stay holes.
+    pub fn copy_file(&self, to: &mut File) -> io::Result<()> {
+        let mut part = vec![0; 64 << 10];
+        let mut offset = 0;
+        loop {
+            let read = self.file.read_at(&mut part, offset)?;
+            if read == 0 {
+                return to.set_len(offset);
+            }
+            if part[..read].iter().any(|&byte| byte != 0) {
+                to.write_all_at(&part[..read], offset)?;
+            }
+            offset += read as u64;
+        }
     }
 }
 
 /// Returns the heap profile, which includes the peak, without frames of the preloaded library and
 /// of allocators.
 fn heap(left: &PostMortem) -> Option<Profile> {
-    let bytes = left.to_pprof(Detail::Full);
-    let mut profile = profile::parse(&bytes, Limits::default()).ok()?;
-    profile.hide_leaves_in(|file| file.ends_with(library::NAME));
+    let mut profile = parse(&left.to_pprof(Detail::Full))?;
     profile.hide_allocators();
+    Some(profile)
+}
+
+/// Returns the profile of mappings, if the program made any.
+fn mappings(left: &PostMortem) -> Option<Profile> {
+    let has_some = !left.mappings.is_empty();
+    has_some.then(|| parse(&left.mappings_to_pprof(Detail::Full)))?
+}
+
+/// Parses a profile, and hides the frames of the preloaded library.
+fn parse(bytes: &[u8]) -> Option<Profile> {
+    let mut profile = profile::parse(bytes, Limits::default()).ok()?;
+    profile.hide_leaves_in(|file| file.ends_with(library::NAME));
     Some(profile)
 }
 
 /// The numbers that a post-mortem file does not contain.
 const UNKNOWN: [&str; 18] = [
+    "parent",
+    "arguments",
+    "cpu_seconds",
     "inherited",
     "asked_bytes",
     "block_rate",
@@ -101,12 +138,9 @@ const UNKNOWN: [&str; 18] = [
     "contended_releases",
     "blamed_ns",
     "lost_waits",
-    "mappings",
-    "mapping_calls",
-    "mapped_bytes",
-    "unmapped_bytes",
-    "lost_mappings",
     "own_bytes",
+    "peak_resident",
+    "memory",
 ];
 
 /// Returns the numbers as JSON, with null for unknown values.
@@ -123,6 +157,10 @@ fn numbers(left: &PostMortem) -> Numbers {
     let at_peak = left.sites.iter().map(|site| site.at_peak);
     let peak = at_peak.fold(0_u64, |sum, Amount { bytes, .. }| sum.saturating_add(bytes));
     let heap = &left.heap;
+    let mapped = |of: fn(&MappingSite) -> u64| {
+        let counts = left.mappings.iter().map(of);
+        counts.fold(0, u64::saturating_add)
+    };
     let classes = heap.classes.iter().filter(|class| class.mallocs != 0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_nanos() as u64);
@@ -130,6 +168,7 @@ fn numbers(left: &PostMortem) -> Numbers {
         process: left.process,
         program: left.program.clone(),
         ending: KILLED.to_owned(),
+        started: left.began_ns as f64 / 1e9,
         seconds: now.saturating_sub(left.began_ns) as f64 / 1e9,
         allocator: "unknown".to_owned(),
         heap_rate: left.heap_rate,
@@ -153,6 +192,11 @@ fn numbers(left: &PostMortem) -> Numbers {
         cut_stacks: left.cut_stacks,
         table_full: left.table_full,
         untracked: left.untracked,
+        mappings: mapped(MappingSite::mappings),
+        mapping_calls: mapped(|site| site.calls),
+        mapped_bytes: mapped(|site| site.mapped_bytes),
+        unmapped_bytes: mapped(|site| site.unmapped_bytes),
+        lost_mappings: left.lost_mappings,
         ..Numbers::default()
     }
 }

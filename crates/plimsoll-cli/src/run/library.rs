@@ -88,15 +88,11 @@ fn in_directory(directory: &Path) -> io::Result<PathBuf> {
             "the loader does not support paths with a space or a colon",
         ));
     }
-    if let Ok(mut file) = own.open_file(NAME) {
-        let mut there = Vec::with_capacity(LIBRARY.len());
-        let read = (&mut file)
-            .take(LIBRARY.len() as u64 + 1)
-            .read_to_end(&mut there);
-        if read.is_ok() && there == LIBRARY {
-            let _ = file.set_modified(SystemTime::now());
-            return Ok(path);
-        }
+    if let Ok(mut file) = own.open_file(NAME)
+        && is_library(&mut file)
+    {
+        let _ = file.set_modified(SystemTime::now());
+        return Ok(path);
     }
     remove_what_is_old(directory.path());
     own.replace(NAME, |file| {
@@ -104,6 +100,18 @@ fn in_directory(directory: &Path) -> io::Result<PathBuf> {
         file.set_permissions(Permissions::from_mode(0o755))
     })?;
     Ok(path)
+}
+
+/// Returns whether the file is the library. Reads it in parts: memory for all of it would take longer
+/// to get than the comparison takes.
+fn is_library(file: &mut impl Read) -> bool {
+    let mut part = [0; 64 << 10];
+    let parts = LIBRARY.chunks(part.len());
+    let mut is_next = |expected: &[u8]| {
+        let there = &mut part[..expected.len()];
+        file.read_exact(there).is_ok() && there == expected
+    };
+    parts.into_iter().all(&mut is_next) && matches!(file.read(&mut [0]), Ok(0))
 }
 
 /// Removes old versions of the library. Failures are ignored.

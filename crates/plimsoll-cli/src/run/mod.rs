@@ -2,26 +2,33 @@
 
 mod child;
 mod directory;
+mod groups;
+mod interpreters;
 mod killed;
 mod library;
 mod numbers;
 mod pages;
+mod perf_map;
 mod profiles;
+mod ran;
+mod report;
+mod resident;
 mod short_name;
+mod sites;
 mod summary;
+mod units;
+mod watch;
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use child::Ended;
 use directory::Directory;
 use pages::Pages;
-use summary::Process;
+use ran::Ran;
+use watch::{Course, Limit, Watch};
 
 use crate::args::RunArguments;
 use crate::failure::Failure;
@@ -34,9 +41,21 @@ const FAILED: u8 = 125;
 /// Runs the program, and ends this process as the program ended. Returns only if that failed.
 pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let fail = |failure: Failure| failure.with_code(FAILED);
-    let unseen = examine(&arguments.command[0])?;
+    let (program, unseen) = examine(&arguments.command[0])?;
     let pages = list(arguments).map_err(fail)?;
     let mut settings = settings(arguments, pages.as_ref()).map_err(fail)?;
+    let size = |option: &str, size: &str| {
+        let bytes = plimsoll_settings::bytes(size);
+        bytes.map(|bytes| bytes as u64).map_err(|why| {
+            let cause = format!("the value {why}");
+            fail(Failure::new(format!("{option} {size}"), cause))
+        })
+    };
+    let min_peak = size("--min-peak", &arguments.min_peak)?;
+    let stop_at = arguments.stop_at.as_deref();
+    let stop_at = stop_at
+        .map(|stop_at| size("--stop-at", stop_at))
+        .transpose()?;
     let out = (arguments.out.as_deref())
         .map(|out| {
             let opened = std::fs::create_dir_all(out).and_then(|()| Directory::open(out));
@@ -64,16 +83,22 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
             "plimsoll: cannot read the list of processes: {error}"
         ));
     }
+    // Without it, the summary lacks the course of the memory.
+    let watch = Watch::start(process, stop_at.map(Limit)).ok();
+    let mut course = Course::default();
     let ended = running
-        .wait()
+        .wait(|| course = watch.map(Watch::stop).unwrap_or_default())
         .map_err(|error| fail(Failure::new("wait", error)))?;
-    report(
+    report::report(
         arguments,
         out.as_ref(),
         &reports.directory,
         &Ran {
             process,
             ended,
+            course,
+            min_peak,
+            program,
             unseen,
         },
     );
@@ -83,8 +108,8 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
 
 /// Examines the program's file before it is executed. Fails if the file cannot be executed, or if
 /// Plimsoll cannot observe it. Otherwise, returns the reason why the heap will not be observed, if
-/// any.
-fn examine(name: &OsStr) -> Result<Option<Unseen>, Failure> {
+/// any, with the path of the file.
+fn examine(name: &OsStr) -> Result<(PathBuf, Option<Unseen>), Failure> {
     let program = program::find_in_environment(name).map_err(|error| {
         let code = error.code;
         Failure::new(error.name.display(), error.cause).with_code(code)
@@ -94,15 +119,19 @@ fn examine(name: &OsStr) -> Result<Option<Unseen>, Failure> {
         let cause = format!("{reason}{separator}{what_to_do}");
         Err(Failure::new(program.file.display(), cause).with_code(FAILED))
     };
+    let path = || program.file.canonicalize().unwrap_or_default();
     match preload_verdict(&program) {
-        Verdict::Covered | Verdict::Unknown { .. } => Ok(None),
+        Verdict::Covered | Verdict::Unknown { .. } => Ok((path(), None)),
         Verdict::HeapNotSeen {
             allocator,
             what_to_do,
-        } => Ok(Some(Unseen {
-            allocator,
-            what_to_do,
-        })),
+        } => Ok((
+            path(),
+            Some(Unseen {
+                allocator,
+                what_to_do,
+            }),
+        )),
         Verdict::Inside => refuse(
             "it already contains Plimsoll",
             "run it without plimsoll run, with PLIMSOLL=out=DIRECTORY or PLIMSOLL=http=6060",
@@ -118,9 +147,9 @@ struct Unseen {
 }
 
 impl Unseen {
-    /// Returns why the heap of a process is not observed, from the file that it executed last.
-    fn of(process: &Process) -> Option<Self> {
-        match preload_verdict(&Program::of_file(Path::new(&process.numbers.program))) {
+    /// Returns why the heap of processes is not observed, from the file that they executed last.
+    fn of(program: &Path) -> Option<Self> {
+        match preload_verdict(&Program::of_file(program)) {
             Verdict::HeapNotSeen {
                 allocator,
                 what_to_do,
@@ -168,6 +197,10 @@ fn settings(arguments: &RunArguments, pages: Option<&Pages>) -> Result<OsString,
     if let Some(address) = &arguments.http {
         let address = pages.map_or(address, |pages| &pages.for_processes);
         settings.push_str(&format!(",http={address}"));
+    }
+    if arguments.http.is_none() && !arguments.postmortem {
+        // Only the pages and the post-mortem file have it.
+        settings.push_str(",history=off");
     }
     if let Some(rate) = arguments.cpu {
         settings.push_str(&format!(",cpu_rate={rate}"));
@@ -262,122 +295,6 @@ impl Reports {
 impl Drop for Reports {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-/// The program after its end.
-struct Ran {
-    process: u32,
-    ended: Ended,
-    /// Why the heap is not observed, from the file that was executed first.
-    unseen: Option<Unseen>,
-}
-
-/// Prints the reports of all processes, and writes their profiles to the output directory.
-fn report(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: &Ran) {
-    // Resolving names may read large files, so profiles are read only if they are shown or kept.
-    let is_wanted = out.is_some() || !(arguments.quiet || arguments.json);
-    let reported = numbers::read_all(reports).into_iter().map(|numbers| {
-        let profiles = if is_wanted {
-            profiles::read(reports, numbers.process, out.is_some())
-        } else {
-            HashMap::new()
-        };
-        Process { profiles, numbers }
-    });
-    let mut all: Vec<Process> = reported.collect();
-    for killed in killed::read_all(reports, &all, is_wanted) {
-        all.retain(|process| process.numbers.process != killed.numbers.process);
-        all.push(killed);
-    }
-    if !all
-        .iter()
-        .any(|process| process.numbers.process == ran.process)
-    {
-        say(&format!(
-            "plimsoll: the program {} without a report: {}",
-            ran.ended.how(),
-            why_none(&ran.ended)
-        ));
-    }
-    for process in all {
-        let is_program = process.numbers.process == ran.process;
-        let ran = is_program.then_some(ran);
-        let found = Unseen::of(&process);
-        // If the file no longer exists, the result from before its execution applies.
-        let unseen = found.as_ref().or_else(|| {
-            let is_gone = !Path::new(&process.numbers.program).exists();
-            ran.filter(|_| is_gone)?.unseen.as_ref()
-        });
-        if let Some(out) = out {
-            keep(out, reports, &process, is_program);
-        }
-        if arguments.json {
-            let _ = writeln!(io::stderr(), "{}", json(&process, ran, unseen));
-        } else if !arguments.quiet {
-            say(summary::text(&process, ran, unseen, arguments.sites).trim_end());
-        }
-    }
-}
-
-/// Formats the numbers of a process as one line of JSON. For the program itself, the line includes
-/// the kernel's figures.
-fn json(process: &Process, ran: Option<&Ran>, unseen: Option<&Unseen>) -> String {
-    let mut numbers = if process.numbers.was_killed() {
-        killed::json(&process.numbers)
-    } else {
-        serde_json::json!(process.numbers)
-    };
-    if let Some(ran) = ran {
-        numbers["how"] = ran.ended.how().into();
-        numbers["user_seconds"] = ran.ended.user.as_secs_f64().into();
-        numbers["system_seconds"] = ran.ended.system.as_secs_f64().into();
-        numbers["resident_bytes"] = ran.ended.resident.into();
-        numbers["note"] = unseen
-            .map(|unseen| format!("the heap is not observed: {unseen}"))
-            .into();
-    }
-    numbers.to_string()
-}
-
-/// Writes the profiles of a process to a directory. File names of processes other than the program
-/// begin with the process id.
-fn keep(out: &Directory, reports: &Path, process: &Process, is_program: bool) {
-    let number = process.numbers.process;
-    let keep = |file: &str, write: &dyn Fn(&mut File) -> io::Result<()>| {
-        let name = if is_program {
-            file.to_owned()
-        } else {
-            format!("{number}.{file}")
-        };
-        if let Err(error) = out.replace(&name, write) {
-            let path = out.path().join(name);
-            say(&format!("plimsoll: {}: {error}", path.display()));
-        }
-    };
-    for (kind, profile) in &process.profiles {
-        keep(&format!("{kind}.pb.gz"), &|file| {
-            let mut file = BufWriter::new(file);
-            profile.write(&mut file)?;
-            file.flush()
-        });
-    }
-    keep("numbers.json", &|file| {
-        if process.numbers.was_killed() {
-            return writeln!(file, "{}", killed::json(&process.numbers));
-        }
-        let mut numbers = File::open(reports.join(format!("{number}.json")))?;
-        io::copy(&mut numbers, file).map(drop)
-    });
-}
-
-fn why_none(ended: &Ended) -> &'static str {
-    match ended.signal() {
-        Some(libc::SIGKILL) => {
-            "no program can handle that signal; --postmortem keeps the counts up to it"
-        }
-        Some(_) => "the signal arrived where no report could be written",
-        None => "the library was not loaded, or could not write the report",
     }
 }
 

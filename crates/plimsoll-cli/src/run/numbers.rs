@@ -1,20 +1,37 @@
 //! The numbers in the report of a process.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::killed::KILLED;
+/// The ending of a killed process, in [`Numbers::ending`].
+pub const KILLED: &str = "killed";
 
 /// The numbers of a process.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Numbers {
+    /// The version of the form of the report.
+    #[serde(default)]
+    pub version: u32,
     pub process: u32,
     /// The path of the executable file.
     pub program: String,
     /// How the process ended: `exit`, `_exit`, `exec`, `SIGTERM`, `killed`.
     pub ending: String,
     pub seconds: f64,
+    /// The process that started it; 0 if unknown.
+    #[serde(default)]
+    pub parent: u32,
+    /// Its arguments at its end. Some programs replace them by a title.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// CPU time without children.
+    #[serde(default)]
+    pub cpu_seconds: f64,
+    /// The time of the start in seconds since 1970.
+    #[serde(default)]
+    pub started: f64,
     /// The blocks and bytes that a forked child inherited; `None` for other processes. The other
     /// numbers of a forked child count from the fork.
     #[serde(default)]
@@ -59,12 +76,74 @@ pub struct Numbers {
     pub unmapped_bytes: u64,
     pub lost_mappings: u64,
     pub own_bytes: u64,
+    /// The highest resident memory by the kernel; 0 if unknown.
+    #[serde(default)]
+    pub peak_resident: u64,
+    /// The resident memory at the end: `resident`, and its parts by owner, in bytes.
+    #[serde(default)]
+    pub memory: Option<BTreeMap<String, u64>>,
 }
 
 impl Numbers {
     /// Returns whether the process was killed, so that the numbers come from its post-mortem file.
     pub fn was_killed(&self) -> bool {
         self.ending == KILLED
+    }
+
+    /// Returns the name of the program's file.
+    pub fn name(&self) -> &str {
+        super::name_of(&self.program)
+    }
+
+    /// Adds the numbers of another process. Peaks become the higher one.
+    pub fn add(&mut self, other: &Self) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        for (sum, more) in [
+            (&mut self.mallocs, other.mallocs),
+            (&mut self.frees, other.frees),
+            (&mut self.malloc_bytes, other.malloc_bytes),
+            (&mut self.free_bytes, other.free_bytes),
+            (&mut self.asked_bytes, other.asked_bytes),
+            (&mut self.threads, other.threads),
+            (&mut self.waits, other.waits),
+            (&mut self.waited_ns, other.waited_ns),
+            (&mut self.lock_waits, other.lock_waits),
+            (&mut self.lock_waited_ns, other.lock_waited_ns),
+            (&mut self.contended_releases, other.contended_releases),
+            (&mut self.blamed_ns, other.blamed_ns),
+            (&mut self.without_stack, other.without_stack),
+            (&mut self.cut_stacks, other.cut_stacks),
+            (&mut self.table_full, other.table_full),
+            (&mut self.untracked, other.untracked),
+            (&mut self.lost_waits, other.lost_waits),
+            (&mut self.mappings, other.mappings),
+            (&mut self.mapping_calls, other.mapping_calls),
+            (&mut self.mapped_bytes, other.mapped_bytes),
+            (&mut self.unmapped_bytes, other.unmapped_bytes),
+            (&mut self.lost_mappings, other.lost_mappings),
+            (&mut self.own_bytes, other.own_bytes),
+        ] {
+            add(sum, more);
+        }
+        for (sum, &more) in self.large.iter_mut().zip(&other.large) {
+            add(sum, more);
+        }
+        for &[size, mallocs, frees] in &other.classes {
+            let place = self.classes.binary_search_by_key(&size, |class| class[0]);
+            match place {
+                Ok(at) => {
+                    add(&mut self.classes[at][1], mallocs);
+                    add(&mut self.classes[at][2], frees);
+                }
+                Err(at) => self.classes.insert(at, [size, mallocs, frees]),
+            }
+        }
+        self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
+        self.peak_resident = self.peak_resident.max(other.peak_resident);
+        self.peak_estimated |= other.peak_estimated;
+        self.exact &= other.exact;
+        self.cpu_seconds += other.cpu_seconds;
+        self.seconds = self.seconds.max(other.seconds);
     }
 
     /// Returns the bytes in use at the end. For a forked child, returns its allocated bytes minus
@@ -76,6 +155,12 @@ impl Numbers {
     /// Returns the number of blocks in use at the end.
     pub fn live_objects(&self) -> u64 {
         self.mallocs.saturating_sub(self.frees)
+    }
+
+    /// Returns how much of the memory that the program mapped is resident at the end, if it is known.
+    pub fn touched_bytes(&self) -> Option<u64> {
+        let memory = self.memory.as_ref()?;
+        Some(memory.get("mapped").copied().unwrap_or(0))
     }
 
     /// Returns by how many blocks and bytes the memory in use changed since the beginning.

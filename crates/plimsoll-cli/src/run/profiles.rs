@@ -5,106 +5,94 @@ use std::fs::File;
 use std::path::Path;
 
 use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
+use plimsoll_symbolize::offline::Frame;
 
+use super::interpreters;
 use super::library;
-use crate::profile::{self, Frames, Limits, Profile, Stack};
+use super::perf_map::{Generated, PerfMap};
+use super::say;
+use crate::profile::{self, Limits, Profile, Sum};
 
-/// Reads the profiles of a process that exist in `directory`, and resolves their names. Hides the
-/// frames of the preloaded library, and in profiles of allocations those of allocators.
-pub fn read(directory: &Path, process: u32, with_lines: bool) -> HashMap<&'static str, Profile> {
-    let read = |ProfileKind { name, .. }: &ProfileKind| {
-        let file = File::open(directory.join(format!("{process}.{name}.pb.gz"))).ok()?;
+/// What is resolved of the addresses in profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Names from symbol tables, which is quick.
+    Only,
+    /// Names, lines and inlined calls from debug information.
+    WithLines,
+}
+
+/// Reads the profiles that processes have left in `directory`, adds up those of one kind, and resolves
+/// their names. Hides the frames of the preloaded library, and in profiles of allocations those of
+/// allocators. The resident memory of several processes is not read: they share parts of it.
+pub fn read(directory: &Path, processes: &[u32], names: Names) -> HashMap<&'static str, Profile> {
+    let maps = processes
+        .iter()
+        .map(|&process| (process, PerfMap::of_process(process)));
+    let maps: HashMap<u32, Option<PerfMap>> = maps.collect();
+    let of_one = |process: u32, kind: &str| {
+        let file = File::open(directory.join(format!("{process}.{kind}.pb"))).ok()?;
         let mut profile = profile::read(file, Limits::default()).ok()?;
+        if let Some(Some(map)) = maps.get(&process) {
+            profile.name_generated_code(|address| map.find(address).map(frame));
+        }
+        Some(profile)
+    };
+    let read = |ProfileKind { name, .. }: &ProfileKind| {
+        let mut profile = match processes {
+            [process] => of_one(*process, name)?,
+            _ if *name == "memory" => return None,
+            _ => {
+                let all = processes.iter();
+                added_up(all.filter_map(|&process| of_one(process, name)))?
+            }
+        };
         profile.hide_leaves_in(|file| file.ends_with(library::NAME));
-        profile.find_names(with_lines);
+        profile.find_names(names == Names::WithLines);
         if profile.is_of_allocations() {
             profile.hide_allocators();
         }
+        interpreters::hide_loops(&mut profile);
         Some((*name, profile))
     };
     AT_EXIT.iter().filter_map(read).collect()
 }
 
-/// The events whose innermost visible function is the same.
-#[derive(Clone, Debug)]
-pub struct Site {
-    pub value: i64,
-    pub function: String,
-    /// The callers with the highest value, innermost first. `value_of_callers` is that value.
-    pub callers: Vec<String>,
-    pub value_of_callers: i64,
-    /// The number of other callers.
-    pub others: usize,
-    /// The lower bound in nanoseconds of the decade with the largest share of the lifetimes.
-    pub lifetime: Option<i64>,
+fn frame(function: &Generated) -> Frame<'_> {
+    Frame {
+        name: &function.name,
+        system_name: &function.listed,
+        file: &function.file,
+        start_line: function.line,
+        line: function.line,
+    }
 }
 
-/// The number of callers that are shown.
-const CALLERS: usize = 3;
-
-/// The values of a leaf function, by callers and by lifetime.
-#[derive(Default)]
-struct Leaf {
-    value: i64,
-    callers: HashMap<Vec<u32>, i64>,
-    lifetimes: HashMap<i64, i64>,
+/// Adds up the profiles of several processes by kind.
+pub fn sum(
+    all: impl Iterator<Item = HashMap<&'static str, Profile>>,
+) -> HashMap<&'static str, Profile> {
+    let mut by_kind: HashMap<&'static str, Vec<Profile>> = HashMap::new();
+    for (kind, profile) in all.flatten() {
+        by_kind.entry(kind).or_default().push(profile);
+    }
+    let sums = by_kind.into_iter();
+    sums.filter_map(|(kind, all)| Some((kind, added_up(all.into_iter())?)))
+        .collect()
 }
 
-/// Returns the sum over all samples, and the `most` sites with the highest values. `value` selects
-/// one of a sample's values.
-pub fn sites(profile: &Profile, most: usize, value: impl Fn(&[i64]) -> i64) -> (i64, Vec<Site>) {
-    let Ok(frames) = Frames::new(profile) else {
-        return (0, Vec::new());
-    };
-    let mut leaves: HashMap<Option<u32>, Leaf> = HashMap::new();
-    let mut total = 0_i64;
-    let mut stack = Stack::default();
-    let mut values = Vec::new();
-    let add = |sum: &mut i64, value: i64| *sum = sum.saturating_add(value);
-    for sample in profile.samples() {
-        values.clear();
-        values.extend(sample.values());
-        let value = value(&values);
-        if value == 0 {
-            continue;
-        }
-        add(&mut total, value);
-        frames.read(&sample, &mut stack);
-        let stack = stack.frames();
-        let leaf = leaves.entry(stack.first().copied()).or_default();
-        add(&mut leaf.value, value);
-        let callers: Vec<u32> = stack.iter().skip(1).take(CALLERS).copied().collect();
-        add(leaf.callers.entry(callers).or_default(), value);
-        let mut labels = sample.labels();
-        if let Some(label) = labels.find(|label| profile.string(label.key) == "lifetime") {
-            add(leaf.lifetimes.entry(label.number).or_default(), value);
+/// Returns the sum of profiles of one kind. A message names the first that cannot be added, which ends
+/// the sum.
+fn added_up(mut all: impl Iterator<Item = Profile>) -> Option<Profile> {
+    let mut sum = Sum::of(&all.next()?, Limits::default()).ok()?;
+    for (number, profile) in all.enumerate() {
+        if let Err(error) = sum.add(&profile) {
+            let added = number + 1;
+            say(&format!(
+                "plimsoll: profiles of {added} processes are added up, the others are left out: {error}"
+            ));
+            break;
         }
     }
-    let name = |frame: u32| frames.name(frame).to_owned();
-    let mut sites: Vec<Site> = leaves
-        .into_iter()
-        .map(|(function, leaf)| {
-            let others = leaf.callers.len().saturating_sub(1);
-            let largest =
-                |(callers, value): &(Vec<u32>, i64)| (*value, std::cmp::Reverse(callers.clone()));
-            let (callers, value_of_callers) = leaf
-                .callers
-                .into_iter()
-                .max_by_key(largest)
-                .unwrap_or_default();
-            Site {
-                value: leaf.value,
-                function: function.map_or_else(|| "(no stack)".to_owned(), name),
-                callers: callers.into_iter().map(name).collect(),
-                value_of_callers,
-                others,
-                lifetime: (leaf.lifetimes.into_iter())
-                    .max_by_key(|&(from, sum)| (sum, from))
-                    .map(|(from, _)| from),
-            }
-        })
-        .collect();
-    sites.sort_by(|a, b| b.value.cmp(&a.value).then(a.function.cmp(&b.function)));
-    sites.truncate(most);
-    (total, sites)
+    Some(sum.finish())
 }

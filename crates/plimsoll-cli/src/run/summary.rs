@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::numbers::Numbers;
-use super::profiles::{self, Site};
+use super::ran::Ran;
 use super::short_name::shortened;
-use super::{Ran, Unseen};
+use super::sites::{self, Estimate, Samples, Site};
+use super::units::{bytes, count, counted, nanoseconds, seconds};
+use super::{Unseen, resident};
 use crate::plain_text::plain;
 use crate::profile::Profile;
 
@@ -21,9 +23,15 @@ pub fn text(process: &Process, ran: Option<&Ran>, unseen: Option<&Unseen>, sites
     let mut to = String::new();
     // Writing to a string does not fail.
     let _ = head(&mut to, &process.numbers, ran, unseen);
-    let _ = lists(&mut to, process, sites);
-    let _ = sizes(&mut to, &process.numbers);
+    put_lists(&mut to, process, sites);
     to
+}
+
+/// Appends the lists of at most `sites` sites each, and the sizes of blocks.
+pub fn put_lists(to: &mut String, process: &Process, sites: usize) {
+    // Writing to a string does not fail.
+    let _ = lists(to, process, sites);
+    let _ = sizes(to, &process.numbers);
 }
 
 fn head(
@@ -37,7 +45,7 @@ fn head(
         Some(ended) => ended.how(),
         None => format!("ended by {}", numbers.ending),
     };
-    let program = plain(crate::run::name_of(&numbers.program));
+    let program = plain(numbers.name());
     writeln!(
         to,
         "plimsoll: {program} (process {}) {how} after {}",
@@ -57,6 +65,7 @@ fn head(
              its last instant"
         )?;
     }
+    resident::write(to, numbers, ran)?;
     let why = why_unseen(numbers);
     if let Some(unseen) = unseen.filter(|_| why.is_none()) {
         writeln!(to, "  note       the heap is not observed: {unseen}")?;
@@ -93,9 +102,13 @@ fn head(
             bytes(numbers.unmapped_bytes),
         )?;
     } else if numbers.mapping_calls != 0 {
+        let touched = match numbers.touched_bytes() {
+            Some(touched) if numbers.mappings != 0 => format!("{} touched of ", bytes(touched)),
+            _ => String::new(),
+        };
         writeln!(
             to,
-            "  mapped     {} in {} at exit; {} mapped by {} in total",
+            "  mapped     {touched}{} in {} at exit; {} mapped by {} in total",
             bytes(numbers.mapped_bytes.saturating_sub(numbers.unmapped_bytes)),
             counted(numbers.mappings, "mapping"),
             bytes(numbers.mapped_bytes),
@@ -105,20 +118,27 @@ fn head(
     if !numbers.was_killed() {
         writeln!(
             to,
-            "  threads    {} created; lock waits: {}",
-            count(numbers.threads),
+            "  threads    {}; lock waits: {}",
+            match numbers.threads {
+                1 => "1 (main only)".to_owned(),
+                threads => count(threads),
+            },
             lock_waits(numbers),
         )?;
     }
     if let Some(ended) = ended {
         writeln!(
             to,
-            "  CPU time   {} user, {} system; peak resident memory {}",
+            "  CPU time   {} user, {} kernel, children included",
             seconds(ended.user.as_secs_f64()),
             seconds(ended.system.as_secs_f64()),
-            bytes(ended.resident),
         )?;
     }
+    put_lost(to, numbers)
+}
+
+/// Writes the number of lost events, if there are any.
+pub fn put_lost(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     if numbers.lost() != 0 {
         writeln!(
             to,
@@ -135,7 +155,7 @@ fn head(
 }
 
 /// Formats the number of lock waits, and their time if there were any.
-fn lock_waits(numbers: &Numbers) -> String {
+pub fn lock_waits(numbers: &Numbers) -> String {
     match numbers.lock_waits {
         0 => "0".to_owned(),
         waits => format!(
@@ -202,83 +222,133 @@ fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
     }
 }
 
-/// A list of sites: its title, profile, value and unit.
-type List = (
-    &'static str,
-    &'static str,
-    fn(&[i64]) -> i64,
-    fn(u64) -> String,
-);
+/// A list of sites.
+struct List {
+    title: &'static str,
+    profile: &'static str,
+    /// The index of the value. The one before is the number of objects or samples.
+    value: usize,
+    unit: fn(u64) -> String,
+    basis: Basis,
+    samples: Samples,
+}
 
-const LISTS: [List; 9] = [
-    (
-        "used CPU time",
-        "profile",
-        |values| value(values, 1),
-        nanoseconds,
-    ),
-    (
+/// What the values of a list are based on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    /// Sampled blocks.
+    Blocks,
+    /// Samples that count alike.
+    Samples,
+    /// Events of which some are recorded.
+    Events,
+    /// All events.
+    All,
+    /// Resident memory by holder: exact, except that the heap is divided by sampled blocks.
+    Resident,
+}
+
+const LISTS: [List; 12] = [
+    list("used CPU time", "profile", 1, nanoseconds, Basis::Samples),
+    list(
         "elapsed time of all threads",
         "wall",
-        |values| value(values, 1),
+        1,
         nanoseconds,
+        Basis::Events,
     ),
-    ("in use at exit", "heap", |values| value(values, 3), bytes),
-    (
-        "in use at the peak",
-        "peak",
-        |values| value(values, 1),
-        bytes,
-    ),
-    ("allocated", "heap", |values| value(values, 1), bytes),
-    (
-        "allocated and freed",
-        "lifetimes",
-        |values| value(values, 1),
-        bytes,
-    ),
-    (
-        "mapped by the program at exit",
+    list("resident at exit", "memory", 0, bytes, Basis::Resident),
+    list("still allocated at exit", "heap", 3, bytes, Basis::Blocks),
+    list("in use at the peak", "peak", 1, bytes, Basis::Blocks),
+    list("allocated", "heap", 1, bytes, Basis::Blocks),
+    list("allocated and freed", "lifetimes", 1, bytes, Basis::Blocks),
+    list(
+        "mapped by the program at exit, touched or not",
         "mmap",
-        |values| value(values, 3),
+        3,
         bytes,
+        Basis::All,
     ),
-    (
+    list("mapped and unmapped", "mmap", 1, bytes, Basis::All),
+    list(
         "delayed other threads by holding a lock",
         "mutex",
-        |values| value(values, 1),
+        1,
         nanoseconds,
+        Basis::Events,
     ),
-    ("waited", "block", |values| value(values, 1), nanoseconds),
+    List {
+        samples: Samples::OfLocks,
+        ..list("waited for locks", "block", 1, nanoseconds, Basis::Events)
+    },
+    List {
+        samples: Samples::OfOthers,
+        ..list("waited otherwise", "block", 1, nanoseconds, Basis::Events)
+    },
 ];
+
+const fn list(
+    title: &'static str,
+    profile: &'static str,
+    value: usize,
+    unit: fn(u64) -> String,
+    basis: Basis,
+) -> List {
+    List {
+        title,
+        profile,
+        value,
+        unit,
+        basis,
+        samples: Samples::All,
+    }
+}
 
 /// The index of the bytes at the peak, in the heap profile of a process that was killed.
 const AT_PEAK: usize = 5;
 
-fn value(values: &[i64], at: usize) -> i64 {
-    values.get(at).copied().unwrap_or(0)
-}
-
 fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
-    for (title, profile, value, unit) in LISTS {
-        // The profile `mmap` holds every mapping and is not sampled.
-        let is_sampled = profile != "mmap";
-        let (profile, value): (_, fn(&[i64]) -> i64) = match process.profiles.get(profile) {
-            Some(profile) => (profile, value),
-            None if profile == "peak" && process.numbers.was_killed() => {
+    for list in LISTS {
+        let List { title, unit, .. } = list;
+        if !is_telling(&list, process) {
+            continue;
+        }
+        let (profile, value) = match process.profiles.get(list.profile) {
+            Some(profile) => (profile, list.value),
+            None if list.profile == "peak" && process.numbers.was_killed() => {
                 let Some(heap) = process.profiles.get("heap") else {
                     continue;
                 };
-                (heap, |values| self::value(values, AT_PEAK))
+                (heap, AT_PEAK)
             }
             None => continue,
         };
-        let (total, sites) = profiles::sites(profile, most, value);
+        let rate = process.numbers.heap_rate;
+        let estimate = match list.basis {
+            Basis::Blocks => sites::of_blocks(profile, value, rate),
+            Basis::Samples => sites::of_samples(profile, value - 1),
+            Basis::Resident => of_heap(process).unwrap_or(Estimate::NONE),
+            Basis::Events | Basis::All => Estimate::EXACT,
+        };
+        let (total, sites) = match list.basis {
+            Basis::Resident => sites::holders(profile, most, !estimate.is_too_weak()),
+            _ => sites::sites(profile, list.samples, most, value),
+        };
         if total <= 0 {
             continue;
         }
-        let by = if is_sampled { " (sampled)" } else { "" };
+        let by = match list.basis {
+            Basis::Resident if estimate.is_too_weak() => String::new(),
+            Basis::Resident => format!(" (sites of the heap {estimate})"),
+            Basis::All => String::new(),
+            Basis::Events => " (sampled)".to_owned(),
+            Basis::Blocks | Basis::Samples => format!(" ({estimate})"),
+        };
         writeln!(to, "{title}: {}{by}", unit(total.unsigned_abs()))?;
+        if estimate.is_too_weak() && list.basis != Basis::Resident {
+            writeln!(to, "  too few samples to name its sites")?;
+            continue;
+        }
         for site in sites.iter().filter(|site| site.value > 0) {
             writeln!(
                 to,
@@ -290,6 +360,33 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+/// The number of calls from which on a program is said to map and unmap often.
+const MANY_CALLS: u64 = 1000;
+
+/// Returns whether a list says something that no other list says better.
+fn is_telling(list: &List, process: &Process) -> bool {
+    let numbers = &process.numbers;
+    // At the exit, nothing is left of them.
+    let was_large = numbers.unmapped_bytes > numbers.peak_resident / 4;
+    match (list.profile, list.value) {
+        // A forked child has memory of its parent, too.
+        ("memory", _) => numbers.inherited.is_none(),
+        // The list of the resident memory has what was touched of it.
+        ("mmap", 3) => numbers.touched_bytes().is_none(),
+        ("mmap", _) => {
+            (numbers.mapping_calls >= MANY_CALLS || was_large)
+                && numbers.unmapped_bytes > numbers.mapped_bytes / 2
+        }
+        _ => true,
+    }
+}
+
+/// Returns the basis of the heap in use, if it was sampled.
+fn of_heap(process: &Process) -> Option<Estimate> {
+    let heap = process.profiles.get("heap")?;
+    Some(sites::of_blocks(heap, 3, process.numbers.heap_rate))
 }
 
 /// Formats a site and its callers on one line. If the site has other callers too, the line shows
@@ -345,7 +442,7 @@ fn sizes(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
     if all == 0 {
         return Ok(());
     }
-    writeln!(to, "block sizes: allocated, in use at exit")?;
+    writeln!(to, "block sizes: allocated, still allocated at exit")?;
     let last = doublings.len() - 1;
     for (at, [mallocs, live]) in doublings.into_iter().enumerate() {
         if mallocs == 0 {
@@ -366,71 +463,4 @@ fn sizes(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
         writeln!(to, "{}", line.trim_end())?;
     }
     Ok(())
-}
-
-/// Formats bytes in the unit that leaves one to four digits before the point.
-pub fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
-
-fn nanoseconds(nanoseconds: u64) -> String {
-    seconds(nanoseconds as f64 / 1e9)
-}
-
-fn seconds(seconds: f64) -> String {
-    if seconds >= 1.0 {
-        format!("{seconds:.2} s")
-    } else if seconds >= 1e-3 {
-        format!("{:.1} ms", seconds * 1e3)
-    } else {
-        format!("{:.1} us", seconds * 1e6)
-    }
-}
-
-/// Formats a number of things, such as `1 call` or `12 calls`.
-fn counted(number: u64, thing: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{plural}", count(number))
-}
-
-/// Formats a number with thousands separators.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut apart = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at != 0 && (digits.len() - at).is_multiple_of(3) {
-            apart.push(',');
-        }
-        apart.push(digit);
-    }
-    apart
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_to_be_read() {
-        assert_eq!(bytes(0), "0 B");
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(1536), "1.5 KiB");
-        assert_eq!(bytes(u64::MAX), "16.0 EiB");
-        assert_eq!(count(0), "0");
-        assert_eq!(count(999), "999");
-        assert_eq!(count(1_234_567), "1,234,567");
-        assert_eq!(seconds(0.000_001_5), "1.5 us");
-        assert_eq!(nanoseconds(1_500_000), "1.5 ms");
-        assert_eq!(seconds(61.0), "61.00 s");
-    }
 }

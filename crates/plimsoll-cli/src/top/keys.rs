@@ -158,9 +158,10 @@ mod tests {
             ("6", Page::Gc),
             ("7", Page::Cpu),
             ("8", Page::Growth),
+            ("9", Page::Flame),
             ("\t", Page::Overview),
             ("\t\t", Page::Sizes),
-            ("9090", Page::Sizes),
+            ("00", Page::Sizes),
         ] {
             press(&mut app, keys);
             assert_eq!(app.page, page, "{keys:?}");

@@ -11,6 +11,7 @@
 mod app;
 mod clean;
 mod find;
+mod history;
 mod keys;
 mod metrics;
 mod model;
@@ -24,6 +25,7 @@ mod table;
 mod terminal;
 #[cfg(test)]
 mod testing;
+mod tree;
 mod units;
 mod view;
 

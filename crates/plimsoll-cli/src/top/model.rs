@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::clean::clean;
 use super::metrics::Metrics;
-use super::readings::Readings;
+use super::readings::{Point, Readings};
 use super::sites::{Kind, Sites};
 
 /// All data from which the views are drawn.
@@ -52,6 +52,8 @@ pub(super) enum Update {
     Figures(Duration, Result<Metrics, Trouble>),
     /// A profile, which contains the time of its request.
     Profile(Kind, Result<Sites, Trouble>),
+    /// The history of the program, with points from before watching began.
+    History(Vec<Point>),
     /// The command line, with arguments separated by zero bytes.
     CommandLine(String),
 }
@@ -81,6 +83,7 @@ impl Model {
                 profile.trouble = None;
             }
             Update::Profile(kind, Err(trouble)) => self.profile_mut(kind).trouble = Some(trouble),
+            Update::History(points) => self.readings.add_earlier(points),
             Update::CommandLine(line) => {
                 let line = line.trim_end_matches('\0');
                 let (program, arguments) = line.split_once('\0').unwrap_or((line, ""));

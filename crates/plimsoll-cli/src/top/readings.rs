@@ -28,6 +28,8 @@ pub(super) struct Readings {
     before: Option<Reading>,
     /// The points of the newest readings, oldest first.
     points: VecDeque<Point>,
+    /// The points of the program's own history, from before the first reading, oldest first.
+    earlier: Vec<Point>,
     peak: f64,
     restarts: u32,
 }
@@ -41,7 +43,7 @@ struct Reading {
 /// The part of a reading that is drawn over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
-    /// The time of the reading.
+    /// The time of the reading; 0 for one of the program's own history.
     pub(super) at: Duration,
     /// The bytes in use.
     pub(super) heap: f64,
@@ -88,6 +90,20 @@ impl Readings {
             heap,
             rate: self.rate(ALLOCATED).unwrap_or(0.0),
         });
+    }
+
+    /// Adds points from before the first reading, oldest first.
+    pub(super) fn add_earlier(&mut self, points: Vec<Point>) {
+        let highest = points.iter().map(|point| point.heap).fold(0.0, f64::max);
+        self.peak = self.peak.max(highest);
+        self.earlier = points;
+    }
+
+    /// Returns the points that are drawn: the newest of all, oldest first.
+    pub(super) fn drawn(&self) -> impl Iterator<Item = &Point> {
+        let all = self.earlier.len() + self.points.len();
+        let points = self.earlier.iter().chain(&self.points);
+        points.skip(all.saturating_sub(KEPT))
     }
 
     /// Returns the time of the newest reading.
@@ -241,10 +257,24 @@ mod tests {
     fn a_program_that_was_started_again_is_another_one() {
         let mut readings = Readings::default();
         readings.add(at(1.0), page(1000.0, 5000.0, [1, 2]));
+        let earlier = Point {
+            at: Duration::ZERO,
+            heap: 2000.0,
+            rate: 1.0,
+        };
+        readings.add_earlier(vec![earlier; 700]);
+        assert_eq!(readings.peak(), 2000.0);
+        assert_eq!(readings.points().len(), 1);
+        assert_eq!(readings.drawn().count(), KEPT);
+        assert_eq!(
+            readings.drawn().last().map(|point| point.heap),
+            Some(1000.0)
+        );
         readings.add(at(2.0), page(10.0, 20.0, [0, 0]));
         assert_eq!(readings.peak(), 10.0);
         assert_eq!(readings.rate(ALLOCATED), None);
         assert_eq!(readings.points().len(), 1);
+        assert_eq!(readings.drawn().count(), 1);
         assert_eq!(readings.restarts(), 1);
         readings.add(at(3.0), page(10.0, 30.0, [0, 0]));
         assert_eq!(

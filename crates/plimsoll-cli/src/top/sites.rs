@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clean::clean;
+use super::tree::{Growing, Node};
 use crate::growth;
 
 /// The maximum number of sites that are kept of a profile: those with the largest values.
@@ -102,6 +103,8 @@ pub(super) struct Sample<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sites {
     sites: Vec<Site>,
+    /// The tree of calls by the first value, for the heap.
+    tree: Vec<Node>,
     /// The time of the request since watching began. `took` is the duration of the request.
     pub(super) at: Duration,
     pub(super) took: Duration,
@@ -134,7 +137,15 @@ impl Sites {
             stack: Vec<Frame<'a>>,
         }
         let mut sums: HashMap<(&str, &str, i64, &str), Sum<'a>> = HashMap::new();
+        let mut tree = Growing::default();
         for sample in samples {
+            let first = sample.values.first().copied().unwrap_or(0);
+            if kind == Kind::Heap && first > 0 {
+                let has_own = sample.stack.iter().any(|frame| !is_a_tool(frame));
+                let shown = sample.stack.iter();
+                let shown = shown.filter(|frame| !has_own || !is_a_tool(frame));
+                tree.add(shown, first as f64);
+            }
             let unknown = Frame {
                 function: "(unknown)",
                 file: "",
@@ -161,7 +172,6 @@ impl Sites {
             for (sum, &value) in sum.values.iter_mut().zip(&sample.values) {
                 *sum += value as f64;
             }
-            let first = sample.values.first().copied().unwrap_or(0);
             if first > sum.largest {
                 sum.largest = first;
                 sum.stack = sample.stack;
@@ -185,6 +195,7 @@ impl Sites {
             });
         Self {
             sites: sites.collect(),
+            tree: tree.nodes(),
             ..Self::default()
         }
     }
@@ -192,6 +203,11 @@ impl Sites {
     /// Returns the sites, those with the largest first value first.
     pub(super) fn sites(&self) -> &[Site] {
         &self.sites
+    }
+
+    /// Returns the tree of calls: each function before its callees.
+    pub(super) fn tree(&self) -> &[Node] {
+        &self.tree
     }
 
     /// Computes the rates since the previous profile. The values of a site that is missing there

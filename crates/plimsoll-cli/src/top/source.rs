@@ -11,9 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::clean::clean;
+use super::history;
 use super::metrics::Metrics;
 use super::model::{Trouble, Update};
 use super::profiles;
+use super::readings::Point;
 use super::sites::{Kind, Sites};
 use crate::http;
 
@@ -80,6 +82,12 @@ impl Pages {
     pub(super) fn command_line(&self) -> Result<String, Trouble> {
         let page = self.get("/debug/pprof/cmdline", FIGURES_TIMEOUT)?;
         Ok(String::from_utf8_lossy(&page).into_owned())
+    }
+
+    /// Fetches the history of the program; empty if it keeps none.
+    fn history(&self, interval: Duration) -> Vec<Point> {
+        let page = self.get(history::PATH, FIGURES_TIMEOUT).unwrap_or_default();
+        history::points(&page, interval).unwrap_or_default()
     }
 
     fn get(&self, page: &str, timeout: Duration) -> Result<Vec<u8>, Trouble> {
@@ -204,12 +212,14 @@ impl Figures {
                 return;
             }
             // The server that responds again may be another program.
-            if is_there
-                && !knows_program
-                && let Ok(line) = self.pages.command_line()
-                && self.tell.send(Update::CommandLine(line)).is_err()
-            {
-                return;
+            if is_there && !knows_program {
+                let history = Update::History(self.pages.history(self.interval));
+                let line = self.pages.command_line().map(Update::CommandLine);
+                for update in [Ok(history), line].into_iter().flatten() {
+                    if self.tell.send(update).is_err() {
+                        return;
+                    }
+                }
             }
             knows_program = is_there;
             let rested = Instant::now() + REST;

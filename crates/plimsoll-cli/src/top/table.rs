@@ -31,7 +31,7 @@ impl Column {
     }
 }
 
-/// The text of a cell, and the number by which it is sorted.
+/// The text of a cell, and the number by which it is sorted. Texts without a place have the number 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) text: String,
@@ -43,6 +43,14 @@ impl Cell {
         Self {
             text: text.into(),
             number: 0.0,
+        }
+    }
+
+    /// Creates the cell of a text that is sorted by its place.
+    pub(super) fn placed(place: usize, text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            number: place as f64,
         }
     }
 
@@ -102,7 +110,7 @@ pub(super) struct Order {
 }
 
 impl Table {
-    /// Sorts by the largest number first, or by text in ascending order. Equal rows are sorted by
+    /// Sorts by the largest number first, or by place and text in ascending order. Equal rows are sorted by
     /// their texts.
     pub(super) fn sort(&mut self, order: Order) {
         let Some(column) = self.columns.get(order.column) else {
@@ -113,9 +121,9 @@ impl Table {
             let compared = if column.number {
                 by(other).total_cmp(&by(one))
             } else {
-                one.cells[order.column]
-                    .text
-                    .cmp(&other.cells[order.column].text)
+                let (one, other) = (&one.cells[order.column], &other.cells[order.column]);
+                let by_place = one.number.total_cmp(&other.number);
+                by_place.then_with(|| one.text.cmp(&other.text))
             };
             let compared = if order.reversed {
                 compared.reverse()

@@ -60,6 +60,32 @@ pub fn start_and_grow() {
     }
 }
 
+#[inline(never)]
+fn remembers_for_ever() {
+    std::mem::forget(black_box(vec![1_u8; 1000]));
+}
+
+/// Leaks 20 blocks for each reading of the growth, until there is a verdict and a record of it.
+pub fn leak_slowly() {
+    let _plimsoll = plimsoll::start();
+    let mut readings = 0;
+    let mut until = u64::MAX;
+    while readings < until {
+        let growth = plimsoll::history::growth();
+        for _ in 0..20 * (growth.readings - readings) {
+            remembers_for_ever();
+        }
+        readings = growth.readings;
+        if until == u64::MAX && growth.leaks().next().is_some() {
+            // The record is of each sixth reading.
+            until = readings + 7;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    ready();
+    wait();
+}
+
 /// Has no history, since the setting is off.
 pub fn without() {
     let _plimsoll = plimsoll::start();
@@ -251,6 +277,56 @@ fn a_process_without_a_history_leaves_none() {
     assert!(left.history.steps.is_empty());
 }
 
+/// All blocks are sampled.
+#[test]
+fn a_killed_process_leaves_the_verdicts_on_its_sites() {
+    let directory = Directory::new("postmortem-growth");
+    let settings = "heap_rate=1,growth=5ms";
+    let (left, file) = left_by("leak slowly", &directory, settings);
+    let growth = left.history.growth.as_ref().expect("a record");
+    assert!(
+        growth.readings >= 64 && growth.bytes_per_second > 0.0,
+        "{growth:?}"
+    );
+    let text = stdout_of(&["report", &file, "--growth"]);
+    assert!(text.contains(" sites leak: +"), "{text}");
+    let row = text
+        .lines()
+        .find(|line| line.contains("remembers_for_ever"));
+    assert!(
+        row.is_some_and(|row| row.contains(" leaking ") && row.contains(" no frees ")),
+        "{text}"
+    );
+    let text = stdout_of(&["report", &file]);
+    let section = text
+        .split("\nGrowth (")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(section.contains("remembers_for_ever"), "{text}");
+    let json = stdout_of(&["report", &file, "--growth", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["readings"], growth.readings);
+    assert_eq!(json["sites"][0]["verdict"], "leaking");
+}
+
+#[test]
+fn without_verdicts_the_report_of_growth_says_so() {
+    let directory = Directory::new("postmortem-no-growth");
+    let (left, file) = left_by("rise and fall with a history", &directory, "growth=off");
+    assert!(left.history.growth.is_none());
+    let (said, code) = failure_of(&["report", &file, "--growth"]);
+    assert!(
+        code == 1 && said.contains("the file has no growth of sites"),
+        "{said}"
+    );
+    assert!(!stdout_of(&["report", &file]).contains("Growth ("));
+    let (said, code) = failure_of(&["report", "Cargo.toml", "--growth"]);
+    assert!(
+        code == 2 && said.contains("nor a post-mortem file"),
+        "{said}"
+    );
+}
+
 #[test]
 fn children_do_not_write_to_the_history_of_their_parent() {
     let directory = Directory::new("postmortem-history-fork");
@@ -328,6 +404,7 @@ fn a_damaged_history_does_no_harm() {
         (at, 140),
         (at + 512, 250),
         (at + 4096, 2000),
+        (at + 8192, 2000),
         (half, 400),
         (half, 4000),
     ];

@@ -72,6 +72,7 @@ fn work() {
         "rise and fall with a history" => super::history::rise_and_fall(),
         "start and grow" => super::history::start_and_grow(),
         "without a history" => super::history::without(),
+        "leak slowly" => super::history::leak_slowly(),
         "fork with a history" => super::history::fork_with_readings(),
         "spread with a history" => super::history::spread_with_readings(),
         "fork while others allocate" => super::forks::fork_under_load(),

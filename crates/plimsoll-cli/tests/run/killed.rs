@@ -51,7 +51,7 @@ fn counts_before_the_kill_are_reported() {
     assert!(text.contains("killed before it could report"), "{text}");
     assert!(!text.contains("requested"), "not known: {text}");
     assert!(!text.contains("threads"), "not known: {text}");
-    for list in ["in use at exit", "in use at the peak", "allocated"] {
+    for list in ["still allocated at exit", "in use at the peak", "allocated"] {
         let at = text.find(&format!("\n{list}: "));
         let list = &text[at.unwrap_or_else(|| panic!("{list}: {text}")) + 1..];
         let first = list.lines().nth(1).unwrap();

@@ -8,14 +8,17 @@ mod endings;
 mod environment;
 mod figures;
 mod frames;
+mod generated;
 mod hostile;
 mod killed;
 mod loading;
+mod many;
 mod mappings;
 mod memory;
 #[path = "../port/mod.rs"]
 mod port;
 mod refused;
+mod resident;
 mod scene;
 mod signals;
 mod sites;

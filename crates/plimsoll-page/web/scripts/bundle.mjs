@@ -1,5 +1,6 @@
 // The files of the page, built in memory: the same source gives the same bytes.
 
+import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -33,6 +34,31 @@ function compressed(bytes) {
   return gzipSync(bytes, { level: 9, mem: 12, mtime: 0 });
 }
 
+/**
+ * Returns the page as one document with its script and style, for reports in files. Its policy allows only these two and no
+ * request. The script is last, so that it finds the whole document.
+ */
+function alone(html, js, css) {
+  const style = new TextDecoder().decode(css).trim();
+  const script = new TextDecoder().decode(js).trim();
+  // The document would end there.
+  if (/<\/(style|script)/i.test(style + script)) throw new Error("the bundle contains the end of an element");
+  const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
+  const policy = `default-src 'none'; script-src ${hash(script)}; style-src ${hash(style)}; img-src data: blob:; base-uri 'none'; form-action 'none'`;
+  const replaced = [
+    ['<link rel="stylesheet" href="page.css">', `<style>${style}</style>`],
+    ['<script src="page.js" defer></script>\n', ""],
+    ['<meta charset="utf-8">', `<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="${policy}">`],
+    ["</body>", `<script>${script}</script>\n</body>`],
+  ];
+  let text = new TextDecoder().decode(html);
+  for (const [from, to] of replaced) {
+    if (text.split(from).length !== 2) throw new Error(`index.html must contain ${from} once`);
+    text = text.replace(from, () => to);
+  }
+  return new TextEncoder().encode(text);
+}
+
 /** Returns the name and the compressed contents of each file. */
 export async function files() {
   const html = await readFile(`${web}/src/index.html`);
@@ -42,5 +68,6 @@ export async function files() {
     ["index.html.gz", compressed(html)],
     ["page.js.gz", compressed(js)],
     ["page.css.gz", compressed(css)],
+    ["alone.html.gz", compressed(alone(html, js, css))],
   ]);
 }

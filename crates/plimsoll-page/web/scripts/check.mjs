@@ -12,7 +12,8 @@ for (const [name, bytes] of await files()) {
     console.error(`dist/${name} differs from its source; run npm run build`);
     process.exitCode = 1;
   }
-  sum += bytes.length;
+  // A server sends the other files.
+  if (name !== "alone.html.gz") sum += bytes.length;
 }
 if (sum > LIMIT) {
   console.error(`the page takes ${sum} bytes, more than ${LIMIT}`);

@@ -1,5 +1,6 @@
-// Keeps the history up to date: polls the server each second while the page is visible.
+// Keeps the history up to date: polls the server each second while the page is visible. The history of a file is read once.
 
+import { files } from "./data/files.ts";
 import { History, type HistoryAnswer } from "./data/history.ts";
 import { reading, readMetrics } from "./data/metrics.ts";
 import { address, getJson, getText, reason, StatusError } from "./data/request.ts";
@@ -11,7 +12,8 @@ const METRICS_READINGS = 15;
 
 /** The connection to the server. */
 export interface Connection {
-  kind: "starting" | "live" | "paused" | "lost";
+  /** `ended` is the history of a file. */
+  kind: "starting" | "live" | "paused" | "lost" | "ended";
   /** The reason of a lost connection. */
   text: string;
   /** The reason why the server keeps no history; empty if it does. */
@@ -29,6 +31,8 @@ export class Live {
   private readonly listeners: Listener[] = [];
   private timer = 0;
   private isPolling = false;
+  /** The file whose history was read. */
+  private file: string | undefined;
   /** The time of the first reading of metrics. */
   private metricsSince = 0;
   private metricsLeft = 0;
@@ -38,8 +42,26 @@ export class Live {
     this.listeners.push(listener);
   }
 
-  /** Begins to poll. */
+  /** Reads the history of the file with that name; nothing for an empty name. */
+  async readFile(name: string): Promise<void> {
+    if (name === this.file) return;
+    this.file = name;
+    this.history.reset();
+    try {
+      if (name !== "") {
+        const answer = await this.request(`history/${name}`, {});
+        if (name !== this.file) return;
+        this.history.add(answer);
+      }
+      this.connect("ended");
+    } catch (error) {
+      this.connect("lost", reason(error));
+    }
+  }
+
+  /** Begins to poll a running program. */
   start(): void {
+    if (files !== undefined) return;
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) {
         clearTimeout(this.timer);
@@ -97,10 +119,15 @@ export class Live {
 
   private async answer(last: number): Promise<HistoryAnswer> {
     const query = last > 0 && this.connection.noHistory === "" ? { from: last } : {};
-    const answer = await getJson<HistoryAnswer>(address("history", query), TIMEOUT);
-    if (answer?.version !== 1 || !Array.isArray(answer.steps)) throw new Error("the history has an unknown format");
+    const answer = await this.request("history", query);
     if (this.connection.noHistory !== "") this.history.reset();
     this.connection.noHistory = "";
+    return answer;
+  }
+
+  private async request(path: string, query: Record<string, number>): Promise<HistoryAnswer> {
+    const answer = await getJson<HistoryAnswer>(address(path, query), TIMEOUT);
+    if (answer?.version !== 1 || !Array.isArray(answer.steps)) throw new Error("the history has an unknown format");
     return answer;
   }
 

@@ -1,5 +1,7 @@
 // The page: its title bar, its tabs, and the view of the open tab.
 
+import { files } from "./data/files.ts";
+import { keptKind } from "./data/kinds.ts";
 import { getText, address } from "./data/request.ts";
 import { short } from "./data/text.ts";
 import { age, clock } from "./data/units.ts";
@@ -20,6 +22,12 @@ const TITLES: Record<Tab, string> = {
   threads: "Threads",
   growth: "Growth",
 };
+
+/** The tabs of the page. Files have no present state, and many have no history. */
+const SHOWN = TABS.filter((tab) => {
+  if (files === undefined || tab === "profiles") return true;
+  return (tab === "overview" || tab === "growth") && keptKind("") !== "";
+});
 
 const live = new Live();
 const views = new Map<Tab, View>();
@@ -50,7 +58,7 @@ const tabs = new Map<Tab, HTMLAnchorElement>();
 
 function build(): void {
   const bar = el("nav", { "aria-label": "Tabs" });
-  for (const tab of TABS) {
+  for (const tab of SHOWN) {
     const link = el("a", { href: `#${tab}`, click: (event: MouseEvent) => openTab(event, tab) }, TITLES[tab]);
     tabs.set(tab, link);
     bar.append(link);
@@ -71,12 +79,19 @@ function openTab(event: MouseEvent, tab: Tab): void {
   state.open(tab);
 }
 
+/** Returns the open tab: the first one if the page lacks the requested one. */
+function openTabName(): Tab {
+  return SHOWN.find((tab) => tab === state.tab) ?? SHOWN[0]!;
+}
+
 /** Shows the open tab. */
 function show(): void {
-  const open = view(state.tab);
+  const name = openTabName();
+  const open = view(name);
+  if (files !== undefined) void live.readFile(keptKind(state.get("file")));
   for (const [tab, link] of tabs) {
     link.href = state.link(tab);
-    if (tab === state.tab) link.setAttribute("aria-current", "page");
+    if (tab === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   if (place.firstChild !== open.root) place.replaceChildren(open.root);
@@ -99,29 +114,36 @@ async function readCommand(): Promise<void> {
   showTitle();
 }
 
+/** Returns the title of a page over files. */
+function fileTitle(): string {
+  const count = files!.length;
+  return count === 1 ? files![0]!.title.split("/").at(-1)! : `${count} files`;
+}
+
 function showTitle(): void {
   const { history, connection: link } = live;
-  const name = history.program || commandName;
+  const name = files !== undefined ? fileTitle() : history.program || commandName;
   setText(program, short(name, 80));
   const parts: string[] = [];
   if (history.pid > 0) parts.push(`process ${history.pid}`);
-  if (history.started > 0 && link.noHistory === "") parts.push(`up ${age(history.now - history.started)}`);
+  if (files === undefined && history.started > 0 && link.noHistory === "") parts.push(`up ${age(history.now - history.started)}`);
   setText(facts, parts.join(", "));
-  document.title = name === "" ? "Plimsoll" : `${short(name, 80)} - ${TITLES[state.tab]} - Plimsoll`;
+  document.title = name === "" ? "Plimsoll" : `${short(name, 80)} - ${TITLES[openTabName()]} - Plimsoll`;
 }
 
 function showConnection(): void {
   const { connection: link, history } = live;
   connection.dataset.kind = link.kind;
-  const texts = { starting: "connecting", live: "live", paused: "paused", lost: "connection lost" };
+  const texts = { starting: "connecting", live: "live", paused: "paused", lost: "connection lost", ended: "" };
   setText(connection, texts[link.kind]);
+  connection.hidden = texts[link.kind] === "";
   const isLost = link.kind === "lost";
   const isNew = link.restarted > 0 && Date.now() / 1000 - link.restarted < 600;
   notice.hidden = !isLost && !isNew;
   notice.classList.toggle("lost", isLost);
   if (isLost) {
     const since = history.now > 0 ? ` The last reading is of ${clock(history.now)}.` : "";
-    setText(notice, `No connection: ${short(link.text, 300)}.${since} The page tries again each second.`);
+    setText(notice, `No connection: ${short(link.text, 300)}.${since}${files === undefined ? " The page tries again each second." : ""}`);
   } else if (isNew) setText(notice, `The process restarted at ${clock(link.restarted)}. The charts begin there.`);
   hint.hidden = link.noHistory === "";
   if (link.noHistory !== "") {
@@ -131,11 +153,12 @@ function showConnection(): void {
 }
 
 build();
+if (!SHOWN.includes(state.tab)) state.open(SHOWN[0]!, {}, false);
 state.listen(show);
 live.listen(() => {
   showConnection();
   showTitle();
-  if (live.connection.kind === "live") view(state.tab).tick?.();
+  if (["live", "ended"].includes(live.connection.kind)) view(openTabName()).tick?.();
 });
 show();
 live.start();

@@ -5,6 +5,9 @@
 export const TABS = ["overview", "profiles", "memory", "threads", "growth"] as const;
 export type Tab = (typeof TABS)[number];
 
+/** The parameters that all tabs share: window, range, and the file of the history. */
+const KEPT = ["from", "to", "range", "file"];
+
 /** Later times are no times of a process. */
 const LAST_TIME = 1e11;
 
@@ -77,16 +80,16 @@ class Store {
     this.change(this.state.tab, changes, isStep);
   }
 
-  /** Shows a tab. The window stays; parameters of other tabs end. */
-  open(tab: Tab, changes: Record<string, string> = {}): void {
-    const kept = new Map([...this.state.values].filter(([name]) => ["from", "to", "range"].includes(name)));
+  /** Shows a tab. The window stays; parameters of other tabs end. `isStep` adds an entry to the browser's history. */
+  open(tab: Tab, changes: Record<string, string> = {}, isStep = true): void {
+    const kept = new Map([...this.state.values].filter(([name]) => KEPT.includes(name)));
     this.state = { tab, values: kept };
-    this.change(tab, changes, true);
+    this.change(tab, changes, isStep);
   }
 
   /** Returns the hash of a tab with the present window, for a link. */
   link(tab: Tab, changes: Record<string, string> = {}): string {
-    const values = new Map([...this.state.values].filter(([name]) => ["from", "to", "range"].includes(name)));
+    const values = new Map([...this.state.values].filter(([name]) => KEPT.includes(name)));
     for (const [name, value] of Object.entries(changes)) values.set(name, value);
     return formatHash({ tab, values });
   }

@@ -169,6 +169,14 @@ fn immediate(word: u32) -> u32 {
     (word >> 10 & 0xfff) << (12 * (word >> 22 & 1))
 }
 
+/// The length of the code that [`freed_by_epilogue`] reads.
+pub(crate) const LONGEST_EPILOGUE: usize = 1;
+
+/// Returns `None`: functions that call others keep frame records.
+pub(crate) fn freed_by_epilogue(_code: [u8; LONGEST_EPILOGUE]) -> Option<usize> {
+    None
+}
+
 /// Returns the call that returns to `address`, behind `code`.
 pub(crate) fn call_before(address: usize, code: [u8; LONGEST_CALL]) -> Option<Call> {
     let word = u32::from_le_bytes(code);

@@ -12,6 +12,7 @@
 //! | `INSTRUCTION_ALIGNMENT` | the alignment of instructions, in bytes |
 //! | `distance_to_frame` | decodes the beginning of a function |
 //! | `call_before`, `LONGEST_CALL` | decodes the call before a return address |
+//! | `freed_by_epilogue`, `LONGEST_EPILOGUE` | decodes the end of a function without a frame record |
 //!
 //! Both frame layouts are alike where walks depend on it: a frame pointer is the address of the
 //! caller's frame pointer, and the return address follows it.

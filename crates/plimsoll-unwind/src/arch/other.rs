@@ -67,6 +67,14 @@ pub(crate) fn distance_to_frame(_code: &[u8]) -> Option<usize> {
     None
 }
 
+/// The length of the code that [`freed_by_epilogue`] reads.
+pub(crate) const LONGEST_EPILOGUE: usize = 1;
+
+/// Returns `None`: functions that call others keep frame records.
+pub(crate) fn freed_by_epilogue(_code: [u8; LONGEST_EPILOGUE]) -> Option<usize> {
+    None
+}
+
 /// Returns `None`: code is not decoded.
 pub(crate) fn call_before(_address: usize, _code: [u8; LONGEST_CALL]) -> Option<Call> {
     None

@@ -115,6 +115,18 @@ pub(crate) fn distance_to_frame(code: &[u8]) -> Option<usize> {
     }
 }
 
+/// The length of the longest epilogue that [`freed_by_epilogue`] knows.
+pub(crate) const LONGEST_EPILOGUE: usize = 5;
+
+/// Returns the bytes between the stack pointer and the return address, if the code returns at once:
+/// `add rsp, N; ret`.
+pub(crate) fn freed_by_epilogue(code: [u8; LONGEST_EPILOGUE]) -> Option<usize> {
+    match code {
+        [0x48, 0x83, 0xc4, bytes @ ..=0x7f, 0xc3] if bytes % 8 == 0 => Some(usize::from(bytes)),
+        _ => None,
+    }
+}
+
 /// Returns the call that returns to `address`, behind `code`.
 pub(crate) fn call_before(address: usize, code: [u8; LONGEST_CALL]) -> Option<Call> {
     if code[2] == 0xe8 {

@@ -5,6 +5,7 @@ use plimsoll_postmortem::layout::{Layout, TableLayout};
 use plimsoll_sys::os::region::{PAGE, within_address_space_limit};
 
 use super::counts::{self, HEAP};
+use super::mappings;
 use crate::ledger::{self, Protocol};
 use crate::postmortem_file::{self, Contents, Parts};
 use crate::sampler::{self, cell};
@@ -53,6 +54,11 @@ const LAYOUT: Layout = Layout {
         free_samples: cell::FREES,
         free_weight: cell::FREE_WEIGHT,
         free_bytes: cell::FREE_BYTES,
+        mapping_calls: mappings::cell::CALLS,
+        mapping_bytes: mappings::cell::BYTES,
+        mapping_bytes_gone: mappings::cell::BYTES_GONE,
+        mapping_ranges: mappings::cell::PIECES,
+        mapping_ranges_gone: mappings::cell::PIECES_GONE,
         ..stack::TABLE_LAYOUT
     },
 };

@@ -196,6 +196,20 @@ pub(crate) fn take_up_rate() {
     }
 }
 
+/// Draws the distance of the calling thread anew, from another seed. In the child of a fork: children
+/// that continued with the parent's would all sample the same of their allocations, so the errors of
+/// their profiles would add up instead of cancelling.
+pub(crate) fn draw_anew() {
+    let thread = Thread::here();
+    if thread.cold.sampler.has_started() {
+        let distance = thread
+            .cold
+            .sampler
+            .start(os::random::seed(), sampler::rate());
+        thread.state.set_distance(distance);
+    }
+}
+
 /// Returns how the calling thread counts.
 pub(crate) fn writer() -> Writer {
     Thread::as_it_is().writer()

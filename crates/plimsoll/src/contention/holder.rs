@@ -163,6 +163,8 @@ pub(crate) struct Wait {
     /// The thread pointer, and the thread's ID in the system.
     pub(crate) thread: usize,
     pub(crate) id: i32,
+    /// The address of the lock's [`Holder`]; 0 if the wait is not for a lock.
+    pub(crate) lock: usize,
     /// The lock's name; empty for an unnamed lock.
     pub(crate) lock_name: &'static str,
     /// The thread pointer of the lock's owner; 0 if the lock is free or its owner is unknown.
@@ -196,6 +198,7 @@ pub(crate) fn waits<F, L>(
     let waits = still.map(|(noted, holder)| Wait {
         thread: noted.thread,
         id: noted.id as i32,
+        lock: noted.lock,
         // SAFETY: `is_so_still` showed that all fields were read during one wait, so name and
         // length are the parts of one `&'static str`.
         lock_name: unsafe {
@@ -284,6 +287,7 @@ mod tests {
         let expected = |holder| Wait {
             thread: me,
             id: os::thread_id(),
+            lock: std::ptr::from_ref(&lock) as usize,
             lock_name: "a lock",
             holder,
         };

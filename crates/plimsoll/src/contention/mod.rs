@@ -68,6 +68,7 @@ pub(crate) fn prepare() {
 pub(crate) fn after_fork_in_child() {
     WAITERS.after_fork_in_child();
     holder::after_fork_in_child();
+    rates::begin_anew();
 }
 
 /// Returns the number of waits that were not recorded, or not in full.

@@ -113,6 +113,13 @@ thread_local! {
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
+/// Begins the calling thread's random numbers anew. In the child of a fork, whose choices must differ
+/// from those of its parent and of other children.
+#[cfg(not(loom))]
+pub(super) fn begin_anew() {
+    RANDOM.set(0);
+}
+
 /// Returns the calling thread's next random number (splitmix64).
 pub(super) fn random() -> u64 {
     RANDOM.with(|random| {

@@ -58,6 +58,8 @@ pub(crate) enum Missing {
     Ended = 1 << 32,
     /// The thread blocks the signal.
     Blocked = 2 << 32,
+    /// The recording ended before the kernel sent the signal.
+    Stopped = 3 << 32,
 }
 
 /// The reason why a CPU profile cannot be recorded.
@@ -276,6 +278,7 @@ pub(crate) fn read(mut visit: impl FnMut(Site)) {
             missing: match record.size & !TASK {
                 size if size == Missing::Ended as u64 => Some(Missing::Ended),
                 size if size == Missing::Blocked as u64 => Some(Missing::Blocked),
+                size if size == Missing::Stopped as u64 => Some(Missing::Stopped),
                 _ => None,
             },
             overflow: record.overflow,

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::history::{History, SERIES};
 use crate::json;
 
-/// Returns the readings between two times, in seconds since 1970:
+/// Returns the readings, with times in seconds since 1970:
 ///
 /// `{"version":1,"now":t,"started":t,"program":"","pid":1,"series":[names],
 /// "steps":[{"seconds":1,"points":[[t,values]]}],"maxima":[{"time":t,"heap_bytes":b,"id":n}],
@@ -14,21 +14,14 @@ use crate::json;
 ///
 /// A value is `null` if it did not exist. `started` is the time of the process's start; `null` if it
 /// is unknown.
-pub(crate) fn write(history: &History, started: Option<f64>, from: f64, to: f64) -> String {
+pub(crate) fn write(history: &History, started: Option<f64>) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
-    let _ = put(&mut text, history, started, from, to);
+    let _ = put(&mut text, history, started);
     text
 }
 
-fn put(
-    text: &mut String,
-    history: &History,
-    started: Option<f64>,
-    from: f64,
-    to: f64,
-) -> fmt::Result {
-    let within = |time: SystemTime| (from..=to).contains(&seconds(time));
+fn put(text: &mut String, history: &History, started: Option<f64>) -> fmt::Result {
     write!(
         text,
         "{{\"version\":1,\"now\":{:.3},\"started\":",
@@ -54,8 +47,7 @@ fn put(
             "{{\"seconds\":{},\"points\":[",
             step.interval.as_secs()
         )?;
-        let points = step.points.iter().filter(|point| within(point.time));
-        for (at, point) in points.enumerate() {
+        for (at, point) in step.points.iter().enumerate() {
             comma(text, at);
             write!(text, "[{:.3}", seconds(point.time))?;
             for value in point.values() {
@@ -69,7 +61,7 @@ fn put(
     for (name, only_maxima) in [("maxima", true), ("heaps", false)] {
         write!(text, "],\"{name}\":[")?;
         let heaps = history.heaps.iter();
-        let heaps = heaps.filter(|heap| within(heap.time) && (heap.is_maximum || !only_maxima));
+        let heaps = heaps.filter(|heap| heap.is_maximum || !only_maxima);
         for (at, heap) in heaps.enumerate() {
             comma(text, at);
             let (time, bytes) = (seconds(heap.time), heap.bytes);
@@ -100,7 +92,7 @@ fn put_number(text: &mut String, value: Option<f64>) -> fmt::Result {
 }
 
 /// Returns a time in seconds since 1970.
-fn seconds(time: SystemTime) -> f64 {
+pub(crate) fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs_f64()

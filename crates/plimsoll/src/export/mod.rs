@@ -46,6 +46,18 @@ pub(crate) fn pprof(reading: &Reading, extent: Extent) -> Vec<u8> {
     plimsoll_pprof::compress(&pprof::encode(reading, extent.idle, &symbols))
 }
 
+/// Returns the binary format of each reading with addresses only, neither compressed nor with a limit on
+/// Plimsoll's memory meanwhile: for the end of a process, where both would cost more than they save.
+#[cfg(feature = "preload")]
+pub(crate) fn plain_pprof<'a>(
+    readings: impl Iterator<Item = &'a Reading> + Clone,
+) -> impl Iterator<Item = Vec<u8>> {
+    let samples = readings.clone().flat_map(|reading| &reading.samples);
+    let stacks = samples.map(|sample| sample.stack.frames());
+    let symbols = plimsoll_symbolize::resolve(&distinct(stacks), Detail::Addresses);
+    readings.map(move |reading| pprof::encode(reading, false, &symbols))
+}
+
 /// Returns the text format.
 pub(crate) fn text(reading: TextReading, extent: Extent) -> TextPage {
     let stacks = reading.rows.iter().map(|row| row.stack.frames());

@@ -184,10 +184,10 @@ fn release(bytes: Vec<u8>) {
 pub(crate) fn threads_page() -> Vec<u8> {
     let (_own, _time) = (internal_scope::scope(), overhead::measure());
     stack::refresh_modules();
-    let mut records = profile::goroutine::each_activity();
+    let (mut records, locks) = profile::goroutine::each_activity_and_locks();
     let total = super::threads::select(&mut records);
     let symbols = super::symbols(&records, Detail::Full);
-    let text = super::threads::write(&records, total, &symbols);
+    let text = super::threads::write(&records, total, &locks, &symbols);
     drop((records, symbols));
     internal_heap::trim();
     text.into_bytes()

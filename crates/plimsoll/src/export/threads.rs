@@ -7,12 +7,16 @@ use plimsoll_symbolize::Symbols;
 use super::dump::frames_of;
 use super::json_frames::{put_frame, put_frames};
 use crate::json;
+use crate::leak::lock_graph::{Held, Object, Party};
 use crate::profile::activity::{Activity, Creator, Now, Record};
 use crate::profile::reading::Stack;
 use crate::profile::{leaf_of_creation, leaf_of_thread};
 
 /// The maximum number of threads and tasks that are written.
 pub(super) const MAX_RECORDS: usize = 10_000;
+
+/// The maximum number of waiters of a lock that are written.
+const MAX_WAITERS: usize = 1_000;
 
 /// Keeps the records that are written: leaked ones first, then those that have waited longest.
 /// Returns the number of all.
@@ -30,10 +34,14 @@ pub(super) fn select(records: &mut Vec<Record>) -> usize {
 ///
 /// `{"version":1,"total":n,"shown":n,"threads":[{"kind":"thread" or "task","id":n,"name":"",
 /// "state":"","wait":null,"seconds":null,"labels":{},"leak":null,"creator":null,
-/// "stack":[{"function":"","file":"","line":n}]}]}`
+/// "stack":[{"function":"","file":"","line":n}]}],"locks":[{"object":"lock", "end" or "message","name":"",
+/// "owner":null or {"kind":"thread" or "task","id":n},"deadlock":null,"waiting":n,
+/// "waiters":[{"kind":"","id":n}]}]}`
 ///
 /// `seconds` is the time since it last ran. A task that waits in several places has the stack of one.
-pub(super) fn write(records: &[Record], total: usize, symbols: &Symbols) -> String {
+/// `locks` has those in deadlocks first, then those for which most wait: `waiting` of them, of which
+/// at most [`MAX_WAITERS`] are written.
+pub(super) fn write(records: &[Record], total: usize, locks: &[Held], symbols: &Symbols) -> String {
     let mut text = String::new();
     let shown = records.len();
     // Writing to a string does not fail.
@@ -45,8 +53,46 @@ pub(super) fn write(records: &[Record], total: usize, symbols: &Symbols) -> Stri
         text.push_str(if at > 0 { ",\n" } else { "\n" });
         let _ = put(&mut text, record, symbols);
     }
+    text.push_str("],\"locks\":[");
+    for (at, held) in locks.iter().enumerate() {
+        text.push_str(if at > 0 { ",\n" } else { "\n" });
+        let _ = put_lock(&mut text, held);
+    }
     text.push_str("]}\n");
     text
+}
+
+fn put_lock(text: &mut String, held: &Held) -> fmt::Result {
+    let object = match held.object {
+        Object::Lock => "lock",
+        Object::End => "end",
+        Object::Message => "message",
+    };
+    write!(text, "{{\"object\":\"{object}\",\"name\":")?;
+    json::put_string(text, held.name)?;
+    text.push_str(",\"owner\":");
+    match held.owner {
+        Some(owner) => put_party(text, owner)?,
+        None => text.push_str("null"),
+    }
+    text.push_str(",\"deadlock\":");
+    put_text(text, held.leak())?;
+    write!(text, ",\"waiting\":{},\"waiters\":[", held.waiters.len())?;
+    for (at, &waiter) in held.waiters.iter().take(MAX_WAITERS).enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        put_party(text, waiter)?;
+    }
+    text.push_str("]}");
+    Ok(())
+}
+
+fn put_party(text: &mut String, party: Party) -> fmt::Result {
+    match party {
+        Party::Thread(id) => write!(text, "{{\"kind\":\"thread\",\"id\":{id}}}"),
+        Party::Task(id) => write!(text, "{{\"kind\":\"task\",\"id\":{id}}}"),
+    }
 }
 
 fn put(text: &mut String, record: &Record, symbols: &Symbols) -> fmt::Result {

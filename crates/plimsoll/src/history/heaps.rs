@@ -1,10 +1,9 @@
 //! Kept readings of the heap profile: at each new maximum of the heap, and at growing intervals.
 
+use super::spacing::{PERIOD, Spacing};
 use crate::label::Labels;
 use crate::sampler::{WEIGHT_BITS, cell};
 use crate::stack::{Kind, Record, TABLE};
-
-const SECOND: u64 = 1_000_000_000;
 
 /// The smallest heap, in bytes, of which a maximum is kept.
 const LEAST_MAXIMUM: f64 = (1 << 20) as f64;
@@ -14,19 +13,6 @@ const GROWTH: f64 = 1.1;
 
 /// The number of maxima that are kept.
 const MAXIMA: usize = 8;
-
-/// The time between two periodic readings.
-const PERIOD: u64 = 60 * SECOND;
-
-/// The time between kept periodic readings, by their age: from this age on, at least that.
-const SPACING: [(u64, u64); 3] = [
-    (0, PERIOD),
-    (600 * SECOND, 600 * SECOND),
-    (10_800 * SECOND, 3600 * SECOND),
-];
-
-/// The age from which on periodic readings are dropped.
-const OLDEST: u64 = 2 * 86_400 * SECOND;
 
 /// The sampled memory in use of one bucket of the event table.
 #[derive(Clone, Copy, Debug)]
@@ -166,23 +152,9 @@ impl Heaps {
             maxima += usize::from(heap.is_maximum);
             heap.is_maximum &= maxima <= MAXIMA;
         }
-        // A reading stays if it is the first of its interval, counted from the system's start.
-        let mut before = None;
-        for heap in &mut self.kept {
-            if !heap.is_periodic {
-                continue;
-            }
-            let age = now.saturating_sub(heap.at);
-            let spacings = SPACING.iter().rev();
-            let spacing = spacings
-                .filter(|(from, _)| age >= *from)
-                .map(|(_, spacing)| *spacing)
-                .next()
-                .unwrap_or(PERIOD);
-            let interval = (spacing, heap.at / spacing);
-            let is_close = before == Some(interval) && spacing > PERIOD;
-            heap.is_periodic = age < OLDEST && !is_close;
-            before = Some(interval);
+        let mut spacing = Spacing::new(now);
+        for heap in self.kept.iter_mut().filter(|heap| heap.is_periodic) {
+            heap.is_periodic = spacing.stays(heap.at);
         }
         self.kept.retain(|heap| heap.is_maximum || heap.is_periodic);
     }
@@ -226,6 +198,7 @@ mod tests {
     use super::*;
 
     const MIB: f64 = (1 << 20) as f64;
+    const SECOND: u64 = 1_000_000_000;
 
     fn sites(count: usize) -> Box<[Site]> {
         let site = Site {

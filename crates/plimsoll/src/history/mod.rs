@@ -19,7 +19,8 @@
 //! history has 10 minutes of these readings, 3 hours with one each 10 seconds, and 2 days with one
 //! each minute. It keeps readings of the heap profile at each maximum that exceeds the last one by a
 //! tenth, the last 8 of these; one each minute for 10 minutes, each 10 minutes for 3 hours, and each
-//! hour for 2 days. All of it takes at most the memory of the setting `history`, 4 MiB by default,
+//! hour for 2 days. Profiles of events have readings at the same times, except for maxima: `allocs`, `block`, `lifetimes`, `longpoll`,
+//! `mmap`, `mutex`, `profile`, and those of the program. All of it takes at most the memory of the setting `history`, 4 MiB by default,
 //! which counts as Plimsoll's own. Where that is less, the history is shorter.
 //!
 //! A process with a post-mortem file writes each reading to the file as well, in the same amount of
@@ -31,8 +32,10 @@
 mod file;
 pub(crate) mod growth;
 mod heaps;
+mod profiles;
 mod rings;
 mod series;
+mod spacing;
 
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -46,7 +49,10 @@ use crate::profile::heap::IN_USE_TYPES;
 use crate::profile::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, ValueType};
 use crate::profile::snapshot::Snapshot;
 use crate::profile::{self, Profile};
-use crate::{internal_scope, maintenance, metrics, overhead, postmortem_file, sampler, settings};
+use crate::{
+    internal_heap, internal_scope, maintenance, metrics, overhead, postmortem_file, sampler,
+    settings,
+};
 
 pub use growth::{
     Growth, GrowthThreshold, READINGS_NEEDED, SiteGrowth, Verdict, growth, on_growth,
@@ -55,6 +61,7 @@ pub use series::SERIES;
 
 use file::Recorder;
 use heaps::{Heap, Heaps};
+use profiles::{PastReading, Profiles};
 use rings::Rings;
 use series::{HEAP, Meter};
 
@@ -84,6 +91,7 @@ pub(crate) struct State {
     meter: Meter,
     rings: Rings,
     heaps: Heaps,
+    profiles: Profiles,
     /// The time of the next reading of the statistics, in nanoseconds since the system started.
     next: u64,
     growth: Option<growth::State>,
@@ -151,6 +159,11 @@ pub struct HeapReading {
 
 /// Returns the history up to now.
 pub fn read() -> History {
+    read_where(|_| true)
+}
+
+/// Returns the readings of the history whose time is wanted. The others are not copied.
+pub(crate) fn read_where(is_wanted: impl Fn(SystemTime) -> bool) -> History {
     let since_boot = start_of_system();
     let state = lock();
     let Some(state) = &*state else {
@@ -159,9 +172,12 @@ pub fn read() -> History {
             heaps: Vec::new(),
         };
     };
-    let point = |point: &rings::Point| Point {
-        time: since_boot + Duration::from_nanos(point.at),
-        values: point.values,
+    let point = |point: &rings::Point| {
+        let time = since_boot + Duration::from_nanos(point.at);
+        is_wanted(time).then_some(Point {
+            time,
+            values: point.values,
+        })
     };
     History {
         steps: state
@@ -169,7 +185,7 @@ pub fn read() -> History {
             .iter()
             .map(|(seconds, points)| Step {
                 interval: Duration::from_secs(seconds),
-                points: points.map(point).collect(),
+                points: points.filter_map(point).collect(),
             })
             .collect(),
         heaps: state
@@ -181,39 +197,64 @@ pub fn read() -> History {
                 bytes: heap.bytes as u64,
                 is_maximum: heap.is_maximum,
             })
+            .filter(|heap| is_wanted(heap.time))
             .collect(),
     }
 }
 
-/// Returns the kept reading of the heap profile that is nearest to a time, with the types
-/// `inuse_objects` and `inuse_space`. `None` if none is kept.
-pub fn heap_at(time: SystemTime) -> Option<Snapshot> {
+/// Returns the kept reading of a profile that is nearest to a time: everything since the process
+/// began. Of `heap`, this is the memory in use, with the types `inuse_objects` and `inuse_space`.
+/// `None` if none is kept, as of profiles of the present state (`goroutine`, `memory`, `peak`).
+pub fn profile_at(profile: &Profile, time: SystemTime) -> Option<Snapshot> {
     let start = start_of_system();
     let state = lock();
-    let heap = state.as_ref()?.heaps.nearest(since_start(time, start))?;
-    Some(snapshot(reading(heap, start)))
+    let state = state.as_ref()?;
+    let at = since_start(time, start);
+    let reading = match profile.name() {
+        "heap" => reading(state.heaps.nearest(at)?, start),
+        name => dated(state.profiles.at(name, at)?, start),
+    };
+    Some(snapshot(profile, reading))
 }
 
-/// Returns the change of the memory in use between the kept readings that are nearest to two times.
-/// `None` if these are not two different ones.
-pub fn heap_between(from: SystemTime, to: SystemTime) -> Option<Snapshot> {
+/// Returns the change of a profile between its kept readings that are nearest to two times. `None`
+/// if these are not two different ones.
+pub fn profile_between(profile: &Profile, from: SystemTime, to: SystemTime) -> Option<Snapshot> {
     let start = start_of_system();
     let state = lock();
-    let heaps = &state.as_ref()?.heaps;
-    let [earlier, later] = [from, to].map(|time| heaps.nearest(since_start(time, start)));
-    let (earlier, later) = earlier.zip(later)?;
-    if earlier.number >= later.number {
-        return None;
-    }
-    let change = difference(reading(later, start), &reading(earlier, start));
-    Some(snapshot(change))
+    let state = state.as_ref()?;
+    let [from, to] = [from, to].map(|time| since_start(time, start));
+    let change = if profile.name() == "heap" {
+        let [earlier, later] = [from, to].map(|at| state.heaps.nearest(at));
+        let (earlier, later) = earlier.zip(later)?;
+        if earlier.number >= later.number {
+            return None;
+        }
+        difference(reading(later, start), &reading(earlier, start))
+    } else {
+        dated(state.profiles.between(profile.name(), from, to)?, start)
+    };
+    Some(snapshot(profile, change))
 }
 
-fn snapshot(reading: Reading) -> Snapshot {
+fn snapshot(profile: &Profile, reading: Reading) -> Snapshot {
     Snapshot {
-        profile: Profile::of(&profile::heap::Heap),
+        profile: *profile,
         reading,
     }
+}
+
+fn dated(past: PastReading, start: SystemTime) -> Reading {
+    Reading {
+        time_nanos: nanoseconds_since_1970(start, past.at),
+        ..past.reading
+    }
+}
+
+fn nanoseconds_since_1970(start: SystemTime, since_start: u64) -> i64 {
+    let time = (start + Duration::from_nanos(since_start)).duration_since(UNIX_EPOCH);
+    let nanoseconds = time.unwrap_or_default().as_nanos();
+    nanoseconds.try_into().unwrap_or(i64::MAX)
 }
 
 /// Returns the time at which the system started, by the current clock.
@@ -243,8 +284,6 @@ fn reading(heap: &Heap, start: SystemTime) -> Reading {
             },
         }
     });
-    let time = (start + Duration::from_nanos(heap.at)).duration_since(UNIX_EPOCH);
-    let time = time.unwrap_or_default().as_nanos();
     Reading {
         total: None,
         sample_types: &IN_USE_TYPES,
@@ -254,7 +293,7 @@ fn reading(heap: &Heap, start: SystemTime) -> Reading {
             unit: "bytes",
         },
         period: sampler::rate() as i64,
-        time_nanos: time.try_into().unwrap_or(i64::MAX),
+        time_nanos: nanoseconds_since_1970(start, heap.at),
         duration_nanos: 0,
         samples: samples.collect(),
         leaf: leaves::allocation::leaf,
@@ -276,11 +315,13 @@ pub(crate) fn begin(bytes: usize, growth_interval: Duration) {
     }
     let for_points = rings::BYTES.min(bytes / 2);
     let for_growth = if interval > 0 { bytes / GROWTH_PART } else { 0 };
+    let for_profiles = bytes - for_points - for_growth;
     let regions = postmortem_file::history::regions(file::divide);
     let begun = (bytes > 0).then(|| State {
         meter: Meter::new(),
         rings: Rings::new(for_points),
-        heaps: Heaps::new(bytes - for_points - for_growth),
+        heaps: Heaps::new(for_profiles / 2),
+        profiles: Profiles::new(for_profiles / 2),
         next: 0,
         growth: (interval > 0).then(|| growth::State::new(for_growth, growth_interval)),
         recorder: None,
@@ -330,7 +371,12 @@ fn read_if_due() {
     }
     let mut judged = None;
     if let Some(growth) = &mut state.growth {
-        judged = growth.read_if_due(now).then(|| growth.leaking());
+        judged = growth.read_if_due(now).map(|verdicts| {
+            if let Some(recorder) = &state.recorder {
+                recorder.write_growth(&verdicts);
+            }
+            verdicts.bytes_per_second()
+        });
     }
     let of_growth = state.growth.as_ref().map_or(u64::MAX, growth::State::next);
     NEXT.store(state.next.min(of_growth), Ordering::Relaxed);
@@ -363,6 +409,10 @@ impl State {
             if let Some(recorder) = recorder {
                 recorder.write_heaps(self.heaps.kept());
             }
+        }
+        if self.profiles.is_due(point.at) {
+            self.profiles.add(point.at, profile::kept());
+            internal_heap::trim();
         }
     }
 }

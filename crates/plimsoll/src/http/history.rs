@@ -16,16 +16,16 @@ pub(super) const PAGE: Page = Page {
 
 fn answer(request: &Request<'_>) -> Answer {
     let (_own, _time) = (internal_scope::scope(), overhead::measure());
-    let history = history::read();
-    if history.steps.is_empty() {
-        return Answer::new(404, TEXT, OFF.into());
-    }
     let [from, to] = match times(request.query, ["from", "to"]) {
         Ok([from, to]) => [from.unwrap_or(0.0), to.unwrap_or(f64::MAX)],
         Err(answer) => return answer,
     };
+    let history = history::read_where(|time| (from..=to).contains(&export::history::seconds(time)));
+    if history.steps.is_empty() {
+        return Answer::new(404, TEXT, OFF.into());
+    }
     let started = export::prometheus::process_start();
-    let text = export::history::write(&history, started, from, to);
+    let text = export::history::write(&history, started);
     Answer::new(200, vars::JSON, text.into_bytes())
 }
 

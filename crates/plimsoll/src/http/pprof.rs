@@ -103,28 +103,25 @@ fn kept(profile: &Profile, query: &str) -> Option<Answer> {
     if [at, from, to].iter().all(Option::is_none) {
         return None;
     }
-    if profile.name() != "heap" {
-        return Some(error(
-            404,
-            "the history has readings of the heap profile only",
-        ));
-    }
     let time = |seconds: f64| {
         let since = Duration::try_from_secs_f64(seconds.max(0.0));
         since.ok().and_then(|since| UNIX_EPOCH.checked_add(since))
     };
     let now = SystemTime::now();
     let snapshot = match at {
-        Some(at) => time(at).and_then(crate::history::heap_at),
+        Some(at) => time(at).and_then(|at| crate::history::profile_at(profile, at)),
         None => {
             let from = from.map_or(Some(UNIX_EPOCH), time);
             let times = from.zip(to.map_or(Some(now), time));
-            times.and_then(|(from, to)| crate::history::heap_between(from, to))
+            times.and_then(|(from, to)| crate::history::profile_between(profile, from, to))
         }
     };
     Some(match snapshot {
-        Some(snapshot) => attachment("heap", snapshot.bytes()),
-        None => error(404, "the history has no reading, or not two, for that time"),
+        Some(snapshot) => attachment(profile.name(), snapshot.bytes()),
+        None => error(
+            404,
+            "the history has no reading of this profile, or not two, for that time",
+        ),
     })
 }
 

@@ -30,9 +30,50 @@ pub(crate) struct Stuck {
     pub(crate) is_proved: bool,
 }
 
-/// Returns the threads that are stuck now, by thread ID.
-pub(crate) fn stuck() -> HashMap<i32, Stuck> {
-    recording::note_owners();
+/// The threads that wait for locks, or for the end of threads, all at once.
+#[derive(Default)]
+pub(crate) struct Waits {
+    waits: Vec<Wait>,
+    /// The IDs of the threads that wait, or that own locks for which others wait, by thread pointer.
+    ids: HashMap<usize, i32>,
+}
+
+impl Waits {
+    /// Reads the waits of all threads. Locks note their owners from now on.
+    pub(crate) fn read() -> Self {
+        recording::note_owners();
+        read().unwrap_or_default()
+    }
+
+    /// Returns the threads that are stuck, by thread ID.
+    pub(crate) fn stuck(&self) -> HashMap<i32, Stuck> {
+        circles(&self.waits)
+    }
+
+    /// Returns all waits.
+    pub(crate) fn all(&self) -> &[Wait] {
+        &self.waits
+    }
+
+    /// Returns these waits. The pointers of threads equal their IDs; `others` do not wait.
+    #[cfg(test)]
+    pub(super) fn of(waits: Vec<Wait>, others: &[i32]) -> Self {
+        let ids = waits
+            .iter()
+            .map(|wait| wait.id)
+            .chain(others.iter().copied());
+        let ids = ids.map(|id| (id as usize, id)).collect();
+        Self { waits, ids }
+    }
+
+    /// Returns the ID of the thread with this thread pointer, if it is known.
+    pub(crate) fn id(&self, thread: usize) -> Option<i32> {
+        self.ids.get(&thread).copied()
+    }
+}
+
+/// Returns `None` if no thread waits for a lock.
+fn read() -> Option<Waits> {
     let descriptors = Descriptors::of_system();
     let joins = || descriptors.map_or(Vec::new(), Descriptors::joins);
     let numbers = |holders: &[usize]| -> HashMap<i32, usize> {
@@ -43,13 +84,15 @@ pub(crate) fn stuck() -> HashMap<i32, Stuck> {
         let number = |&holder: &usize| Some((descriptors.number(holder, &mut memory)?, holder));
         holders.iter().filter_map(number).collect()
     };
-    let Some((mut waits, joins, holders)) = holder::waits(joins, numbers) else {
-        // Without waits for locks, only threads that wait for one another's end remain. They form
-        // no cycle: a thread would have to receive the handle of another after it began to wait.
-        return HashMap::new();
-    };
+    // Without waits for locks, only threads that wait for one another's end remain. They form no
+    // cycle: a thread would have to receive the handle of another after it began to wait.
+    let (mut waits, joins, holders) = holder::waits(joins, numbers)?;
     add(&mut waits, &joins, &holders);
-    circles(&waits)
+    let waiting = waits.iter().map(|wait| (wait.thread, wait.id));
+    let owners = holders.into_iter().map(|(id, thread)| (thread, id));
+    // Waiting threads last: their IDs are certain.
+    let ids = owners.chain(waiting).collect();
+    Some(Waits { waits, ids })
 }
 
 /// Adds waits for the end of threads. `holders` maps the IDs of the threads that own locks to their
@@ -75,6 +118,7 @@ fn add(waits: &mut Vec<Wait>, joins: &[Join], holders: &HashMap<i32, usize>) {
     waits.extend(joins.into_iter().map(|join| Wait {
         thread: thread(join.id),
         id: join.id,
+        lock: 0,
         lock_name: "",
         // Another thread may have that thread pointer by now.
         holder: match ids.get(&join.joined_thread) {
@@ -140,6 +184,7 @@ mod tests {
             .map(|&(thread, holder)| Wait {
                 thread,
                 id: thread as i32 + 100,
+                lock: 0,
                 lock_name: "",
                 holder,
             })
@@ -191,6 +236,7 @@ mod tests {
         Wait {
             thread: id as usize * 1000,
             id,
+            lock: 0,
             lock_name: "",
             holder,
         }

@@ -19,6 +19,7 @@
 
 pub(crate) mod deadlock;
 pub(crate) mod growth;
+pub(crate) mod lock_graph;
 #[cfg(feature = "tokio")]
 pub(crate) mod tasks;
 

@@ -40,43 +40,85 @@ struct Owned {
     owner: u64,
 }
 
-/// Returns the tasks that are stuck now, by task number.
-pub(crate) fn stuck() -> HashMap<u64, StuckTask> {
-    let waiting: HashSet<u64> = lock_owners::all_waits()
-        .iter()
-        .map(|wait| wait.task)
-        .collect();
-    if waiting.is_empty() {
-        return HashMap::new();
-    }
-    let before = suspended(&waiting);
-    let mut memory = vec![0; PAGE_WORDS];
-    let owned = |wait: Wait| Owned {
-        wait,
-        owner: match wait.awaited {
-            // The lock may have been freed.
-            Awaited::Lock(address) => copied_memory::word(address, &mut memory) as u64,
-            Awaited::Message(creator) => creator,
-        },
-    };
-    let waits: Vec<Owned> = lock_owners::all_waits().into_iter().map(owned).collect();
-    let mut still = suspended(&waiting);
-    still.retain(|task, suspended| before.get(task) == Some(suspended));
-    let mut waits_of: HashMap<u64, Vec<Owned>> = HashMap::new();
-    for owned in waits {
-        if still.contains_key(&owned.wait.task) {
-            waits_of.entry(owned.wait.task).or_default().push(owned);
+/// A task that waits for a lock or message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskWait {
+    pub(crate) task: u64,
+    pub(crate) awaited: Awaited,
+    /// The name of the lock; empty for an unnamed lock and for a message.
+    pub(crate) name: &'static str,
+    /// The task that made the lock's guard, or the sender; 0 if unknown.
+    pub(crate) owner: u64,
+}
+
+/// The waits of suspended tasks, which did nothing while these were read.
+#[derive(Default)]
+pub(crate) struct TaskWaits {
+    waits_of: HashMap<u64, Vec<Owned>>,
+    suspended: HashMap<u64, Suspended>,
+}
+
+impl TaskWaits {
+    /// Reads the waits of all tracked tasks.
+    pub(crate) fn read() -> Self {
+        let waiting: HashSet<u64> = lock_owners::all_waits()
+            .iter()
+            .map(|wait| wait.task)
+            .collect();
+        if waiting.is_empty() {
+            return Self::default();
+        }
+        let before = suspended(&waiting);
+        let mut memory = vec![0; PAGE_WORDS];
+        let owned = |wait: Wait| Owned {
+            wait,
+            owner: match wait.awaited {
+                // The lock may have been freed.
+                Awaited::Lock(address) => copied_memory::word(address, &mut memory) as u64,
+                Awaited::Message(creator) => creator,
+            },
+        };
+        let waits: Vec<Owned> = lock_owners::all_waits().into_iter().map(owned).collect();
+        let mut suspended = suspended(&waiting);
+        suspended.retain(|task, suspended| before.get(task) == Some(suspended));
+        let mut waits_of: HashMap<u64, Vec<Owned>> = HashMap::new();
+        for owned in waits {
+            if suspended.contains_key(&owned.wait.task) {
+                waits_of.entry(owned.wait.task).or_default().push(owned);
+            }
+        }
+        Self {
+            waits_of,
+            suspended,
         }
     }
-    let oldest = clock::coarse().saturating_sub(super::age().as_nanos() as u64);
-    waits_of.retain(|task, waits| {
-        let is_old = still[task].since <= oldest;
-        let waits_for_lock = |owned: &Owned| matches!(owned.wait.awaited, Awaited::Lock(_));
-        waits.len() == still[task].registrations as usize
-            && (is_old || waits.iter().all(waits_for_lock))
-    });
-    retain_stuck(&mut waits_of);
-    number_circles(&waits_of, &still)
+
+    /// Returns all waits.
+    pub(crate) fn all(&self) -> impl Iterator<Item = TaskWait> {
+        self.waits_of.values().flatten().map(|owned| TaskWait {
+            task: owned.wait.task,
+            awaited: owned.wait.awaited,
+            // SAFETY: `read` found the task suspended before and after, with the same number of
+            // polls.
+            name: unsafe { owned.wait.name() },
+            owner: owned.owner,
+        })
+    }
+
+    /// Returns the tasks that are stuck, by task number.
+    pub(crate) fn stuck(&self) -> HashMap<u64, StuckTask> {
+        let oldest = clock::coarse().saturating_sub(super::age().as_nanos() as u64);
+        let mut waits_of = self.waits_of.clone();
+        waits_of.retain(|task, waits| {
+            let suspended = &self.suspended[task];
+            let is_old = suspended.since <= oldest;
+            let waits_for_lock = |owned: &Owned| matches!(owned.wait.awaited, Awaited::Lock(_));
+            waits.len() == suspended.registrations as usize
+                && (is_old || waits.iter().all(waits_for_lock))
+        });
+        retain_stuck(&mut waits_of);
+        number_circles(&waits_of, &self.suspended)
+    }
 }
 
 /// Returns those of `tasks` that are suspended and can resume only through their registrations.
@@ -125,6 +167,7 @@ fn number_circles(
             holder::Wait {
                 thread: place_of(*task),
                 id: place_of(*task) as i32,
+                lock: 0,
                 // SAFETY: both readings found the task with the same number of polls, so it did
                 // nothing, and its wait's name was valid, while the wait was read.
                 lock_name: unsafe { first.wait.name() },

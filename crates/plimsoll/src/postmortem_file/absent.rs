@@ -61,5 +61,8 @@ pub(crate) fn count_cut_stack() {}
 
 pub(crate) fn count_untracked() {}
 
+#[cfg_attr(not(feature = "mmap"), allow(dead_code))]
+pub(crate) fn count_lost_mapping() {}
+
 #[inline]
 pub(crate) fn leave_if_parents() {}

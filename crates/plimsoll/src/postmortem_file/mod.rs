@@ -253,6 +253,14 @@ pub(crate) fn count_untracked() {
     }
 }
 
+/// Counts a mapping of the program that could not be recorded. For hooks.
+#[cfg_attr(not(feature = "mmap"), allow(dead_code))]
+pub(crate) fn count_lost_mapping() {
+    if let Some(header) = header() {
+        header[word::LOST_MAPPINGS].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Returns the reason why a requested file is missing, or 0, and the system's error number.
 pub(crate) fn refusal() -> (u32, i32) {
     (

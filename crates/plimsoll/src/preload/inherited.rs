@@ -40,9 +40,11 @@ pub(super) fn take_down() {
     malloc::restart_peak(HeapStats::of(&counted.heap).live_bytes());
     TABLE.restart_peak();
     let read = |ProfileKind { name, .. }| Some((name, profile::lookup(name)?.read()));
+    // The report has the resident memory at the end, not its change since the fork.
+    let add_up = AT_EXIT.into_iter().filter(|kind| kind.name != "memory");
     let inherited = Inherited {
         counted,
-        readings: AT_EXIT.into_iter().filter_map(read).collect(),
+        readings: add_up.filter_map(read).collect(),
     };
     // The parent's record, if any, is leaked: one for each generation of forks.
     INHERITED.store(Box::into_raw(Box::new(inherited)), Ordering::Release);

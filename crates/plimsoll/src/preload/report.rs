@@ -4,31 +4,54 @@
 //! The numbers are written last, and atomically: if they exist, the report is complete.
 
 use std::fmt::Write;
+use std::mem::MaybeUninit;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
-use plimsoll_symbolize::Detail;
 use plimsoll_sys::os::clock;
-use plimsoll_sys::primitives::{AtomicU64, Ordering};
+use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
 use super::inherited::{self, Counted, Inherited};
 use super::wall;
 use crate::alloc::malloc::{self, UnderlyingKind};
-use crate::export::{self, Extent};
+use crate::export;
 use crate::json;
 use crate::profile;
+use crate::profile::memory::AtExit;
 use crate::profile::reading::Reading;
+use crate::sampler;
 use crate::stack;
 use crate::stats::HeapStats;
-use crate::stats::mem_stats;
-use crate::{internal_heap, sampler};
+use crate::stats::outside_heap::OutsideHeap;
 
 /// The start of the process, as far as this library knows it, by [`clock::since_boot`].
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
+/// The parent at the start: at the end, another process may have taken its place.
+static PARENT: AtomicU32 = AtomicU32::new(0);
+
 pub(super) fn begin() {
     BEGAN.store(clock::since_boot(), Ordering::Relaxed);
+    // SAFETY: the call has no arguments.
+    let parent = unsafe { libc::getppid() };
+    PARENT.store(parent as u32, Ordering::Relaxed);
+}
+
+/// The endings in which the program's allocator may be in the middle of a call. The list of mappings may
+/// need more memory than Plimsoll's own heap has.
+const FAULTS: [&str; 7] = [
+    "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP",
+];
+
+/// The life of a forked child below which its resident memory is not divided: that takes longer than
+/// all else at its end.
+const SHORT_LIFE: Duration = Duration::from_millis(100);
+
+/// Returns the time since the start of the process.
+fn elapsed() -> Duration {
+    let began = BEGAN.load(Ordering::Relaxed);
+    Duration::from_nanos(clock::since_boot().saturating_sub(began))
 }
 
 /// Writes everything; parts that cannot be written are missing.
@@ -39,29 +62,36 @@ pub(super) fn write(directory: &Path, ending: &str) {
     // their profile, because other threads map and unmap meanwhile.
     let counted = Counted::read();
     stack::refresh_modules();
-    let mmap = inherited::own_reading(inherited, "mmap");
+    // First, to exclude the work for the report.
+    let mut cpu = (profile::cpu::rate() != 0)
+        .then(|| inherited::own_reading(inherited, "profile"))
+        .flatten();
+    let mut mmap = inherited::own_reading(inherited, "mmap");
     let mapped = mmap.as_ref().map(Mapped::of).unwrap_or_default();
-    let numbers = numbers(ending, &counted, inherited, mapped);
-    for ProfileKind { name, .. } in AT_EXIT {
-        if name == "profile" && profile::cpu::rate() == 0 {
-            continue;
-        }
+    let is_short = inherited.is_some() && elapsed() < SHORT_LIFE;
+    let mut memory = (!is_short && !FAULTS.contains(&ending))
+        .then(profile::memory::read_at_exit)
+        .flatten();
+    let numbers = numbers(ending, &counted, inherited, mapped, memory.as_ref());
+    let readings = AT_EXIT.into_iter().filter_map(|ProfileKind { name, .. }| {
         let reading = match name {
-            "mmap" => mmap.clone(),
+            "profile" => cpu.take(),
+            // A forked child shares most of its memory with its parent.
+            "memory" if inherited.is_some() => None,
+            "memory" => memory.take().map(|memory| memory.reading),
+            "mmap" => mmap.take(),
             "wall" => wall::read(),
             _ => inherited::own_reading(inherited, name),
         };
-        let Some(reading) = reading else {
-            continue;
-        };
-        let extent = Extent {
-            detail: Detail::Addresses,
-            idle: false,
-        };
-        let bytes = export::pprof(&reading, extent);
-        let _ = std::fs::write(directory.join(format!("{process}.{name}.pb.gz")), bytes);
+        // Most profiles of most forked children are empty, and there may be many.
+        let is_written = |reading: &Reading| inherited.is_none() || !reading.samples.is_empty();
+        Some((name, reading.filter(is_written)?))
+    });
+    let readings: Vec<(&str, Reading)> = readings.collect();
+    let encoded = export::plain_pprof(readings.iter().map(|(_, reading)| reading));
+    for ((name, _), bytes) in readings.iter().zip(encoded) {
+        let _ = std::fs::write(directory.join(format!("{process}.{name}.pb")), bytes);
     }
-    internal_heap::trim();
     let beside = directory.join(format!("{process}.part"));
     let written = std::fs::write(&beside, numbers);
     let _ =
@@ -96,6 +126,7 @@ fn numbers(
     counted: &Counted,
     inherited: Option<&Inherited>,
     mapped: Mapped,
+    memory: Option<&AtExit>,
 ) -> String {
     let none = Counted::default();
     let before = inherited.map_or(&none, |inherited| &inherited.counted);
@@ -112,9 +143,13 @@ fn numbers(
     let counted = counted.since(before);
     let heap = HeapStats::of(&counted.heap);
     let (locks, lost) = (&counted.locks, &counted.lost);
-    let own = mem_stats();
-    let elapsed =
-        Duration::from_nanos(clock::since_boot().saturating_sub(BEGAN.load(Ordering::Relaxed)));
+    let own = OutsideHeap::read();
+    let elapsed = elapsed();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let started = now
+        .unwrap_or_default()
+        .saturating_sub(elapsed)
+        .as_secs_f64();
     let allocator = match malloc::underlying_kind() {
         UnderlyingKind::Libc => "libc",
         UnderlyingKind::Other => "other",
@@ -132,7 +167,8 @@ fn numbers(
         to,
         concat!(
             "{{\"version\":1,\"inherited\":{inherited},\"process\":{process},\"program\":{program},\"ending\":{ending},",
-            "\"seconds\":{seconds},\"allocator\":\"{allocator}\",\"heap_rate\":{rate},",
+            "\"parent\":{parent},\"arguments\":[{arguments}],\"cpu_seconds\":{cpu_seconds},",
+            "\"started\":{started},\"seconds\":{seconds},\"allocator\":\"{allocator}\",\"heap_rate\":{rate},",
             "\"block_rate\":{block_rate},\"mutex_fraction\":{mutex_fraction},",
             "\"mallocs\":{mallocs},\"frees\":{frees},\"malloc_bytes\":{malloc_bytes},",
             "\"free_bytes\":{free_bytes},\"asked_bytes\":{asked},\"peak_bytes\":{peak},\"peak_estimated\":{peak_estimated},",
@@ -144,12 +180,17 @@ fn numbers(
             "\"without_stack\":{without_stack},\"cut_stacks\":{cut_stacks},\"table_full\":{table_full},",
             "\"untracked\":{untracked},\"lost_waits\":{lost_waits},",
             "\"mappings\":{mappings},\"mapping_calls\":{mapping_calls},\"mapped_bytes\":{mapped_bytes},",
-            "\"unmapped_bytes\":{unmapped_bytes},\"lost_mappings\":{lost_mappings},\"own_bytes\":{own_bytes}}}\n",
+            "\"unmapped_bytes\":{unmapped_bytes},\"lost_mappings\":{lost_mappings},\"own_bytes\":{own_bytes},",
+            "\"peak_resident\":{peak_resident},\"memory\":{memory}}}\n",
         ),
         inherited = inherited_heap,
         process = std::process::id(),
         program = quoted(&program.to_string_lossy()),
         ending = quoted(ending),
+        parent = PARENT.load(Ordering::Relaxed),
+        arguments = arguments(),
+        cpu_seconds = cpu_seconds(),
+        started = started,
         seconds = elapsed.as_secs_f64(),
         allocator = allocator,
         rate = sampler::rate(),
@@ -185,9 +226,60 @@ fn numbers(
         mapped_bytes = mapped.bytes,
         unmapped_bytes = mapped.bytes - mapped.live_bytes,
         lost_mappings = lost.mappings,
-        own_bytes = own.mcache_sys + own.buck_hash_sys + own.other_sys,
+        own_bytes = own.shards + own.table + own.other,
+        peak_resident = highest_resident(),
+        memory = memory.map_or_else(|| "null".to_owned(), by_owner),
     );
     to
+}
+
+/// The maximum length of the arguments in bytes.
+const MAX_ARGUMENTS: usize = 4096;
+
+/// Returns the arguments as strings of JSON, as the process left them: some programs replace them by a
+/// title.
+fn arguments() -> String {
+    let mut line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    line.truncate(MAX_ARGUMENTS);
+    let arguments = line.split(|&byte| byte == 0);
+    let mut arguments: Vec<_> = arguments
+        .map(|argument| quoted(&String::from_utf8_lossy(argument)))
+        .collect();
+    // Zeros follow the last argument, and all of a title.
+    while arguments.last().is_some_and(|last| last == "\"\"") {
+        arguments.pop();
+    }
+    arguments.join(",")
+}
+
+/// Returns the CPU time of the process without its children.
+fn cpu_seconds() -> f64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is writable, and zero is valid for its integers.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// Returns the highest resident memory of the process in bytes; 0 if it is unknown. `getrusage`
+/// includes the memory of programs that the process executed before.
+fn highest_resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    1024 * kib.unwrap_or(0)
+}
+
+/// Formats the resident memory and its owners.
+fn by_owner(memory: &AtExit) -> String {
+    let mut to = format!("{{\"resident\":{}", memory.bytes);
+    for (owner, bytes) in &memory.by_owner {
+        let _ = write!(to, ",\"{owner}\":{bytes}");
+    }
+    to + "}"
 }
 
 fn quoted(text: &str) -> String {

@@ -14,6 +14,10 @@ impl Source for Block {
         kinds::BLOCK
     }
 
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     fn count(&self) -> usize {
         delays::count(Kind::Block)
     }

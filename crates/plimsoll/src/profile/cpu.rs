@@ -165,6 +165,7 @@ fn stack(site: &Site) -> Stack {
         ([], _) if site.overflow => Stack::Unknown("[the table of stacks is full]"),
         ([], Some(Missing::Ended)) => Stack::Unknown("[the thread ended before the sample]"),
         ([], Some(Missing::Blocked)) => Stack::Unknown("[the thread blocks the signal]"),
+        ([], Some(Missing::Stopped)) => Stack::Unknown("[the recording ended before the sample]"),
         ([], None) => Stack::Unknown("[no stack]"),
         (frames, _) => Stack::kept(frames),
     }
@@ -218,6 +219,10 @@ fn comments(samples: &[Sample], cpu_ns: u64) -> Vec<String> {
 impl Source for Cpu {
     fn kind(&self) -> ProfileKind {
         kinds::PROFILE
+    }
+
+    fn is_kept(&self) -> bool {
+        true
     }
 
     fn count(&self) -> usize {

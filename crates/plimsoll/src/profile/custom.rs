@@ -318,6 +318,10 @@ impl Source for Custom {
         }
     }
 
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     fn count(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
     }

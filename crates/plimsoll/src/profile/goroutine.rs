@@ -11,6 +11,7 @@ use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::{Source, waiting};
 use crate::label::Labels;
 use crate::leak::deadlock::{self, Stuck};
+use crate::leak::lock_graph::{Held, LockGraph};
 use crate::leak::{self, Leak};
 use crate::task::{self, TaskRecord};
 use crate::thread::{self, CaptureDetail};
@@ -73,6 +74,12 @@ pub(crate) fn each_activity() -> Vec<Record> {
     all_activity(Which::Each).records
 }
 
+/// The same, with what they wait for.
+pub(crate) fn each_activity_and_locks() -> (Vec<Record>, Vec<Held>) {
+    let (all, waits) = all_activity_and_waits(Which::Each);
+    (all.records, waits.objects())
+}
+
 /// Returns the records as rows of text, one for all that are alike.
 pub(super) fn rows<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Row> {
     let mut counts: HashMap<(Stack, Tag), usize> = HashMap::new();
@@ -92,6 +99,10 @@ pub(super) struct AllActivity {
 
 /// Reads all records: first the tasks, at one instant, then the threads.
 pub(super) fn all_activity(which: Which) -> AllActivity {
+    all_activity_and_waits(which).0
+}
+
+fn all_activity_and_waits(which: Which) -> (AllActivity, AllWaits) {
     let how = match which {
         Which::Alike => CaptureDetail::ToCount,
         Which::AlikeWithTimes | Which::Each => CaptureDetail::InFull,
@@ -99,7 +110,8 @@ pub(super) fn all_activity(which: Which) -> AllActivity {
     let mut alike: HashMap<Alike, usize> = HashMap::new();
     let mut tasks: Vec<Group> = Vec::new();
     let age = leak::age();
-    let stuck_tasks = stuck_tasks();
+    let mut waits = AllWaits::of_tasks();
+    let stuck_tasks = waits.stuck_tasks();
     task::for_each(|task| {
         let stuck = stuck_tasks(&task);
         let is_old = task.waited().is_some_and(|waited| waited >= age);
@@ -115,7 +127,8 @@ pub(super) fn all_activity(which: Which) -> AllActivity {
         tasks[at].old += usize::from(is_old);
     });
     tasks.sort_by_key(|group| group.first.id());
-    let stuck = deadlock::stuck();
+    waits.threads = deadlock::Waits::read();
+    let stuck = waits.threads.stuck();
     let found = thread::read_all(how);
     let number_of_threads = found.threads.len();
     let threads = found.threads.into_iter().map(|thread| {
@@ -143,22 +156,49 @@ pub(super) fn all_activity(which: Which) -> AllActivity {
          {number_of_tasks} tasks"
     )];
     comments.extend(found.trouble.map(|trouble| format!("plimsoll: {trouble}")));
-    AllActivity { records, comments }
+    (AllActivity { records, comments }, waits)
 }
 
-/// Searches for stuck tasks. The returned function reports why a task is stuck, if it is.
-fn stuck_tasks() -> impl Fn(&TaskRecord) -> Option<Stuck> {
+/// What threads and tasks wait for.
+#[derive(Default)]
+struct AllWaits {
     #[cfg(feature = "tokio")]
-    {
-        let found = leak::tasks::stuck();
-        move |task| {
-            let found = found.get(&task.id().0)?;
-            let is_same = task.now() == task::State::Waiting && task.polls() == found.polls;
-            is_same.then_some(found.stuck)
+    tasks: leak::tasks::TaskWaits,
+    threads: deadlock::Waits,
+}
+
+impl AllWaits {
+    /// Reads the waits of tasks.
+    fn of_tasks() -> Self {
+        Self {
+            #[cfg(feature = "tokio")]
+            tasks: leak::tasks::TaskWaits::read(),
+            ..Self::default()
         }
     }
-    #[cfg(not(feature = "tokio"))]
-    |_| None
+
+    /// Searches for stuck tasks. The returned function reports why a task is stuck, if it is.
+    fn stuck_tasks(&self) -> impl Fn(&TaskRecord) -> Option<Stuck> + use<> {
+        #[cfg(feature = "tokio")]
+        {
+            let found = self.tasks.stuck();
+            move |task| {
+                let found = found.get(&task.id().0)?;
+                let is_same = task.now() == task::State::Waiting && task.polls() == found.polls;
+                is_same.then_some(found.stuck)
+            }
+        }
+        #[cfg(not(feature = "tokio"))]
+        |_| None
+    }
+
+    fn objects(&self) -> Vec<Held> {
+        let mut graph = LockGraph::default();
+        graph.add_threads(&self.threads);
+        #[cfg(feature = "tokio")]
+        graph.add_tasks(&self.tasks);
+        graph.objects()
+    }
 }
 
 /// Tasks that are counted together.

@@ -41,6 +41,10 @@ impl Source for Allocs {
         kinds::ALLOCS
     }
 
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     fn count(&self) -> usize {
         records().len()
     }

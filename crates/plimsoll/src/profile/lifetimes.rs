@@ -30,6 +30,10 @@ impl Source for Lifetimes {
         kinds::LIFETIMES
     }
 
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     fn count(&self) -> usize {
         records().len()
     }

@@ -65,6 +65,10 @@ impl Source for LongPoll {
         kinds::LONGPOLL
     }
 
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     fn count(&self) -> usize {
         let mut count = 0;
         task::read_long_polls(|_| count += 1);

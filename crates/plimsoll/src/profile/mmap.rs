@@ -37,6 +37,10 @@ impl Source for Mmap {
         kinds::MMAP
     }
 
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     fn count(&self) -> usize {
         records().len()
     }

@@ -28,7 +28,7 @@ mod goroutineleak;
 pub(crate) mod heap;
 mod lifetimes;
 mod longpoll;
-mod memory;
+pub(crate) mod memory;
 #[cfg(feature = "mmap")]
 mod mmap;
 mod mutex;
@@ -85,6 +85,12 @@ pub(crate) trait Source: Sync {
     /// Returns a full record of each thread and task; `None` for other profiles.
     fn read_each(&self) -> Option<Vec<activity::Record>> {
         None
+    }
+
+    /// Returns whether the history keeps readings of it. Its samples must have stacks and labels that
+    /// live as long as the process, and values whose changes mean something.
+    fn is_kept(&self) -> bool {
+        false
     }
 
     /// Returns the profile if the program defined it; `None` if it is built in.
@@ -159,6 +165,12 @@ pub fn profiles() -> Vec<Profile> {
     let mut profiles: Vec<Profile> = sources.map(Profile::of).collect();
     profiles.sort_by_key(Profile::name);
     profiles
+}
+
+/// Returns the profiles of which the history keeps readings, besides `heap`.
+pub(crate) fn kept() -> impl Iterator<Item = &'static dyn Source> {
+    let sources = profiles().into_iter().map(|profile| profile.source);
+    sources.filter(|source| source.is_kept())
 }
 
 impl Profile {

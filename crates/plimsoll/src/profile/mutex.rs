@@ -16,6 +16,10 @@ impl Source for Mutex {
         kinds::MUTEX
     }
 
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     fn count(&self) -> usize {
         delays::count(Kind::Mutex)
     }

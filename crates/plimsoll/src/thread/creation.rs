@@ -52,6 +52,9 @@ static OF_FORKING: Birth = Birth::none();
 /// The index at which the search for a free entry begins.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
+/// The number of entries up to the last that was ever taken.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
 /// The number of threads that the program has created.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
@@ -85,15 +88,15 @@ pub(crate) fn enter(stack: Start) -> Option<&'static Birth> {
         CREATED.fetch_add(1, Ordering::Relaxed);
     }
     let first = NEXT.fetch_add(1, Ordering::Relaxed) as usize;
-    let birth = (0..PLACES)
-        .map(|offset| &BIRTHS[(first + offset) % PLACES])
-        .find(|birth| {
-            let taken =
-                birth
-                    .thread
-                    .compare_exchange(0, UNBORN, Ordering::Acquire, Ordering::Relaxed);
+    let index = (0..PLACES)
+        .map(|offset| (first + offset) % PLACES)
+        .find(|&index| {
+            let thread = &BIRTHS[index].thread;
+            let taken = thread.compare_exchange(0, UNBORN, Ordering::Acquire, Ordering::Relaxed);
             taken.is_ok()
         })?;
+    let birth = &BIRTHS[index];
+    USED.fetch_max(index + 1, Ordering::Relaxed);
     birth.by.store(os::thread_id(), Ordering::Relaxed);
     // The bucket only stores the stack.
     let Bucket(bucket) = stack::site_from(Kind::Birth, 0, Labels::NONE, stack);
@@ -157,9 +160,14 @@ pub(crate) struct Creator {
     pub(crate) frames: &'static [usize],
 }
 
+/// Returns the entries up to the last that was ever taken. The memory of the others stays untouched.
+fn used() -> &'static [Birth] {
+    &BIRTHS[..USED.load(Ordering::Relaxed)]
+}
+
 /// Returns all known threads, each with its creator.
 pub(crate) fn all() -> impl Iterator<Item = (i32, Creator)> {
-    BIRTHS.iter().filter_map(|birth| {
+    used().iter().filter_map(|birth| {
         let thread = birth.thread.load(Ordering::Acquire);
         if thread <= 0 {
             return None;
@@ -193,7 +201,7 @@ pub(crate) fn after_fork_in_child() {
     let own = own();
     if !BIRTHS.is_forgotten() {
         let known = |birth: &&Birth| birth.thread.load(Ordering::Relaxed) != 0;
-        for birth in BIRTHS.iter().filter(known) {
+        for birth in used().iter().filter(known) {
             birth.release();
         }
     }

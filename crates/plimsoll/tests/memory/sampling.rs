@@ -33,11 +33,18 @@ fn in_every_protocol(name: &str, settings: &str, test: fn()) {
 
 /// Returns the heap profile's values for blocks that count as `size` bytes.
 fn estimate(size: usize) -> Values {
+    of_size(&heap_profile(), size)
+}
+
+fn heap_profile() -> Profile {
     let mut bytes = Vec::new();
     let heap = profile::lookup("heap").expect("built in");
     heap.write_with(&mut bytes, Format::Pprof, Detail::Addresses)
         .expect("memory can be written to");
-    let profile = Profile::read(&bytes);
+    Profile::read(&bytes)
+}
+
+fn of_size(profile: &Profile, size: usize) -> Values {
     let of_size = profile.sample.iter();
     profile.sum(of_size.filter(|sample| profile.number(sample, "bytes") == Some(size as i64)))
 }
@@ -306,17 +313,17 @@ fn forms_agree() {
     for rate in [RATE, 4 * RATE] {
         profile::set_heap_rate(rate);
         let counted: Vec<_> = sizes.iter().map(|&(size, _)| counted_size(size)).collect();
-        let before: Vec<_> = counted.iter().map(|&size| estimate(size)).collect();
+        let before = heap_profile();
         for &(size, count) in &sizes {
             for _ in 0..count {
                 black_box(Vec::<u8>::with_capacity(black_box(size)));
             }
         }
+        // One reading for all sizes: each allocates.
         let text = text_estimates();
-        for (((&(size, count), counted), before), number) in
-            sizes.iter().zip(counted).zip(before).zip(0..)
-        {
-            let after = estimate(counted);
+        let after = heap_profile();
+        for ((&(size, count), counted), number) in sizes.iter().zip(counted).zip(0..) {
+            let [before, after] = [&before, &after].map(|profile| of_size(profile, counted));
             let [objects, bytes] = text[&(counted as u64)];
             // Several sites have rows, each of them rounded; the profile rounds down; and this
             // function allocates between the two readings.

@@ -12,6 +12,10 @@ use serde_json::Value;
 
 const MIB: usize = 1 << 20;
 
+fn heap() -> plimsoll::profile::Profile {
+    plimsoll::profile::lookup("heap").expect("built in")
+}
+
 #[inline(never)]
 fn fills_a_cache() -> Vec<Vec<u8>> {
     (0..200).map(|_| black_box(vec![1; MIB / 10])).collect()
@@ -86,7 +90,8 @@ fn maxima_of_the_heap_can_be_read_later() {
             let growth = Profile::read(&request(address, "GET", &path).body);
             assert_eq!(bytes_of(&growth, "::fills_a_cache").0, of_cache);
             assert!(growth.duration_nanos > 0);
-            let snapshot = history::heap_between(history.heaps[0].time, maximum.time).unwrap();
+            let snapshot =
+                history::profile_between(&heap(), history.heaps[0].time, maximum.time).unwrap();
             let bytes = snapshot
                 .records()
                 .filter_map(|record| record.value("inuse_space"));
@@ -148,7 +153,9 @@ fn the_page_has_the_readings_of_a_window() {
                 ("/debug/pprof/heap?at=-1e300", 200),
                 ("/debug/pprof/heap?at=1e300", 404),
                 ("/debug/pprof/heap?from=5&to=4", 404),
-                ("/debug/pprof/allocs?at=1", 404),
+                ("/debug/pprof/allocs?at=1", 200),
+                ("/debug/pprof/goroutine?at=1", 404),
+                ("/debug/pprof/peak?from=1&to=2", 404),
             ] {
                 assert_eq!(request(address, "GET", path).status, status, "{path}");
             }
@@ -162,7 +169,7 @@ fn it_can_be_off() {
         let plimsoll = plimsoll::start();
         let address = plimsoll.http_address().unwrap();
         assert!(history::read().steps.is_empty());
-        assert!(history::heap_at(SystemTime::now()).is_none());
+        assert!(history::profile_at(&heap(), SystemTime::now()).is_none());
         let answer = request(address, "GET", "/debug/plimsoll/history");
         assert_eq!(answer.status, 404);
         assert!(

@@ -90,17 +90,13 @@
     details.textContent = frame ? frame.name + "  " + frame.rest : "";
   });
   resetButton.addEventListener("click", () => zoom(frames[0]));
-  if (searchField instanceof HTMLInputElement) {
-    searchField.addEventListener("input", () => search(searchField.value));
-  } else {
-    searchField.addEventListener("click", () => {
-      const text = prompt("A regular expression; leave empty to end the search",
-        expression ? expression.source : "");
-      if (text !== null) {
-        search(text);
-      }
-    });
-  }
+  searchField.addEventListener("click", () => {
+    const text = prompt("A regular expression; leave empty to end the search",
+      expression ? expression.source : "");
+    if (text !== null) {
+      search(text);
+    }
+  });
   addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       zoom(frames[0]);

@@ -1,5 +1,4 @@
-//! Flame graphs: `--svg` and `--html`. Each is one file with the same picture and script, and
-//! refers to no other file.
+//! Flame graphs: `--svg`. One file with its script, which refers to no other file.
 
 mod tree;
 
@@ -12,9 +11,8 @@ use tree::{Node, Tree};
 
 const SCRIPT: &str = include_str!("flame.js");
 const STYLE: &str = include_str!("flame.css");
-const PAGE_STYLE: &str = include_str!("page.css");
 
-/// The height of a frame in pixels. `HEAD` is the space above the frames in an SVG file, and
+/// The height of a frame in pixels. `HEAD` is the space above the frames, and
 /// `WIDTH` is the width without the script.
 const HEIGHT: usize = 17;
 const HEAD: usize = 64;
@@ -23,50 +21,30 @@ const WIDTH: f64 = 1200.0;
 /// The width of a letter in pixels.
 const LETTER: f64 = 7.3;
 
-/// Writes an SVG file.
+/// Writes an SVG file: its head, the frames and the script.
 pub(crate) fn svg(to: &mut dyn Write, shown: &Shown<'_>) -> Result<(), Stop> {
     let tree = Tree::new(shown);
-    writeln!(to, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
-    write_picture(to, shown, &tree, HEAD, |to| {
-        let title = escaped(&title(shown));
-        writeln!(to, "<style>\n{STYLE}</style>")?;
-        writeln!(to, r#"<text x="8" y="18" font-size="15">{title}</text>"#)?;
-        writeln!(
-            to,
-            r#"<text id="search" class="button" x="8" y="38">Search</text>
-<text id="reset" class="button hidden" x="78" y="38">Reset zoom</text>
-<text id="matched" x="178" y="38"></text>
-<text id="details" x="8" y="56">{}</text>"#,
-            escaped(&subtitle(shown, &tree))
-        )
-    })?;
-    Ok(())
-}
-
-/// Writes an HTML page.
-pub(crate) fn html(to: &mut dyn Write, shown: &Shown<'_>) -> Result<(), Stop> {
-    let tree = Tree::new(shown);
-    let (title, subtitle) = (escaped(&title(shown)), escaped(&subtitle(shown, &tree)));
+    let deepest = tree.nodes.iter().map(|(node, _)| node.depth).max();
+    let height = HEAD + (deepest.unwrap_or(0) as usize + 1) * HEIGHT + 4;
+    let title = escaped(&title(shown));
+    let subtitle = escaped(&subtitle(shown, &tree));
     writeln!(
         to,
-        r#"<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{title}</title>
-<link rel="icon" href="data:,">
+        r#"<?xml version="1.0" encoding="UTF-8"?>
+<svg xmlns="http://www.w3.org/2000/svg" id="flame" width="{WIDTH}" height="{height}" font-family="monospace" font-size="12">
 <style>
-{PAGE_STYLE}{STYLE}</style>
-</head>
-<body>
-<h1>{title}</h1>
-<p>{subtitle}</p>
-<div id="bar"><input id="search" type="search" placeholder="Search: a regular expression">
-<button id="reset" class="hidden" type="button">Reset zoom</button> <span id="matched"></span>
-<div id="details"></div></div>"#
+{STYLE}</style>
+<text x="8" y="18" font-size="15">{title}</text>
+<text id="search" class="button" x="8" y="38">Search</text>
+<text id="reset" class="button hidden" x="78" y="38">Reset zoom</text>
+<text id="matched" x="178" y="38"></text>
+<text id="details" x="8" y="56">{subtitle}</text>"#
     )?;
-    write_picture(to, shown, &tree, 0, |_| Ok(()))?;
-    writeln!(to, "</body>\n</html>")?;
+    let total = tree.nodes.first().map_or(0, |(root, _)| root.weight).max(1);
+    for &(node, left) in &tree.nodes {
+        write_frame(to, shown, &node, left, total)?;
+    }
+    writeln!(to, "<script>//<![CDATA[\n{SCRIPT}//]]></script>\n</svg>")?;
     Ok(())
 }
 
@@ -92,35 +70,12 @@ fn subtitle(shown: &Shown<'_>, tree: &Tree) -> String {
     subtitle
 }
 
-/// Writes the picture: its head, the frames and the script.
-fn write_picture(
-    to: &mut dyn Write,
-    shown: &Shown<'_>,
-    tree: &Tree,
-    head: usize,
-    write_head: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let deepest = tree.nodes.iter().map(|(node, _)| node.depth).max();
-    let height = head + (deepest.unwrap_or(0) as usize + 1) * HEIGHT + 4;
-    writeln!(
-        to,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" id="flame" width="{WIDTH}" height="{height}" font-family="monospace" font-size="12">"#
-    )?;
-    write_head(to)?;
-    let total = tree.nodes.first().map_or(0, |(root, _)| root.weight).max(1);
-    for &(node, left) in &tree.nodes {
-        write_frame(to, shown, &node, left, total, head)?;
-    }
-    writeln!(to, "<script>//<![CDATA[\n{SCRIPT}//]]></script>\n</svg>")
-}
-
 fn write_frame(
     to: &mut dyn Write,
     shown: &Shown<'_>,
     node: &Node,
     left: u64,
     total: u64,
-    head: usize,
 ) -> io::Result<()> {
     let is_root = node.depth == 0;
     let name = if is_root {
@@ -130,7 +85,7 @@ fn write_frame(
     };
     let percent = |weight: u64| weight as f64 * 100.0 / total as f64;
     let (x, width) = (percent(left), percent(node.weight));
-    let y = head + node.depth as usize * HEIGHT;
+    let y = HEAD + node.depth as usize * HEIGHT;
     let text_y = y + HEIGHT - 5;
     let fill = fill(shown, name, node);
     let title = escaped(&format!("{name}\n{}", values(shown, node, total)));
@@ -204,7 +159,7 @@ fn shortened(name: &str, letters: usize) -> String {
     short
 }
 
-/// Escapes text for XML and HTML.
+/// Escapes text for XML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in plain_lines(text).chars() {

@@ -1,6 +1,7 @@
 //! The figures about a program by subject, independent of their display.
 
 mod cpu;
+mod flame;
 mod gc;
 mod growth;
 mod locks;
@@ -24,10 +25,11 @@ pub(super) enum Page {
     Gc,
     Cpu,
     Growth,
+    Flame,
 }
 
 impl Page {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Overview,
         Self::Sites,
         Self::Sizes,
@@ -36,6 +38,7 @@ impl Page {
         Self::Gc,
         Self::Cpu,
         Self::Growth,
+        Self::Flame,
     ];
 
     /// Returns the index in [`Page::ALL`].
@@ -53,13 +56,14 @@ impl Page {
             Self::Gc => "GC",
             Self::Cpu => "CPU",
             Self::Growth => "Growth",
+            Self::Flame => "Flame",
         }
     }
 
     /// Returns the profiles from which the table is made.
     pub(super) fn profiles(self) -> &'static [Kind] {
         match self {
-            Self::Overview | Self::Sites => &[Kind::Heap],
+            Self::Overview | Self::Sites | Self::Flame => &[Kind::Heap],
             Self::Locks => &[Kind::Mutex, Kind::Block],
             Self::Threads => &[Kind::Goroutine],
             Self::Cpu => &[Kind::Cpu],
@@ -79,6 +83,7 @@ impl Page {
             Self::Gc => gc::fields(model),
             Self::Cpu => cpu::fields(model),
             Self::Growth => growth::fields(model),
+            Self::Flame => flame::fields(model),
         }
     }
 
@@ -92,13 +97,18 @@ impl Page {
             Self::Gc => gc::table(model),
             Self::Cpu => cpu::table(model),
             Self::Growth => growth::table(model),
+            Self::Flame => flame::table(model),
         }
     }
 
     /// Returns the default order of the table.
     pub(super) fn order(self) -> Order {
         Order {
-            column: if self == Self::Locks { locks::DELAY } else { 0 },
+            column: match self {
+                Self::Locks => locks::DELAY,
+                Self::Flame => flame::TREE,
+                _ => 0,
+            },
             reversed: false,
         }
     }
@@ -113,6 +123,7 @@ impl Page {
             Self::Gc => gc::COLUMNS,
             Self::Cpu => cpu::COLUMNS,
             Self::Growth => growth::COLUMNS,
+            Self::Flame => flame::COLUMNS,
         }
     }
 }
@@ -241,6 +252,7 @@ mod tests {
             (Page::Growth, "leaking", "6.00 MiB/min"),
             (Page::Growth, "leaking sites", "1"),
             (Page::Growth, "observed", "21.3 min"),
+            (Page::Flame, "in use", "12.0 MiB"),
         ] {
             assert_eq!(field(page, &model, name), value, "{page:?} {name}");
         }

@@ -5,8 +5,8 @@ use super::look::Part;
 
 const KEYS: &[(&str, &str)] = &[
     (
-        "1 to 6",
-        "overview, sites, sizes, locks, threads and tasks, GC",
+        "1 to 9",
+        "overview, sites, sizes, locks, threads, GC, CPU, growth, flame",
     ),
     ("Tab, Right, Left", "next page, previous page"),
     ("s, S", "sort by the next, the previous column"),

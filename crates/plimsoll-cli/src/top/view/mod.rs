@@ -76,7 +76,9 @@ fn title(canvas: &mut Canvas<'_>, app: &App) {
 fn tabs(canvas: &mut Canvas<'_>, chosen: Page) {
     let mut x = 0;
     for page in Page::ALL {
-        let text = format!(" {} {} ", page.number() + 1, page.title());
+        // All fit into 80 columns, without a space before the first and after the last.
+        let lead = if x == 0 { "" } else { " " };
+        let text = format!("{lead}{} {} ", page.number() + 1, page.title());
         let part = if page == chosen {
             Part::ChosenTab
         } else {
@@ -109,7 +111,7 @@ fn fields(canvas: &mut Canvas<'_>, y: usize, fields: &[Field]) -> usize {
 
 /// Draws graphs of the heap in use and of the allocation rate. Returns the next free row.
 fn graphs(canvas: &mut Canvas<'_>, y: usize, app: &App) -> usize {
-    let points = app.model().readings.points();
+    let points = app.model().readings.drawn();
     let (heap, rate): (Vec<f64>, Vec<f64>) = points.map(|point| (point.heap, point.rate)).unzip();
     let height = (canvas.height() / 8).clamp(2, 8);
     let y = graph(canvas, y, ["heap", "in use"], &heap, height);

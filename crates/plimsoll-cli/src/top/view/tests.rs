@@ -76,7 +76,7 @@ fn the_overview_has_all_that_matters_on_80_by_24() {
     let screen = after("1");
     let expected = [
         "plimsoll top  search --load 2                              http://127.0.0.1:6060",
-        " 1 Overview  2 Sites  3 Sizes  4 Locks  5 Threads  6 GC  7 CPU  8 Growth",
+        "1 Overview  2 Sites  3 Sizes  4 Locks  5 Threads  6 GC  7 CPU  8 Growth  9 Flame",
         "heap       12.0 MiB                     peak seen  16.0 MiB",
         "trend      -                            objects    114,712",
         "allocated  2.00 MiB/s, 1000/s           freed      1.00 MiB/s, 500/s",

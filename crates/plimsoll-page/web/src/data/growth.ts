@@ -1,5 +1,6 @@
 // The verdicts on allocation sites: which grow, and which leak.
 
+import { files } from "./files.ts";
 import { isLibrary } from "./names.ts";
 import { address, getJson } from "./request.ts";
 
@@ -17,16 +18,16 @@ export interface SiteGrowth {
   bytes_per_second: number;
   /** Half of the 95 % confidence interval of the growth. */
   error: number;
-  /** The probability that chance alone causes such growth. */
-  chance: number;
+  /** The probability that chance alone causes such growth. Files lack it, and the other optional figures. */
+  chance?: number;
   /** The length of the judged window in seconds. */
   window: number;
-  mallocs: number;
-  frees: number;
+  mallocs?: number;
+  frees?: number;
   /** The mean time in use in seconds. */
   lifetime: number | null;
   /** Times in seconds since 1970, each with the bytes in use. */
-  course: [number, number][];
+  course?: [number, number][];
   /** The calls, innermost first. */
   stack: Frame[];
 }
@@ -46,9 +47,9 @@ export interface Growth {
   sites: SiteGrowth[];
 }
 
-/** Reads the growth. */
-export async function readGrowth(): Promise<Growth> {
-  const answer = await getJson<Growth & { version: number }>(address("growth"));
+/** Reads the growth; that of the file with the name `file` on a page over files. */
+export async function readGrowth(file: string): Promise<Growth> {
+  const answer = await getJson<Growth & { version: number }>(address(files === undefined ? "growth" : `growth/${file}`));
   if (answer.version !== 1 || !Array.isArray(answer.sites)) throw new Error("the growth has an unknown format");
   return answer;
 }

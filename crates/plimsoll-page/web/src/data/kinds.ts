@@ -1,6 +1,7 @@
 // The kinds of profiles, and the addresses of their readings.
 
-import { address } from "./request.ts";
+import { embedded, files } from "./files.ts";
+import { address, getBytes } from "./request.ts";
 
 /** A kind of profile. */
 export interface Kind {
@@ -14,26 +15,29 @@ export interface Kind {
   isKept?: boolean;
 }
 
-/** All kinds that the page offers. The server answers with a reason for those that it lacks. */
-export const KINDS: Kind[] = [
+/** The kinds of a running program. It answers with a reason for those that it lacks. */
+const OF_PROGRAMS: Kind[] = [
   { name: "heap", title: "Heap in use", hasDifference: true, isKept: true },
-  { name: "allocs", title: "Allocations", hasDifference: true },
+  { name: "allocs", title: "Allocations", hasDifference: true, isKept: true },
   { name: "peak", title: "Heap at the peak" },
-  { name: "lifetimes", title: "Lifetimes of freed blocks", hasDifference: true },
+  { name: "lifetimes", title: "Lifetimes of freed blocks", hasDifference: true, isKept: true },
   { name: "memory", title: "Resident memory by holder" },
   { name: "fragmentation", title: "Fragmentation" },
-  { name: "mmap", title: "Mappings", hasDifference: true },
-  { name: "profile", title: "CPU time", isRecorded: true },
+  { name: "mmap", title: "Mappings", hasDifference: true, isKept: true },
+  { name: "profile", title: "CPU time", isRecorded: true, isKept: true },
   { name: "wall", title: "Elapsed time", isRecorded: true },
-  { name: "block", title: "Waits", hasDifference: true },
-  { name: "mutex", title: "Lock holders", hasDifference: true },
+  { name: "block", title: "Waits", hasDifference: true, isKept: true },
+  { name: "mutex", title: "Lock holders", hasDifference: true, isKept: true },
   { name: "goroutine", title: "Threads and tasks" },
   { name: "goroutineleak", title: "Leaked threads and tasks" },
-  { name: "longpoll", title: "Long polls", hasDifference: true },
+  { name: "longpoll", title: "Long polls", hasDifference: true, isKept: true },
   { name: "threadcreate", title: "Creation of threads" },
 ];
 
-/** Returns the kind with that name; the heap if the name is unknown. */
+/** All kinds that the page offers. Each file is a kind of its own. */
+export const KINDS: Kind[] = files?.map(({ name, title, hasHistory }) => ({ name, title, isKept: hasHistory === true })) ?? OF_PROGRAMS;
+
+/** Returns the kind with that name; the first one if the name is unknown. */
 export function kindOf(name: string): Kind {
   return KINDS.find((kind) => kind.name === name) ?? KINDS[0]!;
 }
@@ -57,7 +61,18 @@ export function profileAddress(kind: string, reading: Reading): string {
     query.from = reading.from;
     query.to = reading.to;
   }
-  return address(`../pprof/${kind}`, query);
+  return address(files === undefined ? `../pprof/${kind}` : `profiles/${kind}`, query);
+}
+
+/** Reads the profile of a kind from the document or from `address`. */
+export async function readProfile(kind: string, address: string, timeout?: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+  return embedded(kind) ?? getBytes(address, timeout, signal);
+}
+
+/** Returns the kind with that name, if the server keeps its past readings; else the heap profile, of one of several files. */
+export function keptKind(name: string): string {
+  const kept = KINDS.filter(({ isKept }) => isKept === true);
+  return (kept.find((kind) => kind.name === name) ?? kept[0])?.name ?? "";
 }
 
 /** Returns the address of the present state of a profile. */

@@ -1,7 +1,8 @@
 // The tab of growth: which allocation sites leak, and whose memory in use rose between two readings.
 
 import { decode } from "../data/decode.ts";
-import { presentAddress, profileAddress } from "../data/kinds.ts";
+import { fileOf, files } from "../data/files.ts";
+import { keptKind, presentAddress, profileAddress } from "../data/kinds.ts";
 import { getBytes, reason } from "../data/request.ts";
 import { sites, type Site } from "../data/sites.ts";
 import { short } from "../data/text.ts";
@@ -78,7 +79,9 @@ export class Growth implements View {
 
   update(): void {
     const source = this.wanted();
+    if (files !== undefined) this.source.setOptions([["verdicts", "verdicts at the end"], ["window", "the selected window"]]);
     this.source.input.value = source;
+    this.source.root.hidden = files !== undefined && !this.hasVerdicts();
     this.take.hidden = this.clear.hidden = source !== "readings";
     const areVerdicts = source === "verdicts";
     this.verdicts.root.hidden = !areVerdicts;
@@ -96,7 +99,13 @@ export class Growth implements View {
   }
 
   private wanted(): string {
+    if (files !== undefined && (!this.hasVerdicts() || state.get("source") === "readings")) return "window";
     return state.get("source") || (state.window === undefined ? "verdicts" : "window");
+  }
+
+  /** Whether there are verdicts: those of a file may be absent. */
+  private hasVerdicts(): boolean {
+    return files === undefined || fileOf(keptKind(state.get("file")))?.hasGrowth === true;
   }
 
   private toggle(): void {
@@ -170,7 +179,7 @@ export class Growth implements View {
       this.table.show([]);
       return;
     }
-    const address = profileAddress("heap", { mode: "window", seconds: 0, at: 0, ...window });
+    const address = profileAddress(keptKind(state.get("file")), { mode: "window", seconds: 0, at: 0, ...window });
     if (address === this.readWindow) return;
     this.readWindow = address;
     setText(this.note, "Reading ...");

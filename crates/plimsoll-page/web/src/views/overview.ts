@@ -1,8 +1,11 @@
 // The tab of charts over time.
 
+import { files } from "../data/files.ts";
 import { History, type Column } from "../data/history.ts";
+import { keptKind } from "../data/kinds.ts";
+import { short } from "../data/text.ts";
 import { bytes, clock, count, day, seconds } from "../data/units.ts";
-import { el, fill, setText } from "../dom.ts";
+import { el, fill, select, setText } from "../dom.ts";
 import { Chart, type ChartData, type Level } from "../draw/chart.ts";
 import type { Live } from "../live.ts";
 import { state, type Window } from "../state.ts";
@@ -36,6 +39,8 @@ export class Overview implements View {
   private maximaKey = "";
   private readonly grid = el("div", { class: "charts" });
   private readonly owners = new Owners();
+  private readonly histories = (files ?? []).filter(({ hasHistory }) => hasHistory === true);
+  private readonly file = select("File", this.histories.map(({ name, title }) => [name, short(title, 200)]), (file) => state.set({ file, from: "", to: "" }, true));
   private readonly from = el("input", { type: "datetime-local", step: 1, "aria-label": "Start of the window", change: () => this.typed() });
   private readonly to = el("input", { type: "datetime-local", step: 1, "aria-label": "End of the window", change: () => this.typed() });
 
@@ -89,15 +94,16 @@ export class Overview implements View {
     this.root = el(
       "div",
       {},
-      el("div", { class: "tools" }, group, this.windowText, this.reset, typed),
+      el("div", { class: "tools" }, this.histories.length > 1 ? this.file.root : "", group, this.windowText, this.reset, typed),
       this.grid,
       this.maxima,
-      this.owners.root,
+      files === undefined ? this.owners.root : "",
     );
     fill(this.grid, ...[this.heap, this.resident, this.rates, this.objects, this.tasks, this.locks, this.cpu, this.pauses].map(({ root }) => root));
   }
 
   update(): void {
+    this.file.input.value = keptKind(state.get("file"));
     this.tick();
   }
 
@@ -105,7 +111,7 @@ export class Overview implements View {
     const { history } = this.live;
     const window = this.window();
     this.showTools(window);
-    void this.owners.read();
+    if (files === undefined) void this.owners.read();
     const all = history.points();
     if (all.length === 0) return;
     // The neighbours of the window belong to it, so that lines lead to its edges.
@@ -196,7 +202,7 @@ export class Overview implements View {
     if (key === this.maximaKey) return;
     this.maximaKey = key;
     const links = inside.slice(0, 8).map(({ time, heap_bytes }) =>
-      el("a", { href: state.link("profiles", { kind: "heap", reading: "at", at: String(time) }) }, `${bytes(heap_bytes)} at ${clock(time)}`),
+      el("a", { href: state.link("profiles", { kind: keptKind(state.get("file")), reading: "at", at: String(time) }) }, `${bytes(heap_bytes)} at ${clock(time)}`),
     );
     const parts = links.flatMap((link, index) => (index > 0 ? [", ", link] : [link]));
     fill(this.maxima, links.length > 0 ? "Profiles kept at maxima: " : "", ...parts);

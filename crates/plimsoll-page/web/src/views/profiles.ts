@@ -2,10 +2,11 @@
 
 import { decode } from "../data/decode.ts";
 import { difference } from "../data/diff.ts";
+import { fileOf, files } from "../data/files.ts";
 import { folded } from "../data/folded.ts";
-import { KINDS, kindOf, profileAddress, type Reading } from "../data/kinds.ts";
+import { keptKind, KINDS, kindOf, profileAddress, readProfile, type Reading } from "../data/kinds.ts";
 import { labelSuggestions, sampleCount, typeIndex, type Profile } from "../data/profile.ts";
-import { getBytes, reason } from "../data/request.ts";
+import { reason } from "../data/request.ts";
 import { short } from "../data/text.ts";
 import { hashText, makeTree } from "../data/tree.ts";
 import { age, clock, exact, value } from "../data/units.ts";
@@ -46,14 +47,14 @@ export class Profiles implements View {
     "p",
     { class: "note", hidden: true },
     this.windowText,
-    el("button", { type: "button", click: () => state.set({ kind: "heap", reading: "window", zoom: "", type: "" }, true) }, "Show the heap change in it"),
+    el("button", { type: "button", click: () => state.set({ kind: keptKind(state.get("kind")), reading: "window", zoom: "", type: "" }, true) }, "Show the change in it"),
   );
   private readonly error = el("pre", { class: "error", role: "alert", hidden: true });
   private readonly comments = el("details", { class: "comments", hidden: true });
   private readonly results = el("div", { class: "results" });
   private readonly suggestions = el("datalist", { id: "labels" });
 
-  private readonly kind = select("Profile", KINDS.map(({ name, title }) => [name, `${title} (${name})`]), (kind) =>
+  private readonly kind = select(files === undefined ? "Profile" : "File", KINDS.map(({ name, title }) => [name, files === undefined ? `${title} (${name})` : short(title, 200)]), (kind) =>
     state.set({ kind, type: "", zoom: "", fn: "", label: "", reading: "", at: "" }, true),
   );
   private readonly reading = select("Reading", [], (reading) => state.set({ reading, zoom: "" }, true));
@@ -116,16 +117,18 @@ export class Profiles implements View {
     this.kind.input.value = kind.name;
     const readings: [string, string][] = [];
     if (kind.isRecorded === true) readings.push(["seconds", "the next seconds"]);
-    else readings.push(["now", "now"]);
+    else readings.push(["now", files === undefined ? "now" : "at the end"]);
     if (kind.hasDifference === true) readings.push(["seconds", "change in the next seconds"]);
     if (kind.isKept === true) {
       readings.push(["at", reading.at > 0 ? `at ${clock(reading.at)}` : "at the end of the window"]);
       readings.push(["window", "change in the window"]);
     }
     this.reading.setOptions(readings);
+    this.reading.root.hidden = readings.length < 2;
+    this.read.hidden = files !== undefined;
     this.reading.input.value = reading.mode;
     const { window } = state;
-    this.windowNote.hidden = window === undefined || reading.mode === "window";
+    this.windowNote.hidden = window === undefined || reading.mode === "window" || keptKind("") === "";
     if (window !== undefined) setText(this.windowText, `Selected window: ${clock(window.from)} to ${clock(window.to)}. `);
     this.secondsField.hidden = reading.mode !== "seconds";
     if (document.activeElement !== this.seconds) this.seconds.value = String(reading.seconds);
@@ -188,11 +191,11 @@ export class Profiles implements View {
     this.stop.hidden = !isLong;
     this.error.hidden = true;
     try {
-      const raw = await getBytes(address, 60 + (isLong ? reading.seconds : 0), request.signal);
+      const raw = await readProfile(kind, address, 60 + (isLong ? reading.seconds : 0), request.signal);
       const profile = await decode(raw);
       if (this.request !== request) return;
-      this.loaded = { kind, address, time: profile.time || Date.now() / 1000, raw, profile };
-      if (this.base?.kind !== kind) this.isComparing = false;
+      this.loaded = { kind, address, time: profile.time || (files === undefined ? Date.now() / 1000 : 0), raw, profile };
+      if (!this.isComparable()) this.isComparing = false;
       this.derived = "";
       this.derive();
     } catch (error) {
@@ -210,6 +213,16 @@ export class Profiles implements View {
     }
   }
 
+  /** Returns whether the base has the kind of the shown profile. Files may have the same kind; their sample types tell. */
+  private isComparable(): boolean {
+    return this.base !== undefined && (files !== undefined || this.base.kind === this.loaded?.kind);
+  }
+
+  /** Returns the index of the sample type to show. */
+  private wantedType(profile: Profile): number {
+    return typeIndex(profile, state.get("type") || (fileOf(this.loaded!.kind)?.sampleType ?? ""));
+  }
+
   /** Returns the shown profile, less the base while comparing. */
   private current(): { profile: Profile; isDifference: boolean } {
     const { loaded, base } = this;
@@ -217,7 +230,7 @@ export class Profiles implements View {
     if (this.isComparing && base !== undefined) {
       return { profile: difference(base.profile, loaded!.profile), isDifference: true };
     }
-    const isChange = mode === "window" || (mode === "seconds" && kindOf(loaded!.kind).isRecorded !== true);
+    const isChange = mode === "window" || fileOf(loaded!.kind)?.isDifference === true || (mode === "seconds" && kindOf(loaded!.kind).isRecorded !== true);
     return { profile: loaded!.profile, isDifference: isChange };
   }
 
@@ -247,7 +260,7 @@ export class Profiles implements View {
   private show(search: string): void {
     const begin = performance.now();
     const { profile, isDifference } = this.current();
-    const type = typeIndex(profile, state.get("type"));
+    const type = this.wantedType(profile);
     const options = { type, label: state.get("label"), hide: state.get("hide") !== "0" };
     const { unit } = profile.types[type]!;
     const tree = makeTree(profile, { ...options, inverted: state.get("invert") === "1" });
@@ -267,18 +280,25 @@ export class Profiles implements View {
 
   private showStatus(profile: Profile, sum: string, isDifference: boolean): void {
     const { loaded, base } = this;
-    const parts = [`${isDifference ? "change " : ""}${sum}`, `${exact(sampleCount(profile))} samples`, `read at ${clock(loaded!.time)}`];
+    const verb = files === undefined ? "read at" : "of";
+    const parts = [`${isDifference ? "change " : ""}${sum}`, `${exact(sampleCount(profile))} samples`];
+    if (loaded!.time > 0) parts.push(`${verb} ${clock(loaded!.time)}`);
     if (profile.duration > 0) parts.push(`over ${age(profile.duration)}`);
-    if (this.isComparing) parts.push(`less the base of ${clock(base!.time)}`);
+    if (this.isComparing) parts.push(`less the base, ${this.baseName()}`);
     setText(this.status, `${kindOf(loaded!.kind).title}: ${parts.join(", ")}.`);
     for (const button of [...this.saves, this.keep]) button.disabled = false;
-    const isComparable = base !== undefined && base.kind === loaded!.kind;
+    const isComparable = base !== undefined && this.isComparable();
     this.compare.disabled = !isComparable;
     this.compare.setAttribute("aria-pressed", String(this.isComparing));
-    setText(this.compare, isComparable ? `Compare with ${clock(base.time)}` : "Compare");
+    setText(this.compare, isComparable ? `Compare with ${this.baseName()}` : "Compare");
     this.comments.open = sampleCount(profile) === 0;
     this.comments.hidden = profile.comments.length === 0;
     fill(this.comments, el("summary", {}, "Comments of the profile"), ...profile.comments.map((text) => el("p", {}, short(text, 2000))));
+  }
+
+  /** Returns the name of the base: its time, or its file. */
+  private baseName(): string {
+    return files === undefined ? clock(this.base!.time) : short(kindOf(this.base!.kind).title, 60);
   }
 
   private keepBase(): void {
@@ -292,7 +312,7 @@ export class Profiles implements View {
   private toggleCompare(): void {
     this.isComparing = !this.isComparing;
     this.derived = "";
-    if (this.isComparing && this.base === this.loaded && this.wanted().mode === "now") void this.load();
+    if (this.isComparing && this.base === this.loaded && this.wanted().mode === "now" && files === undefined) void this.load();
     else this.derive();
   }
 
@@ -303,8 +323,9 @@ export class Profiles implements View {
   }
 
   private fileName(ending: string): string {
-    const time = new Date(this.loaded!.time * 1000).toISOString().slice(0, 19).replaceAll(":", "");
-    return `${this.loaded!.kind}-${time}.${ending}`;
+    const { kind, time } = this.loaded!;
+    if (files !== undefined) return `${kindOf(kind).title.split("/").at(-1)!}.${ending}`;
+    return `${kind}-${new Date(time * 1000).toISOString().slice(0, 19).replaceAll(":", "")}.${ending}`;
   }
 
   private savePprof(): void {
@@ -313,13 +334,13 @@ export class Profiles implements View {
 
   private saveFolded(): void {
     const { profile } = this.current();
-    const tree = makeTree(profile, { type: typeIndex(profile, state.get("type")), label: state.get("label"), hide: state.get("hide") !== "0", inverted: false });
+    const tree = makeTree(profile, { type: this.wantedType(profile), label: state.get("label"), hide: state.get("hide") !== "0", inverted: false });
     download(this.fileName("folded.txt"), "text/plain", folded(tree));
   }
 
   private saveSvg(): void {
     const { profile, isDifference } = this.current();
-    const unit = profile.types[typeIndex(profile, state.get("type"))]!.unit;
+    const unit = profile.types[this.wantedType(profile)]!.unit;
     download(this.fileName("svg"), "image/svg+xml", flameSvg(this.flame.tree!, this.flame.zoom, unit, isDifference));
   }
 }

@@ -6,10 +6,12 @@ import { age, count, exact, seconds } from "../data/units.ts";
 import { checkbox, el, fill, select, setText, textField } from "../dom.ts";
 import { Table } from "../draw/table.ts";
 import { state } from "../state.ts";
+import { chains, keyOf, type Held, type Party } from "./locks.ts";
 import type { View } from "./view.ts";
 
 const INTERVAL = 5_000;
 const MAX_LEAKS = 50;
+const MAX_LOCKS = 100;
 
 /** A thread or a task. */
 interface Entry {
@@ -30,6 +32,7 @@ interface Entry {
 interface Answer {
   version: number;
   threads: Entry[];
+  locks: Held[];
   total: number;
   shown: number;
 }
@@ -61,6 +64,7 @@ export class Threads implements View {
   private timer = 0;
   private readonly note = el("p", { class: "note", role: "status" });
   private readonly leaks = el("section", { class: "card leaks", hidden: true });
+  private readonly locks = el("section", { class: "card locks", hidden: true });
   private readonly detail = el("section", { class: "card detail", "aria-label": "Stack" });
   private readonly filter = textField("Filter", (filter) => state.set({ filter }), { placeholder: "name, label, function" });
   private readonly show = select("Show", [["", "threads and tasks"], ["thread", "threads"], ["task", "tasks"]], (only) => state.set({ only }));
@@ -93,6 +97,7 @@ export class Threads implements View {
       el("div", { class: "tools" }, this.filter.root, this.show.root, this.again, this.auto.root),
       this.note,
       this.leaks,
+      this.locks,
       el("div", { class: "split" }, el("section", { class: "card" }, el("h2", {}, "Threads and tasks"), this.table.root), this.detail),
     );
     this.showDetail();
@@ -127,12 +132,13 @@ export class Threads implements View {
     if (this.entries.length === 0) setText(this.note, "Reading ...");
     try {
       const answer = await getJson<Answer>(address("threads"));
-      if (answer.version !== 1 || !Array.isArray(answer.threads)) throw new Error("the list has an unknown format");
+      if (answer.version !== 1 || !Array.isArray(answer.threads) || !Array.isArray(answer.locks)) throw new Error("the list has an unknown format");
       this.entries = answer.threads;
       this.total = answer.total;
       const chosen = state.get("entry");
-      this.chosen = this.entries.find((entry) => `${entry.kind}-${entry.id}` === chosen);
+      this.chosen = this.entries.find((entry) => keyOf(entry) === chosen);
       this.showLeaks();
+      this.showLocks(answer.locks);
       this.showRows();
       this.showDetail();
     } catch (error) {
@@ -173,9 +179,22 @@ export class Threads implements View {
     fill(this.leaks, el("h2", {}, `Deadlocks and leaks: ${exact(leaked.length)}`), el("ul", {}, ...items), more);
   }
 
+  private showLocks(locks: Held[]): void {
+    this.locks.hidden = locks.length === 0;
+    const entries = new Map(this.entries.map((entry) => [keyOf(entry), entry]));
+    const link = (party: Party): HTMLElement => {
+      const entry = entries.get(keyOf(party));
+      if (entry === undefined) return el("span", {}, `${party.kind} ${party.id}`);
+      return el("button", { type: "button", class: "link", click: () => this.choose(entry) }, short(`${entry.kind} ${entry.name}`, 120));
+    };
+    const first = locks.slice(0, MAX_LOCKS);
+    const more = locks.length > first.length ? el("p", { class: "note" }, `${exact(locks.length - first.length)} more.`) : null;
+    fill(this.locks, el("h2", {}, `Locks with waiters: ${exact(locks.length)}`), chains(first, link), more);
+  }
+
   private choose(entry: Entry): void {
     this.chosen = entry;
-    state.set({ entry: `${entry.kind}-${entry.id}` });
+    state.set({ entry: keyOf(entry) });
     this.showDetail();
   }
 

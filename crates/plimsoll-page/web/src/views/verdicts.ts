@@ -1,6 +1,8 @@
 // The part of the tab of growth that shows which sites leak.
 
+import { files } from "../data/files.ts";
 import { readGrowth, siteOf, type Growth, type SiteGrowth } from "../data/growth.ts";
+import { keptKind } from "../data/kinds.ts";
 import { reason } from "../data/request.ts";
 import { short } from "../data/text.ts";
 import { age, bytes, count, seconds } from "../data/units.ts";
@@ -28,7 +30,7 @@ export class Verdicts {
       { title: "Error", kind: "number wide", cell: (site) => `\u00b1 ${bytes(site.error * 3600)}`, order: (site) => site.error, falling: true },
       { title: "In use", kind: "number", cell: (site) => bytes(site.bytes), order: (site) => site.bytes, falling: true },
       { title: "Lifetime", kind: "number wide", cell: (site) => (site.lifetime === null ? "never freed" : seconds(site.lifetime)), order: (site) => site.lifetime ?? Infinity, falling: true },
-      { title: "Course", kind: "spark wide", cell: (site) => sparkline(site.course.map(([, value]) => value)) },
+      { title: "Course", kind: "spark wide", cell: (site) => sparkline((site.course ?? []).map(([, value]) => value)) },
       { title: "Site", kind: "name", cell: (site) => short(siteOf(site.stack).function), order: (site) => siteOf(site.stack).function },
       { title: "Place", kind: "text wide", cell: (site) => place(siteOf(site.stack)) },
     ],
@@ -61,13 +63,15 @@ export class Verdicts {
     if (this.isReading) return;
     this.isReading = true;
     try {
-      this.showGrowth(await readGrowth());
+      this.showGrowth(await readGrowth(keptKind(state.get("file"))));
     } catch (error) {
       setText(this.note, `The growth cannot be read: ${short(reason(error), 500)}`);
       this.table.show([]);
     } finally {
       this.isReading = false;
     }
+    // The verdicts of a file do not change.
+    if (files !== undefined) return;
     const isShown = () => state.tab === "growth" && !this.root.hidden;
     this.timer = setTimeout(() => isShown() && !document.hidden && this.show(), INTERVAL);
   }
@@ -89,7 +93,9 @@ export class Verdicts {
     this.chosen = site;
     this.detail.hidden = false;
     const calls = site.stack.slice(0, MAX_FRAMES).map((frame) => el("li", {}, `${short(frame.function, 500)} ${place(frame)}`));
-    const text = `In ${age(site.window)}: ${count(site.mallocs)} allocations and ${count(site.frees)} frees, estimated. Chance: ${site.chance.toPrecision(2)}.`;
+    const { window, mallocs, frees, chance } = site;
+    const events = mallocs !== undefined && frees !== undefined ? `: ${count(mallocs)} allocations and ${count(frees)} frees, estimated` : "";
+    const text = `In ${age(window)}${events}.${chance === undefined ? "" : ` Chance: ${chance.toPrecision(2)}.`}`;
     fill(this.detail, el("h2", {}, short(siteOf(site.stack).function, 500)), el("p", { class: "note" }, text), el("ol", { class: "stack" }, ...calls));
   }
 }

@@ -68,9 +68,15 @@ withPage("dragging across a chart selects a window for all tabs", "#overview", a
   assert.ok(length > 150 && length < 210, `${length} s`);
   await press(page, "Profiles");
   await shown(page);
-  await press(page, "Show the heap change in it");
+  await press(page, "Show the change in it");
   await status(page, "change");
-  assert.ok(server.requests.some((path) => path.startsWith("/debug/pprof/heap?from=") && path.includes(values.get("from"))));
+  assert.ok(server.requests.some((path) => path.startsWith("/debug/pprof/heap?from=") && path.includes(String(Number(values.get("from"))))));
+  await press(page, "Profiles");
+  await choose(page, "Profile", "block");
+  await shown(page);
+  await press(page, "Show the change in it");
+  await status(page, "change");
+  assert.ok(server.requests.some((path) => path.startsWith("/debug/pprof/block?from=")));
   await press(page, "Growth");
   await untilText(page, "Between the kept readings nearest to");
   await press(page, "Overview");
@@ -281,6 +287,20 @@ withPage("the list of threads filters, sorts and shows a stack", "#threads", asy
   await page.reload();
   await untilText(page, "20 shown");
   assert.equal(await hash(page), link);
+  await untilText(page, "search::service::handle");
+});
+
+withPage("locks are shown with their owners, and what these wait for", "#threads", async (page) => {
+  await untilText(page, "Locks with waiters: 6");
+  const texts = await page.evaluate(() => [...document.querySelectorAll(".chains > li")].map((item) => item.innerText));
+  assert.match(texts[0], /^probable deadlock accounts held by task connection 25, 1 waits\s+task connection 26\s+probable deadlock ledger held by task connection 26/);
+  assert.match(texts[1], /^<img src=x onerror=alert\(1\)> held by an unknown owner, 4,000 wait/);
+  assert.match(texts[1], /3,980 more$/);
+  assert.match(texts[2], /^cache held by thread tokio-worker-3, 2 wait\s+thread tokio-worker-4\s+unnamed lock held by thread tokio-worker-4, 1 waits\s+thread tokio-worker-6/);
+  assert.match(texts[3], /^end of thread tokio-worker-7, 1 waits/);
+  assert.equal(texts.length, 4);
+  await page.evaluate(() => document.querySelector(".chains button").click());
+  assert.match(await hash(page), /entry=task-10000026/);
   await untilText(page, "search::service::handle");
 });
 

@@ -79,7 +79,24 @@ export function threads(number, total) {
       list[30 + index].state = "waiting";
     }
   });
-  return { version: 1, threads: list, total: Math.max(total, number), shown: number };
+  return { version: 1, threads: list, locks: locks(list), total: Math.max(total, number), shown: number };
+}
+
+/** Returns a deadlock of two tasks, a chain of three locks, and a lock with many waiters and a hostile name. */
+function locks(list) {
+  const party = (index) => ({ kind: list[index].kind, id: list[index].id });
+  const held = (name, owner, waiters, more = {}) => ({
+    object: "lock", name, owner: owner === null ? null : party(owner), deadlock: null, waiting: waiters.length, waiters: waiters.map(party), ...more,
+  });
+  if (list.length < 100) return [];
+  return [
+    held("accounts", 25, [26], { deadlock: "probable deadlock" }),
+    held("ledger", 26, [25], { deadlock: "probable deadlock" }),
+    held("<img src=x onerror=alert(1)>", null, Array.from({ length: 60 }, (_, index) => 40 + index), { waiting: 4000 }),
+    held("cache", 3, [4, 5]),
+    held("", 4, [6]),
+    held("", 7, [4], { object: "end" }),
+  ];
 }
 
 /** Returns the resident memory by owner. */

@@ -40,13 +40,14 @@ pub fn prepare() {
     MAIN_LOW.store(high, Ordering::Relaxed);
     MAIN_HIGH.store(high, Ordering::Relaxed);
     let block = thread_pointer();
+    let mut memory = Probed { page: usize::MAX };
     let mut found = (WORD..FARTHEST).step_by(WORD).filter_map(|distance| {
         let place = match CONTROL_BLOCK {
             ControlBlock::AtPointer => distance,
             ControlBlock::BelowPointer => distance.wrapping_neg(),
         };
         let second = block.wrapping_add(place);
-        let matches = word(second) == Some(end) && word(second - WORD) == Some(0);
+        let matches = memory.word(second) == Some(end) && memory.word(second - WORD) == Some(0);
         matches.then_some(place.wrapping_sub(WORD))
     });
     // If several offsets match, the right one is unknown.
@@ -91,11 +92,27 @@ fn end_of_mapping(begin: usize) -> usize {
     (end + size_of::<usize>()).next_multiple_of(PAGE)
 }
 
-/// Returns the word at an address, which must be word-aligned, if it is readable.
+/// Memory that is read word by word. A page is probed once while words of it are read.
 #[cfg(all(target_env = "gnu", not(miri)))]
-fn word(address: usize) -> Option<usize> {
-    // SAFETY: the address is aligned, and `readable` found its page to be mapped.
-    super::probe::readable(address).then(|| unsafe { (address as *const usize).read_volatile() })
+struct Probed {
+    /// The last page that was readable.
+    page: usize,
+}
+
+#[cfg(all(target_env = "gnu", not(miri)))]
+impl Probed {
+    /// Returns the word at an address, which must be word-aligned, if it is readable.
+    fn word(&mut self, address: usize) -> Option<usize> {
+        let page = address & !(PAGE - 1);
+        if page != self.page {
+            if !super::probe::readable(page) {
+                return None;
+            }
+            self.page = page;
+        }
+        // SAFETY: the address is aligned, and its page was found to be mapped.
+        Some(unsafe { (address as *const usize).read_volatile() })
+    }
 }
 
 /// Returns the calling thread's stack without its guard; `None` for the main thread and if unknown.

@@ -12,10 +12,9 @@ use plimsoll_interpose::mappings::{self, Call, Function};
 
 use plimsoll_sys::os::region::PAGE;
 use plimsoll_sys::os::syscall::call as system_call;
-use plimsoll_sys::primitives::Ordering;
 
 use super::table::{Cut, LIMIT, Note, Remainder};
-use super::{LOST, MAPPINGS, cell};
+use super::{MAPPINGS, cell};
 use crate::alloc::process;
 use crate::internal_scope;
 use crate::label;
@@ -175,7 +174,7 @@ fn record(call: &Call, range: &Range<usize>) {
         &[(cell::CALLS, 1), (cell::BYTES, bytes), (cell::PIECES, 1)],
     );
     if !MAPPINGS.insert(range, note) {
-        LOST.fetch_add(1, Ordering::Relaxed);
+        super::count_lost();
         gone(bucket, bytes, 1);
     }
 }
@@ -252,7 +251,7 @@ fn count(cut: &Cut) {
             &[(cell::BYTES_GONE, bytes), (cell::PIECES, 1)],
         ),
         Remainder::Truncated => {
-            LOST.fetch_add(1, Ordering::Relaxed);
+            super::count_lost();
             gone(cut.note.bucket, bytes, 0);
         }
     }
@@ -260,7 +259,7 @@ fn count(cut: &Cut) {
 
 fn put_back(cut: &Cut) {
     if !MAPPINGS.insert(&cut.range, cut.note) {
-        LOST.fetch_add(1, Ordering::Relaxed);
+        super::count_lost();
         return count(cut);
     }
     let more = match cut.remainder {

@@ -18,6 +18,7 @@ use std::ops::Range;
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 use table::Mappings;
 
+use crate::postmortem_file;
 use crate::stack::{Bucket, Kind, Record, TABLE};
 
 pub(crate) use hooks::start;
@@ -37,6 +38,12 @@ static MAPPINGS: Mappings = Mappings::new();
 
 /// Mappings, or parts of them, that could not be recorded.
 static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a mapping, or a part of one, that cannot be recorded. For hooks.
+fn count_lost() {
+    LOST.fetch_add(1, Ordering::Relaxed);
+    postmortem_file::count_lost_mapping();
+}
 
 /// Returns the number of mappings that are counted as gone although they may exist.
 pub(crate) fn lost() -> u64 {

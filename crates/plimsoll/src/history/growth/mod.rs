@@ -33,6 +33,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use plimsoll_postmortem::layout::history::growth as layout;
 use plimsoll_sys::os::clock;
 use plimsoll_sys::primitives::Mutex;
 
@@ -123,6 +124,12 @@ pub(super) struct State {
     leaking: f64,
 }
 
+/// The verdicts of the last judgement, for the post-mortem file.
+pub(super) struct Verdicts<'a> {
+    state: &'a State,
+    judged: Vec<Judged>,
+}
+
 /// A function that is called at a growth, in bytes a second.
 type Callback = Arc<dyn Fn(&Growth) + Send + Sync>;
 
@@ -171,15 +178,10 @@ impl State {
         self.next
     }
 
-    /// Returns the growth of all leaking sites at the last judgement, in bytes a second.
-    pub(super) fn leaking(&self) -> f64 {
-        self.leaking
-    }
-
-    /// Makes a reading if it is due. Returns whether the sites were judged again.
-    pub(super) fn read_if_due(&mut self, now: u64) -> bool {
+    /// Makes a reading if it is due. Returns the verdicts if the sites were judged again.
+    pub(super) fn read_if_due(&mut self, now: u64) -> Option<Verdicts<'_>> {
         if now < self.next {
-            return false;
+            return None;
         }
         let began = clock::thread_cpu();
         self.sites.read();
@@ -192,15 +194,26 @@ impl State {
         // Readings that were missed are not made up for.
         self.next = now - now % interval + interval;
         if self.sites.readings() % JUDGED_EACH != 0 {
-            return false;
+            return None;
         }
-        let leaking = sites::leaking_bytes(&self.judge());
-        self.leaking = leaking / self.seconds_of_reading();
-        true
+        let judged = self.judge();
+        self.leaking = sites::leaking_bytes(&judged) / self.seconds_of_reading();
+        Some(Verdicts {
+            state: self,
+            judged,
+        })
     }
 
+    /// Judges all sites, and returns them in the order of [`Growth::sites`].
     fn judge(&self) -> Vec<Judged> {
-        self.sites.judge(sampler::rate() > 1)
+        let mut judged = self.sites.judge(sampler::rate() > 1);
+        let rate = |site: &Judged| site.judgement.slope / site.slot as f64;
+        judged.sort_by(|one, other| {
+            let is_leak = |site: &Judged| site.judgement.verdict == Verdict::Leaking;
+            let leaks_first = is_leak(other).cmp(&is_leak(one));
+            leaks_first.then(rate(other).total_cmp(&rate(one)))
+        });
+        judged
     }
 
     /// Returns the mean time between two readings.
@@ -212,13 +225,7 @@ impl State {
     /// Returns the growth, with times after the system's start.
     pub(super) fn growth(&self, start: SystemTime) -> Growth {
         let seconds = self.seconds_of_reading();
-        let mut judged = self.judge();
-        let rate = |site: &Judged| site.judgement.slope / site.slot as f64;
-        judged.sort_by(|one, other| {
-            let is_leak = |site: &Judged| site.judgement.verdict == Verdict::Leaking;
-            let leaks_first = is_leak(other).cmp(&is_leak(one));
-            leaks_first.then(rate(other).total_cmp(&rate(one)))
-        });
+        let judged = self.judge();
         let bytes_per_second = sites::leaking_bytes(&judged) / seconds;
         let time_of = |reading: u64| {
             let before = (self.sites.readings() - 1 - reading) as f64 * seconds;
@@ -234,6 +241,56 @@ impl State {
                 .map(|site| SiteGrowth::new(site, seconds, time_of))
                 .collect(),
         }
+    }
+}
+
+impl Verdicts<'_> {
+    /// Returns the growth of all leaking sites, in bytes a second.
+    pub(super) fn bytes_per_second(&self) -> f64 {
+        self.state.leaking
+    }
+
+    /// Returns the words of the record with that number, in the layout of
+    /// [`plimsoll_postmortem::layout::history::growth`].
+    pub(super) fn words(&self, number: u64) -> Vec<u64> {
+        let State {
+            sites,
+            first,
+            last,
+            leaking,
+            ..
+        } = self.state;
+        let seconds = self.state.seconds_of_reading();
+        let to_limit = time_to_limit(*leaking).map_or(f64::NAN, |time| time.as_secs_f64());
+        let written = &self.judged[..self.judged.len().min(layout::MAX_SITES)];
+        let mut words = vec![0; layout::HEAD_WORDS];
+        for (at, value) in [
+            (layout::NUMBER, number),
+            (layout::AT, *last),
+            (layout::OBSERVED, last - first),
+            (layout::READINGS, sites.readings()),
+            (layout::READINGS_NEEDED, READINGS_NEEDED),
+            (layout::BYTES_PER_SECOND, leaking.to_bits()),
+            (layout::SECONDS_TO_LIMIT, to_limit.to_bits()),
+            (layout::TOTAL, self.judged.len() as u64),
+            (layout::SITES, written.len() as u64),
+        ] {
+            words[at] = value;
+        }
+        for site in written {
+            let of_site = SiteGrowth::new(site.clone(), seconds, |_| SystemTime::UNIX_EPOCH);
+            let lifetime = of_site.lifetime.map_or(f64::NAN, |time| time.as_secs_f64());
+            words.extend::<[u64; layout::SITE_WORDS]>([
+                u64::from(site.name),
+                of_site.verdict as u64,
+                of_site.bytes,
+                of_site.bytes_per_second.to_bits(),
+                of_site.error.to_bits(),
+                of_site.window.as_nanos().try_into().unwrap_or(u64::MAX),
+                lifetime.to_bits(),
+            ]);
+        }
+        words
     }
 }
 

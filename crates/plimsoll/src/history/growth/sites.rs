@@ -13,6 +13,8 @@ const REPLACED: f64 = 0.5;
 /// The sums of a site since the process began. Cells wrap, and so does their difference.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
+    /// The name of one of its buckets in the table of stacks.
+    name: u32,
     /// Sampled allocations and frees.
     pub(super) mallocs: u64,
     pub(super) frees: u64,
@@ -25,7 +27,8 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, cells: &[u64]) {
+    fn add(&mut self, name: u32, cells: &[u64]) {
+        self.name = name;
         for (sum, cell) in [
             (&mut self.mallocs, cell::MALLOCS),
             (&mut self.frees, cell::FREES),
@@ -77,6 +80,8 @@ unsafe impl Send for Sites {}
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) stack: &'static [usize],
+    /// The name of a bucket with that stack in the table of stacks.
+    pub(super) name: u32,
     pub(super) bytes: f64,
     pub(super) objects: f64,
     pub(super) judgement: Judgement,
@@ -112,7 +117,7 @@ impl Sites {
             if !record.overflow {
                 let key = (record.stack.as_ptr(), record.stack.len());
                 let (_, sums) = sums.entry(key).or_insert((record.stack, Sums::default()));
-                sums.add(&record.cells);
+                sums.add(record.name, &record.cells);
             }
         });
         self.add(sums);
@@ -223,6 +228,7 @@ impl Site {
         };
         Some(Judged {
             stack: self.stack,
+            name: sums.name,
             bytes: sums.bytes(),
             objects: sums.objects(),
             judgement,

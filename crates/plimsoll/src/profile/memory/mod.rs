@@ -12,6 +12,8 @@ mod heap;
 mod threads;
 
 use std::borrow::Cow;
+#[cfg(feature = "preload")]
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -50,21 +52,7 @@ impl Source for Memory {
             Some(division) => (division.samples, division.comments),
             None => (Vec::new(), vec![format!("plimsoll: {UNAVAILABLE}")]),
         };
-        Reading {
-            sample_types: &SAMPLE_TYPES,
-            default_type: "",
-            period_type: ValueType {
-                name: "space",
-                unit: "bytes",
-            },
-            period: 1,
-            time_nanos,
-            duration_nanos: 0,
-            samples,
-            leaf: leaves::allocation::leaf,
-            comments,
-            total: None,
-        }
+        reading(time_nanos, samples, comments)
     }
 
     fn read_text(&self) -> TextReading {
@@ -95,6 +83,67 @@ impl Source for Memory {
     }
 }
 
+fn reading(time_nanos: i64, samples: Vec<Sample>, comments: Vec<String>) -> Reading {
+    Reading {
+        sample_types: &SAMPLE_TYPES,
+        default_type: "",
+        period_type: ValueType {
+            name: "space",
+            unit: "bytes",
+        },
+        period: 1,
+        time_nanos,
+        duration_nanos: 0,
+        samples,
+        leaf: leaves::allocation::leaf,
+        comments,
+        total: None,
+    }
+}
+
+/// The resident memory at the end of a process.
+#[cfg(feature = "preload")]
+pub(crate) struct AtExit {
+    pub(crate) reading: Reading,
+    /// The resident bytes.
+    pub(crate) bytes: u64,
+    /// The resident bytes by owner, without a remainder.
+    pub(crate) by_owner: BTreeMap<&'static str, u64>,
+}
+
+/// Reads the resident memory without the stacks of threads: at the end of a process, none of them is
+/// interrupted. `None` if the system does not report the memory.
+#[cfg(feature = "preload")]
+pub(crate) fn read_at_exit() -> Option<AtExit> {
+    let time_nanos = now_nanos();
+    let threads = Threads::names();
+    let resident = parts::read()?;
+    let mut by_owner = BTreeMap::new();
+    for (holder, &bytes) in &resident.parts {
+        *by_owner.entry(owner(holder)).or_default() += bytes;
+    }
+    let division = Division::of(resident, &threads);
+    Some(AtExit {
+        bytes: division.bytes,
+        reading: reading(time_nanos, division.samples, division.comments),
+        by_owner,
+    })
+}
+
+#[cfg(feature = "preload")]
+fn owner(holder: &Holder) -> &'static str {
+    match holder {
+        Holder::Blocks | Holder::Held | Holder::Structures | Holder::CHeap => "heap",
+        Holder::Stack(_) | Holder::KeptStacks => "stacks",
+        Holder::Mapped(_) | Holder::Named(_) => "mapped",
+        Holder::Shared(_) => "shared",
+        Holder::File(_) | Holder::Variables(_) => "files",
+        Holder::Account(_) => "accounts",
+        Holder::Plimsoll | Holder::PlimsollLibrary | Holder::PlimsollStacks => "plimsoll",
+        Holder::Unexplained => "unexplained",
+    }
+}
+
 /// Categories, outermost first.
 type Categories = Arc<[Cow<'static, str>]>;
 
@@ -110,14 +159,18 @@ impl Division {
     fn read() -> Option<Self> {
         // Memory for the stacks is in use before the memory is read.
         let threads = Threads::read();
+        let resident = parts::read()?;
+        Some(Self::of(resident, &threads.with_start_functions()))
+    }
+
+    fn of(resident: Resident, threads: &Threads) -> Self {
         let Resident {
             bytes,
             parts,
             is_measured,
             is_over_c,
             live,
-        } = parts::read()?;
-        let threads = threads.with_start_functions();
+        } = resident;
         let of = |holder| parts.get(&holder).copied().unwrap_or(0);
         let mut samples = Vec::new();
         let heap = heap::divide(
@@ -130,7 +183,7 @@ impl Division {
         // Holders can have the same categories, such as threads with the same name and function.
         let mut sums: HashMap<Stack, u64> = HashMap::new();
         for (holder, &bytes) in &parts {
-            if let Some(stack) = stack(holder, &threads) {
+            if let Some(stack) = stack(holder, threads) {
                 others += bytes;
                 *sums.entry(stack).or_default() += bytes;
             }
@@ -160,11 +213,11 @@ impl Division {
                     .into(),
             );
         }
-        Some(Self {
+        Self {
             bytes,
             samples,
             comments,
-        })
+        }
     }
 }
 
@@ -215,6 +268,7 @@ fn stack(holder: &Holder, threads: &Threads) -> Option<Stack> {
         Holder::Variables(path) => named(&["[files]", "[files: variables]"], path),
         Holder::Account(name) => named(&["[accounts]"], &format!("[account {name}]")),
         Holder::Plimsoll => fixed(&["[plimsoll]"]),
+        Holder::PlimsollLibrary => fixed(&["[plimsoll]", "[plimsoll: code of its library]"]),
         Holder::PlimsollStacks => fixed(&["[plimsoll]", "[plimsoll: thread stacks]"]),
         Holder::Unexplained => fixed(&["[unexplained]"]),
     })

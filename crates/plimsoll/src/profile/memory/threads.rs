@@ -29,6 +29,17 @@ impl Threads {
         Self(threads.collect())
     }
 
+    /// Reads the names only.
+    #[cfg(feature = "preload")]
+    pub(super) fn names() -> Self {
+        let ids = thread::list().into_iter().flatten();
+        let named = ids.map(|id| {
+            let (name, frames) = (thread::name_of(id), [].into());
+            (id, Thread { name, frames })
+        });
+        Self(named.collect())
+    }
+
     /// Reduces each stack to the frame of the function with which the thread began. The names in
     /// symbol tables suffice for this.
     pub(super) fn with_start_functions(mut self) -> Self {

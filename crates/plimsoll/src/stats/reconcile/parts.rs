@@ -42,6 +42,8 @@ pub(crate) enum Holder {
     Account(&'static str),
     /// Plimsoll itself.
     Plimsoll,
+    /// The file of Plimsoll's preloaded library.
+    PlimsollLibrary,
     /// Stacks of Plimsoll's threads.
     PlimsollStacks,
     /// Not known.
@@ -78,10 +80,18 @@ pub(crate) fn read() -> Option<Resident> {
         parts: HashMap::new(),
     };
     let bytes = division.unowned;
+    let own_library = own_library();
     for part in &sorted.parts {
-        if let Some(holder) = holder(part, &mappings, &known, heap.owner) {
-            division.put(holder, part.resident);
-        }
+        let holder = match holder(part, &mappings, &known, heap.owner) {
+            Some(Holder::File(path) | Holder::Variables(path))
+                if Some(&path) == own_library.as_ref() =>
+            {
+                Holder::PlimsollLibrary
+            }
+            Some(holder) => holder,
+            None => continue,
+        };
+        division.put(holder, part.resident);
     }
     division.put_heap(&heap, &sorted);
     division.put_accounts(&accounts, sorted.resident(Owner::Mapped));
@@ -94,6 +104,33 @@ pub(crate) fn read() -> Option<Resident> {
         is_over_c: heap.owner == Some(Owner::CHeap),
         live: heap.live,
     })
+}
+
+/// The end of the path of the preloaded library.
+#[cfg(feature = "preload")]
+const LIBRARY: &str = "/libplimsoll_preload.so";
+
+/// Returns the path of the preloaded library, if this code is in it.
+fn own_library() -> Option<String> {
+    #[cfg(feature = "preload")]
+    {
+        use std::ffi::{CStr, c_void};
+
+        let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        let here = own_library as fn() -> Option<String> as *const c_void;
+        // SAFETY: `found` is writable, and zero is valid for its pointers. If the call succeeds, the
+        // name is a string that stays as long as this code.
+        unsafe {
+            if libc::dladdr(here, found.as_mut_ptr()) == 0 {
+                return None;
+            }
+            let path = CStr::from_ptr(found.assume_init().dli_fname).to_string_lossy();
+            // In tests, this code is in the program.
+            path.ends_with(LIBRARY).then(|| path.into_owned())
+        }
+    }
+    #[cfg(not(feature = "preload"))]
+    None
 }
 
 /// Returns the holder of a part; `None` for the memory in which the program's allocator has blocks.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plimsoll::profile::{self, cpu};
 use plimsoll_testkit::child;
 
-use super::{assert_cpu, burns_here, cpu_of, decoded, record, through};
+use super::{burns_here, cpu_of, decoded, in_some_attempt, is_cpu, record, through};
 
 fn burned() -> u64 {
     let snapshot = profile::lookup("profile").unwrap().snapshot();
@@ -41,12 +41,15 @@ fn a_forks_child_continues_continuous_samples_and_has_no_profile_running() {
         || {
             let _plimsoll = plimsoll::start();
             burns_here(50_000_000);
-            let before = burned();
             in_fork(|| {
-                burns_here(150_000_000);
-                let more = burned() - before;
-                let own = std::thread::spawn(|| burns_here(50_000_000));
-                own.join().is_ok() && more >= 130_000_000 && burned() > before + more
+                in_some_attempt(|| {
+                    let before = burned();
+                    burns_here(150_000_000);
+                    let more = burned() - before;
+                    let own = std::thread::spawn(|| burns_here(50_000_000));
+                    own.join().is_ok() && more >= 130_000_000 && burned() > before + more
+                });
+                true
             });
             cpu::set_rate(0).unwrap();
             cpu::start().unwrap();
@@ -91,8 +94,10 @@ fn a_profiler_with_its_own_sigprof_keeps_its_signals() {
                     0
                 );
             }
-            let profile = record(|| burns_here(400_000_000));
-            assert_cpu(cpu_of(through(&profile, "burns_here")), 400_000_000, 1);
+            in_some_attempt(|| {
+                let profile = record(|| burns_here(400_000_000));
+                is_cpu(cpu_of(through(&profile, "burns_here")), 400_000_000, 1)
+            });
             assert!(PROF_SIGNALS.load(Ordering::Relaxed) > 10);
         },
     );
@@ -112,8 +117,10 @@ fn a_profile_needs_a_signal_that_the_program_does_not_use() {
             assert_eq!(cpu::start(), Err(cpu::StartError::NoSignal));
             // SAFETY: as above; the default action is installed for an unused signal.
             unsafe { libc::signal(libc::SIGRTMIN() + 3, libc::SIG_DFL) };
-            let profile = record(|| burns_here(100_000_000));
-            assert_cpu(cpu_of(through(&profile, "burns_here")), 100_000_000, 1);
+            in_some_attempt(|| {
+                let profile = record(|| burns_here(100_000_000));
+                is_cpu(cpu_of(through(&profile, "burns_here")), 100_000_000, 1)
+            });
         },
     );
 }
@@ -131,9 +138,13 @@ fn descends(depth: u32) -> u64 {
 fn deep_stacks_are_cut_at_the_depth() {
     child::run("deep_stacks_are_cut_at_the_depth", "stack_depth=40", || {
         let _plimsoll = plimsoll::start();
-        let profile = record(|| assert_eq!(descends(5_000), 5_000));
-        let deepest = profile.sample.iter().map(|sample| sample.location_id.len());
-        assert_eq!(deepest.max(), Some(40));
-        assert_cpu(cpu_of(through(&profile, "descends")), 60_000_000, 1);
+        in_some_attempt(|| {
+            let profile = record(|| assert_eq!(descends(5_000), 5_000));
+            let depths = profile.sample.iter().map(|sample| sample.location_id.len());
+            let deepest = depths.max();
+            assert!(deepest <= Some(40), "{deepest:?}");
+            let sampled = cpu_of(through(&profile, "descends"));
+            deepest == Some(40) && is_cpu(sampled, 60_000_000, 1)
+        });
     });
 }

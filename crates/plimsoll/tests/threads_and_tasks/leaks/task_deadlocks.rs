@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use plimsoll::sync::tokio::{Mutex, OwnedMutexGuard, RwLock, oneshot};
 use plimsoll::task::TrackExt;
+use plimsoll_testkit::client::request;
 use tokio::task::{AbortHandle, spawn_local, yield_now};
 
 use super::{block_on, expect, in_full, leaks, note_owners, programs};
@@ -20,6 +21,7 @@ programs! {
         locks_twice
         two_write_in_opposite_order
         others_wait_behind
+        the_page_of_threads_has_the_locks_of_tasks
         two_branches_of_a_task_are_both_stuck
         every_form_names_the_lock_and_its_owner
         a_timeout_ends_the_wait
@@ -80,6 +82,39 @@ fn two_lock_in_opposite_order() {
     block_on(async {
         circle(&["a", "b"]).await;
         expect(&[("probable deadlock: a", 1), ("probable deadlock: b", 1)]);
+    });
+}
+
+fn the_page_of_threads_has_the_locks_of_tasks() {
+    note_owners();
+    block_on(async {
+        let locks = circle(&["a", "b"]).await;
+        let behind = locks[0].clone();
+        spawn("behind", async move { drop(behind.lock().await) });
+        polled().await;
+        let server = plimsoll::http::serve("127.0.0.1:0").expect("a free port");
+        let answer = request(server.address(), "GET", "/debug/plimsoll/threads");
+        let page: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+        let name = |task: &serde_json::Value| {
+            assert_eq!(task["kind"], "task");
+            let mut records = page["threads"].as_array().unwrap().iter();
+            let record = records.find(|record| record["id"] == task["id"]);
+            record.expect("it is listed")["name"].as_str().unwrap()
+        };
+        let locks = page["locks"].as_array().unwrap().iter();
+        let locks = locks.map(|lock| {
+            assert_eq!(lock["deadlock"], "probable deadlock");
+            let mut waiters: Vec<_> = lock["waiters"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(name)
+                .collect();
+            waiters.sort_unstable();
+            (name(&lock["owner"]), waiters)
+        });
+        let locks: Vec<_> = locks.collect();
+        assert_eq!(locks, [("a", vec!["b", "behind"]), ("b", vec!["a"])]);
     });
 }
 

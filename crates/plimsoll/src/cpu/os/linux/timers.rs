@@ -27,7 +27,8 @@ use plimsoll_sys::primitives::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::super::super::{Missing, count_missing};
 use super::{PERIOD, RECORDING, handler};
-use crate::{internal_thread, label};
+use crate::internal_thread;
+use crate::label::{self, Labels};
 
 /// Maximum number of threads that have a timer at once.
 const PLACES: usize = 1 << 14;
@@ -151,11 +152,15 @@ fn own() -> Option<(&'static Entry, u64)> {
     Entry::of_name(OWN.get())
 }
 
-/// Removes all timers.
+/// Removes all timers, and counts the periods whose signals the kernel has not sent.
 pub(super) fn remove_all() {
     for entry in all() {
         let state = entry.state.load(Ordering::Relaxed);
-        if entry.thread.load(Ordering::Relaxed) != 0 || state & TIMER != 0 {
+        let thread = entry.thread.load(Ordering::Acquire);
+        if thread != 0 && entry.lag(thread) > 0 && !entry.is_dead() {
+            entry.count_rest(thread, Missing::Stopped, Labels::NONE);
+        }
+        if thread != 0 || state & TIMER != 0 {
             entry.change_hands(0);
             entry.thread.store(0, Ordering::Release);
         }
@@ -380,12 +385,12 @@ impl Entry {
         ends.saturating_sub(self.counted.load(Ordering::Relaxed))
     }
 
-    /// Counts all ends of periods up to now as samples of a thread that blocks the signal.
-    pub(super) fn count_as_blocked(&self, thread: i32, labels: label::Labels) {
+    /// Counts all ends of periods up to now that were not counted before, without a stack.
+    pub(super) fn count_rest(&self, thread: i32, missing: Missing, labels: Labels) {
         let periods = cpu_time(thread).map_or(0, |now| self.count_ends(now));
         if periods > 0 {
             let period_ns = self.period_ns.load(Ordering::Relaxed);
-            count_missing(Missing::Blocked, labels, periods, period_ns);
+            count_missing(missing, labels, periods, period_ns);
         }
     }
 

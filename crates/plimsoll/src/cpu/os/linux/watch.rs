@@ -13,7 +13,7 @@ use plimsoll_sys::os::eventfd::Bell;
 use plimsoll_sys::os::task_file::TaskDirectory;
 use plimsoll_sys::primitives::{Mutex, Ordering};
 
-use super::super::super::PAGES_AHEAD;
+use super::super::super::{Missing, PAGES_AHEAD};
 use super::{RECORDING, handler, timers};
 use crate::label::{self, Labels};
 use crate::stack::CPU_TABLE;
@@ -118,7 +118,7 @@ fn count_blocked(lagging: &[(i32, &timers::Entry)]) {
     for &(id, entry) in lagging {
         if thread::blocks(&tasks, id, signal) {
             let labels = labels.get(&id).copied().unwrap_or(Labels::NONE);
-            entry.count_as_blocked(id, labels);
+            entry.count_rest(id, Missing::Blocked, labels);
         }
     }
 }

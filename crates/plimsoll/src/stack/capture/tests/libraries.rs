@@ -82,13 +82,14 @@ fn a_walk_that_meets_a_new_library_requests_a_refresh() {
     let alone = lock_lists();
     let start = Start::Here(Registers {
         instruction: load("requested", open) as u64 + 0x3a0,
+        frame: 0,
         ..Registers::here()
     });
     unknown_code::take();
     let (mut context, mut trail, mut frames) = (Context::new_in(), Trail::new(), [0; 8]);
     let (walk, remembered) = walk_by_tables(start, slot, &mut context, &mut trail, &mut frames);
     assert_ne!(unknown_code::take(), 0);
-    // The library has no tables.
+    // The library has no tables, and the frame pointer leads nowhere.
     assert_eq!(walk.end, End::Lost);
     assert!(remembered.is_none());
     drop(alone);

@@ -3,11 +3,11 @@
 use plimsoll_postmortem::{HeapReading, PostMortem};
 use plimsoll_symbolize::Detail;
 
-use super::time;
 use crate::failure::Failure;
 use crate::profile::{
     Difference, HEAP, Limits, Profile, difference, parse, read_post_mortem, read_url_or_file,
 };
+use crate::time;
 
 /// The moment of a post-mortem file that a report shows. Times are in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +100,8 @@ impl Input {
         }
     }
 
-    /// Returns the input of a profile whose values are changes.
-    pub(crate) fn of_changes(name: &str, profile: &[u8]) -> Result<Self, Failure> {
+    /// Returns the input of a profile in pprof's format.
+    pub(crate) fn of_bytes(name: &str, profile: &[u8]) -> Result<Self, Failure> {
         Ok(Self {
             name: name.to_owned(),
             base: None,

@@ -1,10 +1,14 @@
 //! Reads the history from its bytes. No byte is trusted: the reader omits invalid parts and sets
 //! [`History::damaged`].
 
+mod growth;
+
 use crate::bytes::word;
 use crate::layout::history::{
-    FIRST_RING, HEAD_BYTES, MAX_RINGS, MAX_SERIES, SLOT_HEAD_WORDS, check, head, heap, slot_words,
+    GROWTH, HEAD_BYTES, MAX_RINGS, MAX_SERIES, SLOT_HEAD_WORDS, check, head, heap, slot_words,
 };
+
+pub use growth::{Growth, SiteGrowth, Verdict};
 
 /// The statistics of the process at growing intervals, and kept readings of its heap profile.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +20,8 @@ pub struct History {
     pub steps: Vec<Step>,
     /// The kept readings of the heap profile, oldest first.
     pub heaps: Vec<HeapReading>,
+    /// The growth of allocation sites at the last judgement; `None` if there was none.
+    pub growth: Option<Growth>,
     /// The number of times that a reading was not stored, for want of space in the file or on the disk.
     pub lost: u64,
     /// Whether a part is missing, because bytes are invalid or absent.
@@ -110,6 +116,10 @@ pub fn read(bytes: &[u8], names: &[u32]) -> History {
         return reader.history;
     }
     reader.read_rings(&head);
+    if let Some((growth, is_whole)) = growth::read(bytes, reader.start, names) {
+        reader.history.growth = Some(growth);
+        reader.history.damaged |= !is_whole;
+    }
     if reader.read_heaps(&head, names).is_none() {
         reader.history.damaged = true;
     }
@@ -132,7 +142,7 @@ impl<'a> Reader<'a> {
     }
 
     fn read_series(&mut self, head: &[u64]) -> Option<()> {
-        let length = head[head::NAMES_LENGTH].min((FIRST_RING - HEAD_BYTES) as u64);
+        let length = head[head::NAMES_LENGTH].min((GROWTH - HEAD_BYTES) as u64);
         let names = String::from_utf8_lossy(self.piece(HEAD_BYTES as u64, length)?);
         let series: Vec<String> = names.split('\n').map(str::to_owned).collect();
         let is_possible = series.len() <= MAX_SERIES && series.len() as u64 == head[head::SERIES];
@@ -276,13 +286,14 @@ impl Sites {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::history::FIRST_RING;
 
     /// The offsets of the slots and of the first half in the bytes of [`part`].
     const SLOTS: usize = FIRST_RING;
     const HALVES: usize = FIRST_RING + 4096;
     const HALF: usize = 512;
 
-    fn put(bytes: &mut [u8], at: usize, value: u64) {
+    pub(super) fn put(bytes: &mut [u8], at: usize, value: u64) {
         bytes[at..][..8].copy_from_slice(&value.to_ne_bytes());
     }
 
@@ -296,7 +307,7 @@ mod tests {
 
     /// Returns a history of two series, with one ring of four slots that has the readings 3 to 6, and
     /// two heap readings of two sites in the second half.
-    fn part() -> Vec<u8> {
+    pub(super) fn part() -> Vec<u8> {
         let mut bytes = vec![0; HALVES + 2 * HALF];
         let names = b"heap_bytes\nother";
         bytes[HEAD_BYTES..][..names.len()].copy_from_slice(names);
@@ -332,7 +343,7 @@ mod tests {
         bytes
     }
 
-    fn read_part(bytes: &[u8]) -> History {
+    pub(super) fn read_part(bytes: &[u8]) -> History {
         read(bytes, &[10, 20, 30])
     }
 

@@ -1,0 +1,283 @@
+//! What is printed and written when the program has ended.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use super::child::Ended;
+use super::directory::Directory;
+use super::groups::{self, Group};
+use super::killed::{self, Killed};
+use super::numbers::{self, Numbers};
+use super::profiles::{self, Names};
+use super::ran::Ran;
+use super::summary::{self, Process};
+use super::{Unseen, resident, say};
+use crate::args::RunArguments;
+use crate::profile::Profile;
+
+/// The maximum number of processes that have a summary each, unless all are requested.
+const MAX_APART: usize = 3;
+
+/// Prints the reports of all processes, and writes their profiles to the output directory.
+pub fn report(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: &Ran) {
+    let mut all = numbers::read_all(reports);
+    let mut killed = killed::read_all(reports, &all);
+    all.retain(|report| {
+        let mut killed = killed.iter().map(|killed| killed.numbers.process);
+        !killed.any(|process| process == report.process)
+    });
+    let numbers = killed.iter().map(|killed| &killed.numbers).chain(&all);
+    if !numbers
+        .clone()
+        .any(|numbers| numbers.process == ran.process)
+    {
+        say(&format!(
+            "plimsoll: the program {} without a report: {}",
+            ran.ended.how(),
+            why_none(&ran.ended)
+        ));
+    }
+    let is_wanted = |numbers: &Numbers| is_wanted(arguments, numbers, ran);
+    all.retain(is_wanted);
+    killed.retain(|killed| is_wanted(&killed.numbers));
+    let mut verdicts = Verdicts {
+        ran,
+        known: HashMap::new(),
+    };
+    let output = Output {
+        arguments,
+        out,
+        reports,
+        ran,
+    };
+    for killed in &killed {
+        output.keep_file(killed);
+    }
+    if arguments.each || all.len() + killed.len() <= MAX_APART {
+        for numbers in all {
+            let profiles = output.profiles(&[numbers.process]);
+            output.put(&Process { numbers, profiles }, &mut verdicts);
+        }
+        for killed in killed {
+            let profiles = output.if_wanted(|| killed.profiles());
+            let numbers = killed.numbers;
+            output.put(&Process { numbers, profiles }, &mut verdicts);
+        }
+        return;
+    }
+    let numbers: Vec<&Numbers> = all
+        .iter()
+        .chain(killed.iter().map(|of| &of.numbers))
+        .collect();
+    if arguments.json {
+        for numbers in &numbers {
+            output.put_json(numbers, &mut verdicts);
+        }
+    } else if !arguments.quiet {
+        say(groups::table(&numbers, ran).trim_end());
+    }
+    if let Some(out) = out {
+        keep(out, groups::FILE, &|file| {
+            let mut lines = numbers.iter();
+            lines.try_for_each(|numbers| writeln!(file, "{}", json(numbers)))
+        });
+    }
+    for group in Group::all(&numbers) {
+        let profiles = if group.was_killed() {
+            let members = killed.iter().filter(|of| group.has(of.numbers.process));
+            output.if_wanted(|| profiles::sum(members.map(Killed::profiles)))
+        } else {
+            output.profiles(&group.processes())
+        };
+        output.put_group(&group, profiles, &mut verdicts);
+    }
+}
+
+/// Returns whether the options select a process.
+fn is_wanted(arguments: &RunArguments, numbers: &Numbers, ran: &Ran) -> bool {
+    let peak = match numbers.process == ran.process {
+        true => ran.peak(numbers),
+        false => numbers.peak_resident,
+    };
+    // The peak of a killed process may be unknown.
+    let is_large = peak >= ran.min_peak || (peak == 0 && numbers.was_killed());
+    let is_named = |name: &String| {
+        numbers.name().contains(&**name) || numbers.arguments.join(" ").contains(&**name)
+    };
+    is_large && arguments.only.as_ref().is_none_or(is_named)
+}
+
+/// The reasons why the heaps of programs are not observed, by file.
+struct Verdicts<'a> {
+    ran: &'a Ran,
+    known: HashMap<String, Option<Unseen>>,
+}
+
+impl Verdicts<'_> {
+    fn of(&mut self, numbers: &Numbers) -> Option<&Unseen> {
+        let file = Path::new(&numbers.program);
+        // The program's file was examined before, or no longer exists.
+        let is_program = numbers.process == self.ran.process;
+        if file == self.ran.program || (is_program && !file.exists()) {
+            return self.ran.unseen.as_ref();
+        }
+        let known = self.known.entry(numbers.program.clone());
+        known.or_insert_with(|| Unseen::of(file)).as_ref()
+    }
+}
+
+/// Where the reports go.
+struct Output<'a> {
+    arguments: &'a RunArguments,
+    out: Option<&'a Directory>,
+    reports: &'a Path,
+    ran: &'a Ran,
+}
+
+type Profiles = HashMap<&'static str, Profile>;
+
+impl Output<'_> {
+    /// Returns the profiles if they are shown or kept: resolving names may read large files.
+    fn if_wanted(&self, profiles: impl FnOnce() -> Profiles) -> Profiles {
+        let are_shown = !(self.arguments.quiet || self.arguments.json);
+        match self.out.is_some() || are_shown {
+            true => profiles(),
+            false => HashMap::new(),
+        }
+    }
+
+    fn profiles(&self, processes: &[u32]) -> Profiles {
+        let names = match self.out {
+            Some(_) => Names::WithLines,
+            None => Names::Only,
+        };
+        self.if_wanted(|| profiles::read(self.reports, processes, names))
+    }
+
+    /// Returns the program's end, for a report of the program itself.
+    fn ran(&self, process: u32) -> Option<&Ran> {
+        (process == self.ran.process).then_some(self.ran)
+    }
+
+    /// Keeps the post-mortem file of a killed process.
+    fn keep_file(&self, killed: &Killed) {
+        let Some(out) = self.out else {
+            return;
+        };
+        let process = killed.numbers.process;
+        let stem = match self.ran(process) {
+            Some(_) => "program".to_owned(),
+            None => process.to_string(),
+        };
+        let name = format!("{stem}.{}", killed::EXTENSION);
+        keep(out, &name, &|file| killed.copy_file(file));
+    }
+
+    /// Prints the report of one process, and keeps its profiles. File names of processes other than
+    /// the program begin with the process id.
+    fn put(&self, process: &Process, verdicts: &mut Verdicts<'_>) {
+        let numbers = &process.numbers;
+        let ran = self.ran(numbers.process);
+        if let Some(out) = self.out {
+            let prefix = match ran {
+                Some(_) => String::new(),
+                None => format!("{}.", numbers.process),
+            };
+            keep_profiles(out, &prefix, &process.profiles);
+            keep(out, &format!("{prefix}numbers.json"), &|file| {
+                writeln!(file, "{}", json(numbers))
+            });
+        }
+        if self.arguments.json {
+            return self.put_json(numbers, verdicts);
+        }
+        if self.arguments.quiet {
+            return;
+        }
+        let unseen = verdicts.of(numbers);
+        let mut text = summary::text(process, ran, unseen, self.arguments.sites);
+        if let Some(ran) = ran.filter(|_| self.arguments.timeline) {
+            text.push_str(&resident::timeline(&ran.course));
+        }
+        say(text.trim_end());
+    }
+
+    /// Prints the report of the processes of one program, and keeps the sums of their profiles. File
+    /// names of other programs than the first begin with their names.
+    fn put_group(&self, group: &Group, profiles: Profiles, verdicts: &mut Verdicts<'_>) {
+        let ran = self
+            .ran(self.ran.process)
+            .filter(|ran| group.has(ran.process));
+        if let Some(out) = self.out {
+            let prefix = match ran {
+                Some(_) => String::new(),
+                None => format!("{}.", group.file_name()),
+            };
+            keep_profiles(out, &prefix, &profiles);
+        }
+        if self.arguments.json || self.arguments.quiet {
+            return;
+        }
+        let unseen = verdicts.of(&group.total);
+        say(groups::text(group, profiles, ran, unseen, self.arguments).trim_end());
+    }
+
+    /// Prints the numbers of a process as one line of JSON.
+    fn put_json(&self, numbers: &Numbers, verdicts: &mut Verdicts<'_>) {
+        let mut line = json(numbers);
+        if let Some(ran) = self.ran(numbers.process) {
+            line["how"] = ran.ended.how().into();
+            line["user_seconds"] = ran.ended.user.as_secs_f64().into();
+            line["system_seconds"] = ran.ended.system.as_secs_f64().into();
+            line["resident_bytes"] = ran.peak(numbers).into();
+            let was_read = ran.course.peak != 0;
+            line["peak"] = serde_json::json!(was_read.then_some(ran.course.highest));
+            if self.arguments.timeline {
+                line["timeline"] = serde_json::json!(ran.course.points);
+            }
+            let unseen = verdicts.of(numbers);
+            line["note"] = unseen
+                .map(|unseen| format!("the heap is not observed: {unseen}"))
+                .into();
+        }
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+}
+
+/// Returns the numbers of a process as JSON, with null for unknown ones.
+fn json(numbers: &Numbers) -> serde_json::Value {
+    match numbers.was_killed() {
+        true => killed::json(numbers),
+        false => serde_json::json!(numbers),
+    }
+}
+
+fn keep_profiles(out: &Directory, prefix: &str, profiles: &Profiles) {
+    for (kind, profile) in profiles {
+        keep(out, &format!("{prefix}{kind}.pb.gz"), &|file| {
+            let mut file = BufWriter::new(file);
+            profile.write(&mut file)?;
+            file.flush()
+        });
+    }
+}
+
+/// Writes a file of the output directory. A failure is printed.
+fn keep(out: &Directory, name: &str, write: &dyn Fn(&mut File) -> io::Result<()>) {
+    if let Err(error) = out.replace(name, write) {
+        let path = out.path().join(name);
+        say(&format!("plimsoll: {}: {error}", path.display()));
+    }
+}
+
+fn why_none(ended: &Ended) -> &'static str {
+    match ended.signal() {
+        Some(libc::SIGKILL) => {
+            "no program can handle that signal; --postmortem keeps the counts up to it"
+        }
+        Some(_) => "the signal arrived where no report could be written",
+        None => "the library was not loaded, or could not write the report",
+    }
+}

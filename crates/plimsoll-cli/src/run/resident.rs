@@ -1,0 +1,131 @@
+//! The resident memory in the summary: at the end, at its maximum, and over time.
+
+use std::fmt::Write;
+
+use super::numbers::Numbers;
+use super::ran::Ran;
+use super::units::{bytes, seconds};
+use super::watch::{Course, Point};
+use crate::graph::graph;
+
+/// Writes the resident memory at the end and at its maximum, by owner as far as that is known.
+pub fn write(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
+    let course = ran.map(|ran| &ran.course);
+    if let Some(memory) = &numbers.memory {
+        let resident = memory.get("resident").copied().unwrap_or(0);
+        let owners = memory.iter().filter(|(owner, _)| *owner != "resident");
+        let owners = owners.map(|(owner, &bytes)| (owner.as_str(), bytes));
+        let parts = parts(owners.collect());
+        writeln!(to, "  resident   {} at exit: {parts}", bytes(resident))?;
+    } else if let Some(course) = course.filter(|course| course.last.resident() != 0) {
+        let last = &course.last;
+        let before = (numbers.seconds - last.seconds).max(0.0);
+        writeln!(
+            to,
+            "  resident   {} when last read, {} before the end: {}",
+            bytes(last.resident()),
+            seconds(before),
+            by_kind(last),
+        )?;
+    }
+    write_peak(to, numbers, ran)
+}
+
+/// Writes the maximum, and the course of the program's memory.
+pub fn write_peak(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
+    let course = ran.map(|ran| &ran.course);
+    if let Some(point) = course.and_then(|course| course.ended_at) {
+        writeln!(
+            to,
+            "  note       --stop-at ended the program at {} after {}",
+            bytes(point.resident()),
+            seconds(point.seconds),
+        )?;
+    }
+    let peak = ran.map_or(numbers.peak_resident, |ran| ran.peak(numbers));
+    match course.filter(|course| course.highest.resident() != 0) {
+        Some(course) => {
+            let highest = &course.highest;
+            // The maximum may lie between two readings.
+            let read = match bytes(highest.resident()) {
+                read if read == bytes(peak) => String::new(),
+                read => format!("; the highest reading: {read}"),
+            };
+            writeln!(
+                to,
+                "  peak       {} resident{read} after {}: {}",
+                bytes(peak),
+                seconds(highest.seconds),
+                by_kind(highest),
+            )?;
+            write_graph(to, course)
+        }
+        None if peak != 0 => writeln!(to, "  peak       {} resident", bytes(peak)),
+        None => Ok(()),
+    }
+}
+
+/// Formats parts of an amount, the largest first, without those of 0 bytes.
+fn parts(mut parts: Vec<(&str, u64)>) -> String {
+    parts.retain(|&(_, bytes)| bytes != 0);
+    parts.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+    let parts = parts
+        .iter()
+        .map(|&(of, part)| format!("{} {of}", bytes(part)));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn by_kind(point: &Point) -> String {
+    parts(vec![
+        ("anonymous", point.anonymous),
+        ("files", point.files),
+        ("shared", point.shared),
+    ])
+}
+
+/// The smallest number of points of a graph.
+const FEWEST_POINTS: usize = 8;
+
+fn write_graph(to: &mut String, course: &Course) -> std::fmt::Result {
+    if course.points.len() < FEWEST_POINTS {
+        return Ok(());
+    }
+    let values = course.points.iter().map(|point| point.resident() as f64);
+    let values: Vec<f64> = values.collect();
+    let highest = course.highest.resident() as f64;
+    let until = seconds(course.last.seconds);
+    writeln!(to, "             {} over {until}", graph(&values, highest))
+}
+
+/// The maximum number of rows of the timeline.
+const ROWS: usize = 20;
+
+/// Returns the course of the resident memory as a table.
+pub fn timeline(course: &Course) -> String {
+    let points = &course.points;
+    let mut to = "resident memory over time: anonymous, files, shared\n".to_owned();
+    let rows = points.len().min(ROWS);
+    for row in 0..rows {
+        let from = row * points.len() / rows;
+        let until = (row + 1) * points.len() / rows;
+        let Some(point) = points[from..until]
+            .iter()
+            .max_by_key(|point| point.resident())
+        else {
+            continue;
+        };
+        let is_highest = point.resident() == course.highest.resident();
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            to,
+            "  {:>10} {:>10}  {:>10} {:>10} {:>10}{}",
+            seconds(point.seconds),
+            bytes(point.resident()),
+            bytes(point.anonymous),
+            bytes(point.files),
+            bytes(point.shared),
+            if is_highest { "  highest" } else { "" }
+        );
+    }
+    to
+}

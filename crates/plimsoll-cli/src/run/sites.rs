@@ -1,0 +1,267 @@
+//! The sites with the highest values of a profile, for the lists of the summary.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use super::units::count;
+use crate::profile::{Frames, Label, Profile, Sample, Stack};
+
+/// The events whose innermost visible function is the same.
+#[derive(Clone, Debug)]
+pub struct Site {
+    pub value: i64,
+    pub function: String,
+    /// The callers with the highest value, innermost first. `value_of_callers` is that value.
+    pub callers: Vec<String>,
+    pub value_of_callers: i64,
+    /// The number of other callers.
+    pub others: usize,
+    /// The lower bound in nanoseconds of the decade with the largest share of the lifetimes.
+    pub lifetime: Option<i64>,
+}
+
+/// The number of callers that are shown.
+const CALLERS: usize = 3;
+
+/// The values of a leaf function, by callers and by lifetime.
+#[derive(Default)]
+struct Leaf {
+    value: i64,
+    callers: HashMap<Vec<u32>, i64>,
+    lifetimes: HashMap<i64, i64>,
+}
+
+/// The basis of a sum that is estimated from samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The number of samples, estimated itself; infinite if nothing is estimated.
+    pub samples: f64,
+    /// Half of the width of the sum's 95 % confidence interval, as a share of the sum.
+    pub error: f64,
+}
+
+impl Estimate {
+    pub const EXACT: Self = Self {
+        samples: f64::INFINITY,
+        error: 0.0,
+    };
+
+    /// The basis of a sum of which nothing was sampled.
+    pub const NONE: Self = Self {
+        samples: 0.0,
+        error: f64::INFINITY,
+    };
+
+    /// Returns whether sites by this estimate would mislead: from few samples, unless these are blocks
+    /// so large that every one of their kind was sampled.
+    pub fn is_too_weak(&self) -> bool {
+        self.samples < 5.0 && self.error > 0.25
+    }
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.samples.is_infinite() {
+            return to.write_str("exact");
+        }
+        let samples = self.samples.round().max(1.0) as u64;
+        let plural = if samples == 1 { "" } else { "s" };
+        let per_cent = (100.0 * self.error).ceil();
+        let count = count(samples);
+        write!(to, "estimated from {count} sample{plural}, ±{per_cent} %")
+    }
+}
+
+/// The standard deviations in half of a 95 % confidence interval.
+const CONFIDENCE: f64 = 1.96;
+
+/// Returns the basis of a sum of bytes, whose number of objects is the value before. Each block is
+/// sampled with the probability `1 - exp(-size / rate)`.
+pub fn of_blocks(profile: &Profile, bytes: usize, rate: u64) -> Estimate {
+    let (mut samples, mut variance, mut total) = (0.0, 0.0, 0.0);
+    for sample in profile.samples() {
+        let value = |at: usize| sample.values().nth(at).unwrap_or(0).max(0) as f64;
+        let (objects, bytes) = (value(bytes - 1), value(bytes));
+        if objects == 0.0 || bytes == 0.0 {
+            continue;
+        }
+        let size = bytes / objects;
+        let probability = -f64::exp_m1(-size / rate.max(1) as f64);
+        samples += objects * probability;
+        variance += objects * size * size * (1.0 - probability) / probability;
+        total += bytes;
+    }
+    match rate {
+        _ if total == 0.0 => Estimate::NONE,
+        0 | 1 => Estimate::EXACT,
+        _ => Estimate {
+            samples,
+            error: CONFIDENCE * variance.sqrt() / f64::max(total, 1.0),
+        },
+    }
+}
+
+/// Returns the basis of a sum over samples that count alike, whose number is a value of them.
+pub fn of_samples(profile: &Profile, number: usize) -> Estimate {
+    let numbers = profile
+        .samples()
+        .map(|sample| sample.values().nth(number).unwrap_or(0));
+    let samples = numbers.sum::<i64>().max(0) as f64;
+    Estimate {
+        samples,
+        error: CONFIDENCE / samples.max(1.0).sqrt(),
+    }
+}
+
+/// Which samples of a profile count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Samples {
+    All,
+    /// Waits for locks.
+    OfLocks,
+    /// Waits for anything else, such as conditions, messages and ends of threads.
+    OfOthers,
+}
+
+/// The values of the label `kind` of waits for locks.
+const LOCKS: [&str; 3] = ["mutex", "rwlock read", "rwlock write"];
+
+impl Samples {
+    fn have(self, profile: &Profile, sample: &Sample<'_>) -> bool {
+        let is_kind = |label: &Label| profile.string(label.key) == "kind";
+        let kind = || sample.labels().find(is_kind);
+        let is_lock = || kind().is_some_and(|kind| LOCKS.contains(&profile.string(kind.text)));
+        match self {
+            Self::All => true,
+            Self::OfLocks => is_lock(),
+            Self::OfOthers => !is_lock(),
+        }
+    }
+}
+
+/// Returns the sum of the value at index `at` over samples, and the `most` sites with the highest values.
+/// Sites with negative values do not count: a forked child may free blocks that it inherited.
+pub fn sites(profile: &Profile, samples: Samples, most: usize, at: usize) -> (i64, Vec<Site>) {
+    sites_of(profile, samples, most, at, |_, stack| stack)
+}
+
+/// Returns the resident memory of the profile `memory`, and the `most` sites, files and other holders
+/// with the highest parts. The heap is divided among sites if `with_heap_sites` is true.
+pub fn holders(profile: &Profile, most: usize, with_heap_sites: bool) -> (i64, Vec<Site>) {
+    sites_of(profile, Samples::All, most, 0, |frames, stack| {
+        let is_category = |&frame: &u32| frames.name(frame).starts_with('[');
+        if let [.., category, outermost] = stack
+            && !with_heap_sites
+            && frames.name(*outermost) == "[heap]"
+        {
+            return std::slice::from_ref(category);
+        }
+        match stack.iter().rposition(|frame| !is_category(frame)) {
+            Some(last) => &stack[..=last],
+            None => &stack[..stack.len().min(1)],
+        }
+    })
+}
+
+/// The same as [`sites`]; `part` returns the frames of a stack that make a site.
+fn sites_of(
+    profile: &Profile,
+    samples: Samples,
+    most: usize,
+    at: usize,
+    part: impl for<'s> Fn(&Frames<'_>, &'s [u32]) -> &'s [u32],
+) -> (i64, Vec<Site>) {
+    let Ok(frames) = Frames::new(profile) else {
+        return (0, Vec::new());
+    };
+    let generated = generated(profile, &frames);
+    let mut leaves: HashMap<Option<u32>, Leaf> = HashMap::new();
+    let mut stack = Stack::default();
+    let add = |sum: &mut i64, value: i64| *sum = sum.saturating_add(value);
+    for sample in profile.samples() {
+        let value = sample.values().nth(at).unwrap_or(0);
+        if value == 0 || !samples.have(profile, &sample) {
+            continue;
+        }
+        frames.read(&sample, &mut stack);
+        let stack = part(&frames, stack.frames());
+        let leaf = leaves.entry(stack.first().copied()).or_default();
+        add(&mut leaf.value, value);
+        let callers = callers(stack, &generated);
+        add(leaf.callers.entry(callers).or_default(), value);
+        let mut labels = sample.labels();
+        if let Some(label) = labels.find(|label| profile.string(label.key) == "lifetime") {
+            add(leaf.lifetimes.entry(label.number).or_default(), value);
+        }
+    }
+    let positive = leaves.values().map(|leaf| leaf.value.max(0));
+    let total = positive.fold(0, i64::saturating_add);
+    let name = |frame: u32| frames.name(frame).to_owned();
+    let mut sites: Vec<Site> = leaves
+        .into_iter()
+        .map(|(function, leaf)| {
+            let others = leaf.callers.len().saturating_sub(1);
+            let largest =
+                |(callers, value): &(Vec<u32>, i64)| (*value, std::cmp::Reverse(callers.clone()));
+            let (callers, value_of_callers) = leaf
+                .callers
+                .into_iter()
+                .max_by_key(largest)
+                .unwrap_or_default();
+            Site {
+                value: leaf.value,
+                function: function.map_or_else(|| "(no stack)".to_owned(), name),
+                callers: callers.into_iter().map(name).collect(),
+                value_of_callers,
+                others,
+                lifetime: (leaf.lifetimes.into_iter())
+                    .max_by_key(|&(from, sum)| (sum, from))
+                    .map(|(from, _)| from),
+            }
+        })
+        .collect();
+    sites.sort_by(|a, b| b.value.cmp(&a.value).then(a.function.cmp(&b.function)));
+    sites.truncate(most);
+    (total, sites)
+}
+
+/// Returns the frames of generated code that have names.
+fn generated(profile: &Profile, frames: &Frames<'_>) -> HashSet<u32> {
+    let ids = profile.location_ids().filter(|&id| {
+        let location = profile.location(id);
+        location.mapping.is_none() && location.address != 0 && !location.lines.is_empty()
+    });
+    ids.flat_map(|id| frames.frames_of(id).iter().copied())
+        .collect()
+}
+
+/// Returns the callers that are shown of a stack: the next ones, or the next one and the first of
+/// generated code, if these are beyond.
+fn callers(stack: &[u32], generated: &HashSet<u32>) -> Vec<u32> {
+    let all = stack.get(1..).unwrap_or_default();
+    let first = all.iter().position(|frame| generated.contains(frame));
+    match first.filter(|&first| first + 1 >= CALLERS) {
+        Some(first) => {
+            let generated = all[first..].iter().take(CALLERS - 1);
+            all[..1].iter().chain(generated).copied().collect()
+        }
+        None => all.iter().take(CALLERS).copied().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_of_another_language_are_shown_before_those_of_the_interpreter() {
+        let generated = HashSet::from([7, 8, 9]);
+        let callers = |stack: &[u32]| callers(stack, &generated);
+        assert_eq!(callers(&[1, 2, 3, 4, 5]), [2, 3, 4]);
+        assert_eq!(callers(&[1, 2, 7, 8, 9]), [2, 7, 8]);
+        assert_eq!(callers(&[1, 2, 3, 4, 7, 5, 8]), [2, 7, 5]);
+        assert_eq!(callers(&[1, 2, 3, 7]), [2, 7]);
+        assert_eq!(callers(&[7, 1]), [1]);
+        assert!(callers(&[1]).is_empty() && callers(&[]).is_empty());
+    }
+}

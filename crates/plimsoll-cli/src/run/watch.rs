@@ -1,0 +1,221 @@
+//! The resident memory of the program over time, read from outside: the program does nothing for it.
+//!
+//! The kernel reports the current amount and the highest since the program's start, so the maximum is
+//! exact; how it is divided is known at the readings only.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// The time between the first readings.
+const FIRST_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The longest time between readings.
+const LONGEST_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The maximum number of points. When there are as many, two become one.
+const POINTS: usize = 512;
+
+/// The resident memory at one moment, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Point {
+    /// The time since the program's start.
+    pub seconds: f64,
+    /// Memory that belongs to no file: heap, stacks, mappings.
+    pub anonymous: u64,
+    /// Pages of mapped files, such as code.
+    pub files: u64,
+    /// Memory that processes share without a file.
+    pub shared: u64,
+}
+
+impl Point {
+    pub fn resident(&self) -> u64 {
+        (self.anonymous.saturating_add(self.files)).saturating_add(self.shared)
+    }
+}
+
+/// The course of the resident memory.
+#[derive(Clone, Debug, Default)]
+pub struct Course {
+    /// The highest reading of each interval, in the order of time, at most [`POINTS`].
+    pub points: Vec<Point>,
+    /// The length of these intervals in seconds.
+    pub interval: f64,
+    /// The highest reading.
+    pub highest: Point,
+    /// The last reading.
+    pub last: Point,
+    /// The highest resident memory in bytes, by the kernel; 0 without a reading.
+    pub peak: u64,
+    /// The reading at which the process was ended, because it had reached the limit.
+    pub ended_at: Option<Point>,
+    interval_ends: f64,
+}
+
+/// The resident memory in bytes at which a process is ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit(pub u64);
+
+impl Course {
+    fn add(&mut self, point: Point, peak: u64) {
+        self.peak = self.peak.max(peak).max(point.resident());
+        self.last = point;
+        if point.resident() > self.highest.resident() {
+            self.highest = point;
+        }
+        if point.seconds < self.interval_ends
+            && let Some(current) = self.points.last_mut()
+        {
+            if point.resident() > current.resident() {
+                *current = point;
+            }
+            return;
+        }
+        if self.points.len() == POINTS {
+            self.halve();
+        }
+        self.points.push(point);
+        self.interval_ends = point.seconds + self.interval;
+    }
+
+    /// Joins each two points, and doubles the interval.
+    fn halve(&mut self) {
+        let pairs = self.points.chunks(2);
+        let highest = |pair: &[Point]| pair.iter().copied().max_by_key(Point::resident);
+        self.points = pairs.filter_map(highest).collect();
+        self.interval *= 2.0;
+    }
+}
+
+/// Reads a process until it is stopped.
+pub struct Watch {
+    stop: Sender<()>,
+    thread: JoinHandle<Course>,
+}
+
+impl Watch {
+    /// Begins to read a process, and ends it by `SIGTERM` at a limit. It must not be reaped before [`Watch::stop`], so that its id is not
+    /// another's.
+    ///
+    /// # Errors
+    /// The kernel does not report the process, or the system refuses a thread.
+    pub fn start(process: u32, limit: Option<Limit>) -> io::Result<Self> {
+        let status = File::open(format!("/proc/{process}/status"))?;
+        let (stop, stopped) = channel();
+        let watch = move || watch(process, &status, limit, &stopped);
+        let thread = std::thread::Builder::new().spawn(watch)?;
+        Ok(Self { stop, thread })
+    }
+
+    pub fn stop(self) -> Course {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn watch(process: u32, status: &File, mut limit: Option<Limit>, stopped: &Receiver<()>) -> Course {
+    let began = Instant::now();
+    let mut interval = FIRST_INTERVAL;
+    let mut course = Course {
+        interval: interval.as_secs_f64(),
+        ..Course::default()
+    };
+    let mut buffer = vec![0; 4096];
+    while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        let length = status.read_at(&mut buffer, 0).unwrap_or(0);
+        let text = String::from_utf8_lossy(&buffer[..length]);
+        if let Some((mut point, peak)) = point(&text) {
+            point.seconds = began.elapsed().as_secs_f64();
+            course.add(point, peak);
+            if limit.is_some_and(|limit| point.resident() >= limit.0) {
+                limit = None;
+                course.ended_at = Some(point);
+                // SAFETY: the process is not reaped before this thread has ended.
+                unsafe { libc::kill(process as i32, libc::SIGTERM) };
+            }
+        }
+        let of_course = Duration::from_secs_f64(course.interval);
+        let longest = match limit {
+            Some(_) => FIRST_INTERVAL,
+            None => LONGEST_INTERVAL,
+        };
+        interval = of_course.min(longest);
+    }
+    course
+}
+
+/// Reads the resident memory and its maximum from the text of `/proc/PID/status`; `None` for a process
+/// that has ended.
+fn point(status: &str) -> Option<(Point, u64)> {
+    let bytes = |name: &str| {
+        let mut lines = status.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        let kib: u64 = value.trim().strip_suffix(" kB")?.trim_end().parse().ok()?;
+        Some(kib.saturating_mul(1024))
+    };
+    let point = Point {
+        seconds: 0.0,
+        anonymous: bytes("RssAnon")?,
+        files: bytes("RssFile")?,
+        shared: bytes("RssShmem")?,
+    };
+    Some((point, bytes("VmHWM")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: f64, anonymous: u64) -> Point {
+        Point {
+            seconds,
+            anonymous,
+            ..Point::default()
+        }
+    }
+
+    #[test]
+    fn a_long_course_keeps_its_maximum_and_a_bounded_number_of_points() {
+        let mut course = Course {
+            interval: 0.01,
+            ..Course::default()
+        };
+        let mut seconds = 0.0;
+        for number in 0..100_000_u64 {
+            let bytes = if number == 70_001 {
+                5_000
+            } else {
+                number % 1000
+            };
+            course.add(at(seconds, bytes), 0);
+            seconds += 0.01;
+        }
+        assert!(course.points.len() <= POINTS && course.points.len() >= POINTS / 2);
+        let highest = course.points.iter().map(Point::resident).max();
+        assert_eq!((highest, course.highest.resident()), (Some(5_000), 5_000));
+        assert_eq!((course.peak, course.last.resident()), (5_000, 999));
+        let spans = course.points.windows(2);
+        assert!(spans.clone().all(|pair| pair[0].seconds < pair[1].seconds));
+        assert!(
+            course.interval >= 1.28 && course.interval <= 5.12,
+            "{}",
+            course.interval
+        );
+    }
+
+    #[test]
+    fn the_kernels_text_is_read_and_that_of_an_ended_process_has_no_memory() {
+        let text = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\nRssAnon:\t     512 kB\n\
+                    RssFile:\t     500 kB\nRssShmem:\t      12 kB\n";
+        let (point, peak) = point(text).unwrap();
+        assert_eq!((point.resident(), peak), (1024 << 10, 2048 << 10));
+        assert_eq!((point.anonymous, point.shared), (512 << 10, 12 << 10));
+        assert_eq!(super::point("Name:\tx\nState:\tZ (zombie)\n"), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! `plimsoll view`: shows files in the browser, by a server on the loopback interface.
+
+mod files;
+mod history;
+mod server;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::args::BrowserArguments;
+use crate::failure::Failure;
+use files::Files;
+use server::Server;
+
+/// Serves the page over the files until the process is ended.
+///
+/// # Errors
+/// A file cannot be read, a directory has none, or the port cannot be opened.
+pub(crate) fn view(arguments: &BrowserArguments) -> Result<ExitCode, Failure> {
+    let files = Files::read(&arguments.files)?;
+    let server = Server::open(arguments.port, &files)?;
+    let url = server.url();
+    let count = match files.len() {
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    };
+    let mut out = std::io::stdout();
+    // Without standard output, the browser still opens.
+    let _ = writeln!(out, "{url} shows {count}; Ctrl-C ends it");
+    let _ = out.flush();
+    if !arguments.no_open && has_display() {
+        // Without a browser, the address is on standard output.
+        let _ = open::that_detached(&url);
+    }
+    server.serve();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns whether a browser can show itself. On Linux, a program for the terminal could open
+/// otherwise.
+fn has_display() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !cfg!(target_os = "linux") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
+}

@@ -1,0 +1,62 @@
+//! Code that a program generated in memory: walks go on through it, and the program's list for perf
+//! names it.
+
+use crate::scene::{Scene, run};
+
+/// A function that calls its argument, generated twice, with names as Python and V8 list them.
+const GENERATES: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static void *kept[200];
+__attribute__((noinline)) static void *allocate(int at) { kept[at] = malloc(100000); return kept[at]; }
+__attribute__((noinline)) static void fill(void) { for (int i = 0; i < 200; i++) memset(allocate(i), 1, 100000); }
+__attribute__((noinline)) static void inner(void) { fill(); kept[0] = kept[0]; }
+typedef void (*Caller)(void (*)(void));
+static char *code;
+__attribute__((noinline)) static void outer(void) { ((Caller)(code + 64))(inner); kept[0] = kept[0]; }
+int main(void) {
+    /* push rbp; mov rbp, rsp; call rdi; pop rbp; ret, and sub rsp, 8; call rdi; add rsp, 8; ret */
+    static const unsigned char with_record[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+    static const unsigned char without_record[] = {0x48, 0x83, 0xec, 8, 0xff, 0xd7, 0x48, 0x83, 0xc4, 8, 0xc3};
+    code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(code, with_record, sizeof with_record);
+    memcpy(code + 64, without_record, sizeof without_record);
+    char name[64];
+    sprintf(name, "/tmp/perf-%d.map", getpid());
+    FILE *list = fopen(name, "w");
+    fprintf(list, "%lx 8 JS:~started /tmp/page.js:12:3\n", (unsigned long)code);
+    fprintf(list, "%lx b py::hoard:/tmp/script.py\n", (unsigned long)code + 64);
+    fclose(list);
+    puts(name);
+    ((Caller)code)(outer);
+    return 0;
+}"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn functions_of_generated_code_are_named_with_their_callers() {
+    let scene = Scene::new("generated-names");
+    let program = scene.c("generates", GENERATES);
+    let out = scene.path("out");
+    let options = ["--heap-rate", "1", "--out", out.to_str().unwrap()];
+    let output = run(&options, program, &[]).output().unwrap();
+    let list = String::from_utf8(output.stdout).unwrap();
+    std::fs::remove_file(list.trim()).unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    // The next caller, and the first ones that the list names.
+    let row = "allocate < fill < hoard (script.py) < outer";
+    assert!(text.contains(row), "{text}");
+    assert!(!text.contains("stacks cut"), "{text}");
+    let report = std::process::Command::new(crate::scene::PLIMSOLL)
+        .args(["report", "--folded", "-t", "inuse_space"])
+        .arg(out.join("heap.pb.gz"))
+        .output()
+        .unwrap();
+    let folded = String::from_utf8(report.stdout).unwrap();
+    let stack = ";main;started (page.js:12);outer;hoard (script.py);inner;fill;allocate ";
+    assert!(folded.contains(stack), "{folded}");
+}
