@@ -227,7 +227,7 @@ fn the_text_counts_equal_threads() {
     let barrier = Arc::new(Barrier::new(1));
     barrier.wait();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let row = loop {
+    let first = loop {
         let mut text = Vec::new();
         let goroutine = profile::lookup("goroutine").unwrap();
         goroutine.write_to(&mut text, Format::Text).unwrap();
@@ -245,18 +245,19 @@ fn the_text_counts_equal_threads() {
         let count = |row: &str| -> i64 { row.split_once(" @").expect(row).0.parse().expect(row) };
         assert_eq!(rows.iter().map(|row| count(row)).sum::<i64>(), total);
         assert!(rows.windows(2).all(|two| count(two[0]) >= count(two[1])));
-        let row = rows.iter().find(|row| row.starts_with("7 @ "));
-        if let Some(row) = row {
-            break (*row).to_owned();
+        // The threads run until all of them have begun to wait.
+        let labels =
+            "# labels: {\"state\":\"waiting\", \"thread\":\"is one of 7\", \"wait\":\"channel\"}";
+        let mut lines = rows.iter().map(|row| row.lines());
+        let row = lines.find_map(|mut row| {
+            let is_theirs = row.next()?.starts_with("7 @ ") && row.next() == Some(labels);
+            is_theirs.then(|| row.next().map(str::to_owned)).flatten()
+        });
+        if let Some(first) = row {
+            break first;
         }
         assert!(Instant::now() < deadline, "{text}");
     };
-    let mut lines = row.lines().skip(1);
-    assert_eq!(
-        lines.next(),
-        Some("# labels: {\"state\":\"waiting\", \"thread\":\"is one of 7\", \"wait\":\"channel\"}")
-    );
-    let first = lines.next().unwrap();
     assert!(
         first.starts_with("#\t0x") && first.contains("recv"),
         "{first}"
