@@ -20,26 +20,43 @@ use std::time::{Duration, Instant};
 use plimsoll_bench::machine;
 use plimsoll_bench::quantiles::median;
 
-/// A program with its work.
+/// A program with its work. The parts of its command line are for a shell in the directory.
 struct Work {
     name: &'static str,
-    /// The command line, which a shell runs in the directory.
-    command: String,
+    /// What precedes the program and its runner: preparations, or another user.
+    before: &'static str,
+    /// The program with its arguments.
+    program: String,
     /// Options of `plimsoll run`.
     options: &'static str,
     /// The file that the program writes, if any.
     makes: Option<&'static str>,
-    /// For a server: the client, whose time is measured.
-    client: Option<String>,
+    /// For a server: its client, whose time is measured.
+    server: Option<Server>,
 }
 
-/// Requests to the server after the measurement; the responses are compared.
-const QUESTIONS: &str = "for i in 1 2 3 4 5 6 7 8 9; do redis-cli -p 7399 rpush numbers $((i * 7919 % 101)); done; \
+/// What is done with a server, as lines for a shell.
+struct Server {
+    /// Succeeds when the server answers.
+    is_ready: &'static str,
+    client: String,
+    /// Requests after the measurement, whose answers are compared.
+    questions: &'static str,
+    stop: &'static str,
+}
+
+const REDIS: &str = "for i in 1 2 3 4 5 6 7 8 9; do redis-cli -p 7399 rpush numbers $((i * 7919 % 101)); done; \
      redis-cli -p 7399 sort numbers; redis-cli -p 7399 eval 'return redis.sha1hex(string.rep(\"a\", 100000))' 0; \
      redis-cli -p 7399 lrange numbers 0 -1; redis-cli -p 7399 nothing; true";
 
-/// The ways of running a program.
-const WAYS: [&str; 4] = ["alone", "plimsoll run", "heaptrack", "plimsoll run --json"];
+const POSTGRES: &str = "for table in pgbench_accounts pgbench_branches; do \
+     psql -h . -p 7398 -U postgres -At -c \"select count(*), sum(bid) from $table\" postgres; done";
+
+/// The ways of running a program; 0 is alone.
+const RUN: usize = 1;
+const HEAPTRACK: usize = 2;
+const MEMRAY: usize = 3;
+const JSON: usize = 4;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -56,22 +73,28 @@ fn main() {
     let directory = std::env::temp_dir().join(format!("plimsoll-programs-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory can be made");
     println!(
-        "| program | alone in s | plimsoll run | heaptrack | processor time, plimsoll run | memory added by plimsoll run |"
+        "| program | alone in s | plimsoll run | heaptrack | memray --native | CPU time, plimsoll run | memory added by plimsoll run |"
     );
-    println!("|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|");
     let mut ratios: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for work in works(&directory, per_cent, &name) {
-        let mut times = [const { Vec::new() }; 3];
-        let mut processor = [const { Vec::new() }; 3];
+        let mut times = [const { Vec::new() }; JSON];
+        let mut processor = [const { Vec::new() }; JSON];
         let mut resident = [Vec::new(), Vec::new()];
         let mut wrote = None;
         for round in 0..rounds {
-            let mut ways = [0, 1, 2];
+            let mut ways = [0, RUN, HEAPTRACK, MEMRAY];
             if round % 2 == 1 {
                 ways.reverse();
             }
             for way in ways {
-                if way == 2 && (round >= 3 || !is_there("heaptrack")) {
+                let is_measured = match way {
+                    HEAPTRACK => round < 3 && is_there("heaptrack"),
+                    // For programs in Python.
+                    MEMRAY => round < 3 && work.program.starts_with(PYTHON) && is_there("memray"),
+                    _ => true,
+                };
+                if !is_measured {
                     continue;
                 }
                 let ran = run(&work, way, &plimsoll, &directory);
@@ -80,8 +103,8 @@ fn main() {
                 if way == 0 {
                     resident[0].extend(ran.resident);
                 }
-                // heaptrack also writes to standard output.
-                if way < 2 {
+                // The others also write to standard output.
+                if way <= RUN {
                     let first = *wrote.get_or_insert(ran.wrote);
                     assert_eq!(ran.wrote, first, "{}: what it writes differs", work.name);
                 }
@@ -90,7 +113,7 @@ fn main() {
         // `--json` reports resident memory to the byte, unlike the summary; these runs are not
         // timed.
         for _ in 0..rounds.min(3) {
-            resident[1].extend(run(&work, 3, &plimsoll, &directory).resident);
+            resident[1].extend(run(&work, JSON, &plimsoll, &directory).resident);
         }
         let mut cells = Vec::new();
         for way in 1..times.len() {
@@ -101,7 +124,7 @@ fn main() {
             ));
         }
         let of_processor = ratios.entry(PROCESSOR).or_default();
-        cells.push(ratio(&processor[0], &processor[1], of_processor));
+        cells.push(ratio(&processor[0], &processor[RUN], of_processor));
         let alone = median(&mut times[0]);
         let memory = if resident.iter().any(Vec::is_empty) {
             "-".to_owned()
@@ -129,17 +152,18 @@ fn main() {
     };
     let of = |way| mean(way).unwrap_or_else(|| "-".into());
     println!(
-        "| geometric mean | | {} | {} | {} | |",
-        of(1),
-        of(2),
+        "| geometric mean | | {} | {} | {} | {} | |",
+        of(RUN),
+        of(HEAPTRACK),
+        of(MEMRAY),
         of(PROCESSOR)
     );
-    println!("| aim | | 1.03, worst 1.10 | | | 8 MiB |");
+    println!("| aim | | 1.03, worst 1.10 | | | 1.05, worst 1.15 | 8 MiB |");
     let _ = std::fs::remove_dir_all(directory);
 }
 
 /// The index of the ratios of CPU time, behind those of the ways.
-const PROCESSOR: usize = WAYS.len();
+const PROCESSOR: usize = JSON + 1;
 
 /// Returns the median of the rounds' ratios and the ratio of the quickest runs, as text. Adds the
 /// median to `ratios`.
@@ -162,9 +186,13 @@ fn is_there(program: &str) -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-/// Programs whose input is large.
+/// Programs whose input is large, or whose preparation takes time.
 const LOG: &str = "git log --stat";
 const SORT: &str = "sort, 1 GB";
+const POSTGRES_NAMES: [&str; 2] = ["PostgreSQL, queries", "PostgreSQL, connections"];
+
+/// The system's, since `python3` in `PATH` may be a script.
+const PYTHON: &str = "/usr/bin/python3 ";
 
 /// Generates the input of the programs with `wanted` in their names.
 fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
@@ -173,17 +201,27 @@ fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
     let write = |name: &str, text: String| {
         std::fs::write(directory.join(name), text).expect("there is room")
     };
+    let prepare = |line: &str| {
+        let made = Command::new("/bin/sh")
+            .current_dir(directory)
+            .args(["-c", line])
+            .stdout(Stdio::null())
+            .status();
+        assert!(made.is_ok_and(|status| status.success()), "{line}");
+    };
     let mut works = Vec::new();
-    let mut add = |name: &'static str, program: &str, command: String, options, makes, client| {
-        if is_wanted(name, program) {
-            works.push(Work {
-                name,
-                command,
-                options,
-                makes,
-                client,
-            });
+    let mut add = |needs: &str, work: Work| {
+        if is_wanted(work.name, needs) {
+            works.push(work);
         }
+    };
+    let work = |name, program: &str| Work {
+        name,
+        before: "",
+        program: program.to_owned(),
+        options: "",
+        makes: None,
+        server: None,
     };
     write(
         "allocates.py",
@@ -199,12 +237,28 @@ fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
         ),
     );
     add(
-        "python3, objects and buffers",
-        "python3",
-        "python3 allocates.py".into(),
-        "",
-        None,
-        None,
+        PYTHON.trim(),
+        work(
+            "python3, objects and buffers",
+            &format!("{PYTHON}allocates.py"),
+        ),
+    );
+    write(
+        "arrays.py",
+        format!(
+            "import numpy as np\ntotal = 0.0\n\
+             for i in range({}):\n\
+             \x20   rows = [np.ones(1000 + j) * j for j in range(2000)]\n\
+             \x20   total += sum(float(row.sum()) for row in rows)\n\
+             \x20   square = np.outer(rows[0][:400], rows[1][:400])\n\
+             \x20   total += float((square @ square).trace()) + float(np.sort(rows[-1])[0])\n\
+             print(total)\n",
+            of(150)
+        ),
+    );
+    add(
+        PYTHON.trim(),
+        work("python3, numpy", &format!("{PYTHON}arrays.py")),
     );
     let mut import = String::new();
     for commit in 0..of(40_000) {
@@ -231,22 +285,13 @@ fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
     }
     write("import", import);
     if is_wanted(LOG, "git") {
-        let made = Command::new("/bin/sh")
-            .current_dir(directory)
-            .args(["-c", "git init -q repository && cd repository && git fast-import --quiet < ../import && git gc -q"])
-            .status();
-        assert!(
-            made.is_ok_and(|status| status.success()),
-            "a repository is made"
+        prepare(
+            "git init -q repository && cd repository && git fast-import --quiet < ../import && git gc -q",
         );
     }
     add(
-        LOG,
         "git",
-        "git --no-pager -C repository log --stat main".into(),
-        "",
-        None,
-        None,
+        work(LOG, "git --no-pager -C repository log --stat main"),
     );
     write(
         "insert.sql",
@@ -259,12 +304,12 @@ fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
         ),
     );
     add(
-        "sqlite3, bulk insert",
         "sqlite3",
-        "rm -f db; exec sqlite3 db < insert.sql".into(),
-        "",
-        Some("db"),
-        None,
+        Work {
+            before: "rm -f db; exec",
+            makes: Some("db"),
+            ..work("sqlite3, bulk insert", "sqlite3 db < insert.sql")
+        },
     );
     let mut source = String::new();
     for function in 0..of(1000) {
@@ -275,12 +320,63 @@ fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
     }
     write("large.c", source);
     add(
-        "gcc -O2, a large file",
         "gcc",
-        "gcc -O2 -c large.c -o large.o".into(),
-        "--children",
-        Some("large.o"),
-        None,
+        Work {
+            options: "--children",
+            makes: Some("large.o"),
+            ..work("gcc -O2, a large file", "gcc -O2 -c large.c -o large.o")
+        },
+    );
+    let mut source = "#include <algorithm>\n#include <map>\n#include <string>\n#include <vector>\n\
+         template<int N> struct S { int x[N]; bool operator<(const S &o) const { return x[0] < o.x[0]; } };\n"
+        .to_owned();
+    for number in 1..=of(60) {
+        source.push_str(&format!(
+            "int f{number}(int n) {{ std::map<std::string, std::vector<S<{number}>>> m; \
+             for (int i = 0; i < n; i++) m[std::to_string(i)].push_back({{{{i}}}}); \
+             int s = 0; for (auto &[k, v] : m) {{ std::sort(v.begin(), v.end()); s += k.size() + v[0].x[0]; }} return s; }}\n"
+        ));
+    }
+    write("templates.cc", source);
+    add(
+        "clang++",
+        Work {
+            options: "--children",
+            makes: Some("templates.o"),
+            ..work(
+                "clang++ -O2, templates",
+                "clang++ -O2 -std=c++17 -c templates.cc -o templates.o",
+            )
+        },
+    );
+    write(
+        "objects.js",
+        format!(
+            "let total = 0;\n\
+             for (let i = 0; i < {}; i++) {{\n\
+             \x20 const rows = Array.from({{length: 20000}}, (_, j) => ({{id: j, name: 'row ' + j * i, tags: [j % 7, j % 11]}}));\n\
+             \x20 const text = JSON.stringify(rows);\n\
+             \x20 total += JSON.parse(text).filter(row => row.tags[0] === 3).length;\n\
+             \x20 total += Buffer.from(text).subarray(100, 200).toString('base64').length;\n\
+             }}\n\
+             console.log(total);\n",
+            of(100)
+        ),
+    );
+    add("node", work("node, objects and JSON", "node objects.js"));
+    add(
+        "ffmpeg",
+        Work {
+            makes: Some("film.avi"),
+            ..work(
+                "ffmpeg, MPEG-4",
+                &format!(
+                    "ffmpeg -nostdin -v error -f lavfi -i testsrc=duration={}:size=1280x720:rate=25 \
+                     -c:v mpeg4 -flags bitexact -fflags bitexact -y film.avi",
+                    of(16)
+                ),
+            )
+        },
     );
     let mut random = 88_172_645_463_325_252_u64;
     let count = if is_wanted(SORT, "sort") {
@@ -298,24 +394,96 @@ fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
         .collect();
     write("lines", lines);
     add(
-        SORT,
         "sort",
-        "LC_ALL=C sort -S 60% lines -o sorted".into(),
-        "",
-        Some("sorted"),
-        None,
+        Work {
+            before: "export LC_ALL=C; exec",
+            makes: Some("sorted"),
+            ..work(SORT, "sort -S 60% lines -o sorted")
+        },
     );
     add(
-        "redis-server, redis-benchmark",
         "redis-server",
-        "exec redis-server --port 7399 --save '' --appendonly no".into(),
-        "",
-        None,
-        Some(format!(
-            "redis-benchmark -p 7399 -q -n {} -P 16 -r 100000 -t set,get,lpush,hset",
-            of(1_000_000)
-        )),
+        Work {
+            server: Some(Server {
+                is_ready: "redis-cli -p 7399 ping",
+                client: format!(
+                    "redis-benchmark -p 7399 -q -n {} -P 16 -r 100000 -t set,get,lpush,hset",
+                    of(1_000_000)
+                ),
+                questions: REDIS,
+                stop: "redis-cli -p 7399 shutdown nosave; true",
+            }),
+            ..work(
+                "redis-server, redis-benchmark",
+                "redis-server --port 7399 --save '' --appendonly no",
+            )
+        },
     );
+    write(
+        "nginx.conf",
+        "user root; worker_processes 1; pid nginx.pid; error_log errors.log;\n\
+         events { worker_connections 64; }\n\
+         http { access_log off; gzip on; gzip_min_length 0; gzip_types text/plain;\n\
+         server { listen 127.0.0.1:7397; root .; default_type text/plain; } }\n"
+            .to_owned(),
+    );
+    add(
+        "nginx",
+        Work {
+            options: "--children",
+            server: Some(Server {
+                is_ready: "ab -q -n 1 http://127.0.0.1:7397/nginx.conf",
+                client: format!(
+                    "ab -q -n {} -c 8 -H 'Accept-Encoding: gzip' http://127.0.0.1:7397/templates.cc",
+                    of(30_000)
+                ),
+                questions: "/usr/bin/python3 -c \"import urllib.request as u; \
+                     print(u.urlopen('http://127.0.0.1:7397/objects.js').read())\"",
+                stop: "kill -QUIT $(cat nginx.pid)",
+            }),
+            ..work(
+                "nginx, compressed answers",
+                "nginx -p . -c nginx.conf -e errors.log -g 'daemon off;'",
+            )
+        },
+    );
+    let has_postgres = POSTGRES_NAMES.iter().any(|name| is_wanted(name, "pgbench"));
+    if has_postgres && is_there("pg_lsclusters") {
+        // Debian has the server's programs in a directory of the version.
+        prepare(
+            "chmod 777 .; ln -sf $(ls -d /usr/lib/postgresql/*/bin | tail -1) pg; \
+             runuser -u postgres -- pg/initdb -D data >/dev/null && \
+             echo \"unix_socket_directories = '$PWD'\nport = 7398\nlisten_addresses = ''\nfsync = off\" >> data/postgresql.conf && \
+             runuser -u postgres -- pg/pg_ctl -s -w -D data -l log start && \
+             pgbench -h . -p 7398 -U postgres -q -i -s 5 postgres 2>/dev/null && \
+             runuser -u postgres -- pg/pg_ctl -s -w -D data stop",
+        );
+        for (name, client) in POSTGRES_NAMES.into_iter().zip([
+            format!(
+                "pgbench -h . -p 7398 -U postgres -n -S -c 2 -t {} postgres",
+                of(40_000)
+            ),
+            format!(
+                "pgbench -h . -p 7398 -U postgres -n -S -C -c 2 -t {} postgres",
+                of(500)
+            ),
+        ]) {
+            add(
+                "pgbench",
+                Work {
+                    before: "exec runuser -u postgres --",
+                    options: "--children",
+                    server: Some(Server {
+                        is_ready: "psql -h . -p 7398 -U postgres -c 'select 1' postgres",
+                        client,
+                        questions: POSTGRES,
+                        stop: "kill -INT $(head -1 data/postmaster.pid)",
+                    }),
+                    ..work(name, "pg/postgres -D data")
+                },
+            );
+        }
+    }
     works
 }
 
@@ -331,30 +499,25 @@ struct Ran {
 }
 
 fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> Ran {
-    let script = &work.command;
     let plimsoll = plimsoll.display();
-    // The runner must run the program itself, not the shell.
-    let (before, program) = match script.rsplit_once("; ") {
-        Some((before, program)) => (format!("{before}; "), program),
-        None => (String::new(), script.as_str()),
+    let runner = match way {
+        0 => String::new(),
+        RUN => format!("{plimsoll} run {} --", work.options),
+        HEAPTRACK => "heaptrack -o heaptrack.out".to_owned(),
+        MEMRAY => "memray run --native -q -f -o memray.out".to_owned(),
+        _ => format!("{plimsoll} run --json {} --", work.options),
     };
-    let program = program.strip_prefix("exec ").unwrap_or(program);
-    let (assignment, program) = match program.strip_prefix("LC_ALL=C ") {
-        Some(program) => ("LC_ALL=C ", program),
-        None => ("", program),
+    let program = match way {
+        // It is a module of Python itself.
+        MEMRAY => work.program.strip_prefix(PYTHON).unwrap_or(&work.program),
+        _ => &work.program,
     };
-    let line = match WAYS[way] {
-        "alone" => format!("{before}{assignment}exec {program}"),
-        "plimsoll run" => format!(
-            "{before}{assignment}exec {plimsoll} run {} -- {program}",
-            work.options
-        ),
-        "plimsoll run --json" => format!(
-            "{before}{assignment}exec {plimsoll} run --json {} -- {program}",
-            work.options
-        ),
-        _ => format!("{before}{assignment}exec heaptrack -o heaptrack.out {program}"),
+    let before = if work.before.is_empty() {
+        "exec"
+    } else {
+        work.before
     };
+    let line = format!("{before} {runner} {program}");
     let started = Instant::now();
     // Runs through a process with little memory, because a child inherits its parent's peak at the
     // fork.
@@ -366,25 +529,29 @@ fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> Ran {
         .stderr(std::fs::File::create(directory.join("errors")).expect("there is room"))
         .spawn()
         .expect("there is a shell");
-    let time = match &work.client {
+    let time = match &work.server {
         None => {
             wait(&mut child, &line);
             started.elapsed()
         }
-        Some(client) => {
+        Some(server) => {
+            let is_ready = server.is_ready;
             ask(
-                "for i in $(seq 100); do redis-cli -p 7399 ping >/dev/null 2>&1 && exit 0; sleep 0.1; done; exit 1",
+                directory,
+                &format!(
+                    "for i in $(seq 300); do {is_ready} >/dev/null 2>&1 && exit 0; sleep 0.1; done; exit 1"
+                ),
             );
             let started = Instant::now();
-            ask(client);
+            ask(directory, &server.client);
             let time = started.elapsed();
-            ask(&format!("({QUESTIONS}) > {}/answers", directory.display()));
-            ask("redis-cli -p 7399 shutdown nosave; true");
+            ask(directory, &format!("({}) > answers", server.questions));
+            ask(directory, server.stop);
             wait(&mut child, &line);
             time
         }
     };
-    let written = match (&work.client, work.makes) {
+    let written = match (&work.server, work.makes) {
         (Some(_), _) => vec!["answers"],
         (None, Some(made)) => vec!["output", made],
         (None, None) => vec!["output"],
@@ -412,9 +579,10 @@ fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> Ran {
 }
 
 /// Runs a line in a shell meanwhile.
-fn ask(line: &str) {
+fn ask(directory: &Path, line: &str) {
     let mut shell = Command::new("/bin/sh");
-    let status = shell.args(["-c", line]).stdout(Stdio::null()).status();
+    shell.current_dir(directory).args(["-c", line]);
+    let status = shell.stdout(Stdio::null()).status();
     assert!(status.is_ok_and(|status| status.success()), "{line}");
 }
 
@@ -446,9 +614,9 @@ fn line(line: &str) {
 /// Returns the peak of resident memory in bytes: of the program alone as the system reports it, of
 /// `plimsoll run --json` as that reports it.
 fn resident(directory: &Path, way: usize) -> Option<f64> {
-    match WAYS[way] {
-        "alone" => said(directory, "resident: "),
-        "plimsoll run --json" => std::fs::read_to_string(directory.join("errors"))
+    match way {
+        0 => said(directory, "resident: "),
+        JSON => std::fs::read_to_string(directory.join("errors"))
             .ok()?
             .lines()
             .rev()

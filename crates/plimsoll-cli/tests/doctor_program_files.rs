@@ -676,23 +676,19 @@ fn a_huge_file_of_nothing_takes_no_time() {
 }
 
 #[test]
-fn plimsoll_is_recognised_in_a_stripped_program_by_its_interposed_functions() {
+fn plimsoll_is_recognised_in_a_stripped_program_by_its_note() {
     let place = directory("plimsoll-stripped");
-    let build = |name: &str, source: &str| {
-        let source = format!("{PLAIN}\n{source}");
-        compile(&place, name, &source, &["-s", "-rdynamic"]).unwrap()
+    let build = |file: &str, name: &str, kind: u32| {
+        let length = name.len() + 1;
+        let note = format!(
+            ".section .note.test,\\\"a\\\",@note\\n.long {length}, 0, {kind}\\n.asciz \\\"{name}\\\"\\n.balign 4\\n.text\\n"
+        );
+        let source = format!("asm(\"{note}\");\n{PLAIN}");
+        compile(&place, file, &source, &["-s"]).unwrap()
     };
-    let taken_over = "long syscall(long n) { return n; }";
-    let sequences = "extern const long __rseq_offset __attribute__((weak));\n\
-        const void *volatile offset = &__rseq_offset;";
-    let both = build("both", &format!("{taken_over}\n{sequences}"));
-    assert_eq!(verdict(&both), Verdict::Inside);
-    assert_eq!(verdict(&build("one", taken_over)), Verdict::Covered);
-    assert_eq!(verdict(&build("other", sequences)), Verdict::Covered);
-    let text = [
-        "const char *text = \"/plimsoll/heap/",
-        "sample-rate:bytes\";",
-    ]
-    .concat();
-    assert_eq!(verdict(&build("text", &text)), Verdict::Inside);
+    assert_eq!(verdict(&build("with", "Plimsoll", 1)), Verdict::Inside);
+    let other = build("other-name", "Plimsole", 1);
+    assert_eq!(verdict(&other), Verdict::Covered);
+    let other = build("other-kind", "Plimsoll", 2);
+    assert_eq!(verdict(&other), Verdict::Covered);
 }

@@ -75,6 +75,8 @@ pub use ids::{FunctionId, LocationId, MappingId, StringId};
 pub use limits::Limits;
 #[cfg(feature = "read")]
 pub use merge::{Difference, difference};
+#[cfg(all(feature = "read", feature = "symbols"))]
+pub use names::find_names_of_all;
 #[cfg(feature = "read")]
 pub use profile::{Function, Line, Location, Mapping, Profile, ValueType};
 #[cfg(feature = "frames")]

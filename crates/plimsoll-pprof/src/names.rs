@@ -1,6 +1,6 @@
 //! Resolves names for locations with only an address, from the mapped files.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use plimsoll_symbolize::Detail;
 use plimsoll_symbolize::offline::{self, Frame, MappedCode};
@@ -8,42 +8,110 @@ use plimsoll_symbolize::offline::{self, Frame, MappedCode};
 use crate::ids::{FunctionId, LocationId, StringId};
 use crate::profile::{Function, Line, Profile, StoredLocation};
 
+/// Resolves names in several profiles as [`Profile::find_names`] does. Reads each file once for all
+/// profiles of one process.
+pub fn find_names_of_all(profiles: &mut [&mut Profile], with_lines: bool) -> usize {
+    let detail = if with_lines {
+        Detail::Full
+    } else {
+        Detail::Names
+    };
+    // Consecutive profiles without contradicting mappings.
+    let mut groups: Vec<Group> = Vec::new();
+    for (profile, of_profile) in profiles.iter().enumerate() {
+        let Some(nameless) = of_profile.nameless() else {
+            continue;
+        };
+        if !groups.last().is_some_and(|group| group.takes(&nameless)) {
+            groups.push(Group::default());
+        }
+        if let Some(group) = groups.last_mut() {
+            group.add(profile, nameless, of_profile);
+        }
+    }
+    let mut names: Vec<Names> = profiles.iter().map(|_| Names::default()).collect();
+    let mut found: Vec<HashMap<LocationId, Vec<Line>>> = vec![HashMap::new(); profiles.len()];
+    for Group { mapped, places } in groups {
+        let addresses: Vec<u64> = places.keys().copied().collect();
+        offline::symbolize(&mapped, &addresses, detail, |at, frames| {
+            for &(profile, location) in &places[&addresses[at]] {
+                let names = &mut names[profile];
+                let lines = frames
+                    .iter()
+                    .map(|frame| names.line(profiles[profile], frame));
+                found[profile].insert(location, lines.collect());
+            }
+        });
+    }
+    for (profile, found) in profiles.iter_mut().zip(&found) {
+        if !found.is_empty() {
+            profile.set_lines(found);
+        }
+    }
+    found.iter().map(HashMap::len).sum()
+}
+
+/// Locations without lines, and the mappings of their profile.
+struct Nameless {
+    locations: Vec<LocationId>,
+    mapped: Vec<MappedCode>,
+}
+
+/// Profiles whose mappings can be those of one process.
+#[derive(Default)]
+struct Group {
+    mapped: Vec<MappedCode>,
+    /// The profiles and locations of each address. `symbolize` looks up the byte before a return
+    /// address, which is the profile's address.
+    places: BTreeMap<u64, Vec<(usize, LocationId)>>,
+}
+
+impl Group {
+    fn takes(&self, other: &Nameless) -> bool {
+        let agree = |one: &MappedCode, other: &MappedCode| {
+            one == other || one.limit <= other.start || other.limit <= one.start
+        };
+        let mut others = other.mapped.iter();
+        others.all(|other| self.mapped.iter().all(|one| agree(one, other)))
+    }
+
+    fn add(&mut self, number: usize, nameless: Nameless, profile: &Profile) {
+        for code in nameless.mapped {
+            if !self.mapped.contains(&code) {
+                self.mapped.push(code);
+            }
+        }
+        for id in nameless.locations {
+            let places = self
+                .places
+                .entry(profile.location(id).address.saturating_add(1));
+            places.or_default().push((number, id));
+        }
+    }
+}
+
 impl Profile {
     /// Resolves names of locations without lines, from the files that the profile lists as mapped.
     /// If the profile contains build ids, a file is used only if its build id matches. Returns the
     /// number of locations that received names. For a large program, this takes some tenths of a
     /// second with lines and inlined calls, and some milliseconds without.
     pub fn find_names(&mut self, with_lines: bool) -> usize {
-        let detail = if with_lines {
-            Detail::Full
-        } else {
-            Detail::Names
-        };
-        let nameless: Vec<LocationId> = self
+        find_names_of_all(&mut [self], with_lines)
+    }
+
+    /// Returns the locations without lines in mapped files, with the mappings. `None` if there are none.
+    fn nameless(&self) -> Option<Nameless> {
+        let locations: Vec<LocationId> = self
             .location_ids()
             .filter(|&id| {
                 let location = self.location(id);
                 location.lines.is_empty() && location.mapping.is_some() && location.address != 0
             })
             .collect();
-        if nameless.is_empty() {
-            return 0;
-        }
-        let mapped: Vec<MappedCode> = self.mappings.iter().map(|at| self.mapped(at)).collect();
-        // `symbolize` looks up the byte before a return address, which is the profile's address.
-        let addresses: Vec<u64> = nameless
-            .iter()
-            .map(|&id| self.location(id).address + 1)
-            .collect();
-        let mut names = Names::default();
-        let mut found: HashMap<LocationId, Vec<Line>> = HashMap::new();
-        offline::symbolize(&mapped, &addresses, detail, |at, frames| {
-            let lines = frames.iter().map(|frame| names.line(self, frame)).collect();
-            found.insert(nameless[at], lines);
-        });
-        let count = found.len();
-        self.set_lines(&found);
-        count
+        (!locations.is_empty()).then(|| Nameless {
+            locations,
+            mapped: self.mappings.iter().map(|at| self.mapped(at)).collect(),
+        })
     }
 
     /// Names the locations without lines outside of files, such as those of generated code. `find`

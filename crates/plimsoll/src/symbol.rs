@@ -23,10 +23,11 @@ pub(crate) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
 #[cfg(feature = "interpose")]
 pub(crate) fn each_function(
     searched: &mut SearchedObjects,
+    marks: &[&[u8]],
     wanted: impl Fn(&[u8]) -> bool,
     found: impl FnMut(&str, Range<usize>),
 ) {
     let _own = internal_scope::scope();
-    plimsoll_symbolize::each_function(searched, wanted, found);
+    plimsoll_symbolize::each_function(searched, marks, wanted, found);
     internal_heap::trim();
 }

@@ -126,7 +126,7 @@ impl Allocator {
         let functions = KNOWN.iter().flat_map(|known| known.functions);
         let mut names: Vec<&[u8]> = functions.map(|name| name.as_bytes()).collect();
         names.push(b"malloc");
-        let exported = elf.symbols_among(".dynsym", &names).into_iter().flatten();
+        let exported = elf.dynamic_symbols_among(&names).into_iter();
         let all = elf.symbols_among(".symtab", &names);
         let is_stripped = all.is_none();
         let mut found = Self::in_symbols(exported, all.into_iter().flatten());
@@ -143,9 +143,9 @@ impl Allocator {
             parts.iter().any(|start| name.starts_with(start))
         });
         if !is_std_apart && found.own == Own::No {
-            let called = elf.symbols_among(".dynsym", &CALLED_BY_SYSTEM);
-            let calls = called.map(|mut its| its.any(|its| !its.is_defined));
-            if calls == Some(false) && is_rust() {
+            let called = elf.dynamic_symbols_among(&CALLED_BY_SYSTEM);
+            let calls = called.iter().any(|its| !its.is_defined);
+            if elf.has_section(".dynsym") && !calls && is_rust() {
                 found.own = Own::NotTheSystems;
             }
         }

@@ -5,20 +5,23 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
-use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
+use object::elf::{self, FileHeader64, GnuHashHeader, ProgramHeader64, SectionHeader64, Sym64};
+use object::read::elf::{
+    Dyn, FileHeader, GnuHashTable, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable,
+    VersionTable,
+};
 use object::{LittleEndian, ReadCache, ReadRef};
 
 use super::arch::Machine;
 use super::find;
+use super::in_parts::InParts;
 
 /// The cache of the parts that were read from a file.
-pub(super) type Cache = ReadCache<File>;
+pub(super) type Cache = ReadCache<InParts>;
 
 const ENDIAN: LittleEndian = LittleEndian;
 
@@ -33,7 +36,7 @@ pub(super) fn is_elf(head: &[u8]) -> bool {
 /// Returns the loader that this machine's kernel starts to execute `path`. Returns `None` if the
 /// file is for another machine, is not dynamically linked, or cannot be parsed.
 pub(super) fn loader_of(path: &Path) -> Option<PathBuf> {
-    let cache = Cache::new(find::open(path).ok()?);
+    let cache = Cache::new(InParts::new(find::open(path).ok()?));
     let elf = Elf::parse(&cache).ok()?;
     let is_for_this = Some(elf.machine()) == Machine::of_this_process();
     elf.loader().filter(|_| is_for_this)
@@ -189,11 +192,10 @@ impl<'a> Elf<'a> {
         if let Some((_, flags)) = value(elf::DT_FLAGS_1) {
             found.is_pie = flags & u64::from(elf::DF_1_PIE) != 0;
         }
-        if let (Some((_, at)), Some((_, size))) = (value(elf::DT_STRTAB), value(elf::DT_STRSZ)) {
-            let strings = self.at_address(at, size).unwrap_or(&[]);
+        if let Some((_, strings)) = value(elf::DT_STRTAB) {
             found.needed = entries()
                 .filter(|&(tag, _)| tag == u64::from(elf::DT_NEEDED))
-                .filter_map(|(_, offset)| string_at(strings, offset))
+                .filter_map(|(_, offset)| self.name_at(strings.checked_add(offset)?))
                 .map(|name| String::from_utf8_lossy(name).into_owned())
                 .collect();
         }
@@ -212,6 +214,11 @@ impl<'a> Elf<'a> {
         let offset = segment.p_offset(ENDIAN).checked_add(into)?;
         let there = segment.p_filesz(ENDIAN) - into;
         self.bytes_at(offset, size.min(there))
+    }
+
+    /// Returns the name of a file that is loaded at an address.
+    fn name_at(&self, address: u64) -> Option<&'a [u8]> {
+        string_at(self.at_address(address, libc::PATH_MAX as u64)?, 0)
     }
 
     fn bytes_at(&self, offset: u64, size: u64) -> Option<&'a [u8]> {
@@ -312,9 +319,44 @@ impl<'a> Elf<'a> {
         }))
     }
 
-    /// Returns the names of a table of symbols, each followed by a zero. `None` if it does not exist.
-    pub(super) fn names_of(&self, table: &str) -> Option<&'a [u8]> {
-        Some(self.table(table)?.1)
+    /// Returns those symbols of the dynamic linker's table that have one of these names. Finds what the
+    /// file defines as the dynamic linker does, by its hash table, in place of comparing all names.
+    pub(super) fn dynamic_symbols_among(&self, wanted: &[&'a [u8]]) -> Vec<Symbol<'a>> {
+        self.hashed_symbols_among(wanted).unwrap_or_else(|| {
+            let all = self.symbols_among(".dynsym", wanted);
+            all.into_iter().flatten().collect()
+        })
+    }
+
+    /// The same if the file has a hash table.
+    fn hashed_symbols_among(&self, wanted: &[&'a [u8]]) -> Option<Vec<Symbol<'a>>> {
+        let hashes = self.bytes_of(self.section(".gnu.hash")?)?;
+        // The reader of the table relies on these.
+        let (header, _) = object::from_bytes::<GnuHashHeader<LittleEndian>>(hashes).ok()?;
+        let (buckets, filters) = (&header.bucket_count, &header.bloom_count);
+        if buckets.get(ENDIAN) == 0
+            || filters.get(ENDIAN) == 0
+            || header.bloom_shift.get(ENDIAN) > 31
+        {
+            return None;
+        }
+        let hashes = GnuHashTable::<FileHeader64<LittleEndian>>::parse(ENDIAN, hashes).ok()?;
+        let symbols = self.sections.symbols(ENDIAN, self.cache, elf::SHT_DYNSYM);
+        let symbols: SymbolTable<'a, _, _> = symbols.ok()?;
+        let versions = VersionTable::default();
+        let defined = wanted.iter().filter_map(|name| {
+            let hash = elf::gnu_hash(name);
+            let found = hashes.find(ENDIAN, name, hash, None, &symbols, &versions)?;
+            Some(symbol(found.1, name))
+        });
+        // The table does not contain the symbols that other files define. These precede all others.
+        let undefined = symbols.symbols().get(..hashes.symbol_base() as usize)?;
+        let undefined = undefined.iter().filter_map(|entry| {
+            let name = entry.name(ENDIAN, symbols.strings()).ok()?;
+            let name = wanted.iter().find(|wanted| **wanted == name)?;
+            Some(symbol(entry, name))
+        });
+        Some(defined.chain(undefined).collect())
     }
 
     fn table(&self, table: &str) -> Option<(&'a [Sym64<LittleEndian>], &'a [u8])> {
@@ -328,15 +370,18 @@ impl<'a> Elf<'a> {
 
     /// Returns the GNU build id; empty without one.
     pub(super) fn build_id(&self) -> &'a [u8] {
-        let in_segments = self.segments.iter().find_map(|segment| {
+        self.note(elf::ELF_NOTE_GNU, elf::NT_GNU_BUILD_ID)
+            .unwrap_or(&[])
+    }
+
+    /// Returns the contents of a note that is loaded with the program.
+    pub(super) fn note(&self, name: &[u8], kind: u32) -> Option<&'a [u8]> {
+        self.segments.iter().find_map(|segment| {
             let mut notes = segment.notes(ENDIAN, self.cache).ok()??;
             std::iter::from_fn(|| notes.next().ok()?)
-                .find(|note| {
-                    note.name() == elf::ELF_NOTE_GNU && note.n_type(ENDIAN) == elf::NT_GNU_BUILD_ID
-                })
+                .find(|note| note.name() == name && note.n_type(ENDIAN) == kind)
                 .map(|note| note.desc())
-        });
-        in_segments.unwrap_or(&[])
+        })
     }
 
     /// Returns the name of the file with the split debug information, and the CRC-32 of its

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `find` | finds the file that a command executes, and follows scripts to their interpreters |
 //! | `elf` | reads parts of the file without trusting its contents |
+//! | `in_parts` | reads a file in large parts |
 //! | `privileges` | decides whether the loader would ignore preloaded libraries |
 //! | `arch` | the processors whose programs are examined |
 //! | [`allocator`] | recognizes an allocator that is linked in |
@@ -19,6 +20,7 @@ mod arch;
 mod elf;
 mod find;
 mod frame_pointers;
+mod in_parts;
 mod privileges;
 mod symbols;
 mod verdict;
@@ -28,10 +30,9 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use memchr::memmem;
-
 use self::allocator::Allocator;
 use self::elf::{Cache, Dynamic, Elf, NotRead};
+use self::in_parts::InParts;
 use self::privileges::{Identity, Rights};
 use crate::failure::Failure;
 
@@ -81,7 +82,7 @@ pub struct Executable {
     /// The language in which it is written, as far as its sections tell. [`Details`] have it for
     /// certain.
     pub language: Language,
-    /// Its allocator.
+    /// Its allocator; the C library's if that was not examined.
     pub allocator: Allocator,
     /// Whether it contains the crate `plimsoll`.
     pub has_plimsoll: bool,
@@ -89,6 +90,15 @@ pub struct Executable {
     pub sanitizer: Option<&'static str>,
     /// Whether its file has section headers. Without them, few properties are known.
     pub has_sections: bool,
+}
+
+/// How much of a program's file is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// What decides whether a preloaded library is loaded: a small part of the file.
+    Loading,
+    /// The allocator as well: all symbols, and the constants of a stripped program.
+    Allocator,
 }
 
 /// Properties of a program that take long to find in a large file.
@@ -107,7 +117,7 @@ pub struct Details {
 impl Details {
     /// Returns `None` if the file cannot be read, or is not a program for a known machine.
     pub fn of_file(path: &Path) -> Option<Self> {
-        let cache = Cache::new(find::open(path).ok()?);
+        let cache = Cache::new(InParts::new(find::open(path).ok()?));
         let elf = Elf::parse(&cache).ok()?;
         let real = path.canonicalize();
         Some(Self {
@@ -192,21 +202,37 @@ impl Program {
     /// # Errors
     /// The program does not exist, or cannot be executed; with the exit code that shells use.
     pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<Self, FindError> {
+        Self::found(name, path, Extent::Allocator)
+    }
+
+    /// The same without the allocator, which takes long to find in a large file.
+    ///
+    /// # Errors
+    /// The errors of [`find`](Self::find).
+    pub fn find_to_load(name: &OsStr, path: Option<&OsStr>) -> Result<Self, FindError> {
+        Self::found(name, path, Extent::Loading)
+    }
+
+    fn found(name: &OsStr, path: Option<&OsStr>, extent: Extent) -> Result<Self, FindError> {
         let found = find::find(name, path)?;
         Ok(Self {
             scripts: found.scripts,
-            ..Self::of_file(&found.file)
+            ..Self::examine(&found.file, extent)
         })
     }
 
     /// Examines a file, whether it can be executed or not.
     pub fn of_file(file: &Path) -> Self {
+        Self::examine(file, Extent::Allocator)
+    }
+
+    fn examine(file: &Path, extent: Extent) -> Self {
         let rights = Rights::of(file);
         Self {
             file: file.to_owned(),
             scripts: Vec::new(),
             gains: rights.and_then(|rights| rights.gained_by(Identity::of_this_process())),
-            contents: Contents::of_file(file),
+            contents: Contents::of_file(file, extent),
         }
     }
 
@@ -232,7 +258,7 @@ impl Program {
 }
 
 impl Contents {
-    fn of_file(path: &Path) -> Self {
+    fn of_file(path: &Path, extent: Extent) -> Self {
         let unreadable = |error: std::io::Error| Self::Unreadable(error.to_string());
         let file = match find::open(path) {
             Ok(file) => file,
@@ -243,9 +269,9 @@ impl Contents {
             Ok(_) => return Self::NotAProgram("not a regular file"),
             Err(error) => return unreadable(error),
         }
-        let cache = Cache::new(file);
+        let cache = Cache::new(InParts::new(file));
         match Elf::parse(&cache) {
-            Ok(elf) => Executable::of(&elf)
+            Ok(elf) => Executable::of(&elf, extent)
                 .map_or(Self::NotAProgram("a shared library"), |executable| {
                     Self::Executable(Box::new(executable))
                 }),
@@ -258,14 +284,17 @@ impl Contents {
 
 impl Executable {
     /// Returns `None` if the file is a shared library.
-    fn of(elf: &Elf<'_>) -> Option<Self> {
+    fn of(elf: &Elf<'_>, extent: Extent) -> Option<Self> {
         let dynamic = elf.dynamic();
         let linking = Linking::of(elf, &dynamic)?;
         let mut language = Language::of_sections(elf);
-        let allocator = Allocator::of(elf, &dynamic.needed, || {
-            language = std::mem::take(&mut language).or_of_texts(elf);
-            matches!(language, Language::Rust { .. })
-        });
+        let allocator = match extent {
+            Extent::Loading => Allocator::default(),
+            Extent::Allocator => Allocator::of(elf, &dynamic.needed, || {
+                language = std::mem::take(&mut language).or_of_texts(elf);
+                matches!(language, Language::Rust { .. })
+            }),
+        };
         if !allocator.is_seen_from_outside() {
             language = language.or_of_texts(elf);
         }
@@ -288,7 +317,7 @@ pub fn frame_pointers_of_library(path: &Path) -> FramePointers {
     let Ok(file) = find::open(path) else {
         return FramePointers::default();
     };
-    let cache = Cache::new(file);
+    let cache = Cache::new(InParts::new(file));
     Elf::parse(&cache).map_or_else(|_| FramePointers::default(), |elf| FramePointers::of(&elf))
 }
 
@@ -351,51 +380,9 @@ impl Language {
     }
 }
 
-/// Returns whether the program contains the crate: by its functions, or without a symbol table by
-/// its dynamic symbols and texts.
+/// Returns whether the program contains the crate `plimsoll`, which has a note in each program.
 fn has_plimsoll(elf: &Elf<'_>) -> bool {
-    if let (Some(names), Some(mut symbols)) = (elf.names_of(".symtab"), elf.symbols(".symtab")) {
-        return is_of_plimsoll(names)
-            && symbols.any(|symbol| symbol.is_defined && is_of_plimsoll(symbol.name));
-    }
-    let has = |name, is_defined| {
-        let symbols = elf.symbols_among(".dynsym", &[name]);
-        let mut symbols = symbols.into_iter().flatten();
-        symbols.any(|symbol| symbol.is_defined == is_defined)
-    };
-    if has(b"syscall", true) && has(b"__rseq_offset", false) {
-        return true;
-    }
-    let texts = elf.contents_of(".rodata").unwrap_or_default();
-    [
-        "/plimsoll/heap/|sample-rate:bytes",
-        "block_rate, |dump_on, go_names",
-        "plimsoll: |lost: ",
-    ]
-    .into_iter()
-    .any(|text| allocator::contains(&texts, text))
-}
-
-/// Returns whether a mangled name belongs to the crate `plimsoll`. In mangled names each part
-/// follows its length, so crates with longer names do not match. A program called `plimsoll` does
-/// not match either, because it lacks these modules.
-fn is_of_plimsoll(name: &[u8]) -> bool {
-    const CRATE: &[u8] = b"8plimsoll";
-    const MODULES: [&[u8]; 6] = [
-        b"5alloc",
-        b"6config",
-        b"6ledger",
-        b"7sampler",
-        b"7startup",
-        b"5stack",
-    ];
-    const TYPE: &[u8] = b"$LT$plimsoll..alloc..";
-    let is_its = |at: usize| {
-        let ends_number = at > 0 && name[at - 1].is_ascii_digit();
-        let module = &name[at + CRATE.len()..];
-        !ends_number && MODULES.iter().any(|its| module.starts_with(its))
-    };
-    memmem::find_iter(name, CRATE).any(is_its) || memmem::find(name, TYPE).is_some()
+    elf.note(b"Plimsoll", 1).is_some()
 }
 
 fn sanitizer(elf: &Elf<'_>, needed: &[String]) -> Option<&'static str> {
@@ -410,11 +397,16 @@ fn sanitizer(elf: &Elf<'_>, needed: &[String]) -> Option<&'static str> {
         |(_, _, library): &&(_, _, &str)| needed.iter().any(|name| name.starts_with(library));
     let by_function = || {
         let names = SANITIZERS.map(|(_, function, _)| function);
-        let symbols = [".dynsym", ".symtab"].map(|table| elf.symbols_among(table, &names));
-        symbols.into_iter().flatten().flatten().find_map(|symbol| {
-            let is_its = |(_, function, _): &&(_, &[u8], _)| *function == symbol.name;
-            SANITIZERS.iter().find(is_its)
-        })
+        let exported = elf.dynamic_symbols_among(&names).into_iter();
+        // All that are linked in begin before the program's libraries.
+        let may_be_linked_in = elf.has_section(".preinit_array");
+        let all = may_be_linked_in.then(|| elf.symbols_among(".symtab", &names));
+        exported
+            .chain(all.flatten().into_iter().flatten())
+            .find_map(|symbol| {
+                let is_its = |(_, function, _): &&(_, &[u8], _)| *function == symbol.name;
+                SANITIZERS.iter().find(is_its)
+            })
     };
     let found = SANITIZERS.iter().find(by_library).or_else(by_function);
     found.map(|&(name, _, _)| name)
@@ -432,6 +424,14 @@ impl From<FindError> for Failure {
 /// The errors of [`Program::find`].
 pub fn find_in_environment(name: &OsStr) -> Result<Program, FindError> {
     Program::find(name, env::var_os("PATH").as_deref())
+}
+
+/// The same without the allocator, as [`Program::find_to_load`].
+///
+/// # Errors
+/// The errors of [`Program::find`].
+pub fn find_to_load_in_environment(name: &OsStr) -> Result<Program, FindError> {
+    Program::find_to_load(name, env::var_os("PATH").as_deref())
 }
 
 #[cfg(test)]
@@ -461,26 +461,15 @@ mod tests {
         assert!(details.unwind_tables.work());
         assert_eq!(executable.allocator, Allocator::default());
         assert_eq!(preload_verdict(&program), Verdict::Inside);
-    }
-
-    #[test]
-    fn the_crate_is_distinguished_from_others_with_its_name() {
-        for yes in [
-            "_ZN8plimsoll5alloc5Alloc3new17h0123456789abcdefE",
-            "_RNvNtCs5oGfEjMZr7G_8plimsoll5alloc3new",
-            "_ZN50_$LT$plimsoll..alloc..Alloc$u20$as$u20$core..X$GT$5alloc17hE",
-        ] {
-            assert!(is_of_plimsoll(yes.as_bytes()), "{yes}");
+        let stripped = env::temp_dir().join(format!("plimsoll-stripped-{}", std::process::id()));
+        let mut strip = std::process::Command::new("strip");
+        strip.args([OsStr::new("-s"), OsStr::new("-o"), stripped.as_os_str()]);
+        match strip.arg(env::current_exe().unwrap()).status() {
+            Ok(status) => assert!(status.success()),
+            Err(error) => return eprintln!("skipped: strip: {error}"),
         }
-        for no in [
-            "_ZN12plimsoll_cli9carry_out17h0123456789abcdefE",
-            "_RNvCs5oGfEjMZr7G_18plimsoll_interpose4hook",
-            "_ZN50_$LT$plimsoll_cli..x$GT$",
-            "_ZN8plimsoll4main17h0123456789abcdefE",
-            "plimsoll",
-            "",
-        ] {
-            assert!(!is_of_plimsoll(no.as_bytes()), "{no}");
-        }
+        let program = Program::of_file(&stripped);
+        std::fs::remove_file(&stripped).unwrap();
+        assert_eq!(preload_verdict(&program), Verdict::Inside);
     }
 }

@@ -1,10 +1,10 @@
 //! The preloaded library. This executable contains it, and writes it to a file from which the
 //! loader can load it.
 
-use std::fs::{self, Permissions};
-use std::io::{self, Read, Write};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -88,8 +88,8 @@ fn in_directory(directory: &Path) -> io::Result<PathBuf> {
             "the loader does not support paths with a space or a colon",
         ));
     }
-    if let Ok(mut file) = own.open_file(NAME)
-        && is_library(&mut file)
+    if let Ok(file) = own.open_file(NAME)
+        && is_library(&file)
     {
         let _ = file.set_modified(SystemTime::now());
         return Ok(path);
@@ -97,21 +97,27 @@ fn in_directory(directory: &Path) -> io::Result<PathBuf> {
     remove_what_is_old(directory.path());
     own.replace(NAME, |file| {
         file.write_all(LIBRARY)?;
-        file.set_permissions(Permissions::from_mode(0o755))
+        file.set_permissions(Permissions::from_mode(0o755))?;
+        // Otherwise the name could survive a failure of the system without the contents.
+        file.sync_all()
     })?;
     Ok(path)
 }
 
-/// Returns whether the file is the library. Reads it in parts: memory for all of it would take longer
-/// to get than the comparison takes.
-fn is_library(file: &mut impl Read) -> bool {
-    let mut part = [0; 64 << 10];
-    let parts = LIBRARY.chunks(part.len());
-    let mut is_next = |expected: &[u8]| {
-        let there = &mut part[..expected.len()];
-        file.read_exact(there).is_ok() && there == expected
+/// Returns whether the file is the library, by its size and its ends. It was complete before it had
+/// this name, and only this user can change it: comparing all of it would delay each program.
+fn is_library(file: &File) -> bool {
+    const END: usize = 4096;
+    let is_there = |expected: &[u8], at: usize| {
+        let mut there = [0; END];
+        let there = &mut there[..expected.len()];
+        file.read_exact_at(there, at as u64).is_ok() && there == expected
     };
-    parts.into_iter().all(&mut is_next) && matches!(file.read(&mut [0]), Ok(0))
+    let end = LIBRARY.len().saturating_sub(END);
+    let size = file.metadata().map(|metadata| metadata.len());
+    size.is_ok_and(|size| size == LIBRARY.len() as u64)
+        && is_there(&LIBRARY[..END.min(LIBRARY.len())], 0)
+        && is_there(&LIBRARY[end..], end)
 }
 
 /// Removes old versions of the library. Failures are ignored.
@@ -131,7 +137,7 @@ fn remove_what_is_old(directory: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{DirBuilder, File};
+    use std::fs::DirBuilder;
     use std::os::unix::fs::DirBuilderExt;
 
     use super::*;
@@ -165,6 +171,22 @@ mod tests {
         assert_eq!(in_directory(&directory).unwrap(), library);
         let used = fs::metadata(&library).unwrap().modified().unwrap();
         assert!(used.elapsed().unwrap_or_default() < KEPT);
+        // A file that is cut or has other contents is replaced.
+        for (size, byte) in [
+            (LIBRARY.len() as u64 - 1, 0),
+            (0, 0),
+            (LIBRARY.len() as u64, 1),
+        ] {
+            let file = File::options().write(true).open(&library).unwrap();
+            file.set_len(size).unwrap();
+            file.write_all_at(
+                &[LIBRARY[LIBRARY.len() - 9] ^ byte],
+                LIBRARY.len() as u64 - 9,
+            )
+            .unwrap();
+            assert_eq!(in_directory(&directory).unwrap(), library);
+            assert_eq!(fs::read(&library).unwrap(), LIBRARY);
+        }
         fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -21,13 +21,14 @@ mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use directory::Directory;
 use pages::Pages;
-use ran::Ran;
+use ran::{Executed, Ran};
 use watch::{Course, Limit, Watch};
 
 use crate::args::RunArguments;
@@ -41,7 +42,7 @@ const FAILED: u8 = 125;
 /// Runs the program, and ends this process as the program ended. Returns only if that failed.
 pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let fail = |failure: Failure| failure.with_code(FAILED);
-    let (program, unseen) = examine(&arguments.command[0])?;
+    let program = examine(&arguments.command[0])?;
     let pages = list(arguments).map_err(fail)?;
     let mut settings = settings(arguments, pages.as_ref()).map_err(fail)?;
     let size = |option: &str, size: &str| {
@@ -99,7 +100,6 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
             course,
             min_peak,
             program,
-            unseen,
         },
     );
     drop(reports);
@@ -107,10 +107,9 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
 }
 
 /// Examines the program's file before it is executed. Fails if the file cannot be executed, or if
-/// Plimsoll cannot observe it. Otherwise, returns the reason why the heap will not be observed, if
-/// any, with the path of the file.
-fn examine(name: &OsStr) -> Result<(PathBuf, Option<Unseen>), Failure> {
-    let program = program::find_in_environment(name).map_err(|error| {
+/// Plimsoll cannot observe it.
+fn examine(name: &OsStr) -> Result<Executed, Failure> {
+    let program = program::find_to_load_in_environment(name).map_err(|error| {
         let code = error.code;
         Failure::new(error.name.display(), error.cause).with_code(code)
     })?;
@@ -119,19 +118,11 @@ fn examine(name: &OsStr) -> Result<(PathBuf, Option<Unseen>), Failure> {
         let cause = format!("{reason}{separator}{what_to_do}");
         Err(Failure::new(program.file.display(), cause).with_code(FAILED))
     };
-    let path = || program.file.canonicalize().unwrap_or_default();
     match preload_verdict(&program) {
-        Verdict::Covered | Verdict::Unknown { .. } => Ok((path(), None)),
-        Verdict::HeapNotSeen {
-            allocator,
-            what_to_do,
-        } => Ok((
-            path(),
-            Some(Unseen {
-                allocator,
-                what_to_do,
-            }),
-        )),
+        Verdict::Covered | Verdict::HeapNotSeen { .. } | Verdict::Unknown { .. } => Ok(Executed {
+            path: program.file.canonicalize().unwrap_or_default(),
+            file: File::open(&program.file).ok(),
+        }),
         Verdict::Inside => refuse(
             "it already contains Plimsoll",
             "run it without plimsoll run, with PLIMSOLL=out=DIRECTORY or PLIMSOLL=http=6060",

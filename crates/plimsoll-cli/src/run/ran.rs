@@ -1,8 +1,9 @@
 //! The program after its end.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-use super::Unseen;
 use super::child::Ended;
 use super::numbers::Numbers;
 use super::watch::Course;
@@ -15,9 +16,23 @@ pub struct Ran {
     /// The least peak of a process in bytes that is reported on.
     pub min_peak: u64,
     /// The file that was executed first.
-    pub program: PathBuf,
-    /// Why the heap is not observed, from that file.
-    pub unseen: Option<Unseen>,
+    pub program: Executed,
+}
+
+/// The file of the program, which is open because it may be removed meanwhile.
+pub struct Executed {
+    pub path: PathBuf,
+    pub file: Option<File>,
+}
+
+impl Executed {
+    /// Returns a path by which this process reads the file.
+    pub fn readable(&self) -> PathBuf {
+        match &self.file {
+            Some(file) => format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
+            None => self.path.clone(),
+        }
+    }
 }
 
 impl Ran {

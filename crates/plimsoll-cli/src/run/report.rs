@@ -117,14 +117,16 @@ struct Verdicts<'a> {
 
 impl Verdicts<'_> {
     fn of(&mut self, numbers: &Numbers) -> Option<&Unseen> {
-        let file = Path::new(&numbers.program);
-        // The program's file was examined before, or no longer exists.
+        let (file, executed) = (Path::new(&numbers.program), &self.ran.program);
+        // The program may have removed its file.
         let is_program = numbers.process == self.ran.process;
-        if file == self.ran.program || (is_program && !file.exists()) {
-            return self.ran.unseen.as_ref();
-        }
+        let is_executed = file == executed.path || (is_program && !file.exists());
         let known = self.known.entry(numbers.program.clone());
-        known.or_insert_with(|| Unseen::of(file)).as_ref()
+        let unseen = known.or_insert_with(|| match is_executed {
+            true => Unseen::of(&executed.readable()),
+            false => Unseen::of(file),
+        });
+        unseen.as_ref()
     }
 }
 

@@ -165,21 +165,30 @@ impl<'a> Elf<'a> {
     /// Returns functions and labels in code, from the full symbol table. Without one, returns only
     /// functions of the dynamic linker's table: it lacks the symbols at which its labels would end.
     pub(super) fn code_symbols(self) -> impl Iterator<Item = CodeSymbol<'a>> {
-        let kind = if self.has_symbols() {
-            SYMBOLS
-        } else {
-            DYNAMIC_SYMBOLS
-        };
-        let table = self.sections().find(|section| section.kind == kind);
+        let (kind, table) = self.table_of_code();
         let symbols = table.and_then(|table| self.bytes_of(&table)).unwrap_or(&[]);
-        let names = table
-            .and_then(|table| self.numbered(table.link))
-            .and_then(|names| self.bytes_of(&names))
-            .unwrap_or(&[]);
+        let names = self.names_of_code();
         symbols
             .chunks_exact(SYMBOL)
             .filter_map(move |symbol| self.code_symbol(symbol, names))
             .filter(move |symbol| symbol.sized || kind == SYMBOLS)
+    }
+
+    /// Returns the names of the table of [`code_symbols`](Self::code_symbols), each followed by a zero.
+    pub(super) fn names_of_code(self) -> &'a [u8] {
+        let (_, table) = self.table_of_code();
+        table
+            .and_then(|table| self.numbered(table.link))
+            .and_then(|names| self.bytes_of(&names))
+            .unwrap_or(&[])
+    }
+
+    fn table_of_code(self) -> (u32, Option<Section>) {
+        let kind = match self.has_symbols() {
+            true => SYMBOLS,
+            false => DYNAMIC_SYMBOLS,
+        };
+        (kind, self.sections().find(|section| section.kind == kind))
     }
 
     fn code_symbol(self, symbol: &'a [u8], names: &'a [u8]) -> Option<CodeSymbol<'a>> {

@@ -3,35 +3,58 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use memchr::memmem;
+
 use super::names::demangle;
 use super::source::Source;
 use super::{Detail, objects};
 
 /// Loaded objects that were searched for functions: base address, path and build id of each.
 #[derive(Default)]
-pub struct SearchedObjects(Vec<Identity>);
+pub struct SearchedObjects {
+    searched: Vec<Identity>,
+    left_out: Option<usize>,
+}
+
+impl SearchedObjects {
+    /// Returns an empty set to which the object with the code at `address` does not belong: it will
+    /// not be searched.
+    pub fn without(address: usize) -> Self {
+        Self {
+            searched: Vec::new(),
+            left_out: Some(address),
+        }
+    }
+}
 
 type Identity = (usize, PathBuf, Vec<u8>);
 
 /// Implements [`super::each_function`].
 pub(super) fn each(
     searched: &mut SearchedObjects,
+    marks: &[&[u8]],
     wanted: impl Fn(&[u8]) -> bool,
     mut found: impl FnMut(&str, Range<usize>),
 ) {
     let mut name = String::new();
-    let before = std::mem::take(&mut searched.0);
+    let before = std::mem::take(&mut searched.searched);
+    let left_out = searched.left_out;
     for object in objects::loaded() {
         let identity = (object.base, object.path.clone(), object.build_id.clone());
         let is_new = !before.contains(&identity);
-        searched.0.push(identity);
-        if !is_new {
+        searched.searched.push(identity);
+        let is_left_out = |address| object.code().any(|code| code.contains(&address));
+        if !is_new || left_out.is_some_and(is_left_out) {
             continue;
         }
         let Some(source) = Source::open(&object, None, Detail::Names) else {
             continue;
         };
         for elf in [source.debug(), source.image()].into_iter().flatten() {
+            let names = elf.names_of_code();
+            if !(marks.iter()).any(|mark| memmem::find(names, mark).is_some()) {
+                continue;
+            }
             for symbol in elf.code_symbols().filter(|symbol| symbol.sized) {
                 let linkage = symbol.name();
                 if !wanted(linkage) {
@@ -59,6 +82,7 @@ mod tests {
         let (mut code, mut searched) = (None, SearchedObjects::default());
         each(
             &mut searched,
+            &[b"looked_for"],
             |linkage| String::from_utf8_lossy(linkage).contains("looked_for"),
             |name, range| {
                 if name.ends_with("functions::tests::looked_for") {
@@ -67,8 +91,25 @@ mod tests {
             },
         );
         assert_eq!(code.expect("it is in the program").start, looked_for());
+        // Nothing is found in the object that is left out.
+        each(
+            &mut SearchedObjects::without(looked_for()),
+            &[b"looked_for"],
+            |linkage| String::from_utf8_lossy(linkage).contains("looked_for"),
+            |name, _| panic!("{name}"),
+        );
+        // No table has the mark.
+        let not_here = format!("{}_for", std::hint::black_box("searched"));
+        each(
+            &mut SearchedObjects::default(),
+            &[not_here.as_bytes()],
+            |_| true,
+            |name, _| panic!("{name}"),
+        );
         // Only libraries that another test has loaded since the first search are new.
         let wanted = |linkage: &[u8]| String::from_utf8_lossy(linkage).contains("looked_for");
-        each(&mut searched, wanted, |name, _| panic!("{name} again"));
+        each(&mut searched, &[b"looked_for"], wanted, |name, _| {
+            panic!("{name} again")
+        });
     }
 }

@@ -22,8 +22,9 @@ pub(super) fn look_up<'a>(elf: Elf<'a>, addresses: &[u64], known: &mut [Option<S
     let mut covering: Vec<Option<CodeSymbol<'a>>> = vec![None; addresses.len()];
     // For each address, the last symbol that begins before it and after the previous address.
     let mut nearest: Vec<Option<CodeSymbol<'a>>> = vec![None; addresses.len()];
+    let pages = Pages::of(addresses);
     for symbol in elf.code_symbols() {
-        let first = addresses.partition_point(|&address| address < symbol.start);
+        let first = pages.first_from(addresses, symbol.start);
         let after = &addresses[first..];
         if after.is_empty() {
             continue;
@@ -57,6 +58,56 @@ pub(super) fn look_up<'a>(elf: Elf<'a>, addresses: &[u64], known: &mut [Option<S
     }
 }
 
+/// The positions of sorted addresses by page, since there are many more symbols than addresses.
+struct Pages {
+    /// The size of a page as a power of two.
+    shift: u32,
+    /// The page of the first address.
+    first: u64,
+    /// For each page from that on, the position of the first address in it or after it.
+    begins: Vec<usize>,
+}
+
+impl Pages {
+    fn of(addresses: &[u64]) -> Self {
+        /// The least size of a page, as a power of two, and about the maximum number of pages.
+        const LEAST: u32 = 12;
+        const MOST: u64 = 1 << 14;
+        let low = addresses.first().copied().unwrap_or(0);
+        let high = addresses.last().copied().unwrap_or(0);
+        let shift = u64::BITS - ((high - low) / MOST).leading_zeros();
+        let shift = shift.max(LEAST);
+        let (first, last) = (low >> shift, high >> shift);
+        let mut at = 0;
+        let begins = (first..=last).map(|page| {
+            at += (addresses[at..].iter())
+                .take_while(|&&address| address >> shift < page)
+                .count();
+            at
+        });
+        Self {
+            shift,
+            first,
+            begins: begins.collect(),
+        }
+    }
+
+    /// Returns the position of the first address that is not below `start`.
+    fn first_from(&self, addresses: &[u64], start: u64) -> usize {
+        let Some(page) = (start >> self.shift).checked_sub(self.first) else {
+            return 0;
+        };
+        let begins = |page| {
+            let begins = usize::try_from(page)
+                .ok()
+                .and_then(|page| self.begins.get(page));
+            begins.copied().unwrap_or(addresses.len())
+        };
+        let (from, to) = (begins(page), begins(page.saturating_add(1)));
+        from + addresses[from..to].partition_point(|&address| address < start)
+    }
+}
+
 /// Returns whether `new` begins after `best`. Of symbols with the same start, one with a size
 /// counts as the later one.
 fn begins_later(new: &CodeSymbol<'_>, best: &CodeSymbol<'_>) -> bool {
@@ -86,4 +137,35 @@ fn rank<'a>(symbol: &CodeSymbol<'a>) -> (bool, u32, usize, usize, &'a [u8]) {
     let name = symbol.name();
     let underscores = name.iter().take_while(|&&byte| byte == b'_').count();
     (name.is_empty(), binding, underscores, name.len(), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_by_page_as_by_a_search() {
+        let near: Vec<u64> = (0..500).map(|at| 0x5000 + at * at * 7).collect();
+        let far = vec![
+            3,
+            3,
+            1 << 20,
+            (1 << 20) + 1,
+            1 << 45,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        for addresses in [near, far, vec![0x1234], vec![0, u64::MAX], Vec::new()] {
+            let pages = Pages::of(&addresses);
+            assert!(pages.begins.len() < 1 << 16);
+            let around = addresses.iter().flat_map(|&address| {
+                [0, 1, 4095, 4096, 1 << 40]
+                    .map(|by| [address.wrapping_sub(by), address.wrapping_add(by)])
+            });
+            for start in around.flatten().chain([0, u64::MAX]) {
+                let expected = addresses.partition_point(|&address| address < start);
+                assert_eq!(pages.first_from(&addresses, start), expected, "{start}");
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout};
 
 use super::sampled_large::SAMPLED_LARGE;
 use super::thread::Thread;
-use super::{Alloc, counts, sampled_blocks};
+use super::{Alloc, counts, process, sampled_blocks};
 use crate::backend::is_aligned_anyway;
 use crate::internal_scope;
 use crate::sampler::Sample;
@@ -255,6 +255,18 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     #[cold]
     #[inline(never)]
     unsafe fn dealloc_cold(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the route is the thread's own storage.
+        let area = unsafe { (*internal_scope::route()).area.get() };
+        let is_small = COUNTED && layout.size() <= size_class::LARGEST_STEP;
+        if is_small && process::is_below_own_range(block) && !area.is_null() {
+            // The program lies at a fixed address, and its heap behind it.
+            // SAFETY: the area is the thread's own; `block` is live and has this layout, as
+            // `GlobalAlloc::dealloc` requires; its address shows that the inner allocator made it.
+            return unsafe {
+                counts::free_small(area, layout.size());
+                self.inner.dealloc(block, layout);
+            };
+        }
         if crate::internal_heap::contains(block as usize) {
             // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires; its
             // address shows that the internal heap made it.

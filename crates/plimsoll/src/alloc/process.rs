@@ -85,6 +85,13 @@ pub(super) fn own_range_end() -> usize {
     (RANGE.base() + RANGE.length()).max(1)
 }
 
+/// Returns whether a block lies below that range, and is therefore the inner allocator's. False for
+/// null.
+#[inline(always)]
+pub(super) fn is_below_own_range(block: *const u8) -> bool {
+    (block as usize).wrapping_sub(1) < RANGE.base().saturating_sub(1)
+}
+
 /// Makes the calling thread call [`thread_ends`] when it ends.
 pub(super) fn at_thread_exit() {
     // SAFETY: the value only has to differ from null.

@@ -3,7 +3,9 @@
 //!
 //! The numbers are written last, and atomically: if they exist, the report is complete.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -89,13 +91,29 @@ pub(super) fn write(directory: &Path, ending: &str) {
     });
     let readings: Vec<(&str, Reading)> = readings.collect();
     let encoded = export::plain_pprof(readings.iter().map(|(_, reading)| reading));
-    for ((name, _), bytes) in readings.iter().zip(encoded) {
-        let _ = std::fs::write(directory.join(format!("{process}.{name}.pb")), bytes);
-    }
+    let names = readings.iter().map(|(name, _)| *name);
+    let _ = write_profiles(
+        &directory.join(format!("{process}.profiles")),
+        names.zip(encoded),
+    );
     let beside = directory.join(format!("{process}.part"));
     let written = std::fs::write(&beside, numbers);
     let _ =
         written.and_then(|()| std::fs::rename(&beside, directory.join(format!("{process}.json"))));
+}
+
+/// Writes profiles to one file: a file for each would take longer than to read them. Each follows a line
+/// with its name and its length in bytes.
+fn write_profiles<'a>(
+    path: &Path,
+    profiles: impl Iterator<Item = (&'a str, Vec<u8>)>,
+) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    for (name, bytes) in profiles {
+        writeln!(file, "{name} {}", bytes.len())?;
+        file.write_all(&bytes)?;
+    }
+    file.flush()
 }
 
 /// Mappings of the program, by the values of their profile.

@@ -1,9 +1,8 @@
 //! Readers of `/proc/self/smaps` and `/proc/self/smaps_rollup`, the kernel's figures on memory.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::ops::Range;
-
-use crate::primitives::{AtomicUsize, Ordering};
 
 /// A mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,20 +43,44 @@ pub struct Rollup {
 /// Returns all mappings, ordered by address; `None` if the file is unreadable. Takes some
 /// microseconds per mapping.
 ///
-/// A list that is longer than all before is read twice. Memory that the first reading allocates
+/// A list that is longer than expected is read twice. Memory that the first reading allocates
 /// becomes resident after the line that should show it; the second reading reuses that memory.
 pub fn mappings() -> Option<Vec<Mapping>> {
-    static LONGEST: AtomicUsize = AtomicUsize::new(0);
-    let read = || {
-        let text = fs::read("/proc/self/smaps").ok()?;
-        Some((text.len(), parse(&String::from_utf8_lossy(&text))))
+    let mut text = Text {
+        // Not zeros, which would become resident with the first reading.
+        bytes: vec![b'\n'; 64 << 10],
+        length: 0,
     };
-    let (length, mappings) = read()?;
-    if LONGEST.fetch_max(length, Ordering::Relaxed) >= length {
-        return Some(mappings);
+    if text.read().ok()? {
+        text.read().ok()?;
     }
-    drop(mappings);
-    read().map(|(_, mappings)| mappings)
+    Some(parse(&String::from_utf8_lossy(&text.bytes[..text.length])))
+}
+
+/// The text of the file, in memory that is resident.
+struct Text {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl Text {
+    /// Reads the whole file. Returns whether the memory had to grow.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut file = File::open("/proc/self/smaps")?;
+        let before = self.bytes.len();
+        self.length = 0;
+        loop {
+            if self.length == self.bytes.len() {
+                self.bytes.resize(2 * self.length, b'\n');
+            }
+            match file.read(&mut self.bytes[self.length..]) {
+                Ok(0) => return Ok(self.bytes.len() > before),
+                Ok(read) => self.length += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
 }
 
 /// Returns the sums; `None` if the file is unreadable.
@@ -79,15 +102,22 @@ pub fn rollup() -> Option<Rollup> {
 
 fn parse(text: &str) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = Vec::new();
-    for line in text.lines() {
-        if let Some(mapping) = head(line) {
-            mappings.push(mapping);
-        } else if let (Some((key, bytes)), Some(mapping)) = (attribute(line), mappings.last_mut()) {
-            match key {
-                "Rss" => mapping.resident = bytes,
-                "Anonymous" => mapping.anonymous = bytes,
-                _ => {}
+    for line in text.split('\n') {
+        // Most lines are needless, and a first line begins with a hexadecimal digit.
+        match line.as_bytes().first() {
+            Some(b'0'..=b'9' | b'a'..=b'f') => mappings.extend(head(line)),
+            Some(b'R' | b'A') => {
+                let (Some((key, bytes)), Some(mapping)) = (attribute(line), mappings.last_mut())
+                else {
+                    continue;
+                };
+                match key {
+                    "Rss" => mapping.resident = bytes,
+                    "Anonymous" => mapping.anonymous = bytes,
+                    _ => {}
+                }
             }
+            _ => {}
         }
     }
     mappings

@@ -19,9 +19,9 @@ use std::alloc::Layout;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use super::counts;
 use super::thread::Thread;
-use crate::internal_scope;
+use super::{counts, process};
+use crate::internal_scope::{self, Route};
 use crate::size_class;
 use cold::{alloc_cold, forget_large, free_cold, realloc_cold, usable_size_of_any};
 pub(crate) use peak::{most, restart_peak};
@@ -187,8 +187,18 @@ unsafe fn free_counted<const MODE: u8>(block: *mut u8) {
     unsafe {
         let route = &*internal_scope::route();
         if (block as usize) < route.limit.get() {
-            return free_cold(block);
+            return free_below_limit::<MODE>(block);
         }
+        free_underlying::<MODE>(route, block);
+    }
+}
+
+/// Frees a block of the underlying allocator, on a thread with an area.
+#[inline(always)]
+unsafe fn free_underlying<const MODE: u8>(route: &Route, block: *mut u8) {
+    // SAFETY: the area is the thread's and not null, and `block` is a live block of the underlying
+    // allocator, by this function's contract.
+    unsafe {
         let entered = Entered::<MODE>::begin();
         let size = underlying::usable::<MODE>(block);
         if size > size_class::LARGEST_STEP {
@@ -197,6 +207,22 @@ unsafe fn free_counted<const MODE: u8>(block: *mut u8) {
         }
         counts::free_small(route.area.get(), size);
         underlying::free_usable::<MODE>(block, size);
+    }
+}
+
+/// Frees a block below the limit of its thread's route. In a program at a fixed address, such as
+/// Debian's Python, these are nearly all blocks.
+#[inline(never)]
+unsafe extern "C" fn free_below_limit<const MODE: u8>(block: *mut u8) {
+    // SAFETY: the route is the thread's own storage; `block` is null or live, by the contract of
+    // `free`.
+    unsafe {
+        let route = &*internal_scope::route();
+        if process::is_below_own_range(block) && !route.area.get().is_null() {
+            free_underlying::<MODE>(route, block);
+        } else {
+            free_cold(block);
+        }
     }
 }
 
@@ -241,8 +267,38 @@ unsafe fn realloc_counted<const MODE: u8>(block: *mut u8, size: usize) -> *mut c
         let left = countdown.get().wrapping_sub(size as i64);
         countdown.set(left);
         if left < 0 || (block as usize) < (*internal_scope::route()).limit.get() || size == 0 {
-            return realloc_cold(block, size);
+            return realloc_uncommon::<MODE>(left, block, size);
         }
+        realloc_underlying::<MODE>(block, size)
+    }
+}
+
+/// Reallocates a block below the limit of its thread's route, as [`free_below_limit`], or on the cold
+/// path.
+#[inline(never)]
+unsafe extern "C" fn realloc_uncommon<const MODE: u8>(
+    left: i64,
+    block: *mut u8,
+    size: usize,
+) -> *mut c_void {
+    // SAFETY: `block` is live, by the contract of `realloc`. A thread without an area has a negative
+    // countdown.
+    unsafe {
+        if left >= 0 && size != 0 && process::is_below_own_range(block) {
+            realloc_underlying::<MODE>(block, size)
+        } else {
+            realloc_cold(block, size)
+        }
+    }
+}
+
+/// Reallocates a block of the underlying allocator, on a thread with an area, which was charged.
+#[inline(always)]
+unsafe fn realloc_underlying<const MODE: u8>(block: *mut u8, size: usize) -> *mut c_void {
+    // SAFETY: the countdown is the thread's own storage, and `block` is a live block of the underlying
+    // allocator, by this function's contract.
+    unsafe {
+        let countdown = &*internal_scope::countdown();
         let entered = Entered::<MODE>::begin();
         let old_size = underlying::usable::<MODE>(block);
         if old_size > size_class::LARGEST {
