@@ -50,7 +50,7 @@ const REDIS: &str = "for i in 1 2 3 4 5 6 7 8 9; do redis-cli -p 7399 rpush numb
      redis-cli -p 7399 lrange numbers 0 -1; redis-cli -p 7399 nothing; true";
 
 const POSTGRES: &str = "for table in pgbench_accounts pgbench_branches; do \
-     psql -h . -p 7398 -U postgres -At -c \"select count(*), sum(bid) from $table\" postgres; done";
+     psql -h $PWD -p 7398 -U postgres -At -c \"select count(*), sum(bid) from $table\" postgres; done";
 
 /// The ways of running a program; 0 is alone.
 const RUN: usize = 1;
@@ -455,16 +455,16 @@ fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
              runuser -u postgres -- pg/initdb -D data >/dev/null && \
              echo \"unix_socket_directories = '$PWD'\nport = 7398\nlisten_addresses = ''\nfsync = off\" >> data/postgresql.conf && \
              runuser -u postgres -- pg/pg_ctl -s -w -D data -l log start && \
-             pgbench -h . -p 7398 -U postgres -q -i -s 5 postgres 2>/dev/null && \
+             pgbench -h $PWD -p 7398 -U postgres -q -i -s 5 postgres 2>/dev/null && \
              runuser -u postgres -- pg/pg_ctl -s -w -D data stop",
         );
         for (name, client) in POSTGRES_NAMES.into_iter().zip([
             format!(
-                "pgbench -h . -p 7398 -U postgres -n -S -c 2 -t {} postgres",
+                "pgbench -h $PWD -p 7398 -U postgres -n -S -c 2 -t {} postgres",
                 of(40_000)
             ),
             format!(
-                "pgbench -h . -p 7398 -U postgres -n -S -C -c 2 -t {} postgres",
+                "pgbench -h $PWD -p 7398 -U postgres -n -S -C -c 2 -t {} postgres",
                 of(500)
             ),
         ]) {
@@ -474,7 +474,7 @@ fn works(directory: &Path, per_cent: usize, wanted: &str) -> Vec<Work> {
                     before: "exec runuser -u postgres --",
                     options: "--children",
                     server: Some(Server {
-                        is_ready: "psql -h . -p 7398 -U postgres -c 'select 1' postgres",
+                        is_ready: "psql -h $PWD -p 7398 -U postgres -c 'select 1' postgres",
                         client,
                         questions: POSTGRES,
                         stop: "kill -INT $(head -1 data/postmaster.pid)",
@@ -517,7 +517,8 @@ fn run(work: &Work, way: usize, plimsoll: &Path, directory: &Path) -> Ran {
     } else {
         work.before
     };
-    let line = format!("{before} {runner} {program}");
+    // Another user may have written the earlier results.
+    let line = format!("rm -f heaptrack.out* memray.out; {before} {runner} {program}");
     let started = Instant::now();
     // Runs through a process with little memory, because a child inherits its parent's peak at the
     // fork.

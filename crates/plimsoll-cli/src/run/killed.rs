@@ -13,6 +13,7 @@ use plimsoll_symbolize::Detail;
 
 use super::library;
 use super::numbers::{KILLED, Numbers};
+use super::open_report;
 use crate::failure::Failure;
 use crate::profile::{self, Limits, Profile};
 
@@ -48,7 +49,7 @@ pub fn read_all(directory: &Path, reported: &[Numbers]) -> Vec<Killed> {
             let path = entry.ok()?.path();
             let process: u32 = path.file_stem()?.to_str()?.parse().ok()?;
             let is_one = path.extension()? == EXTENSION;
-            let file = is_one.then(|| File::open(&path).ok())??;
+            let file = is_one.then(|| open_report(&path).ok())??;
             let left = plimsoll_postmortem::read(&file).ok()?;
             // A process that still runs is not killed; its counts are incomplete.
             let is_gone = !matches!(left.ended, Ended::Running);

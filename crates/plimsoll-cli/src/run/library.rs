@@ -52,11 +52,17 @@ pub fn path() -> Result<PathBuf, Failure> {
 /// have taken some.
 const MAX_NAMES: u32 = 4;
 
+/// Root's directory for the library: programs that root starts may execute others as another user, who
+/// cannot enter root's home directory.
+const ALL_USERS: &str = "/var/cache";
+
 /// Returns the candidate directories in the order in which they are tried.
 fn directories() -> impl Iterator<Item = PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let is_root = rustix::process::geteuid().is_root();
     let caches = [
         variable("XDG_CACHE_HOME"),
+        is_root.then(|| ALL_USERS.into()),
         variable("HOME").map(|home| home.join(".cache")),
     ];
     let own = caches.into_iter().flatten();
@@ -81,6 +87,11 @@ fn in_directory(directory: &Path) -> io::Result<PathBuf> {
     };
     let directory = Directory::open_trusted(base)?.private(name)?;
     let own = directory.private(HASH)?;
+    if base == Path::new(ALL_USERS) {
+        for directory in [&directory, &own] {
+            fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
+        }
+    }
     let path = own.path().join(NAME);
     // The loader splits paths at spaces and colons.
     if (path.as_os_str().as_bytes().iter()).any(|byte| b" :\t\n".contains(byte)) {

@@ -2,6 +2,7 @@
 
 mod child;
 mod directory;
+mod going_on;
 mod groups;
 mod interpreters;
 mod killed;
@@ -21,8 +22,9 @@ mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Write};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -243,6 +245,8 @@ fn environment(
 /// A directory for the reports of processes, which is removed on drop.
 struct Reports {
     directory: PathBuf,
+    /// The directory that contains it, or the same.
+    removed: PathBuf,
 }
 
 impl Reports {
@@ -277,15 +281,48 @@ impl Reports {
         }
         bytes.pop();
         let name: OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
-        Ok(Self {
-            directory: name.into(),
-        })
+        let mut reports = Self {
+            directory: PathBuf::from(&name),
+            removed: name.into(),
+        };
+        if rustix::process::geteuid().is_root() {
+            reports.admit_other_users()?;
+        }
+        Ok(reports)
+    }
+
+    /// Moves the reports to a directory that processes of other users can write to, as workers of a
+    /// server do that was started by root. Only processes of this run know its name: others
+    /// cannot list the directory around it. The sticky bit keeps each user's files.
+    fn admit_other_users(&mut self) -> io::Result<()> {
+        let mut name = [0; 16];
+        File::open("/dev/urandom")?.read_exact(&mut name)?;
+        let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        let directory = self.removed.join(name);
+        fs::create_dir(&directory)?;
+        fs::set_permissions(&directory, Permissions::from_mode(0o1733))?;
+        fs::set_permissions(&self.removed, Permissions::from_mode(0o711))?;
+        self.directory = directory;
+        Ok(())
+    }
+}
+
+/// Opens a file of a process in the directory for reports. Fails if it is not a regular file: processes of
+/// several users may write there.
+fn open_report(path: &Path) -> io::Result<File> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
 
 impl Drop for Reports {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
+        let _ = fs::remove_dir_all(&self.removed);
     }
 }
 

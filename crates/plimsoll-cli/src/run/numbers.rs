@@ -1,9 +1,12 @@
 //! The numbers in the report of a process.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+use super::open_report;
 
 /// The ending of a killed process, in [`Numbers::ending`].
 pub const KILLED: &str = "killed";
@@ -182,6 +185,9 @@ impl Numbers {
     }
 }
 
+/// More than the size of any numbers, which are some KiB.
+const MAX_BYTES: u64 = 1 << 20;
+
 /// Reads the numbers of all processes that reported to a directory, in the order of their ids.
 pub fn read_all(directory: &Path) -> Vec<Numbers> {
     let Ok(entries) = std::fs::read_dir(directory) else {
@@ -193,7 +199,9 @@ pub fn read_all(directory: &Path) -> Vec<Numbers> {
             let is_numbers = path
                 .extension()
                 .is_some_and(|extension| extension == "json");
-            let text = is_numbers.then(|| std::fs::read(path).ok())??;
+            let file = is_numbers.then(|| open_report(&path).ok())??;
+            let mut text = Vec::new();
+            file.take(MAX_BYTES).read_to_end(&mut text).ok()?;
             serde_json::from_slice(&text).ok()
         })
         .collect();

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::say;
+use super::{open_report, say};
 use crate::plain_text::plain;
 
 /// The interval between searches for new processes and between checks for requests.
@@ -157,11 +157,15 @@ impl List {
 
 /// Returns the process whose address and name are in the file, if it runs.
 fn entry(file: &Path) -> Option<Entry> {
+    /// More than an address and a name have.
+    const MAX_NOTE: u64 = 1000;
     let process: u32 = file.file_stem()?.to_str()?.parse().ok()?;
     if file.extension()? != "http" {
         return None;
     }
-    let noted = std::fs::read_to_string(file).ok()?;
+    let mut noted = String::new();
+    let file = open_report(file).ok()?;
+    file.take(MAX_NOTE).read_to_string(&mut noted).ok()?;
     let (address, name) = noted.split_once('\n')?;
     let runs = Path::new("/proc").join(process.to_string()).exists();
     runs.then_some(Entry {

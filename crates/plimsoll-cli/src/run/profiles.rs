@@ -11,7 +11,7 @@ use plimsoll_symbolize::offline::Frame;
 use super::interpreters;
 use super::library;
 use super::perf_map::{Generated, PerfMap};
-use super::say;
+use super::{open_report, say};
 use crate::profile::{self, Limits, Profile, Sum};
 
 /// What is resolved of the addresses in profiles.
@@ -79,7 +79,7 @@ impl Kept {
     fn open(path: &Path) -> Option<Self> {
         /// More than the longest line.
         const LINE: u64 = 100;
-        let mut file = BufReader::new(File::open(path).ok()?);
+        let mut file = BufReader::new(open_report(path).ok()?);
         let size = file.get_ref().metadata().ok()?.len();
         let mut parts = Vec::new();
         let mut at = 0;

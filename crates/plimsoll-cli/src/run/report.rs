@@ -13,7 +13,7 @@ use super::numbers::{self, Numbers};
 use super::profiles::{self, Names};
 use super::ran::Ran;
 use super::summary::{self, Process};
-use super::{Unseen, resident, say};
+use super::{Unseen, going_on, resident, say};
 use crate::args::RunArguments;
 use crate::profile::Profile;
 
@@ -22,6 +22,16 @@ const MAX_APART: usize = 3;
 
 /// Prints the reports of all processes, and writes their profiles to the output directory.
 pub fn report(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: &Ran) {
+    report_ended(arguments, out, reports, ran);
+    if !(arguments.quiet || arguments.json) {
+        let left = going_on::after(ran.process, reports);
+        if let Some(line) = going_on::line(&left) {
+            say(&line);
+        }
+    }
+}
+
+fn report_ended(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: &Ran) {
     let mut all = numbers::read_all(reports);
     let mut killed = killed::read_all(reports, &all);
     all.retain(|report| {

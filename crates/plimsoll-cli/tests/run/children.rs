@@ -207,3 +207,122 @@ fn each_child_has_a_port_of_its_own_and_all_are_listed() {
         );
     }
 }
+
+/// Daemons: one with its environment, and one that overwrote it by a title. They wait for the end of a
+/// pipe.
+const DAEMONS: &str = r#"
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+extern char **environ;
+int main(int count, char **arguments) {
+    int ends[2];
+    pipe(ends);
+    for (int title = 0; title < 2; title++) {
+        if (fork()) continue;
+        setsid();
+        if (fork()) _exit(0);
+        close(1); close(2);
+        prctl(PR_SET_NAME, title ? "titled" : "plain");
+        char *end = environ[0];
+        for (char **variable = environ; *variable; variable++) end = *variable + strlen(*variable);
+        if (title) memset(environ[0], 'x', end - environ[0]);
+        close(ends[0]);
+        write(ends[1], "!", 1);
+        close(ends[1]);
+        char byte;
+        while (read(0, &byte, 1) > 0);
+        _exit(0);
+    }
+    close(ends[1]);
+    char bytes[2];
+    for (int got = 0; got < 2;) got += read(ends[0], bytes, 1);
+    return 0;
+}"#;
+
+#[test]
+fn processes_that_go_on_are_named() {
+    let scene = Scene::new("daemons");
+    let program = scene.c("daemons", DAEMONS);
+    for options in [&[][..], &["--children"]] {
+        let (input, held) = std::io::pipe().unwrap();
+        let mut command = run(options, &program, &[]);
+        let output = command.stdin(input).output().unwrap();
+        drop(command);
+        let text = String::from_utf8(output.stderr).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.ends_with("without a report") || line.contains("without a report: "));
+        let line = line.unwrap_or_else(|| panic!("{text}"));
+        assert!(
+            line.starts_with("plimsoll: ") && line.contains("plain ("),
+            "{text}"
+        );
+        // The other is found if the first process has adopted it.
+        if is_adopted("titled") {
+            assert!(
+                line.contains("2 processes go on") && line.contains("titled ("),
+                "{text}"
+            );
+        }
+        drop(held);
+    }
+    let program = scene.c("none", "int main() { return 0; }");
+    let output = run(&[], &program, &[]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!text.contains("without a report"), "{text}");
+}
+
+/// Returns whether a process of that name is a child of process 1.
+fn is_adopted(name: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut status =
+        processes.filter_map(|process| std::fs::read_to_string(process.path().join("status")).ok());
+    let head = format!("Name:\t{name}\n");
+    status.any(|status| status.starts_with(&head) && status.contains("\nPPid:\t1\n"))
+}
+
+/// A child that becomes another user, as workers of servers do, and one that then executes a program.
+const OTHER_USER: &str = r#"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main() {
+    for (int executes = 0; executes < 2; executes++) {
+        if (!fork()) {
+            if (setgid(65534) || setuid(65534)) _exit(1);
+            if (executes) execl("/bin/true", "true", (char *)0);
+            for (int i = 0; i < 100; i++) *(volatile char *)malloc(40000) = 1;
+            _exit(0);
+        }
+        int status;
+        wait(&status);
+        if (status) return 1;
+    }
+    return 0;
+}"#;
+
+#[test]
+fn children_that_become_another_user_report() {
+    // SAFETY: the call has no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let scene = Scene::new("other-user");
+    let program = scene.c("program", OTHER_USER);
+    let mut command = run(&["--children", "--json"], &program, &[]);
+    let output = command.env_remove("XDG_CACHE_HOME").output().unwrap();
+    let (errors, all) = reports(&output);
+    assert!(output.status.success() && errors.is_empty(), "{errors}");
+    assert_eq!(all.len(), 3, "{all:?}");
+    let of_child = all
+        .iter()
+        .filter(|report| number(report, "asked_bytes") == 4_000_000);
+    assert_eq!(of_child.count(), 1, "{all:?}");
+    let executed = all.iter().filter(|report| {
+        report["program"].as_str().unwrap().ends_with("/true") && report["ending"] == "exit"
+    });
+    assert_eq!(executed.count(), 1, "{all:?}");
+}

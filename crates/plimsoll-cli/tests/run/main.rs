@@ -25,3 +25,4 @@ mod sites;
 mod sizes;
 mod threads;
 mod wall;
+mod well_known;

@@ -95,10 +95,12 @@ pub(crate) fn follow_rates() {
     }
 }
 
-/// Finds the places of waits by a test if no symbol table shows them. Once.
+/// Finds the places of waits by a test if no symbol table shows them. Once. The preloaded library does
+/// not: it would find its own, by threads that the program pays for.
 pub(crate) fn learn() {
     let mut progress = lock();
-    if progress.started
+    if !cfg!(feature = "preload")
+        && progress.started
         && !std::mem::replace(&mut progress.learned, true)
         && !sites::knows_locks_of_std()
         && plimsoll_interpose::is_linked()

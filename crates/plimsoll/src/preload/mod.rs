@@ -13,6 +13,8 @@ mod wall;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -144,12 +146,24 @@ pub(crate) fn after_fork_in_child() {
 fn note_address(address: std::net::SocketAddr) {
     if let Some(directory) = DIRECTORY.get() {
         let process = own_process();
-        let beside = directory.join(format!("{process}.http.part"));
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-        let written = std::fs::write(&beside, format!("{address}\n{name}"));
-        let _ = written
-            .and_then(|()| std::fs::rename(&beside, directory.join(format!("{process}.http"))));
+        let text = format!("{address}\n{name}");
+        let _ = put(directory, &format!("{process}.http"), text.as_bytes());
     }
+}
+
+/// Creates a file in the directory for reports, in place of an earlier one of this process. Processes of
+/// several users may write there, so links of that name are not followed.
+fn create(path: &Path) -> io::Result<File> {
+    let _ = std::fs::remove_file(path);
+    File::options().write(true).create_new(true).open(path)
+}
+
+/// Writes a file in that directory so that it appears whole.
+fn put(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let beside = directory.join(format!("{name}.part"));
+    create(&beside)?.write_all(bytes)?;
+    std::fs::rename(&beside, directory.join(name))
 }
 
 fn own_process() -> i32 {

@@ -4,7 +4,6 @@
 //! The numbers are written last, and atomically: if they exist, the report is complete.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -96,10 +95,7 @@ pub(super) fn write(directory: &Path, ending: &str) {
         &directory.join(format!("{process}.profiles")),
         names.zip(encoded),
     );
-    let beside = directory.join(format!("{process}.part"));
-    let written = std::fs::write(&beside, numbers);
-    let _ =
-        written.and_then(|()| std::fs::rename(&beside, directory.join(format!("{process}.json"))));
+    let _ = super::put(directory, &format!("{process}.json"), numbers.as_bytes());
 }
 
 /// Writes profiles to one file: a file for each would take longer than to read them. Each follows a line
@@ -108,7 +104,7 @@ fn write_profiles<'a>(
     path: &Path,
     profiles: impl Iterator<Item = (&'a str, Vec<u8>)>,
 ) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+    let mut file = BufWriter::new(super::create(path)?);
     for (name, bytes) in profiles {
         writeln!(file, "{name} {}", bytes.len())?;
         file.write_all(&bytes)?;
