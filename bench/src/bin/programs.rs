@@ -620,12 +620,13 @@ fn resident(directory: &Path, way: usize) -> Option<f64> {
         JSON => std::fs::read_to_string(directory.join("errors"))
             .ok()?
             .lines()
-            .rev()
-            .find_map(|line| {
+            .filter_map(|line| {
                 let after = line.split("\"resident_bytes\":").nth(1)?;
                 let end = after.find(|digit: char| !digit.is_ascii_digit())?;
                 after[..end].parse().ok()
-            }),
+            })
+            // The largest of all processes, as the system reports it.
+            .reduce(f64::max),
         _ => None,
     }
 }

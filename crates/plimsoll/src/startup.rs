@@ -1,6 +1,8 @@
 //! Work done once, before `main`: set-up that hooks must not do, because it allocates or takes the
 //! loader's locks.
 
+mod arch;
+
 use crate::alloc::process;
 use crate::{contention, cpu, fork, label, postmortem, settings, stack, thread};
 
@@ -17,28 +19,6 @@ use crate::{contention, cpu, fork, label, postmortem, settings, stack, thread};
 )]
 #[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
 static AT_START: extern "C" fn() = prepare;
-
-/// A note in the program's file, by which `plimsoll run` and `plimsoll doctor` recognise programs that
-/// contain Plimsoll, stripped ones as well.
-#[cfg(all(unix, not(target_vendor = "apple")))]
-#[used]
-#[unsafe(link_section = ".note.plimsoll")]
-static NOTE: Note = Note {
-    name_size: 9,
-    contents_size: 0,
-    kind: 1,
-    name: *b"Plimsoll\0\0\0\0",
-};
-
-/// An ELF note without contents.
-#[cfg(all(unix, not(target_vendor = "apple")))]
-#[repr(C)]
-struct Note {
-    name_size: u32,
-    contents_size: u32,
-    kind: u32,
-    name: [u8; 12],
-}
 
 extern "C" fn prepare() {
     // First: allocations below may reach the program's allocator, and make it map memory.
