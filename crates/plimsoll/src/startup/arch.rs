@@ -2,7 +2,7 @@
 //! contain Plimsoll, stripped ones as well. In the language of the assembler, since sanitizers put
 //! space between statics, which would separate the notes around it.
 
-/// An ELF note of the kind 1, with a name and without contents.
+// An ELF note of the kind 1, with a name and without contents.
 #[cfg(all(
     unix,
     not(target_vendor = "apple"),
