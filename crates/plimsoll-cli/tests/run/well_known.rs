@@ -1,4 +1,4 @@
-//! Programs that everybody runs: their output and their status are those without Plimsoll, and what the
+//! Well-known programs: their output and their status are those without Plimsoll, and what the
 //! report says of their memory is true. A program that is not installed is skipped, with a message;
 //! `docs/testing.md` lists the packages.
 
