@@ -37,7 +37,12 @@ fn python() -> Option<PathBuf> {
 }
 
 /// Returns the outcomes of the tests, alone or by `plimsoll run` with options.
-fn python_says(python: &Path, run: Option<&[&str]>, names: &[&str]) -> String {
+fn python_says(
+    python: &Path,
+    variables: &[(&str, &OsStr)],
+    run: Option<&[&str]>,
+    names: &[&str],
+) -> String {
     let to = std::env::temp_dir().join(format!(
         "plimsoll-suites-{}-{}",
         std::process::id(),
@@ -56,6 +61,7 @@ fn python_says(python: &Path, run: Option<&[&str]>, names: &[&str]) -> String {
         }
     };
     let status = command
+        .envs(variables.iter().copied())
         .args(["-c", PYTHON])
         .arg(&to)
         .args(names)
@@ -71,15 +77,20 @@ fn python_says(python: &Path, run: Option<&[&str]>, names: &[&str]) -> String {
 }
 
 fn python_is_the_same(names: &[&str], ways: &[&[&str]]) {
+    python_is_the_same_with(&[], names, ways);
+}
+
+/// The same with variables of the environment.
+fn python_is_the_same_with(variables: &[(&str, &OsStr)], names: &[&str], ways: &[&[&str]]) {
     let Some(python) = python() else {
         eprintln!("skipped: python3 with its test suite is not installed");
         return;
     };
-    let alone = python_says(&python, None, names);
+    let alone = python_says(&python, variables, None, names);
     let tests: usize = alone.split(' ').next().unwrap().parse().unwrap();
     assert!(tests > 10, "{alone}");
     for &options in ways {
-        let run = python_says(&python, Some(options), names);
+        let run = python_says(&python, variables, Some(options), names);
         assert_eq!(run, alone, "{options:?}");
     }
 }
@@ -102,6 +113,35 @@ fn cpython_s_tests_of_threads_and_processes_end_as_without() {
         &["test.test_threading", "test.test_subprocess"],
         &[&[], &["--children"]],
     );
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn cpython_s_tests_of_its_library_end_as_without() {
+    for names in [
+        &["test.test_json", "test.test_gc", "test.test_mmap"][..],
+        &["test.test_asyncio"],
+    ] {
+        python_is_the_same(names, &[&["--children"]]);
+    }
+}
+
+/// Some installations lack the modules of these tests, but not their contents.
+#[test]
+#[ignore = "takes minutes"]
+fn cpython_s_tests_of_multiprocessing_end_as_without() {
+    let modules = std::env::temp_dir().join(format!("plimsoll-modules-{}", std::process::id()));
+    std::fs::create_dir_all(&modules).unwrap();
+    for method in ["fork", "spawn"] {
+        let text = format!(
+            "import test._test_multiprocessing as tests\n\
+             tests.install_tests_in_module_dict(globals(), '{method}')\n"
+        );
+        std::fs::write(modules.join(format!("by_{method}.py")), text).unwrap();
+        let path = [("PYTHONPATH", modules.as_os_str())];
+        python_is_the_same_with(&path, &[&format!("by_{method}")], &[&["--children"]]);
+    }
+    std::fs::remove_dir_all(modules).unwrap();
 }
 
 /// The units that need only a processor and the local network.

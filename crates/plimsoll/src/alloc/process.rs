@@ -57,8 +57,8 @@ fn set_up() -> bool {
     let file = postmortem::open(early.table_bytes);
     let protocol = HEAP.open(early.protocol, file.as_ref().map(|parts| &parts.shards));
     postmortem::ledger_is_open(protocol);
-    // If the range has to lie among the program's own mappings, frees of blocks below it take the
-    // cold path: correct, but slower.
+    // If the range has to lie among the program's own mappings, or the program at a fixed address below
+    // it, frees of blocks below it take one comparison more.
     let placed = RANGE_PLACES
         .iter()
         .any(|&(address, length)| RANGE.reserve_at(address, length));
