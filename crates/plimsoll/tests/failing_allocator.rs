@@ -97,8 +97,8 @@ fn attempt(rate: usize) -> Result<(), String> {
             refused &= ALLOC.realloc(large, layout(1_000_000), 1_500_000).is_null();
             refused &= ALLOC.realloc(medium, layout(50_000), 1_500_000).is_null();
         }
-        // With every allocation sampled, a small block does not come from the underlying allocator.
-        if rate != 1 {
+        // A small block that is sampled does not come from the underlying allocator.
+        if rate == 0 {
             refused &= ALLOC.alloc(layout(6900)).is_null();
         }
         let after_refusals = counts();
