@@ -31,7 +31,7 @@ pub fn find_names_of_all(profiles: &mut [&mut Profile], with_lines: bool) -> usi
     }
     let mut names: Vec<Names> = profiles.iter().map(|_| Names::default()).collect();
     let mut found: Vec<HashMap<LocationId, Vec<Line>>> = vec![HashMap::new(); profiles.len()];
-    for Group { mapped, places } in groups {
+    for Group { mapped, places, .. } in groups {
         let addresses: Vec<u64> = places.keys().copied().collect();
         offline::symbolize(&mapped, &addresses, detail, |at, frames| {
             for &(profile, location) in &places[&addresses[at]] {
@@ -61,23 +61,31 @@ struct Nameless {
 #[derive(Default)]
 struct Group {
     mapped: Vec<MappedCode>,
+    /// The positions of the mappings by their first address. A profile may have any number of them.
+    by_start: BTreeMap<u64, usize>,
     /// The profiles and locations of each address. `symbolize` looks up the byte before a return
     /// address, which is the profile's address.
     places: BTreeMap<u64, Vec<(usize, LocationId)>>,
 }
 
 impl Group {
+    /// Returns whether each mapping of a profile is also the group's, or overlaps none of these.
     fn takes(&self, other: &Nameless) -> bool {
-        let agree = |one: &MappedCode, other: &MappedCode| {
-            one == other || one.limit <= other.start || other.limit <= one.start
+        let agree = |other: &MappedCode| {
+            let mut before = self.by_start.range(..other.limit).rev();
+            before.next().is_none_or(|(_, &at)| {
+                let one = &self.mapped[at];
+                one == other || one.limit <= other.start
+            })
         };
-        let mut others = other.mapped.iter();
-        others.all(|other| self.mapped.iter().all(|one| agree(one, other)))
+        other.mapped.iter().all(agree)
     }
 
     fn add(&mut self, number: usize, nameless: Nameless, profile: &Profile) {
         for code in nameless.mapped {
-            if !self.mapped.contains(&code) {
+            let known = self.by_start.get(&code.start);
+            if known.is_none_or(|&at| self.mapped[at] != code) {
+                self.by_start.insert(code.start, self.mapped.len());
                 self.mapped.push(code);
             }
         }
@@ -204,5 +212,67 @@ impl Names {
             function: Some(function),
             line: u32::try_from(frame.line).unwrap_or(0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(start: u64, limit: u64, file: &str) -> MappedCode {
+        MappedCode {
+            start,
+            limit,
+            file: file.to_owned(),
+            ..MappedCode::default()
+        }
+    }
+
+    #[test]
+    fn a_group_takes_profiles_whose_mappings_agree() {
+        let of = |mapped: &[MappedCode]| Nameless {
+            locations: Vec::new(),
+            mapped: mapped.to_vec(),
+        };
+        let mut group = Group::default();
+        let profile = Profile::default();
+        group.add(
+            0,
+            of(&[mapped(10, 20, "/a"), mapped(30, 40, "/b")]),
+            &profile,
+        );
+        for (start, limit, file, is_taken) in [
+            (10, 20, "/a", true),
+            (20, 30, "/c", true),
+            (0, 10, "/c", true),
+            (40, 50, "/c", true),
+            (10, 20, "/c", false),
+            (19, 21, "/c", false),
+            (5, 11, "/c", false),
+            (0, 100, "/c", false),
+            (12, 15, "/a", false),
+        ] {
+            let one = of(&[mapped(start, limit, file)]);
+            assert_eq!(group.takes(&one), is_taken, "{start} to {limit}: {file}");
+        }
+        group.add(
+            1,
+            of(&[mapped(10, 20, "/a"), mapped(50, 60, "/c")]),
+            &profile,
+        );
+        assert_eq!(group.mapped.len(), 3);
+    }
+
+    #[test]
+    fn many_mappings_are_added_in_little_time() {
+        let all = (0..200_000).map(|at| mapped(at * 7 % 1000, at, "/a"));
+        let many = Nameless {
+            locations: Vec::new(),
+            mapped: all.collect(),
+        };
+        let mut group = Group::default();
+        assert!(group.takes(&many));
+        group.add(0, many, &Profile::default());
+        assert!(group.mapped.len() > 1000);
     }
 }

@@ -126,8 +126,8 @@ fn attempt(rate: usize) -> Result<(), String> {
 fn refusals_are_passed_on_and_nothing_is_counted() {
     for rate in [0, 1, 512 << 10] {
         profile::set_heap_rate(rate);
-        // The counts include other threads, such as that of the test harness: what these allocate can
-        // disturb an attempt, but a wrong count disturbs all.
+        // The counts include other threads, such as the test harness: what these allocate can disturb
+        // an attempt, but a wrong count disturbs all.
         let mut failed = 0;
         while let Err(wrong) = attempt(rate) {
             failed += 1;

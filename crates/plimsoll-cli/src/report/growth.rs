@@ -26,7 +26,7 @@ const FRAMES: usize = 4;
 /// Shows the growth of a program's allocation sites.
 ///
 /// # Errors
-/// The name is neither that of a program nor that of a post-mortem file, the program does not answer
+/// The name belongs to neither a program nor a post-mortem file, the program does not answer
 /// or did not observe growth, or the output cannot be written.
 pub(super) fn report(name: &str, view: &ViewArguments) -> Result<ExitCode, Failure> {
     let (growth, body) = match (read_post_mortem(name)?, url_of(name)) {

@@ -71,7 +71,7 @@ impl Files {
             .collect()
     }
 
-    /// Returns the profile of a file in pprof's format. `None` if there is no such file.
+    /// Returns the profile of a file in pprof's format. `None` if the file does not exist.
     pub(super) fn profile(
         &self,
         number: usize,

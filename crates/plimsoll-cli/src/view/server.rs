@@ -72,7 +72,7 @@ impl<'a> Server<'a> {
         format!("http://{}/", self.address)
     }
 
-    /// Answers requests without end, each connection by a thread of its own.
+    /// Answers requests until the process ends, each connection by a separate thread.
     pub(super) fn serve(&self) {
         thread::scope(|scope| {
             for stream in self.listener.incoming() {

@@ -529,7 +529,7 @@ fn postgres_has_shared_buffers_and_processes_with_titles() {
     // SAFETY: the call has no arguments.
     let is_root = unsafe { libc::geteuid() } == 0;
     let Some(user) = user("postgres").filter(|_| is_root) else {
-        eprintln!("skipped: this is not root, or there is no user postgres");
+        eprintln!("skipped: this is not root, or the user postgres does not exist");
         return;
     };
     let scene = Scene::new("postgres");
