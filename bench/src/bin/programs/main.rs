@@ -5,7 +5,8 @@
 //! program runs alone, by `plimsoll run` and by heaptrack in turn, and in the opposite order in
 //! every other round. A ratio is the median of the rounds' ratios, followed by the ratio of the
 //! quickest runs. Ratios are of wall time, which for `plimsoll run` includes the summary, and of
-//! the CPU time of the program and its runner. heaptrack takes part in three rounds.
+//! the CPU time of the program and its runner. heaptrack takes part in three rounds, and so does
+//! memray with programs in Python. PostgreSQL runs as the user `postgres`, so only for root.
 //!
 //! Alone and by `plimsoll run`, a program must write the same bytes and succeed. Its input is
 //! generated first, in a separate directory; programs that are not installed are skipped.
