@@ -94,7 +94,8 @@ fn threads_of_c11_are_threads() {
         #include <threads.h>
         #include <unistd.h>
         static int work(void *number) { for (int i = 0; i < 1000; i++) free(malloc(i)); return -*(int *)number; }
-        static int stays(void *_) { for (;;) pause(); }
+        static _Atomic int runs;
+        static int stays(void *_) { runs = 1; for (;;) pause(); }
         static int ends(void *number) { free(malloc(1)); thrd_exit(*(int *)number); }
         static int creates(int number, int (*how)(void *)) {
             thrd_t thread;
@@ -105,6 +106,8 @@ fn threads_of_c11_are_threads() {
         int main() {
             thrd_t staying;
             thrd_create(&staying, stays, 0);
+            /* A thread that has not run yet has no known creator. */
+            while (!runs) thrd_yield();
             for (int i = 0; i < 5; i++) printf("%d %d\n", creates(i, work), creates(i, ends));
             struct rlimit none = {0, 0};
             setrlimit(RLIMIT_AS, &none);
