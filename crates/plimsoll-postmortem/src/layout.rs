@@ -104,6 +104,12 @@ pub mod note {
     pub const MODULE: u32 = 2;
     /// A set of labels: its number, then for each key and each value its length and its text.
     pub const LABELS: u32 = 3;
+    /// A function of an interpreter: half words with its number, its first line and the length of its
+    /// name, then the name, then the path of its file.
+    pub const FUNCTION: u32 = 4;
+    /// A frame of such a function: the address that stands for it as a word, then half words with the
+    /// number of the function and the line.
+    pub const FRAME: u32 = 5;
 }
 
 /// Defines a struct of words that can be written to the header and read from it.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use plimsoll_symbolize::InterpretedFrame;
 use plimsoll_symbolize::offline::MappedCode;
 
 use crate::layout::note;
@@ -18,6 +19,10 @@ pub(crate) struct Notes {
     pub(crate) modules: BTreeMap<u64, MappedCode>,
     /// Label sets by number.
     pub(crate) labels: HashMap<u32, Vec<(String, String)>>,
+    /// The functions of an interpreter by number: first line, name, file.
+    pub(crate) functions: HashMap<u32, (u32, String, String)>,
+    /// The number of the function and the line, by the address that stands for the frame.
+    pub(crate) frames: HashMap<u64, (u32, u32)>,
     /// Whether a note is invalid.
     pub(crate) damaged: bool,
 }
@@ -97,9 +102,31 @@ impl Notes {
                 }
                 self.labels.insert(number, set);
             }
+            note::FUNCTION => {
+                let (number, start_line, length) = (note.half()?, note.half()?, note.half()?);
+                let name = note.text(length)?;
+                let file = String::from_utf8_lossy(note.0).into_owned();
+                self.functions.insert(number, (start_line, name, file));
+            }
+            note::FRAME => {
+                let address = note.word()?;
+                self.frames.insert(address, (note.half()?, note.half()?));
+            }
             _ => {}
         }
         Some(())
+    }
+
+    /// Returns the frame for which an address stands.
+    pub(crate) fn frame(&self, address: usize) -> Option<InterpretedFrame<'_>> {
+        let (function, line) = self.frames.get(&(address as u64))?;
+        let (start_line, name, file) = self.functions.get(function)?;
+        Some(InterpretedFrame {
+            name,
+            file,
+            start_line: u64::from(*start_line),
+            line: u64::from(*line),
+        })
     }
 
     /// Adds a module and removes older modules whose addresses it overlaps.

@@ -176,7 +176,12 @@ impl PostMortem {
         let addresses: Vec<usize> = addresses.into_iter().collect();
         let mut modules: Vec<MappedCode> = self.notes.modules.values().cloned().collect();
         modules.sort_by_key(|module| (module.file != self.program, module.start));
-        let symbols = offline::symbols(&modules, &addresses, detail);
+        let mut symbols = offline::symbols(&modules, &addresses, detail);
+        symbols.add_interpreted(|address, found| {
+            if let Some(frame) = self.notes.frame(address) {
+                found(frame);
+            }
+        });
         let mut encoder = Encoder::new(head, &symbols, leaf, self.stack_depth);
         for (place, values) in samples {
             let labels = self.notes.labels.get(&place.labels).into_iter().flatten();

@@ -10,6 +10,6 @@ pub mod leaves;
 mod symbol;
 
 pub use symbol::{
-    Detail, Function, Line, Location, Mapping, SearchedObjects, Symbols, Text, Texts,
-    each_function, offline, resolve, without_types,
+    Detail, Function, InterpretedFrame, Line, Location, Mapping, SearchedObjects, Symbols, Text,
+    Texts, each_function, offline, resolve, without_types,
 };

@@ -96,6 +96,19 @@ pub fn walk(
     trail: &mut Trail,
     frames: &mut [usize],
 ) -> Walk {
+    walk_with_positions(start, modules, context, trail, frames, |_, _| {})
+}
+
+/// Does the same as [`walk`]. Also passes the index of each frame to `note`, with the lowest address of
+/// the frame's part of the stack.
+pub fn walk_with_positions(
+    start: Start,
+    modules: &ModuleList,
+    context: &mut Context,
+    trail: &mut Trail,
+    frames: &mut [usize],
+    note: impl FnMut(usize, usize),
+) -> Walk {
     let at = start.registers();
     let exact = !matches!(start, Start::Caller(_));
     trail.begin(at);
@@ -110,7 +123,7 @@ pub fn walk(
         limit: start.limit() as u64,
         believed_records: 0,
     };
-    walker.walk(frames)
+    walker.walk(frames, note)
 }
 
 /// Walks the stack in `memory`, as [`walk`] does. The stack belongs to a blocked thread whose frame
@@ -139,7 +152,7 @@ pub fn walk_without_frame_pointer(
         limit: u64::MAX,
         believed_records: 0,
     };
-    walker.walk(frames)
+    walker.walk(frames, |_, _| {})
 }
 
 enum Step {
@@ -167,10 +180,13 @@ struct Walker<'a, M> {
 
 impl<M: Memory> Walker<'_, M> {
     #[inline]
-    fn walk(mut self, frames: &mut [usize]) -> Walk {
+    fn walk(mut self, frames: &mut [usize], mut note: impl FnMut(usize, usize)) -> Walk {
         for (depth, slot) in frames.iter_mut().enumerate() {
             match self.step() {
-                Step::Caller if self.at.stack <= self.limit => *slot = self.return_address(),
+                Step::Caller if self.at.stack <= self.limit => {
+                    note(depth, self.at.stack as usize);
+                    *slot = self.return_address();
+                }
                 Step::Caller => {
                     self.trail(Trail::ended_before);
                     return Walk {

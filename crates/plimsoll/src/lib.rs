@@ -111,6 +111,21 @@ pub mod http;
 mod internal_heap;
 mod internal_scope;
 mod internal_thread;
+#[cfg(all(
+    target_os = "linux",
+    target_env = "gnu",
+    target_pointer_width = "64",
+    not(plimsoll_portable_os)
+))]
+mod interpreter;
+#[cfg(not(all(
+    target_os = "linux",
+    target_env = "gnu",
+    target_pointer_width = "64",
+    not(plimsoll_portable_os)
+)))]
+#[path = "interpreter/absent.rs"]
+mod interpreter;
 pub mod label;
 mod leak;
 mod ledger;

@@ -29,6 +29,7 @@ extern "C" fn prepare() {
     fork::register();
     stack::observe_modules(modules_changed);
     stack::prepare(settings::early().unwinder);
+    stack::find_interpreter();
     thread::stacks::prepare();
     thread::creation::prepare();
     contention::prepare();
@@ -42,6 +43,7 @@ extern "C" fn prepare() {
 /// Updates the users of the module list after it was replaced. Not for hooks.
 fn modules_changed() {
     postmortem::note_modules();
+    stack::find_interpreter();
     #[cfg(feature = "interpose")]
     crate::hook::refresh();
 }

@@ -6,16 +6,34 @@ use std::ops::Range;
 
 #[cfg(feature = "interpose")]
 use plimsoll_symbolize::SearchedObjects;
-use plimsoll_symbolize::{Detail, Symbols};
+use plimsoll_symbolize::{Detail, InterpretedFrame, Symbols};
 
-use crate::{internal_heap, internal_scope};
+use crate::{internal_heap, internal_scope, interpreter};
 
-/// Does what [`plimsoll_symbolize::resolve`] does. Drop the result within an
-/// [`internal_scope::scope`].
+/// Does what [`plimsoll_symbolize::resolve`] does, and names functions of interpreters. Drop the result
+/// within an [`internal_scope::scope`].
 pub(crate) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
     let _own = internal_scope::scope();
-    let symbols = plimsoll_symbolize::resolve(return_addresses, detail);
+    let symbols = resolve_in_place(return_addresses, detail);
     internal_heap::trim();
+    symbols
+}
+
+/// Does the same without the scope, for a process that ends.
+pub(crate) fn resolve_in_place(return_addresses: &[usize], detail: Detail) -> Symbols {
+    let mut symbols = plimsoll_symbolize::resolve(return_addresses, detail);
+    if interpreter::is_observed() {
+        symbols.add_interpreted(|address, found| {
+            interpreter::describe(address, |frame| {
+                found(InterpretedFrame {
+                    name: frame.name,
+                    file: frame.file,
+                    start_line: frame.start_line.into(),
+                    line: frame.line.into(),
+                });
+            });
+        });
+    }
     symbols
 }
 

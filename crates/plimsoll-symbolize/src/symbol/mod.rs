@@ -26,6 +26,7 @@ mod cpp;
 mod dwarf;
 mod elf;
 mod functions;
+mod interpreted;
 mod maps;
 #[cfg(feature = "debug-info")]
 mod module_paths;
@@ -48,6 +49,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 pub use functions::SearchedObjects;
+pub use interpreted::InterpretedFrame;
 pub use names::without_types;
 pub use texts::{Text, Texts};
 

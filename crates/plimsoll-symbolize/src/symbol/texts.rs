@@ -1,6 +1,7 @@
 //! A table that stores each string once: ten thousand addresses refer to the same few hundred
 //! files.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 /// The index of a string in [`Texts`]. Within one `Texts`, equal strings have equal indices.
@@ -32,6 +33,25 @@ impl Texts {
             .checked_sub(1)
             .map_or(0, |before| self.ends[before]);
         &self.bytes[start as usize..self.ends[text.index()] as usize]
+    }
+
+    /// Returns all strings with their indices.
+    pub(super) fn all(&self) -> HashMap<String, Text> {
+        let indices = (0..self.ends.len()).map(|index| Text(index as u32));
+        indices
+            .map(|text| (self.get(text).to_owned(), text))
+            .collect()
+    }
+
+    /// Appends a string, which must be new. Beyond 4 GiB of text, it becomes the empty one.
+    pub(super) fn push(&mut self, string: &str) -> Text {
+        let end = u32::try_from(self.bytes.len() + string.len());
+        let (Ok(end), Ok(index)) = (end, u32::try_from(self.ends.len())) else {
+            return Text::EMPTY;
+        };
+        self.bytes.push_str(string);
+        self.ends.push(end);
+        Text(index)
     }
 
     /// Returns the number of strings, including the empty one.

@@ -224,6 +224,12 @@ pub(crate) fn note_labels(number: u32, set: &[(&str, &str)]) {
     }
 }
 
+/// Adds a note if there is a file. Returns `false` if another note is being added: repeat this later.
+/// For hooks.
+pub(crate) fn try_note(kind: u32, parts: &[&[u8]]) -> bool {
+    notes::try_add(kind, parts)
+}
+
 /// Records the current sampling rate and stack depth.
 pub(crate) fn note_sampling(heap_rate: u64, stack_depth: u64) {
     if let Some(header) = header() {

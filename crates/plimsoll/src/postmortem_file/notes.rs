@@ -2,6 +2,7 @@
 //! the header contains its end.
 
 use std::path::Path;
+use std::sync::TryLockError;
 
 use plimsoll_postmortem::layout::{note, word};
 use plimsoll_sys::os::region::{COMMIT_STEP, Region};
@@ -45,20 +46,42 @@ pub(crate) fn add(kind: u32, bytes: &[u8]) {
     let _alone = ADDING
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
+    put(header, kind, &[bytes]);
+}
+
+/// Adds a note that consists of parts. Returns `false` if another note is being added: repeat this
+/// later. For hooks.
+pub(crate) fn try_add(kind: u32, parts: &[&[u8]]) -> bool {
+    let Some(header) = header() else { return true };
+    let _alone = match ADDING.try_lock() {
+        Ok(alone) => alone,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return false,
+    };
+    put(header, kind, parts);
+    true
+}
+
+/// Appends a note. The caller holds the lock.
+fn put(header: &[AtomicU64], kind: u32, parts: &[&[u8]]) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
     let at = header[word::NOTES_USED].load(Ordering::Relaxed) as usize;
-    let end = at + 8 + bytes.len().next_multiple_of(8);
+    let end = at + 8 + length.next_multiple_of(8);
     if end > REGION.length() || !REGION.commit(end) {
         header[word::NOTES_LOST].fetch_add(1, Ordering::Relaxed);
         return;
     }
-    let first = (bytes.len() as u64) << 32 | u64::from(kind);
+    let first = (length as u64) << 32 | u64::from(kind);
     // SAFETY: the memory was committed above, the lock keeps other writers out, and no thread reads
     // it while the process lives.
     unsafe {
         let to = (REGION.base() + at) as *mut u8;
         to.cast::<u64>().write(first);
-        to.add(8)
-            .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        let mut to = to.add(8);
+        for part in parts {
+            to.copy_from_nonoverlapping(part.as_ptr(), part.len());
+            to = to.add(part.len());
+        }
     }
     header[word::NOTES_USED].store(end as u64, Ordering::Release);
 }

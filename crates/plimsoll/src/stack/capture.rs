@@ -9,6 +9,7 @@
 //! in use names the list it reads (a hazard pointer). The thread that replaces a list thus sees
 //! when the old one is no longer read.
 
+mod interpreted;
 mod refresh;
 
 use std::cell::UnsafeCell;
@@ -24,8 +25,10 @@ use plimsoll_unwind::unwind_tables::{self, Context, End, Walk};
 use plimsoll_unwind::walk_cache::{self, Beginning, Remembered, StackName, Trail, WalkMethod};
 
 use super::{DEEPEST, HIDDEN_FRAMES, unknown_code};
+use crate::interpreter::Buffers;
 use crate::{internal_scope, postmortem_file};
 
+pub(crate) use interpreted::find_interpreter;
 pub(super) use refresh::with_modules;
 pub(crate) use refresh::{observe_modules, refresh_modules};
 
@@ -59,6 +62,8 @@ pub(crate) struct Slot {
     /// The module list that the owner may be reading.
     reading: AtomicPtr<ModuleList>,
     scratch: UnsafeCell<Scratch>,
+    /// The memory for stacks with functions of an interpreter, once there is one. Never freed.
+    interpreted: AtomicPtr<Buffers>,
 }
 
 // SAFETY: only the thread that owns the slot uses `scratch`; the other fields are atomic.
@@ -140,6 +145,7 @@ impl Slot {
                 trail: Trail::new(),
                 frames: [0; DEEPEST + HIDDEN_FRAMES],
             }),
+            interpreted: AtomicPtr::new(ptr::null_mut()),
         }
     }
 }
@@ -163,9 +169,15 @@ pub(crate) fn with_stack_of_event<R>(
     limit: usize,
     use_stack: impl FnOnce(&[usize]) -> R,
 ) -> R {
-    with_walk(start, limit, Remember::IfSlow, |frames, end, _| {
-        count_if_cut(end);
-        use_stack(frames)
+    let first = match start {
+        Start::Caller(registers) => registers.instruction as usize,
+        Start::Here(_) | Start::Limited(..) => 0,
+    };
+    interpreted::with_functions(start, first, limit, use_stack).unwrap_or_else(|use_stack| {
+        with_walk(start, limit, Remember::IfSlow, |frames, end, _| {
+            count_if_cut(end);
+            use_stack(frames)
+        })
     })
 }
 
@@ -177,6 +189,12 @@ pub(super) fn with_interrupted_stack<R>(
     limit: usize,
     use_stack: impl FnOnce(&[usize]) -> R,
 ) -> R {
+    // One past the instruction, like the return address of a call.
+    let first = at.instruction as usize + 1;
+    let use_stack = match interpreted::with_functions(Start::Here(at), first, limit, use_stack) {
+        Ok(result) => return result,
+        Err(use_stack) => use_stack,
+    };
     let slot = (unwinder() != Unwinder::None).then(take_slot).flatten();
     let Some(slot) = slot else {
         WITHOUT_STACK.fetch_add(1, Ordering::Relaxed);

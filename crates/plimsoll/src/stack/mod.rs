@@ -12,7 +12,7 @@ mod table;
 mod unknown_code;
 
 pub(crate) use capture::{
-    RetiredList, Slot, Unwinder, events_with_cut_stack, events_without_stack,
+    RetiredList, Slot, Unwinder, events_with_cut_stack, events_without_stack, find_interpreter,
     forget_vanished_threads, lock_lists, observe_modules, prepare, refresh_modules,
     slots_for_requests, slots_for_requests_made, with_stack, with_stack_of_event,
 };

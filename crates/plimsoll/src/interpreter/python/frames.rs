@@ -1,0 +1,265 @@
+//! Reads the frames of a thread, and what they execute.
+
+use super::Python;
+use super::layout::{Innermost, Instruction};
+use super::lines;
+use crate::interpreter::memory::Reader;
+use crate::interpreter::merge::{Buffers, Execution};
+use crate::interpreter::names::{self, MAX_FILE, MAX_NAME, Source};
+
+/// From this owner on, a frame has no function: it is the record of an execution of the loop.
+const FIRST_WITHOUT_FUNCTION: u8 = 3;
+
+/// The maximum number of records of executions without functions in a row.
+const MAX_EMPTY: usize = 64;
+
+/// Fills the buffers. Returns the numbers of functions, at most `limit`, and of executions.
+pub(super) fn read(
+    python: &Python,
+    reader: &mut Reader,
+    thread: usize,
+    buffers: &mut Buffers,
+    limit: usize,
+) -> (usize, usize) {
+    let mut read = Read {
+        python,
+        reader,
+        buffers,
+        limit,
+        functions: 0,
+        executions: 0,
+    };
+    // Whatever was read until the chain could not be followed is complete.
+    let _ = read.all(thread);
+    (read.functions, read.executions)
+}
+
+struct Read<'a> {
+    python: &'a Python,
+    reader: &'a mut Reader,
+    buffers: &'a mut Buffers,
+    limit: usize,
+    functions: usize,
+    executions: usize,
+}
+
+impl Read<'_> {
+    /// Reads all frames; `None` if the chain cannot be followed to its end.
+    fn all(&mut self, thread: usize) -> Option<()> {
+        match self.python.layout.innermost {
+            Innermost::Frame { frame } => {
+                let frame = self.reader.word(thread + frame)?;
+                self.one_for_each(frame, None)
+            }
+            Innermost::FrameAndRecord {
+                frame,
+                record,
+                previous_record,
+            } => {
+                let frame = self.reader.word(thread + frame)?;
+                let record = self.reader.word(thread + record)?;
+                self.one_for_each(frame, Some((record, previous_record)))
+            }
+            Innermost::Record {
+                record,
+                previous_record,
+                innermost,
+                is_outermost,
+            } => {
+                let mut record = self.reader.word(thread + record)?;
+                let mut empty = 0;
+                while record != 0 && empty < MAX_EMPTY {
+                    let functions = self.functions;
+                    let mut frame = self.reader.word(record + innermost)?;
+                    while frame != 0 {
+                        self.function(frame)?;
+                        if self.reader.byte(frame + is_outermost)? != 0 {
+                            break;
+                        }
+                        frame = self.previous(frame)?;
+                    }
+                    self.end_execution(record)?;
+                    empty = if self.functions == functions {
+                        empty + 1
+                    } else {
+                        0
+                    };
+                    record = self.reader.word(record + previous_record)?;
+                }
+                Some(())
+            }
+            Innermost::FrameInRecord { record, innermost } => {
+                let record = self.reader.word(thread + record)?;
+                let frame = self.reader.word(record.checked_add(innermost)?)?;
+                self.with_owners(frame)
+            }
+            Innermost::FrameWithOwner { frame } => {
+                let frame = self.reader.word(thread + frame)?;
+                self.with_owners(frame)
+            }
+        }
+    }
+
+    /// Reads frames of which each has an execution. `record` is the innermost record, and the offset of
+    /// the previous one.
+    fn one_for_each(&mut self, mut frame: usize, mut record: Option<(usize, usize)>) -> Option<()> {
+        while frame != 0 {
+            self.function(frame)?;
+            self.end_execution(record.map_or(0, |(at, _)| at))?;
+            if let Some((at, previous)) = &mut record {
+                *at = self.reader.word(*at + *previous)?;
+            }
+            frame = self.previous(frame)?;
+        }
+        Some(())
+    }
+
+    /// Reads frames among which some are the records of executions.
+    fn with_owners(&mut self, mut frame: usize) -> Option<()> {
+        let owner = self.python.layout.frame.owner;
+        let mut empty = 0;
+        while frame != 0 && empty < MAX_EMPTY {
+            if self.reader.byte(frame.checked_add(owner)?)? >= FIRST_WITHOUT_FUNCTION {
+                self.end_execution(frame)?;
+                empty += 1;
+            } else {
+                self.function(frame)?;
+                empty = 0;
+            }
+            frame = self.previous(frame)?;
+        }
+        Some(())
+    }
+
+    fn previous(&mut self, frame: usize) -> Option<usize> {
+        self.reader
+            .word(frame.checked_add(self.python.layout.frame.previous)?)
+    }
+
+    /// Ends an execution, to which all functions since the one before belong.
+    fn end_execution(&mut self, position: usize) -> Option<()> {
+        *self.buffers.executions.get_mut(self.executions)? = Execution {
+            position,
+            functions: self.functions,
+        };
+        self.executions += 1;
+        Some(())
+    }
+
+    /// Adds the function of a frame. A frame whose function cannot be read is left out.
+    fn function(&mut self, frame: usize) -> Option<()> {
+        if self.functions == self.limit {
+            return None;
+        }
+        if let Some(address) = self.address(frame) {
+            *self.buffers.functions.get_mut(self.functions)? = address;
+            self.functions += 1;
+        }
+        Some(())
+    }
+
+    /// Returns the address that stands for a frame.
+    fn address(&mut self, frame: usize) -> Option<usize> {
+        const TAGS: usize = 7;
+        let layout = &self.python.layout;
+        let at = frame.checked_add(layout.frame.code)?;
+        let code = self.reader.word(at)? & !TAGS;
+        let kind = self.reader.word(code.checked_add(layout.object_type)?)?;
+        if kind != self.python.code_type {
+            return None;
+        }
+        let instruction = match layout.frame.instruction {
+            Instruction::Number { at, unit } => {
+                i64::from(self.reader.half(frame + at)? as i32) * unit
+            }
+            Instruction::Pointer { at } => {
+                let pointer = self.reader.word(frame + at)?;
+                pointer.wrapping_sub(code + layout.code.instructions) as i64
+            }
+        };
+        let file = self.reader.word(code + layout.code.file)?;
+        let name = self.reader.word(code + layout.code.name)?;
+        let table = self.reader.word(code + layout.code.lines)?;
+        let start_line = self.reader.half(code + layout.code.start_line)?;
+        // Another function at the same address differs in one of these.
+        let key = [
+            code,
+            instruction as usize,
+            file,
+            name,
+            table,
+            start_line as usize,
+        ];
+        let key = key.into_iter().fold(0, mixed);
+        names::cached(key)
+            .or_else(|| self.intern(key, [name, file, table], start_line, instruction))
+    }
+
+    #[cold]
+    fn intern(
+        &mut self,
+        key: u64,
+        [name, file, table]: [usize; 3],
+        start_line: u32,
+        instruction: i64,
+    ) -> Option<usize> {
+        let layout = &self.python.layout;
+        let length = self.reader.word(table.checked_add(layout.bytes_length)?)?;
+        let bytes = table.checked_add(layout.bytes)?;
+        let line = lines::line(layout.lines, start_line, instruction, length, |at| {
+            self.reader.byte(bytes.checked_add(at)?)
+        });
+        let (name_text, file_text) = self.buffers.text.split_at_mut(MAX_NAME);
+        let name = text(self.python, self.reader, name, name_text)?;
+        let file = text(self.python, self.reader, file, &mut file_text[..MAX_FILE])?;
+        let source = Source {
+            name,
+            file,
+            start_line,
+        };
+        names::intern(key, source, line)
+    }
+}
+
+fn mixed(hash: u64, word: usize) -> u64 {
+    let mixed = (hash.rotate_left(23) ^ word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 29
+}
+
+/// Reads a string, up to the length of the buffer in UTF-8.
+fn text<'a>(
+    python: &Python,
+    reader: &mut Reader,
+    string: usize,
+    to: &'a mut [u8],
+) -> Option<&'a str> {
+    const COMPACT: u32 = 1 << 5;
+    const ASCII: u32 = 1 << 6;
+    let layout = &python.layout.string;
+    let state = reader.half(string.checked_add(layout.state)?)?;
+    let characters = reader.word(string.checked_add(layout.length)?)?;
+    if state & COMPACT == 0 {
+        return None;
+    }
+    let is_ascii = state & ASCII != 0;
+    let first = string + if is_ascii { layout.ascii } else { layout.other };
+    let size = (state >> 2 & 7) as usize;
+    let mut length = 0;
+    for at in 0..characters {
+        let place = first.checked_add(size * at)?;
+        let character = match size {
+            1 => u32::from(reader.byte(place)?),
+            2 => u32::from(reader.quarter(place)?),
+            4 => reader.half(place)?,
+            _ => return None,
+        };
+        let character = char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER);
+        let end = length + character.len_utf8();
+        let Some(place) = to.get_mut(length..end) else {
+            break;
+        };
+        character.encode_utf8(place);
+        length = end;
+    }
+    std::str::from_utf8(&to[..length]).ok()
+}

@@ -1,0 +1,154 @@
+//! CPython 3.9 to 3.14, by the layout of its structures.
+//!
+//! From 3.13 on, CPython publishes the offsets of its fields in `_PyRuntime` for readers such as this
+//! one. For older versions, which do not change any more, they are listed here. Builds without the
+//! global lock, debug builds before 3.13 and 32-bit systems have other layouts and are not read.
+//!
+//! The calling thread changes its frames only outside of hooks, so they are consistent here, with or
+//! without the lock. A signal may interrupt it in the middle of a change: each address is checked
+//! before it is read, each function by its type, and a chain that does not end is cut.
+
+mod frames;
+mod layout;
+mod lines;
+mod thread;
+
+use std::ffi::{CStr, c_void};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use plimsoll_sys::os::loader;
+
+use super::memory::Reader;
+use super::merge::Buffers;
+use layout::Layout;
+
+/// What is known of the interpreter in this process.
+#[derive(Debug)]
+struct Python {
+    layout: Layout,
+    /// The address of the type of code objects.
+    code_type: usize,
+    /// The code of the interpreter's loop, where the interpreter keeps no record on the stack.
+    loop_code: Option<Range<usize>>,
+    /// The code of the interpreter, if the program or library contains nothing else.
+    own_code: Range<usize>,
+}
+
+static FOUND: OnceLock<Python> = OnceLock::new();
+
+/// The functions of a stack.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) functions: usize,
+    pub(super) executions: usize,
+    /// The loop's code, if executions have no position.
+    pub(super) loop_code: Option<Range<usize>>,
+    /// Code that is left out between functions.
+    pub(super) hidden_code: Range<usize>,
+}
+
+/// Looks for the interpreter among the loaded objects. Takes the loader's lock: not for hooks. Returns
+/// whether a known version exists.
+pub(super) fn find() -> bool {
+    FOUND.get().is_some() || look_up().is_some_and(|python| FOUND.set(python).is_ok())
+}
+
+fn look_up() -> Option<Python> {
+    let code = code_of_python()?;
+    let symbol = |name: &CStr| Some(loader::function(name) as usize).filter(|&at| at != 0);
+    let mut reader = Reader::new();
+    let version = version(&mut reader, symbol)?;
+    let layout = match version {
+        ..=12 => layout::listed(version)?,
+        _ => layout::published(&mut reader, symbol(c"_PyRuntime")?)?,
+    };
+    let loop_code = match layout.is_on_stack() {
+        true => None,
+        false => Some(function_code(symbol(c"_PyEval_EvalFrameDefault")?)?),
+    };
+    Some(Python {
+        layout,
+        code_type: symbol(c"PyCode_Type")?,
+        loop_code,
+        own_code: code,
+    })
+}
+
+/// Returns the code of the program or library whose file name begins like Python's.
+fn code_of_python() -> Option<Range<usize>> {
+    let is_python = |name: &[u8]| name.starts_with(b"python") || name.starts_with(b"libpython");
+    let mut code = None;
+    loader::each_object(|object| {
+        let own;
+        let path = match object.name.to_bytes() {
+            b"" => {
+                let link = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+                own = link.into_os_string().into_encoded_bytes();
+                &own[..]
+            }
+            path => path,
+        };
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        if is_python(name) {
+            let parts = object.segments();
+            let mut parts = parts
+                .filter(|part| part.kind == loader::LOAD && part.flags & loader::EXECUTABLE != 0);
+            code = parts.next().map(|part| {
+                let start = object.base.wrapping_add(part.address as usize);
+                start..start.saturating_add(part.memory_size as usize)
+            });
+        }
+        code.is_none()
+    });
+    code
+}
+
+/// Returns the minor version: by its number, which exists from 3.11 on, or by functions that first
+/// appeared in it.
+fn version(reader: &mut Reader, symbol: impl Fn(&CStr) -> Option<usize>) -> Option<u32> {
+    if let Some(number) = symbol(c"Py_Version") {
+        let number = reader.word(number)?;
+        return (number >> 24 == 3).then_some((number >> 16) as u32 & 0xff);
+    }
+    symbol(c"PyIter_Send")
+        .map(|_| 10)
+        .or_else(|| symbol(c"PyObject_GC_IsTracked").map(|_| 9))
+}
+
+/// Returns the code of an exported function.
+fn function_code(function: usize) -> Option<Range<usize>> {
+    /// Makes `dladdr1` return the symbol as well.
+    const RTLD_DL_SYMENT: libc::c_int = 1;
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let mut symbol: *mut c_void = std::ptr::null_mut();
+    // SAFETY: `dladdr1` accepts any address, and writes to both variables.
+    let known = unsafe {
+        libc::dladdr1(
+            function as *const c_void,
+            found.as_mut_ptr(),
+            &raw mut symbol,
+            RTLD_DL_SYMENT,
+        )
+    };
+    if known == 0 || symbol.is_null() {
+        return None;
+    }
+    // SAFETY: the loader returned a symbol of a loaded object.
+    let size = unsafe { (*symbol.cast::<libc::Elf64_Sym>()).st_size };
+    Some(function..function.checked_add(size as usize)?)
+}
+
+/// Reads the functions of the calling thread, at most `limit`, innermost first; `None` if it executes
+/// none. For hooks.
+pub(super) fn read(reader: &mut Reader, buffers: &mut Buffers, limit: usize) -> Option<Found> {
+    let python = FOUND.get()?;
+    let thread = thread::state(&python.layout, reader)?;
+    let (functions, executions) = frames::read(python, reader, thread, buffers, limit);
+    (functions > 0).then(|| Found {
+        functions,
+        executions,
+        loop_code: python.loop_code.clone(),
+        hidden_code: python.own_code.clone(),
+    })
+}
