@@ -125,8 +125,10 @@ impl Allocator {
     pub(super) fn of(elf: &Elf<'_>, needed: &[String], is_rust: impl FnOnce() -> bool) -> Self {
         let functions = KNOWN.iter().flat_map(|known| known.functions);
         let mut names: Vec<&[u8]> = functions.map(|name| name.as_bytes()).collect();
-        names.push(b"malloc");
-        let exported = elf.dynamic_symbols_among(&names).into_iter();
+        names.extend([&b"malloc"[..], PYTHONS]);
+        let exported = elf.dynamic_symbols_among(&names);
+        let is_python = exported.iter().any(|symbol| symbol.name == PYTHONS);
+        let exported = exported.into_iter();
         let all = elf.symbols_among(".symtab", &names);
         let is_stripped = all.is_none();
         let mut found = Self::in_symbols(exported, all.into_iter().flatten());
@@ -136,6 +138,9 @@ impl Allocator {
             if found.linked.is_some() {
                 found.own = Own::Texts;
             }
+        }
+        if is_python && found.linked == Some("mimalloc") && found.own != Own::Exported {
+            (found.linked, found.own) = (None, Own::No);
         }
         // If the standard library is a shared library, `System` is in that library.
         let is_std_apart = needed.iter().any(|name| {
@@ -197,6 +202,10 @@ fn by_function(name: &[u8]) -> Option<&'static str> {
 /// Functions that the standard library's `System` calls. `malloc` proves nothing, because other parts
 /// of the standard library call it too.
 const CALLED_BY_SYSTEM: [&[u8]; 4] = [b"calloc", b"posix_memalign", b"aligned_alloc", b"memalign"];
+
+/// A symbol of Python's interpreter. From 3.13 on, it contains mimalloc for its own blocks, but calls the
+/// C library for all memory unless the environment selects mimalloc.
+const PYTHONS: &[u8] = b"_PyRuntime";
 
 fn in_texts(texts: &[u8]) -> Option<&'static str> {
     KNOWN

@@ -17,6 +17,7 @@ mod mappings;
 mod memory;
 #[path = "../port/mod.rs"]
 mod port;
+mod python;
 mod refused;
 mod resident;
 mod scene;

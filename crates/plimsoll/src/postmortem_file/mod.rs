@@ -226,6 +226,7 @@ pub(crate) fn note_labels(number: u32, set: &[(&str, &str)]) {
 
 /// Adds a note if there is a file. Returns `false` if another note is being added: repeat this later.
 /// For hooks.
+#[cfg(target_env = "gnu")]
 pub(crate) fn try_note(kind: u32, parts: &[&[u8]]) -> bool {
     notes::try_add(kind, parts)
 }

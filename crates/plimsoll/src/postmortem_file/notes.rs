@@ -2,6 +2,7 @@
 //! the header contains its end.
 
 use std::path::Path;
+#[cfg(target_env = "gnu")]
 use std::sync::TryLockError;
 
 use plimsoll_postmortem::layout::{note, word};
@@ -49,8 +50,9 @@ pub(crate) fn add(kind: u32, bytes: &[u8]) {
     put(header, kind, &[bytes]);
 }
 
-/// Adds a note that consists of parts. Returns `false` if another note is being added: repeat this
+/// Adds a note that consists of parts, for the frames of interpreters. Returns `false` if another note is being added: repeat this
 /// later. For hooks.
+#[cfg(target_env = "gnu")]
 pub(crate) fn try_add(kind: u32, parts: &[&[u8]]) -> bool {
     let Some(header) = header() else { return true };
     let _alone = match ADDING.try_lock() {

@@ -55,7 +55,10 @@ pub(super) fn find() -> bool {
 }
 
 fn look_up() -> Option<Python> {
-    let code = code_of_python()?;
+    let codes = codes_of_python();
+    if codes.is_empty() {
+        return None;
+    }
     let symbol = |name: &CStr| Some(loader::function(name) as usize).filter(|&at| at != 0);
     let mut reader = Reader::new();
     let version = version(&mut reader, symbol)?;
@@ -63,22 +66,25 @@ fn look_up() -> Option<Python> {
         ..=12 => layout::listed(version)?,
         _ => layout::published(&mut reader, symbol(c"_PyRuntime")?)?,
     };
+    let eval = symbol(c"_PyEval_EvalFrameDefault")?;
     let loop_code = match layout.is_on_stack() {
         true => None,
-        false => Some(function_code(symbol(c"_PyEval_EvalFrameDefault")?)?),
+        false => Some(function_code(eval)?),
     };
+    let own_code = codes.into_iter().find(|code| code.contains(&eval));
     Some(Python {
         layout,
         code_type: symbol(c"PyCode_Type")?,
         loop_code,
-        own_code: code,
+        own_code: own_code.unwrap_or_default(),
     })
 }
 
-/// Returns the code of the program or library whose file name begins like Python's.
-fn code_of_python() -> Option<Range<usize>> {
+/// Returns the code of each program and library whose file name begins like Python's. An interpreter
+/// within a program of another name is found only if the program loads a library of such a name.
+fn codes_of_python() -> Vec<Range<usize>> {
     let is_python = |name: &[u8]| name.starts_with(b"python") || name.starts_with(b"libpython");
-    let mut code = None;
+    let mut codes = Vec::new();
     loader::each_object(|object| {
         let own;
         let path = match object.name.to_bytes() {
@@ -92,16 +98,17 @@ fn code_of_python() -> Option<Range<usize>> {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         if is_python(name) {
             let parts = object.segments();
-            let mut parts = parts
-                .filter(|part| part.kind == loader::LOAD && part.flags & loader::EXECUTABLE != 0);
-            code = parts.next().map(|part| {
+            let code = |part: &loader::Segment| {
+                part.kind == loader::LOAD && part.flags & loader::EXECUTABLE != 0
+            };
+            codes.extend(parts.filter(code).map(|part| {
                 let start = object.base.wrapping_add(part.address as usize);
                 start..start.saturating_add(part.memory_size as usize)
-            });
+            }));
         }
-        code.is_none()
+        true
     });
-    code
+    codes
 }
 
 /// Returns the minor version: by its number, which exists from 3.11 on, or by functions that first
