@@ -58,9 +58,7 @@ impl Input {
                 post_mortem,
             });
         };
-        let profile = named(read_url_or_file(name, HEAP)?);
-        let base_profile = named(read_url_or_file(base, HEAP)?);
-        Self::difference(name, profile, base, &base_profile, normalized)
+        Self::read_one(name)?.since(&Self::read_one(base)?, normalized)
     }
 
     /// Reads the heap profile of a post-mortem file at an earlier moment. `option` names the option
@@ -109,6 +107,28 @@ impl Input {
             own_samples: None,
             post_mortem: None,
         })
+    }
+
+    /// Reads a profile with names. For a program without the name of a profile, reads its heap profile.
+    pub(crate) fn read_one(name: &str) -> Result<Self, Failure> {
+        Ok(Self {
+            name: name.to_owned(),
+            base: None,
+            profile: named(read_url_or_file(name, HEAP)?),
+            own_samples: None,
+            post_mortem: None,
+        })
+    }
+
+    /// Returns the difference of two profiles.
+    pub(crate) fn since(self, base: &Self, normalized: bool) -> Result<Self, Failure> {
+        Self::difference(
+            &self.name,
+            self.profile,
+            &base.name,
+            &base.profile,
+            normalized,
+        )
     }
 
     fn difference(

@@ -1,6 +1,7 @@
 //! The command `plimsoll`: one module for each subcommand, and modules that subcommands share.
 
 pub mod args;
+mod diff;
 mod doctor;
 mod failure;
 mod graph;
@@ -31,7 +32,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Report(arguments) => report::report(&arguments),
-        Command::Diff(arguments) => report::diff(&arguments),
+        Command::Diff(arguments) => diff::diff(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
         Command::View(arguments) => view::view(&arguments),

@@ -21,6 +21,7 @@ Exit status:
   0  success
   1  failure, with a one-line reason on standard error; or a failed check of `doctor`
   2  the arguments are invalid
+  3  `diff`: a figure grew by more than --fail-over allows
  125  `run` itself failed; otherwise it exits with the program's status
  126  the program cannot be executed
  127  the program does not exist
@@ -47,7 +48,7 @@ pub enum Command {
     Run(RunArguments),
     /// Show a profile from a file or a running program
     Report(ReportArguments),
-    /// Show the difference of two profiles
+    /// Show the difference of two profiles or runs, and fail if it exceeds a limit
     Diff(DiffArguments),
     /// Show profiles and post-mortem files in the browser
     View(BrowserArguments),

@@ -38,12 +38,26 @@ pub struct ReportArguments {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = DIFF_EXAMPLES)]
 pub struct DiffArguments {
-    /// The profile to compare with; shares are of its total
+    /// The profile to compare with, whose total shares refer to; or a run: a directory of `run --out`,
+    /// or a file with the lines of `run --json`
     #[arg(value_name = "BASE", value_hint = ValueHint::AnyPath)]
     pub base: String,
-    /// The profile: a file, `-`, or the URL of a page
+    /// The profile: a file, `-`, or the URL of a page; or another run
     #[arg(value_name = "NEW", value_hint = ValueHint::AnyPath)]
     pub profile: Option<String>,
+    /// Exit with status 3 if NEW exceeds BASE by more than this: a share such as 5%, a size such as
+    /// 1m, a time such as 10ms, or a number such as 0. NAME is a sample type, or a figure of a run
+    /// such as allocations. May be repeated
+    #[arg(long, value_name = "[NAME=]LIMIT", conflicts_with = "normalize")]
+    pub fail_over: Vec<String>,
+    /// A table in GitHub's Markdown, for a comment on a pull request
+    #[arg(
+        long,
+        group = "view",
+        help_heading = "Views",
+        conflicts_with = "normalize"
+    )]
+    pub markdown: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub view: ViewArguments,
@@ -150,4 +164,6 @@ Examples:
   plimsoll diff before.pb.gz after.pb.gz              increase (+) and decrease (-)
   plimsoll diff before.pb.gz localhost:6060 --cum     growth of a running program since then
   plimsoll diff before.pb.gz after.pb.gz --html diff.html
-  plimsoll diff quiet.pb.gz busy.pb.gz --normalize    for runs of different length";
+  plimsoll diff quiet.pb.gz busy.pb.gz --normalize    for runs of different length
+  plimsoll diff before.pb.gz after.pb.gz -t alloc_space --fail-over 5%
+  plimsoll diff old-run new-run --fail-over allocations=0 --fail-over bytes=5% --markdown";

@@ -14,6 +14,7 @@ if the program cannot be executed, 127 if it does not exist, and 125 if Plimsoll
 Examples:
   plimsoll run -- ./program --its --arguments
   plimsoll run --out /tmp/profiles --heap-rate 64k -- python3 script.py
+  plimsoll run --diff /tmp/profiles -- python3 script.py
   plimsoll run --cpu -- ./program
   plimsoll run --http 6060 -- ./server     then: plimsoll top http://127.0.0.1:6060")]
 pub struct RunArguments {
@@ -25,6 +26,10 @@ pub struct RunArguments {
     /// Write the profiles and statistics to this directory when the program ends
     #[arg(long, value_name = "DIRECTORY")]
     pub out: Option<PathBuf>,
+
+    /// Compare with an earlier run: a directory that --out wrote
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "quiet")]
+    pub diff: Option<PathBuf>,
 
     /// Mean bytes between two samples of the heap profile: 1 for all allocations, 0 for none
     #[arg(long, value_name = "BYTES", default_value = "512k")]

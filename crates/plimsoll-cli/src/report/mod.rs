@@ -1,4 +1,4 @@
-//! `plimsoll report` and `plimsoll diff`: show a profile in several forms.
+//! `plimsoll report`: shows a profile, or a difference of profiles, in several forms.
 
 mod by;
 mod counted;
@@ -11,8 +11,8 @@ mod html;
 
 mod json;
 mod list;
-mod measure;
-mod shown;
+pub(crate) mod measure;
+pub(crate) mod shown;
 mod text;
 
 use std::fs::File;
@@ -20,7 +20,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::args::{DiffArguments, ReportArguments, ViewArguments};
+use crate::args::{ReportArguments, ViewArguments};
 use crate::failure::Failure;
 use crate::input::{Input, Moment};
 use crate::plain_text::PlainText;
@@ -68,31 +68,13 @@ fn moment(arguments: &ReportArguments) -> Result<Moment, Failure> {
     })
 }
 
-/// Shows the difference of two profiles.
-///
-/// # Errors
-/// A profile cannot be read, or the difference cannot be shown in the requested form.
-pub fn diff(arguments: &DiffArguments) -> Result<ExitCode, Failure> {
-    let mut view = arguments.view.clone();
-    let (base, profile) = match (&arguments.profile, view.take_picture_file()) {
-        (Some(profile), file) => {
-            view.output = view.output.or(file);
-            (arguments.base.clone(), profile.clone())
-        }
-        // `--html BASE NEW`
-        (None, Some(file)) => (name(file)?, arguments.base.clone()),
-        (None, None) => return Err(missing("NEW")),
-    };
-    show(&profile, Some(&base), Moment::End, &view)
-}
-
-fn missing(argument: &str) -> Failure {
+pub(crate) fn missing(argument: &str) -> Failure {
     let cause = "the argument is missing; see --help";
     Failure::new(format!("<{argument}>"), cause).with_code(2)
 }
 
 /// Returns the profile name that was parsed as the file of `--svg` or `--html`.
-fn name(file: PathBuf) -> Result<String, Failure> {
+pub(crate) fn name(file: PathBuf) -> Result<String, Failure> {
     file.into_os_string().into_string().map_err(|name| {
         Failure::new(Path::new(&name).display(), "the name is not UTF-8").with_code(2)
     })
@@ -104,10 +86,7 @@ fn show(
     moment: Moment,
     view: &ViewArguments,
 ) -> Result<ExitCode, Failure> {
-    if !(0.0..=1.0).contains(&view.nodefraction) {
-        let cause = format!("{} is not between 0 and 1", view.nodefraction);
-        return Err(Failure::new("--nodefraction", cause).with_code(2));
-    }
+    check(view)?;
     // A requested sample type or label is one of the heap profile.
     let default = match (&view.sample_type, &view.by) {
         (None, None) => MEMORY,
@@ -118,7 +97,25 @@ fn show(
         Moment::At(_) => Input::read_at(name, moment, "--at", view.normalize)?,
         Moment::Between(..) => Input::read_at(name, moment, "--from", view.normalize)?,
     };
-    let shown = Shown::new(&input, view)?;
+    show_input(&input, view)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Checks the arguments that do not depend on the profile.
+pub(crate) fn check(view: &ViewArguments) -> Result<(), Failure> {
+    if !(0.0..=1.0).contains(&view.nodefraction) {
+        let cause = format!("{} is not between 0 and 1", view.nodefraction);
+        return Err(Failure::new("--nodefraction", cause).with_code(2));
+    }
+    Ok(())
+}
+
+/// Shows a profile or a difference in the requested form.
+///
+/// # Errors
+/// It cannot be shown in this form, or the output cannot be written.
+pub(crate) fn show_input(input: &Input, view: &ViewArguments) -> Result<(), Failure> {
+    let shown = Shown::new(input, view)?;
     let shown = &shown;
     let to = view
         .output
@@ -134,7 +131,7 @@ fn show(
         let cause = "standard output is a terminal; redirect it, or give a file with -o FILE";
         return Err(Failure::new(option, cause).with_code(2));
     }
-    let done = write(to, |to| {
+    write(to, |to| {
         if view.svg.is_some() {
             return flame::svg(to, shown);
         }
@@ -160,12 +157,11 @@ fn show(
         } else {
             text::top(to, shown, view)?;
             match &input.post_mortem {
-                Some(post_mortem) => history::write(to, name, post_mortem, view),
+                Some(post_mortem) => history::write(to, &input.name, post_mortem, view),
                 None => Ok(()),
             }
         }
-    });
-    done.map(|()| ExitCode::SUCCESS)
+    })
 }
 
 fn comments(to: &mut dyn Write, shown: &Shown<'_>) -> Result<(), Stop> {
@@ -198,7 +194,7 @@ impl From<io::Error> for Stop {
 
 /// Writes a report to a file or to standard output. If the reader closes standard output early, as
 /// `head` does, the command ends without an error.
-fn write(
+pub(crate) fn write(
     to: Option<&Path>,
     report: impl FnOnce(&mut dyn Write) -> Result<(), Stop>,
 ) -> Result<(), Failure> {

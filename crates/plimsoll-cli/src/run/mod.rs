@@ -1,6 +1,7 @@
 //! `plimsoll run`: runs an unmodified program with a preloaded library of Plimsoll.
 
 mod child;
+pub(crate) mod compare;
 mod directory;
 mod going_on;
 mod groups;
@@ -14,7 +15,7 @@ mod profiles;
 mod ran;
 mod report;
 mod resident;
-mod short_name;
+pub(crate) mod short_name;
 mod sites;
 mod summary;
 mod units;
@@ -28,6 +29,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use compare::Record;
 use directory::Directory;
 use pages::Pages;
 use ran::{Executed, Ran};
@@ -58,6 +60,9 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let stop_at = arguments.stop_at.as_deref();
     let stop_at = stop_at
         .map(|stop_at| size("--stop-at", stop_at))
+        .transpose()?;
+    let before = (arguments.diff.as_deref())
+        .map(|diff| earlier_run(diff).map_err(fail))
         .transpose()?;
     let out = (arguments.out.as_deref())
         .map(|out| {
@@ -95,6 +100,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     report::report(
         arguments,
         out.as_ref(),
+        before.as_ref(),
         &reports.directory,
         &Ran {
             process,
@@ -106,6 +112,17 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     );
     drop(reports);
     ended.pass_on()
+}
+
+/// Reads the run to compare with.
+fn earlier_run(diff: &Path) -> Result<Record, Failure> {
+    let fail = |cause: &str| Failure::new(format!("--diff {}", diff.display()), cause);
+    let name = diff.to_str().ok_or_else(|| fail("the name is not UTF-8"))?;
+    let record = Record::read(name).map_err(|failure| fail(&failure.to_string()))?;
+    record.ok_or_else(|| match diff.exists() {
+        true => fail("not a directory of plimsoll run --out"),
+        false => fail("no such directory"),
+    })
 }
 
 /// Examines the program's file before it is executed. Fails if the file cannot be executed, or if
@@ -327,7 +344,7 @@ impl Drop for Reports {
 }
 
 /// Returns the last component of a path.
-fn name_of(program: &str) -> &str {
+pub(crate) fn name_of(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 

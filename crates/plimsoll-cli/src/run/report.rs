@@ -5,7 +5,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::child::Ended;
+use super::compare::{Comparison, FILES, Record, files};
 use super::directory::Directory;
 use super::groups::{self, Group};
 use super::killed::{self, Killed};
@@ -20,9 +23,23 @@ use crate::profile::Profile;
 /// The maximum number of processes that have a summary each, unless all are requested.
 const MAX_APART: usize = 3;
 
-/// Prints the reports of all processes, and writes their profiles to the output directory.
-pub fn report(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: &Ran) {
-    report_ended(arguments, out, reports, ran);
+/// Prints the reports of all processes and the differences from an earlier run, and writes their
+/// profiles to the output directory.
+pub fn report(
+    arguments: &RunArguments,
+    out: Option<&Directory>,
+    before: Option<&Record>,
+    reports: &Path,
+    ran: &Ran,
+) {
+    let now = report_ended(arguments, out, reports, ran);
+    if let Some(before) = before {
+        let comparison = Comparison::of_runs(before, &now);
+        match arguments.json {
+            true => drop(writeln!(io::stderr(), "{}", comparison.json(&[]))),
+            false => say(comparison.text(arguments.sites, &[]).trim_end()),
+        }
+    }
     if !(arguments.quiet || arguments.json) {
         let left = going_on::after(ran.process, reports);
         if let Some(line) = going_on::line(&left) {
@@ -31,7 +48,14 @@ pub fn report(arguments: &RunArguments, out: Option<&Directory>, reports: &Path,
     }
 }
 
-fn report_ended(arguments: &RunArguments, out: Option<&Directory>, reports: &Path, ran: &Ran) {
+/// Returns the record of this run.
+fn report_ended(
+    arguments: &RunArguments,
+    out: Option<&Directory>,
+    reports: &Path,
+    ran: &Ran,
+) -> Record {
+    let record = &mut Record::new("this run");
     let mut all = numbers::read_all(reports);
     let mut killed = killed::read_all(reports, &all);
     all.retain(|report| {
@@ -68,14 +92,14 @@ fn report_ended(arguments: &RunArguments, out: Option<&Directory>, reports: &Pat
     if arguments.each || all.len() + killed.len() <= MAX_APART {
         for numbers in all {
             let profiles = output.profiles(&[numbers.process]);
-            output.put(&Process { numbers, profiles }, &mut verdicts);
+            output.put(&Process { numbers, profiles }, &mut verdicts, record);
         }
         for killed in killed {
             let profiles = output.if_wanted(|| killed.profiles());
             let numbers = killed.numbers;
-            output.put(&Process { numbers, profiles }, &mut verdicts);
+            output.put(&Process { numbers, profiles }, &mut verdicts, record);
         }
-        return;
+        return output.keep_numbers(record);
     }
     let numbers: Vec<&Numbers> = all
         .iter()
@@ -88,12 +112,6 @@ fn report_ended(arguments: &RunArguments, out: Option<&Directory>, reports: &Pat
     } else if !arguments.quiet {
         say(groups::table(&numbers, ran).trim_end());
     }
-    if let Some(out) = out {
-        keep(out, groups::FILE, &|file| {
-            let mut lines = numbers.iter();
-            lines.try_for_each(|numbers| writeln!(file, "{}", json(numbers)))
-        });
-    }
     for group in Group::all(&numbers) {
         let profiles = if group.was_killed() {
             let members = killed.iter().filter(|of| group.has(of.numbers.process));
@@ -101,8 +119,12 @@ fn report_ended(arguments: &RunArguments, out: Option<&Directory>, reports: &Pat
         } else {
             output.profiles(&group.processes())
         };
-        output.put_group(&group, profiles, &mut verdicts);
+        let files = output.put_group(&group, profiles, &mut verdicts, record);
+        for numbers in numbers.iter().filter(|of| group.has(of.process)) {
+            record.processes.push(line(numbers, &files));
+        }
     }
+    output.keep_numbers(record)
 }
 
 /// Returns whether the options select a process.
@@ -154,16 +176,22 @@ impl Output<'_> {
     /// Returns the profiles if they are shown or kept: resolving names may read large files.
     fn if_wanted(&self, profiles: impl FnOnce() -> Profiles) -> Profiles {
         let are_shown = !(self.arguments.quiet || self.arguments.json);
-        match self.out.is_some() || are_shown {
+        match self.is_kept() || are_shown {
             true => profiles(),
             false => HashMap::new(),
         }
     }
 
+    /// Returns whether the profiles are kept or compared. Kept ones have the names of inlined calls, so
+    /// those compared with them must have these, too.
+    fn is_kept(&self) -> bool {
+        self.out.is_some() || self.arguments.diff.is_some()
+    }
+
     fn profiles(&self, processes: &[u32]) -> Profiles {
-        let names = match self.out {
-            Some(_) => Names::WithLines,
-            None => Names::Only,
+        let names = match self.is_kept() {
+            true => Names::WithLines,
+            false => Names::Only,
         };
         self.if_wanted(|| profiles::read(self.reports, processes, names))
     }
@@ -187,16 +215,32 @@ impl Output<'_> {
         keep(out, &name, &|file| killed.copy_file(file));
     }
 
+    /// Writes the numbers of all processes, those of the program first. Returns them with their sites.
+    fn keep_numbers(&self, record: &mut Record) -> Record {
+        let is_other = |line: &Value| line["process"] != self.ran.process;
+        record.processes.sort_by_key(is_other);
+        if let Some(out) = self.out {
+            keep(out, groups::FILE, &|file| {
+                let mut lines = record.processes.iter();
+                lines.try_for_each(|line| writeln!(file, "{line}"))
+            });
+        }
+        std::mem::replace(record, Record::new(""))
+    }
+
     /// Prints the report of one process, and keeps its profiles. File names of processes other than
     /// the program begin with the process id.
-    fn put(&self, process: &Process, verdicts: &mut Verdicts<'_>) {
+    fn put(&self, process: &Process, verdicts: &mut Verdicts<'_>, record: &mut Record) {
         let numbers = &process.numbers;
         let ran = self.ran(numbers.process);
+        let prefix = match ran {
+            Some(_) => String::new(),
+            None => format!("{}.", numbers.process),
+        };
+        self.record(record, &process.profiles);
+        let files = files(&prefix, &process.profiles);
+        record.processes.push(line(numbers, &files));
         if let Some(out) = self.out {
-            let prefix = match ran {
-                Some(_) => String::new(),
-                None => format!("{}.", numbers.process),
-            };
             keep_profiles(out, &prefix, &process.profiles);
             keep(out, &format!("{prefix}numbers.json"), &|file| {
                 writeln!(file, "{}", json(numbers))
@@ -218,22 +262,39 @@ impl Output<'_> {
 
     /// Prints the report of the processes of one program, and keeps the sums of their profiles. File
     /// names of other programs than the first begin with their names.
-    fn put_group(&self, group: &Group, profiles: Profiles, verdicts: &mut Verdicts<'_>) {
+    /// Returns the names of the files.
+    fn put_group(
+        &self,
+        group: &Group,
+        profiles: Profiles,
+        verdicts: &mut Verdicts<'_>,
+        record: &mut Record,
+    ) -> Vec<String> {
         let ran = self
             .ran(self.ran.process)
             .filter(|ran| group.has(ran.process));
+        let prefix = match ran {
+            Some(_) => String::new(),
+            None => format!("{}.", group.file_name()),
+        };
+        self.record(record, &profiles);
+        let files = files(&prefix, &profiles);
         if let Some(out) = self.out {
-            let prefix = match ran {
-                Some(_) => String::new(),
-                None => format!("{}.", group.file_name()),
-            };
             keep_profiles(out, &prefix, &profiles);
         }
         if self.arguments.json || self.arguments.quiet {
-            return;
+            return files;
         }
         let unseen = verdicts.of(&group.total);
         say(groups::text(group, profiles, ran, unseen, self.arguments).trim_end());
+        files
+    }
+
+    /// Adds the sites of profiles to the record of this run, if it is compared.
+    fn record(&self, record: &mut Record, profiles: &Profiles) {
+        if self.arguments.diff.is_some() {
+            record.add_profiles(profiles);
+        }
     }
 
     /// Prints the numbers of a process as one line of JSON.
@@ -259,11 +320,18 @@ impl Output<'_> {
 }
 
 /// Returns the numbers of a process as JSON, with null for unknown ones.
-fn json(numbers: &Numbers) -> serde_json::Value {
+fn json(numbers: &Numbers) -> Value {
     match numbers.was_killed() {
         true => killed::json(numbers),
         false => serde_json::json!(numbers),
     }
+}
+
+/// Returns the line of a process in the file with all numbers.
+fn line(numbers: &Numbers, files: &[String]) -> Value {
+    let mut line = json(numbers);
+    line[FILES] = files.into();
+    line
 }
 
 fn keep_profiles(out: &Directory, prefix: &str, profiles: &Profiles) {

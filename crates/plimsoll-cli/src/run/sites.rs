@@ -226,7 +226,7 @@ fn sites_of(
 }
 
 /// Returns the frames of generated code that have names.
-fn generated(profile: &Profile, frames: &Frames<'_>) -> HashSet<u32> {
+pub(super) fn generated(profile: &Profile, frames: &Frames<'_>) -> HashSet<u32> {
     let ids = profile.location_ids().filter(|&id| {
         let location = profile.location(id);
         location.mapping.is_none() && location.address != 0 && !location.lines.is_empty()
@@ -237,7 +237,7 @@ fn generated(profile: &Profile, frames: &Frames<'_>) -> HashSet<u32> {
 
 /// Returns the callers that are shown of a stack: the next ones, or the next one and the first of
 /// generated code, if these are beyond.
-fn callers(stack: &[u32], generated: &HashSet<u32>) -> Vec<u32> {
+pub(super) fn callers(stack: &[u32], generated: &HashSet<u32>) -> Vec<u32> {
     let all = stack.get(1..).unwrap_or_default();
     let first = all.iter().position(|frame| generated.contains(frame));
     match first.filter(|&first| first + 1 >= CALLERS) {
