@@ -3,6 +3,7 @@
 
 mod blocks;
 mod children;
+mod compare;
 mod cpu;
 mod endings;
 mod environment;
