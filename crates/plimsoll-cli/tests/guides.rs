@@ -15,7 +15,8 @@ fn workspace() -> PathBuf {
 fn examples() -> PathBuf {
     let command = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
     let directory = command.parent().unwrap().join("examples");
-    if !directory.join("requests").exists() {
+    let programs = ["requests", "word_count"];
+    if !programs.iter().all(|name| directory.join(name).exists()) {
         let built = Command::new(env!("CARGO"))
             .args(["build", "--package", "plimsoll-examples", "--examples"])
             .current_dir(workspace())
@@ -137,7 +138,12 @@ fn requests() {
 }
 
 #[test]
+fn ci() {
+    check("ci.md");
+}
+
+#[test]
 fn every_guide_is_checked() {
     let guides = fs::read_dir(workspace().join("docs/guides")).unwrap();
-    assert_eq!(guides.count(), 6, "each guide has a test above");
+    assert_eq!(guides.count(), 7, "each guide has a test above");
 }

@@ -49,7 +49,14 @@ mod tests {
 
     /// Returns the pages at the root and below `docs`.
     fn pages() -> Vec<PathBuf> {
-        let folders = ["", "bench", "docs", "docs/guides", "docs/reference"];
+        let folders = [
+            "",
+            "bench",
+            "contrib",
+            "docs",
+            "docs/guides",
+            "docs/reference",
+        ];
         let files = folders.map(|folder| fs::read_dir(root().join(folder)).unwrap());
         let paths = files.into_iter().flatten().map(|file| file.unwrap().path());
         paths
