@@ -40,7 +40,7 @@ pub fn diff(arguments: &DiffArguments) -> Result<ExitCode, Failure> {
             refuse_profile_options(&view, &new)?;
             let comparison = Comparison::of_runs(&before, &now);
             let exceeded = check(&limits, &comparison)?;
-            write(&view, &show_runs(&comparison, &view, arguments, &exceeded))?;
+            show_runs(&comparison, &view, arguments.markdown, &exceeded)?;
             exceeded
         }
         (before, _) => {
@@ -74,25 +74,32 @@ fn sites(view: &ViewArguments) -> usize {
 fn show_runs(
     comparison: &Comparison,
     view: &ViewArguments,
-    arguments: &DiffArguments,
+    is_markdown: bool,
     exceeded: &[Exceeded],
-) -> String {
+) -> Result<(), Failure> {
     if view.json {
-        format!("{:#}\n", comparison.json(exceeded))
-    } else if arguments.markdown {
-        comparison.markdown(sites(view), exceeded)
-    } else {
-        comparison.text(sites(view), exceeded)
+        // Strings of JSON need no other escapes.
+        let json = comparison.json(exceeded);
+        return report::write(file(view), |to| Ok(writeln!(to, "{json:#}")?));
     }
+    let text = match is_markdown {
+        true => comparison.markdown(sites(view), exceeded),
+        false => comparison.text(sites(view), exceeded),
+    };
+    write(view, &text)
 }
 
 /// Writes text to the requested file or to standard output.
 fn write(view: &ViewArguments, text: &str) -> Result<(), Failure> {
-    let path = view.output.as_deref();
-    let path = path.filter(|path| *path != Path::new("-"));
-    report::write(path, |to| {
+    report::write(file(view), |to| {
         PlainText(to).write_all(text.as_bytes()).map_err(Stop::from)
     })
+}
+
+/// Returns the requested file; `None` for standard output.
+fn file(view: &ViewArguments) -> Option<&Path> {
+    let path = view.output.as_deref();
+    path.filter(|path| *path != Path::new("-"))
 }
 
 /// Fails if the options are for profiles only.

@@ -166,6 +166,7 @@ fn numbers(left: &PostMortem) -> Numbers {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_nanos() as u64);
     Numbers {
+        version: 1,
         process: left.process,
         program: left.program.clone(),
         ending: KILLED.to_owned(),

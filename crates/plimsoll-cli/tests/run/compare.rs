@@ -335,6 +335,9 @@ fn files_of_an_earlier_run_in_the_same_directory_do_not_count() {
     }
     let list = named(&json["lists"], "figure", "bytes");
     assert_eq!(list["sites"], serde_json::json!([]));
+    // The numbers and profiles of the program alone are enough.
+    fs::remove_file(Path::new(&used).join("processes.jsonl")).unwrap();
+    assert_eq!(comparison(&diff(&[&expected, &used, "--json"])), json);
 }
 
 #[test]
@@ -496,6 +499,100 @@ fn a_damaged_record_is_refused_by_name_before_the_program_starts() {
     assert!(errors.starts_with(&expected), "{errors}");
 }
 
+/// A process that is killed has a record only with `--postmortem`. Its unknown numbers are no growth.
+#[test]
+fn killed_programs_are_compared_by_their_known_numbers() {
+    let runs = Runs::new("compare-killed");
+    let source = PROGRAM.replace("    return 0;\n}\n", "    raise(9);\n}\n");
+    let source = format!("#include <signal.h>\n{source}");
+    let program = runs.scene.c("program", &source);
+    let kept = |name: &str, small: &str| {
+        let out = runs.path(name);
+        let options = ["--quiet", "--postmortem", "--heap-rate", "1", "--out", &out];
+        let _ = run(&options, &program, &["5", small]).status().unwrap();
+        out
+    };
+    let [before, now] = [("a", "10"), ("b", "11")].map(|(name, small)| kept(name, small));
+    let (text, errors, status) = parts(&diff(&[&before, &now, "--fail-over", "0"]));
+    assert_eq!(status, 3, "{text}{errors}");
+    assert!(errors.contains("allocations grew by 1 "), "{errors}");
+    assert!(errors.contains("+1 hoard < small < main"), "{errors}");
+    for unknown in [
+        "bytes requested",
+        "heap at the peak",
+        "lock waits",
+        "CPU time",
+    ] {
+        let line = text.lines().find(|line| line.trim().starts_with(unknown));
+        assert!(
+            line.is_some_and(|line| line.contains("unknown -> ")),
+            "{unknown}: {text}"
+        );
+    }
+    let (_, errors, status) = parts(&diff(&[&before, &now, "--fail-over", "cpu=5%"]));
+    assert_eq!(status, 1, "{errors}");
+    // Without a report, nothing of this run is known.
+    let output = run(&["--diff", &before], &program, &["5", "11"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let line = text.lines().find(|line| line.starts_with("  allocations "));
+    assert!(
+        line.is_some_and(|line| line.ends_with("15 -> unknown")),
+        "{text}"
+    );
+}
+
+/// Eight threads that allocate, and a child that is forked among them.
+#[test]
+fn counts_of_threads_are_compared_exactly() {
+    let runs = Runs::new("compare-threads");
+    let source = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int rounds;
+static void *work(void *extra) {
+    for (int i = 0; i < rounds; i++) free(malloc(100));
+    if (extra) free(malloc(100));
+    return 0;
+}
+int main(int count, char **arguments) {
+    pthread_t threads[8];
+    rounds = 10000;
+    for (long i = 0; i < 8; i++) pthread_create(threads + i, 0, work, (void *)(i == 7 && count > 1));
+    if (!fork()) { work(0); _exit(0); }
+    wait(0);
+    for (int i = 0; i < 8; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+"#;
+    let program = runs.scene.c("threads", source);
+    let kept = |name: &str, arguments: &[&str]| {
+        let out = runs.path(name);
+        let options = ["--quiet", "--children", "--out", &out];
+        assert!(
+            run(&options, &program, arguments)
+                .status()
+                .unwrap()
+                .success()
+        );
+        out
+    };
+    let before = kept("a", &[]);
+    for (name, arguments, expected) in [("b", &[][..], 0), ("c", &["more"], 3)] {
+        let now = kept(name, arguments);
+        let limits = ["--fail-over", "requested=0", "--fail-over", "threads=0"];
+        let (_, errors, status) = parts(&diff(&[&[&*before, &now], &limits[..]].concat()));
+        assert_eq!(status, expected, "{errors}");
+        assert!(
+            expected == 0 || errors.contains("grew by 100 B "),
+            "{errors}"
+        );
+    }
+}
+
 #[test]
 fn limits_that_cannot_be_checked_are_errors() {
     let runs = Runs::new("compare-limits");
@@ -539,7 +636,7 @@ fn limits_that_cannot_be_checked_are_errors() {
 fn hostile_names_stay_in_their_cells() {
     let runs = Runs::new("compare-hostile");
     let before = runs.keep("a|`<b>\\", &EXACT, &["5", "10"]);
-    let now = runs.keep("\u{1b}[31m\n| x |", &EXACT, &["5", "11"]);
+    let now = runs.keep("\u{1b}[31m\u{202e}\n| x |", &EXACT, &["5", "11"]);
     let limit = ["--fail-over", "0"];
     let forms = [&["--markdown"][..], &["--json"], &[]];
     for form in forms {
@@ -551,6 +648,10 @@ fn hostile_names_stay_in_their_cells() {
             !errors.contains('\u{1b}') && !text.contains('\u{1b}'),
             "{text}"
         );
+        if form == ["--json"] {
+            let json: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(json["comparison"]["now"], *now);
+        }
         if form == ["--markdown"] {
             let head = text.lines().next().unwrap();
             assert!(
