@@ -74,8 +74,8 @@ pub(crate) enum Basis {
     Exact,
     /// The true difference lies within this distance of the shown one with 95 % probability.
     Within(u64),
-    /// A measurement, such as CPU time, that differs between two runs of the same program; or a sum
-    /// of samples whose error is unknown.
+    /// A figure that differs between two runs of the same program, such as CPU time; or a sum of samples
+    /// whose error is unknown.
     Measured,
 }
 

@@ -14,7 +14,17 @@ struct Definition {
     title: &'static str,
     unit: Unit,
     value: Source,
-    is_exact: bool,
+    repeats: Repeats,
+}
+
+/// Whether a program that does the same twice has the same figure twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeats {
+    Always,
+    /// Sampled blocks are larger, and so are their neighbours if the allocator does not split what
+    /// remains: usable sizes repeat if all blocks are sampled, or none.
+    WithoutSampling,
+    Never,
 }
 
 /// How a figure is read from the numbers of processes.
@@ -46,7 +56,17 @@ const fn exact(name: &'static str, title: &'static str, unit: Unit, value: Sourc
         title,
         unit,
         value,
-        is_exact: true,
+        repeats: Repeats::Always,
+    }
+}
+
+const fn usable(name: &'static str, title: &'static str, unit: Unit, value: Source) -> Definition {
+    Definition {
+        name,
+        title,
+        unit,
+        value,
+        repeats: Repeats::WithoutSampling,
     }
 }
 
@@ -61,7 +81,7 @@ const fn measured(
         title,
         unit,
         value,
-        is_exact: false,
+        repeats: Repeats::Never,
     }
 }
 
@@ -71,17 +91,17 @@ static FIGURES: [Definition; 21] = {
     use Unit::{Bytes, Count, Nanoseconds};
     [
         exact("allocations", "allocations", Count, Heap("mallocs")),
-        exact("bytes", "bytes allocated", Bytes, Heap("malloc_bytes")),
+        usable("bytes", "bytes allocated", Bytes, Heap("malloc_bytes")),
         exact("requested", "bytes requested", Bytes, Heap("asked_bytes")),
         exact("frees", "frees", Count, Heap("frees")),
-        exact("freed_bytes", "bytes freed", Bytes, Heap("free_bytes")),
+        usable("freed_bytes", "bytes freed", Bytes, Heap("free_bytes")),
         exact(
             "live_blocks",
             "blocks at exit",
             Count,
             Live("mallocs", "frees"),
         ),
-        exact(
+        usable(
             "live_bytes",
             "bytes at exit",
             Bytes,
@@ -125,7 +145,7 @@ static FIGURES: [Definition; 21] = {
 };
 
 /// The figures to which a limit without a name applies.
-const LIMITED: [&str; 4] = ["allocations", "bytes", "live_bytes", "peak"];
+const LIMITED: [&str; 4] = ["allocations", "requested", "live_blocks", "peak"];
 
 /// The figures whose sites are always shown.
 const LISTED: [&str; 2] = ["bytes", "live_bytes"];
@@ -133,6 +153,7 @@ const LISTED: [&str; 2] = ["bytes", "live_bytes"];
 impl Comparison {
     /// Compares two runs.
     pub(crate) fn of_runs(before: &Record, now: &Record) -> Self {
+        let is_sampled = is_sampled([before, now]);
         let figures: Vec<Figure> = FIGURES
             .iter()
             .map(|definition| {
@@ -141,13 +162,15 @@ impl Comparison {
                     name: definition.name.to_owned(),
                     title: definition.title.to_owned(),
                     unit: definition.unit.clone(),
-                    basis: match (&definition.value, definition.is_exact) {
+                    basis: match (&definition.value, definition.repeats) {
                         (Source::Peak, _) => {
                             let errors = [before, now].map(error_of_peak);
                             Basis::Within(errors.into_iter().max().unwrap_or(0))
                         }
-                        (_, true) => Basis::Exact,
-                        (_, false) => Basis::Measured,
+                        (_, Repeats::Always) => Basis::Exact,
+                        (_, Repeats::WithoutSampling) if is_sampled => Basis::Measured,
+                        (_, Repeats::WithoutSampling) => Basis::Exact,
+                        (_, Repeats::Never) => Basis::Measured,
                     },
                     before: values[0],
                     now: values[1],
@@ -178,6 +201,14 @@ impl Comparison {
             listed: names(&LISTED),
         }
     }
+}
+
+/// Returns whether some blocks are sampled and others not, or none in one run and all in the other.
+fn is_sampled(records: [&Record; 2]) -> bool {
+    let processes = records.iter().flat_map(|record| &record.processes);
+    let mut rates = processes.map(|process| number(process, "heap_rate"));
+    let first = rates.next().flatten();
+    !matches!(first, Some(0 | 1)) || rates.any(|rate| rate != first)
 }
 
 /// Returns the reasons for which the runs may not be comparable.
