@@ -50,7 +50,8 @@ pub struct DiffArguments {
     /// such as allocations. May be repeated
     #[arg(long, value_name = "[NAME=]LIMIT", conflicts_with = "normalize")]
     pub fail_over: Vec<String>,
-    /// A table in GitHub's Markdown, for a comment on a pull request
+    /// A table in GitHub's Markdown, for a comment on a pull request; with five sites, or as many as
+    /// --nodecount states
     #[arg(
         long,
         group = "view",
