@@ -6,6 +6,7 @@ mod directory;
 mod going_on;
 mod groups;
 mod interpreters;
+mod jit_dump;
 mod killed;
 mod library;
 mod numbers;

@@ -30,6 +30,23 @@ pub struct PerfMap {
     functions: BTreeMap<u64, (u64, Generated)>,
 }
 
+impl Generated {
+    /// Creates a function from its name in a list.
+    pub fn named(listed: &str) -> Self {
+        named(listed)
+    }
+
+    /// Returns the function with its source, unless the name states that already.
+    pub fn with_source(mut self, file: &str, line: u64) -> Self {
+        if self.file.is_empty() && !file.is_empty() {
+            let short = file.rsplit('/').next().unwrap_or(file);
+            self.name = format!("{} ({short}:{line})", self.name);
+            (self.file, self.line) = (file.to_owned(), line);
+        }
+        self
+    }
+}
+
 impl PerfMap {
     /// Reads the list of a process; `None` if there is none, or if it belongs to another user.
     pub fn of_process(process: u32) -> Option<Self> {
@@ -57,14 +74,21 @@ impl PerfMap {
         map
     }
 
-    /// Adds a function: start and length in hexadecimal digits, and the name. It replaces those whose
-    /// memory it has taken.
+    /// Adds a function: start and length in hexadecimal digits, and the name.
     fn add(&mut self, line: &str) -> Option<()> {
         let (start, rest) = line.split_once(' ')?;
         let (length, listed) = rest.split_once(' ')?;
         let number = |digits: &str| u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok();
-        let start = number(start)?;
-        let end = start.checked_add(number(length)?)?;
+        self.put(number(start)?, number(length)?, named(listed));
+        Some(())
+    }
+
+    /// Adds the function whose code is `length` bytes from `start`, in place of those whose memory it
+    /// has taken. Code beyond the end of the address space is left out.
+    pub fn put(&mut self, start: u64, length: u64, function: Generated) {
+        let Some(end) = start.checked_add(length) else {
+            return;
+        };
         let before = self.functions.range(..end).rev();
         let replaced: Vec<u64> = before
             .take_while(|(_, (until, _))| *until > start)
@@ -73,8 +97,7 @@ impl PerfMap {
         for at in replaced {
             self.functions.remove(&at);
         }
-        self.functions.insert(start, (end, named(listed)));
-        Some(())
+        self.functions.insert(start, (end, function));
     }
 
     /// Returns the function whose code has an address.

@@ -1,5 +1,6 @@
 //! The profiles of a process, with names resolved.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -9,6 +10,7 @@ use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
 use plimsoll_symbolize::offline::Frame;
 
 use super::interpreters;
+use super::jit_dump;
 use super::library;
 use super::perf_map::{Generated, PerfMap};
 use super::{open_report, say};
@@ -27,20 +29,19 @@ pub enum Names {
 /// their names. Hides the frames of the preloaded library, and in profiles of allocations those of
 /// allocators. The resident memory of several processes is not read: they share parts of it.
 pub fn read(directory: &Path, processes: &[u32], names: Names) -> HashMap<&'static str, Profile> {
-    let maps = processes
-        .iter()
-        .map(|&process| (process, PerfMap::of_process(process)));
-    let maps: HashMap<u32, Option<PerfMap>> = maps.collect();
     let files = processes.iter().filter_map(|&process| {
         let file = Kept::open(&directory.join(format!("{process}.profiles")));
         Some((process, file?))
     });
     let files: HashMap<u32, Kept> = files.collect();
+    let maps: HashMap<u32, OnceCell<PerfMap>> = (processes.iter())
+        .map(|&process| (process, OnceCell::new()))
+        .collect();
     let of_one = |process: u32, kind: &str| {
         let mut profile = files.get(&process)?.profile(kind)?;
-        if let Some(Some(map)) = maps.get(&process) {
-            profile.name_generated_code(|address| map.find(address).map(frame));
-        }
+        let map = maps.get(&process)?;
+        let map = map.get_or_init(|| generated_code(&profile, process));
+        profile.name_generated_code(|address| map.find(address).map(frame));
         Some(profile)
     };
     let read = |ProfileKind { name, .. }: &ProfileKind| {
@@ -65,6 +66,14 @@ pub fn read(directory: &Path, processes: &[u32], names: Names) -> HashMap<&'stat
         interpreters::hide_loops(profile);
     }
     all
+}
+
+/// Returns the code that a process generated, by what it listed for perf. All of its profiles have the
+/// same mappings.
+fn generated_code(profile: &Profile, process: u32) -> PerfMap {
+    let mut map = PerfMap::of_process(process).unwrap_or_default();
+    jit_dump::add_from_files(profile, process, &mut map);
+    map
 }
 
 /// The file with the profiles of a process: each follows a line with its kind and its length in bytes.

@@ -60,3 +60,50 @@ fn functions_of_generated_code_are_named_with_their_callers() {
     let stack = ";main;started (page.js:12);outer;hoard (script.py);inner;fill;allocate ";
     assert!(folded.contains(stack), "{folded}");
 }
+
+/// A script that holds 60 MB, outside of V8's own heap.
+const HOARD: &str = "const kept = [];
+function hoard(count) {
+    for (let i = 0; i < count; i++) kept.push(Buffer.alloc(200000));
+}
+function outer() { hoard(300); }
+outer();
+console.log(kept.length);
+";
+
+#[test]
+fn functions_of_node_are_named_by_either_of_its_lists() {
+    let node = std::path::Path::new("/usr/bin/node");
+    if !node.exists() {
+        eprintln!("skipped: node is not installed");
+        return;
+    }
+    for list in ["--perf-prof", "--perf-basic-prof"] {
+        let scene = Scene::new("generated-node");
+        std::fs::write(scene.path("hoard.js"), HOARD).unwrap();
+        let out = scene.path("out");
+        let options = ["--out", out.to_str().unwrap()];
+        let flags = [list, "--interpreted-frames-native-stack", "hoard.js"];
+        let mut command = run(&options, node, &flags);
+        let output = command.current_dir(&scene.directory).output().unwrap();
+        assert_eq!(output.stdout, b"300\n");
+        let report = std::process::Command::new(crate::scene::PLIMSOLL)
+            .args(["report", "--folded", "-t", "alloc_space"])
+            .arg(out.join("heap.pb.gz"))
+            .output()
+            .unwrap();
+        let folded = String::from_utf8(report.stdout).unwrap();
+        let is_hoard = |line: &&str| {
+            line.contains(";outer (hoard.js:5);") && line.contains(";hoard (hoard.js:2);")
+        };
+        let values = folded.lines().filter(is_hoard);
+        let values = values.map(|line| line.rsplit_once(' ').unwrap().1);
+        let sum: u64 = values.map(|value| value.parse::<u64>().unwrap()).sum();
+        // 100 samples are expected. The sum deviates by half with a probability below 1 in a million.
+        assert!((30_000_000..90_000_000).contains(&sum), "{list}: {sum}");
+        let process = std::fs::read_to_string(out.join("numbers.json")).unwrap();
+        let numbers: serde_json::Value = serde_json::from_str(&process).unwrap();
+        let process = crate::scene::number(&numbers, "process");
+        let _ = std::fs::remove_file(format!("/tmp/perf-{process}.map"));
+    }
+}
