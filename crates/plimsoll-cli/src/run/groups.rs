@@ -8,6 +8,7 @@ use super::numbers::Numbers;
 use super::ran::Ran;
 use super::resident;
 use super::summary::{self, Process};
+use super::temporary;
 use super::units::{bytes, count, counted, seconds};
 use crate::args::RunArguments;
 use crate::plain_text::plain;
@@ -193,7 +194,7 @@ pub fn text(
     };
     let mut to = String::new();
     // Writing to a string does not fail.
-    let _ = head(&mut to, group, unseen);
+    let _ = head(&mut to, group, &process.profiles, unseen);
     summary::put_lists(&mut to, &process, arguments.sites);
     if let Some(ran) = ran.filter(|_| arguments.timeline) {
         to.push_str(&resident::timeline(&ran.course));
@@ -201,7 +202,12 @@ pub fn text(
     to
 }
 
-fn head(to: &mut String, group: &Group, unseen: Option<&Unseen>) -> std::fmt::Result {
+fn head(
+    to: &mut String,
+    group: &Group,
+    profiles: &HashMap<&'static str, Profile>,
+    unseen: Option<&Unseen>,
+) -> std::fmt::Result {
     let total = &group.total;
     let killed = if group.was_killed() { " killed" } else { "" };
     writeln!(
@@ -239,6 +245,7 @@ fn head(to: &mut String, group: &Group, unseen: Option<&Unseen>) -> std::fmt::Re
         bytes(total.malloc_bytes),
         count(total.mallocs),
     )?;
+    temporary::write(to, profiles, total)?;
     if total.mapping_calls != 0 {
         writeln!(
             to,

@@ -9,6 +9,7 @@ mod interpreters;
 mod jit_dump;
 mod killed;
 mod library;
+mod lines;
 mod numbers;
 mod pages;
 mod perf_map;
@@ -19,6 +20,7 @@ mod resident;
 pub(crate) mod short_name;
 mod sites;
 mod summary;
+mod temporary;
 mod units;
 mod watch;
 

@@ -73,32 +73,69 @@ impl fmt::Display for Estimate {
 }
 
 /// The standard deviations in half of a 95 % confidence interval.
-const CONFIDENCE: f64 = 1.96;
+pub const CONFIDENCE: f64 = 1.96;
 
-/// Returns the basis of a sum of bytes, whose number of objects is the value before. Each block is
-/// sampled with the probability `1 - exp(-size / rate)`.
-pub fn of_blocks(profile: &Profile, bytes: usize, rate: u64) -> Estimate {
-    let (mut samples, mut variance, mut total) = (0.0, 0.0, 0.0);
-    for sample in profile.samples() {
-        let value = |at: usize| sample.values().nth(at).unwrap_or(0).max(0) as f64;
-        let (objects, bytes) = (value(bytes - 1), value(bytes));
-        if objects == 0.0 || bytes == 0.0 {
-            continue;
+/// What is counted of sampled blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    Blocks,
+    Bytes,
+}
+
+/// An estimated sum over blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BlockSum {
+    pub total: f64,
+    pub variance: f64,
+    /// The estimated number of samples.
+    pub samples: f64,
+}
+
+impl BlockSum {
+    /// Adds up blocks, whose number is the value at index `blocks` and whose bytes are the next value.
+    /// Each block is sampled with the probability `1 - exp(-size / rate)`. The blocks of one sample of
+    /// the profile count as equally large.
+    pub fn of(profile: &Profile, blocks: usize, counted: Counted, rate: u64) -> Self {
+        let mut sum = Self::default();
+        for sample in profile.samples() {
+            let value = |at: usize| sample.values().nth(at).unwrap_or(0).max(0) as f64;
+            let (objects, bytes) = (value(blocks), value(blocks + 1));
+            if objects == 0.0 || bytes == 0.0 {
+                continue;
+            }
+            let size = bytes / objects;
+            let probability = -f64::exp_m1(-size / rate.max(1) as f64);
+            let each = match counted {
+                Counted::Blocks => 1.0,
+                Counted::Bytes => size,
+            };
+            sum.samples += objects * probability;
+            sum.variance += objects * each * each * (1.0 - probability) / probability;
+            sum.total += objects * each;
         }
-        let size = bytes / objects;
-        let probability = -f64::exp_m1(-size / rate.max(1) as f64);
-        samples += objects * probability;
-        variance += objects * size * size * (1.0 - probability) / probability;
-        total += bytes;
+        sum
     }
-    match rate {
-        _ if total == 0.0 => Estimate::NONE,
-        0 | 1 => Estimate::EXACT,
-        _ => Estimate {
-            samples,
-            error: CONFIDENCE * variance.sqrt() / f64::max(total, 1.0),
-        },
+
+    fn estimate(self, rate: u64) -> Estimate {
+        match rate {
+            _ if self.total == 0.0 => Estimate::NONE,
+            0 | 1 => Estimate::EXACT,
+            _ => Estimate {
+                samples: self.samples,
+                error: CONFIDENCE * self.variance.sqrt() / self.total.max(1.0),
+            },
+        }
     }
+}
+
+/// Returns the basis of a sum of bytes, whose number of objects is the value before.
+pub fn of_bytes(profile: &Profile, bytes: usize, rate: u64) -> Estimate {
+    BlockSum::of(profile, bytes - 1, Counted::Bytes, rate).estimate(rate)
+}
+
+/// Returns the basis of a number of blocks, whose bytes are the value after.
+pub fn of_blocks(profile: &Profile, blocks: usize, rate: u64) -> Estimate {
+    BlockSum::of(profile, blocks, Counted::Blocks, rate).estimate(rate)
 }
 
 /// Returns the basis of a sum over samples that count alike, whose number is a value of them.
@@ -226,7 +263,7 @@ fn sites_of(
 }
 
 /// Returns the frames of generated code that have names.
-pub(super) fn generated(profile: &Profile, frames: &Frames<'_>) -> HashSet<u32> {
+pub fn generated(profile: &Profile, frames: &Frames<'_>) -> HashSet<u32> {
     let ids = profile.location_ids().filter(|&id| {
         let location = profile.location(id);
         location.mapping.is_none() && location.address != 0 && !location.lines.is_empty()
@@ -235,17 +272,22 @@ pub(super) fn generated(profile: &Profile, frames: &Frames<'_>) -> HashSet<u32> 
         .collect()
 }
 
-/// Returns the callers that are shown of a stack: the next ones, or the next one and the first of
-/// generated code, if these are beyond.
-pub(super) fn callers(stack: &[u32], generated: &HashSet<u32>) -> Vec<u32> {
-    let all = stack.get(1..).unwrap_or_default();
-    let first = all.iter().position(|frame| generated.contains(frame));
-    match first.filter(|&first| first + 1 >= CALLERS) {
-        Some(first) => {
-            let generated = all[first..].iter().take(CALLERS - 1);
-            all[..1].iter().chain(generated).copied().collect()
-        }
-        None => all.iter().take(CALLERS).copied().collect(),
+/// Returns the callers that are shown of a stack.
+pub fn callers(stack: &[u32], generated: &HashSet<u32>) -> Vec<u32> {
+    let positions = positions_of_callers(stack, generated).into_iter();
+    positions.map(|at| stack[at]).collect()
+}
+
+/// Returns the positions in a stack of the callers that are shown: the next ones, or the next one and
+/// the first of generated code, if these are beyond.
+pub fn positions_of_callers(stack: &[u32], generated: &HashSet<u32>) -> Vec<usize> {
+    let end = stack.len();
+    let first = (1..end).find(|&at| generated.contains(&stack[at]));
+    match first.filter(|&first| first >= CALLERS) {
+        Some(first) => std::iter::once(1)
+            .chain((first..end).take(CALLERS - 1))
+            .collect(),
+        None => (1..end).take(CALLERS).collect(),
     }
 }
 

@@ -7,8 +7,9 @@ use super::numbers::Numbers;
 use super::ran::Ran;
 use super::short_name::shortened;
 use super::sites::{self, Estimate, Samples, Site};
+use super::temporary;
 use super::units::{bytes, count, counted, nanoseconds, seconds};
-use super::{Unseen, resident};
+use super::{Unseen, lines, resident};
 use crate::plain_text::plain;
 use crate::profile::Profile;
 
@@ -22,7 +23,7 @@ pub struct Process {
 pub fn text(process: &Process, ran: Option<&Ran>, unseen: Option<&Unseen>, sites: usize) -> String {
     let mut to = String::new();
     // Writing to a string does not fail.
-    let _ = head(&mut to, &process.numbers, ran, unseen);
+    let _ = head(&mut to, process, ran, unseen);
     put_lists(&mut to, process, sites);
     to
 }
@@ -36,10 +37,11 @@ pub fn put_lists(to: &mut String, process: &Process, sites: usize) {
 
 fn head(
     to: &mut String,
-    numbers: &Numbers,
+    process: &Process,
     ran: Option<&Ran>,
     unseen: Option<&Unseen>,
 ) -> std::fmt::Result {
+    let numbers = &process.numbers;
     let ended = ran.map(|ran| &ran.ended);
     let how = match ended {
         Some(ended) => ended.how(),
@@ -92,6 +94,7 @@ fn head(
             bytes((numbers.malloc_bytes as f64 / seconds) as u64),
             count((numbers.mallocs as f64 / seconds) as u64),
         )?;
+        temporary::write(to, &process.profiles, numbers)?;
     }
     if numbers.inherited.is_some() && numbers.mapping_calls != 0 {
         writeln!(
@@ -231,12 +234,16 @@ struct List {
     unit: fn(u64) -> String,
     basis: Basis,
     samples: Samples,
+    /// Whether each site has its source files and lines.
+    with_lines: bool,
 }
 
 /// What the values of a list are based on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Basis {
-    /// Sampled blocks.
+    /// Bytes of sampled blocks.
+    Bytes,
+    /// Numbers of sampled blocks.
     Blocks,
     /// Samples that count alike.
     Samples,
@@ -248,7 +255,7 @@ enum Basis {
     Resident,
 }
 
-const LISTS: [List; 12] = [
+const LISTS: [List; 13] = [
     list("used CPU time", "profile", 1, nanoseconds, Basis::Samples),
     list(
         "elapsed time of all threads",
@@ -258,10 +265,23 @@ const LISTS: [List; 12] = [
         Basis::Events,
     ),
     list("resident at exit", "memory", 0, bytes, Basis::Resident),
-    list("still allocated at exit", "heap", 3, bytes, Basis::Blocks),
-    list("in use at the peak", "peak", 1, bytes, Basis::Blocks),
-    list("allocated", "heap", 1, bytes, Basis::Blocks),
-    list("allocated and freed", "lifetimes", 1, bytes, Basis::Blocks),
+    List {
+        with_lines: true,
+        ..list("still allocated at exit", "heap", 3, bytes, Basis::Bytes)
+    },
+    list("in use at the peak", "peak", 1, bytes, Basis::Bytes),
+    list("allocated", "heap", 1, bytes, Basis::Bytes),
+    list("allocated and freed", "lifetimes", 1, bytes, Basis::Bytes),
+    List {
+        with_lines: true,
+        ..list(
+            "temporary blocks",
+            "lifetimes",
+            temporary::TEMPORARY,
+            count,
+            Basis::Blocks,
+        )
+    },
     list(
         "mapped by the program at exit, touched or not",
         "mmap",
@@ -301,6 +321,7 @@ const fn list(
         unit,
         basis,
         samples: Samples::All,
+        with_lines: false,
     }
 }
 
@@ -325,6 +346,7 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
         };
         let rate = process.numbers.heap_rate;
         let estimate = match list.basis {
+            Basis::Bytes => sites::of_bytes(profile, value, rate),
             Basis::Blocks => sites::of_blocks(profile, value, rate),
             Basis::Samples => sites::of_samples(profile, value - 1),
             Basis::Resident => of_heap(process).unwrap_or(Estimate::NONE),
@@ -342,14 +364,21 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
             Basis::Resident => format!(" (sites of the heap {estimate})"),
             Basis::All => String::new(),
             Basis::Events => " (sampled)".to_owned(),
-            Basis::Blocks | Basis::Samples => format!(" ({estimate})"),
+            Basis::Bytes | Basis::Blocks | Basis::Samples => format!(" ({estimate})"),
         };
         writeln!(to, "{title}: {}{by}", unit(total.unsigned_abs()))?;
         if estimate.is_too_weak() && list.basis != Basis::Resident {
             writeln!(to, "  too few samples to name its sites")?;
             continue;
         }
-        for site in sites.iter().filter(|site| site.value > 0) {
+        let positions = match list.with_lines {
+            true => lines::of(profile, &sites, value),
+            false => Vec::new(),
+        };
+        for (number, site) in sites.iter().enumerate() {
+            if site.value <= 0 {
+                continue;
+            }
             writeln!(
                 to,
                 "  {:>10} {:>5.1} %  {}",
@@ -357,6 +386,9 @@ fn lists(to: &mut String, process: &Process, most: usize) -> std::fmt::Result {
                 100.0 * site.value as f64 / total as f64,
                 path(site, unit)
             )?;
+            if let Some(Some(position)) = positions.get(number) {
+                writeln!(to, "{:22}at {position}", "")?;
+            }
         }
     }
     Ok(())
@@ -386,7 +418,7 @@ fn is_telling(list: &List, process: &Process) -> bool {
 /// Returns the basis of the heap in use, if it was sampled.
 fn of_heap(process: &Process) -> Option<Estimate> {
     let heap = process.profiles.get("heap")?;
-    Some(sites::of_blocks(heap, 3, process.numbers.heap_rate))
+    Some(sites::of_bytes(heap, 3, process.numbers.heap_rate))
 }
 
 /// Formats a site and its callers on one line. If the site has other callers too, the line shows

@@ -13,6 +13,7 @@ pub(crate) mod postmortem;
 pub(crate) mod process;
 pub(crate) mod sampled_blocks;
 mod sampled_large;
+mod samples;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;

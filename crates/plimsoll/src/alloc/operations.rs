@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout};
 
 use super::sampled_large::SAMPLED_LARGE;
+use super::samples::{forget_large, large_sample, record_inside, record_small, record_small_free};
 use super::thread::Thread;
 use super::{Alloc, counts, process, sampled_blocks};
 use crate::backend::is_aligned_anyway;
@@ -211,17 +212,14 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
                     // SAFETY: the slot holds at least `size` bytes.
                     unsafe { block.write_bytes(0, size) };
                 }
-                record_small(sample, counted, block);
+                record_small(thread, sample, counted, block);
                 return block;
             }
         }
         // SAFETY: `layout` has a size above zero, by this function's contract.
         let block = unsafe { self.place_inside(layout, zeroed) };
         if !block.is_null() {
-            let sample = sample.record_malloc(counted);
-            if size <= size_class::LARGEST || !SAMPLED_LARGE.note(block as usize, sample) {
-                sample.untrack(counted);
-            }
+            record_inside(thread, sample, counted, block, size);
         }
         block
     }
@@ -275,7 +273,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         let thread = self.noticed(Thread::current());
         let size = layout.size();
         if sampled_blocks::contains(block as usize) {
-            sampled_blocks::sample(block).record_free(size_class::counted_size(size));
+            record_small_free(thread, block, size);
             self.count_free(thread, size);
             return sampled_blocks::give_back(block, size);
         }
@@ -430,7 +428,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         if let Some(sample) = sample.filter(|_| new.size() <= size_class::LARGEST) {
             let moved = sampled_blocks::take(new.size(), new.align(), sample);
             if !moved.is_null() {
-                record_small(sample, new_counted, moved);
+                record_small(thread, sample, new_counted, moved);
                 if let Some(old_sample) = old_sample {
                     old_sample.record_replaced(old_counted);
                 }
@@ -459,33 +457,9 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
             old_sample.record_replaced(old_counted);
         }
         if let Some(sample) = sample {
-            let sample = sample.record_malloc(new_counted);
-            if new.size() <= size_class::LARGEST || !SAMPLED_LARGE.note(moved as usize, sample) {
-                sample.untrack(new_counted);
-            }
+            record_inside(thread, sample, new_counted, moved, new.size());
         }
         self.count_realloc(thread, old.size(), new.size());
         moved
-    }
-}
-
-/// Records the allocation of a sampled block that has a slot.
-pub(super) fn record_small(sample: Sample, counted: usize, block: *mut u8) {
-    sampled_blocks::note_recorded(block, sample.record_malloc(counted));
-}
-
-/// Removes and returns the sample of a large block of the inner allocator, if it was sampled.
-pub(super) fn large_sample(block: *mut u8, size: usize) -> Option<Sample> {
-    if size > size_class::LARGEST {
-        SAMPLED_LARGE.take(block as usize)
-    } else {
-        None
-    }
-}
-
-/// Records the free of a large block, if it was sampled.
-fn forget_large(block: *mut u8, size: usize) {
-    if let Some(sample) = large_sample(block, size) {
-        sample.record_free(size);
     }
 }

@@ -9,7 +9,7 @@ use super::{counts::HEAP, process};
 use crate::backend::{self, Backend};
 use crate::internal_scope::{ALWAYS_SLOW, State};
 use crate::ledger::Writer;
-use crate::sampler::{self, Sampler, Weight};
+use crate::sampler::{self, LastSample, Sample, Sampler, Weight};
 use crate::stack;
 use crate::thread;
 
@@ -18,6 +18,7 @@ struct Cold {
     stage: Cell<Stage>,
     writer: Cell<Writer>,
     sampler: Sampler,
+    last_sample: LastSample,
     /// Whether the thread is enlisted with the backend of the process.
     noticed: Cell<bool>,
 }
@@ -38,6 +39,7 @@ thread_local! {
             stage: Cell::new(Stage::New),
             writer: Cell::new(Writer::Shared),
             sampler: Sampler::new(),
+            last_sample: LastSample::new(),
             noticed: Cell::new(false),
         }
     };
@@ -84,7 +86,8 @@ impl Thread {
         thread
     }
 
-    fn here() -> Self {
+    /// Returns the thread as it is, for operations of a thread that has an area.
+    pub(super) fn here() -> Self {
         // SAFETY: thread-local storage without destructors lasts as long as the thread, and a
         // `Thread` stays on its thread: it is not `Send`.
         let cold = unsafe { &*COLD.with(std::ptr::from_ref) };
@@ -170,6 +173,7 @@ impl Thread {
         }
         let decision = self.cold.sampler.decide(before, size, sampler::rate());
         self.state.set_distance(decision.countdown);
+        self.cold.last_sample.forget();
         if self.cold.stage.get() == Stage::New && decision.weight.is_some() {
             stack::TABLE.drop_event();
             return None;
@@ -180,11 +184,24 @@ impl Thread {
     /// Draws a new distance at the current rate, so that this thread does not have to use up its
     /// old one.
     fn redraw(self) {
-        let decision = self
-            .cold
-            .sampler
-            .decide(self.state.distance(), 0, sampler::rate());
+        let before = self.state.distance();
+        let decision = self.cold.sampler.decide(before, 0, sampler::rate());
         self.state.set_distance(decision.countdown);
+        let last_sample = &self.cold.last_sample;
+        last_sample.redrawn(before, decision.countdown);
+    }
+
+    /// Notes the block of a recorded sample of this thread, which has charged the allocation.
+    pub(super) fn note_sample(self, block: *mut u8, sample: Sample) {
+        let last_sample = &self.cold.last_sample;
+        last_sample.note(block, sample, self.state.distance());
+    }
+
+    /// Returns whether the sampled block is temporary, if this thread frees it now: the thread itself
+    /// allocated it, and nothing since.
+    pub(super) fn is_temporary(self, block: *mut u8, sample: Sample) -> bool {
+        let last_sample = &self.cold.last_sample;
+        last_sample.is_temporary(block, sample, self.state.distance())
     }
 }
 
@@ -207,6 +224,7 @@ pub(crate) fn draw_anew() {
             .sampler
             .start(os::random::seed(), sampler::rate());
         thread.state.set_distance(distance);
+        thread.cold.last_sample.forget();
     }
 }
 
@@ -228,6 +246,7 @@ mod tests {
                 stage: Cell::new(Stage::New),
                 writer: Cell::new(Writer::Shared),
                 sampler: Sampler::new(),
+                last_sample: LastSample::new(),
                 noticed: Cell::new(false),
             })),
         };

@@ -14,13 +14,21 @@ use crate::stack::{Kind, Record, TABLE};
 
 pub(super) struct Lifetimes;
 
-const SAMPLE_TYPES: [ValueType; 2] = [
+const SAMPLE_TYPES: [ValueType; 4] = [
     ValueType {
         name: "freed_objects",
         unit: "count",
     },
     ValueType {
         name: "freed_space",
+        unit: "bytes",
+    },
+    ValueType {
+        name: "temporary_objects",
+        unit: "count",
+    },
+    ValueType {
+        name: "temporary_space",
         unit: "bytes",
     },
 ];
@@ -42,7 +50,7 @@ impl Source for Lifetimes {
         Reading {
             total: None,
             sample_types: &SAMPLE_TYPES,
-            default_type: "",
+            default_type: "freed_space",
             period_type: ValueType {
                 name: "space",
                 unit: "bytes",
@@ -55,6 +63,8 @@ impl Source for Lifetimes {
             comments: vec![
                 "plimsoll: lifetime is the lower bound of a decade, in nanoseconds; blocks in use \
                  are not included"
+                    .into(),
+                "plimsoll: temporary blocks are those that their thread freed before its next allocation"
                     .into(),
             ],
         }
@@ -95,6 +105,8 @@ fn sample(record: &Record) -> Sample {
     let mut values = [0; MAX_VALUES];
     values[0] = lifetime::blocks(record.cells[cell::WEIGHT]);
     values[1] = record.cells[cell::BYTES] as i64;
+    values[2] = lifetime::blocks(record.cells[cell::TEMPORARY_WEIGHT]);
+    values[3] = record.cells[cell::TEMPORARY_BYTES] as i64;
     Sample {
         stack: Stack::of(record),
         values,

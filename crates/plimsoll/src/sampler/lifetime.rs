@@ -9,11 +9,14 @@ use plimsoll_sys::os::clock;
 use super::{Sample, WEIGHT_BITS};
 use crate::stack::{Kind, TABLE};
 
-/// The cells of a bucket of [`Kind::Lifetime`]. As for [`Kind::Heap`].
+/// The cells of a bucket of [`Kind::Lifetime`]. As for [`Kind::Heap`]; the last two count the temporary
+/// ones of these blocks.
 pub(crate) mod cell {
     pub(crate) const BLOCKS: usize = 0;
     pub(crate) const WEIGHT: usize = 1;
     pub(crate) const BYTES: usize = 2;
+    pub(crate) const TEMPORARY_WEIGHT: usize = 3;
+    pub(crate) const TEMPORARY_BYTES: usize = 4;
 }
 
 /// Lower limits of the decades, in nanoseconds; the last decade has no upper limit. One microsecond
@@ -45,7 +48,7 @@ impl AllocatedAt {
 }
 
 /// Records the end of a block that counts as `bytes` bytes. For hooks.
-pub(super) fn ended(sample: Sample, bytes: u64) {
+pub(super) fn ended(sample: Sample, bytes: u64, is_temporary: bool) {
     if sample.born == AllocatedAt::default() {
         return;
     }
@@ -56,8 +59,11 @@ pub(super) fn ended(sample: Sample, bytes: u64) {
         (cell::BLOCKS, 1),
         (cell::WEIGHT, sample.weight.0),
         (cell::BYTES, bytes),
+        (cell::TEMPORARY_WEIGHT, sample.weight.0),
+        (cell::TEMPORARY_BYTES, bytes),
     ];
-    TABLE.add(bucket, &amounts);
+    let used = if is_temporary { 5 } else { 3 };
+    TABLE.add(bucket, &amounts[..used]);
 }
 
 /// Returns the range of lifetimes, in nanoseconds, for the size of a bucket; the upper limit is

@@ -14,11 +14,13 @@
 pub(crate) mod lifetime;
 mod sample;
 pub(crate) mod sweep;
+mod temporary;
 
 use std::cell::Cell;
 
 pub(crate) use lifetime::AllocatedAt;
 pub(crate) use sample::{Sample, cell, lost_track};
+pub(crate) use temporary::LastSample;
 
 use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 

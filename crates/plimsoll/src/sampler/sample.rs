@@ -61,7 +61,7 @@ impl Sample {
     }
 
     /// Records the free. `size` is the counted size of the allocation.
-    pub(crate) fn record_free(self, size: usize) {
+    pub(crate) fn record_free(self, size: usize, is_temporary: bool) {
         let stream = if sweep::is_inside() {
             Stream::Swept {
                 allocated: self.cycle,
@@ -70,14 +70,14 @@ impl Sample {
             Stream::Program
         };
         self.leave(stream, size);
-        lifetime::ended(self, self.weight.times(size));
+        lifetime::ended(self, self.weight.times(size), is_temporary);
     }
 
-    /// Records that another block replaces this one. Within a sweep it does not count as a swept
+    /// Records that another block replaces this one, which therefore is not temporary. Within a sweep it does not count as a swept
     /// free either, since the contents live on.
     pub(crate) fn record_replaced(self, size: usize) {
         self.leave(Stream::Program, size);
-        lifetime::ended(self, self.weight.times(size));
+        lifetime::ended(self, self.weight.times(size), false);
     }
 
     /// Subtracts the block from the memory in use.

@@ -4,8 +4,10 @@ use std::ffi::c_void;
 
 use super::underlying::{self, PLAIN_CALL};
 use super::{ALIGN, Make, count_malloc, count_realloc, internal_blocks, peak, usable_size};
-use crate::alloc::operations::{large_sample, record_small};
 use crate::alloc::sampled_large::SAMPLED_LARGE;
+use crate::alloc::samples::{
+    forget_large, large_sample, record_inside, record_small, record_small_free,
+};
 use crate::alloc::thread::Thread;
 use crate::alloc::{counts, sampled_blocks};
 use crate::sampler::{Sample, Weight};
@@ -50,7 +52,7 @@ pub(super) unsafe extern "C" fn free_cold(block: *mut u8) {
         let thread = Thread::current();
         if sampled_blocks::contains(block as usize) {
             let size = noted_size(block);
-            sampled_blocks::sample(block).record_free(size_class::counted_size(size));
+            record_small_free(thread, block, size);
             counts::free(thread.writer(), size);
             return sampled_blocks::give_back(block, size + NOTE);
         }
@@ -58,13 +60,6 @@ pub(super) unsafe extern "C" fn free_cold(block: *mut u8) {
         forget_large(block, size);
         counts::free(thread.writer(), size);
         underlying::free::<PLAIN_CALL>(block);
-    }
-}
-
-/// Records the free of a large block, if it was sampled.
-pub(super) fn forget_large(block: *mut u8, size: usize) {
-    if let Some(sample) = large_sample(block, size) {
-        sample.record_free(size);
     }
 }
 
@@ -155,7 +150,7 @@ unsafe fn place_charged(thread: Thread, make: Make, size: usize) -> Placed {
                 // SAFETY: the slot holds at least `size` bytes.
                 unsafe { block.write_bytes(0, size) };
             }
-            record_small(sample, counted, block);
+            record_small(thread, sample, counted, block);
             return Placed {
                 block,
                 stands_for: weight.times(counted),
@@ -168,21 +163,19 @@ unsafe fn place_charged(thread: Thread, make: Make, size: usize) -> Placed {
         return Placed::unsampled(block);
     }
     // SAFETY: the block was just allocated.
-    unsafe { note_large(block, weight) }
+    unsafe { note_large(thread, block, weight) }
 }
 
 /// Records the sampled allocation of a block that stays in the underlying allocator.
 ///
 /// # Safety
 /// The block belongs to the underlying allocator.
-unsafe fn note_large(block: *mut u8, weight: Weight) -> Placed {
+unsafe fn note_large(thread: Thread, block: *mut u8, weight: Weight) -> Placed {
     // SAFETY: `block` is a live block of the underlying allocator, by this function's contract.
     let got = unsafe { underlying::usable::<PLAIN_CALL>(block) };
     let counted = size_class::counted_size(got);
-    let sample = Sample::take(counted, weight).record_malloc(counted);
-    if got <= size_class::LARGEST || !SAMPLED_LARGE.note(block as usize, sample) {
-        sample.untrack(counted);
-    }
+    let sample = Sample::take(counted, weight);
+    record_inside(thread, sample, counted, block, got);
     Placed {
         block,
         stands_for: weight.times(counted),
@@ -305,7 +298,7 @@ unsafe fn realloc_inside(thread: Thread, block: *mut u8, old_size: usize, size: 
         let sample = Sample::take(counted, weight);
         let moved = take_slot(got, ALIGN, sample);
         if !moved.is_null() {
-            record_small(sample, counted, moved);
+            record_small(thread, sample, counted, moved);
             if let Some(old_sample) = old_sample {
                 old_sample.record_replaced(old_counted);
             }
@@ -336,7 +329,7 @@ unsafe fn realloc_inside(thread: Thread, block: *mut u8, old_size: usize, size: 
     }
     match weight {
         // SAFETY: `moved` was just reallocated.
-        Some(weight) => unsafe { note_large(moved, weight) },
+        Some(weight) => unsafe { note_large(thread, moved, weight) },
         None => Placed::unsampled(moved),
     }
 }

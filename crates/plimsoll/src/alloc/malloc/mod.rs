@@ -19,11 +19,12 @@ use std::alloc::Layout;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
+use super::samples::forget_large;
 use super::thread::Thread;
 use super::{counts, process};
 use crate::internal_scope::{self, Route};
 use crate::size_class;
-use cold::{alloc_cold, forget_large, free_cold, realloc_cold, usable_size_of_any};
+use cold::{alloc_cold, free_cold, realloc_cold, usable_size_of_any};
 pub(crate) use peak::{most, restart_peak};
 pub(crate) use underlying::is_in_allocator;
 use underlying::{ENTERED, Entered, PLAIN_CALL, WITH_HEADERS, WITH_SIZES};

@@ -1,0 +1,149 @@
+//! Source files and lines of the sites in a list.
+//!
+//! The profiles of a run without an output directory have names only, since debug information of
+//! large programs takes long to read. A list shows few sites, so only their addresses are looked up.
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_symbolize::Detail;
+use plimsoll_symbolize::offline::{self, MappedCode};
+
+use super::sites::{self, Site};
+use crate::plain_text::plain;
+use crate::profile::{Frames, LocationId, Profile, Stack};
+
+/// A frame: a location, and the position among the calls that are inlined there.
+type Place = (LocationId, usize);
+
+/// Returns the source positions of each site and its callers, in one line of text; `None` if debug
+/// information has none. A site is a function, so it may have several lines: the text has those of
+/// the stack with the highest value at index `at`.
+pub fn of(profile: &Profile, sites: &[Site], at: usize) -> Vec<Option<String>> {
+    let Ok(frames) = Frames::new(profile) else {
+        return vec![None; sites.len()];
+    };
+    let places: Vec<Vec<Place>> = places(profile, &frames, sites, at);
+    let wanted: HashSet<LocationId> = places.iter().flatten().map(|&(at, _)| at).collect();
+    let found = look_up(profile, &wanted);
+    let position = |&(location, nth): &Place| match found.get(&location) {
+        Some(found) => found.clone(),
+        None => {
+            let line = frames.lines(location).get(nth)?;
+            let function = profile.function(line.function?);
+            shown(profile.string(function.file), line.line.into())
+        }
+    };
+    let text = |places: &Vec<Place>| {
+        let positions: Vec<Option<String>> = places.iter().map(position).collect();
+        let last = positions.iter().rposition(Option::is_some)?;
+        let known = positions[..=last].iter();
+        let known: Vec<&str> = known.map(|known| known.as_deref().unwrap_or("?")).collect();
+        Some(known.join(" < "))
+    };
+    places.iter().map(text).collect()
+}
+
+/// Returns the frames of each site and its callers, of its stack with the highest value.
+fn places(profile: &Profile, frames: &Frames<'_>, sites: &[Site], at: usize) -> Vec<Vec<Place>> {
+    let generated = sites::generated(profile, frames);
+    let by_function: HashMap<&str, usize> = (sites.iter().enumerate())
+        .map(|(number, site)| (&*site.function, number))
+        .collect();
+    let mut sums: Vec<HashMap<Vec<Place>, i64>> = vec![HashMap::new(); sites.len()];
+    let mut stack = Stack::default();
+    for sample in profile.samples() {
+        let value = sample.values().nth(at).unwrap_or(0);
+        if value == 0 {
+            continue;
+        }
+        frames.read(&sample, &mut stack);
+        let Some(&leaf) = stack.frames().first() else {
+            continue;
+        };
+        let Some(&number) = by_function.get(frames.name(leaf)) else {
+            continue;
+        };
+        let callers = sites::positions_of_callers(stack.frames(), &generated);
+        let names = callers.iter().map(|&at| frames.name(stack.frames()[at]));
+        if !names.eq(sites[number].callers.iter().map(|name| &**name)) {
+            continue;
+        }
+        let of_stack: Vec<Place> = stack
+            .locations()
+            .iter()
+            .flat_map(|&location| {
+                let inlined = 0..frames.frames_of(location).len();
+                inlined.map(move |nth| (location, nth))
+            })
+            .collect();
+        let places = std::iter::once(0).chain(callers).map(|at| of_stack[at]);
+        let sum = sums[number].entry(places.collect()).or_default();
+        *sum = sum.saturating_add(value);
+    }
+    let largest = |sums: HashMap<Vec<Place>, i64>| {
+        let largest = sums
+            .into_iter()
+            .max_by_key(|(places, sum)| (*sum, std::cmp::Reverse(places.clone())));
+        largest.map(|(places, _)| places).unwrap_or_default()
+    };
+    sums.into_iter().map(largest).collect()
+}
+
+/// Reads the positions of those locations without lines from debug information. The name of such a
+/// location is that of the outermost function there, not of the calls that are inlined into it.
+fn look_up(profile: &Profile, wanted: &HashSet<LocationId>) -> HashMap<LocationId, Option<String>> {
+    let without: Vec<LocationId> = (wanted.iter().copied())
+        .filter(|&id| {
+            let location = profile.location(id);
+            location.address != 0 && location.lines.iter().all(|line| line.line == 0)
+        })
+        .collect();
+    let mut found = HashMap::new();
+    if without.is_empty() {
+        return found;
+    }
+    let mapped: Vec<MappedCode> = (profile.mappings().iter())
+        .map(|mapping| MappedCode {
+            start: mapping.start,
+            limit: mapping.limit,
+            offset: mapping.offset,
+            file: profile.string(mapping.file).to_owned(),
+            build_id: profile.string(mapping.build_id).to_owned(),
+        })
+        .collect();
+    // The addresses of a profile lie within the calls.
+    let addresses: Vec<u64> = (without.iter())
+        .map(|&id| profile.location(id).address.saturating_add(1))
+        .collect();
+    offline::symbolize(&mapped, &addresses, Detail::Full, |at, lines| {
+        let outermost = lines.last();
+        let position = outermost.and_then(|line| shown(line.file, line.line));
+        found.insert(without[at], position);
+    });
+    found
+}
+
+/// Formats a position: the last two parts of the file's path, and the line.
+fn shown(file: &str, line: u64) -> Option<String> {
+    if file.is_empty() || line == 0 {
+        return None;
+    }
+    let before = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+    Some(format!("{}:{line}", plain(&file[before..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_short_and_plain() {
+        let shown = |file, line| shown(file, line).unwrap_or_default();
+        assert_eq!(shown("/home/me/src/run/mod.rs", 7), "run/mod.rs:7");
+        assert_eq!(shown("main.c", 7), "main.c:7");
+        assert_eq!(shown("src/main.c", 7), "src/main.c:7");
+        assert_eq!(shown("/main.c", 7), "/main.c:7");
+        assert_eq!((shown("", 7), shown("main.c", 0)), Default::default());
+        assert!(!shown("/a/\u{1b}[2J/b.c", 7).contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,118 @@
+//! The share of the allocations that were temporary: their thread freed them before its next
+//! allocation.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+
+use super::numbers::Numbers;
+use super::sites::{BlockSum, CONFIDENCE, Counted};
+use crate::profile::Profile;
+
+/// The index of the number of allocations in the heap profile; their bytes are next.
+const ALLOCATED: usize = 0;
+
+/// The index of the number of temporary blocks in the profile of lifetimes; their bytes are next.
+pub const TEMPORARY: usize = 2;
+
+/// The least number of samples from which a share is stated.
+const MIN_SAMPLES: f64 = 5.0;
+
+/// A share, estimated from samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Share {
+    share: f64,
+    /// Half of the width of its 95 % confidence interval.
+    error: f64,
+}
+
+impl Share {
+    /// Returns the share of a part of the blocks. The errors of both sums have the same cause, so that
+    /// a share of nearly all is more accurate than either. `None` from too few samples.
+    fn of(part: BlockSum, whole: BlockSum) -> Option<Self> {
+        if whole.samples < MIN_SAMPLES || whole.total <= 0.0 {
+            return None;
+        }
+        let share = (part.total / whole.total).clamp(0.0, 1.0);
+        let rest = (whole.variance - part.variance).max(0.0);
+        let variance = (1.0 - share).powi(2) * part.variance + share.powi(2) * rest;
+        // Without one sample of a kind, its share is below this with the same probability.
+        let least = 3.0 * whole.variance / whole.total;
+        let error = f64::max(CONFIDENCE * variance.sqrt(), least) / whole.total;
+        Some(Self { share, error })
+    }
+}
+
+/// Writes the line of temporary allocations, unless nothing or too little of the heap was sampled.
+pub fn write(
+    to: &mut String,
+    profiles: &HashMap<&'static str, Profile>,
+    numbers: &Numbers,
+) -> fmt::Result {
+    let (Some(heap), Some(lifetimes)) = (profiles.get("heap"), profiles.get("lifetimes")) else {
+        return Ok(());
+    };
+    let rate = numbers.heap_rate;
+    let share = |counted| {
+        let part = BlockSum::of(lifetimes, TEMPORARY, counted, rate);
+        Share::of(part, BlockSum::of(heap, ALLOCATED, counted, rate))
+    };
+    let (Some(blocks), Some(bytes)) = (share(Counted::Blocks), share(Counted::Bytes)) else {
+        return Ok(());
+    };
+    let shown = |Share { share, error }: Share, of: &str| match rate {
+        0 | 1 => format!("{:.1} % of {of}", 100.0 * share),
+        _ => format!("{:.1} % ±{:.1} of {of}", 100.0 * share, 100.0 * error),
+    };
+    // The free of an untracked block is not noticed.
+    let least = if numbers.untracked == 0 {
+        ""
+    } else {
+        "at least "
+    };
+    writeln!(
+        to,
+        "  temporary  {least}{}, {}: freed before their thread allocated again",
+        shown(blocks, "blocks"),
+        shown(bytes, "bytes"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `number` blocks, sampled with that probability.
+    fn blocks(number: f64, probability: f64) -> BlockSum {
+        BlockSum {
+            total: number,
+            variance: number * (1.0 - probability) / probability,
+            samples: number * probability,
+        }
+    }
+
+    #[test]
+    fn a_share_has_the_error_of_a_proportion() {
+        let half = Share::of(blocks(50_000.0, 0.01), blocks(100_000.0, 0.01)).unwrap();
+        assert_eq!(half.share, 0.5);
+        // Of 1,000 samples, sqrt(0.5 * 0.5 / 1000).
+        let expected = CONFIDENCE * 0.0158 * 0.99_f64.sqrt();
+        assert!((half.error - expected).abs() < 1e-4, "{half:?}");
+    }
+
+    #[test]
+    fn a_share_of_nothing_or_all_has_an_error_unless_all_was_sampled() {
+        for part in [0.0, 100_000.0] {
+            let share = Share::of(blocks(part, 0.01), blocks(100_000.0, 0.01)).unwrap();
+            assert_eq!(share.share, part / 100_000.0);
+            assert!((0.002..0.004).contains(&share.error), "{share:?}");
+            let exact = Share::of(blocks(part, 1.0), blocks(100_000.0, 1.0)).unwrap();
+            assert_eq!(exact.error, 0.0);
+        }
+    }
+
+    #[test]
+    fn few_samples_have_no_share() {
+        assert_eq!(Share::of(blocks(1.0, 0.5), blocks(9.0, 0.5)), None);
+        assert_eq!(Share::of(BlockSum::default(), BlockSum::default()), None);
+    }
+}
