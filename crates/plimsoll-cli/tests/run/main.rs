@@ -25,6 +25,7 @@ mod scene;
 mod signals;
 mod sites;
 mod sizes;
+mod temporary;
 mod threads;
 mod wall;
 mod well_known;
