@@ -41,7 +41,12 @@ fn lives(of: &str) -> Vec<(i64, i64, i64)> {
     let profile = Profile::of("lifetimes");
     assert_eq!(
         profile.sample_types(),
-        [("freed_objects", "count"), ("freed_space", "bytes")]
+        [
+            ("freed_objects", "count"),
+            ("freed_space", "bytes"),
+            ("temporary_objects", "count"),
+            ("temporary_space", "bytes"),
+        ]
     );
     let sample = |sample: &&pprof::Sample| {
         let from = profile.number(sample, "lifetime").unwrap();
@@ -107,6 +112,94 @@ fn a_growing_block_has_a_lifetime_at_each_site() {
         drop(block);
         assert_eq!(sum(lives("memory::lifetimes::growing")), (2, 304));
     });
+}
+
+/// Returns the temporary objects and bytes with the leaf `of`.
+fn temporary(of: &str) -> (i64, i64) {
+    let profile = Profile::of("lifetimes");
+    let sum = |at: usize| profile.at(of).iter().map(|sample| sample.value[at]).sum();
+    (sum(2), sum(3))
+}
+
+#[test]
+fn a_block_freed_before_the_next_allocation_is_temporary() {
+    child::run(
+        "a_block_freed_before_the_next_allocation_is_temporary",
+        ALL,
+        || {
+            for _ in 0..100 {
+                drop(brief(64));
+                drop(brief(40_000));
+                let (first, second) = (lasting(64), lasting(80));
+                drop((first, second));
+                let first = kept(64);
+                drop(growing());
+                drop(first);
+            }
+            let profile = Profile::of("lifetimes");
+            assert_eq!(temporary("memory::lifetimes::brief"), (200, 100 * 40_064));
+            // Of two, the last one is.
+            assert_eq!(temporary("memory::lifetimes::lasting"), (100, 100 * 80));
+            assert_eq!(temporary("memory::lifetimes::kept"), (0, 0));
+            // The first block of each pair was replaced by `realloc`.
+            let grown = lives("memory::lifetimes::growing");
+            assert_eq!(
+                grown.iter().map(|(_, objects, _)| objects).sum::<i64>(),
+                200
+            );
+            assert_eq!(temporary("memory::lifetimes::growing"), (100, 100 * 200));
+            assert!(!profile.at("memory::lifetimes::brief").is_empty());
+        },
+    );
+}
+
+/// A change of the rate draws the distance anew, which is no allocation.
+#[test]
+fn a_block_is_temporary_across_a_change_of_the_rate() {
+    child::run(
+        "a_block_is_temporary_across_a_change_of_the_rate",
+        ALL,
+        || {
+            for round in 0..100 {
+                let block = brief(64);
+                let other = lasting(64);
+                profile::set_heap_rate(if round % 2 == 0 { 1 << 20 } else { 64 });
+                drop(other);
+                drop(block);
+                profile::set_heap_rate(1);
+            }
+            assert_eq!(temporary("memory::lifetimes::lasting").0, 100);
+            assert_eq!(temporary("memory::lifetimes::brief").0, 0);
+        },
+    );
+}
+
+/// The last allocation of a thread that only frees is none of these blocks.
+#[test]
+fn a_block_that_another_thread_frees_is_not_temporary() {
+    child::run(
+        "a_block_that_another_thread_frees_is_not_temporary",
+        "heap_rate=1",
+        || {
+            let blocks: Vec<Vec<u8>> = (0..1000).map(|_| lasting(64)).collect();
+            let freeing = thread::spawn(move || drop(blocks));
+            freeing.join().unwrap();
+            assert_eq!(temporary("memory::lifetimes::lasting").0, 0);
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    thread::spawn(|| {
+                        for _ in 0..1000 {
+                            drop(brief(64));
+                        }
+                    })
+                })
+                .collect();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(temporary("memory::lifetimes::brief").0, 4000);
+        },
+    );
 }
 
 /// The bytes freed according to `allocs` equal those of `lifetimes`, with the same labels.
