@@ -23,6 +23,8 @@
 //!   all of them.
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts in some microseconds: all of one instant,
 //!   exact to the last operation.
+//! * [`measure()`] counts what a closure allocates; [`assert_allocs!`] and [`assert_no_alloc!`] check it
+//!   in tests.
 //! * [`stats::Backend`] reports the allocator's pages; [`free_os_memory()`] returns free pages to
 //!   the system.
 //! * [`lock_stats()`] returns how long threads waited for locks and for one another.
@@ -130,6 +132,7 @@ pub mod label;
 mod leak;
 mod ledger;
 mod maintenance;
+pub mod measure;
 mod memory_limit;
 pub mod metrics;
 mod overhead;
@@ -167,6 +170,7 @@ pub use backend::Jemalloc;
 pub use backend::MiMalloc;
 pub use config::{Config, Plimsoll, config, start};
 pub use dump::dump;
+pub use measure::measure;
 pub use memory_limit::{MemoryPressure, MemoryThreshold, on_memory_threshold, set_memory_limit};
 pub use settings::{MemoryLimit, MemoryLimitError};
 pub use stats::{

@@ -4,6 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 
 use plimsoll::SamplingAlloc;
 
+#[path = "suite/measure.rs"]
+mod measure;
+
 #[global_allocator]
 static ALLOC: SamplingAlloc = SamplingAlloc::samples_only(System);
 

@@ -8,6 +8,7 @@ pub(crate) mod mappings;
 #[cfg(not(all(feature = "mmap", target_os = "linux", not(plimsoll_portable_os))))]
 #[path = "mappings/absent.rs"]
 pub(crate) mod mappings;
+pub(crate) mod measured;
 mod operations;
 pub(crate) mod postmortem;
 pub(crate) mod process;

@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use super::sampled_large::SAMPLED_LARGE;
 use super::samples::{forget_large, large_sample, record_inside, record_small, record_small_free};
 use super::thread::Thread;
-use super::{Alloc, counts, process, sampled_blocks};
+use super::{Alloc, counts, measured, process, sampled_blocks};
 use crate::backend::is_aligned_anyway;
 use crate::internal_scope;
 use crate::sampler::Sample;
@@ -189,8 +189,11 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         }
         // SAFETY: `layout` has a size above zero, by this function's contract.
         let block = unsafe { self.place_charged(thread, layout, zeroed) };
-        if COUNTED && !block.is_null() {
-            counts::malloc(thread.writer(), layout.size());
+        if !block.is_null() {
+            measured::changed(Some(layout.size()), None);
+            if COUNTED {
+                counts::malloc(thread.writer(), layout.size());
+            }
         }
         block
     }
@@ -286,6 +289,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
 
     /// Counts a free on a path that may lack an area.
     fn count_free(&self, thread: Thread, size: usize) {
+        measured::changed(None, Some(size));
         if COUNTED {
             counts::free(thread.writer(), size);
         }
@@ -293,6 +297,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
 
     /// Counts a free and an allocation in one cut, on a path that may lack an area.
     fn count_realloc(&self, thread: Thread, old_size: usize, new_size: usize) {
+        measured::changed(Some(new_size), Some(old_size));
         if COUNTED {
             counts::realloc(thread.writer(), old_size, new_size);
         }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use plimsoll_sys::os;
 
-use super::{counts::HEAP, process};
+use super::{counts::HEAP, measured, process};
 use crate::backend::{self, Backend};
 use crate::internal_scope::{ALWAYS_SLOW, State};
 use crate::ledger::Writer;
@@ -114,15 +114,10 @@ impl Thread {
             // shard, and `LostEvents` counts its samples: the memory for samples may not exist yet.
             return;
         }
-        let distance = self.state.distance();
         let writer = HEAP.enlist();
         self.cold.writer.set(writer);
         self.cold.stage.set(Stage::Enlisted);
-        self.state.route.area.set(HEAP.area(writer));
-        self.state.set_distance(distance);
-        if !self.state.route.area.get().is_null() {
-            self.state.route.limit.set(process::own_range_end());
-        }
+        self.set_route();
         if matches!(writer, Writer::Shard(_) | Writer::FencedShard(_)) {
             process::at_thread_exit();
         }
@@ -134,13 +129,28 @@ impl Thread {
         if self.cold.stage.get() != Stage::Enlisted {
             return;
         }
-        let distance = self.state.distance();
         let writer = self.cold.writer.replace(Writer::Shared);
         self.cold.stage.set(Stage::Departed);
-        self.state.route.area.set(std::ptr::null_mut());
-        self.state.route.limit.set(usize::MAX);
-        self.state.set_distance(distance);
+        self.set_route();
         HEAP.retire(writer);
+    }
+
+    /// Opens the fast path of a thread that has a shard, unless the thread is measured; closes that of
+    /// any other thread.
+    pub(super) fn set_route(self) {
+        let distance = self.state.distance();
+        let is_open = self.cold.stage.get() == Stage::Enlisted && !measured::is_active();
+        let area = match is_open {
+            true => HEAP.area(self.cold.writer.get()),
+            false => std::ptr::null_mut(),
+        };
+        let limit = match area.is_null() {
+            true => usize::MAX,
+            false => process::own_range_end(),
+        };
+        self.state.route.area.set(area);
+        self.state.route.limit.set(limit);
+        self.state.set_distance(distance);
     }
 
     /// Registers the backend with the process, and this thread with the backend, before the

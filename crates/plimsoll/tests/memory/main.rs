@@ -21,6 +21,10 @@ mod lifetimes;
 mod line_tables;
 #[cfg(all(feature = "mmap", not(plimsoll_sanitized)))]
 mod mappings;
+#[path = "../suite/measure.rs"]
+mod measure;
+#[cfg(not(plimsoll_sanitized))]
+mod measured;
 #[cfg(not(plimsoll_sanitized))]
 mod memory_limit;
 #[cfg(not(plimsoll_sanitized))]

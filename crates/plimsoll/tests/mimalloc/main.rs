@@ -11,3 +11,5 @@ plimsoll_testkit::process_per_module!();
 
 mod backend_mimalloc;
 mod fragmentation_mimalloc;
+#[path = "../suite/measure.rs"]
+mod measure;

@@ -5,6 +5,7 @@
 plimsoll_testkit::process_per_module!();
 
 mod contention;
+mod measure_nothing;
 #[cfg(feature = "pthread")]
 mod pthread;
 mod sync;

@@ -10,4 +10,6 @@ plimsoll_testkit::process_per_module!();
 
 #[cfg(feature = "mmap")]
 mod mappings_of_jemalloc;
+#[path = "../suite/measure.rs"]
+mod measure;
 mod over_jemalloc;

@@ -1,0 +1,62 @@
+//! Assertions about the number of allocations.
+
+/// Asserts that a closure makes the given number of allocations on the calling thread, and returns
+/// what the closure returns. Otherwise panics with the sites of the allocations. Further arguments
+/// are a format string and its arguments, as of [`assert!`].
+///
+/// Reallocations are allocations. The closure runs with the stack of each allocation recorded, see
+/// [`measure_with_sites`](crate::measure::measure_with_sites).
+///
+/// ```
+/// # #[global_allocator]
+/// # static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+/// let numbers = plimsoll::assert_allocs!(1, || (0..100).collect::<Vec<u64>>());
+/// assert_eq!(numbers.len(), 100);
+/// ```
+///
+/// ```should_panic
+/// # #[global_allocator]
+/// # static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+/// // A `HashMap` allocates anew when it grows.
+/// plimsoll::assert_allocs!(1, || {
+///     (0..100).map(|n| (n, n)).filter(|n| n.0 > 1).collect::<std::collections::HashMap<u64, u64>>()
+/// });
+/// ```
+#[macro_export]
+macro_rules! assert_allocs {
+    ($expected:expr, $work:expr $(,)?) => {
+        $crate::assert_allocs!($expected, $work, "the number of allocations differs")
+    };
+    ($expected:expr, $work:expr, $($message:tt)+) => {{
+        let expected: u64 = $expected;
+        let measured = $crate::measure::measure_with_sites($work);
+        ::std::assert!(
+            measured.allocations == expected,
+            "{}: {} expected, made {}",
+            ::std::format_args!($($message)+),
+            expected,
+            measured,
+        );
+        measured.result
+    }};
+}
+
+/// Asserts that a closure makes no allocation on the calling thread, and returns what the closure
+/// returns. Otherwise panics with the sites of the allocations. Frees are permitted. Further
+/// arguments are as of [`assert_allocs!`](crate::assert_allocs).
+///
+/// ```
+/// # #[global_allocator]
+/// # static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
+/// let mut buffer = Vec::with_capacity(100);
+/// plimsoll::assert_no_alloc!(|| buffer.push(1));
+/// ```
+#[macro_export]
+macro_rules! assert_no_alloc {
+    ($work:expr $(,)?) => {
+        $crate::assert_allocs!(0, $work, "allocations where none may be")
+    };
+    ($work:expr, $($message:tt)+) => {
+        $crate::assert_allocs!(0, $work, $($message)+)
+    };
+}

@@ -1,0 +1,148 @@
+//! The result of a measurement.
+
+use std::fmt;
+use std::path::Path;
+
+use plimsoll_symbolize::{Detail, leaves};
+
+use crate::alloc::measured::Counts;
+use crate::profile;
+
+/// What a thread allocated and freed in a measurement. All counts are exact.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Measured<R = ()> {
+    /// What the measured closure returned.
+    pub result: R,
+    /// The number of allocations, reallocations included. Refused ones do not count.
+    pub allocations: u64,
+    /// The number of frees, reallocations included.
+    pub frees: u64,
+    /// The bytes requested by these allocations; for a reallocation, all of its new size.
+    pub allocated_bytes: u64,
+    /// The bytes of the freed blocks, as requested at their allocation.
+    pub freed_bytes: u64,
+    /// The maximum of the bytes allocated less those freed, at any time of the measurement; at least
+    /// 0. A reallocation changes the size of a block in one step.
+    pub max_bytes: u64,
+    sites: Vec<AllocationSite>,
+    without_site: u64,
+}
+
+/// The allocations of a measurement with the same stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AllocationSite {
+    /// The number of allocations.
+    pub allocations: u64,
+    /// The bytes that they requested.
+    pub bytes: u64,
+    /// The return addresses, leaf first, for [`profile::frames`].
+    pub stack: &'static [usize],
+}
+
+impl<R> Measured<R> {
+    pub(super) fn of(counts: &Counts, result: R) -> Self {
+        let sites = counts.sites().into_iter().flat_map(|sites| sites.iter());
+        Self {
+            result,
+            allocations: counts.allocations.get(),
+            frees: counts.frees.get(),
+            allocated_bytes: counts.allocated_bytes.get(),
+            freed_bytes: counts.freed_bytes.get(),
+            max_bytes: counts.max_bytes.get().max(0).unsigned_abs(),
+            sites: sites
+                .map(|(stack, allocations, bytes)| AllocationSite {
+                    allocations,
+                    bytes,
+                    stack,
+                })
+                .collect(),
+            without_site: counts.sites().map_or(0, |sites| sites.others.get()),
+        }
+    }
+
+    /// Returns the same counts with another result.
+    pub(super) fn with_result<T>(self, result: T) -> Measured<T> {
+        Measured {
+            result,
+            allocations: self.allocations,
+            frees: self.frees,
+            allocated_bytes: self.allocated_bytes,
+            freed_bytes: self.freed_bytes,
+            max_bytes: self.max_bytes,
+            sites: self.sites,
+            without_site: self.without_site,
+        }
+    }
+
+    /// Returns the bytes allocated less those freed: negative if blocks were freed that are older than
+    /// the measurement.
+    pub fn net_bytes(&self) -> i64 {
+        self.allocated_bytes.wrapping_sub(self.freed_bytes) as i64
+    }
+
+    /// Returns the number of allocations less that of frees.
+    pub fn net_blocks(&self) -> i64 {
+        self.allocations.wrapping_sub(self.frees) as i64
+    }
+
+    /// Returns the allocations by stack, in the order of each stack's first. Empty unless the
+    /// measurement records stacks.
+    pub fn sites(&self) -> &[AllocationSite] {
+        &self.sites
+    }
+}
+
+/// The number of frames that a line of a site shows.
+const MAX_FRAMES: usize = 4;
+
+/// The counts in one line, then a line for each site.
+impl<R> fmt::Display for Measured<R> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            to,
+            "{} allocations of {} bytes, {} frees of {} bytes, at most {} bytes at once",
+            self.allocations, self.allocated_bytes, self.frees, self.freed_bytes, self.max_bytes
+        )?;
+        for site in &self.sites {
+            write!(to, "\n  {} of {} bytes: ", site.allocations, site.bytes)?;
+            write_stack(to, site.stack)?;
+        }
+        if self.without_site > 0 {
+            write!(
+                to,
+                "\n  {} at sites that are not recorded",
+                self.without_site
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the innermost functions of a stack that are not part of an allocator or a container.
+fn write_stack(to: &mut fmt::Formatter<'_>, stack: &[usize]) -> fmt::Result {
+    let frames = profile::frames(stack, Detail::Full);
+    let text = |path: &Option<std::path::PathBuf>| {
+        let path = path.as_deref().map(Path::to_string_lossy);
+        path.unwrap_or_default().into_owned()
+    };
+    let files: Vec<String> = frames.iter().map(|frame| text(&frame.file)).collect();
+    let functions = frames.iter().zip(&files);
+    let functions =
+        functions.map(|(frame, file)| (frame.function.as_deref().unwrap_or_default(), &**file));
+    let hidden = leaves::hidden(leaves::allocation::leaf, functions);
+    for (at, frame) in frames.iter().enumerate().skip(hidden).take(MAX_FRAMES) {
+        if at > hidden {
+            to.write_str(" < ")?;
+        }
+        match &frame.function {
+            Some(function) => to.write_str(function)?,
+            None => write!(to, "{:#x}", frame.address)?,
+        }
+        if let Some(line) = frame.line.filter(|_| !files[at].is_empty()) {
+            write!(to, " ({}:{line})", files[at])?;
+        }
+    }
+    Ok(())
+}
