@@ -162,6 +162,15 @@ fn random_work_is_measured_exactly_if_nothing_is_sampled() {
     );
 }
 
+#[test]
+fn random_work_is_measured_exactly_with_counters_of_each_thread() {
+    child::run(
+        "random_work_is_measured_exactly_with_counters_of_each_thread",
+        "ledger=per-thread,heap_rate=500",
+        assert_random_work_is_exact,
+    );
+}
+
 /// A container that grows, a map, texts: the work of an ordinary test.
 fn ordinary_work() -> usize {
     let mut map = std::collections::HashMap::new();
