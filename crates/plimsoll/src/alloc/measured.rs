@@ -154,7 +154,7 @@ pub(crate) unsafe fn begin(counts: &Counts) {
 
 /// Ends a measurement of the calling thread. Does nothing if it is not active.
 pub(crate) fn end(counts: &Counts) {
-    let mut place = ACTIVE.with(|active| std::ptr::from_ref(active));
+    let mut place = ACTIVE.with(std::ptr::from_ref);
     // SAFETY: `place` is the thread's own storage, or a field of counts in the list, which are valid
     // by the contract of `begin`.
     unsafe {

@@ -1,5 +1,9 @@
 //! Assertions about the number of allocations.
 
+use std::fmt;
+
+use super::measure_with_sites;
+
 /// Asserts that a closure makes the given number of allocations on the calling thread, and returns
 /// what the closure returns. Otherwise panics with the sites of the allocations. Further arguments
 /// are a format string and its arguments, as of [`assert!`].
@@ -25,20 +29,15 @@
 #[macro_export]
 macro_rules! assert_allocs {
     ($expected:expr, $work:expr $(,)?) => {
-        $crate::assert_allocs!($expected, $work, "the number of allocations differs")
+        $crate::measure::assert_allocations(
+            $expected,
+            $work,
+            ::std::format_args!("the number of allocations differs"),
+        )
     };
-    ($expected:expr, $work:expr, $($message:tt)+) => {{
-        let expected: u64 = $expected;
-        let measured = $crate::measure::measure_with_sites($work);
-        ::std::assert!(
-            measured.allocations == expected,
-            "{}: {} expected, made {}",
-            ::std::format_args!($($message)+),
-            expected,
-            measured,
-        );
-        measured.result
-    }};
+    ($expected:expr, $work:expr, $($message:tt)+) => {
+        $crate::measure::assert_allocations($expected, $work, ::std::format_args!($($message)+))
+    };
 }
 
 /// Asserts that a closure makes no allocation on the calling thread, and returns what the closure
@@ -54,9 +53,31 @@ macro_rules! assert_allocs {
 #[macro_export]
 macro_rules! assert_no_alloc {
     ($work:expr $(,)?) => {
-        $crate::assert_allocs!(0, $work, "allocations where none may be")
+        $crate::measure::assert_allocations(
+            0,
+            $work,
+            ::std::format_args!("allocations where none may be"),
+        )
     };
     ($work:expr, $($message:tt)+) => {
-        $crate::assert_allocs!(0, $work, $($message)+)
+        $crate::measure::assert_allocations(0, $work, ::std::format_args!($($message)+))
     };
+}
+
+/// Does what [`assert_allocs!`](crate::assert_allocs) does.
+///
+/// # Panics
+/// If `work` does not make `expected` allocations; and as [`measure()`](super::measure()).
+#[track_caller]
+pub fn assert_allocations<R>(
+    expected: u64,
+    work: impl FnOnce() -> R,
+    message: fmt::Arguments<'_>,
+) -> R {
+    let measured = measure_with_sites(work);
+    assert!(
+        measured.allocations == expected,
+        "{message}: {expected} expected, made {measured}"
+    );
+    measured.result
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use plimsoll_symbolize::{Detail, leaves};
 
 use crate::alloc::measured::Counts;
-use crate::profile;
+use crate::profile::{self, Frame};
 
 /// What a thread allocated and freed in a measurement. All counts are exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,9 +105,17 @@ impl<R> fmt::Display for Measured<R> {
             "{} allocations of {} bytes, {} frees of {} bytes, at most {} bytes at once",
             self.allocations, self.allocated_bytes, self.frees, self.freed_bytes, self.max_bytes
         )?;
+        // One call reads debug information once for all stacks.
+        let stacks = self.sites.iter().map(|site| short(site.stack));
+        let frames = profile::frames(&stacks.collect::<Vec<_>>().concat(), Detail::Full);
+        let mut frames = &frames[..];
         for site in &self.sites {
             write!(to, "\n  {} of {} bytes: ", site.allocations, site.bytes)?;
-            write_stack(to, site.stack)?;
+            let ends = (frames.iter().zip(1..)).filter(|(frame, _)| !frame.is_inlined);
+            let end = ends.take(short(site.stack).len()).last();
+            let (of_site, others) = frames.split_at(end.map_or(0, |(_, end)| end));
+            write_stack(to, of_site)?;
+            frames = others;
         }
         if self.without_site > 0 {
             write!(
@@ -120,9 +128,15 @@ impl<R> fmt::Display for Measured<R> {
     }
 }
 
+/// The number of return addresses of a stack that are resolved. Some of them are hidden.
+const MAX_ADDRESSES: usize = 40;
+
+fn short(stack: &[usize]) -> &[usize] {
+    &stack[..stack.len().min(MAX_ADDRESSES)]
+}
+
 /// Writes the innermost functions of a stack that are not part of an allocator or a container.
-fn write_stack(to: &mut fmt::Formatter<'_>, stack: &[usize]) -> fmt::Result {
-    let frames = profile::frames(stack, Detail::Full);
+fn write_stack(to: &mut fmt::Formatter<'_>, frames: &[Frame]) -> fmt::Result {
     let text = |path: &Option<std::path::PathBuf>| {
         let path = path.as_deref().map(Path::to_string_lossy);
         path.unwrap_or_default().into_owned()

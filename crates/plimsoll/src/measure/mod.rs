@@ -23,6 +23,7 @@ use std::fmt;
 use std::hint::black_box;
 use std::ptr::NonNull;
 
+pub use assertions::assert_allocations;
 pub use counted::{AllocationSite, Measured};
 
 use plimsoll_sys::primitives::{AtomicBool, Ordering};

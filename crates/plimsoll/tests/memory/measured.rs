@@ -2,8 +2,11 @@
 
 use plimsoll_testkit::child;
 
-/// Allocations and frees of the process during a call of `work`, and those of `count` for the call.
-fn both(work: fn(), count: fn(fn()) -> Option<(u64, u64)>) -> [(u64, u64); 2] {
+/// Allocations and frees.
+type Counts = (u64, u64);
+
+/// Returns the counts of the process during a call of `work`, and those that `count` returns.
+fn both(work: fn(), count: fn(fn()) -> Option<Counts>) -> [Counts; 2] {
     let before = plimsoll::heap_stats();
     let measured = count(work);
     let after = plimsoll::heap_stats();
