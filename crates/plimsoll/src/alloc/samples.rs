@@ -37,6 +37,7 @@ pub(super) fn record_small_free(thread: Thread, block: *mut u8, size: usize) {
 }
 
 /// Removes and returns the sample of a large block of the inner allocator, if it was sampled.
+#[inline]
 pub(super) fn large_sample(block: *mut u8, size: usize) -> Option<Sample> {
     if size > size_class::LARGEST {
         SAMPLED_LARGE.take(block as usize)
@@ -46,9 +47,16 @@ pub(super) fn large_sample(block: *mut u8, size: usize) -> Option<Sample> {
 }
 
 /// Records the free of a large block, if it was sampled. Call it on a thread that is set up.
+#[inline]
 pub(super) fn forget_large(block: *mut u8, size: usize) {
     if let Some(sample) = large_sample(block, size) {
-        let is_temporary = Thread::here().is_temporary(block, sample);
-        sample.record_free(size, is_temporary);
+        forget_large_cold(block, sample, size);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn forget_large_cold(block: *mut u8, sample: Sample, size: usize) {
+    let is_temporary = Thread::here().is_temporary(block, sample);
+    sample.record_free(size, is_temporary);
 }
