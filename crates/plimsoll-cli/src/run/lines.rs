@@ -46,9 +46,11 @@ pub fn of(profile: &Profile, sites: &[Site], at: usize) -> Vec<Option<String>> {
 /// Returns the frames of each site and its callers, of its stack with the highest value.
 fn places(profile: &Profile, frames: &Frames<'_>, sites: &[Site], at: usize) -> Vec<Vec<Place>> {
     let generated = sites::generated(profile, frames);
-    let by_function: HashMap<&str, usize> = (sites.iter().enumerate())
-        .map(|(number, site)| (&*site.function, number))
-        .collect();
+    // Sites with the same function have other callers.
+    let mut by_function: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (number, site) in sites.iter().enumerate() {
+        by_function.entry(&site.function).or_default().push(number);
+    }
     let mut sums: Vec<HashMap<Vec<Place>, i64>> = vec![HashMap::new(); sites.len()];
     let mut stack = Stack::default();
     for sample in profile.samples() {
@@ -60,14 +62,18 @@ fn places(profile: &Profile, frames: &Frames<'_>, sites: &[Site], at: usize) -> 
         let Some(&leaf) = stack.frames().first() else {
             continue;
         };
-        let Some(&number) = by_function.get(frames.name(leaf)) else {
+        let Some(numbers) = by_function.get(frames.name(leaf)) else {
             continue;
         };
         let callers = sites::positions_of_callers(stack.frames(), &generated);
         let names = callers.iter().map(|&at| frames.name(stack.frames()[at]));
-        if !names.eq(sites[number].callers.iter().map(|name| &**name)) {
+        let is_it = |&&number: &&usize| {
+            let of_site = sites[number].callers.iter();
+            names.clone().eq(of_site.map(|name| &**name))
+        };
+        let Some(&number) = numbers.iter().find(is_it) else {
             continue;
-        }
+        };
         let of_stack: Vec<Place> = stack
             .locations()
             .iter()

@@ -6,7 +6,8 @@ use std::fmt;
 use super::units::count;
 use crate::profile::{Frames, Label, Profile, Sample, Stack};
 
-/// The events whose innermost visible function is the same.
+/// The events whose innermost visible function is the same, and so is the innermost function of a
+/// script, if there is one.
 #[derive(Clone, Debug)]
 pub struct Site {
     pub value: i64,
@@ -212,7 +213,7 @@ fn sites_of(
         return (0, Vec::new());
     };
     let generated = generated(profile, &frames);
-    let mut leaves: HashMap<Option<u32>, Leaf> = HashMap::new();
+    let mut leaves: HashMap<[Option<u32>; 2], Leaf> = HashMap::new();
     let mut stack = Stack::default();
     let add = |sum: &mut i64, value: i64| *sum = sum.saturating_add(value);
     for sample in profile.samples() {
@@ -222,7 +223,10 @@ fn sites_of(
         }
         frames.read(&sample, &mut stack);
         let stack = part(&frames, stack.frames());
-        let leaf = leaves.entry(stack.first().copied()).or_default();
+        // All memory of an interpreter comes from a few of its functions.
+        let script = stack.iter().find(|frame| generated.contains(frame));
+        let key = [stack.first(), script].map(Option::<&u32>::copied);
+        let leaf = leaves.entry(key).or_default();
         add(&mut leaf.value, value);
         let callers = callers(stack, &generated);
         add(leaf.callers.entry(callers).or_default(), value);
@@ -236,7 +240,7 @@ fn sites_of(
     let name = |frame: u32| frames.name(frame).to_owned();
     let mut sites: Vec<Site> = leaves
         .into_iter()
-        .map(|(function, leaf)| {
+        .map(|([function, _], leaf)| {
             let others = leaf.callers.len().saturating_sub(1);
             let largest =
                 |(callers, value): &(Vec<u32>, i64)| (*value, std::cmp::Reverse(callers.clone()));
@@ -257,7 +261,10 @@ fn sites_of(
             }
         })
         .collect();
-    sites.sort_by(|a, b| b.value.cmp(&a.value).then(a.function.cmp(&b.function)));
+    sites.sort_by(|a, b| {
+        (b.value.cmp(&a.value))
+            .then_with(|| (&a.function, &a.callers).cmp(&(&b.function, &b.callers)))
+    });
     sites.truncate(most);
     (total, sites)
 }

@@ -269,7 +269,10 @@ const LISTS: [List; 13] = [
         with_lines: true,
         ..list("still allocated at exit", "heap", 3, bytes, Basis::Bytes)
     },
-    list("in use at the peak", "peak", 1, bytes, Basis::Bytes),
+    List {
+        with_lines: true,
+        ..list("in use at the peak", "peak", 1, bytes, Basis::Bytes)
+    },
     list("allocated", "heap", 1, bytes, Basis::Bytes),
     list("allocated and freed", "lifetimes", 1, bytes, Basis::Bytes),
     List {
