@@ -248,7 +248,9 @@ fn a_malloc_of_its_own_hides_the_heap() {
         let flags = [&names, flags].concat();
         let program = compile(&place, name, OWN_MALLOC, &flags).unwrap();
         let verdict = verdict(&program);
-        let Verdict::HeapNotSeen { allocator, .. } = verdict else {
+        let (Verdict::HeapNotSeen { allocator, .. } | Verdict::HeapRedirected { allocator, .. }) =
+            verdict
+        else {
             panic!("{name}: {verdict:?}");
         };
         (look(&program).allocator, allocator)

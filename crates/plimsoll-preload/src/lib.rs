@@ -15,6 +15,7 @@ mod execution;
 mod memory;
 mod next;
 mod operators;
+mod relocation;
 mod signals;
 mod start;
 

@@ -4,6 +4,8 @@ use std::ffi::{c_int, c_void};
 
 use plimsoll::preload;
 
+use crate::next::Next;
+
 /// # Safety
 /// The requirements of C's `malloc`.
 #[unsafe(no_mangle)]
@@ -45,8 +47,19 @@ pub unsafe extern "C" fn reallocarray(
     count: usize,
     each: usize,
 ) -> *mut c_void {
-    // SAFETY: as C's `reallocarray` requires, `block` is null or a live block.
-    unsafe { preload::reallocarray(block, count, each) }
+    static NEXT: Next = Next::new("reallocarray\0");
+    type This = unsafe extern "C" fn(*mut c_void, usize, usize) -> *mut c_void;
+    // SAFETY: as C's `reallocarray` requires, `block` is null or a live block. The next function of
+    // that name has this type.
+    unsafe {
+        // The block is of an allocator in the program, whose `realloc` the C library calls.
+        if preload::program_has_allocator()
+            && let Some(next) = NEXT.get()
+        {
+            return std::mem::transmute::<*mut c_void, This>(next)(block, count, each);
+        }
+        preload::reallocarray(block, count, each)
+    }
 }
 
 /// # Safety

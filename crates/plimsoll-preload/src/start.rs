@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use plimsoll::preload;
 
-use crate::{ending, execution, signals};
+use crate::{ending, execution, relocation, signals};
 
 /// Variables that only this library reads.
 const OURS: [&str; 4] = [
@@ -35,6 +35,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
+    relocation::keep();
     preload::open();
     if !preload::may_obey_environment() {
         return leave_no_trace();

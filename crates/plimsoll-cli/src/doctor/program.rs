@@ -103,6 +103,17 @@ fn preloading(verdict: &Verdict) -> Finding {
             ),
         )
         .so(what_to_do),
+        Verdict::HeapRedirected {
+            allocator,
+            what_to_do,
+        } => Finding::note(
+            SUBJECT,
+            format!(
+                "observes threads and locks, and the heap if the functions of {allocator} can be \
+                 redirected; its summary names the obstacle otherwise"
+            ),
+        )
+        .so(what_to_do),
         Verdict::Refused { reason, what_to_do } => {
             Finding::bad(SUBJECT, format!("does not work: {reason}")).so(what_to_do)
         }

@@ -51,7 +51,7 @@ struct Known {
     text: &'static str,
 }
 
-const KNOWN: [Known; 6] = [
+const KNOWN: [Known; 7] = [
     Known {
         name: "jemalloc",
         functions: &[
@@ -102,6 +102,12 @@ const KNOWN: [Known; 6] = [
         libraries: &["libscudo", "libclang_rt.scudo"],
         text: "Scudo| ERROR",
     },
+    Known {
+        name: "PartitionAlloc",
+        functions: &[],
+        libraries: &[],
+        text: "partition_alloc/|allocated_objects",
+    },
 ];
 
 impl Allocator {
@@ -133,9 +139,9 @@ impl Allocator {
         let is_stripped = all.is_none();
         let mut found = Self::in_symbols(exported, all.into_iter().flatten());
         found.library = needed.iter().find(|name| is_allocator(name)).cloned();
-        if is_stripped && found.linked.is_none() && found.own != Own::Exported {
+        if is_stripped && found.linked.is_none() {
             found.linked = in_texts(&elf.contents_of(".rodata").unwrap_or_default());
-            if found.linked.is_some() {
+            if found.linked.is_some() && found.own == Own::No {
                 found.own = Own::Texts;
             }
         }

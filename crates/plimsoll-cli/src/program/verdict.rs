@@ -16,6 +16,14 @@ pub enum Verdict {
         /// The action that makes the heap visible, as a sentence without a full stop.
         what_to_do: String,
     },
+    /// Threads and locks are observed. The heap is, too, if the functions of the allocator inside the
+    /// program can be redirected, which its start shows.
+    HeapRedirected {
+        /// The allocator.
+        allocator: String,
+        /// The action that makes the heap visible otherwise, as a sentence without a full stop.
+        what_to_do: String,
+    },
     /// The program contains the crate. Preloading is unnecessary; the variable `PLIMSOLL` suffices.
     Inside,
     /// The library would not be loaded, or the program would not work with it.
@@ -158,16 +166,22 @@ fn of_dynamic(executable: &Executable) -> Verdict {
         "mimalloc" => "Alloc::new(mimalloc::MiMalloc)",
         _ => "Alloc::new(..)",
     };
-    Verdict::HeapNotSeen {
-        allocator: format!("{name} ({how})"),
-        what_to_do: match &executable.language {
-            Language::Rust { .. } => format!(
-                "make plimsoll::{wrapped} its #[global_allocator], or build it with the system \
-                 allocator"
-            ),
-            _ => {
-                format!("link the allocator as a shared library, or leave it out; {USE_THE_CRATE}")
-            }
+    let name = format!("{name} ({how})");
+    let what_to_do = match &executable.language {
+        Language::Rust { .. } => format!(
+            "make plimsoll::{wrapped} its #[global_allocator], or build it with the system \
+             allocator"
+        ),
+        _ => format!("link the allocator as a shared library, or leave it out; {USE_THE_CRATE}"),
+    };
+    match (allocator.own, executable.machine) {
+        (Own::Exported, Machine::X86_64) => Verdict::HeapRedirected {
+            allocator: name,
+            what_to_do,
+        },
+        _ => Verdict::HeapNotSeen {
+            allocator: name,
+            what_to_do,
         },
     }
 }
@@ -240,10 +254,17 @@ mod tests {
                 it.allocator.linked = Some("mimalloc");
                 it.allocator.own = own;
             });
-            let Verdict::HeapNotSeen {
+            let is_redirected = matches!(verdict, Verdict::HeapRedirected { .. });
+            let may_be = own == Own::Exported && plain().machine == Machine::X86_64;
+            assert_eq!(is_redirected, may_be);
+            let (Verdict::HeapNotSeen {
                 allocator,
                 what_to_do,
-            } = verdict
+            }
+            | Verdict::HeapRedirected {
+                allocator,
+                what_to_do,
+            }) = verdict
             else {
                 panic!("{verdict:?}")
             };
@@ -252,7 +273,7 @@ mod tests {
         }
         let of_c = of(|it| {
             it.language = Language::Other;
-            it.allocator.own = Own::Exported;
+            it.allocator.own = Own::Linked;
         });
         assert!(matches!(of_c, Verdict::HeapNotSeen { .. }));
     }

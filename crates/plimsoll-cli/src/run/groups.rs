@@ -55,6 +55,7 @@ impl Group {
                 program: first.program.clone(),
                 ending: first.ending.clone(),
                 allocator: first.allocator.clone(),
+                obstacle: first.obstacle.clone(),
                 heap_rate: first.heap_rate,
                 block_rate: first.block_rate,
                 mutex_fraction: first.mutex_fraction,
@@ -217,7 +218,10 @@ fn head(
         processes(group.processes.len()),
     )?;
     if let Some(unseen) = unseen {
-        writeln!(to, "  note       the heap is not observed: {unseen}")?;
+        let redirected = unseen.redirected(total);
+        if let Some(note) = redirected.or_else(|| unseen.note(total)) {
+            writeln!(to, "  note       {note}")?;
+        }
     }
     if total.peak_resident != 0 {
         writeln!(

@@ -34,6 +34,7 @@ use std::process::ExitCode;
 
 use compare::Record;
 use directory::Directory;
+use numbers::Numbers;
 use pages::Pages;
 use ran::{Executed, Ran};
 use watch::{Course, Limit, Watch};
@@ -141,7 +142,10 @@ fn examine(name: &OsStr) -> Result<Executed, Failure> {
         Err(Failure::new(program.file.display(), cause).with_code(FAILED))
     };
     match preload_verdict(&program) {
-        Verdict::Covered | Verdict::HeapNotSeen { .. } | Verdict::Unknown { .. } => Ok(Executed {
+        Verdict::Covered
+        | Verdict::HeapNotSeen { .. }
+        | Verdict::HeapRedirected { .. }
+        | Verdict::Unknown { .. } => Ok(Executed {
             path: program.file.canonicalize().unwrap_or_default(),
             file: File::open(&program.file).ok(),
         }),
@@ -153,8 +157,11 @@ fn examine(name: &OsStr) -> Result<Executed, Failure> {
     }
 }
 
-/// A program whose heap is not observed, with the reason that `doctor` reports.
+/// A program that contains an allocator, as `doctor` reports it. Its heap is not observed unless the
+/// allocator's functions are redirected.
 struct Unseen {
+    /// Whether these functions may be redirected.
+    may_be_redirected: bool,
     allocator: String,
     what_to_do: String,
 }
@@ -162,11 +169,18 @@ struct Unseen {
 impl Unseen {
     /// Returns why the heap of processes is not observed, from the file that they executed last.
     fn of(program: &Path) -> Option<Self> {
-        match preload_verdict(&Program::of_file(program)) {
+        let verdict = preload_verdict(&Program::of_file(program));
+        let may_be_redirected = matches!(verdict, Verdict::HeapRedirected { .. });
+        match verdict {
             Verdict::HeapNotSeen {
                 allocator,
                 what_to_do,
+            }
+            | Verdict::HeapRedirected {
+                allocator,
+                what_to_do,
             } => Some(Self {
+                may_be_redirected,
                 allocator,
                 what_to_do,
             }),
@@ -175,15 +189,50 @@ impl Unseen {
     }
 }
 
-impl fmt::Display for Unseen {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (allocator, what_to_do) = (&self.allocator, &self.what_to_do);
-        write!(
-            to,
-            "allocations go to {allocator}; threads and locks are observed. {what_to_do}"
-        )
+impl Unseen {
+    /// Writes why the heap is not observed, with the reason why the allocator's functions are not
+    /// redirected.
+    fn write(&self, to: &mut impl fmt::Write, obstacle: Option<&str>) -> fmt::Result {
+        write!(to, "allocations go to {}", self.allocator)?;
+        if let Some(obstacle) = obstacle {
+            write!(to, ", which is not redirected: {obstacle}")?;
+        }
+        let what_to_do = &self.what_to_do;
+        write!(to, "; threads and locks are observed. {what_to_do}")
+    }
+
+    /// Returns why the heap of a process or of several is not observed; `None` if it is observed.
+    fn note(&self, numbers: &Numbers) -> Option<String> {
+        if self.is_redirected(numbers) {
+            return None;
+        }
+        let mut note = "the heap is not observed: ".to_owned();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut note, numbers.obstacle.as_deref());
+        Some(note)
+    }
+
+    /// Returns which allocator in the program is observed; `None` if it is not.
+    fn redirected(&self, numbers: &Numbers) -> Option<String> {
+        let allocator = &self.allocator;
+        self.is_redirected(numbers).then(|| {
+            format!(
+                "the heap is that of {allocator}, inside the program: its functions are redirected"
+            )
+        })
+    }
+
+    /// Returns whether the allocator's functions were redirected. A process that was killed shows it by
+    /// its counts.
+    fn is_redirected(&self, numbers: &Numbers) -> bool {
+        let was_counted = numbers.was_killed() && numbers.mallocs != 0;
+        numbers.allocator == REDIRECTED || (self.may_be_redirected && was_counted)
     }
 }
+
+/// The value of `allocator` in the report of a process whose allocator is in the program and is
+/// observed.
+const REDIRECTED: &str = "redirected";
 
 /// Binds the server for the list of processes. Returns `None` without `--http` and `--children`.
 fn list(arguments: &RunArguments) -> Result<Option<Pages>, Failure> {

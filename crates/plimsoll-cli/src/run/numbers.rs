@@ -39,9 +39,13 @@ pub struct Numbers {
     /// numbers of a forked child count from the fork.
     #[serde(default)]
     pub inherited: Option<[u64; 2]>,
-    /// The allocator: `libc` or `other`, or `unmeasured` or `program` if its heap is not observed.
-    /// `unknown` if the process was killed.
+    /// The allocator: `libc` or `other`, or `redirected` if it is in the program and its functions are
+    /// redirected, or `unmeasured` or `program` if its heap is not observed. `unknown` if the process
+    /// was killed.
     pub allocator: String,
+    /// Why the functions of an allocator in the program are not redirected.
+    #[serde(default)]
+    pub obstacle: Option<String>,
     pub heap_rate: u64,
     pub block_rate: u64,
     pub mutex_fraction: u64,

@@ -311,9 +311,7 @@ impl Output<'_> {
                 line["timeline"] = serde_json::json!(ran.course.points);
             }
             let unseen = verdicts.of(numbers);
-            line["note"] = unseen
-                .map(|unseen| format!("the heap is not observed: {unseen}"))
-                .into();
+            line["note"] = unseen.and_then(|unseen| unseen.note(numbers)).into();
         }
         let _ = writeln!(io::stderr(), "{line}");
     }

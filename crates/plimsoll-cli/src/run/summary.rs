@@ -70,13 +70,18 @@ fn head(
     resident::write(to, numbers, ran)?;
     let why = why_unseen(numbers);
     if let Some(unseen) = unseen.filter(|_| why.is_none()) {
-        writeln!(to, "  note       the heap is not observed: {unseen}")?;
+        let redirected = unseen.redirected(numbers);
+        if let Some(note) = redirected.or_else(|| unseen.note(numbers)) {
+            writeln!(to, "  note       {note}")?;
+        }
     }
     if let Some(why) = why {
+        write!(to, "  heap       not observed: ")?;
         match unseen {
-            Some(unseen) => writeln!(to, "  heap       not observed: {unseen}")?,
-            None => writeln!(to, "  heap       not observed: {why}")?,
+            Some(unseen) => unseen.write(to, numbers.obstacle.as_deref())?,
+            None => write!(to, "{why}")?,
         }
+        writeln!(to)?;
     } else {
         let seconds = numbers.seconds.max(1e-9);
         write_heap(to, numbers)?;

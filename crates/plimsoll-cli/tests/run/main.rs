@@ -11,6 +11,7 @@ mod figures;
 mod frames;
 mod generated;
 mod hostile;
+mod inside;
 mod killed;
 mod loading;
 mod many;

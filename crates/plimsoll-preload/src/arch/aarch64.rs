@@ -65,3 +65,15 @@ macro_rules! executes {
 }
 
 pub(crate) use executes;
+
+/// Does not run the function: there is nothing to do for it on this processor.
+macro_rules! relocation {
+    ($at_relocation:path) => {
+        /// Does nothing.
+        pub(crate) fn keep() {
+            let _: fn() = $at_relocation;
+        }
+    };
+}
+
+pub(crate) use relocation;

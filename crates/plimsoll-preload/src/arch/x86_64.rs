@@ -63,3 +63,42 @@ macro_rules! executes {
 }
 
 pub(crate) use executes;
+
+/// Makes the loader call a function while it relocates this library: the resolver of a function that is
+/// chosen at that time. `keep` must be called, or the linker leaves the relocation out.
+macro_rules! relocation {
+    ($at_relocation:path) => {
+        std::arch::global_asm!(
+            ".text",
+            ".globl plimsoll_relocation",
+            ".hidden plimsoll_relocation",
+            ".type plimsoll_relocation, @gnu_indirect_function",
+            "plimsoll_relocation:",
+            "jmp {resolve}",
+            ".size plimsoll_relocation, . - plimsoll_relocation",
+            resolve = sym resolve,
+        );
+
+        unsafe extern "C" {
+            fn plimsoll_relocation();
+        }
+
+        /// The function that the resolver returns.
+        static CHOSEN: unsafe extern "C" fn() = plimsoll_relocation;
+
+        extern "C" fn resolve() -> unsafe extern "C" fn() {
+            $at_relocation();
+            nothing
+        }
+
+        unsafe extern "C" fn nothing() {}
+
+        /// Keeps the relocation in the library.
+        pub(crate) fn keep() {
+            // SAFETY: the function does nothing. The read is volatile so that it is not left out.
+            unsafe { (&raw const CHOSEN).read_volatile()() }
+        }
+    };
+}
+
+pub(crate) use relocation;

@@ -20,8 +20,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use crate::alloc::malloc::{
-    UnderlyingKind, calloc, free, is_allocators, malloc, memalign, posix_memalign, realloc,
-    reallocarray, underlying_kind, usable_size,
+    UnderlyingKind, calloc, free, has_allocator as program_has_allocator, is_allocators, malloc,
+    memalign, posix_memalign, realloc, reallocarray, redirect as redirect_program, underlying_kind,
+    usable_size,
 };
 
 pub use crate::deferred_signals::put_off;

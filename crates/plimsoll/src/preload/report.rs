@@ -169,7 +169,10 @@ fn numbers(
         UnderlyingKind::Other => "other",
         UnderlyingKind::Unmeasured => "unmeasured",
         UnderlyingKind::Program => "program",
+        UnderlyingKind::Redirected => "redirected",
     };
+    let obstacle = malloc::why_not_redirected();
+    let obstacle = obstacle.map_or_else(|| "null".to_owned(), |why| quoted(&why.to_string()));
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let mut to = String::new();
     let classes = heap.by_class.iter().filter(|class| class.mallocs != 0);
@@ -182,7 +185,7 @@ fn numbers(
         concat!(
             "{{\"version\":1,\"inherited\":{inherited},\"process\":{process},\"program\":{program},\"ending\":{ending},",
             "\"parent\":{parent},\"arguments\":[{arguments}],\"cpu_seconds\":{cpu_seconds},",
-            "\"started\":{started},\"seconds\":{seconds},\"allocator\":\"{allocator}\",\"heap_rate\":{rate},",
+            "\"started\":{started},\"seconds\":{seconds},\"allocator\":\"{allocator}\",\"obstacle\":{obstacle},\"heap_rate\":{rate},",
             "\"block_rate\":{block_rate},\"mutex_fraction\":{mutex_fraction},",
             "\"mallocs\":{mallocs},\"frees\":{frees},\"malloc_bytes\":{malloc_bytes},",
             "\"free_bytes\":{free_bytes},\"asked_bytes\":{asked},\"peak_bytes\":{peak},\"peak_estimated\":{peak_estimated},",
@@ -207,6 +210,7 @@ fn numbers(
         started = started,
         seconds = elapsed.as_secs_f64(),
         allocator = allocator,
+        obstacle = obstacle,
         rate = sampler::rate(),
         block_rate = profile::block_rate().as_nanos(),
         mutex_fraction = profile::mutex_fraction(),

@@ -113,7 +113,7 @@ impl Placed {
 /// Completes a counted allocation that stands for `stands_for` bytes as a sample; 0 means
 /// unsampled.
 #[inline(always)]
-fn sampled(stands_for: u64) {
+pub(super) fn sampled(stands_for: u64) {
     if stands_for != 0 {
         was_sampled(stands_for);
     }

@@ -12,6 +12,7 @@
 mod cold;
 mod internal_blocks;
 mod peak;
+mod program;
 mod sized;
 mod underlying;
 
@@ -26,6 +27,8 @@ use crate::internal_scope::{self, Route};
 use crate::size_class;
 use cold::{alloc_cold, free_cold, realloc_cold, usable_size_of_any};
 pub(crate) use peak::{most, restart_peak};
+pub(crate) use program::why_not_redirected;
+pub use program::{has_allocator, redirect};
 pub(crate) use underlying::is_in_allocator;
 use underlying::{ENTERED, Entered, PLAIN_CALL, WITH_HEADERS, WITH_SIZES};
 pub use underlying::{UnderlyingKind, is_allocators, underlying_kind};

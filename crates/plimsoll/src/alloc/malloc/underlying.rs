@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_void};
 
 use plimsoll_sys::primitives::{AtomicPtr, AtomicU8, Ordering};
 
-use super::sized;
+use super::{program, sized};
 use crate::internal_scope;
 
 type Malloc = unsafe extern "C" fn(usize) -> *mut u8;
@@ -31,6 +31,9 @@ pub enum UnderlyingKind {
     Unmeasured,
     /// The program contains an allocator and calls neither; its allocations are not seen.
     Program,
+    /// The program contains an allocator, whose functions are redirected to hooks. Calls of the
+    /// interposed functions are forwarded without counting.
+    Redirected,
 }
 
 /// The underlying functions, after the look-up.
@@ -58,7 +61,7 @@ const UNKNOWN: u8 = 0;
 /// Each block follows the C library's header, which holds its size: reading it is faster than a
 /// call.
 const HEADERS: u8 = 1;
-/// See [`UnderlyingKind::Unmeasured`].
+/// See [`UnderlyingKind::Unmeasured`] and [`UnderlyingKind::Redirected`].
 const UNMEASURED: u8 = 2;
 /// Sizes of blocks come from `malloc_usable_size`.
 const ASKED: u8 = 3;
@@ -264,6 +267,9 @@ pub(super) fn usable_of(size: usize) -> usize {
 
 /// Returns the kind of underlying allocator of the linked program. Not for hooks.
 pub fn underlying_kind() -> UnderlyingKind {
+    if program::is_redirected() {
+        return UnderlyingKind::Redirected;
+    }
     // SAFETY: looks a function up by name.
     let programs = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
     if object_of(programs) != object_of(look_up as *const c_void) && is_defined_there(programs) {
@@ -361,6 +367,9 @@ fn next(name: &CStr) -> Option<*mut ()> {
 
 /// Returns the kind of the allocator whose functions were found.
 fn kind() -> u8 {
+    if program::is_redirected() {
+        return UNMEASURED;
+    }
     let malloc = FUNCTIONS[0].load(Ordering::Relaxed);
     if is_libcs(malloc) {
         // SAFETY: the functions that were found belong to the C library.
