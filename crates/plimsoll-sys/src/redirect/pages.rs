@@ -158,3 +158,43 @@ unsafe fn copy_over(start: usize, length: usize, protection: i32) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last resort where changed pages of files may not become executable.
+    #[test]
+    fn a_copy_of_pages_has_their_code_and_their_protection() {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let start = map(0, 2 * PAGE, flags).unwrap();
+        // SAFETY: the pages were just mapped, and nothing else refers to them.
+        let content = unsafe {
+            std::slice::from_raw_parts_mut(start as *mut u8, 2 * PAGE).fill(7);
+            copy_over(start, 2 * PAGE, PROT_READ | PROT_EXEC);
+            std::slice::from_raw_parts(start as *const u8, 2 * PAGE)
+        };
+        assert!(content.iter().all(|&byte| byte == 7));
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps
+            .lines()
+            .find(|line| line.starts_with(&format!("{start:x}-")));
+        assert!(line.is_some_and(|line| line.contains(" r-xp ")), "{maps}");
+        unmap(start, 2 * PAGE);
+    }
+
+    /// Other attempts find the next free place; each area reaches the whole program.
+    #[test]
+    fn areas_lie_near_the_program_and_apart_from_each_other() {
+        let image = Image::of_program().unwrap();
+        let areas = [(); 20].map(|()| Area::near(&image).unwrap());
+        for (at, area) in areas.iter().enumerate() {
+            assert!(area.base + LENGTH <= image.range().start);
+            assert!(image.range().end - area.base < 1 << 31);
+            for other in &areas[..at] {
+                assert!(area.base.abs_diff(other.base) >= LENGTH);
+            }
+        }
+        areas.iter().for_each(Area::discard);
+    }
+}
