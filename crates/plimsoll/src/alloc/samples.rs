@@ -21,11 +21,19 @@ pub(super) fn record_inside(
     block: *mut u8,
     size: usize,
 ) {
+    if size > size_class::LARGEST {
+        return record_anywhere(thread, sample, counted, block);
+    }
+    sample.record_malloc(counted).untrack(counted);
+}
+
+/// Records the sampled allocation of a block whose every free searches for a sample.
+pub(super) fn record_anywhere(thread: Thread, sample: Sample, counted: usize, block: *mut u8) {
     let sample = sample.record_malloc(counted);
-    if size <= size_class::LARGEST || !SAMPLED_LARGE.note(block as usize, sample) {
-        sample.untrack(counted);
-    } else {
+    if SAMPLED_LARGE.note(block as usize, sample) {
         thread.note_sample(block, sample);
+    } else {
+        sample.untrack(counted);
     }
 }
 
@@ -50,13 +58,14 @@ pub(super) fn large_sample(block: *mut u8, size: usize) -> Option<Sample> {
 #[inline]
 pub(super) fn forget_large(block: *mut u8, size: usize) {
     if let Some(sample) = large_sample(block, size) {
-        forget_large_cold(block, sample, size);
+        record_large_free(block, sample, size);
     }
 }
 
+/// Records the free of a sampled block without a slot. Call it on a thread that is set up.
 #[cold]
 #[inline(never)]
-fn forget_large_cold(block: *mut u8, sample: Sample, size: usize) {
+pub(super) fn record_large_free(block: *mut u8, sample: Sample, size: usize) {
     let is_temporary = Thread::here().is_temporary(block, sample);
     sample.record_free(size, is_temporary);
 }

@@ -13,6 +13,7 @@ use crate::alloc::malloc::{
     Make, count_malloc, count_realloc, internal_blocks, placed_larger, refuse,
 };
 use crate::alloc::sampled_large::SAMPLED_LARGE;
+use crate::alloc::samples::{record_anywhere, record_large_free};
 use crate::alloc::thread::Thread;
 use crate::internal_scope;
 use crate::sampler::{Sample, Weight};
@@ -181,7 +182,7 @@ unsafe extern "C" fn made(block: usize, asked: usize) {
     // SAFETY: the block is live, by this function's contract.
     let got = unsafe { usable(block) };
     let stands_for = match thread.charge(asked) {
-        Some(weight) => note(block, got, weight),
+        Some(weight) => note(thread, block, got, weight),
         None => 0,
     };
     count_malloc(thread, got, asked);
@@ -189,12 +190,10 @@ unsafe extern "C" fn made(block: usize, asked: usize) {
 }
 
 /// Notes a sampled block. Returns the bytes for which it stands.
-fn note(block: usize, got: usize, weight: Weight) -> u64 {
+fn note(thread: Thread, block: usize, got: usize, weight: Weight) -> u64 {
     let counted = size_class::counted_size(got);
-    let sample = Sample::take(counted, weight).record_malloc(counted);
-    if !SAMPLED_LARGE.note(block, sample) {
-        sample.untrack(counted);
-    }
+    let sample = Sample::take(counted, weight);
+    record_anywhere(thread, sample, counted, block as *mut u8);
     weight.times(counted)
 }
 
@@ -228,6 +227,14 @@ pub(super) unsafe extern "C-unwind" fn store<const AT: usize>(
     }
 }
 
+/// Records the free of a block of `size` bytes, if it was sampled. The thread is set up.
+#[inline(always)]
+fn forget(block: usize, size: usize) {
+    if let Some(sample) = SAMPLED_LARGE.take(block) {
+        record_large_free(block as *mut u8, sample, size_class::counted_size(size));
+    }
+}
+
 /// A function that frees the block in its first argument.
 ///
 /// # Safety
@@ -248,9 +255,7 @@ pub(super) unsafe extern "C-unwind" fn free<const AT: usize>(
             return free_cold::<AT>(block, second, third);
         }
         let size = usable(block);
-        if let Some(sample) = SAMPLED_LARGE.take(block) {
-            sample.record_free(size_class::counted_size(size));
-        }
+        forget(block, size);
         if size > size_class::LARGEST_STEP {
             counts::free(Thread::current().writer(), size);
         } else {
@@ -276,10 +281,9 @@ unsafe extern "C-unwind" fn free_cold<const AT: usize>(
                 return 0;
             }
             let size = usable(block);
-            if let Some(sample) = SAMPLED_LARGE.take(block) {
-                sample.record_free(size_class::counted_size(size));
-            }
-            counts::free(Thread::current().writer(), size);
+            let thread = Thread::current();
+            forget(block, size);
+            counts::free(thread.writer(), size);
         }
         enter::<AT>([block, second, third, 0])
     }
@@ -326,7 +330,7 @@ pub(super) unsafe extern "C-unwind" fn replace<const AT: usize, const FORM: u8>(
             if asked == 0 {
                 // The function has freed the block, as most do.
                 if let Some(sample) = old_sample {
-                    sample.record_free(old_counted);
+                    sample.record_free(old_counted, false);
                 }
                 counts::free(thread.writer(), old);
             } else if let Some(sample) = old_sample {
@@ -341,7 +345,7 @@ pub(super) unsafe extern "C-unwind" fn replace<const AT: usize, const FORM: u8>(
         }
         let new = usable(moved);
         let stands_for = match thread.charge(asked) {
-            Some(weight) => note(moved, new, weight),
+            Some(weight) => note(thread, moved, new, weight),
             None => 0,
         };
         count_realloc(old, new, asked);
