@@ -10,6 +10,7 @@ mod jit_dump;
 mod killed;
 mod library;
 mod lines;
+mod lists;
 mod numbers;
 mod pages;
 mod perf_map;
