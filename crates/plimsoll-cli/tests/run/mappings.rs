@@ -82,7 +82,7 @@ int main() {
     mmap(r, 10 * P, RW, OWN | MAP_FIXED, -1, 0);
     mmap(r + 500 * P, 10 * P, RW, OWN | MAP_FIXED, -1, 0);
     mmap(r + 505 * P, 10 * P, RW, OWN | MAP_FIXED, -1, 0);
-    /* What is shared, or a file's, is not counted, and takes the place of what is. */
+    /* What is a file's is not counted, and takes the place of what is. */
     mmap(r + 600 * P, 10 * P, RW, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     int file = open("/proc/self/exe", O_RDONLY);
     char *f = mmap(r + 700 * P, P, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0);
@@ -105,15 +105,17 @@ fn every_way_to_map_and_unmap_is_counted_exactly() {
     let scene = Scene::new("mapped");
     let program = program(&scene, "every-way", EVERY_WAY);
     let report = only(same(&program, &[]));
-    let calls = 1 + 1 + 2 + 1 + 1 + 3;
-    let mapped = 7 + 100 + 51 + 200 + 1000 + 20 + 10 + 10 + 10;
+    let calls = 1 + 1 + 2 + 1 + 1 + 3 + 3;
+    let mapped = 7 + 100 + 51 + 200 + 1000 + 20 + 10 + 10 + 10 + 10 + 2 + 4;
     let of_a = 10 + 10 + 20;
     let of_b = 51 + 180 + 20;
     let of_reserved = 20 + 10 + 10 + 10 + 10 + 1;
-    // Parts of the reservation before and behind other mappings, the four mappings in it, two parts
-    // of the first mapping, and the earliest one.
-    let left = 5 + 4 + 2 + 1;
-    assert_mapped(&report, [calls, mapped, of_a + of_b + of_reserved, left]);
+    let of_shared = 2;
+    // Parts of the reservation before and behind other mappings, the five mappings in it, two parts
+    // of the first mapping, the earliest one, and the shared one.
+    let left = 5 + 5 + 2 + 1 + 1;
+    let unmapped = of_a + of_b + of_reserved + of_shared;
+    assert_mapped(&report, [calls, mapped, unmapped, left]);
 }
 
 /// Calls that fail, and the calls after them.
@@ -615,4 +617,43 @@ fn mappings_by_the_constructors_of_libraries_are_counted_with_their_caller() {
     let text = String::from_utf8(report.stdout).unwrap();
     let is_named = |line: &str| line.ends_with(" pages") || line.ends_with(" maps_early");
     assert!(text.lines().any(is_named), "{text}");
+}
+
+/// Shared memory that a forked child touches, mapped a second time.
+const SHARED: &str = r#"
+#include <sys/wait.h>
+__attribute__((noinline)) static char *buffers(void) {
+    char *made = mmap(0, 3000 * P, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return made == MAP_FAILED ? 0 : made;
+}
+int main() {
+    char *s = buffers();
+    memset(s, 1, 2000 * P);
+    char *again = mremap(s, 0, 3000 * P, MREMAP_MAYMOVE);
+    if (again == MAP_FAILED || again[1999 * P] != 1) return 1;
+    if (fork() == 0) { s[0] = 2; _exit(0); }
+    wait(0);
+    if (again[0] != 2) return 2;
+    munmap(again, 3000 * P);
+    puts("done");
+    return 0;
+}
+"#;
+
+#[test]
+fn shared_anonymous_memory_has_the_site_that_mapped_it() {
+    let scene = Scene::new("mapped-shared");
+    let program = program(&scene, "shares", SHARED);
+    let output = run(&[], &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.stdout, b"done\n", "{text}");
+    // 2,000 of 3,000 pages are touched.
+    assert!(
+        text.contains(
+            "7.8 MiB touched of 11.7 MiB in 1 mapping at exit; 23.4 MiB mapped by 2 calls"
+        ),
+        "{text}"
+    );
+    let is_site = |line: &&str| line.contains("7.8 MiB") && line.contains("buffers < main");
+    assert!(text.lines().any(|line| is_site(&line)), "{text}");
 }

@@ -3,7 +3,7 @@
 use crate::alloc::mappings::{self, cell};
 use crate::internal_scope;
 
-/// Private anonymous memory that the program mapped by direct calls of `mmap` and `mremap`, since
+/// Anonymous memory that the program mapped by direct calls of `mmap` and `mremap`, since
 /// the process began. Mappings that the C library makes for `malloc`, stacks and libraries are not
 /// included. Exact, except for [`LostEvents::mappings`](crate::profile::LostEvents::mappings); all
 /// of one instant. All fields are 0 without the feature `mmap`.

@@ -68,8 +68,7 @@ fn map(call: &Call) -> isize {
         if flags & libc::MAP_FIXED != 0 {
             replaced(&range);
         }
-        let is_private = flags & libc::MAP_TYPE == libc::MAP_PRIVATE;
-        if is_private && flags & libc::MAP_ANONYMOUS != 0 {
+        if flags & libc::MAP_ANONYMOUS != 0 {
             record(call, &range);
         }
     }
@@ -106,7 +105,8 @@ fn remap(call: &Call) -> isize {
         cuts.settle(result >= 0);
         return result;
     }
-    let (cuts, is_known) = if stays {
+    // A shared mapping of length 0 is mapped a second time.
+    let (cuts, is_known) = if stays || length == 0 {
         (Cuts::NONE, MAPPINGS.note_of(address).is_some())
     } else {
         let cuts = Cuts::out_of(&old);

@@ -1,6 +1,6 @@
 //! Memory that the program maps directly, by caller, and the part of it that is still mapped.
 //!
-//! [`hooks`] interpose `mmap`, `munmap` and `mremap`. Private anonymous mappings are recorded with
+//! [`hooks`] interpose `mmap`, `munmap` and `mremap`. Anonymous mappings are recorded with
 //! their length and the stack of the caller. `munmap` removes any part of a record, wherever it
 //! begins and ends. So at any moment the records are the mapped ranges, without the parts that were
 //! cut out.

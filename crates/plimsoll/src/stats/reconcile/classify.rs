@@ -32,7 +32,7 @@ pub(super) enum Owner {
     Files,
     /// Modified pages of privately mapped files, and variables that have no value in a file.
     Variables,
-    /// Memory shared between processes.
+    /// Memory shared between processes, except anonymous memory that the program mapped directly.
     Shared,
     /// Memory that the program named by `prctl`.
     Named,
@@ -140,6 +140,9 @@ fn kept_stack(mapping: &Mapping, known: &Known) -> Vec<Range<usize>> {
     living.fold(vec![longest.clone()], without)
 }
 
+/// The beginning of the kernel's name for shared anonymous memory.
+const SHARED_ANONYMOUS: &str = "/dev/zero";
+
 fn is_nameless(mapping: &Mapping) -> bool {
     !mapping.of_file && !mapping.shared && mapping.name.is_empty()
 }
@@ -174,6 +177,12 @@ impl Sorted {
         }
         if rest.is_empty() {
             return;
+        }
+        if mapping.shared && mapping.name.starts_with(SHARED_ANONYMOUS) {
+            self.take_mapped(&mut rest, known);
+            if rest.is_empty() {
+                return;
+            }
         }
         let whole = match &*mapping.name {
             "[stack]" => Some(Owner::Stacks),
