@@ -109,13 +109,24 @@ impl<R> fmt::Display for Measured<R> {
         let stacks = self.sites.iter().map(|site| short(site.stack));
         let frames = profile::frames(&stacks.collect::<Vec<_>>().concat(), Detail::Full);
         let mut frames = &frames[..];
+        // A compiler that copies a call makes several stacks of one line.
+        let mut lines: Vec<(String, u64, u64)> = Vec::new();
         for site in &self.sites {
-            write!(to, "\n  {} of {} bytes: ", site.allocations, site.bytes)?;
             let ends = (frames.iter().zip(1..)).filter(|(frame, _)| !frame.is_inlined);
             let end = ends.take(short(site.stack).len()).last();
             let (of_site, others) = frames.split_at(end.map_or(0, |(_, end)| end));
-            write_stack(to, of_site)?;
+            let text = shown(of_site);
+            match lines.iter_mut().find(|(known, ..)| *known == text) {
+                Some((_, allocations, bytes)) => {
+                    *allocations += site.allocations;
+                    *bytes += site.bytes;
+                }
+                None => lines.push((text, site.allocations, site.bytes)),
+            }
             frames = others;
+        }
+        for (text, allocations, bytes) in lines {
+            write!(to, "\n  {allocations} of {bytes} bytes: {text}")?;
         }
         if self.without_site > 0 {
             write!(
@@ -135,8 +146,8 @@ fn short(stack: &[usize]) -> &[usize] {
     &stack[..stack.len().min(MAX_ADDRESSES)]
 }
 
-/// Writes the innermost functions of a stack that are not part of an allocator or a container.
-fn write_stack(to: &mut fmt::Formatter<'_>, frames: &[Frame]) -> fmt::Result {
+/// Formats the innermost functions of a stack that are not part of an allocator or a container.
+fn shown(frames: &[Frame]) -> String {
     let text = |path: &Option<std::path::PathBuf>| {
         let path = path.as_deref().map(Path::to_string_lossy);
         path.unwrap_or_default().into_owned()
@@ -146,17 +157,18 @@ fn write_stack(to: &mut fmt::Formatter<'_>, frames: &[Frame]) -> fmt::Result {
     let functions =
         functions.map(|(frame, file)| (frame.function.as_deref().unwrap_or_default(), &**file));
     let hidden = leaves::hidden(leaves::allocation::leaf, functions);
+    let mut to = String::new();
     for (at, frame) in frames.iter().enumerate().skip(hidden).take(MAX_FRAMES) {
         if at > hidden {
-            to.write_str(" < ")?;
+            to.push_str(" < ");
         }
         match &frame.function {
-            Some(function) => to.write_str(function)?,
-            None => write!(to, "{:#x}", frame.address)?,
+            Some(function) => to.push_str(function),
+            None => to.push_str(&format!("{:#x}", frame.address)),
         }
         if let Some(line) = frame.line.filter(|_| !files[at].is_empty()) {
-            write!(to, " ({}:{line})", files[at])?;
+            to.push_str(&format!(" ({}:{line})", files[at]));
         }
     }
-    Ok(())
+    to
 }
