@@ -55,7 +55,8 @@
 //!   program.
 //! * `symbolize` (default): files, lines and inlined calls from debug information. Without it,
 //!   profiles use the names of the symbol table.
-//! * `axum`: `http::router` for axum.
+//! * `tower`: `http::service`, the pages as a service of tower, for servers on tokio.
+//! * `axum`: `http::router` for axum; includes `tower`.
 //! * `jemalloc`, `mimalloc`: [`stats::backend`](mod@stats::backend) contains that allocator, which
 //!   reports its pages.
 //! * `lock_api`: the locks of [`sync`] over those of any crate that implements `lock_api`'s traits,

@@ -133,7 +133,6 @@ pub(super) type Refused = (u16, String);
 ///
 /// # Errors
 /// 400 if the host is invalid, and 403 if it is a name that is not among `names`.
-#[cfg(feature = "http")]
 pub(super) fn check_host(host: &str, names: &Names) -> Result<(), Refused> {
     let Some(parsed) = Host::parse(host) else {
         let text = format!("Bad Request: {} is not a host", quoted(host));

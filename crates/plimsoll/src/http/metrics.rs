@@ -13,7 +13,7 @@ pub(super) const PAGE: Page = Page {
 };
 
 fn answer(request: &Request<'_>) -> Answer {
-    let format = accept::format(request.accept);
+    let format = accept::format(request.headers.accept.as_deref().unwrap_or(""));
     let page = prometheus::page(format);
     let mut response = Answer::new(200, format.content_type(), page.into_bytes());
     response.headers.push(("Vary", "Accept".into()));

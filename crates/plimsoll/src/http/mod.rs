@@ -4,7 +4,8 @@
 //!
 //! `PLIMSOLL=http=127.0.0.1:6060` and [`plimsoll::start`](crate::start) serve the pages from a
 //! thread of Plimsoll; [`serve`] does so from code. [`handle`] answers one request, for programs
-//! with their own server. `router` (feature `axum`) does so for axum.
+//! with their own server, and [`Request`] does so with its headers. `service` (feature `tower`) is a
+//! service of tower, and `router` (feature `axum`) a router of axum.
 //!
 //! # `/metrics`
 //! Every metric of [`crate::metrics`], all of one gathering: `/gc/heap/allocs:bytes` is
@@ -51,12 +52,12 @@
 //!   site and resolve to this address (DNS rebinding).
 //! * `Sec-Fetch-Site: cross-site`, or an `Origin` of another site.
 //!
-//! Requests without these headers are answered: they do not come from a current browser. `router`
-//! checks the latter two headers. [`handle`] and [`Request`] see no headers: if the program's own
-//! server is reachable from its user's browser, it must check them.
+//! Requests without these headers are answered: they do not come from a current browser. `router`,
+//! `service` and [`Request::headers`] check the latter two headers. [`Request::loopback_only`] also
+//! checks `Host`. [`handle`] sees no headers: if the program's own server is reachable from its
+//! user's browser, it must check them.
 
 mod accept;
-#[cfg(any(feature = "http", feature = "axum"))]
 pub(crate) mod access;
 mod answer;
 #[cfg(feature = "axum")]
@@ -67,6 +68,7 @@ mod browser;
 mod clients;
 mod fragmentation;
 mod growth;
+mod headers;
 mod history;
 mod index;
 mod memory;
@@ -77,6 +79,8 @@ mod query;
 #[cfg(feature = "http")]
 #[cfg_attr(not(unix), path = "server/absent.rs")]
 mod server;
+#[cfg(feature = "tower")]
+mod service;
 mod symbol_names;
 mod threads;
 #[cfg(feature = "http")]
@@ -84,14 +88,18 @@ pub(crate) mod token;
 mod vars;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use self::answer::{Answer, Step};
+use self::headers::{Headers, Peers};
 use self::pprof::Delta;
 use crate::{internal_heap, internal_scope, overhead};
 
 #[cfg(feature = "axum")]
 pub use self::axum::router;
+#[cfg(feature = "tower")]
+pub use self::service::{Body, Service, service};
 #[cfg(feature = "http")]
 pub use clients::Clients;
 #[cfg(feature = "http")]
@@ -116,13 +124,15 @@ pub struct Response {
 /// let response = Request::new("GET", "/debug/pprof/heap", "debug=1").answer();
 /// assert_eq!(response.status, 200);
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 #[must_use = "it is answered by `answer`"]
 pub struct Request<'a> {
     method: &'a str,
     path: &'a str,
     query: &'a str,
-    accept: &'a str,
+    prefix: &'a str,
+    headers: Headers,
+    peers: Peers,
     cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -132,7 +142,9 @@ impl fmt::Debug for Request<'_> {
             .field("method", &self.method)
             .field("path", &self.path)
             .field("query", &self.query)
-            .field("accept", &self.accept)
+            .field("prefix", &self.prefix)
+            .field("headers", &self.headers)
+            .field("peers", &self.peers)
             .finish_non_exhaustive()
     }
 }
@@ -145,15 +157,60 @@ impl<'a> Request<'a> {
             method,
             path,
             query,
-            accept: "",
+            prefix: "",
+            headers: Headers::default(),
+            peers: Peers::All,
             cancelled: &|| false,
         }
     }
 
     /// Sets the value of the header `Accept`, by which `/metrics` selects the format; several
     /// headers are joined by commas. The default is text.
-    pub fn accept(self, accept: &'a str) -> Self {
-        Self { accept, ..self }
+    pub fn accept(mut self, accept: &str) -> Self {
+        let _own = internal_scope::scope();
+        self.headers.accept = Some(accept.to_owned());
+        self
+    }
+
+    /// Adds the request's headers. `/metrics` selects its format by `Accept`. Requests that a browser
+    /// sends from a page of another site are refused with the status 403. Other headers are ignored.
+    ///
+    /// ```
+    /// use plimsoll::http::Request;
+    ///
+    /// let request = Request::new("GET", "/metrics", "").headers([("Sec-Fetch-Site", "cross-site")]);
+    /// assert_eq!(request.answer().status, 403);
+    /// ```
+    pub fn headers<N: AsRef<str>, V: AsRef<[u8]>>(
+        mut self,
+        headers: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let _own = internal_scope::scope();
+        for (name, value) in headers {
+            self.headers.add(name.as_ref(), value.as_ref());
+        }
+        self
+    }
+
+    /// Refuses the request with the status 403 unless it comes from this machine. `peer` is the
+    /// address of the client's socket. If it is unknown, the request is refused.
+    ///
+    /// A request with a header of a reverse proxy (`Forwarded`, `X-Forwarded-For`, `X-Real-IP`) is
+    /// refused. Its `Host` must be an address or a loopback name, against DNS rebinding. Both need
+    /// [`Request::headers`]. A proxy on this machine that adds no such header remains unnoticed.
+    pub fn loopback_only(self, peer: Option<IpAddr>) -> Self {
+        Self {
+            peers: Peers::Loopback(peer),
+            ..self
+        }
+    }
+
+    /// Sets the path below which the program's server has the pages, such as `/internal`. The heap
+    /// profile is then at `/internal/debug/pprof/heap`, and `/internal` leads to the index. For other
+    /// paths, the status is 404.
+    pub fn below(self, prefix: &'a str) -> Self {
+        let prefix = prefix.trim_end_matches('/');
+        Self { prefix, ..self }
     }
 
     /// Sets a function that returns true once no client waits for the answer. A page that waits
@@ -182,7 +239,10 @@ impl<'a> Request<'a> {
     /// Computes the answer, except for a wait.
     fn begin(&self) -> Step {
         let (_own, _time) = (internal_scope::scope(), overhead::measure());
-        let step = pages::answer(self);
+        let step = match self.headers.check(self.peers) {
+            Ok(()) => pages::answer(self),
+            Err((status, text)) => pprof::error(status, &text).into(),
+        };
         internal_heap::trim();
         step
     }

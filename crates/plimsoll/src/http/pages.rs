@@ -46,24 +46,19 @@ pub(super) fn answer(request: &Request<'_>) -> Step {
     let Some(path) = query::path(request.path) else {
         return Answer::new(400, TEXT, b"Bad Request\n".into()).into();
     };
-    let moved = match &*path {
-        // A 302, because browsers keep a 301 for good, and the program may add a page at this path
-        // later.
-        "/" => Some((302, pprof::ROOT)),
-        path if path == pprof::ROOT.trim_end_matches('/') => Some((301, pprof::ROOT)),
-        path if path == browser::ROOT.trim_end_matches('/') => Some((301, browser::ROOT)),
-        _ => None,
+    let Some(path) = below(&path, request.prefix) else {
+        return not_found().into();
     };
-    if let Some((status, root)) = moved {
+    if let Some((status, root)) = moved(path, request) {
         let mut answer = Answer::new(status, TEXT, Vec::new());
-        answer.headers.push(("Location", root.into()));
+        answer.headers.push(("Location", root));
         return answer.into();
     }
-    let profile = profile(&path);
-    let page = page(&path);
-    let asset = browser::find(&path);
+    let profile = profile(path);
+    let page = page(path);
+    let asset = browser::find(path);
     if profile.is_none() && page.is_none() && asset.is_none() {
-        return Answer::new(404, TEXT, b"404 page not found\n".into()).into();
+        return not_found().into();
     }
     if !matches!(request.method, "GET" | "HEAD") {
         let mut answer = Answer::new(405, TEXT, b"Method Not Allowed\n".into());
@@ -74,6 +69,42 @@ pub(super) fn answer(request: &Request<'_>) -> Step {
         (Some(page), _) => (page.answer)(request).into(),
         (None, Some(asset)) => browser::answer(asset).into(),
         (None, None) => pprof::answer(profile.unwrap_or_default(), request),
+    }
+}
+
+fn not_found() -> Answer {
+    Answer::new(404, TEXT, b"404 page not found\n".into())
+}
+
+/// Returns the part of a decoded path below the prefix: empty, or with a slash at the beginning.
+fn below<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(&*query::path(prefix)?)?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// Returns the status and the address of the page to which a path leads. The address is relative to
+/// the request's path, so that it holds below any prefix, also below one that a proxy removed.
+fn moved(path: &str, request: &Request<'_>) -> Option<(u16, String)> {
+    // With an escaped slash, the address would be relative to another path than the decoded one.
+    let is_escaped =
+        request.path.matches('/').count() != query::path(request.path)?.matches('/').count();
+    if is_escaped {
+        return None;
+    }
+    // Without the dot, a colon in the name would begin an address with a scheme.
+    let inside = |root: &str| {
+        let name = request.path.rsplit('/').next().unwrap_or("");
+        format!("./{name}/{root}")
+    };
+    let pprof = pprof::ROOT.trim_start_matches('/');
+    // A 302, because browsers keep a 301 for good, and the program may add a page at this path
+    // later.
+    match path {
+        "/" => Some((302, format!("./{pprof}"))),
+        "" if !request.prefix.is_empty() => Some((302, inside(pprof))),
+        path if path == pprof::ROOT.trim_end_matches('/') => Some((301, inside(""))),
+        path if path == browser::ROOT.trim_end_matches('/') => Some((301, inside(""))),
+        _ => None,
     }
 }
 
@@ -171,21 +202,48 @@ mod tests {
             let response = Request::new("GET", path, "").answer();
             assert_eq!(response.status, 404, "{path}");
         }
-        let response = Request::new("GET", "/debug/pprof", "").answer();
-        assert_eq!(
-            (response.status, header(&response, "Location")),
-            (301, Some(pprof::ROOT))
-        );
-        let response = Request::new("GET", "/debug/plimsoll", "").answer();
-        assert_eq!(
-            (response.status, header(&response, "Location")),
-            (301, Some(browser::ROOT))
-        );
-        let response = Request::new("GET", "/", "seconds=1").answer();
-        assert_eq!(
-            (response.status, header(&response, "Location")),
-            (302, Some(pprof::ROOT))
-        );
+        for (path, status, location) in [
+            ("/debug/pprof", 301, "./pprof/"),
+            ("/debug/ppro%66", 301, "./ppro%66/"),
+            ("/debug/plimsoll", 301, "./plimsoll/"),
+            ("/", 302, "./debug/pprof/"),
+        ] {
+            let response = Request::new("GET", path, "seconds=1").answer();
+            let found = (response.status, header(&response, "Location"));
+            assert_eq!(found, (status, Some(location)), "{path}");
+        }
+        for path in ["/debug%2Fpprof", "%2F", "%2Fdebug/pprof"] {
+            assert_eq!(Request::new("GET", path, "").answer().status, 404, "{path}");
+        }
         assert_eq!(Request::new("GET", "/debug/%", "").answer().status, 400);
+    }
+
+    #[test]
+    fn the_pages_are_below_a_prefix_and_nowhere_else() {
+        for prefix in ["/a/b:c", "/a/b:c/", "/a/b%3Ac"] {
+            for (path, status, location) in [
+                ("/a/b:c", 302, Some("./b:c/debug/pprof/")),
+                ("/a/%62:c", 302, Some("./%62:c/debug/pprof/")),
+                ("/a/b:c/", 302, Some("./debug/pprof/")),
+                ("/a/b:c/debug/pprof", 301, Some("./pprof/")),
+                ("/a/b:c/debug/plimsoll", 301, Some("./plimsoll/")),
+                ("/a/b:c/debug/pprof/cmdline", 200, None),
+                ("/a/b:c/metrics", 200, None),
+                ("/a/b:cmetrics", 404, None),
+                ("/a/b:cc", 404, None),
+                ("/a/", 404, None),
+                ("/", 404, None),
+                ("", 404, None),
+                ("/metrics", 404, None),
+                ("//a/b:c", 404, None),
+                ("/a%2Fb:c", 404, None),
+            ] {
+                let response = Request::new("GET", path, "").below(prefix).answer();
+                let found = (response.status, header(&response, "Location"));
+                assert_eq!(found, (status, location), "{path}");
+            }
+        }
+        let response = Request::new("GET", "/metrics", "").below("/").answer();
+        assert_eq!(response.status, 200, "no prefix");
     }
 }

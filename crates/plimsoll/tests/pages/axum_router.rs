@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::{Extensions, Request};
 use axum::routing::get as answer_get;
 use client::{connect, exchange, get, read_answer, request, threads, wait_for};
 use page::is_page;
@@ -28,6 +30,13 @@ impl Program {
     /// Starts the server. Its threads for blocking work have the name `blocking`, and end soon
     /// after their work.
     fn start(blocking: &str) -> Self {
+        Self::with_pages(blocking, |router| router.merge(plimsoll::http::router()))
+    }
+
+    /// Starts the server with a function that adds the pages.
+    fn with_pages(blocking: &str, add: impl FnOnce(Router) -> Router) -> Self {
+        let own = Router::new().route("/", answer_get(async || "the program's own"));
+        let service = add(own).into_make_service_with_connect_info::<SocketAddr>();
         let runtime: Runtime = Builder::new_current_thread()
             .enable_all()
             .thread_name(blocking)
@@ -40,11 +49,8 @@ impl Program {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 sender.send(listener.local_addr().unwrap()).unwrap();
-                let router = Router::new()
-                    .route("/", answer_get(async || "the program's own"))
-                    .merge(plimsoll::http::router());
                 tokio::select! {
-                    served = async { axum::serve(listener, router).await } => served.unwrap(),
+                    served = async { axum::serve(listener, service).await } => served.unwrap(),
                     _ = stopped => {}
                 }
             });
@@ -110,8 +116,13 @@ fn the_pages_are_those_of_plimsolls_own_server() {
     let answer = get(address, "/debug/pprof");
     assert_eq!(
         (answer.status, answer.header("location")),
-        (301, Some("/debug/pprof/"))
+        (301, Some("./pprof/"))
     );
+    for page in ["page.js", "page.css", ""] {
+        assert_eq!(get(address, &format!("/debug/plimsoll/{page}")).status, 200);
+    }
+    assert_eq!(get(address, "/debug/plimsoll/none").status, 404);
+    assert_eq!(get(address, "/debug/fgprof?seconds=1").status, 200);
     assert_eq!(get(address, "/debug").status, 404);
     let answer = get(address, "/debug/vars");
     is_page(&answer, "vars", 200, JSON, None);
@@ -262,4 +273,115 @@ fn the_end_of_the_program_ends_the_waiting() {
     for stream in waiting {
         assert!(read_answer(&stream).is_none(), "it was cut off");
     }
+}
+
+/// Each address leads to the index, and is relative to the path of the request.
+fn leads_to_the_index(address: SocketAddr, prefix: &str) {
+    let name = prefix.rsplit('/').next().unwrap();
+    for (path, status, location) in [
+        (prefix, 302, format!("./{name}/debug/pprof/")),
+        (&format!("{prefix}/"), 302, "./debug/pprof/".into()),
+        (&format!("{prefix}/debug/pprof"), 301, "./pprof/".into()),
+        (
+            &format!("{prefix}/debug/plimsoll"),
+            301,
+            "./plimsoll/".into(),
+        ),
+    ] {
+        let answer = get(address, path);
+        let found = (answer.status, answer.header("location"));
+        assert_eq!(found, (status, Some(&*location)), "{path}");
+    }
+    assert_eq!(get(address, &format!("{prefix}/debug/pprof/")).status, 200);
+    assert_eq!(get(address, &format!("{prefix}/none")).status, 404);
+    assert_eq!(get(address, "/").text(), "the program's own");
+}
+
+#[test]
+fn a_nested_service_has_the_pages_below_its_prefix() {
+    let program = Program::with_pages("nested", |router| {
+        router.nest_service("/a/internal", plimsoll::http::service())
+    });
+    leads_to_the_index(program.address, "/a/internal");
+    program.end();
+}
+
+#[test]
+fn a_fallback_service_has_the_pages_below_its_prefix() {
+    let program = Program::with_pages("fallback", |router| {
+        router.fallback_service(plimsoll::http::service().below("/a/internal/"))
+    });
+    leads_to_the_index(program.address, "/a/internal");
+    assert_eq!(get(program.address, "/debug/pprof/").status, 404);
+    program.end();
+}
+
+fn peer(extensions: &Extensions) -> Option<SocketAddr> {
+    extensions
+        .get::<ConnectInfo<SocketAddr>>()
+        .map(|peer| peer.0)
+}
+
+#[test]
+fn a_service_for_loopback_peers_checks_peer_and_host() {
+    let program = Program::with_pages("loopback", |router| {
+        let service = plimsoll::http::service();
+        let unknown = service.clone().loopback_only(|_| None);
+        let remote = service
+            .clone()
+            .loopback_only(|_| Some(([10, 0, 0, 7], 80).into()));
+        router
+            .nest_service("/unknown", unknown)
+            .nest_service("/remote", remote)
+            .fallback_service(service.loopback_only(peer))
+    });
+    for (path, headers, status, text) in [
+        ("/metrics", "Host: localhost", 200, ""),
+        ("/metrics", "Host: evil.example", 403, "evil.example"),
+        (
+            "/metrics",
+            "X-Forwarded-For: 127.0.0.1",
+            403,
+            "x-forwarded-for",
+        ),
+        (
+            "http://evil.example/metrics",
+            "Host: localhost",
+            403,
+            "evil.example",
+        ),
+        (
+            "/remote/metrics",
+            "Host: localhost",
+            403,
+            "10.0.0.7 is not a loopback address",
+        ),
+        (
+            "/unknown/metrics",
+            "Host: localhost",
+            403,
+            "does not report the address",
+        ),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n\r\n");
+        let answer = exchange(program.address, request.as_bytes()).expect("an answer");
+        assert_eq!(answer.status, status, "{path} {headers}");
+        assert!(answer.text().contains(text), "{}", answer.text());
+    }
+    program.end();
+}
+
+#[test]
+fn without_a_runtime_the_answer_names_the_reason() {
+    let request = Request::get("/metrics").body(()).unwrap();
+    let mut service = plimsoll::http::service();
+    let answer = futures::executor::block_on(tower_service::Service::call(&mut service, request));
+    let answer = answer.unwrap();
+    assert_eq!(answer.status(), 500);
+    let body = futures::executor::block_on(axum::body::to_bytes(
+        axum::body::Body::new(answer.into_body()),
+        usize::MAX,
+    ));
+    let text = String::from_utf8(body.unwrap().to_vec()).unwrap();
+    assert!(text.contains("needs a runtime of tokio"), "{text}");
 }

@@ -19,6 +19,8 @@ mod pages;
 mod places;
 #[path = "http_server/requests.rs"]
 mod requests;
+#[path = "http_server/shutdown.rs"]
+mod shutdown;
 #[path = "http_server/targets.rs"]
 mod targets;
 #[cfg(unix)]

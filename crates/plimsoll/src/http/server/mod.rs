@@ -47,8 +47,10 @@ use crate::internal_thread::{self, OwnThread};
 /// Length of the system's queue of connections to be accepted, as far as the system allows.
 const BACKLOG: libc::c_int = 4096;
 
-/// A running server. It stops when this value is dropped; requests under way are answered to the
-/// end.
+/// A running server. It stops when this value is dropped. The drop closes the listening socket, and
+/// then waits until the answers under way are sent, for at most two seconds. It does not wait for
+/// requests with `seconds=` whose time has not passed. If the program continues, the remaining
+/// requests are answered to the end.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -173,7 +175,7 @@ impl Running {
         let shared = Arc::new(Shared::new()?);
         let reactor = Reactor::new(listener, access, Arc::clone(&shared));
         let thread = internal_thread::spawn(c"plimsoll-http", move || {
-            // Serves the requests under way, if any. The port is free by now.
+            // Serves the remaining requests, if any. The port is free by now.
             if let Some(rest) = reactor.run() {
                 let _ = internal_thread::spawn(c"plimsoll-http", move || {
                     rest.run();

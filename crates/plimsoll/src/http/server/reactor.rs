@@ -33,12 +33,17 @@ const ACCEPTED_PER_TURN: usize = 16;
 /// at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Time for which the drop of a server waits for answers.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
 const TOO_MANY: &str = "Service Unavailable: too many requests at once";
 
 /// All connections of a server. Everything that a client can delay is done here without blocking.
 pub(super) struct Reactor {
     /// `None` once the server was dropped.
     listener: Option<Listener>,
+    /// The time until which a dropped server waits for answers.
+    drains_until: Option<Instant>,
     /// The time from which it accepts again after an error.
     accepts_from: Option<Instant>,
     access: Access,
@@ -53,6 +58,7 @@ impl Reactor {
     pub(super) fn new(listener: Listener, access: Access, shared: Arc<Shared>) -> Self {
         Self {
             listener: Some(listener),
+            drains_until: None,
             accepts_from: None,
             access,
             connections: BTreeMap::new(),
@@ -62,15 +68,34 @@ impl Reactor {
         }
     }
 
-    /// Serves until the server is stopped. Returns the rest if requests are under way; a second
-    /// call serves these to the end.
+    /// Serves until the server is stopped, and then for at most [`DRAIN_TIME`] until all answers are
+    /// sent that do not wait. Returns the rest if requests are under way; a second call serves these
+    /// to the end.
     pub(super) fn run(mut self) -> Option<Self> {
-        let listens = self.listener.is_some();
-        while (listens && !self.shared.is_stopped()) || (!listens && !self.connections.is_empty()) {
-            self.turn();
+        if self.listener.is_some() {
+            while !self.shared.is_stopped() {
+                self.turn();
+            }
+            self.listener = None;
+            let until = Instant::now() + DRAIN_TIME;
+            self.drains_until = Some(until);
+            while self.is_answering() && Instant::now() < until {
+                self.turn();
+            }
+            self.drains_until = None;
+        } else {
+            while !self.connections.is_empty() {
+                self.turn();
+            }
         }
-        self.listener = None;
         (!self.connections.is_empty()).then_some(self)
+    }
+
+    /// Reports whether an answer is computed or sent. A request with `seconds=` that waits for its
+    /// end does not count, nor does a client that sends no request.
+    fn is_answering(&self) -> bool {
+        let mut all = self.connections.values();
+        all.any(|connection| matches!(connection.state, State::Computing(_) | State::Writing(_)))
     }
 
     fn turn(&mut self) {
@@ -113,7 +138,10 @@ impl Reactor {
             add(None, listener.as_raw_fd(), libc::POLLIN);
         }
         let deadlines = self.connections.values().filter_map(Connection::deadline);
-        let next = deadlines.chain(self.accepts_from).min();
+        let next = deadlines
+            .chain(self.accepts_from)
+            .chain(self.drains_until)
+            .min();
         let time = next.map(|next| next.saturating_duration_since(Instant::now()));
         self.shared.bell.poll(&mut entries, time);
         let events = entries[1..].iter().map(|entry| entry.revents);

@@ -75,7 +75,7 @@ fn stall(address: SocketAddr, part: &str) {
 }
 
 /// Sends a request over a connection that buffers few bytes of the answer.
-fn never_read(address: SocketAddr, target: &str) -> TcpStream {
+pub fn never_read(address: SocketAddr, target: &str) -> TcpStream {
     let mut stream = connect(address);
     let size: libc::c_int = 2048;
     // SAFETY: an open socket, and a valid value of the given size.
@@ -94,7 +94,7 @@ fn never_read(address: SocketAddr, target: &str) -> TcpStream {
 }
 
 /// Waits until the answer to a request begins.
-fn wait_for_answer(stream: &TcpStream) {
+pub fn wait_for_answer(stream: &TcpStream) {
     wait_for("the beginning of an answer", || !is_waiting(stream));
 }
 
@@ -202,7 +202,7 @@ fn name_of_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_h
 
 /// Returns a request for about 400 KiB of names, which exceed the buffers of a connection that is
 /// not read.
-fn long_target() -> String {
+pub fn long_target() -> String {
     let address =
         name_of_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_four_hundred_letters_x
             as *const () as usize;

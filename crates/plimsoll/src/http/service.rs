@@ -1,0 +1,194 @@
+//! The pages as a service of tower.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+#[cfg(feature = "axum")]
+use axum::extract::OriginalUri;
+use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::request::Parts;
+use http::{Extensions, HeaderValue, Method, StatusCode};
+use http_body::{Frame, SizeHint};
+use tokio::runtime::Handle;
+
+use super::{Request, Response, pprof};
+use crate::internal_scope;
+
+/// Returns the pages as a service of tower, for the server of a program: of axum, tonic, hyper, or
+/// another that runs on tokio. Requests are answered on tokio's threads for blocking work.
+///
+/// Requests that a browser sends from a page of another site are refused with the status 403. The
+/// service does not know the names of the program's host. A program that listens on an address of its
+/// user's machine must check the header `Host`, against DNS rebinding, or call
+/// [`Service::loopback_only`].
+///
+/// ```
+/// let service = plimsoll::http::service()
+///     .below("/internal")
+///     .loopback_only(|extensions| extensions.get().copied());
+/// # drop(service);
+/// ```
+pub fn service() -> Service {
+    crate::recording::note_owners();
+    Service {
+        prefix: Arc::default(),
+        peer: None,
+    }
+}
+
+/// The pages as a service of tower: see [`service`].
+#[derive(Clone, Debug)]
+pub struct Service {
+    prefix: Arc<str>,
+    /// Reads the address of the client, if only those on this machine are admitted.
+    peer: Option<fn(&Extensions) -> Option<SocketAddr>>,
+}
+
+impl Service {
+    /// Sets the path below which requests reach the service, such as `/internal`: see
+    /// [`Request::below`]. Not for a router that removes this prefix from the request, as axum's
+    /// `nest_service` does.
+    pub fn below(self, prefix: &str) -> Self {
+        Self {
+            prefix: prefix.into(),
+            ..self
+        }
+    }
+
+    /// Refuses requests with the status 403 unless they come from this machine: see
+    /// [`Request::loopback_only`]. `peer` reads the client's address from the request's extensions,
+    /// in which the server puts it: `ConnectInfo<SocketAddr>` of axum, `TcpConnectInfo` of tonic.
+    pub fn loopback_only(self, peer: fn(&Extensions) -> Option<SocketAddr>) -> Self {
+        Self {
+            peer: Some(peer),
+            ..self
+        }
+    }
+}
+
+/// The body of an answer; empty for the method `HEAD`. [`Bytes`] are made of it with `from`, for
+/// frameworks that have their own bodies.
+#[derive(Clone, Debug, Default)]
+pub struct Body(Bytes);
+
+impl From<Body> for Bytes {
+    fn from(body: Body) -> Self {
+        body.0
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = std::mem::take(&mut self.0);
+        Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.len() as u64)
+    }
+}
+
+impl<B> tower_service::Service<http::Request<B>> for Service {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let service = self.clone();
+        // The body is not read: no page has a use for it.
+        let (parts, _) = request.into_parts();
+        Box::pin(async move { Ok(service.answer(parts).await) })
+    }
+}
+
+/// Reports the end of the request: it is dropped with the future that waits for the answer.
+struct Gone(Arc<AtomicBool>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Service {
+    async fn answer(self, parts: Parts) -> http::Response<Body> {
+        let is_head = parts.method == Method::HEAD;
+        let Ok(runtime) = Handle::try_current() else {
+            let text = "Plimsoll's service needs a runtime of tokio; elsewhere, call \
+                        plimsoll::http::Request::answer on a thread that may block";
+            return built(pprof::error(500, text).into(), is_head);
+        };
+        let peer = self.peer.map(|peer| peer(&parts.extensions));
+        let gone = Arc::new(AtomicBool::new(false));
+        let guard = Gone(Arc::clone(&gone));
+        let work = runtime.spawn_blocking(move || {
+            let (path, prefix) = self.place(&parts);
+            let cancelled = || gone.load(Ordering::Relaxed);
+            let query = parts.uri.query().unwrap_or("");
+            let authority = parts.uri.authority();
+            let mut request = Request::new(parts.method.as_str(), path, query)
+                .below(prefix)
+                .headers(&parts.headers)
+                .headers(authority.map(|authority| ("host", authority.as_str())))
+                .cancelled(&cancelled);
+            if let Some(peer) = peer {
+                request = request.loopback_only(peer.map(|peer| peer.ip()));
+            }
+            request.answer()
+        });
+        let answered = work.await;
+        drop(guard);
+        answered.map_or_else(|_| failed(), |answer| built(answer, is_head))
+    }
+
+    /// Returns the path of a request, and the prefix in it.
+    fn place<'a>(&'a self, parts: &'a Parts) -> (&'a str, &'a str) {
+        let path = parts.uri.path();
+        #[cfg(feature = "axum")]
+        if let (Some(original), "/", "") = (parts.extensions.get(), path, &*self.prefix) {
+            // axum removes the prefix of a nested service, and reports that path without the slash
+            // as `/`.
+            let OriginalUri(original) = original;
+            return (original.path(), original.path());
+        }
+        (path, &self.prefix)
+    }
+}
+
+fn built(answer: Response, is_head: bool) -> http::Response<Body> {
+    let _own = internal_scope::scope();
+    let mut response = http::Response::builder()
+        .status(answer.status)
+        .header(CONTENT_LENGTH, HeaderValue::from(answer.body.len()));
+    for (name, value) in answer.headers {
+        response = response.header(name, value);
+    }
+    let body = if is_head { Vec::new() } else { answer.body };
+    let response = response.body(Body(body.into()));
+    response.unwrap_or_else(|_| failed())
+}
+
+fn failed() -> http::Response<Body> {
+    let mut response = http::Response::new(Body::default());
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
+}
