@@ -81,6 +81,8 @@ mod query;
 mod server;
 #[cfg(feature = "tower")]
 mod service;
+#[cfg(feature = "tower")]
+mod spawn;
 mod symbol_names;
 mod threads;
 #[cfg(feature = "http")]
@@ -133,7 +135,7 @@ pub struct Request<'a> {
     prefix: &'a str,
     headers: Headers,
     peers: Peers,
-    cancelled: &'a dyn Fn() -> bool,
+    cancelled: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl fmt::Debug for Request<'_> {
@@ -215,7 +217,7 @@ impl<'a> Request<'a> {
 
     /// Sets a function that returns true once no client waits for the answer. A page that waits
     /// calls it several times a second, and stops when it returns true.
-    pub fn cancelled(self, cancelled: &'a dyn Fn() -> bool) -> Self {
+    pub fn cancelled(self, cancelled: &'a (dyn Fn() -> bool + Sync)) -> Self {
         Self { cancelled, ..self }
     }
 

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 #[cfg(feature = "axum")]
@@ -12,12 +11,10 @@ use axum::extract::OriginalUri;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{Extensions, HeaderValue, Method, StatusCode};
+use http::{Extensions, HeaderName, HeaderValue, Method, StatusCode};
 use http_body::{Frame, SizeHint};
-use tokio::runtime::Handle;
 
-use super::{Request, Response, pprof};
-use crate::internal_scope;
+use super::{Request, Response};
 
 /// Returns the pages as a service of tower, for the server of a program: of axum, tonic, hyper, or
 /// another that runs on tokio. Requests are answered on tokio's threads for blocking work.
@@ -71,16 +68,9 @@ impl Service {
     }
 }
 
-/// The body of an answer; empty for the method `HEAD`. [`Bytes`] are made of it with `from`, for
-/// frameworks that have their own bodies.
+/// The body of an answer; empty for the method `HEAD`.
 #[derive(Clone, Debug, Default)]
 pub struct Body(Bytes);
-
-impl From<Body> for Bytes {
-    fn from(body: Body) -> Self {
-        body.0
-    }
-}
 
 impl http_body::Body for Body {
     type Data = Bytes;
@@ -120,44 +110,26 @@ impl<B> tower_service::Service<http::Request<B>> for Service {
     }
 }
 
-/// Reports the end of the request: it is dropped with the future that waits for the answer.
-struct Gone(Arc<AtomicBool>);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 impl Service {
     async fn answer(self, parts: Parts) -> http::Response<Body> {
-        let is_head = parts.method == Method::HEAD;
-        let Ok(runtime) = Handle::try_current() else {
-            let text = "Plimsoll's service needs a runtime of tokio; elsewhere, call \
-                        plimsoll::http::Request::answer on a thread that may block";
-            return built(pprof::error(500, text).into(), is_head);
-        };
-        let peer = self.peer.map(|peer| peer(&parts.extensions));
-        let gone = Arc::new(AtomicBool::new(false));
-        let guard = Gone(Arc::clone(&gone));
-        let work = runtime.spawn_blocking(move || {
-            let (path, prefix) = self.place(&parts);
-            let cancelled = || gone.load(Ordering::Relaxed);
-            let query = parts.uri.query().unwrap_or("");
-            let authority = parts.uri.authority();
-            let mut request = Request::new(parts.method.as_str(), path, query)
-                .below(prefix)
-                .headers(&parts.headers)
-                .headers(authority.map(|authority| ("host", authority.as_str())))
-                .cancelled(&cancelled);
-            if let Some(peer) = peer {
-                request = request.loopback_only(peer.map(|peer| peer.ip()));
-            }
-            request.answer()
-        });
-        let answered = work.await;
-        drop(guard);
-        answered.map_or_else(|_| failed(), |answer| built(answer, is_head))
+        let (path, prefix) = self.place(&parts);
+        let query = parts.uri.query().unwrap_or("");
+        let authority = parts.uri.authority();
+        let mut request = Request::new(parts.method.as_str(), path, query)
+            .below(prefix)
+            .headers(&parts.headers)
+            .headers(authority.map(|authority| ("host", authority.as_str())));
+        if let Some(peer) = self.peer {
+            request = request.loopback_only(peer(&parts.extensions).map(|peer| peer.ip()));
+        }
+        let mut answer = request.spawn().await;
+        let length = HeaderValue::from(answer.body.len());
+        if parts.method == Method::HEAD {
+            answer.body.clear();
+        }
+        let mut response = http::Response::from(answer).map(|body| Body(body.into()));
+        response.headers_mut().insert(CONTENT_LENGTH, length);
+        response
     }
 
     /// Returns the path of a request, and the prefix in it.
@@ -174,21 +146,20 @@ impl Service {
     }
 }
 
-fn built(answer: Response, is_head: bool) -> http::Response<Body> {
-    let _own = internal_scope::scope();
-    let mut response = http::Response::builder()
-        .status(answer.status)
-        .header(CONTENT_LENGTH, HeaderValue::from(answer.body.len()));
-    for (name, value) in answer.headers {
-        response = response.header(name, value);
+/// The answer in the types of the crate `http`, for frameworks that use these.
+impl From<Response> for http::Response<Vec<u8>> {
+    fn from(answer: Response) -> Self {
+        let mut response = http::Response::new(answer.body);
+        *response.status_mut() =
+            StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        for (name, value) in answer.headers {
+            // The names are lower or upper case letters and hyphens; the values are text of a line.
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::try_from(name), HeaderValue::try_from(value))
+            {
+                response.headers_mut().append(name, value);
+            }
+        }
+        response
     }
-    let body = if is_head { Vec::new() } else { answer.body };
-    let response = response.body(Body(body.into()));
-    response.unwrap_or_else(|_| failed())
-}
-
-fn failed() -> http::Response<Body> {
-    let mut response = http::Response::new(Body::default());
-    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-    response
 }

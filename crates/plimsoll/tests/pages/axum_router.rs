@@ -383,5 +383,5 @@ fn without_a_runtime_the_answer_names_the_reason() {
         usize::MAX,
     ));
     let text = String::from_utf8(body.unwrap().to_vec()).unwrap();
-    assert!(text.contains("needs a runtime of tokio"), "{text}");
+    assert!(text.contains("need a runtime of tokio"), "{text}");
 }

@@ -208,7 +208,7 @@ fn start(shared: Arc<Shared>, effort: Effort, queued: Queued) {
 }
 
 impl Job {
-    fn run(self, cancelled: &dyn Fn() -> bool) -> Step {
+    fn run(self, cancelled: &(dyn Fn() -> bool + Sync)) -> Step {
         match self {
             Self::Begin(request) => Request::new(&request.method, &request.path, &request.query)
                 .accept(&request.accept)

@@ -64,7 +64,7 @@ fn every_page_has_gos_status_and_headers_over_the_wire() {
     let answer = get(address, "/");
     assert_eq!(
         (answer.status, answer.header("location")),
-        (302, Some("./pprof/"))
+        (302, Some("./debug/pprof/"))
     );
     for elsewhere in ["/debug", "/debug/pprofx", "*"] {
         assert_eq!(get(address, elsewhere).status, 404, "{elsewhere}");
