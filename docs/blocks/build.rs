@@ -31,6 +31,19 @@ fn main() {
                 }
                 "toml" => write!(toml, "({:?}, {block:?}),", format!("{name}:{line}")).unwrap(),
                 "" | "text" | "console" | "sh" => {}
+                // Part of a file that a test compiles, because the framework is not a dependency here.
+                file if file.starts_with("rust ") => {
+                    let file = &file["rust ".len()..];
+                    println!("cargo::rerun-if-changed=../../{file}");
+                    let source = fs::read_to_string(root.join(file)).unwrap();
+                    for part in block.split("\n\n") {
+                        let found = is_in(part, &source);
+                        assert!(
+                            found,
+                            "{name}:{line}: {file} does not contain this:\n{part}"
+                        );
+                    }
+                }
                 other => panic!("{name}:{line}: a code block of {other}, which is not checked"),
             }
         }
@@ -39,6 +52,12 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
     fs::write(out.join("rust.rs"), rust).unwrap();
     fs::write(out.join("toml.rs"), toml).unwrap();
+}
+
+/// Reports whether a source has these lines in succession, apart from the indentation.
+fn is_in(part: &str, source: &str) -> bool {
+    let trimmed = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    format!("\n{}\n", trimmed(source)).contains(&format!("\n{}\n", trimmed(part)))
 }
 
 /// Returns the line, language and content of each block.

@@ -38,6 +38,7 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
     }
     costs(&steps, extent)?;
     page(&steps, extent)?;
+    servers(&steps, extent)?;
     packages(&steps, extent)?;
     match extent {
         Extent::Short => Ok(()),
@@ -315,6 +316,22 @@ fn page(steps: &Steps, extent: Extent) -> Result<(), String> {
             )
         }
     }
+}
+
+/// Tests the pages in the servers of web frameworks. These take minutes to compile, so the short form
+/// leaves them out; the gate checks that the guide has their code.
+fn servers(steps: &Steps, extent: Extent) -> Result<(), String> {
+    if extent == Extent::Short {
+        return Ok(());
+    }
+    steps.step("servers of web frameworks");
+    const MANIFEST: &str = "--manifest-path examples/servers/Cargo.toml";
+    steps.run(&format!("cargo fmt --check {MANIFEST}"))?;
+    let target = "--target-dir target/ci/servers";
+    steps.run(&format!(
+        "cargo clippy --all-targets {MANIFEST} {target} -- -D warnings"
+    ))?;
+    steps.run(&format!("cargo test {MANIFEST} {target}"))
 }
 
 /// Checks that the packages can be made; the full form also builds each from its package.
