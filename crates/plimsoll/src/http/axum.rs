@@ -9,7 +9,7 @@ use super::service;
 /// to be merged into the program's router, or nested in it. Requests are answered on tokio's threads
 /// for blocking work.
 ///
-/// Requests are refused as by [`service`]. For other settings, add that service to the program's
+/// Requests are refused as by [`service()`]. For other settings, add that service to the program's
 /// router.
 pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let paths = [

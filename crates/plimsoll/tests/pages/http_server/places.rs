@@ -74,21 +74,25 @@ fn stall(address: SocketAddr, part: &str) {
     }
 }
 
-/// Sends a request over a connection that buffers few bytes of the answer.
-pub fn never_read(address: SocketAddr, target: &str) -> TcpStream {
-    let mut stream = connect(address);
-    let size: libc::c_int = 2048;
+/// Sets the size of a connection's buffer for received bytes.
+pub fn set_receive_buffer(stream: &TcpStream, bytes: libc::c_int) {
     // SAFETY: an open socket, and a valid value of the given size.
     let status = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_RCVBUF,
-            (&raw const size).cast(),
+            (&raw const bytes).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };
     assert_eq!(status, 0);
+}
+
+/// Sends a request over a connection that buffers few bytes of the answer.
+pub fn never_read(address: SocketAddr, target: &str) -> TcpStream {
+    let mut stream = connect(address);
+    set_receive_buffer(&stream, 2048);
     let _ = write!(stream, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use plimsoll::gc::{Cause, Collector};
 
 use crate::http_server::harness::{is_waiting, page, server, start_delta};
-use crate::http_server::places::{long_target, never_read, wait_for_answer};
+use crate::http_server::places::{long_target, never_read, set_receive_buffer, wait_for_answer};
 use plimsoll_testkit::child;
 use plimsoll_testkit::client::{self, connect, read_answer, wait_for};
 
@@ -62,6 +62,7 @@ fn a_slow_client_delays_the_drop_of_a_server_only_for_a_while() {
     });
     let dropped = dropped.recv_timeout(client::HANG);
     dropped.expect("the drop comes to an end");
+    set_receive_buffer(&stream, 1 << 20);
     let answer = read_answer(&stream).expect("an answer");
     let length = answer.header("content-length").unwrap();
     assert_eq!(length, answer.body.len().to_string());
