@@ -44,7 +44,7 @@ fn the_files_of_the_page_have_their_policy_and_need_nothing_else() {
     );
     let moved = request(address, "GET", "/debug/plimsoll");
     assert_eq!(moved.status, 301);
-    assert_eq!(moved.header("location"), Some("/debug/plimsoll/"));
+    assert_eq!(moved.header("location"), Some("./plimsoll/"));
 }
 
 /// Returns the text of the page, once its scripts have run for some seconds of the browser's time.
