@@ -1,7 +1,7 @@
 //! Functions of an interpreted language on the stack: Python's.
 //!
 //! A native stack shows the interpreter's loop, not the functions that it executes. The interpreter
-//! links the frames of these functions in memory. [`merge`] reads the frames of the calling thread
+//! links the frames of these functions in memory. [`merge()`] reads the frames of the calling thread
 //! and puts them in place of the loop's frames.
 //!
 //! A function frame has an address like any other, in a reserved region where no code can be. So
@@ -24,7 +24,7 @@ pub(crate) use names::describe;
 /// Whether the process contains an interpreter whose frames can be read.
 static OBSERVED: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether [`merge`] may find frames.
+/// Returns whether [`merge()`] may find frames.
 #[inline]
 pub(crate) fn is_observed() -> bool {
     OBSERVED.load(Ordering::Acquire)
