@@ -181,11 +181,21 @@ fn write(path: &Path, content: &str) -> io::Result<()> {
     }
 }
 
+/// The programs of this package, with their names.
+fn commands() -> [(Command, &'static str); 2] {
+    [
+        (args::Arguments::command(), "plimsoll"),
+        (args::CargoArguments::clap_command(), "cargo-plimsoll"),
+    ]
+}
+
 fn man(to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
-    let mut command = args::Arguments::command();
-    command.build();
-    pages(&command, "plimsoll", to)
+    for (mut command, name) in commands() {
+        command.build();
+        pages(&command, name, to)?;
+    }
+    Ok(())
 }
 
 /// The page of a command, and those of its subcommands, which are named after both.
@@ -251,7 +261,9 @@ fn sections(text: &str) -> Roff {
 fn completions(to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for &shell in Shell::value_variants() {
-        clap_complete::generate_to(shell, &mut args::Arguments::command(), "plimsoll", to)?;
+        for (mut command, name) in commands() {
+            clap_complete::generate_to(shell, &mut command, name, to)?;
+        }
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The command `plimsoll`: one module for each subcommand, and modules that subcommands share.
 
 pub mod args;
+mod cargo;
 mod diff;
 mod doctor;
 mod failure;
@@ -19,6 +20,7 @@ mod time;
 mod top;
 mod view;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -37,11 +39,21 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Top(arguments) => top::watch(&arguments),
         Command::View(arguments) => view::view(&arguments),
     };
+    exit_code(done, "plimsoll")
+}
+
+/// Runs `cargo plimsoll`, with the arguments of the process. Reports a failure in the same form.
+pub fn run_cargo(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let (done, name) = cargo::run(arguments.into_iter().collect());
+    exit_code(done, name)
+}
+
+fn exit_code(done: Result<ExitCode, Failure>, name: &str) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(failure) => {
             // If standard error is closed, the failure cannot be reported.
-            let _ = writeln!(std::io::stderr(), "plimsoll: {failure}");
+            let _ = writeln!(std::io::stderr(), "{name}: {failure}");
             failure.exit_code()
         }
     }

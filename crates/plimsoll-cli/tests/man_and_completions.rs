@@ -6,23 +6,31 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::CommandFactory;
-use plimsoll_cli::args::Arguments;
+use plimsoll_cli::args::{Arguments, CargoArguments};
 
 fn beside(directory: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
     program.parent().unwrap().join(directory)
 }
 
-/// Returns all commands with the names that the manual pages use.
+/// Returns all commands of `plimsoll` with the names that the manual pages use.
 fn commands() -> Vec<(String, clap::Command)> {
-    let mut root = Arguments::command();
+    commands_of(Arguments::command(), "plimsoll")
+}
+
+/// The same of `cargo plimsoll`.
+fn commands_of_cargo() -> Vec<(String, clap::Command)> {
+    commands_of(CargoArguments::clap_command(), "cargo-plimsoll")
+}
+
+fn commands_of(mut root: clap::Command, name: &str) -> Vec<(String, clap::Command)> {
     root.build();
     let subcommands = root
         .get_subcommands()
         .filter(|command| command.get_name() != "help")
-        .map(|command| (format!("plimsoll-{}", command.get_name()), command.clone()));
+        .map(|command| (format!("{name}-{}", command.get_name()), command.clone()));
     let mut all: Vec<_> = subcommands.collect();
-    all.push(("plimsoll".into(), root));
+    all.push((name.into(), root));
     all
 }
 
@@ -52,9 +60,10 @@ fn is_installed(program: &str) -> bool {
 
 #[test]
 fn each_command_has_a_page_that_names_its_options() {
-    let commands = commands();
+    let (commands, of_cargo) = (commands(), commands_of_cargo());
     assert!(commands.len() >= 4);
-    for (name, command) in &commands {
+    assert_eq!(of_cargo.len(), 5);
+    for (name, command) in commands.iter().chain(&of_cargo) {
         // The pages escape hyphens that the user types.
         let page = page(name).replace("\\-", "-");
         assert!(
@@ -65,9 +74,11 @@ fn each_command_has_a_page_that_names_its_options() {
             assert!(page.contains(&option), "{name} {option}");
         }
     }
-    let root = page("plimsoll").replace("\\-", "-");
-    for (name, _) in &commands {
-        assert!(root.contains(name), "{name}");
+    for (root, all) in [("plimsoll", &commands), ("cargo-plimsoll", &of_cargo)] {
+        let root = page(root).replace("\\-", "-");
+        for (name, _) in all {
+            assert!(root.contains(name), "{name}");
+        }
     }
 }
 
@@ -89,7 +100,7 @@ fn pages_are_shown_without_warnings() {
     if !is_installed("groff") {
         return;
     }
-    for (name, _) in commands() {
+    for (name, _) in commands().into_iter().chain(commands_of_cargo()) {
         let path = beside("man").join(format!("{name}.1"));
         let output = Command::new("groff")
             .args(["-man", "-ww", "-Tascii"])
@@ -104,24 +115,29 @@ fn pages_are_shown_without_warnings() {
 
 #[test]
 fn completions_are_there_for_all_shells_and_name_every_option() {
-    for file in [
-        "plimsoll.bash",
-        "_plimsoll",
-        "plimsoll.fish",
-        "plimsoll.elv",
-        "_plimsoll.ps1",
+    for (name, commands) in [
+        ("plimsoll", commands()),
+        ("cargo-plimsoll", commands_of_cargo()),
     ] {
-        let path = beside("completions").join(file);
-        let text = fs::read_to_string(&path).unwrap();
-        for (name, command) in commands() {
-            let subcommand = name.trim_start_matches("plimsoll-");
-            assert!(text.contains(subcommand), "{file}: {subcommand}");
-            for option in options(&command) {
-                // fish lists options without hyphens.
-                assert!(
-                    text.contains(option.trim_start_matches('-')),
-                    "{file}: {option}"
-                );
+        for file in [
+            format!("{name}.bash"),
+            format!("_{name}"),
+            format!("{name}.fish"),
+            format!("{name}.elv"),
+            format!("_{name}.ps1"),
+        ] {
+            let path = beside("completions").join(&file);
+            let text = fs::read_to_string(&path).unwrap();
+            for (long, command) in &commands {
+                let subcommand = long.trim_start_matches(&format!("{name}-"));
+                assert!(text.contains(subcommand), "{file}: {subcommand}");
+                for option in options(command) {
+                    // fish lists options without hyphens.
+                    assert!(
+                        text.contains(option.trim_start_matches('-')),
+                        "{file}: {option}"
+                    );
+                }
             }
         }
     }
@@ -133,6 +149,9 @@ fn shells_understand_the_completions() {
         ("bash", "plimsoll.bash"),
         ("zsh", "_plimsoll"),
         ("fish", "plimsoll.fish"),
+        ("bash", "cargo-plimsoll.bash"),
+        ("zsh", "_cargo-plimsoll"),
+        ("fish", "cargo-plimsoll.fish"),
     ] {
         if !is_installed(shell) {
             continue;
@@ -196,14 +215,15 @@ fn bash_completes_subcommands_and_options() {
 #[test]
 fn the_reference_contains_the_help() {
     let mut text = String::from(
-        "# The command\n\nThe help of `plimsoll` and of each subcommand. This page is written from \
+        "# The command\n\nThe help of `plimsoll` and `cargo plimsoll`, and of each subcommand. This page is written from \
          `crates/plimsoll-cli/src/args`.\n",
     );
-    let mut commands = commands();
-    // `plimsoll` itself comes first.
+    let (mut commands, mut of_cargo) = (commands(), commands_of_cargo());
+    // The command itself comes first.
     commands.rotate_right(1);
-    for (name, command) in commands {
-        let name = name.replacen('-', " ", 1);
+    of_cargo.rotate_right(1);
+    for (name, command) in commands.into_iter().chain(of_cargo) {
+        let name = name.replace('-', " ");
         let help = command.bin_name(&name).term_width(110).render_long_help();
         let help = help.to_string();
         let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();

@@ -1,6 +1,7 @@
 //! The command line. This module depends on no other module of the command, because the build
 //! script includes it to generate shell completions and manual pages.
 
+mod cargo;
 mod doctor;
 mod report;
 mod run;
@@ -9,6 +10,10 @@ mod view;
 
 use clap::{Parser, Subcommand};
 
+pub use cargo::{
+    BuildArguments, CargoArguments, CargoCommand, CargoFlameArguments, CargoRunArguments,
+    CargoTestArguments, ProgramArguments, TargetArguments,
+};
 pub use doctor::DoctorArguments;
 pub use report::{DiffArguments, ReportArguments, ViewArguments};
 pub use run::RunArguments;

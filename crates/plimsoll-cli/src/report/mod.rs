@@ -101,6 +101,11 @@ fn show(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Shows the profile of a file in the requested form.
+pub(crate) fn show_file(name: &str, view: &ViewArguments) -> Result<(), Failure> {
+    show_input(&Input::read(name, None, false, HEAP)?, view)
+}
+
 /// Checks the arguments that do not depend on the profile.
 pub(crate) fn check(view: &ViewArguments) -> Result<(), Failure> {
     if !(0.0..=1.0).contains(&view.nodefraction) {

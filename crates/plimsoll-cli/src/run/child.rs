@@ -243,6 +243,11 @@ impl Ended {
         }
     }
 
+    /// Returns whether the program ended with status 0.
+    pub fn is_success(&self) -> bool {
+        self.status == 0
+    }
+
     /// Returns the number of the signal that ended the program, if one did.
     pub fn signal(&self) -> Option<i32> {
         libc::WIFSIGNALED(self.status).then(|| libc::WTERMSIG(self.status))

@@ -1,10 +1,11 @@
 //! Directories that are read and written through descriptors, so that a path that another user
 //! redirects meanwhile does not lead elsewhere.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
@@ -70,6 +71,19 @@ impl Directory {
             return Ok(directory);
         }
         Err(directory.refused(&found))
+    }
+
+    /// Creates a directory of an unused name in this one, which only the effective user can read.
+    pub fn temporary(&self, prefix: &str) -> io::Result<PathBuf> {
+        let template = self.path.join(format!("{prefix}XXXXXX"));
+        let mut bytes = template.into_os_string().into_vec();
+        bytes.push(0);
+        // SAFETY: `bytes` is a null-terminated string that `mkdtemp` modifies in place.
+        if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        bytes.pop();
+        Ok(OsString::from_vec(bytes).into())
     }
 
     /// Returns the path; free of links if `open_trusted` opened the directory.

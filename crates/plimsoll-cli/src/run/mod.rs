@@ -1,8 +1,8 @@
 //! `plimsoll run`: runs an unmodified program with a preloaded library of Plimsoll.
 
-mod child;
+pub(crate) mod child;
 pub(crate) mod compare;
-mod directory;
+pub(crate) mod directory;
 mod going_on;
 mod groups;
 mod interpreters;
@@ -46,7 +46,7 @@ use crate::plain_text::PlainText;
 use crate::program::{self, Program, Verdict, preload_verdict};
 
 /// The exit code if Plimsoll itself fails.
-const FAILED: u8 = 125;
+pub(crate) const FAILED: u8 = 125;
 
 /// Runs the program, and ends this process as the program ended. Returns only if that failed.
 pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
@@ -339,21 +339,10 @@ impl Reports {
     fn in_directory(directory: &Path) -> io::Result<Self> {
         // The path must be absolute, because the program may change its working directory.
         let directory = Directory::open_trusted(&std::path::absolute(directory)?)?;
-        let mut template = directory
-            .path()
-            .join("plimsoll-run-XXXXXX")
-            .into_os_string();
-        template.push("\0");
-        let mut bytes = std::os::unix::ffi::OsStringExt::into_vec(template);
-        // SAFETY: `bytes` is a null-terminated string that `mkdtemp` modifies in place.
-        if unsafe { libc::mkdtemp(bytes.as_mut_ptr().cast()) }.is_null() {
-            return Err(io::Error::last_os_error());
-        }
-        bytes.pop();
-        let name: OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
+        let name = directory.temporary("plimsoll-run-")?;
         let mut reports = Self {
-            directory: PathBuf::from(&name),
-            removed: name.into(),
+            directory: name.clone(),
+            removed: name,
         };
         if rustix::process::geteuid().is_root() {
             reports.admit_other_users()?;
