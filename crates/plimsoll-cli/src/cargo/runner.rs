@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use super::session::Session;
 use crate::args::{CargoCommand, RunArguments};
 use crate::failure::Failure;
-use crate::run::{self, FAILED};
+use crate::run::{FAILED, run as observe};
 
 /// Runs an executable. `words` are the directory of the session, the executable and its arguments.
 pub(super) fn run(words: &[OsString]) -> Result<ExitCode, Failure> {
@@ -63,7 +63,7 @@ pub(super) fn run(words: &[OsString]) -> Result<ExitCode, Failure> {
     if let CargoCommand::Flame(_) = &parsed {
         arguments.out.get_or_insert_with(|| session.out());
     }
-    run::run(&arguments)
+    observe(&arguments)
 }
 
 /// Returns the failure of a runner without an executable: only cargo starts it.
