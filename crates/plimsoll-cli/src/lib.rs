@@ -16,6 +16,7 @@ pub mod program;
 mod progress;
 pub mod report;
 mod run;
+mod summary;
 mod time;
 mod top;
 mod view;
@@ -33,6 +34,7 @@ use args::{Arguments, Command};
 pub fn run(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Report(arguments) if arguments.summary => summary::report(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Diff(arguments) => diff::diff(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

@@ -29,6 +29,11 @@ pub struct ReportArguments {
     /// --json, as JSON
     #[arg(long, conflicts_with_all = ["base", "at", "from", "to", "top", "tree", "peek", "list", "by", "folded", "svg", "html", "comments"])]
     pub growth: bool,
+    /// The most important facts as text of at most 3 KiB: exact totals, the error of estimates, the
+    /// five largest sites, verdicts on growth, losses. Of a profile, a running program, a post-mortem file
+    /// or a run: a directory of `run --out`, or a file with the lines of `run --json`
+    #[arg(long, conflicts_with_all = ["growth", "base", "at", "from", "to", "view", "sample_type", "nodecount", "nodefraction", "cum", "unit", "normalize", "source_path", "focus", "ignore", "tag"])]
+    pub summary: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub view: ViewArguments,
@@ -150,6 +155,7 @@ Examples:
   plimsoll report localhost:6060                      all resident memory of a running program
   plimsoll report localhost:6060 -t inuse_space       its memory in use
   plimsoll report localhost:6060 --growth             which allocation sites leak
+  plimsoll report --summary localhost:6060            the most important facts, in 3 KiB
   plimsoll report heap.pb.gz -t alloc_space --cum     all allocations so far, by caller
   plimsoll report heap.pb.gz --html heap.html         a page with a flame graph
   plimsoll report --html heap.pb.gz > heap.html       the same

@@ -62,7 +62,7 @@ pub(super) fn report(name: &str, view: &ViewArguments) -> Result<ExitCode, Failu
 }
 
 /// Returns the address of the page of a program.
-fn url_of(name: &str) -> Option<String> {
+pub(crate) fn url_of(name: &str) -> Option<String> {
     let url = http::base_url(name)?;
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?']).next()?;
@@ -127,19 +127,19 @@ pub(super) fn put(to: &mut dyn Write, growth: &Growth, view: &ViewArguments) -> 
 }
 
 /// Returns whether a function is of Rust's standard library.
-fn is_of_a_library(function: &str) -> bool {
+pub(crate) fn is_of_a_library(function: &str) -> bool {
     let path = function.trim_start_matches('<');
     ["alloc::", "core::", "std::"]
         .iter()
         .any(|name| path.starts_with(name))
 }
 
-fn per_minute(bytes_per_second: f64, signed: bool) -> String {
+pub(crate) fn per_minute(bytes_per_second: f64, signed: bool) -> String {
     alone((bytes_per_second * 60.0) as i64, "bytes", signed)
 }
 
 /// Formats seconds in the largest unit that leaves at least one.
-fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
     match seconds {
         ..1.0 => format!("{:.0}ms", seconds * 1e3),
         ..120.0 => format!("{seconds:.0}s"),

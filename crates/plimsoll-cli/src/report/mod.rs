@@ -5,7 +5,7 @@ mod counted;
 mod filter;
 mod flame;
 mod folded;
-mod growth;
+pub(crate) mod growth;
 pub(crate) mod history;
 mod html;
 

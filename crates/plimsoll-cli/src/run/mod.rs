@@ -19,10 +19,10 @@ mod ran;
 mod report;
 mod resident;
 pub(crate) mod short_name;
-mod sites;
+pub(crate) mod sites;
 mod summary;
 mod temporary;
-mod units;
+pub(crate) mod units;
 mod watch;
 
 use std::ffi::{OsStr, OsString};

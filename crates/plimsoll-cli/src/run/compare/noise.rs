@@ -93,7 +93,7 @@ impl Sum {
 }
 
 /// The standard deviations in half of a 95 % confidence interval.
-const CONFIDENCE: f64 = 1.96;
+pub(crate) const CONFIDENCE: f64 = 1.96;
 
 /// Returns half of the width of the 95 % confidence interval of the difference of two independent
 /// sums; 0 if both are exact.

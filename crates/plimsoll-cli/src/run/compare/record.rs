@@ -223,7 +223,7 @@ fn kind_of(file: &str) -> Option<&'static str> {
 }
 
 /// Opens a regular file. A pipe in a directory of a run must not block this command.
-fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)

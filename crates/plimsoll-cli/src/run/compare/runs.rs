@@ -254,7 +254,7 @@ fn sum(numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
 }
 
 /// Returns the processes whose heap is observed.
-fn observed(record: &Record) -> impl Iterator<Item = &Value> {
+pub(crate) fn observed(record: &Record) -> impl Iterator<Item = &Value> {
     record.processes.iter().filter(|process| {
         let allocator = process.get("allocator").and_then(Value::as_str);
         !matches!(allocator, Some("program" | "unmeasured"))
@@ -305,6 +305,13 @@ fn value(record: &Record, source: &Source) -> Option<i64> {
 fn highest(numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     let numbers: Option<Vec<i64>> = numbers.collect();
     numbers?.into_iter().max()
+}
+
+/// Returns the highest heap at the peak and by how much it may be too small; `None` if a process did
+/// not count it.
+pub(crate) fn counted_peak(record: &Record) -> Option<(u64, u64)> {
+    let peak = value(record, &Source::Peak)?;
+    Some((peak.unsigned_abs(), error_of_peak(record)))
 }
 
 /// Returns by how much the heap at the peak may be too small, with 95 % probability. A sampled
