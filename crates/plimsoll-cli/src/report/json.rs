@@ -33,6 +33,7 @@ pub(crate) fn json(
         })
         .collect();
     let mut report = json!({
+        "version": 1,
         "profile": shown.input.name,
         "base": shown.input.base,
         "sample_type": profile.sample_types()[shown.sample_type].name,

@@ -70,3 +70,78 @@ fn of_site(site: &Site) -> String {
     });
     format!("{rate:>10} ±{error} a minute, {verdict}: {place}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::growth::Frame;
+
+    fn site(verdict: &str, functions: &[&str]) -> Site {
+        Site {
+            verdict: verdict.to_owned(),
+            bytes: 1e6,
+            bytes_per_second: 1024.0,
+            error: 102.4,
+            lifetime: None,
+            window: 700.0,
+            stack: functions
+                .iter()
+                .map(|function| Frame {
+                    function: (*function).to_owned(),
+                    file: "src/store.rs".to_owned(),
+                    line: 7,
+                })
+                .collect(),
+        }
+    }
+
+    fn text(growth: &Growth) -> String {
+        let mut to = Limited::default();
+        write(&mut to, growth);
+        to.finish()
+    }
+
+    #[test]
+    fn sites_that_grow_are_listed_with_rate_error_and_line() {
+        let mut growth = Growth {
+            version: 1,
+            readings: 70,
+            readings_needed: 64,
+            observed: 700.0,
+            bytes_per_second: 1024.0,
+            seconds_to_limit: Some(7200.0),
+            total: 3,
+            sites: vec![
+                site("leaking", &["alloc::vec::push", "store::insert"]),
+                site("unsteady", &["core::only"]),
+                site("not significant", &["store::get"]),
+            ],
+        };
+        assert_eq!(
+            text(&growth),
+            "growth: 1 of 3 sites leak, +60kB a minute in total; the memory limit is reached in 2h; \
+             from 70 readings in 12min\n\
+             \u{20}    +60kB ±6kB a minute, leaking: store::insert at src/store.rs:7\n\
+             \u{20}    +60kB ±6kB a minute, unsteady: core::only at src/store.rs:7\n"
+        );
+        growth.readings = 63;
+        assert_eq!(text(&growth), "growth: no verdict yet: 63 readings of 64\n");
+    }
+
+    #[test]
+    fn names_of_any_length_fit() {
+        let long = "x".repeat(100_000);
+        let sites = [&*long, ""].map(|verdict| site(verdict, &[&long]));
+        let growth = Growth {
+            version: 1,
+            readings: u64::MAX,
+            readings_needed: 0,
+            observed: f64::MAX,
+            bytes_per_second: f64::MIN,
+            seconds_to_limit: Some(f64::NAN),
+            total: usize::MAX,
+            sites: sites.into_iter().collect(),
+        };
+        assert!(text(&growth).len() < 700, "{}", text(&growth));
+    }
+}

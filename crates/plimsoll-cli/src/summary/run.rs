@@ -92,7 +92,7 @@ fn write_program(to: &mut Limited, program: &Value, processes: usize) {
     };
     let time = time.unwrap_or_default();
     to.line(&format!(
-        "run of {file} (process {process}), ending: {ending}{time}{sums}"
+        "run of {file} (process {process}{sums}), ending: {ending}{time}"
     ));
 }
 

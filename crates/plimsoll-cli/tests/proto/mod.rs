@@ -88,6 +88,16 @@ impl Writer {
         self.body = std::mem::take(&mut self.body).number(field, value);
     }
 
+    /// Sets the type and the length of the sampling period.
+    pub fn period(&mut self, name: &str, unit: &str, period: i64) {
+        let message = Message::default()
+            .number(1, self.string(name))
+            .number(2, self.string(unit));
+        self.body = std::mem::take(&mut self.body)
+            .message(11, &message)
+            .number(12, period);
+    }
+
     fn id(&self, index: usize) -> i64 {
         (self.ids.0 + self.ids.1 * index as u64) as i64
     }

@@ -66,7 +66,7 @@ impl Reconciliation {
     }
 
     fn put(&self, out: &mut String) -> fmt::Result {
-        out.push_str("{\"rows\":[");
+        out.push_str("{\"version\":1,\"rows\":[");
         for (place, row) in self.rows.iter().enumerate() {
             if place > 0 {
                 out.push(',');
