@@ -5,9 +5,10 @@ mod project;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use project::{CARGO_PLIMSOLL, Project, errors, output, text};
 
@@ -157,6 +158,53 @@ fn a_signal_that_ends_the_program_ends_the_command() {
 }
 
 #[test]
+fn a_signal_for_the_command_reaches_the_program() {
+    let source = "fn main() { println!(\"ready\"); std::io::stdin().read_line(&mut String::new()).unwrap(); }";
+    let project = Project::new("forwarded")
+        .file("Cargo.toml", MANIFEST)
+        .file("src/main.rs", source);
+    let mut run = project.plimsoll(&["run"]);
+    run.stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut running = run.spawn().unwrap();
+    let mut line = String::new();
+    let mut lines = BufReader::new(running.stdout.take().unwrap());
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    // SAFETY: the child is not waited for yet, so its id is still its own.
+    assert_eq!(unsafe { libc::kill(running.id() as i32, libc::SIGTERM) }, 0);
+    let run = running.wait_with_output().unwrap();
+    assert_eq!(run.status.signal(), Some(libc::SIGTERM), "{}", errors(&run));
+    assert!(
+        errors(&run).contains("was ended by signal 15"),
+        "{}",
+        errors(&run)
+    );
+}
+
+/// A program that a test starts by cargo is not profiled, and its output has no summary.
+#[test]
+fn cargo_inside_a_program_is_not_changed() {
+    let source = "fn main() {\n    if std::env::args().len() > 1 { return println!(\"inner\"); }\n    \
+                  let inner = std::process::Command::new(\"cargo\").args([\"run\", \"-q\", \"--release\", \"--offline\", \"--\", \"x\"])\n    \
+                  .output().unwrap();\n    \
+                  print!(\"{}{}\", String::from_utf8_lossy(&inner.stdout), String::from_utf8_lossy(&inner.stderr));\n}\n";
+    let project = Project::new("inside")
+        .file("Cargo.toml", MANIFEST)
+        .file("src/main.rs", source);
+    let run = output(project.plimsoll(&["run"]));
+    assert!(run.status.success(), "{}", errors(&run));
+    assert_eq!(text(&run), "inner\n");
+    assert_eq!(
+        errors(&run).matches(" (process ").count(),
+        1,
+        "{}",
+        errors(&run)
+    );
+}
+
+#[test]
 fn examples_features_and_profiles_are_passed_on() {
     let manifest = format!(
         "{MANIFEST}[features]\nextra = []\n[profile.small-one]\ninherits = \"dev\"\ndebug = 0\nstrip = true\n"
@@ -283,7 +331,7 @@ fn a_failed_build_has_cargo_s_messages_and_status() {
 
 #[test]
 fn a_program_that_plimsoll_cannot_run_is_refused() {
-    let source = "#[no_mangle] pub static PLIMSOLL: u8 = 0; fn main() { println!(\"ran\"); }";
+    let source = "fn main() { println!(\"ran\"); }";
     let project = Project::new("refused")
         .file("Cargo.toml", MANIFEST)
         .file("src/main.rs", source);
