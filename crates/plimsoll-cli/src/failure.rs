@@ -11,7 +11,7 @@ pub const EXCEEDED: u8 = 3;
 /// A failure, which is reported to the user in one line.
 ///
 /// The exit code is 1 by default. Invalid arguments exit with 2, and growth beyond a limit of `diff`
-/// with [`EXCEEDED`]. `run` exits with the program's status, or with 125 to 127 if it fails.
+/// with 3. `run` exits with the program's status, or with 125 to 127 if it fails.
 #[derive(Debug)]
 pub struct Failure {
     subject: String,
