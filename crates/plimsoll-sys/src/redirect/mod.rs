@@ -5,10 +5,10 @@
 //! function for its hook. Thunks and trampolines lie in an area near the program.
 //!
 //! # Conditions
-//! - The displaced instructions are of known forms: see [`arch`]. All others are refused.
+//! - The displaced instructions are of known forms, which `arch` lists. All others are refused.
 //! - The function is at least as long as these instructions, by its symbol, and no branch in it
 //!   leads into the replaced bytes. A jump to its first byte runs the hook again.
-//! - No code of the program has run, so no other thread and no frame of it exists: see [`redirect`].
+//! - No code of the program has run, so no other thread and no frame of it exists: see [`redirect()`].
 //! - All functions are redirected, or none.
 //! - No memory is writable and executable at the same time. If the system does not permit to make
 //!   written memory executable, the area fails before any code is changed.
@@ -31,7 +31,7 @@ pub struct Redirection {
     pub size: usize,
     /// The address of the hook.
     pub hook: usize,
-    /// Set by [`redirect`]: the address at which the original function can be called.
+    /// Set by [`redirect()`]: the address at which the original function can be called.
     pub original: usize,
 }
 

@@ -9,7 +9,7 @@ use super::measure_with_sites;
 /// are a format string and its arguments, as of [`assert!`].
 ///
 /// Reallocations are allocations. The closure runs with the stack of each allocation recorded, see
-/// [`measure_with_sites`](crate::measure::measure_with_sites).
+/// [`measure_with_sites`].
 ///
 /// ```
 /// # #[global_allocator]

@@ -1,7 +1,7 @@
 //! An allocator inside the program: its functions are redirected to hooks.
 //!
 //! The program's definition of `malloc` precedes the preloaded library's, so no call reaches the
-//! interposition. [`redirect`] changes the code of the program's functions, while the loader is
+//! interposition. [`redirect()`] changes the code of the program's functions, while the loader is
 //! still relocating. So no code of the program has run, no block exists, and no thread.
 //!
 //! A hook calls the original function and counts. Every block stays the program's allocator's, and
@@ -153,7 +153,7 @@ pub unsafe fn redirect() {
 }
 
 /// # Safety
-/// As for [`redirect`].
+/// As for [`redirect()`].
 unsafe fn redirect_all(image: &Image) -> Result<(), (usize, Cause)> {
     if privileges::are_elevated() {
         return Err((0, Cause::Privileges));
@@ -224,7 +224,7 @@ unsafe fn redirect_all(image: &Image) -> Result<(), (usize, Cause)> {
 /// the same function as `free`. Else their blocks may differ from the allocator's by a header.
 ///
 /// # Safety
-/// As for [`redirect`].
+/// As for [`redirect()`].
 unsafe fn leave_passing_operators(
     image: &Image,
     symbols: &mut [Option<Symbol>; COUNT],
