@@ -1,14 +1,8 @@
-//! An allocator that samples and does not count.
+//! The heap profile over it.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 
-use plimsoll::SamplingAlloc;
-
-#[path = "suite/measure.rs"]
-mod measure;
-
-#[global_allocator]
-static ALLOC: SamplingAlloc = SamplingAlloc::samples_only(System);
+use crate::ALLOC;
 
 /// Objects in use and allocated, from the first line of the text of the heap profile.
 fn objects() -> (i64, i64) {
