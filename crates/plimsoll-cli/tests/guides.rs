@@ -145,5 +145,9 @@ fn ci() {
 #[test]
 fn every_guide_is_checked() {
     let guides = fs::read_dir(workspace().join("docs/guides")).unwrap();
-    assert_eq!(guides.count(), 7, "each guide has a test above");
+    let names = guides.map(|guide| guide.unwrap().file_name().into_string().unwrap());
+    // The code of these guides is compiled, and tested elsewhere.
+    let elsewhere = ["allocation-tests.md", "servers.md"];
+    let commands = names.filter(|name| !elsewhere.contains(&&**name));
+    assert_eq!(commands.count(), 7, "each guide has a test above");
 }

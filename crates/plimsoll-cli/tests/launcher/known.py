@@ -5,7 +5,7 @@ import sys
 
 def allocate(count, size):
     # A list of this length is larger than all classes, whatever the number is.
-    kept = [None] * 20000
+    kept = [None] * 30000
     for index in range(count):
         # An object of bytes takes 33 bytes more.
         kept[index] = bytes(size - 33)
@@ -14,7 +14,7 @@ def allocate(count, size):
     return kept
 
 
-medium = allocate(int(sys.argv[1]), 1000)
+medium = allocate(int(sys.argv[1]), 824)
 large = allocate(int(sys.argv[2]), 20000)
 # Not freed by the interpreter's end, which frees modules.
 import os

@@ -131,9 +131,10 @@ fn allocations_in_destructors_are_counted() {
 fn every_fatal_signal_ends_it_as_without() {
     let scene = Scene::new("fatal");
     let program = scene.c("endings", ENDINGS);
-    // A shell makes its background jobs ignore these signals, and programs inherit that.
+    // A shell makes its background jobs ignore these signals, as nohup does, and programs inherit that.
     // SAFETY: sets dispositions that no handler of this process replaces.
     unsafe {
+        libc::signal(libc::SIGHUP, libc::SIG_DFL);
         libc::signal(libc::SIGINT, libc::SIG_DFL);
         libc::signal(libc::SIGQUIT, libc::SIG_DFL);
     }
