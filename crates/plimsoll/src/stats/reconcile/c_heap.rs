@@ -12,7 +12,8 @@ const ARENA_PART: usize = 64 << 20;
 /// The flag of a separately mapped block, in the lowest three bits of its size.
 const MAPPED_BLOCK: usize = 2;
 
-/// The maximum number of pages in one range that are read without belonging to a block.
+/// The maximum number of pages in one range that are read without belonging to a block. Beyond them, only
+/// places where an arena may begin are read.
 const MAX_PAGES: usize = 512;
 
 /// Returns the parts of nameless memory that are heap, in order. Memory whose first four words form
@@ -31,7 +32,12 @@ fn parts_by(
 ) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut at, mut strange) = (range.start, 0);
-    while at < range.end && strange < MAX_PAGES {
+    while at < range.end {
+        if strange >= MAX_PAGES && at % ARENA_PART != 0 {
+            // Stacks and other memory may precede an arena in the same mapping.
+            at = at.next_multiple_of(ARENA_PART);
+            continue;
+        }
         let left = range.end - at;
         let Some(head) = words(at) else { break };
         // An arena may have grown since the mappings were listed.
@@ -49,6 +55,14 @@ fn parts_by(
         }
     }
     parts
+}
+
+/// Returns whether a part of an arena begins at an address.
+pub(super) fn is_arena(at: usize) -> bool {
+    let mut page = [0; PAGE_WORDS];
+    at % ARENA_PART == 0
+        && copied_memory::copy(at, &mut page) > 0
+        && arena_part(at, [page[0], page[1], page[2], page[3]]).is_some()
 }
 
 /// Returns the length of the arena part at `at`. Its header has the address of the arena, the
@@ -103,6 +117,19 @@ mod tests {
         let found = parts_by(&(start..start + 0x21000), |_| Some(grown));
         assert_eq!(found.first(), Some(&(start..start + 0x21000)));
         assert_eq!(found.len(), 1);
+    }
+
+    #[test]
+    fn an_arena_behind_much_other_memory_is_found() {
+        let start = 0x7f12_3400_0000;
+        let range = start - 600 * PAGE..start + 0x21000;
+        let found = parts_by(&range, |at| {
+            Some(match at == start {
+                true => [start + 48, 0, 0x20000, 0x21000],
+                false => [0; 4],
+            })
+        });
+        assert_eq!(found, vec![start..start + 0x21000]);
     }
 
     #[test]

@@ -105,7 +105,9 @@ pub(super) fn sort(mappings: &[Mapping], known: &Known) -> Sorted {
     // The end of the last inaccessible mapping.
     let mut guard_end = 0;
     for (number, mapping) in mappings.iter().enumerate() {
-        let continues_file = mapping.range.start == file_end;
+        // The system may map a file right before an arena.
+        let start = mapping.range.start;
+        let continues_file = start == file_end && !c_heap::is_arena(start);
         if (mapping.of_file && !mapping.shared) || (continues_file && is_nameless(mapping)) {
             file_end = mapping.range.end;
         }
