@@ -25,6 +25,12 @@ impl Reader {
         self.read(address)
     }
 
+    /// Returns the word at an offset from an address, which may be any number.
+    #[inline]
+    pub(super) fn field(&mut self, address: usize, offset: usize) -> Option<usize> {
+        self.word(address.checked_add(offset)?)
+    }
+
     /// Returns the number of 4 bytes at an address, which must be aligned to it.
     #[inline]
     pub(super) fn half(&mut self, address: usize) -> Option<u32> {
@@ -92,6 +98,7 @@ mod tests {
         let forbidden = pages::reserve(PAGE, 0).unwrap();
         for address in [0, 8, forbidden, usize::MAX - 7, 1 << 60] {
             assert_eq!(reader.word(address), None, "{address:#x}");
+            assert_eq!(reader.field(address, 16), None, "{address:#x}");
         }
     }
 }

@@ -37,8 +37,11 @@ const MAX_PROBES: usize = 64;
 pub(super) const MAX_NAME: usize = 256;
 pub(super) const MAX_FILE: usize = 1024;
 
-/// The bit of an entry that is in the post-mortem file, or needs not be.
+/// The bit of an entry that the post-mortem file has, or of any entry if there is no such file.
 const NOTED: u64 = 1 << 63;
+
+/// Marks a function for whose text there was no room.
+const WITHOUT_TEXT: u64 = 1 << 62;
 
 /// The bit of a frame that distinguishes it from an empty place.
 const USED: u64 = 1 << 62;
@@ -120,11 +123,17 @@ fn function(source: Source<'_>) -> Option<(usize, bool)> {
         let (place, text) = (&table[2 * number], &table[2 * number + 1]);
         match place.compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
-                text.store(add_text(source)?, Ordering::Release);
+                let position = add_text(source);
+                text.store(position.unwrap_or(WITHOUT_TEXT), Ordering::Release);
+                position?;
                 return Some((number, note_function(number, source, text)));
             }
             Err(other) if other == hash => {
-                let is_noted = text.load(Ordering::Relaxed) & NOTED != 0;
+                let known = text.load(Ordering::Relaxed);
+                if known & WITHOUT_TEXT != 0 {
+                    return None;
+                }
+                let is_noted = known & NOTED != 0;
                 return Some((number, is_noted || note_function(number, source, text)));
             }
             Err(_) => {}
@@ -230,9 +239,9 @@ pub(crate) fn describe<R>(
         return None;
     }
     let function = (frame & !(USED | NOTED)) >> 32;
-    let at = words(FUNCTION_WORDS)[2 * function as usize + 1].load(Ordering::Acquire) & !NOTED;
-    // A thread lost its processor before it has stored the position, or the text is full.
-    let at = (at as usize).checked_sub(1)?;
+    let at = words(FUNCTION_WORDS)[2 * function as usize + 1].load(Ordering::Acquire);
+    // 0 if a thread lost its processor before it has stored the position.
+    let at = (at & !(NOTED | WITHOUT_TEXT)).checked_sub(1)? as usize;
     let from = (text_base() + at) as *const u8;
     // SAFETY: the position was stored after the text was written, which never changes afterwards.
     let (start_line, name, file) = unsafe {

@@ -50,8 +50,8 @@ pub(crate) fn add(kind: u32, bytes: &[u8]) {
     put(header, kind, &[bytes]);
 }
 
-/// Adds a note that consists of parts, for the frames of interpreters. Returns `false` if another note is being added: repeat this
-/// later. For hooks.
+/// Adds a note that consists of parts, for the frames of interpreters. Returns `false` if another note
+/// is being added: repeat this later. For hooks.
 #[cfg(target_env = "gnu")]
 pub(crate) fn try_add(kind: u32, parts: &[&[u8]]) -> bool {
     let Some(header) = header() else { return true };

@@ -73,8 +73,8 @@ impl Sample {
         lifetime::ended(self, self.weight.times(size), is_temporary);
     }
 
-    /// Records that another block replaces this one, which therefore is not temporary. Within a sweep it does not count as a swept
-    /// free either, since the contents live on.
+    /// Records that another block replaces this one. The contents live on, so the block is not
+    /// temporary, and within a sweep it does not count as a swept free.
     pub(crate) fn record_replaced(self, size: usize) {
         self.leave(Stream::Program, size);
         lifetime::ended(self, self.weight.times(size), false);

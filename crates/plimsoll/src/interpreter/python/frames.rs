@@ -10,8 +10,8 @@ use crate::interpreter::names::{self, MAX_FILE, MAX_NAME, Source};
 /// From this owner on, a frame has no function: it is the record of an execution of the loop.
 const FIRST_WITHOUT_FUNCTION: u8 = 3;
 
-/// The maximum number of records of executions without functions in a row.
-const MAX_EMPTY: usize = 64;
+/// The maximum number of frames and records that are read. A chain that leads back into itself ends there.
+const MAX_STEPS: usize = 8192;
 
 /// Fills the buffers. Returns the numbers of functions, at most `limit`, and of executions.
 pub(super) fn read(
@@ -28,6 +28,7 @@ pub(super) fn read(
         limit,
         functions: 0,
         executions: 0,
+        steps: 0,
     };
     // Whatever was read until the chain could not be followed is complete.
     let _ = read.all(thread);
@@ -41,6 +42,7 @@ struct Read<'a> {
     limit: usize,
     functions: usize,
     executions: usize,
+    steps: usize,
 }
 
 impl Read<'_> {
@@ -48,7 +50,7 @@ impl Read<'_> {
     fn all(&mut self, thread: usize) -> Option<()> {
         match self.python.layout.innermost {
             Innermost::Frame { frame } => {
-                let frame = self.reader.word(thread + frame)?;
+                let frame = self.reader.field(thread, frame)?;
                 self.one_for_each(frame, None)
             }
             Innermost::FrameAndRecord {
@@ -56,8 +58,8 @@ impl Read<'_> {
                 record,
                 previous_record,
             } => {
-                let frame = self.reader.word(thread + frame)?;
-                let record = self.reader.word(thread + record)?;
+                let frame = self.reader.field(thread, frame)?;
+                let record = self.reader.field(thread, record)?;
                 self.one_for_each(frame, Some((record, previous_record)))
             }
             Innermost::Record {
@@ -66,35 +68,28 @@ impl Read<'_> {
                 innermost,
                 is_outermost,
             } => {
-                let mut record = self.reader.word(thread + record)?;
-                let mut empty = 0;
-                while record != 0 && empty < MAX_EMPTY {
-                    let functions = self.functions;
-                    let mut frame = self.reader.word(record + innermost)?;
+                let mut record = self.reader.field(thread, record)?;
+                while record != 0 {
+                    let mut frame = self.reader.field(record, innermost)?;
                     while frame != 0 {
                         self.function(frame)?;
-                        if self.reader.byte(frame + is_outermost)? != 0 {
+                        if self.reader.byte(frame.checked_add(is_outermost)?)? != 0 {
                             break;
                         }
-                        frame = self.previous(frame)?;
+                        frame = self.next(frame, self.python.layout.frame.previous)?;
                     }
                     self.end_execution(record)?;
-                    empty = if self.functions == functions {
-                        empty + 1
-                    } else {
-                        0
-                    };
-                    record = self.reader.word(record + previous_record)?;
+                    record = self.next(record, previous_record)?;
                 }
                 Some(())
             }
             Innermost::FrameInRecord { record, innermost } => {
-                let record = self.reader.word(thread + record)?;
-                let frame = self.reader.word(record.checked_add(innermost)?)?;
+                let record = self.reader.field(thread, record)?;
+                let frame = self.reader.field(record, innermost)?;
                 self.with_owners(frame)
             }
             Innermost::FrameWithOwner { frame } => {
-                let frame = self.reader.word(thread + frame)?;
+                let frame = self.reader.field(thread, frame)?;
                 self.with_owners(frame)
             }
         }
@@ -107,33 +102,32 @@ impl Read<'_> {
             self.function(frame)?;
             self.end_execution(record.map_or(0, |(at, _)| at))?;
             if let Some((at, previous)) = &mut record {
-                *at = self.reader.word(*at + *previous)?;
+                *at = self.reader.field(*at, *previous)?;
             }
-            frame = self.previous(frame)?;
+            frame = self.next(frame, self.python.layout.frame.previous)?;
         }
         Some(())
     }
 
     /// Reads frames among which some are the records of executions.
     fn with_owners(&mut self, mut frame: usize) -> Option<()> {
-        let owner = self.python.layout.frame.owner;
-        let mut empty = 0;
-        while frame != 0 && empty < MAX_EMPTY {
-            if self.reader.byte(frame.checked_add(owner)?)? >= FIRST_WITHOUT_FUNCTION {
+        let layout = self.python.layout.frame;
+        while frame != 0 {
+            if self.reader.byte(frame.checked_add(layout.owner)?)? >= FIRST_WITHOUT_FUNCTION {
                 self.end_execution(frame)?;
-                empty += 1;
             } else {
                 self.function(frame)?;
-                empty = 0;
             }
-            frame = self.previous(frame)?;
+            frame = self.next(frame, layout.previous)?;
         }
         Some(())
     }
 
-    fn previous(&mut self, frame: usize) -> Option<usize> {
-        self.reader
-            .word(frame.checked_add(self.python.layout.frame.previous)?)
+    /// Returns the frame or record that one names at an offset; `None` after too many.
+    fn next(&mut self, at: usize, offset: usize) -> Option<usize> {
+        self.steps += 1;
+        (self.steps < MAX_STEPS).then_some(())?;
+        self.reader.field(at, offset)
     }
 
     /// Ends an execution, to which all functions since the one before belong.
@@ -162,25 +156,26 @@ impl Read<'_> {
     fn address(&mut self, frame: usize) -> Option<usize> {
         const TAGS: usize = 7;
         let layout = &self.python.layout;
-        let at = frame.checked_add(layout.frame.code)?;
-        let code = self.reader.word(at)? & !TAGS;
-        let kind = self.reader.word(code.checked_add(layout.object_type)?)?;
+        let code = self.reader.field(frame, layout.frame.code)? & !TAGS;
+        let kind = self.reader.field(code, layout.object_type)?;
         if kind != self.python.code_type {
             return None;
         }
         let instruction = match layout.frame.instruction {
             Instruction::Number { at, unit } => {
-                i64::from(self.reader.half(frame + at)? as i32) * unit
+                i64::from(self.reader.half(frame.checked_add(at)?)? as i32) * unit
             }
             Instruction::Pointer { at } => {
-                let pointer = self.reader.word(frame + at)?;
-                pointer.wrapping_sub(code + layout.code.instructions) as i64
+                let pointer = self.reader.field(frame, at)?;
+                pointer.wrapping_sub(code.checked_add(layout.code.instructions)?) as i64
             }
         };
-        let file = self.reader.word(code + layout.code.file)?;
-        let name = self.reader.word(code + layout.code.name)?;
-        let table = self.reader.word(code + layout.code.lines)?;
-        let start_line = self.reader.half(code + layout.code.start_line)?;
+        let file = self.reader.field(code, layout.code.file)?;
+        let name = self.reader.field(code, layout.code.name)?;
+        let table = self.reader.field(code, layout.code.lines)?;
+        let start_line = self
+            .reader
+            .half(code.checked_add(layout.code.start_line)?)?;
         // Another function at the same address differs in one of these.
         let key = [
             code,
@@ -204,7 +199,7 @@ impl Read<'_> {
         instruction: i64,
     ) -> Option<usize> {
         let layout = &self.python.layout;
-        let length = self.reader.word(table.checked_add(layout.bytes_length)?)?;
+        let length = self.reader.field(table, layout.bytes_length)?;
         let bytes = table.checked_add(layout.bytes)?;
         let line = lines::line(layout.lines, start_line, instruction, length, |at| {
             self.reader.byte(bytes.checked_add(at)?)
@@ -237,12 +232,13 @@ fn text<'a>(
     const ASCII: u32 = 1 << 6;
     let layout = &python.layout.string;
     let state = reader.half(string.checked_add(layout.state)?)?;
-    let characters = reader.word(string.checked_add(layout.length)?)?;
+    let characters = reader.field(string, layout.length)?;
     if state & COMPACT == 0 {
         return None;
     }
     let is_ascii = state & ASCII != 0;
-    let first = string + if is_ascii { layout.ascii } else { layout.other };
+    let offset = if is_ascii { layout.ascii } else { layout.other };
+    let first = string.checked_add(offset)?;
     let size = (state >> 2 & 7) as usize;
     let mut length = 0;
     for at in 0..characters {
@@ -263,3 +259,6 @@ fn text<'a>(
     }
     std::str::from_utf8(&to[..length]).ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ pub(super) fn state(layout: &Layout, reader: &mut Reader) -> Option<usize> {
     let mut state_at = |key: u32| {
         // SAFETY: the C library returns null for a key that does not exist.
         let state = unsafe { libc::pthread_getspecific(key as libc::pthread_key_t) } as usize;
-        let identifier = (state != 0).then(|| reader.word(state + layout.thread_identifier));
+        let identifier = (state != 0).then(|| reader.field(state, layout.thread_identifier));
         (identifier == Some(Some(own))).then_some(state)
     };
     match KEY.load(Ordering::Relaxed) {
