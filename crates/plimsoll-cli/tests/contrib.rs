@@ -154,7 +154,7 @@ fn the_action_fails_at_one_extra_allocation() {
 
     let (status, errors) = act(&scene, &[base, more, ("limits", "\n  5%\n\nbytes=1k\n")]);
     assert_eq!(status, 0, "{errors}");
-    // Failures are no success: of the program, of a limit, of a command that is missing.
+    // The script fails if the program fails, a limit is exceeded, or the command is missing.
     let (status, errors) = act(&scene, &[base, ("command", "sh -c 'exit 7'")]);
     assert_eq!(status, 7, "{errors}");
     let (status, errors) = act(&scene, &[base, same, ("limits", "speed=1%")]);

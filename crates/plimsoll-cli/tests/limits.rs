@@ -97,7 +97,7 @@ fn growth_beyond_a_limit_fails_with_its_sites() {
         "plimsoll: --fail-over 5%: alloc_space grew by 2,000 B (+10.00 %), from 20,000 B to 22,000 B; \
          sites: +2,000 B new < main; +1,000 B leaf < main\n"
     );
-    // Less is no growth.
+    // A decrease exceeds no limit.
     let output = plimsoll(&["diff", &now, &before, "--fail-over", "0"]);
     assert_eq!((output.status.code(), &*errors(&output)), (Some(0), ""));
     // Any growth from nothing exceeds any share.

@@ -161,7 +161,7 @@ pub struct BuildArguments {
     /// A value of cargo's configuration, or a file with values
     #[arg(long, value_name = "KEY=VALUE|PATH", help_heading = "Cargo")]
     pub config: Vec<String>,
-    /// Verbose output of cargo; twice for that of build scripts, too
+    /// Verbose output of cargo; given twice, with the output of build scripts
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Cargo")]
     pub verbose: u8,
 }

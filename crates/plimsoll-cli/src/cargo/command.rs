@@ -158,7 +158,7 @@ impl Words {
         for (option, is_set) in [
             ("--all-features", build.all_features),
             ("--no-default-features", build.no_default_features),
-            // `cargo bench` has no such option, because its profile is that of a release.
+            // `cargo bench` refuses `--release`.
             ("--profile=release", build.release),
             ("--locked", build.locked),
             ("--offline", build.offline),

@@ -68,7 +68,7 @@ fn start(arguments: &[OsString], parsed: &CargoCommand) -> Result<ExitCode, Fail
         && has_run
     {
         let written = flame::write(arguments, &session);
-        // The status of a failed program is more important than that of its flame graph.
+        // If both failed, the user needs the program's status.
         if ended.is_success() {
             written.map_err(|failure| failure.with_code(FAILED))?;
         }

@@ -71,7 +71,7 @@ fn no_program() -> Failure {
     Failure::new(super::RUNNER, "only cargo starts this command so").with_code(2)
 }
 
-/// Returns the name of an executable of a test: that of its package and of its target.
+/// Returns the name for an executable's directory: `PACKAGE.TARGET`.
 fn name(executable: &Path) -> OsString {
     let stem = executable.file_name().unwrap_or_default();
     let mut name = std::env::var_os("CARGO_PKG_NAME").unwrap_or_default();

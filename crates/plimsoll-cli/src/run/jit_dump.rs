@@ -64,9 +64,8 @@ fn add(file: impl Read + Seek, to: &mut PerfMap) -> io::Result<()> {
     }
     let _version = file.half()?;
     let mut at = u64::from(file.half()?).max(FILE_HEAD);
-    // The file and the first line of the code at an address, from a record before that of the code.
+    // The file and the first line of the code at an address. This record precedes the code's.
     let mut lines: HashMap<u64, (String, u64)> = HashMap::new();
-    let mut by_index: HashMap<u64, (u64, Generated)> = HashMap::new();
     while at < MAX_BYTES {
         file.0.seek(SeekFrom::Start(at))?;
         let (kind, length, _time) = (file.half()?, u64::from(file.half()?), file.word()?);
@@ -76,20 +75,18 @@ fn add(file: impl Read + Seek, to: &mut PerfMap) -> io::Result<()> {
         match kind {
             kind::LOAD => {
                 let (_process, _thread, _address) = (file.half()?, file.half()?, file.word()?);
-                let (address, size, index) = (file.word()?, file.word()?, file.word()?);
+                let (address, size, _index) = (file.word()?, file.word()?, file.word()?);
                 let mut function = Generated::named(&file.text()?);
                 if let Some((path, line)) = lines.remove(&address) {
                     function = function.with_source(&path, line);
                 }
-                to.put(address, size, function.clone());
-                by_index.insert(index, (size, function));
+                to.put(address, size, function);
             }
             kind::MOVE => {
                 let (_process, _thread, _address) = (file.half()?, file.half()?, file.word()?);
-                let (_old, new, _size, index) =
-                    (file.word()?, file.word()?, file.word()?, file.word()?);
-                if let Some((size, function)) = by_index.get(&index) {
-                    to.put(new, *size, function.clone());
+                let (old, new, size) = (file.word()?, file.word()?, file.word()?);
+                if let Some(function) = to.find(old).cloned() {
+                    to.put(new, size, function);
                 }
             }
             kind::LINES => {
@@ -106,7 +103,7 @@ fn add(file: impl Read + Seek, to: &mut PerfMap) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads numbers in the order of bytes of this machine, which is that of the process.
+/// Reads numbers in the byte order of this machine. The process ran here, too.
 struct Reader<R>(BufReader<R>);
 
 impl<R: Read> Reader<R> {

@@ -95,8 +95,8 @@ fn places(profile: &Profile, frames: &Frames<'_>, sites: &[Site], at: usize) -> 
     sums.into_iter().map(largest).collect()
 }
 
-/// Reads the positions of those locations without lines from debug information. The name of such a
-/// location is that of the outermost function there, not of the calls that are inlined into it.
+/// Reads the positions of those locations without lines from debug information. Such a location has the
+/// name of its physical function, so inlined calls are left out.
 fn look_up(profile: &Profile, wanted: &HashSet<LocationId>) -> HashMap<LocationId, Option<String>> {
     let without: Vec<LocationId> = (wanted.iter().copied())
         .filter(|&id| {

@@ -218,7 +218,7 @@ impl Unseen {
         let allocator = &self.allocator;
         self.is_redirected(numbers).then(|| {
             format!(
-                "the heap is that of {allocator}, inside the program: its functions are redirected"
+                "the heap belongs to {allocator}, inside the program: its functions are redirected"
             )
         })
     }

@@ -93,28 +93,37 @@ pub struct BlockSum {
 }
 
 impl BlockSum {
-    /// Adds up blocks, whose number is the value at index `blocks` and whose bytes are the next value.
-    /// Each block is sampled with the probability `1 - exp(-size / rate)`. The blocks of one sample of
-    /// the profile count as equally large.
+    /// Adds up blocks, whose number is the value at index `blocks` and whose bytes are the next value. The
+    /// blocks of one sample of the profile count as equally large.
     pub fn of(profile: &Profile, blocks: usize, counted: Counted, rate: u64) -> Self {
         let mut sum = Self::default();
         for sample in profile.samples() {
             let value = |at: usize| sample.values().nth(at).unwrap_or(0).max(0) as f64;
-            let (objects, bytes) = (value(blocks), value(blocks + 1));
-            if objects == 0.0 || bytes == 0.0 {
-                continue;
-            }
-            let size = bytes / objects;
-            let probability = -f64::exp_m1(-size / rate.max(1) as f64);
-            let each = match counted {
-                Counted::Blocks => 1.0,
-                Counted::Bytes => size,
-            };
-            sum.samples += objects * probability;
-            sum.variance += objects * each * each * (1.0 - probability) / probability;
-            sum.total += objects * each;
+            let one = Self::of_blocks(value(blocks), value(blocks + 1), counted, rate as f64);
+            sum.total += one.total;
+            sum.variance += one.variance;
+            sum.samples += one.samples;
         }
         sum
+    }
+
+    /// Returns the sum over equally large blocks. Each is sampled with the probability
+    /// `1 - exp(-size / rate)`.
+    pub fn of_blocks(blocks: f64, bytes: f64, counted: Counted, rate: f64) -> Self {
+        if blocks == 0.0 || bytes == 0.0 {
+            return Self::default();
+        }
+        let size = bytes / blocks;
+        let probability = -f64::exp_m1(-size / rate.max(1.0));
+        let each = match counted {
+            Counted::Blocks => 1.0,
+            Counted::Bytes => size,
+        };
+        Self {
+            total: blocks * each,
+            variance: blocks * each * each * (1.0 - probability) / probability,
+            samples: blocks * probability,
+        }
     }
 
     fn estimate(self, rate: u64) -> Estimate {

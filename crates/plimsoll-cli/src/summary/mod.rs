@@ -127,7 +127,7 @@ fn subject(to: &mut Limited, input: &Input) {
     to.line(&line);
 }
 
-/// Returns whether the name is that of a program, without the path of a page.
+/// Returns whether the name is the address of a program, without the path of a page.
 fn is_program(name: &str) -> bool {
     let profile = |kind| http::profile_url(name, kind);
     // The name of the profile is in the URL only if the given name has none.

@@ -7,8 +7,9 @@ use crate::failure::Failure;
 use crate::profile::{Frames, LocationId, Profile, Stack};
 use crate::report::growth::is_of_a_library;
 use crate::report::measure::share;
-use crate::run::compare::{CONFIDENCE, Noise, Sum};
+use crate::run::compare::{Noise, Sum};
 use crate::run::short_name::shortened;
+use crate::run::sites::CONFIDENCE;
 
 /// The number of sites that a summary has.
 const SITES: usize = 5;

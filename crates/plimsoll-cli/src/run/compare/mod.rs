@@ -17,7 +17,7 @@ mod text;
 
 pub(crate) use figure::{Basis, Figure, Unit};
 pub(crate) use limit::{Exceeded, Limit, check};
-pub(crate) use noise::{CONFIDENCE, Noise, Sum, error};
+pub(crate) use noise::{Noise, Sum, error};
 pub(crate) use record::{FILES, Record, files, open};
 pub(crate) use runs::{counted_peak, observed};
 pub(crate) use sites::{SiteList, Sites};

@@ -1,6 +1,7 @@
 //! The error of sums that are estimated from samples.
 
 use crate::profile::{Profile, Sample};
+use crate::run::sites::{BlockSum, CONFIDENCE, Counted};
 
 /// How the values of a sample type vary by sampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,13 +67,12 @@ impl Noise {
                 of_objects,
             } => {
                 let (blocks, bytes) = (magnitude(objects), magnitude(objects + 1));
-                if blocks == 0.0 || bytes == 0.0 {
-                    return 0.0;
-                }
-                let size = bytes / blocks;
-                let probability = -f64::exp_m1(-size / rate);
-                let each = if of_objects { 1.0 } else { size };
-                blocks * each * each * (1.0 - probability) / probability
+                let counted = if of_objects {
+                    Counted::Blocks
+                } else {
+                    Counted::Bytes
+                };
+                BlockSum::of_blocks(blocks, bytes, counted, rate).variance
             }
         }
     }
@@ -91,9 +91,6 @@ impl Sum {
         self.variance += other.variance;
     }
 }
-
-/// The standard deviations in half of a 95 % confidence interval.
-pub(crate) const CONFIDENCE: f64 = 1.96;
 
 /// Returns half of the width of the 95 % confidence interval of the difference of two independent
 /// sums; 0 if both are exact.

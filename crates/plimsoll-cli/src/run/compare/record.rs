@@ -76,8 +76,8 @@ impl Record {
         }
     }
 
-    /// Reads the record at a path: a directory, or a file with lines of JSON. Returns `None` if the
-    /// path is that of anything else.
+    /// Reads the record at a path: a directory, or a file with lines of JSON. Returns `None` for
+    /// anything else.
     ///
     /// # Errors
     /// A directory without numbers, or a damaged file. The failure names the file.

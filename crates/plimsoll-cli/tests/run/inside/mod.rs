@@ -138,7 +138,7 @@ fn every_block_of_an_allocator_inside_the_program_is_counted() {
     has_its_totals(&program, &[], &["fork"]);
     let output = run(&[], &program, &[]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    let note = "the heap is that of its own malloc (exported), inside the program";
+    let note = "the heap belongs to its own malloc (exported), inside the program";
     assert!(text.contains(note), "{text}");
     assert!(!text.contains("not observed"), "{text}");
 }

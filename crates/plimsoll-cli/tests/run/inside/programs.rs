@@ -43,7 +43,7 @@ fn the_heap_of_the_rust_compiler_is_observed() {
     let [mallocs, frees] = ["mallocs", "frees"].map(|name| number(&report, name));
     assert!(mallocs > 10_000 && frees <= mallocs, "{report}");
     assert_eq!(number(&report, "untracked"), 0, "{report}");
-    let note = "the heap is that of jemalloc (exported), inside the program";
+    let note = "the heap belongs to jemalloc (exported), inside the program";
     assert!(summary.contains(note), "{summary}");
 }
 
@@ -69,6 +69,6 @@ fn the_heap_of_chromium_is_observed() {
     assert_eq!(report["allocator"], "redirected", "{report}");
     let [mallocs, frees] = ["mallocs", "frees"].map(|name| number(&report, name));
     assert!(mallocs > 100_000 && frees <= mallocs, "{report}");
-    let note = "the heap is that of PartitionAlloc (exported), inside the program";
+    let note = "the heap belongs to PartitionAlloc (exported), inside the program";
     assert!(summary.contains(note), "{summary}");
 }

@@ -179,7 +179,8 @@ pub(super) fn first(code: &[u8]) -> Option<Instruction> {
         0xd0..=0xd3 => Memory(0),
         0xc3 => return branch(at, Flow::Return),
         0xc6 => Memory(1),
-        0xc7 if !has_prefix_66 => Memory(4),
+        // With another register number, `xbegin`: its constant is a distance.
+        0xc7 if !has_prefix_66 && code.get(at)? >> 3 & 7 == 0 => Memory(4),
         0xcc => return branch(at, Flow::Return),
         0xe8 => {
             let distance = long(at)?;
@@ -215,8 +216,9 @@ pub(super) fn first(code: &[u8]) -> Option<Instruction> {
         return None;
     }
     let flow = match (operation, code.get(at).map_or(0, |byte| byte >> 3 & 7)) {
-        (0xff, 2 | 3) => Flow::IndirectCall,
-        (0xff, 4 | 5) => Flow::Indirect,
+        (0xff, 2) => Flow::IndirectCall,
+        // Far calls are not repeated elsewhere, like jumps.
+        (0xff, 3..=5) => Flow::Indirect,
         _ => Flow::Next,
     };
     let (length, relative) = match operands {

@@ -57,6 +57,9 @@ fn obstacle(bytes: &[u8]) -> Option<Obstacle> {
 #[test]
 fn indirect_calls_and_jumps_are_not_moved() {
     for bytes in [
+        // xbegin, whose constant is a distance; call far ptr [rip]
+        &[0xc7, 0xf8, 1, 0, 0, 0][..],
+        &[0xff, 0x1d, 0, 0, 0, 0],
         &[0xeb, 0x20][..],         // jmp, short
         &[0xff, 0x25, 0, 1, 0, 0], // jmp [rip+0x100]
         &[0xff, 0xe0],             // jmp rax

@@ -12,6 +12,8 @@ pub(super) struct Entry {
     /// Whether a program without this function is left alone.
     pub(super) is_required: bool,
     pub(super) hook: *const (),
+    /// The index of the entry, which its hook uses.
+    index: usize,
 }
 
 // SAFETY: the pointer is the address of a function.
@@ -47,18 +49,19 @@ use Signature::{
 };
 
 macro_rules! entry {
-    (required $name:literal $signature:ident $hook:expr) => {
-        entry!(@ $name $signature true $hook)
+    ($index:literal required $name:literal $signature:ident $hook:ident $($form:ident)?) => {
+        entry!(@ $index $name $signature true $hook $($form)?)
     };
-    ($name:literal $signature:ident $hook:expr) => {
-        entry!(@ $name $signature false $hook)
+    ($index:literal $name:literal $signature:ident $hook:ident $($form:ident)?) => {
+        entry!(@ $index $name $signature false $hook $($form)?)
     };
-    (@ $name:literal $signature:ident $is_required:literal $hook:expr) => {
+    (@ $index:literal $name:literal $signature:ident $is_required:literal $hook:ident $($form:ident)?) => {
         Entry {
             name: $name,
             signature: $signature,
             is_required: $is_required,
-            hook: $hook as *const (),
+            hook: hooks::$hook::<$index $(, $form)?> as *const (),
+            index: $index,
         }
     };
 }
@@ -66,58 +69,70 @@ macro_rules! entry {
 /// The number of names.
 pub(super) const COUNT: usize = 46;
 
-/// The first is `malloc`: a program that exports it has an allocator. The constant of each hook is
-/// its index here.
-pub(super) static ENTRIES: [Entry; COUNT] = [
-    entry!(required c"malloc" Make hooks::make::<0, FIRST>),
-    entry!(required c"calloc" MakeArray hooks::make::<1, PRODUCT>),
-    entry!(required c"realloc" Replace hooks::replace::<2, FIRST>),
-    entry!(required c"free" Free hooks::free::<3>),
-    entry!(c"reallocarray" ReplaceArray hooks::replace::<4, PRODUCT>),
-    entry!(c"posix_memalign" Store hooks::store::<5>),
-    entry!(c"aligned_alloc" MakeAligned hooks::make::<6, SECOND>),
-    entry!(c"memalign" MakeAligned hooks::make::<7, SECOND>),
-    entry!(c"valloc" MakePages hooks::make::<8, PAGES>),
-    entry!(c"pvalloc" MakePages hooks::make::<9, PAGES>),
-    entry!(c"cfree" Free hooks::free::<10>),
-    entry!(c"free_sized" Free hooks::free::<11>),
-    entry!(c"free_aligned_sized" Free hooks::free::<12>),
+/// The first is `malloc`: a program that exports it has an allocator.
+pub(super) static ENTRIES: [Entry; COUNT] = LIST;
+
+const _: () = {
+    let mut at = 0;
+    while at < COUNT {
+        assert!(
+            LIST[at].index == at,
+            "a hook has the index of another entry"
+        );
+        at += 1;
+    }
+};
+
+const LIST: [Entry; COUNT] = [
+    entry!(0 required c"malloc" Make make FIRST),
+    entry!(1 required c"calloc" MakeArray make PRODUCT),
+    entry!(2 required c"realloc" Replace replace FIRST),
+    entry!(3 required c"free" Free free),
+    entry!(4 c"reallocarray" ReplaceArray replace PRODUCT),
+    entry!(5 c"posix_memalign" Store store),
+    entry!(6 c"aligned_alloc" MakeAligned make SECOND),
+    entry!(7 c"memalign" MakeAligned make SECOND),
+    entry!(8 c"valloc" MakePages make PAGES),
+    entry!(9 c"pvalloc" MakePages make PAGES),
+    entry!(10 c"cfree" Free free),
+    entry!(11 c"free_sized" Free free),
+    entry!(12 c"free_aligned_sized" Free free),
     // jemalloc's.
-    entry!(c"mallocx" Make hooks::make::<13, FIRST>),
-    entry!(c"rallocx" Replace hooks::replace::<14, FIRST>),
-    entry!(c"xallocx" Resize hooks::resize::<15>),
-    entry!(c"dallocx" Free hooks::free::<16>),
-    entry!(c"sdallocx" Free hooks::free::<17>),
+    entry!(13 c"mallocx" Make make FIRST),
+    entry!(14 c"rallocx" Replace replace FIRST),
+    entry!(15 c"xallocx" Resize resize),
+    entry!(16 c"dallocx" Free free),
+    entry!(17 c"sdallocx" Free free),
     // Other names of the C library's.
-    entry!(c"__libc_malloc" Make hooks::make::<18, FIRST>),
-    entry!(c"__libc_calloc" MakeArray hooks::make::<19, PRODUCT>),
-    entry!(c"__libc_realloc" Replace hooks::replace::<20, FIRST>),
-    entry!(c"__libc_free" Free hooks::free::<21>),
-    entry!(c"__libc_cfree" Free hooks::free::<22>),
-    entry!(c"__libc_memalign" MakeAligned hooks::make::<23, SECOND>),
-    entry!(c"__libc_valloc" MakePages hooks::make::<24, PAGES>),
-    entry!(c"__libc_pvalloc" MakePages hooks::make::<25, PAGES>),
+    entry!(18 c"__libc_malloc" Make make FIRST),
+    entry!(19 c"__libc_calloc" MakeArray make PRODUCT),
+    entry!(20 c"__libc_realloc" Replace replace FIRST),
+    entry!(21 c"__libc_free" Free free),
+    entry!(22 c"__libc_cfree" Free free),
+    entry!(23 c"__libc_memalign" MakeAligned make SECOND),
+    entry!(24 c"__libc_valloc" MakePages make PAGES),
+    entry!(25 c"__libc_pvalloc" MakePages make PAGES),
     // The operators of C++.
-    entry!(c"_Znwm" Make hooks::make::<26, FIRST>),
-    entry!(c"_Znam" Make hooks::make::<27, FIRST>),
-    entry!(c"_ZnwmRKSt9nothrow_t" Make hooks::make::<28, FIRST>),
-    entry!(c"_ZnamRKSt9nothrow_t" Make hooks::make::<29, FIRST>),
-    entry!(c"_ZnwmSt11align_val_t" MakeSized hooks::make::<30, ALIGNED>),
-    entry!(c"_ZnamSt11align_val_t" MakeSized hooks::make::<31, ALIGNED>),
-    entry!(c"_ZnwmSt11align_val_tRKSt9nothrow_t" MakeSized hooks::make::<32, ALIGNED>),
-    entry!(c"_ZnamSt11align_val_tRKSt9nothrow_t" MakeSized hooks::make::<33, ALIGNED>),
-    entry!(c"_ZdlPv" Free hooks::free::<34>),
-    entry!(c"_ZdaPv" Free hooks::free::<35>),
-    entry!(c"_ZdlPvm" Free hooks::free::<36>),
-    entry!(c"_ZdaPvm" Free hooks::free::<37>),
-    entry!(c"_ZdlPvRKSt9nothrow_t" Free hooks::free::<38>),
-    entry!(c"_ZdaPvRKSt9nothrow_t" Free hooks::free::<39>),
-    entry!(c"_ZdlPvSt11align_val_t" Free hooks::free::<40>),
-    entry!(c"_ZdaPvSt11align_val_t" Free hooks::free::<41>),
-    entry!(c"_ZdlPvmSt11align_val_t" Free hooks::free::<42>),
-    entry!(c"_ZdaPvmSt11align_val_t" Free hooks::free::<43>),
-    entry!(c"_ZdlPvSt11align_val_tRKSt9nothrow_t" Free hooks::free::<44>),
-    entry!(c"_ZdaPvSt11align_val_tRKSt9nothrow_t" Free hooks::free::<45>),
+    entry!(26 c"_Znwm" Make make FIRST),
+    entry!(27 c"_Znam" Make make FIRST),
+    entry!(28 c"_ZnwmRKSt9nothrow_t" Make make FIRST),
+    entry!(29 c"_ZnamRKSt9nothrow_t" Make make FIRST),
+    entry!(30 c"_ZnwmSt11align_val_t" MakeSized make ALIGNED),
+    entry!(31 c"_ZnamSt11align_val_t" MakeSized make ALIGNED),
+    entry!(32 c"_ZnwmSt11align_val_tRKSt9nothrow_t" MakeSized make ALIGNED),
+    entry!(33 c"_ZnamSt11align_val_tRKSt9nothrow_t" MakeSized make ALIGNED),
+    entry!(34 c"_ZdlPv" Free free),
+    entry!(35 c"_ZdaPv" Free free),
+    entry!(36 c"_ZdlPvm" Free free),
+    entry!(37 c"_ZdaPvm" Free free),
+    entry!(38 c"_ZdlPvRKSt9nothrow_t" Free free),
+    entry!(39 c"_ZdaPvRKSt9nothrow_t" Free free),
+    entry!(40 c"_ZdlPvSt11align_val_t" Free free),
+    entry!(41 c"_ZdaPvSt11align_val_t" Free free),
+    entry!(42 c"_ZdlPvmSt11align_val_t" Free free),
+    entry!(43 c"_ZdaPvmSt11align_val_t" Free free),
+    entry!(44 c"_ZdlPvSt11align_val_tRKSt9nothrow_t" Free free),
+    entry!(45 c"_ZdaPvSt11align_val_tRKSt9nothrow_t" Free free),
 ];
 
 /// The indices of the operators of C++.
