@@ -27,8 +27,14 @@ mod elf;
 #[path = "none.rs"]
 mod elf;
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod exported;
+
 use std::ffi::{CStr, c_void};
 use std::sync::MutexGuard;
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub use exported::Exported;
 
 use crate::primitives::Mutex;
 

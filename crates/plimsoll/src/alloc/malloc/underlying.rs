@@ -6,6 +6,7 @@
 
 use std::ffi::{CStr, c_void};
 
+use plimsoll_sys::os::loader::Exported;
 use plimsoll_sys::primitives::{AtomicPtr, AtomicU8, Ordering};
 
 use super::{program, sized};
@@ -311,22 +312,7 @@ fn object_of(address: *const c_void) -> usize {
 /// address, the look-up may return the program's own jump stub to another object's function, which
 /// serves for comparisons of pointers.
 fn is_defined_there(function: *const c_void) -> bool {
-    /// Makes `dladdr1` return the symbol as well.
-    const RTLD_DL_SYMENT: libc::c_int = 1;
-    const SHN_UNDEF: u16 = 0;
-    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    let mut symbol = std::ptr::null_mut();
-    // SAFETY: `dladdr1` accepts any address; a returned symbol belongs to a loaded object.
-    unsafe {
-        libc::dladdr1(
-            function,
-            found.as_mut_ptr(),
-            &raw mut symbol,
-            RTLD_DL_SYMENT,
-        );
-        let symbol: *const libc::Elf64_Sym = symbol.cast_const().cast();
-        symbol.is_null() || (*symbol).st_shndx != SHN_UNDEF
-    }
+    Exported::at(function as usize).is_none_or(|function| function.is_defined)
 }
 
 /// Returns whether `malloc` is the C library's, which also exports it under another name.

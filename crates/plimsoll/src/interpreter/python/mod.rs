@@ -13,7 +13,7 @@ mod layout;
 mod lines;
 mod thread;
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -69,7 +69,10 @@ fn look_up() -> Option<Python> {
     let eval = symbol(c"_PyEval_EvalFrameDefault")?;
     let loop_code = match layout.is_on_stack() {
         true => None,
-        false => Some(function_code(eval)?),
+        false => {
+            let function = loader::Exported::at(eval)?;
+            Some(eval..eval.checked_add(function.size)?)
+        }
     };
     let own_code = codes.into_iter().find(|code| code.contains(&eval));
     Some(Python {
@@ -121,29 +124,6 @@ fn version(reader: &mut Reader, symbol: impl Fn(&CStr) -> Option<usize>) -> Opti
     symbol(c"PyIter_Send")
         .map(|_| 10)
         .or_else(|| symbol(c"PyObject_GC_IsTracked").map(|_| 9))
-}
-
-/// Returns the code of an exported function.
-fn function_code(function: usize) -> Option<Range<usize>> {
-    /// Makes `dladdr1` return the symbol as well.
-    const RTLD_DL_SYMENT: libc::c_int = 1;
-    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    let mut symbol: *mut c_void = std::ptr::null_mut();
-    // SAFETY: `dladdr1` accepts any address, and writes to both variables.
-    let known = unsafe {
-        libc::dladdr1(
-            function as *const c_void,
-            found.as_mut_ptr(),
-            &raw mut symbol,
-            RTLD_DL_SYMENT,
-        )
-    };
-    if known == 0 || symbol.is_null() {
-        return None;
-    }
-    // SAFETY: the loader returned a symbol of a loaded object.
-    let size = unsafe { (*symbol.cast::<libc::Elf64_Sym>()).st_size };
-    Some(function..function.checked_add(size as usize)?)
 }
 
 /// Reads the functions of the calling thread, at most `limit`, innermost first; `None` if it executes
