@@ -382,7 +382,9 @@ fn soaks(steps: &Steps) -> Result<(), String> {
     steps
         .run("cargo test --release -p plimsoll-cli --test postmortem --test large -- --ignored")?;
     // In all kinds of builds, blocks are attributed to the functions that make them.
-    steps.run("cargo test --release -p plimsoll-cli --test run -- --ignored frames::")
+    steps.run("cargo test --release -p plimsoll-cli --test run -- --ignored frames::")?;
+    // CPython's own tests of threads, processes and memory have the same outcomes as without.
+    steps.run("cargo test --release -p plimsoll-cli --test suites -- --ignored cpython")
 }
 
 /// Returns the target of this machine.
