@@ -157,6 +157,13 @@ fn shown(frames: &[Frame]) -> String {
     let functions =
         functions.map(|(frame, file)| (frame.function.as_deref().unwrap_or_default(), &**file));
     let hidden = leaves::hidden(leaves::allocation::leaf, functions);
+    // The callers of the measured code.
+    let is_measuring = |frame: &Frame| {
+        let function = frame.function.as_deref().unwrap_or_default();
+        function.starts_with("plimsoll::measure::")
+    };
+    let end = frames.iter().position(is_measuring);
+    let frames = &frames[..end.unwrap_or(frames.len())];
     let mut to = String::new();
     for (at, frame) in frames.iter().enumerate().skip(hidden).take(MAX_FRAMES) {
         if at > hidden {
