@@ -38,6 +38,8 @@ pub(crate) struct Route {
 struct Saved {
     /// The actual countdown, while the one of the fast path is [`ALWAYS_SLOW`].
     countdown: Cell<i64>,
+    /// The thread's counters while it is measured; otherwise null.
+    measured_area: Cell<*mut Area>,
     scopes: Cell<u32>,
 }
 
@@ -53,6 +55,7 @@ thread_local! {
     static SAVED: Saved = const {
         Saved {
             countdown: Cell::new(0),
+            measured_area: Cell::new(std::ptr::null_mut()),
             scopes: Cell::new(0),
         }
     };
@@ -170,6 +173,7 @@ impl State {
             })),
             saved: Box::leak(Box::new(Saved {
                 countdown: Cell::new(0),
+                measured_area: Cell::new(std::ptr::null_mut()),
                 scopes: Cell::new(0),
             })),
         }
@@ -204,6 +208,32 @@ impl State {
         }
     }
 
+    /// Sets the thread's counters for the time while it is measured; null afterwards.
+    pub(crate) fn set_measured_area(self, area: *mut Area) {
+        self.saved.measured_area.set(area);
+    }
+
+    /// Closes the fast path of a thread that is measured from now on.
+    pub(crate) fn begin_measured(self) {
+        self.move_area(&self.route.area, &self.saved.measured_area, usize::MAX);
+    }
+
+    /// Opens the fast path again, with this limit.
+    pub(crate) fn end_measured(self, limit: usize) {
+        self.move_area(&self.saved.measured_area, &self.route.area, limit);
+    }
+
+    fn move_area(self, from: &Cell<*mut Area>, to: &Cell<*mut Area>, limit: usize) {
+        let area = from.get();
+        if !area.is_null() {
+            let distance = self.distance();
+            from.set(std::ptr::null_mut());
+            to.set(area);
+            self.route.limit.set(limit);
+            self.set_distance(distance);
+        }
+    }
+
     /// Replaces the number of open scopes and returns the previous one.
     fn replace_scopes(self, scopes: u32) -> u32 {
         let distance = self.distance();
@@ -211,6 +241,30 @@ impl State {
         self.set_distance(distance);
         before
     }
+}
+
+/// Returns the counters of the calling thread if it is measured; otherwise null.
+#[inline]
+pub(crate) fn measured_area() -> *mut Area {
+    SAVED.with(|saved| saved.measured_area.get())
+}
+
+/// Charges an allocation of `size` bytes that left the fast path, if the calling thread is measured,
+/// the allocation is not Plimsoll's own, and no sample is due. Returns the thread's counters then;
+/// otherwise null, and changes nothing.
+#[inline]
+pub(crate) fn charge_measured(size: usize) -> *mut Area {
+    SAVED.with(|saved| {
+        let area = saved.measured_area.get();
+        let left = saved.countdown.get().wrapping_sub(size as i64);
+        if area.is_null() || saved.scopes.get() > 0 || left < 0 {
+            return std::ptr::null_mut();
+        }
+        saved.countdown.set(left);
+        // SAFETY: the countdown is the thread's own storage, which lasts as long as the thread.
+        unsafe { (*countdown()).set(ALWAYS_SLOW) };
+        area
+    })
 }
 
 /// Makes the allocations of its thread Plimsoll's own until it is dropped. Scopes nest.

@@ -24,7 +24,7 @@
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts in some microseconds: all of one instant,
 //!   exact to the last operation.
 //! * [`measure()`] counts what a closure allocates; [`assert_allocs!`] and [`assert_no_alloc!`] check it
-//!   in tests.
+//!   in tests. [`measure::TaskAccount`] counts what tasks allocate.
 //! * [`stats::Backend`] reports the allocator's pages; [`free_os_memory()`] returns free pages to
 //!   the system.
 //! * [`lock_stats()`] returns how long threads waited for locks and for one another.

@@ -14,8 +14,8 @@ pub use loom::{
 pub use std::{
     sync::MutexGuard,
     sync::atomic::{
-        AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-        Ordering, compiler_fence, fence,
+        AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+        AtomicUsize, Ordering, compiler_fence, fence,
     },
     thread::yield_now,
 };

@@ -170,10 +170,43 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         thread
     }
 
-    /// Makes an allocation that is sampled, or Plimsoll's own, or by a thread that is not set up.
+    /// Makes an allocation that is sampled, or Plimsoll's own, or by a thread that is measured or not
+    /// set up.
     #[cold]
     #[inline(never)]
     unsafe fn alloc_cold(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+        if COUNTED && measured::is_active() {
+            // SAFETY: `layout` comes unchanged from `GlobalAlloc`.
+            return unsafe { self.alloc_measured(layout, zeroed) };
+        }
+        // SAFETY: `layout` comes unchanged from `GlobalAlloc`.
+        unsafe { self.alloc_uncommon(layout, zeroed) }
+    }
+
+    /// Makes an allocation of a measured thread.
+    #[inline(never)]
+    unsafe fn alloc_measured(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+        let area = internal_scope::charge_measured(layout.size());
+        // SAFETY: `layout` comes unchanged from `GlobalAlloc`; the area is the thread's own.
+        unsafe {
+            if area.is_null() {
+                return self.alloc_uncommon(layout, zeroed);
+            }
+            let block = self.place_inside(layout, zeroed);
+            if !block.is_null() {
+                measured::changed(Some(layout.size()), None);
+                match size_class::of(layout.size()) {
+                    Some(class) => counts::malloc_in(area, class),
+                    None => counts::malloc_large(area, layout.size()),
+                }
+            }
+            block
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn alloc_uncommon(&self, layout: Layout, zeroed: bool) -> *mut u8 {
         let thread = self.noticed(Thread::allocating(layout.size()));
         // SAFETY: `layout` comes unchanged from `GlobalAlloc`.
         unsafe { self.place_uncharged(thread, layout, zeroed) }
@@ -252,7 +285,8 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         }
     }
 
-    /// Frees a block that may not be the inner allocator's, or on a thread that is not set up.
+    /// Frees a block that may not be the inner allocator's, or on a thread that is measured or not set
+    /// up.
     #[cold]
     #[inline(never)]
     unsafe fn dealloc_cold(&self, block: *mut u8, layout: Layout) {
@@ -268,6 +302,37 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
                 self.inner.dealloc(block, layout);
             };
         }
+        if COUNTED && measured::is_active() && process::is_beside_own_range(block) {
+            // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires; its
+            // address shows that the inner allocator made it.
+            return unsafe { self.dealloc_measured(block, layout) };
+        }
+        // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires.
+        unsafe { self.dealloc_uncommon(block, layout) }
+    }
+
+    /// Frees a block of the inner allocator on a measured thread.
+    #[inline(never)]
+    unsafe fn dealloc_measured(&self, block: *mut u8, layout: Layout) {
+        let area = internal_scope::measured_area();
+        // SAFETY: `block` is live, has this layout, and is the inner allocator's, by this function's
+        // contract. The area is the thread's own.
+        unsafe {
+            if area.is_null() {
+                return self.dealloc_uncommon(block, layout);
+            }
+            let Some(class) = size_class::of(layout.size()) else {
+                return self.dealloc_uncommon(block, layout);
+            };
+            measured::changed(None, Some(layout.size()));
+            counts::free_in(area, class);
+            self.inner.dealloc(block, layout);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn dealloc_uncommon(&self, block: *mut u8, layout: Layout) {
         if crate::internal_heap::contains(block as usize) {
             // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires; its
             // address shows that the internal heap made it.
@@ -368,10 +433,30 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     }
 
     /// Makes a reallocation that is sampled, or of a sampled or large block, or Plimsoll's own, or
-    /// by a thread that is not set up.
+    /// by a thread that is measured or not set up.
     #[cold]
     #[inline(never)]
     unsafe fn realloc_cold(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let larger = layout.size().max(new_size);
+        if COUNTED
+            && larger <= size_class::LARGEST
+            && measured::is_active()
+            && process::is_beside_own_range(block)
+        {
+            let area = internal_scope::charge_measured(new_size);
+            if !area.is_null() {
+                // SAFETY: `block` is live and has this layout, as `GlobalAlloc::realloc` requires; its
+                // address shows that the inner allocator made it. The area is the thread's own.
+                return unsafe {
+                    let moved = self.inner.realloc(block, layout, new_size);
+                    if !moved.is_null() {
+                        measured::changed(Some(new_size), Some(layout.size()));
+                        counts::realloc_larger(area, layout.size(), new_size);
+                    }
+                    moved
+                };
+            }
+        }
         let thread = self.noticed(Thread::allocating(new_size));
         // SAFETY: `new_size`, rounded up to the alignment, does not overflow, as
         // `GlobalAlloc::realloc` requires.

@@ -81,6 +81,7 @@ fn set_up() -> bool {
 }
 
 /// Returns the end of the address range of blocks outside the inner allocator, at least 1.
+#[inline(always)]
 pub(super) fn own_range_end() -> usize {
     (RANGE.base() + RANGE.length()).max(1)
 }
@@ -90,6 +91,13 @@ pub(super) fn own_range_end() -> usize {
 #[inline(always)]
 pub(super) fn is_below_own_range(block: *const u8) -> bool {
     (block as usize).wrapping_sub(1) < RANGE.base().saturating_sub(1)
+}
+
+/// Returns whether a block lies outside that range, and is therefore the inner allocator's. False for
+/// null.
+#[inline(always)]
+pub(super) fn is_beside_own_range(block: *const u8) -> bool {
+    block as usize >= own_range_end() || is_below_own_range(block)
 }
 
 /// Makes the calling thread call [`thread_ends`] when it ends.

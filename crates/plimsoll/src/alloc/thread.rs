@@ -139,18 +139,32 @@ impl Thread {
     /// any other thread.
     pub(super) fn set_route(self) {
         let distance = self.state.distance();
-        let is_open = self.cold.stage.get() == Stage::Enlisted && !measured::is_active();
-        let area = match is_open {
+        let of_thread = match self.cold.stage.get() == Stage::Enlisted {
             true => HEAP.area(self.cold.writer.get()),
             false => std::ptr::null_mut(),
+        };
+        let (area, measured_area) = match measured::is_active() {
+            false => (of_thread, std::ptr::null_mut()),
+            true => (std::ptr::null_mut(), of_thread),
         };
         let limit = match area.is_null() {
             true => usize::MAX,
             false => process::own_range_end(),
         };
+        self.state.set_measured_area(measured_area);
         self.state.route.area.set(area);
         self.state.route.limit.set(limit);
         self.state.set_distance(distance);
+    }
+
+    /// Closes the fast path of the thread, which is measured from now on.
+    pub(super) fn begin_measured(self) {
+        self.state.begin_measured();
+    }
+
+    /// Opens the fast path of the thread, which is not measured any more.
+    pub(super) fn end_measured(self) {
+        self.state.end_measured(process::own_range_end());
     }
 
     /// Registers the backend with the process, and this thread with the backend, before the

@@ -4,11 +4,15 @@ use std::fmt;
 use std::path::Path;
 
 use plimsoll_symbolize::{Detail, leaves};
+use plimsoll_sys::primitives::Ordering;
 
-use crate::alloc::measured::Counts;
+use crate::alloc::measured::{Counts, Totals};
 use crate::profile::{self, Frame};
 
-/// What a thread allocated and freed in a measurement. All counts are exact.
+/// What was allocated and freed in a measurement, or by the tasks of a [`TaskAccount`]. All counts are
+/// exact.
+///
+/// [`TaskAccount`]: super::TaskAccount
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measured<R = ()> {
@@ -25,6 +29,9 @@ pub struct Measured<R = ()> {
     /// The maximum of the bytes allocated less those freed, at any time of the measurement; at least
     /// 0. A reallocation changes the size of a block in one step.
     pub max_bytes: u64,
+    /// The maximum of the number of allocations less that of frees, at any time of the measurement; at
+    /// least 0.
+    pub max_blocks: u64,
     sites: Vec<AllocationSite>,
     without_site: u64,
 }
@@ -51,6 +58,7 @@ impl<R> Measured<R> {
             allocated_bytes: counts.allocated_bytes.get(),
             freed_bytes: counts.freed_bytes.get(),
             max_bytes: counts.max_bytes.get().max(0).unsigned_abs(),
+            max_blocks: counts.max_blocks.get().max(0).unsigned_abs(),
             sites: sites
                 .map(|(stack, allocations, bytes)| AllocationSite {
                     allocations,
@@ -59,6 +67,21 @@ impl<R> Measured<R> {
                 })
                 .collect(),
             without_site: counts.sites().map_or(0, |sites| sites.others.get()),
+        }
+    }
+
+    /// Returns the counts of an account.
+    pub(super) fn of_account(totals: &Totals) -> Measured {
+        Measured {
+            result: (),
+            allocations: totals.allocations.load(Ordering::Relaxed),
+            frees: totals.frees.load(Ordering::Relaxed),
+            allocated_bytes: totals.allocated_bytes.load(Ordering::Relaxed),
+            freed_bytes: totals.freed_bytes.load(Ordering::Relaxed),
+            max_bytes: totals.max_bytes(),
+            max_blocks: totals.max_blocks(),
+            sites: Vec::new(),
+            without_site: 0,
         }
     }
 
@@ -71,6 +94,7 @@ impl<R> Measured<R> {
             allocated_bytes: self.allocated_bytes,
             freed_bytes: self.freed_bytes,
             max_bytes: self.max_bytes,
+            max_blocks: self.max_blocks,
             sites: self.sites,
             without_site: self.without_site,
         }

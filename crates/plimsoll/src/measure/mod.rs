@@ -4,6 +4,8 @@
 //! and [`assert_no_alloc!`](crate::assert_no_alloc) check the number of allocations. If it differs,
 //! their message names the sites.
 //!
+//! [`TaskAccount`] counts what tracked tasks allocate on all threads.
+//!
 //! * The calling thread alone is counted, so tests may run beside each other in one process.
 //! * Sizes are those that the code requested. A reallocation is a free and an allocation.
 //! * Frees count wherever the block came from. Frees by other threads do not count here.
@@ -15,6 +17,7 @@
 //! An allocation and its free take longer while their thread is measured. Threads that are not
 //! measured run the same instructions as without this module.
 
+mod account;
 mod assertions;
 mod counted;
 
@@ -23,6 +26,7 @@ use std::fmt;
 use std::hint::black_box;
 use std::ptr::NonNull;
 
+pub use account::{TaskAccount, accounts_by_label};
 pub use assertions::assert_allocations;
 pub use counted::{AllocationSite, Measured};
 

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use plimsoll_sys::os;
@@ -17,18 +18,21 @@ use super::slot::control::{DROPPING, NESTED, UNMANAGED};
 use super::slot::{Birth, Slot};
 use super::times::{self, Timed};
 use super::{TaskId, next_id};
+use crate::alloc::measured::{self, Totals};
 use crate::label::{self, Labels};
 
 /// A future that is in the task profile from its creation until it is dropped. Created by [`track`]
 /// or [`TrackExt::tracked`].
 ///
-/// It is 8 bytes larger than the wrapped future, and uses 128 bytes elsewhere. It is `Send`, `Sync`
+/// It is 16 bytes larger than the wrapped future, and uses 128 bytes elsewhere. It is `Send`, `Sync`
 /// and `Unpin` if the wrapped future is, and behaves like it. A tracked future that another task
 /// awaits is a task nested in that one.
 #[must_use = "futures do nothing unless polled"]
 pub struct Tracked<F> {
     /// `None` if no slot was free.
     slot: Option<&'static Slot>,
+    /// The account to which the task's allocations are charged.
+    pub(crate) account: Option<Arc<Totals>>,
     future: ManuallyDrop<F>,
 }
 
@@ -53,6 +57,7 @@ pub(super) fn track_at<F: Future>(future: F, location: &'static Location<'static
     super::FUTURE_BYTES.fetch_add(size_of::<F>() as u64, Ordering::Relaxed);
     Tracked {
         slot,
+        account: measured::inherited_account(),
         future: ManuallyDrop::new(future),
     }
 }
@@ -99,6 +104,12 @@ impl<F> Tracked<F> {
     pub fn id(&self) -> Option<TaskId> {
         self.slot.map(|slot| TaskId(slot.id()))
     }
+
+    /// Returns the task's labels; none if no slot was free.
+    pub(crate) fn labels(&self) -> Labels {
+        self.slot
+            .map_or(Labels::NONE, |slot| Labels::of_number(slot.labels()))
+    }
 }
 
 impl<F: Future> Future for Tracked<F> {
@@ -106,38 +117,62 @@ impl<F: Future> Future for Tracked<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: the future is never moved, is accessible only pinned, and is dropped in place.
-        let (slot, future) = unsafe {
+        let (slot, account, future) = unsafe {
             let this = self.get_unchecked_mut();
-            (this.slot, Pin::new_unchecked(&mut *this.future))
+            let future = Pin::new_unchecked(&mut *this.future);
+            (this.slot, &this.account, future)
         };
-        let Some(slot) = slot else {
-            return future.poll(context);
-        };
-        let timed = if times::are_wanted() {
-            times::begin(slot, current::task().is_some())
-        } else {
-            Timed::NOT
-        };
-        let has_another = slot.begin_poll(os::thread_id() as u32, context.waker());
-        // Created in its final place: `enter` stores its address.
-        let mut poll = InPoll {
-            slot,
-            handed_out: HandedOut::Slots,
-            polling: Polling::new(slot),
-            timed,
-            ready: false,
-        };
-        poll.begin(has_another, context.waker());
-        let waker = match poll.handed_out {
-            HandedOut::Slots => registration::waker(slot),
-            HandedOut::Auxiliary(auxiliary) => registration::waker(auxiliary),
-            HandedOut::Lent => return future.poll(context),
-        };
-        poll.polling.enter();
-        let result = future.poll(&mut Context::from_waker(&waker));
-        poll.ready = result.is_ready();
-        result
+        match account {
+            None => poll(slot, future, context),
+            Some(account) => poll_charged(account, slot, future, context),
+        }
     }
+}
+
+/// Polls a task, and charges its allocations to an account.
+#[inline(never)]
+fn poll_charged<F: Future>(
+    account: &Arc<Totals>,
+    slot: Option<&'static Slot>,
+    future: Pin<&mut F>,
+    context: &mut Context<'_>,
+) -> Poll<F::Output> {
+    measured::charged(account, || poll(slot, future, context))
+}
+
+#[inline]
+fn poll<F: Future>(
+    slot: Option<&'static Slot>,
+    future: Pin<&mut F>,
+    context: &mut Context<'_>,
+) -> Poll<F::Output> {
+    let Some(slot) = slot else {
+        return future.poll(context);
+    };
+    let timed = if times::are_wanted() {
+        times::begin(slot, current::task().is_some())
+    } else {
+        Timed::NOT
+    };
+    let has_another = slot.begin_poll(os::thread_id() as u32, context.waker());
+    // Created in its final place: `enter` stores its address.
+    let mut poll = InPoll {
+        slot,
+        handed_out: HandedOut::Slots,
+        polling: Polling::new(slot),
+        timed,
+        ready: false,
+    };
+    poll.begin(has_another, context.waker());
+    let waker = match poll.handed_out {
+        HandedOut::Slots => registration::waker(slot),
+        HandedOut::Auxiliary(auxiliary) => registration::waker(auxiliary),
+        HandedOut::Lent => return future.poll(context),
+    };
+    poll.polling.enter();
+    let result = future.poll(&mut Context::from_waker(&waker));
+    poll.ready = result.is_ready();
+    result
 }
 
 /// A guard of one poll, which ends it even if it panics.
@@ -212,8 +247,13 @@ impl<F> Drop for Tracked<F> {
             slot.flag(DROPPING);
         }
         let _ends = Ends(self.slot, size_of::<F>());
+        let future = &mut self.future;
         // SAFETY: the future is not used again: this is its last use in `drop`.
-        unsafe { ManuallyDrop::drop(&mut self.future) };
+        let mut drop_future = || unsafe { ManuallyDrop::drop(future) };
+        match &self.account {
+            None => drop_future(),
+            Some(account) => measured::charged(account, drop_future),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ static ALLOC: plimsoll::Alloc = plimsoll::Alloc::system();
 
 plimsoll_testkit::process_per_module!();
 
+mod accounts;
 #[cfg(not(plimsoll_sanitized))]
 mod chain;
 #[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]

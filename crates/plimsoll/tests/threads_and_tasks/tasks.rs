@@ -496,7 +496,7 @@ fn tracked_futures_have_the_traits_of_their_futures() {
     is_unpin(&plain);
     assert_eq!(
         size_of::<Tracked<std::future::Ready<u64>>>(),
-        size_of::<std::future::Ready<u64>>() + 8
+        size_of::<std::future::Ready<u64>>() + 16
     );
     // A future that is not `Send` is tracked as well.
     let local = RefCell::new(0);

@@ -6,14 +6,24 @@
 //! measurements. The fast path has no test for this. Sampling continues with the saved distance, and
 //! the ledger counts as before.
 //!
+//! A poll of a task with an account is a measurement, too, which adds to the [totals](Totals) of the
+//! account and of those outside it.
+//!
 //! The measurements of a thread form a list, in any order of their ends. Only the thread reads and
 //! writes it, with plain cells. A signal handler that allocates in the midst is counted, too.
+
+mod charge;
+mod sites;
 
 use std::cell::Cell;
 
 use super::thread::Thread;
 use crate::postmortem_file;
 use crate::stack::{self, Registers, StackName, Start};
+
+use charge::Charge;
+pub(crate) use charge::{Totals, charged, inherited_account};
+pub(crate) use sites::Sites;
 
 thread_local! {
     /// The active measurements of the thread.
@@ -29,75 +39,20 @@ pub(crate) struct Counts {
     pub(crate) freed_bytes: Cell<u64>,
     /// The maximum of the bytes allocated less those freed.
     pub(crate) max_bytes: Cell<i64>,
+    /// The maximum of the number of allocations less that of frees.
+    pub(crate) max_blocks: Cell<i64>,
     /// Where the sites of allocations are counted, if they are.
     sites: Option<Box<Sites>>,
-}
-
-/// The number of different sites that a measurement records.
-const MAX_SITES: usize = 64;
-
-/// Allocations by stack. All that exceed the number of sites, or have no stack, are counted together.
-pub(crate) struct Sites {
-    sites: [Site; MAX_SITES],
-    used: Cell<usize>,
-    pub(crate) others: Cell<u64>,
-}
-
-struct Site {
-    stack: Cell<StackName>,
-    allocations: Cell<u64>,
-    bytes: Cell<u64>,
-}
-
-impl Sites {
-    /// The caller allocates it within a scope.
-    pub(crate) fn new() -> Box<Self> {
-        Box::new(Self {
-            sites: [const {
-                Site {
-                    stack: Cell::new(StackName(0)),
-                    allocations: Cell::new(0),
-                    bytes: Cell::new(0),
-                }
-            }; MAX_SITES],
-            used: Cell::new(0),
-            others: Cell::new(0),
-        })
-    }
-
-    fn add(&self, stack: Option<StackName>, size: usize) {
-        let used = self.used.get();
-        let of_stack = stack.and_then(|stack| {
-            let known = self.sites[..used]
-                .iter()
-                .find(|site| site.stack.get() == stack);
-            known.or_else(|| {
-                let next = self.sites.get(used)?;
-                next.stack.set(stack);
-                self.used.set(used + 1);
-                Some(next)
-            })
-        });
-        match of_stack {
-            Some(site) => {
-                site.allocations.set(site.allocations.get() + 1);
-                site.bytes.set(site.bytes.get() + size as u64);
-            }
-            None => self.others.set(self.others.get() + 1),
-        }
-    }
-
-    /// Returns stack, allocations and bytes of each site, in the order of the first allocation.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static [usize], u64, u64)> {
-        self.sites[..self.used.get()].iter().map(|site| {
-            let stack = stack::TABLE.stack(site.stack.get());
-            (stack, site.allocations.get(), site.bytes.get())
-        })
-    }
+    /// The accounts that are charged, if any are.
+    charge: Option<Charge>,
 }
 
 impl Counts {
     pub(crate) fn new(sites: Option<Box<Sites>>) -> Self {
+        Self::all(sites, None)
+    }
+
+    fn all(sites: Option<Box<Sites>>, charge: Option<Charge>) -> Self {
         Self {
             next: Cell::new(std::ptr::null()),
             allocations: Cell::new(0),
@@ -105,7 +60,9 @@ impl Counts {
             allocated_bytes: Cell::new(0),
             freed_bytes: Cell::new(0),
             max_bytes: Cell::new(0),
+            max_blocks: Cell::new(0),
             sites,
+            charge,
         }
     }
 
@@ -113,13 +70,7 @@ impl Counts {
         self.sites.as_deref()
     }
 
-    /// Returns the bytes allocated less those freed.
-    pub(crate) fn net_bytes(&self) -> i64 {
-        self.allocated_bytes
-            .get()
-            .wrapping_sub(self.freed_bytes.get()) as i64
-    }
-
+    #[inline(always)]
     fn change(&self, allocated: Option<usize>, freed: Option<usize>) {
         let add = |cell: &Cell<u64>, amount: usize| cell.set(cell.get() + amount as u64);
         if let Some(size) = freed {
@@ -129,8 +80,17 @@ impl Counts {
         if let Some(size) = allocated {
             add(&self.allocations, 1);
             add(&self.allocated_bytes, size);
-            self.max_bytes
-                .set(self.max_bytes.get().max(self.net_bytes()));
+            let raise = |max: &Cell<i64>, more: &Cell<u64>, less: &Cell<u64>| {
+                let net = more.get().wrapping_sub(less.get()) as i64;
+                if net > max.get() {
+                    max.set(net);
+                }
+            };
+            raise(&self.max_bytes, &self.allocated_bytes, &self.freed_bytes);
+            raise(&self.max_blocks, &self.allocations, &self.frees);
+        }
+        if let Some(charge) = &self.charge {
+            charge.change(allocated, freed);
         }
     }
 }
@@ -148,8 +108,9 @@ pub(super) fn is_active() -> bool {
 pub(crate) unsafe fn begin(counts: &Counts) {
     let thread = Thread::current();
     counts.next.set(ACTIVE.get());
-    ACTIVE.set(counts);
-    thread.set_route();
+    if ACTIVE.replace(counts).is_null() {
+        thread.begin_measured();
+    }
 }
 
 /// Ends a measurement of the calling thread. Does nothing if it is not active.
@@ -166,28 +127,15 @@ pub(crate) fn end(counts: &Counts) {
             place = &raw const at.next;
         }
     }
-    Thread::here().set_route();
+    if ACTIVE.get().is_null() {
+        Thread::here().end_measured();
+    }
 }
 
 /// Adds an allocation, a free, or both in a reallocation, to the active measurements. For hooks.
 #[inline]
 pub(super) fn changed(allocated: Option<usize>, freed: Option<usize>) {
-    let first = ACTIVE.get();
-    if !first.is_null() {
-        changed_cold(first, allocated, freed);
-    }
-}
-
-/// Returns the name of the calling thread's stack.
-fn stack_here() -> Option<StackName> {
-    postmortem_file::leave_if_parents();
-    stack::name_of(Start::Here(Registers::here()))
-}
-
-#[cold]
-#[inline(never)]
-fn changed_cold(first: *const Counts, allocated: Option<usize>, freed: Option<usize>) {
-    let mut next = first;
+    let mut next = ACTIVE.get();
     let mut stack = None;
     // SAFETY: counts in the list are valid, by the contract of `begin`.
     while let Some(counts) = unsafe { next.as_ref() } {
@@ -198,4 +146,12 @@ fn changed_cold(first: *const Counts, allocated: Option<usize>, freed: Option<us
         }
         next = counts.next.get();
     }
+}
+
+/// Returns the name of the calling thread's stack.
+#[cold]
+#[inline(never)]
+fn stack_here() -> Option<StackName> {
+    postmortem_file::leave_if_parents();
+    stack::name_of(Start::Here(Registers::here()))
 }
