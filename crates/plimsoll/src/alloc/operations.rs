@@ -36,7 +36,7 @@ unsafe impl<A: GlobalAlloc, const COUNTED: bool> GlobalAlloc for Alloc<A, COUNTE
         unsafe {
             let route = &*internal_scope::route();
             if (block as usize) < route.limit.get() {
-                return self.dealloc_cold(block, layout);
+                return Self::dealloc_cold(block, layout, self);
             }
             let largest = if COUNTED {
                 size_class::LARGEST_STEP
@@ -44,7 +44,7 @@ unsafe impl<A: GlobalAlloc, const COUNTED: bool> GlobalAlloc for Alloc<A, COUNTE
                 size_class::LARGEST
             };
             if layout.size() > largest {
-                return self.dealloc_larger(block, layout);
+                return Self::dealloc_larger(block, layout, self);
             }
             if COUNTED {
                 counts::free_small(route.area.get(), layout.size());
@@ -67,13 +67,13 @@ unsafe impl<A: GlobalAlloc, const COUNTED: bool> GlobalAlloc for Alloc<A, COUNTE
                 layout.size().max(new_size) <= size_class::LARGEST
             };
             if !is_common {
-                return self.realloc_larger(block, layout, new_size);
+                return Self::realloc_larger(block, layout, new_size, self);
             }
             let countdown = &*internal_scope::countdown();
             let left = countdown.get().wrapping_sub(new_size as i64);
             countdown.set(left);
             if left < 0 || (block as usize) < (*internal_scope::route()).limit.get() {
-                return self.realloc_cold(block, layout, new_size);
+                return Self::realloc_cold(block, layout, new_size, self);
             }
             let moved = self.inner.realloc(block, layout, new_size);
             if COUNTED && !moved.is_null() {
@@ -97,6 +97,8 @@ fn is_common(layout: Layout) -> bool {
     layout.size() <= size_class::LARGEST_STEP && is_aligned_anyway(layout.align(), layout.size())
 }
 
+/// The allocator is the last parameter of the functions that the fast path calls out of line: its other
+/// arguments are in their registers already.
 impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// # Safety
     /// As for `GlobalAlloc::alloc`.
@@ -106,13 +108,13 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         // function's contract. The area is not null if the countdown is not negative.
         unsafe {
             if COUNTED && !is_common(layout) {
-                return self.place_larger(layout, zeroed);
+                return Self::place_larger(layout, zeroed, self);
             }
             let countdown = &*internal_scope::countdown();
             let left = countdown.get().wrapping_sub(layout.size() as i64);
             countdown.set(left);
             if left < 0 {
-                return self.alloc_cold(layout, zeroed);
+                return Self::alloc_cold(layout, zeroed, self);
             }
             let block = self.place_inside(layout, zeroed);
             if COUNTED && !block.is_null() {
@@ -127,7 +129,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// # Safety
     /// As for `GlobalAlloc::alloc`.
     #[inline(never)]
-    unsafe fn place_larger(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+    unsafe fn place_larger(layout: Layout, zeroed: bool, alloc: &Self) -> *mut u8 {
         // SAFETY: countdown and route are the thread's own storage; `layout` is valid, by this
         // function's contract. The area is not null if the countdown is not negative.
         unsafe {
@@ -135,9 +137,9 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
             let left = countdown.get().wrapping_sub(layout.size() as i64);
             countdown.set(left);
             if left < 0 {
-                return self.alloc_cold(layout, zeroed);
+                return Self::alloc_cold(layout, zeroed, alloc);
             }
-            let block = self.place_inside(layout, zeroed);
+            let block = alloc.place_inside(layout, zeroed);
             if block.is_null() {
                 return block;
             }
@@ -174,45 +176,32 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// set up.
     #[cold]
     #[inline(never)]
-    unsafe fn alloc_cold(&self, layout: Layout, zeroed: bool) -> *mut u8 {
+    unsafe fn alloc_cold(layout: Layout, zeroed: bool, alloc: &Self) -> *mut u8 {
         if COUNTED && measured::is_active() {
-            // SAFETY: `layout` comes unchanged from `GlobalAlloc`.
-            return unsafe { self.alloc_measured(layout, zeroed) };
-        }
-        // SAFETY: `layout` comes unchanged from `GlobalAlloc`.
-        unsafe { self.alloc_uncommon(layout, zeroed) }
-    }
-
-    /// Makes an allocation of a measured thread.
-    #[inline(never)]
-    unsafe fn alloc_measured(&self, layout: Layout, zeroed: bool) -> *mut u8 {
-        let area = internal_scope::charge_measured(layout.size());
-        // SAFETY: `layout` comes unchanged from `GlobalAlloc`; the area is the thread's own.
-        unsafe {
-            if area.is_null() {
-                return self.alloc_uncommon(layout, zeroed);
+            let area = internal_scope::charge_measured(layout.size());
+            if !area.is_null() {
+                // SAFETY: `layout` comes unchanged from `GlobalAlloc`; the area is the thread's own.
+                return unsafe {
+                    let block = alloc.place_inside(layout, zeroed);
+                    if !block.is_null() {
+                        measured::allocated(layout.size());
+                        match size_class::of(layout.size()) {
+                            Some(class) => counts::malloc_in(area, class),
+                            None => counts::malloc_large(area, layout.size()),
+                        }
+                    }
+                    block
+                };
             }
-            let block = self.place_inside(layout, zeroed);
-            if !block.is_null() {
-                measured::changed(Some(layout.size()), None);
-                match size_class::of(layout.size()) {
-                    Some(class) => counts::malloc_in(area, class),
-                    None => counts::malloc_large(area, layout.size()),
-                }
-            }
-            block
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn alloc_uncommon(&self, layout: Layout, zeroed: bool) -> *mut u8 {
-        let thread = self.noticed(Thread::allocating(layout.size()));
+        let thread = alloc.noticed(Thread::allocating(layout.size()));
         // SAFETY: `layout` comes unchanged from `GlobalAlloc`.
-        unsafe { self.place_uncharged(thread, layout, zeroed) }
+        unsafe { alloc.place_uncharged(thread, layout, zeroed) }
     }
 
-    /// Makes an allocation that is not yet charged to the thread.
+    /// Makes an allocation that is not yet charged to the thread. Inlined, so that the stack of a sample
+    /// has no frame for it.
+    #[inline(always)]
     unsafe fn place_uncharged(&self, thread: Thread, layout: Layout, zeroed: bool) -> *mut u8 {
         if thread.in_own_scope() {
             let block = crate::internal_heap::alloc(layout, zeroed);
@@ -223,7 +212,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         // SAFETY: `layout` has a size above zero, by this function's contract.
         let block = unsafe { self.place_charged(thread, layout, zeroed) };
         if !block.is_null() {
-            measured::changed(Some(layout.size()), None);
+            measured::allocated(layout.size());
             if COUNTED {
                 counts::malloc(thread.writer(), layout.size());
             }
@@ -265,7 +254,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// # Safety
     /// As for `GlobalAlloc::dealloc`; the thread's area is not null.
     #[inline(never)]
-    unsafe fn dealloc_larger(&self, block: *mut u8, layout: Layout) {
+    unsafe fn dealloc_larger(block: *mut u8, layout: Layout, alloc: &Self) {
         // SAFETY: the area and the block meet the callees' contracts, by this function's contract;
         // `block` came from the inner allocator.
         unsafe {
@@ -281,7 +270,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
                     }
                 }
             }
-            self.inner.dealloc(block, layout);
+            alloc.inner.dealloc(block, layout);
         }
     }
 
@@ -289,7 +278,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// up.
     #[cold]
     #[inline(never)]
-    unsafe fn dealloc_cold(&self, block: *mut u8, layout: Layout) {
+    unsafe fn dealloc_cold(block: *mut u8, layout: Layout, alloc: &Self) {
         // SAFETY: the route is the thread's own storage.
         let area = unsafe { (*internal_scope::route()).area.get() };
         let is_small = COUNTED && layout.size() <= size_class::LARGEST_STEP;
@@ -299,70 +288,52 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
             // `GlobalAlloc::dealloc` requires; its address shows that the inner allocator made it.
             return unsafe {
                 counts::free_small(area, layout.size());
-                self.inner.dealloc(block, layout);
+                alloc.inner.dealloc(block, layout);
             };
         }
         if COUNTED && measured::is_active() && process::is_beside_own_range(block) {
-            // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires; its
-            // address shows that the inner allocator made it.
-            return unsafe { self.dealloc_measured(block, layout) };
-        }
-        // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires.
-        unsafe { self.dealloc_uncommon(block, layout) }
-    }
-
-    /// Frees a block of the inner allocator on a measured thread.
-    #[inline(never)]
-    unsafe fn dealloc_measured(&self, block: *mut u8, layout: Layout) {
-        let area = internal_scope::measured_area();
-        // SAFETY: `block` is live, has this layout, and is the inner allocator's, by this function's
-        // contract. The area is the thread's own.
-        unsafe {
-            if area.is_null() {
-                return self.dealloc_uncommon(block, layout);
+            let area = internal_scope::measured_area();
+            if let Some(class) = size_class::of(layout.size()).filter(|_| !area.is_null()) {
+                measured::freed(layout.size());
+                // SAFETY: the area is the thread's own; `block` is live and has this layout, as
+                // `GlobalAlloc::dealloc` requires; its address shows that the inner allocator made it.
+                return unsafe {
+                    counts::free_in(area, class);
+                    alloc.inner.dealloc(block, layout);
+                };
             }
-            let Some(class) = size_class::of(layout.size()) else {
-                return self.dealloc_uncommon(block, layout);
-            };
-            measured::changed(None, Some(layout.size()));
-            counts::free_in(area, class);
-            self.inner.dealloc(block, layout);
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn dealloc_uncommon(&self, block: *mut u8, layout: Layout) {
         if crate::internal_heap::contains(block as usize) {
             // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires; its
             // address shows that the internal heap made it.
             return unsafe { crate::internal_heap::free(block, layout) };
         }
-        let thread = self.noticed(Thread::current());
+        let thread = alloc.noticed(Thread::current());
         let size = layout.size();
         if sampled_blocks::contains(block as usize) {
             record_small_free(thread, block, size);
-            self.count_free(thread, size);
+            alloc.count_free(thread, size);
             return sampled_blocks::give_back(block, size);
         }
         forget_large(block, size);
-        self.count_free(thread, size);
+        alloc.count_free(thread, size);
         // SAFETY: `block` is live and has this layout, as `GlobalAlloc::dealloc` requires; its
         // address shows that the inner allocator made it.
-        unsafe { self.inner.dealloc(block, layout) }
+        unsafe { alloc.inner.dealloc(block, layout) }
     }
 
     /// Counts a free on a path that may lack an area.
     fn count_free(&self, thread: Thread, size: usize) {
-        measured::changed(None, Some(size));
+        measured::freed(size);
         if COUNTED {
             counts::free(thread.writer(), size);
         }
     }
 
     /// Counts a free and an allocation in one cut, on a path that may lack an area.
+    #[inline]
     fn count_realloc(&self, thread: Thread, old_size: usize, new_size: usize) {
-        measured::changed(Some(new_size), Some(old_size));
+        measured::reallocated(new_size, old_size);
         if COUNTED {
             counts::realloc(thread.writer(), old_size, new_size);
         }
@@ -405,7 +376,12 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// # Safety
     /// As for `GlobalAlloc::realloc`.
     #[inline(never)]
-    unsafe fn realloc_larger(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+    unsafe fn realloc_larger(
+        block: *mut u8,
+        layout: Layout,
+        new_size: usize,
+        alloc: &Self,
+    ) -> *mut u8 {
         // SAFETY: countdown and route are the thread's own storage, which lasts as long as the
         // thread; `block` came from this allocator with `layout`, as `GlobalAlloc` requires. The
         // area is not null if neither countdown nor limit diverts the call.
@@ -418,9 +394,9 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
                 || (block as usize) < (*internal_scope::route()).limit.get()
                 || !both_have_a_class
             {
-                return self.realloc_cold(block, layout, new_size);
+                return Self::realloc_cold(block, layout, new_size, alloc);
             }
-            let moved = self.inner.realloc(block, layout, new_size);
+            let moved = alloc.inner.realloc(block, layout, new_size);
             if COUNTED && !moved.is_null() {
                 counts::realloc_larger(
                     (*internal_scope::route()).area.get(),
@@ -436,42 +412,46 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
     /// by a thread that is measured or not set up.
     #[cold]
     #[inline(never)]
-    unsafe fn realloc_cold(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        let larger = layout.size().max(new_size);
-        if COUNTED
-            && larger <= size_class::LARGEST
-            && measured::is_active()
-            && process::is_beside_own_range(block)
-        {
-            let area = internal_scope::charge_measured(new_size);
+    unsafe fn realloc_cold(
+        block: *mut u8,
+        layout: Layout,
+        new_size: usize,
+        alloc: &Self,
+    ) -> *mut u8 {
+        if COUNTED && measured::is_active() {
+            let has_classes = layout.size().max(new_size) <= size_class::LARGEST;
+            let area = match has_classes && process::is_beside_own_range(block) {
+                true => internal_scope::charge_measured(new_size),
+                false => std::ptr::null_mut(),
+            };
             if !area.is_null() {
-                // SAFETY: `block` is live and has this layout, as `GlobalAlloc::realloc` requires; its
-                // address shows that the inner allocator made it. The area is the thread's own.
+                // SAFETY: the area is the thread's own; `block` is live and has this layout, as
+                // `GlobalAlloc::realloc` requires; its address shows that the inner allocator made it.
                 return unsafe {
-                    let moved = self.inner.realloc(block, layout, new_size);
+                    let moved = alloc.inner.realloc(block, layout, new_size);
                     if !moved.is_null() {
-                        measured::changed(Some(new_size), Some(layout.size()));
+                        measured::reallocated(new_size, layout.size());
                         counts::realloc_larger(area, layout.size(), new_size);
                     }
                     moved
                 };
             }
         }
-        let thread = self.noticed(Thread::allocating(new_size));
+        let thread = alloc.noticed(Thread::allocating(new_size));
         // SAFETY: `new_size`, rounded up to the alignment, does not overflow, as
         // `GlobalAlloc::realloc` requires.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         if crate::internal_heap::contains(block as usize) {
             // SAFETY: `block` is live and has this layout, as `GlobalAlloc::realloc` requires; its
             // address shows that the internal heap made it.
-            return unsafe { self.realloc_own(thread, block, layout, new_layout) };
+            return unsafe { alloc.realloc_own(thread, block, layout, new_layout) };
         }
         // SAFETY: `block` is live and has this layout, as `GlobalAlloc::realloc` requires.
         unsafe {
             if sampled_blocks::contains(block as usize) {
-                self.move_sampled(thread, block, layout, new_layout)
+                alloc.move_sampled(thread, block, layout, new_layout)
             } else {
-                self.realloc_inside(thread, block, layout, new_layout)
+                alloc.realloc_inside(thread, block, layout, new_layout)
             }
         }
     }

@@ -132,9 +132,28 @@ pub(crate) fn end(counts: &Counts) {
     }
 }
 
-/// Adds an allocation, a free, or both in a reallocation, to the active measurements. For hooks.
-#[inline]
-pub(super) fn changed(allocated: Option<usize>, freed: Option<usize>) {
+/// Adds an allocation to the active measurements. For hooks.
+///
+/// This and the next two are not inlined, because their callers are compiled into the program.
+#[inline(never)]
+pub(super) fn allocated(size: usize) {
+    changed(Some(size), None);
+}
+
+/// Adds a free to the active measurements. For hooks.
+#[inline(never)]
+pub(super) fn freed(size: usize) {
+    changed(None, Some(size));
+}
+
+/// Adds a reallocation to the active measurements. For hooks.
+#[inline(never)]
+pub(super) fn reallocated(new_size: usize, old_size: usize) {
+    changed(Some(new_size), Some(old_size));
+}
+
+#[inline(always)]
+fn changed(allocated: Option<usize>, freed: Option<usize>) {
     let mut next = ACTIVE.get();
     let mut stack = None;
     // SAFETY: counts in the list are valid, by the contract of `begin`.
