@@ -94,6 +94,8 @@ pub struct Encoder<'a> {
     locations: HashMap<(usize, usize), u64>,
     /// The ids of locations that are only a name, such as the reason for an unknown stack.
     named: HashMap<&'a str, u64>,
+    /// The names of these locations, in the order of their functions.
+    names: Vec<&'a str>,
     samples: Samples,
 }
 
@@ -127,6 +129,7 @@ impl<'a> Encoder<'a> {
             max_frames: max_frames.max(1),
             locations: HashMap::new(),
             named: HashMap::new(),
+            names: Vec::new(),
             samples: Samples::new(head.sample_types.len()),
         }
     }
@@ -208,20 +211,12 @@ impl<'a> Encoder<'a> {
     /// Returns the id of a location that is only a name.
     fn named(&mut self, name: &'a str) -> u64 {
         let next = self.next_location();
-        // Ids of the functions for names follow those of the symbols.
-        let function = (self.symbols.functions.len() + self.named.len() + 1) as u64;
         let id = *self.named.entry(name).or_insert(next);
         if id == next {
+            let function = (self.symbols.functions.len() + self.names.len() + 1) as u64;
             let lines = [(function, 0)].into_iter();
             self.messages.location(id, 0, 0, lines);
-            let name = self.strings.index(name);
-            self.messages.function(&encode::Function {
-                id: function,
-                name,
-                system_name: name,
-                file: 0,
-                start_line: 0,
-            });
+            self.names.push(name);
         }
         id
     }
@@ -247,6 +242,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
+    /// Writes the functions of the symbols, then those of the names: Parca refuses ids that do not
+    /// ascend from 1 without a gap.
     fn functions(&mut self) {
         let symbols = self.symbols;
         for (at, function) in symbols.functions.iter().enumerate() {
@@ -257,6 +254,16 @@ impl<'a> Encoder<'a> {
                 system_name: index(function.system_name),
                 file: index(function.file),
                 start_line: function.start_line,
+            });
+        }
+        for (at, name) in self.names.iter().enumerate() {
+            let name = self.strings.index(name);
+            self.messages.function(&encode::Function {
+                id: (symbols.functions.len() + at + 1) as u64,
+                name,
+                system_name: name,
+                file: 0,
+                start_line: 0,
             });
         }
     }

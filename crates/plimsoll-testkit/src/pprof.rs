@@ -267,9 +267,15 @@ impl Profile {
         let mappings: HashMap<u64, &Mapping> = unique(self.mapping.iter().map(|m| (m.id, m)));
         let locations: HashMap<u64, &Location> = unique(self.location.iter().map(|l| (l.id, l)));
         let functions: HashMap<u64, &Function> = unique(self.function.iter().map(|f| (f.id, f)));
+        // Parca refuses ids that do not ascend from 1 without a gap, and labels without a key.
+        let ids = |ids: Vec<u64>| assert!(ids.iter().copied().eq(1..=ids.len() as u64), "{ids:?}");
+        ids(self.mapping.iter().map(|mapping| mapping.id).collect());
+        ids(self.location.iter().map(|location| location.id).collect());
+        ids(self.function.iter().map(|function| function.id).collect());
         for sample in &self.sample {
             assert_eq!(sample.value.len(), self.sample_type.len());
             assert!(!sample.location_id.is_empty());
+            assert!(sample.label.iter().all(|label| label.key != 0));
             for id in &sample.location_id {
                 assert!(locations.contains_key(id), "location {id}");
             }
