@@ -2,11 +2,12 @@
 
 use std::cell::OnceCell;
 
-use plimsoll_sys::os::cpus;
+use plimsoll_sys::os::{cpus, residency};
 
 use crate::contention::{self, Totals};
 use crate::gc::{self, Figures, Pauses};
 use crate::histogram::Counts;
+use crate::internal_scope;
 use crate::profile::LostEvents;
 use crate::stats::heap_pages::HeapReading;
 use crate::stats::outside_heap::OutsideHeap;
@@ -29,6 +30,7 @@ pub(crate) struct Gathered {
     tasks: OnceCell<Tasks>,
     threads: OnceCell<(u64, u64)>,
     mem: OnceCell<MemStats>,
+    resident: OnceCell<Resident>,
     /// Times of pauses for collections, cached because two metrics have them.
     pause_times: OnceCell<Counts>,
 }
@@ -38,6 +40,14 @@ pub(crate) struct Gathered {
 pub(super) struct Tasks {
     pub(super) states: States,
     pub(super) created: u64,
+}
+
+/// Resident bytes of the process, as the kernel counts them; 0 if unknown.
+#[derive(Clone, Copy)]
+pub(super) struct Resident {
+    pub(super) total: u64,
+    /// The part that belongs to no file.
+    pub(super) anonymous: u64,
 }
 
 impl Gathered {
@@ -112,6 +122,16 @@ impl Gathered {
         *self.threads.get_or_init(|| {
             let (all, of_program) = thread::counts();
             (all as u64, of_program as u64)
+        })
+    }
+
+    pub(super) fn resident(&self) -> &Resident {
+        self.resident.get_or_init(|| {
+            let _own = internal_scope::scope();
+            Resident {
+                total: residency::total().unwrap_or(0),
+                anonymous: residency::anonymous().unwrap_or(0),
+            }
         })
     }
 

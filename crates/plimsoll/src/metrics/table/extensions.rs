@@ -5,7 +5,7 @@ use super::{Metric, count, histogram, nanoseconds, rate, seconds, value};
 use crate::contention::internal;
 use crate::{cpu, overhead, sampler, task};
 
-pub(super) const METRICS: [Metric; 34] = [
+pub(super) const METRICS: [Metric; 36] = [
     histogram(
         "/plimsoll/cpu/handler:seconds",
         "Durations for which CPU samples interrupted the sampled threads.",
@@ -93,6 +93,17 @@ pub(super) const METRICS: [Metric; 34] = [
         "Events that were recorded without a stack, because all memory for capturing \
          stacks was in use.",
         |gathered| gathered.lost().without_stack,
+    ),
+    value(
+        "/plimsoll/memory/resident-anonymous:bytes",
+        "Resident memory of the process that belongs to no file, as the kernel reports it: the figure \
+         that a control group limits. Linux only, otherwise 0.",
+        |gathered| gathered.resident().anonymous,
+    ),
+    value(
+        "/plimsoll/memory/resident:bytes",
+        "Resident memory of the process, as the kernel reports it. Linux only, otherwise 0.",
+        |gathered| gathered.resident().total,
     ),
     seconds(
         "/plimsoll/self/waited:seconds",

@@ -193,6 +193,28 @@ fn classes_of_processor_time_add_up() {
     });
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn resident_memory_grows_with_touched_pages() {
+    tested("resident_memory_grows_with_touched_pages", || {
+        const TOUCHED: u64 = 64 << 20;
+        let read = || {
+            let all = Everything::now();
+            let anonymous = all.number("/plimsoll/memory/resident-anonymous:bytes");
+            (anonymous, all.number("/plimsoll/memory/resident:bytes"))
+        };
+        let (anonymous, resident) = read();
+        // The program's own code is resident and belongs to a file.
+        assert!(0 < anonymous && anonymous < resident);
+        let memory = std::hint::black_box(vec![1_u8; TOUCHED as usize]);
+        let after = read();
+        // The kernel's counters lag by some pages for each processor.
+        let nearly_all = TOUCHED / 100 * 95;
+        assert!(after.0 >= anonymous + nearly_all && after.1 >= resident + nearly_all);
+        drop(memory);
+    });
+}
+
 /// Case 45, with locks of the standard library, which do not use Plimsoll.
 #[test]
 fn waits_for_locks_are_in_the_total() {

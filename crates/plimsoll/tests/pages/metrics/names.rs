@@ -122,8 +122,8 @@ fn values_are_finite_and_boundaries_stay() {
 #[test]
 fn the_documentation_is_that_of_the_table() {
     let mut text = String::from(
-        "# Metrics\n\nEvery metric of `plimsoll::metrics`; [how they are read](metrics-pages.md). This page is \
-         written from the\ntable in `crates/plimsoll/src/metrics/table.rs`.\n\n| name | kind | |\n|---|---|---|\n",
+        "# Metrics\n\nEvery metric of `plimsoll::metrics`; [how they are read](metrics-pages.md), and \
+         [dashboard and alerts](../guides/fleet.md).\nThis page is written from the table in `crates/plimsoll/src/metrics/table.rs`.\n\n| name | kind | |\n|---|---|---|\n",
     );
     for metric in metrics::all() {
         let kind = match metric.kind {
