@@ -1,151 +1,22 @@
 //! The example as Prometheus sees it: a real server scrapes it and answers queries, and `promtool`
-//! checks the page. `PLIMSOLL_PROMETHEUS` names the directory of both, which are otherwise searched
-//! in `PATH`. Without them, a test fails only if that variable is set.
+//! checks the page.
 
 mod running;
 
 use std::io::Write;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
+use running::prometheus::{Prometheus, program};
 use running::{Running, get};
-use serde_json::Value;
 
-/// The time after which a test fails as hanging.
-const HANG: Duration = Duration::from_secs(60);
-
-/// Returns the path of a program of Prometheus, or `None` if it is missing and the variable is not
-/// set.
-fn program(name: &str) -> Option<PathBuf> {
-    let promised = std::env::var_os("PLIMSOLL_PROMETHEUS").map(PathBuf::from);
-    let path = promised.as_deref().unwrap_or("".as_ref()).join(name);
-    match Command::new(&path).arg("--version").output() {
-        Ok(output) if output.status.success() => Some(path),
-        _ if promised.is_some() => panic!("{} does not run", path.display()),
-        _ => {
-            eprintln!("{name} was not found: it is not tried (Debian's package is `prometheus`)");
-            None
-        }
-    }
-}
-
-/// A server that scrapes one target twice a second; killed on drop.
-struct Prometheus {
-    process: Child,
-    /// `host:port` of its API.
-    api: String,
-    directory: PathBuf,
-}
-
-impl Prometheus {
-    fn start(program: &Path, target: &str) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("plimsoll-prometheus-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        let config = directory.join("prometheus.yml");
-        let text = format!(
-            "global:\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n\
-             scrape_configs:\n- job_name: search\n  static_configs:\n  - targets: ['{target}']\n"
-        );
-        let started = Instant::now();
-        loop {
-            std::fs::create_dir_all(&directory).expect("a directory");
-            std::fs::write(&config, &text).expect("a file");
-            // The server does not print its port, so it receives one that was free just before.
-            let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-            let api = free.expect("a free port").to_string();
-            let data = directory.join("data");
-            let process = Command::new(program)
-                .arg(format!("--config.file={}", config.display()))
-                .arg(format!("--storage.tsdb.path={}", data.display()))
-                .arg(format!("--web.listen-address={api}"))
-                .arg("--log.level=error")
-                .stdin(Stdio::null())
-                .spawn()
-                .expect("it can be run");
-            let mut server = Self {
-                process,
-                api,
-                directory: directory.clone(),
-            };
-            while matches!(server.process.try_wait(), Ok(None)) {
-                if let Ok((head, _)) = get(&server.api, "/-/ready") {
-                    if head.contains(" 200 ") {
-                        return server;
-                    }
-                }
-                assert!(started.elapsed() < HANG, "it is not ready");
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            // Another process took the port in the meantime.
-            assert!(started.elapsed() < HANG, "it does not stay");
-            drop(server);
-        }
-    }
-
-    /// Returns the API's response to a path.
-    fn ask(&self, path: &str) -> Value {
-        let (head, body) = get(&self.api, path).expect("it answers");
-        let answer: Value = serde_json::from_slice(&body).unwrap_or_else(|error| {
-            panic!("{path}: {error}: {head}{}", String::from_utf8_lossy(&body))
-        });
-        assert_eq!(answer["status"], "success", "{path}: {answer}");
-        answer["data"].clone()
-    }
-
-    /// Returns the values of a query, with their labels.
-    fn query(&self, query: &str) -> Vec<(Value, f64)> {
-        let answer = self.ask(&format!("/api/v1/query?query={}", escaped(query)));
-        let rows = answer["result"].as_array().expect("a list");
-        rows.iter()
-            .map(|row| {
-                let value = row["value"][1].as_str().expect("a number is text");
-                (row["metric"].clone(), value.parse().expect("a number"))
-            })
-            .collect()
-    }
-
-    /// Waits until a query has one value that is `wanted`, and returns it with its labels. After a
-    /// scrape that took too long, there is no value.
-    fn row_when(&self, query: &str, wanted: impl Fn(f64) -> bool) -> (Value, f64) {
-        let start = Instant::now();
-        loop {
-            let rows = self.query(query);
-            if let [(labels, value)] = &rows[..] {
-                if wanted(*value) {
-                    return (labels.clone(), *value);
-                }
-            }
-            assert!(start.elapsed() < HANG, "{query}: {rows:?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    fn value_when(&self, query: &str, wanted: impl Fn(f64) -> bool) -> f64 {
-        self.row_when(query, wanted).1
-    }
-
-    /// Waits until a query has one value, and returns it.
-    fn value(&self, query: &str) -> f64 {
-        self.value_when(query, |_| true)
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-/// Escapes a text as a value in the query of a URL.
-fn escaped(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+/// Starts a server that scrapes one target twice a second.
+fn scrape(program: &Path, target: &str) -> Prometheus {
+    let config = format!(
+        "global:\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\n\
+         scrape_configs:\n- job_name: search\n  static_configs:\n  - targets: ['{target}']\n"
+    );
+    Prometheus::start(program, &[("prometheus.yml", &config)])
 }
 
 /// Returns the page as text.
@@ -165,11 +36,11 @@ fn on_page(page: &str, sample: &str) -> f64 {
 
 #[test]
 fn a_server_gets_every_series_with_its_value() {
-    let Some(program) = program("prometheus") else {
+    let Some(server) = program("prometheus") else {
         return;
     };
     let search = Running::search("go_names=on,task_times=on,block_rate=1us");
-    let server = Prometheus::start(&program, &search.profiles);
+    let server = scrape(&server, &search.profiles);
     server.value_when("up{job=\"search\"}", |up| up == 1.0);
 
     // Prometheus has every sample on the page, and no others.
@@ -260,11 +131,11 @@ fn a_server_gets_every_series_with_its_value() {
 /// Collections of scripts are visible.
 #[test]
 fn a_server_sees_the_collections_of_scripts() {
-    let Some(program) = program("prometheus") else {
+    let Some(server) = program("prometheus") else {
         return;
     };
     let lisp = Running::start("lisp", &[], "go_names=on");
-    let server = Prometheus::start(&program, &lisp.profiles);
+    let server = scrape(&server, &lisp.profiles);
     let cycles = "plimsoll_gc_collector_cycles_gc_cycles_total{collector=\"lisp\"}";
     let first = server.value_when(cycles, |cycles| cycles > 0.0);
     server.value_when(cycles, |cycles| cycles > first);
@@ -281,7 +152,7 @@ fn a_server_sees_the_collections_of_scripts() {
         let zero = zero.replace(" - ", " - ignoring(__name__) ");
         assert_eq!(server.value(&zero), 0.0, "{zero}");
     }
-    if let Some(promtool) = crate::program("promtool") {
+    if let Some(promtool) = program("promtool") {
         let complaints = check(&promtool, &page(&lisp));
         assert!(complaints.is_empty(), "{complaints}");
     }
