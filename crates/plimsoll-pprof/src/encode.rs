@@ -3,7 +3,8 @@
 //! Messages refer to strings by their index in the string table. A field of value 0 is left out:
 //! readers default it to 0.
 
-use crate::{field, varint};
+use crate::field;
+use crate::message::Message;
 
 /// A profile under construction.
 #[derive(Default)]
@@ -88,7 +89,10 @@ impl Encoder {
         self.outer.bytes(field::sample::VALUE, values);
         for label in labels {
             self.inner.clear();
-            self.inner.label(&label);
+            self.inner.number(field::label::KEY, label.key);
+            self.inner.number(field::label::TEXT, label.text);
+            self.inner.number(field::label::NUMBER, label.number as u64);
+            self.inner.number(field::label::UNIT, label.unit);
             self.outer.message(field::sample::LABEL, &self.inner);
         }
         self.profile.message(field::profile::SAMPLE, &self.outer);
@@ -148,74 +152,6 @@ impl Encoder {
     }
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.profile.0
-    }
-}
-
-/// An encoded message of protocol buffers.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-const VARINT: u64 = 0;
-const LENGTH_DELIMITED: u64 = 2;
-
-impl Message {
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// Writes a number, unless it is 0.
-    fn number(&mut self, field: u64, value: u64) {
-        if value != 0 {
-            self.repeated(field, value);
-        }
-    }
-
-    /// Writes one element of a repeated number, also if it is 0.
-    fn repeated(&mut self, field: u64, value: u64) {
-        varint::put(&mut self.0, field << 3 | VARINT);
-        varint::put(&mut self.0, value);
-    }
-
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        varint::put(&mut self.0, field << 3 | LENGTH_DELIMITED);
-        varint::put(&mut self.0, bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn message(&mut self, field: u64, message: &Self) {
-        self.bytes(field, &message.0);
-    }
-
-    fn label(&mut self, label: &Label) {
-        self.number(field::label::KEY, label.key);
-        self.number(field::label::TEXT, label.text);
-        self.number(field::label::NUMBER, label.number as u64);
-        self.number(field::label::UNIT, label.unit);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn written(write: impl FnOnce(&mut Message)) -> Vec<u8> {
-        let mut message = Message::default();
-        write(&mut message);
-        message.0
-    }
-
-    #[test]
-    fn zeros_are_left_out_where_they_are_the_default() {
-        assert_eq!(written(|message| message.number(1, 0)), *b"");
-        assert_eq!(written(|message| message.number(1, 300)), [8, 0xac, 2]);
-        assert_eq!(written(|message| message.repeated(13, 0)), [0x68, 0]);
-        assert_eq!(written(|message| message.bytes(6, b"")), [0x32, 0]);
-        let mut inner = Message::default();
-        inner.number(1, 5);
-        assert_eq!(
-            written(|message| message.message(3, &inner)),
-            [0x1a, 2, 8, 5]
-        );
+        self.profile.into_bytes()
     }
 }

@@ -39,6 +39,8 @@ mod leaves;
 mod limits;
 #[cfg(feature = "read")]
 mod merge;
+#[cfg(any(feature = "read", feature = "symbols"))]
+pub mod message;
 #[cfg(all(feature = "read", feature = "symbols"))]
 mod names;
 #[cfg(feature = "read")]

@@ -47,6 +47,7 @@ pub const CRATES: &[Crate] = &[
     crate_with("plimsoll-unwind", ""),
     crate_with("plimsoll-symbolize", "cpp"),
     crate_with("plimsoll-pprof", "symbols"),
+    crate_with("plimsoll-otlp", ""),
     crate_with("plimsoll-postmortem", ""),
     crate_with("plimsoll", FEATURES),
     crate_with("plimsoll-gc-arena", ""),
