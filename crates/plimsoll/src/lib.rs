@@ -66,6 +66,8 @@
 //!   1.54.
 //! * `hyper`: `task::Executor`, which tracks the tasks that hyper spawns.
 //! * `tracing`: `label::TracingLayer`, which turns spans into labels.
+//! * `push`: `push`, which sends profiles to a Pyroscope server in intervals. `otlp`: also to collectors
+//!   of OpenTelemetry; includes `push`.
 //! * `bridge-metrics`, `bridge-prometheus-client`, `bridge-opentelemetry`: `bridge`, the metrics in
 //!   the crate `metrics`, in `prometheus-client`, and in OpenTelemetry.
 //!
@@ -150,6 +152,8 @@ mod postmortem_file;
 #[cfg(feature = "preload")]
 pub mod preload;
 pub mod profile;
+#[cfg(feature = "push")]
+pub mod push;
 mod recording;
 mod sampler;
 mod settings;

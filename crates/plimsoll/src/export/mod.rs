@@ -41,9 +41,14 @@ pub(crate) struct Extent {
 
 /// Returns the binary format, compressed.
 pub(crate) fn pprof(reading: &Reading, extent: Extent) -> Vec<u8> {
+    plimsoll_pprof::compress(&uncompressed_pprof(reading, extent))
+}
+
+/// Returns the binary format, not compressed.
+pub(crate) fn uncompressed_pprof(reading: &Reading, extent: Extent) -> Vec<u8> {
     let stacks = reading.samples.iter().map(|sample| sample.stack.frames());
     let symbols = symbol::resolve(&distinct(stacks), extent.detail);
-    plimsoll_pprof::compress(&pprof::encode(reading, extent.idle, &symbols))
+    pprof::encode(reading, extent.idle, &symbols)
 }
 
 /// Returns the binary format of each reading with addresses only, neither compressed nor with a limit on

@@ -42,6 +42,65 @@ pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
     }
 }
 
+/// The types whose values add up events since the process began. All others, and those of profiles
+/// that the program defines, show a state, such as memory in use.
+#[cfg(feature = "push")]
+const OF_EVENTS: [&str; 13] = [
+    "alloc_objects",
+    "alloc_space",
+    "contentions",
+    "cpu",
+    "delay",
+    "freed_objects",
+    "freed_space",
+    "mapped_objects",
+    "mapped_space",
+    "polls",
+    "samples",
+    "temporary_objects",
+    "temporary_space",
+];
+
+/// The events of a profile up to an instant, without its state: the base of [`Events::news`].
+#[cfg(feature = "push")]
+#[derive(Debug)]
+pub(crate) struct Events(Reading);
+
+#[cfg(feature = "push")]
+impl Events {
+    /// Returns the events of a reading.
+    pub(crate) fn of(mut reading: Reading, is_custom: bool) -> Self {
+        let types = reading.sample_types.iter();
+        let is_state = types.map(|kind| is_custom || !OF_EVENTS.contains(&kind.name));
+        let is_state: Vec<bool> = is_state.collect();
+        for sample in &mut reading.samples {
+            for (value, &is_state) in sample.values.iter_mut().zip(&is_state) {
+                if is_state {
+                    *value = 0;
+                }
+            }
+        }
+        reading
+            .samples
+            .retain(|sample| sample.values != [0; MAX_VALUES]);
+        reading.samples.shrink_to_fit();
+        Self(reading)
+    }
+
+    /// Returns a reading with the events since this one, and with its whole state. Its time is the
+    /// beginning of the interval.
+    pub(crate) fn news(&self, later: Reading) -> Reading {
+        let comments = later.comments.clone();
+        let mut news = difference(later, &self.0);
+        if self.0.samples.is_empty() && news.total.is_none() {
+            // They describe everything since the process began, which is what the reading has.
+            news.comments = comments;
+        }
+        news.time_nanos = self.0.time_nanos;
+        news
+    }
+}
+
 fn combine(
     a: [i64; MAX_VALUES],
     b: [i64; MAX_VALUES],
@@ -129,6 +188,52 @@ mod tests {
                 .iter()
                 .all(|sample| sample.values[1] == 2 * sample.values[0])
         );
+    }
+
+    #[cfg(feature = "push")]
+    #[test]
+    fn news_have_new_events_and_the_whole_state() {
+        const TYPES: [ValueType; 2] = [
+            ValueType {
+                name: "alloc_space",
+                unit: "bytes",
+            },
+            ValueType {
+                name: "inuse_space",
+                unit: "bytes",
+            },
+        ];
+        let read = |time, samples: &[(&'static [usize], i64, i64)]| {
+            let mut reading = reading(time, &[]);
+            reading.sample_types = &TYPES;
+            let samples = samples.iter().map(|&(frames, event, state)| Sample {
+                stack: Stack::Frames(Frames::Kept(frames)),
+                values: [event, state, 0, 0, 0, 0],
+                tag: tag(None),
+            });
+            reading.samples = samples.collect();
+            reading
+        };
+        let earlier = [(&[1_usize] as &[usize], 5, 5), (&[2], 7, 0), (&[3], 0, 9)];
+        let later = read(
+            350,
+            &[(&[1], 5, 3), (&[2], 7, 0), (&[3], 4, 9), (&[4], 6, 0)],
+        );
+        let values = |news: &Reading| -> Vec<[i64; 2]> {
+            let values = news.samples.iter();
+            values
+                .map(|sample| [sample.values[0], sample.values[1]])
+                .collect()
+        };
+        let events = Events::of(read(100, &earlier), false);
+        let news = events.news(later.clone());
+        assert_eq!((news.time_nanos, news.duration_nanos), (100, 250));
+        assert_eq!(values(&news), [[0, 3], [4, 9], [6, 0]]);
+        assert!(news.comments.is_empty());
+        // All of a custom profile is state, whatever its type is called.
+        let news = Events::of(read(100, &earlier), true).news(later);
+        assert_eq!(values(&news), [[5, 3], [7, 0], [4, 9], [6, 0]]);
+        assert_eq!(news.comments, ["of the whole"]);
     }
 
     #[test]

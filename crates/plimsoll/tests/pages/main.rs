@@ -19,6 +19,8 @@ mod http_server;
 mod labels;
 mod metrics;
 mod prometheus;
+#[cfg(feature = "push")]
+mod push;
 #[cfg(feature = "tracing")]
 mod spans;
 mod threads_page;
