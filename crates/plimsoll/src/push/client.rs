@@ -211,14 +211,13 @@ struct Answer {
 impl Answer {
     /// Parses the head. `None` if it is not an answer of HTTP/1.
     fn parse(head: &str) -> Option<Self> {
-        let rest = head.strip_prefix("HTTP/1.")?;
-        let status = rest.get(1..5)?.strip_prefix(' ')?;
+        let line = head.split("\r\n").next()?.strip_prefix("HTTP/1.")?;
+        let mut words = line.split(' ');
+        let (_version, status) = (words.next()?, words.next()?);
+        let is_number = status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit());
         let seconds = header(head, "retry-after").and_then(|text| text.parse().ok());
         Some(Self {
-            status: status
-                .parse()
-                .ok()
-                .filter(|status| (100..600).contains(status))?,
+            status: status.parse().ok().filter(|_| is_number)?,
             retry_after: seconds.map(Duration::from_secs),
             location: header(head, "location").map(str::to_owned),
             body: Vec::new(),

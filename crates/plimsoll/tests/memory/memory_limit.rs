@@ -2,10 +2,13 @@
 //! memory was returned.
 
 use plimsoll_testkit::child;
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use plimsoll::profile::{self, Format};
 use plimsoll::stats::Account;
 use plimsoll::{
     MemoryLimit, MemoryPressure, MemoryThreshold, gc, on_memory_threshold, set_memory_limit,
@@ -402,4 +405,50 @@ fn a_setting_sets_the_limit() {
         let before = set_memory_limit(MemoryLimit::Percent(10)).unwrap();
         assert_eq!(before, Some(123 << 20));
     });
+}
+
+// The guide about pushes shows this function.
+/// Keeps a heap profile for each threshold, the last one, and gives its path to a command.
+fn keep_profiles(directory: PathBuf, command: &'static str) -> [MemoryThreshold; 2] {
+    [70, 85].map(|percent| {
+        let path = directory.join(format!("heap-at-{percent}.pb.gz"));
+        on_memory_threshold(percent, move |_pressure| {
+            let heap = profile::lookup("heap").expect("built in");
+            let written = heap.write_to_file(&path, Format::Pprof);
+            let ran = written.and_then(|()| Command::new(command).arg(&path).status());
+            if let Err(error) = ran {
+                eprintln!("cannot keep {}: {error}", path.display());
+            }
+        })
+    })
+}
+
+/// `gunzip` replaces the file by the uncompressed profile.
+#[test]
+fn a_threshold_writes_a_profile_and_runs_a_command() {
+    child::run(
+        "a_threshold_writes_a_profile_and_runs_a_command",
+        "",
+        || {
+            let directory =
+                std::env::temp_dir().join(format!("plimsoll-kept-{}", std::process::id()));
+            std::fs::create_dir_all(&directory).unwrap();
+            let thresholds = keep_profiles(directory.clone(), "gunzip");
+            set_memory_limit(MemoryLimit::Bytes(100 << 20)).unwrap();
+            let mut blocks = Vec::new();
+            grow(&mut blocks, 78);
+            let names = || -> Vec<String> {
+                let entries = std::fs::read_dir(&directory).unwrap();
+                let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+                names.collect()
+            };
+            wait_until(|| names() == ["heap-at-70.pb"]);
+            let profile = std::fs::read(directory.join("heap-at-70.pb")).unwrap();
+            let types = b"alloc_objects";
+            let has_types = profile.windows(types.len()).any(|window| window == types);
+            assert!(has_types, "a profile of {} bytes", profile.len());
+            drop((thresholds, blocks));
+            std::fs::remove_dir_all(&directory).unwrap();
+        },
+    );
 }
