@@ -23,19 +23,30 @@ const BODY_TIME: Duration = Duration::from_secs(1);
 /// The length of a server's text in an error, in characters.
 const LONGEST_REASON: usize = 200;
 
-/// The reason why a request failed.
+/// The reason why a profile was not sent.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// The request may succeed later; with the time that the server requests.
-    Temporary(String, Option<Duration>),
-    /// The server refuses the request.
-    Final(String),
+pub(super) struct Failure {
+    reason: String,
+    /// Whether the same request may succeed later.
+    pub(super) is_temporary: bool,
+    /// The time after which the server expects the request again.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// Returns a failure that repeating the request does not change.
+    pub(super) fn lasting(reason: String) -> Self {
+        Self {
+            reason,
+            is_temporary: false,
+            retry_after: None,
+        }
+    }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Temporary(reason, _) | Self::Final(reason)) = self;
-        f.write_str(reason)
+        f.write_str(&self.reason)
     }
 }
 
@@ -46,7 +57,11 @@ impl From<io::Error> for Failure {
             ErrorKind::TimedOut | ErrorKind::WouldBlock => "no answer in time".to_owned(),
             _ => error.to_string(),
         };
-        Self::Temporary(reason, None)
+        Self {
+            reason,
+            is_temporary: true,
+            retry_after: None,
+        }
     }
 }
 
@@ -239,10 +254,11 @@ impl Answer {
             (status, _) if text.is_empty() => format!("status {status}"),
             (status, _) => format!("status {status}: {text}"),
         };
-        Err(match self.status {
+        Err(Failure {
+            reason,
             // The server is busy, or a proxy does not reach it.
-            408 | 429 | 500.. => Failure::Temporary(reason, self.retry_after),
-            _ => Failure::Final(reason),
+            is_temporary: matches!(self.status, 408 | 429 | 500..),
+            retry_after: self.retry_after,
         })
     }
 }

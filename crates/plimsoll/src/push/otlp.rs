@@ -30,7 +30,7 @@ impl Protocol for Otlp {
         }
     }
 
-    fn request(&self, program: &Program, interval: &Interval) -> Content {
+    fn request(&self, program: &Program, interval: &Interval) -> Result<Content, String> {
         let labels = program.labels.iter();
         let labels = labels.map(|(name, value)| (name.as_str(), value.as_str()));
         // A label of the program replaces an attribute of the same name: the first counts.
@@ -42,18 +42,15 @@ impl Protocol for Otlp {
         ]);
         let mut request = plimsoll_otlp::Request::new(attributes);
         let profile = parse(&interval.uncompressed_pprof(), Limits::default());
-        // Plimsoll's profiles are below the limits of the reader.
-        if let Ok(profile) = profile {
-            request.add(&profile);
-        }
-        Content {
+        request.add(&profile.map_err(|error| error.to_string())?);
+        Ok(Content {
             path: "/v1development/profiles".into(),
             headers: vec![
                 ("Content-Type", "application/x-protobuf".into()),
                 ("Content-Encoding", "gzip".into()),
             ],
             body: compress(&request.finish()),
-        }
+        })
     }
 
     fn refusal(&self, body: &[u8]) -> Option<String> {

@@ -48,7 +48,7 @@ impl Protocol for Pyroscope {
         Ok(())
     }
 
-    fn request(&self, program: &Program, interval: &Interval) -> Content {
+    fn request(&self, program: &Program, interval: &Interval) -> Result<Content, String> {
         let profile = interval.pprof();
         let mut files = vec![File {
             field: "profile",
@@ -73,14 +73,14 @@ impl Protocol for Pyroscope {
         escape(&mut path, &series(program));
         let rest = format!("&from={from}&until={until}&spyName=plimsoll&sampleRate={rate}");
         path.push_str(&rest);
-        Content {
+        Ok(Content {
             path,
             headers: vec![(
                 "Content-Type",
                 format!("multipart/form-data; boundary={boundary}"),
             )],
             body,
-        }
+        })
     }
 
     fn refusal(&self, _body: &[u8]) -> Option<String> {

@@ -31,7 +31,10 @@ pub(super) trait Protocol: fmt::Debug + Send {
     fn check(&self, program: &Program) -> Result<(), String>;
 
     /// Returns the request that sends a reading. The path is below the path of the address.
-    fn request(&self, program: &Program, interval: &worker::Interval) -> Content;
+    ///
+    /// # Errors
+    /// The reason why the reading cannot be encoded.
+    fn request(&self, program: &Program, interval: &worker::Interval) -> Result<Content, String>;
 
     /// Returns the server's reason if a successful answer with this body says that the profile was
     /// refused.
@@ -53,7 +56,7 @@ pub(super) struct Program {
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// Settings of a push, to be changed and [started](Push::start). [`pyroscope`](super::pyroscope) makes
+/// Settings of a push, to be changed and [started](Push::start). [`pyroscope`](fn@super::pyroscope) makes
 /// them.
 #[derive(Debug)]
 #[must_use = "settings do nothing until `start`"]

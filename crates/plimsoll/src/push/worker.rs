@@ -252,26 +252,23 @@ impl Worker {
         let plan = &self.plan;
         let content = {
             let _time = overhead::measure();
-            plan.protocol.request(&plan.program, interval)
+            let content = plan.protocol.request(&plan.program, interval);
+            content.map_err(Failure::lasting)?
         };
         let mut pauses = PAUSES.into_iter();
         loop {
             let until = deadline.min(Instant::now() + REQUEST_TIME);
-            let (failure, requested) =
-                match client::send(&plan.address, &plan.headers, &content, until) {
-                    Ok(body) => {
-                        let refusal = plan.protocol.refusal(&body);
-                        return refusal.map_or(Ok(()), |reason| Err(Failure::Final(reason)));
-                    }
-                    Err(Failure::Temporary(reason, requested)) => {
-                        (Failure::Temporary(reason, requested), requested)
-                    }
-                    Err(failure) => return Err(failure),
-                };
+            let sent = client::send(&plan.address, &plan.headers, &content, until);
+            let failure = match sent.map(|body| plan.protocol.refusal(&body)) {
+                Ok(None) => return Ok(()),
+                Ok(Some(reason)) => return Err(Failure::lasting(reason)),
+                Err(failure) if failure.is_temporary => failure,
+                Err(failure) => return Err(failure),
+            };
             let Some(pause) = pauses.next() else {
                 return Err(failure);
             };
-            let end = Instant::now() + requested.unwrap_or(pause);
+            let end = Instant::now() + failure.retry_after.unwrap_or(pause);
             if end >= deadline {
                 return Err(failure);
             }

@@ -7,31 +7,47 @@ use plimsoll_testkit::child;
 use super::server::{OK, Server};
 use super::{LONG, threads};
 
+/// Runs `work` in a child, and returns whether the child ended with `true`.
+fn in_child(work: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child calls only Plimsoll, which supports that, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let status = i32::from(!work());
+        // SAFETY: ends the process without other work.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = 0;
+    // SAFETY: `child` is a child of this process, and `status` a valid integer.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    status == 0
+}
+
 #[test]
 fn the_child_of_a_fork_sends_nothing_and_the_parent_goes_on() {
-    child::run(
-        "the_child_of_a_fork_sends_nothing_and_the_parent_goes_on",
-        "",
-        || {
-            let server = Server::with(OK);
-            let pushing = threads(&server).interval(LONG).start().unwrap();
-            // SAFETY: the child only drops the push and ends.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                let before = Instant::now();
-                drop(pushing);
-                let status = i32::from(before.elapsed().as_secs() >= 4);
-                // SAFETY: ends the process without other work.
-                unsafe { libc::_exit(status) };
-            }
-            let mut status = 0;
-            // SAFETY: `child` is a child of this process, and `status` a valid integer.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            assert_eq!(status, 0, "the child waits for a thread that it lacks");
-            server.is_done();
-            drop(pushing);
-            server.next();
-            server.is_done();
-        },
-    );
+    let name = "the_child_of_a_fork_sends_nothing_and_the_parent_goes_on";
+    child::run(name, "", || {
+        let server = Server::with(OK);
+        let push = || threads(&server).interval(LONG).start();
+        let mut pushing = Some(push().unwrap());
+        let ended = in_child(|| {
+            let before = Instant::now();
+            drop(pushing.take());
+            before.elapsed().as_secs() < 4
+        });
+        assert!(ended, "the child waits for a thread that it lacks");
+        server.is_done();
+        let sent = in_child(|| {
+            let own = push();
+            own.is_ok_and(|own| {
+                drop(own);
+                true
+            })
+        });
+        assert!(sent, "a push that the child starts");
+        server.next();
+        server.is_done();
+        drop(pushing);
+        server.next();
+        server.is_done();
+    });
 }
