@@ -268,10 +268,12 @@ impl Worker {
             let Some(pause) = pauses.next() else {
                 return Err(failure);
             };
-            let end = Instant::now() + failure.retry_after.unwrap_or(pause);
-            if end >= deadline {
+            let pause = failure.retry_after.unwrap_or(pause);
+            // The server may request any number of seconds.
+            let end = Instant::now().checked_add(pause);
+            let Some(end) = end.filter(|&end| end < deadline) else {
                 return Err(failure);
-            }
+            };
             // The end of the push leaves no time for another attempt.
             while !shared.stopped.load(Ordering::Acquire) && Instant::now() < end {
                 let pause = end.saturating_duration_since(Instant::now());

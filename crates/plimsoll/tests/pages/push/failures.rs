@@ -159,6 +159,22 @@ fn a_server_that_stays_busy_loses_the_interval_and_gets_the_next() {
 }
 
 #[test]
+fn a_pause_beyond_the_interval_drops_the_profile() {
+    let server = Server::new(|number, stream| {
+        let answer: &[u8] = match number {
+            0 => b"HTTP/1.1 429 Busy\r\nRetry-After: 18446744073709551615\r\n\r\n",
+            1 => b"HTTP/1.1 503 Busy\r\nRetry-After: 60\r\n\r\n",
+            _ => OK,
+        };
+        let _ = stream.write_all(answer);
+    });
+    let pushing = threads(&server).interval(SHORT).start().unwrap();
+    wait_for(&pushing, 1, 2);
+    assert_eq!(counts(&pushing).1, 2);
+    assert!(end(pushing) < END);
+}
+
+#[test]
 fn a_refused_profile_is_not_sent_again() {
     let server = Server::with(b"HTTP/1.1 400 Bad\r\nContent-Length: 5\r\n\r\n");
     let pushing = threads(&server).interval(LONG).start().unwrap();

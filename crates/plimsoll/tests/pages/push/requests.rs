@@ -140,51 +140,44 @@ fn pyroscope_gets_a_form_with_the_profile_and_its_time() {
 
 #[test]
 fn intervals_follow_each_other_without_gap_or_overlap() {
-    child::run(
-        "intervals_follow_each_other_without_gap_or_overlap",
-        "heap_rate=1",
-        || {
-            let server = Server::with(OK);
-            let pushing = pyroscope(server.url(), "shop")
-                .profiles(["heap"])
-                .interval(SHORT);
-            let pushing = pushing.start().unwrap();
-            let mut kept = Vec::new();
-            let mut total = 0;
-            let mut last = None;
-            for round in 1..=5 {
-                kept.push(allocates(1024));
-                let profile = profile_of(&server.next());
-                if let Some(end) = last {
-                    assert_eq!(profile.time_nanos, end);
-                }
-                last = Some(profile.time_nanos + profile.duration_nanos);
-                let sums = sum(&profile, "requests::allocates");
-                total += sums[0];
-                assert!(
-                    sums[2] == round || sums[2] + 1 == round,
-                    "{sums:?} in round {round}"
-                );
-                for name in ["plimsoll::push", "plimsoll::export"] {
-                    assert_eq!(
-                        sum(&profile, name),
-                        [0; 4],
-                        "Plimsoll's memory is not the program's"
-                    );
-                }
+    let name = "intervals_follow_each_other_without_gap_or_overlap";
+    child::run(name, "heap_rate=1", || {
+        let server = Server::with(OK);
+        let push = pyroscope(server.url(), "shop").profiles(["heap"]);
+        let pushing = push.interval(SHORT).start().unwrap();
+        let (mut ends, mut allocated, mut in_use) = (None, 0, 0);
+        let mut add = |request: &Request| {
+            let profile = profile_of(request);
+            assert!(ends.is_none_or(|end| end == profile.time_nanos));
+            ends = Some(profile.time_nanos + profile.duration_nanos);
+            let sums = sum(&profile, "requests::allocates");
+            assert!(sums[2] >= in_use, "{sums:?}");
+            (allocated, in_use) = (allocated + sums[0], sums[2]);
+            assert_eq!(allocated, in_use, "nothing is freed");
+            for name in ["plimsoll::push", "plimsoll::export"] {
+                let own = sum(&profile, name);
+                assert_eq!(own, [0; 4], "Plimsoll's memory is not the program's");
             }
-            assert!(
-                plimsoll::thread::threads()
-                    .iter()
-                    .all(|thread| thread.name() != "plimsoll-push")
-            );
-            drop(pushing);
-            while let Some(request) = server.taken() {
-                total += sum(&profile_of(&request), "requests::allocates")[0];
-            }
-            assert_eq!(total, 5);
-        },
-    );
+            allocated
+        };
+        let mut kept = Vec::new();
+        for _ in 0..5 {
+            kept.push(allocates(1024));
+            add(&server.next());
+        }
+        let threads = plimsoll::thread::threads();
+        assert!(
+            threads
+                .iter()
+                .all(|thread| thread.name() != "plimsoll-push")
+        );
+        drop(pushing);
+        let mut all = 0;
+        while let Some(request) = server.taken() {
+            all = add(&request);
+        }
+        assert_eq!(all, 5);
+    });
 }
 
 /// Makes a thread wait for a lock until it is recorded.
