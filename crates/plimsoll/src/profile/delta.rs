@@ -45,7 +45,7 @@ pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
 /// The types whose values add up events since the process began. All others, and those of profiles
 /// that the program defines, show a state, such as memory in use.
 #[cfg(feature = "push")]
-const OF_EVENTS: [&str; 13] = [
+pub(super) const OF_EVENTS: [&str; 13] = [
     "alloc_objects",
     "alloc_space",
     "contentions",

@@ -17,6 +17,31 @@ fn the_built_in_profiles_are_those_of_the_list() {
     assert_eq!(OWN.kind(), kinds::SELFCONTENTION);
 }
 
+/// A new type must be in one of the two lists, since a push treats them differently.
+#[cfg(feature = "push")]
+#[test]
+fn every_value_counts_events_or_shows_a_state() {
+    const OF_STATES: [&str; 10] = [
+        "goroutine",
+        "goroutineleak",
+        "inuse_objects",
+        "inuse_space",
+        "memory_space",
+        "peak_objects",
+        "peak_space",
+        "probable",
+        "sparse_space",
+        "threadcreate",
+    ];
+    for source in BUILT_IN.iter().chain([&OWN]) {
+        for kind in source.read().sample_types {
+            let lists = [&delta::OF_EVENTS[..], &OF_STATES];
+            let found = lists.iter().filter(|list| list.contains(&kind.name));
+            assert_eq!(found.count(), 1, "{} of {}", kind.name, source.kind().name);
+        }
+    }
+}
+
 /// With `PLIMSOLL_WRITE_DOCS`, this test writes the pages.
 #[test]
 fn the_documentation_lists_all_kinds() {
