@@ -209,8 +209,6 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
         "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
          --test backend_jemalloc --test backends --test fragmentation_jemalloc --test mimalloc \
          --test wrapped_jemalloc",
-        "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
-         --test memory --test waits -- mapped mappings reconcile threads_are_counted unexplained pthread::",
         "-p plimsoll-interpose --features export --test pass_through",
         "-p plimsoll-interpose --features pthread --test pthread --test pthread_lookup",
         "-p plimsoll-interpose --features export,pthread --test pthread",
@@ -222,7 +220,7 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
         // would disturb the tests of the allocators.
         "--workspace --exclude plimsoll-preload --features plimsoll/double-check --test memory -- consistency::",
         "--workspace --exclude plimsoll-preload --features plimsoll/jemalloc,plimsoll/mimalloc,plimsoll/mmap,plimsoll/pthread \
-         --lib -- mapped mappings reconcile threads_are_counted unexplained pthread::",
+         --lib --test memory --test waits -- mapped mappings reconcile threads_are_counted unexplained pthread::",
         "-p plimsoll --no-default-features --features lock_api,tokio --lib",
         "-p plimsoll --no-default-features --features lock_api,tokio --test threads_and_tasks --test waits -- \
          thread_spawn:: sync::waits",
