@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::measure_with_sites;
+use super::{Expected, measure_with_sites};
 
-/// Asserts that a closure makes the given number of allocations on the calling thread, and returns
-/// what the closure returns. Otherwise panics with the sites of the allocations. Further arguments
+/// Asserts that a closure makes the given number of allocations on the calling thread, such as `3`,
+/// `1..=3` or `..=3`, and returns what the closure returns. Otherwise panics with the sites of the allocations. Further arguments
 /// are a format string and its arguments, as of [`assert!`].
 ///
 /// Reallocations are allocations. The closure runs with the stack of each allocation recorded, see
@@ -67,17 +67,17 @@ macro_rules! assert_no_alloc {
 /// Does what [`assert_allocs!`](crate::assert_allocs) does.
 ///
 /// # Panics
-/// If `work` does not make `expected` allocations; and as [`measure()`](super::measure()).
+/// If `work` does not make the `expected` number of allocations; and as [`measure()`](super::measure()).
 #[track_caller]
 pub fn assert_allocations<R>(
-    expected: u64,
+    expected: impl Expected,
     work: impl FnOnce() -> R,
     message: fmt::Arguments<'_>,
 ) -> R {
     let measured = measure_with_sites(work);
     assert!(
-        measured.allocations == expected,
-        "{message}: {expected} expected, made {measured}"
+        expected.includes(measured.allocations),
+        "{message}: {expected:?} expected, made {measured}"
     );
     measured.result
 }

@@ -1,8 +1,8 @@
 //! Exact counts of what a thread allocates in a part of its code, for tests and benchmarks.
 //!
 //! [`measure()`] counts a closure, [`Measurement`] any section. [`assert_allocs!`](crate::assert_allocs)
-//! and [`assert_no_alloc!`](crate::assert_no_alloc) check the number of allocations. If it differs,
-//! their message names the sites.
+//! and [`assert_no_alloc!`](crate::assert_no_alloc) check the number of allocations, and a
+//! [`Budget`] also checks bytes. If a check fails, its message names the sites.
 //!
 //! [`TaskAccount`] counts what tracked tasks allocate on all threads.
 //!
@@ -19,6 +19,7 @@
 
 mod account;
 mod assertions;
+mod budget;
 mod counted;
 
 use std::alloc::{Layout, alloc, dealloc};
@@ -28,6 +29,7 @@ use std::ptr::NonNull;
 
 pub use account::{TaskAccount, accounts_by_label};
 pub use assertions::assert_allocations;
+pub use budget::{Budget, Expected};
 pub use counted::{AllocationSite, Measured};
 
 use plimsoll_sys::primitives::{AtomicBool, Ordering};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use plimsoll::measure::{Measurement, measure_with_sites};
+use plimsoll::measure::{Budget, Measurement, measure_with_sites};
 use plimsoll::{assert_allocs, assert_no_alloc, measure};
 use plimsoll_testkit::child;
 
@@ -377,6 +377,69 @@ fn wanted() -> Vec<u8> {
 fn message(work: impl FnOnce()) -> String {
     let caught = catch_unwind(AssertUnwindSafe(work)).unwrap_err();
     caught.downcast_ref::<String>().unwrap().clone()
+}
+
+#[test]
+fn a_budget_that_is_kept_returns_the_result() {
+    let exact = Budget::new()
+        .allocations(2)
+        .allocated_bytes(1100)
+        .max_bytes(1000)
+        .net_bytes(100);
+    let kept = exact.check(|| {
+        drop(block(1000));
+        block(100)
+    });
+    assert_eq!(kept.capacity(), 100);
+    assert_eq!(assert_allocs!(..=1, || block(10)).capacity(), 10);
+    assert_eq!(assert_allocs!(0..=2, || block(10)).capacity(), 10);
+}
+
+#[test]
+fn a_budget_that_is_exceeded_names_the_limit_and_the_sites() {
+    let limits = [
+        (
+            Budget::new().allocations(1),
+            "2 allocations of 1100 bytes",
+            "1 allocations",
+        ),
+        (
+            Budget::new().allocated_bytes(1099),
+            "1100 bytes",
+            "1099 allocated bytes",
+        ),
+        (
+            Budget::new().max_bytes(999),
+            "at most 1000 bytes",
+            "999 bytes at once",
+        ),
+        (
+            Budget::new().net_bytes(99),
+            "1000 bytes",
+            "99 bytes at the end",
+        ),
+    ];
+    for (budget, counted, limit) in limits {
+        let exceeded = catch_unwind(AssertUnwindSafe(|| {
+            budget.check(|| {
+                drop(block(1000));
+                block(100)
+            })
+        }));
+        let message = *exceeded.unwrap_err().downcast::<String>().unwrap();
+        let begin = format!("the budget of {limit} is exceeded: made ");
+        assert!(
+            message.starts_with(&begin) && message.contains(counted),
+            "{message}"
+        );
+        assert!(message.contains("a_budget_that_is_exceeded"), "{message}");
+    }
+    let outside = catch_unwind(|| assert_allocs!(2..=3, || block(10)));
+    let message = *outside.unwrap_err().downcast::<String>().unwrap();
+    assert!(
+        message.contains("differs: 2..=3 expected, made 1 allocations"),
+        "{message}"
+    );
 }
 
 #[test]
