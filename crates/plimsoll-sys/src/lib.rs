@@ -1,6 +1,7 @@
 //! The system below Plimsoll: system calls, clocks, reserved regions, restartable sequences and
 //! `/proc` readers ([`os`]), instructions of each processor (`arch`), redirection of the program's
-//! functions (`redirect`), and the atomics and locks of all its code ([`primitives`]).
+//! functions (`redirect`), probes for tracers (`usdt`), and the atomics and locks of all its code
+//! ([`primitives`]).
 //!
 //! This crate is a part of `plimsoll`, which depends on exactly its version. Its interface may
 //! change with every version.
@@ -19,3 +20,6 @@ pub mod os;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 pub mod redirect;
+
+#[cfg(not(loom))]
+pub mod usdt;

@@ -31,29 +31,11 @@ pub fn run(name: &str, settings: &str, test: fn()) {
 /// Runs `test` as [`run`] does. Returns the process's standard error; `None` in the process itself.
 pub fn stderr_of(name: &str, settings: impl AsRef<OsStr>, test: fn()) -> Option<String> {
     let settings = settings.as_ref();
-    if std::env::var_os(variable(MARK)).is_some() {
+    if is_child() {
         test();
         return None;
     }
-    let mut command = Command::new(std::env::current_exe().expect("the test has a path"));
-    // SAFETY: `signal` is async-signal-safe, so it may run between fork and exec. The calls are
-    // needed because a shell makes its background jobs ignore these signals.
-    unsafe {
-        command.pre_exec(|| {
-            libc::signal(libc::SIGQUIT, libc::SIG_DFL);
-            libc::signal(libc::SIGINT, libc::SIG_DFL);
-            Ok(())
-        })
-    };
-    let output = command
-        .args([
-            &*full_name(name),
-            "--exact",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .env(variable(MARK), "1")
-        .env("PLIMSOLL", settings)
+    let output = command(name, settings)
         .output()
         .expect("the test can be run");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -69,6 +51,35 @@ pub fn stderr_of(name: &str, settings: impl AsRef<OsStr>, test: fn()) -> Option<
     );
     eprint!("{printed}");
     Some(errors.into_owned())
+}
+
+/// Returns whether this is the process of a single test, which [`command`] runs.
+pub fn is_child() -> bool {
+    std::env::var_os(variable(MARK)).is_some()
+}
+
+/// Returns the command that runs the test `name` of this binary in another process, as [`run`] does.
+pub fn command(name: &str, settings: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the test has a path"));
+    // SAFETY: `signal` is async-signal-safe, so it may run between fork and exec. The calls are
+    // needed because a shell makes its background jobs ignore these signals.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        })
+    };
+    command
+        .args([
+            &*full_name(name),
+            "--exact",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(variable(MARK), "1")
+        .env("PLIMSOLL", settings);
+    command
 }
 
 /// Returns the full name of the test whose name ends with `name`: the calling test's, or that of

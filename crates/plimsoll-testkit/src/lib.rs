@@ -8,6 +8,7 @@ pub mod child;
 pub mod client;
 pub mod exposition;
 pub mod groups;
+pub mod os;
 pub mod page;
 pub mod pages;
 pub mod pprof;

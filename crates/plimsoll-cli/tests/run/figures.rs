@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::scene::{Scene, number, only, run, same};
 
 /// A deterministic program: every function, sizes of all classes, large and refused requests.
-const DETERMINISTIC: &str = r#"
+pub const DETERMINISTIC: &str = r#"
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <stdint.h>

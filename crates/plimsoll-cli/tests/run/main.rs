@@ -19,6 +19,7 @@ mod mappings;
 mod memory;
 #[path = "../port/mod.rs"]
 mod port;
+mod probes;
 mod python;
 mod refused;
 mod resident;

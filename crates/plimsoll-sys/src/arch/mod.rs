@@ -11,8 +11,9 @@
 //! | `CONTROL_BLOCK` | where the C library's control block of a thread lies |
 //! | `read_word` | a load that sanitizers do not check |
 //! | `keep_branches_apart` | keeps the compiler from merging two branches |
+//! | `probe_alloc`, `probe_free` | instructions at which a tracer may stop |
 //!
-//! `other` uses the C library, and has no counter and no restartable sequences.
+//! `other` uses the C library, and has no counter, no restartable sequences and no probes.
 
 #[cfg(all(target_os = "linux", target_arch = "aarch64", not(miri)))]
 mod aarch64;
@@ -22,6 +23,12 @@ mod aarch64;
     not(miri)
 )))]
 mod other;
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri)
+))]
+mod probe;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 mod x86_64;
 

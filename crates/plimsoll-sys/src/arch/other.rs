@@ -79,3 +79,11 @@ pub unsafe fn call_on_stack(
 ) {
     function(argument);
 }
+
+/// Does nothing: probes are not supported.
+#[inline]
+pub fn probe_alloc(_block: usize, _size: u64, _weight: u64) {}
+
+/// Does nothing: probes are not supported.
+#[inline]
+pub fn probe_free(_block: usize) {}

@@ -4,6 +4,11 @@ use std::arch::asm;
 use std::ffi::{c_long, c_void};
 
 use super::ControlBlock;
+use super::probe::define_probe;
+pub use super::probe::{probe_alloc, probe_free};
+
+define_probe!("plimsoll_probe_alloc", "alloc", "8@%rdi 8@%rsi 8@%rdx");
+define_probe!("plimsoll_probe_free", "free", "8@%rdi");
 
 /// The clock source of the kernel that is this processor's counter.
 pub const CLOCK_SOURCE: &str = "tsc";

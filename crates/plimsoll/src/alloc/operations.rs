@@ -2,8 +2,10 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use super::sampled_large::SAMPLED_LARGE;
-use super::samples::{forget_large, large_sample, record_inside, record_small, record_small_free};
+use super::samples::{
+    forget_large, give_back, record_inside, record_small, record_small_free, record_small_replaced,
+    take_large,
+};
 use super::thread::Thread;
 use super::{Alloc, counts, measured, process, sampled_blocks};
 use crate::backend::is_aligned_anyway;
@@ -472,7 +474,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
                 return moved;
             }
             moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
-            sampled_blocks::sample(block).record_replaced(size_class::counted_size(old.size()));
+            record_small_replaced(block, old.size());
             self.count_realloc(thread, old.size(), new.size());
             sampled_blocks::give_back(block, old.size());
             moved
@@ -493,8 +495,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         );
         let weight = thread.charge(new.size());
         let sample = weight.map(|weight| Sample::take(new_counted, weight));
-        // Another thread may receive the address as soon as the block has moved.
-        let old_sample = large_sample(block, old.size());
+        let old_sample = take_large(block, old.size());
         if let Some(sample) = sample.filter(|_| new.size() <= size_class::LARGEST) {
             let moved = sampled_blocks::take(new.size(), new.align(), sample);
             if !moved.is_null() {
@@ -516,10 +517,8 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         // contract.
         let moved = unsafe { self.inner.realloc(block, old, new.size()) };
         if moved.is_null() {
-            if let Some(old_sample) =
-                old_sample.filter(|&sample| !SAMPLED_LARGE.note(block as usize, sample))
-            {
-                old_sample.untrack(old_counted);
+            if let Some(old_sample) = old_sample {
+                give_back(old_sample, old_counted, block);
             }
             return moved;
         }

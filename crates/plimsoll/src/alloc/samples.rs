@@ -1,4 +1,10 @@
 //! The course of a sampled block: its record at the allocation, and at the free.
+//!
+//! A tracer outside the process follows the same course by the [probes](usdt): `alloc` with the bytes
+//! that the heap profile adds, `free` where the block leaves the memory in use. Each `alloc` is
+//! followed by one `free` at most. A probe `free` precedes the call that may release the address.
+
+use plimsoll_sys::usdt;
 
 use super::sampled_blocks;
 use super::sampled_large::SAMPLED_LARGE;
@@ -8,9 +14,21 @@ use crate::size_class;
 
 /// Records the allocation of a sampled block that has a slot.
 pub(super) fn record_small(thread: Thread, sample: Sample, counted: usize, block: *mut u8) {
-    let sample = sample.record_malloc(counted);
+    let sample = record(sample, counted, block);
     sampled_blocks::note_recorded(block, sample);
     thread.note_sample(block, sample);
+}
+
+/// Records a sampled allocation. Returns the sample to store.
+fn record(sample: Sample, counted: usize, block: *mut u8) -> Sample {
+    usdt::alloc(block, counted, sample.weight.times(counted));
+    sample.record_malloc(counted)
+}
+
+/// Records that the free of a sampled block will not be noticed.
+fn untrack(sample: Sample, counted: usize, block: *mut u8) {
+    usdt::free(block);
+    sample.untrack(counted);
 }
 
 /// Records the sampled allocation of a block of `size` bytes that stays in the underlying allocator.
@@ -24,16 +42,16 @@ pub(super) fn record_inside(
     if size > size_class::LARGEST {
         return record_anywhere(thread, sample, counted, block);
     }
-    sample.record_malloc(counted).untrack(counted);
+    untrack(record(sample, counted, block), counted, block);
 }
 
 /// Records the sampled allocation of a block whose every free searches for a sample.
 pub(super) fn record_anywhere(thread: Thread, sample: Sample, counted: usize, block: *mut u8) {
-    let sample = sample.record_malloc(counted);
+    let sample = record(sample, counted, block);
     if SAMPLED_LARGE.note(block as usize, sample) {
         thread.note_sample(block, sample);
     } else {
-        sample.untrack(counted);
+        untrack(sample, counted, block);
     }
 }
 
@@ -41,24 +59,52 @@ pub(super) fn record_anywhere(thread: Thread, sample: Sample, counted: usize, bl
 pub(super) fn record_small_free(thread: Thread, block: *mut u8, size: usize) {
     let sample = sampled_blocks::sample(block);
     let is_temporary = thread.is_temporary(block, sample);
+    usdt::free(block);
     sample.record_free(size_class::counted_size(size), is_temporary);
 }
 
-/// Removes and returns the sample of a large block of the inner allocator, if it was sampled.
-#[inline]
-pub(super) fn large_sample(block: *mut u8, size: usize) -> Option<Sample> {
+/// Records that another block replaces a sampled one of `size` bytes that has a slot.
+pub(super) fn record_small_replaced(block: *mut u8, size: usize) {
+    usdt::free(block);
+    sampled_blocks::sample(block).record_replaced(size_class::counted_size(size));
+}
+
+/// Removes and returns the sample of a large block of the inner allocator that is about to be
+/// reallocated, if it was sampled. Another thread may receive the address as soon as the block has
+/// moved.
+pub(super) fn take_large(block: *mut u8, size: usize) -> Option<Sample> {
     if size > size_class::LARGEST {
-        SAMPLED_LARGE.take(block as usize)
+        take_anywhere(block)
     } else {
         None
+    }
+}
+
+/// Removes and returns the sample of a block that is about to be reallocated, whose every free
+/// searches for a sample.
+pub(super) fn take_anywhere(block: *mut u8) -> Option<Sample> {
+    let sample = SAMPLED_LARGE.take(block as usize)?;
+    usdt::free(block);
+    Some(sample)
+}
+
+/// Returns a sample to a block whose reallocation failed. Tracers have read its free, so they read its
+/// allocation again.
+pub(super) fn give_back(sample: Sample, counted: usize, block: *mut u8) {
+    if SAMPLED_LARGE.note(block as usize, sample) {
+        usdt::alloc(block, counted, sample.weight.times(counted));
+    } else {
+        sample.untrack(counted);
     }
 }
 
 /// Records the free of a large block, if it was sampled. Call it on a thread that is set up.
 #[inline]
 pub(super) fn forget_large(block: *mut u8, size: usize) {
-    if let Some(sample) = large_sample(block, size) {
-        record_large_free(block, sample, size);
+    if size > size_class::LARGEST {
+        if let Some(sample) = SAMPLED_LARGE.take(block as usize) {
+            record_large_free(block, sample, size);
+        }
     }
 }
 
@@ -67,5 +113,6 @@ pub(super) fn forget_large(block: *mut u8, size: usize) {
 #[inline(never)]
 pub(super) fn record_large_free(block: *mut u8, sample: Sample, size: usize) {
     let is_temporary = Thread::here().is_temporary(block, sample);
+    usdt::free(block);
     sample.record_free(size, is_temporary);
 }

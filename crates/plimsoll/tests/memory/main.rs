@@ -33,6 +33,9 @@ mod over_system;
 #[cfg(not(plimsoll_sanitized))]
 mod peak;
 #[cfg(not(plimsoll_sanitized))]
+#[path = "../suite/probes.rs"]
+mod probes;
+#[cfg(not(plimsoll_sanitized))]
 mod reconcile;
 #[cfg(not(plimsoll_sanitized))]
 mod sampling;

@@ -13,4 +13,6 @@ plimsoll_testkit::process_per_module!();
 
 #[path = "../suite/measure.rs"]
 mod measure;
+#[path = "../suite/probes.rs"]
+mod probes;
 mod samples;

@@ -14,7 +14,7 @@ use crate::scene::{PLIMSOLL, Scene, number, only, reports, run, same};
 const ALLOCATOR: &str = include_str!("allocator.c");
 
 /// Compiles the allocator with a program that uses it.
-fn compile(scene: &Scene, name: &str, user: &str, options: &[&str]) -> PathBuf {
+pub fn compile(scene: &Scene, name: &str, user: &str, options: &[&str]) -> PathBuf {
     let source = [ALLOCATOR, user].concat();
     let options = [&["-rdynamic", "-pthread"], options].concat();
     scene.compile("cc", name, &source, &options)

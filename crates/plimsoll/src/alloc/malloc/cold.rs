@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use super::underlying::{self, PLAIN_CALL};
 use super::{ALIGN, Make, count_malloc, count_realloc, internal_blocks, peak, usable_size};
-use crate::alloc::sampled_large::SAMPLED_LARGE;
 use crate::alloc::samples::{
-    forget_large, large_sample, record_inside, record_small, record_small_free,
+    forget_large, give_back, record_inside, record_small, record_small_free, record_small_replaced,
+    take_large,
 };
 use crate::alloc::thread::Thread;
 use crate::alloc::{counts, sampled_blocks};
@@ -279,7 +279,7 @@ unsafe fn move_sampled(thread: Thread, block: *mut u8, old_size: usize, size: us
             moved
                 .block
                 .copy_from_nonoverlapping(block, old_size.min(size));
-            sampled_blocks::sample(block).record_replaced(size_class::counted_size(old_size));
+            record_small_replaced(block, old_size);
             sampled_blocks::give_back(block, old_size + NOTE);
         }
         moved
@@ -290,8 +290,7 @@ unsafe fn move_sampled(thread: Thread, block: *mut u8, old_size: usize, size: us
 unsafe fn realloc_inside(thread: Thread, block: *mut u8, old_size: usize, size: usize) -> Placed {
     let old_counted = size_class::counted_size(old_size);
     let weight = thread.charge(size);
-    // Another thread may receive the address as soon as the block has moved.
-    let old_sample = large_sample(block, old_size);
+    let old_sample = take_large(block, old_size);
     if let Some(weight) = weight.filter(|_| size <= size_class::LARGEST) {
         let got = underlying::usable_of(size);
         let counted = size_class::counted_size(got);
@@ -317,10 +316,8 @@ unsafe fn realloc_inside(thread: Thread, block: *mut u8, old_size: usize, size: 
     // SAFETY: `block` is a live block of the underlying allocator, by this function's contract.
     let moved = unsafe { underlying::realloc::<PLAIN_CALL>(block, size) };
     if moved.is_null() {
-        if let Some(old_sample) =
-            old_sample.filter(|&sample| !SAMPLED_LARGE.note(block as usize, sample))
-        {
-            old_sample.untrack(old_counted);
+        if let Some(old_sample) = old_sample {
+            give_back(old_sample, old_counted, block);
         }
         return Placed::unsampled(moved);
     }

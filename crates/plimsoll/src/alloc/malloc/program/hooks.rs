@@ -13,7 +13,7 @@ use crate::alloc::malloc::{
     Make, count_malloc, count_realloc, internal_blocks, placed_larger, refuse,
 };
 use crate::alloc::sampled_large::SAMPLED_LARGE;
-use crate::alloc::samples::{record_anywhere, record_large_free};
+use crate::alloc::samples::{give_back, record_anywhere, record_large_free, take_anywhere};
 use crate::alloc::thread::Thread;
 use crate::internal_scope;
 use crate::sampler::{Sample, Weight};
@@ -323,8 +323,7 @@ pub(super) unsafe extern "C-unwind" fn replace<const AT: usize, const FORM: u8>(
         let thread = Thread::allocating(0);
         let old = usable(block);
         let old_counted = size_class::counted_size(old);
-        // Another thread may receive the address as soon as the block has moved.
-        let old_sample = SAMPLED_LARGE.take(block);
+        let old_sample = take_anywhere(block as *mut u8);
         let moved = enter::<AT>([block, first, second, 0]);
         if moved == 0 {
             if asked == 0 {
@@ -334,9 +333,7 @@ pub(super) unsafe extern "C-unwind" fn replace<const AT: usize, const FORM: u8>(
                 }
                 counts::free(thread.writer(), old);
             } else if let Some(sample) = old_sample {
-                if !SAMPLED_LARGE.note(block, sample) {
-                    sample.untrack(old_counted);
-                }
+                give_back(sample, old_counted, block as *mut u8);
             }
             return 0;
         }

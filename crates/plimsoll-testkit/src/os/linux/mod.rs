@@ -1,0 +1,4 @@
+//! Linux: reads the probes of running programs.
+
+mod arch;
+pub mod usdt;

@@ -1,0 +1,4 @@
+//! Helpers for one system.
+
+#[cfg(target_os = "linux")]
+pub mod linux;
