@@ -1,4 +1,5 @@
-//! A client for the pages of running programs: plain HTTP, with limits on body sizes and times.
+//! A client for the pages of running programs and for servers of files: HTTP, with limits on body sizes
+//! and times. HTTPS with the feature `tls`.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -95,11 +96,38 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
+/// The kind of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    /// A program, on this machine or in its network: with its token, and without a proxy.
+    Program,
+    /// A server of files: without a token, and through the proxy that the environment names.
+    Files,
+}
+
 /// Requests a page. Calls `report` as [`get_with_progress`] does.
 ///
 /// # Errors
 /// No complete response arrives within `timeout`.
-pub fn request(
+pub fn request(url: &str, timeout: Duration, report: impl FnMut(u64)) -> Result<Answer, Failure> {
+    request_from(Server::Program, url, timeout, report)
+}
+
+/// Requests a file from a server that is no program with Plimsoll. Calls `report` as
+/// [`get_with_progress`] does.
+///
+/// # Errors
+/// No complete response arrives within `timeout`.
+pub fn request_file(
+    url: &str,
+    timeout: Duration,
+    report: impl FnMut(u64),
+) -> Result<Answer, Failure> {
+    request_from(Server::Files, url, timeout, report)
+}
+
+fn request_from(
+    server: Server,
     url: &str,
     timeout: Duration,
     mut report: impl FnMut(u64),
@@ -110,7 +138,10 @@ pub fn request(
     let client = {
         let (url, received) = (url.to_owned(), Arc::clone(&received));
         // Sending fails only if this function has panicked.
-        move || send.send(fetch(&url, timeout, &received)).unwrap_or(())
+        move || {
+            send.send(fetch(server, &url, timeout, &received))
+                .unwrap_or(())
+        }
     };
     std::thread::Builder::new()
         .name("plimsoll-http".to_owned())
@@ -133,10 +164,11 @@ pub fn request(
 
 /// Rejects URLs that this client does not support.
 fn check(url: &str) -> Result<(), String> {
-    if url.starts_with("https://") {
+    let is_https = url.starts_with("https://");
+    if is_https && !cfg!(feature = "tls") {
         return Err(NO_HTTPS.to_owned());
     }
-    if !url.starts_with("http://") {
+    if !is_https && !url.starts_with("http://") {
         return Err("the URL does not begin with http://".to_owned());
     }
     if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
@@ -161,18 +193,25 @@ fn check(url: &str) -> Result<(), String> {
 
 /// Returns the host and port in a URL.
 fn authority(url: &str) -> &str {
-    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
-const NO_HTTPS: &str = "https is not supported; fetch it with another program, as in `curl -o profile.pb.gz URL`, \
-                        and give the file";
+const NO_HTTPS: &str = "https is not supported by this build, which lacks the feature tls; fetch it with another \
+                        program, as in `curl -o profile.pb.gz URL`, and give the file";
 
-fn fetch(url: &str, timeout: Duration, received: &AtomicU64) -> Result<Answer, String> {
+fn fetch(
+    server: Server,
+    url: &str,
+    timeout: Duration,
+    received: &AtomicU64,
+) -> Result<Answer, String> {
     let began = Instant::now();
     let agent: Agent = Agent::config_builder()
-        // The pages are on this machine or in its network, so no proxy is used.
-        .proxy(None)
+        .proxy(match server {
+            Server::Program => None,
+            Server::Files => ureq::Proxy::try_from_env(),
+        })
         .timeout_global(Some(timeout))
         .max_redirects(0)
         .max_redirects_will_error(false)
@@ -191,7 +230,8 @@ fn fetch(url: &str, timeout: Duration, received: &AtomicU64) -> Result<Answer, S
         },
         error => describe(error, url),
     };
-    let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    let token = std::env::var(TOKEN).ok();
+    let token = token.filter(|token| !token.is_empty() && server == Server::Program);
     // Redirects are followed here, because each URL must be checked. The token is sent to the first
     // host only.
     let host = authority(url).to_owned();
@@ -210,7 +250,10 @@ fn fetch(url: &str, timeout: Duration, received: &AtomicU64) -> Result<Answer, S
         };
         let location = String::from_utf8_lossy(location.as_bytes());
         url = match location.strip_prefix('/') {
-            Some(_) => format!("http://{}{location}", authority(&url)),
+            Some(_) => {
+                let scheme = url.split("://").next().unwrap_or_default();
+                format!("{scheme}://{}{location}", authority(&url))
+            }
             None => location.into_owned(),
         };
         redirects += 1;

@@ -2,6 +2,7 @@
 
 use plimsoll_postmortem::{HeapReading, PostMortem};
 use plimsoll_symbolize::Detail;
+use plimsoll_symbolize::offline::DebugFiles;
 
 use crate::failure::Failure;
 use crate::profile::{
@@ -158,12 +159,16 @@ fn parsed(name: &str, bytes: &[u8]) -> Result<Profile, Failure> {
     Ok(named(profile))
 }
 
-/// Adds names to addresses, because profiles are compared and shown by name. Hides frames of
-/// allocators only if names were added here: a writer that adds names has already chosen the frames to
-/// show.
+/// Adds names to addresses, because profiles are compared and shown by name.
 fn named(mut profile: Profile) -> Profile {
-    if profile.find_names(true) > 0 && profile.is_of_allocations() {
+    add_names(&mut profile, &mut DebugFiles::default());
+    profile
+}
+
+/// Adds names to addresses. Hides frames of allocators only if names were added here: a writer that adds
+/// names has already chosen the frames to show.
+pub(crate) fn add_names(profile: &mut Profile, files: &mut DebugFiles<'_>) {
+    if profile.find_names_in(files) > 0 && profile.is_of_allocations() {
         profile.hide_allocators();
     }
-    profile
 }

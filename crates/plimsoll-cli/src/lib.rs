@@ -17,6 +17,7 @@ mod progress;
 pub mod report;
 mod run;
 mod summary;
+mod symbolize;
 mod time;
 mod top;
 mod view;
@@ -38,6 +39,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Report(arguments) => report::report(&arguments),
         Command::Diff(arguments) => diff::diff(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Symbolize(arguments) => symbolize::symbolize(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
         Command::View(arguments) => view::view(&arguments),
     };

@@ -3,6 +3,8 @@
 //! Messages refer to strings by their index in the string table. A field of value 0 is left out:
 //! readers default it to 0.
 
+use std::collections::HashMap;
+
 use crate::field;
 use crate::message::Message;
 
@@ -153,5 +155,33 @@ impl Encoder {
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.profile.into_bytes()
+    }
+}
+
+/// The string table: each string once, the empty one first.
+pub(crate) struct Strings<'a> {
+    indices: HashMap<&'a str, u64>,
+    ordered: Vec<&'a str>,
+}
+
+impl<'a> Strings<'a> {
+    pub(crate) fn new() -> Self {
+        Self {
+            indices: HashMap::from([("", 0)]),
+            ordered: vec![""],
+        }
+    }
+
+    pub(crate) fn index(&mut self, string: &'a str) -> u64 {
+        let next = self.ordered.len() as u64;
+        *self.indices.entry(string).or_insert_with(|| {
+            self.ordered.push(string);
+            next
+        })
+    }
+
+    /// Returns the strings in the order of their indices.
+    pub(crate) fn ordered(&self) -> &[&'a str] {
+        &self.ordered
     }
 }

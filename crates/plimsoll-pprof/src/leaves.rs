@@ -1,12 +1,52 @@
 //! Removes frames from the leaves of stacks.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use plimsoll_symbolize::leaves::{allocation, hidden};
 
 use crate::ids::LocationId;
+use crate::names::AddedStrings;
 use crate::profile::{NONE, Profile, StoredLocation};
+use crate::samples::Sample;
 use crate::{samples, varint};
+
+/// The label of the type for which memory was allocated.
+const TYPE: &str = "type";
+
+/// Adds the types for which memory was allocated.
+#[derive(Default)]
+struct Types {
+    strings: AddedStrings,
+}
+
+impl Types {
+    /// Returns the labels of a sample, with its type if the `hidden` innermost functions name it.
+    fn add_to<'a>(
+        &mut self,
+        profile: &mut Profile,
+        sample: &Sample<'a>,
+        stack: &[LocationId],
+        hidden: usize,
+    ) -> Cow<'a, [u8]> {
+        let has_type = |profile: &Profile| {
+            let mut labels = sample.labels();
+            labels.any(|label| profile.string(label.key) == TYPE)
+        };
+        let functions = profile.functions_of(stack).take(hidden);
+        let container = allocation::type_in(functions.map(|(name, _)| name));
+        let Some(container) = container.filter(|_| !has_type(profile)) else {
+            return Cow::Borrowed(sample.labels);
+        };
+        let mut labels = sample.labels.to_vec();
+        let key = self.strings.add(profile, TYPE);
+        let text = self.strings.add(profile, &container);
+        for part in [key.0, text.0, 0, 0] {
+            varint::put(&mut labels, u64::from(part));
+        }
+        Cow::Owned(labels)
+    }
+}
 
 impl Profile {
     /// Removes from the leaf of every stack the frames in mapped files for which `is_hidden` is
@@ -65,16 +105,19 @@ impl Profile {
 
     /// Removes from the leaf of every stack the functions that make an allocation, as Plimsoll's
     /// own pages do: `malloc` and functions that wrap it, operators, collections. A stack that
-    /// consists only of such functions stays complete.
+    /// consists only of such functions stays complete. Adds the label `type` to samples without one, if
+    /// the hidden functions name the type.
     pub fn hide_allocators(&mut self) {
         let mut kept = samples::Store::default();
         let mut shortened: HashMap<(LocationId, usize), LocationId> = HashMap::new();
         let all = std::mem::take(&mut self.samples);
+        let mut types = Types::default();
         let (mut stack, mut bytes) = (Vec::new(), Vec::new());
         for sample in all.iter() {
             stack.clear();
             stack.extend(sample.locations());
             let mut hidden = hidden(allocation::leaf, self.functions_of(&stack));
+            let labels = types.add_to(self, &sample, &stack, hidden);
             let mut callers = sample.locations();
             let mut rest = callers.clone();
             let mut first = callers.next();
@@ -89,7 +132,7 @@ impl Profile {
                 first = callers.next();
             }
             let Some(id) = first.filter(|_| hidden > 0) else {
-                kept.push(rest.bytes(), sample.values, sample.labels);
+                kept.push(rest.bytes(), sample.values, &labels);
                 continue;
             };
             let id = *shortened
@@ -98,7 +141,7 @@ impl Profile {
             bytes.clear();
             varint::put(&mut bytes, u64::from(id.0) + 1);
             bytes.extend_from_slice(callers.bytes());
-            kept.push(&bytes, sample.values, sample.labels);
+            kept.push(&bytes, sample.values, &labels);
         }
         self.samples = kept;
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use plimsoll_symbolize::Detail;
-use plimsoll_symbolize::offline::{self, Frame, MappedCode};
+use plimsoll_symbolize::offline::{self, DebugFiles, Frame, MappedCode};
 
 use crate::ids::{FunctionId, LocationId, StringId};
 use crate::profile::{Function, Line, Profile, StoredLocation};
@@ -11,6 +11,14 @@ use crate::profile::{Function, Line, Profile, StoredLocation};
 /// Resolves names in several profiles as [`Profile::find_names`] does. Reads each file once for all
 /// profiles of one process.
 pub fn find_names_of_all(profiles: &mut [&mut Profile], with_lines: bool) -> usize {
+    find_names(profiles, with_lines, &mut DebugFiles::default())
+}
+
+fn find_names(
+    profiles: &mut [&mut Profile],
+    with_lines: bool,
+    files: &mut DebugFiles<'_>,
+) -> usize {
     let detail = if with_lines {
         Detail::Full
     } else {
@@ -33,7 +41,7 @@ pub fn find_names_of_all(profiles: &mut [&mut Profile], with_lines: bool) -> usi
     let mut found: Vec<HashMap<LocationId, Vec<Line>>> = vec![HashMap::new(); profiles.len()];
     for Group { mapped, places, .. } in groups {
         let addresses: Vec<u64> = places.keys().copied().collect();
-        offline::symbolize(&mapped, &addresses, detail, |at, frames| {
+        offline::symbolize(&mapped, &addresses, detail, files, |at, frames| {
             for &(profile, location) in &places[&addresses[at]] {
                 let names = &mut names[profile];
                 let lines = frames
@@ -107,6 +115,18 @@ impl Profile {
         find_names_of_all(&mut [self], with_lines)
     }
 
+    /// Resolves names, lines and inlined calls as [`Profile::find_names`] does, from further files as
+    /// well. Returns the number of locations that received names.
+    pub fn find_names_in(&mut self, files: &mut DebugFiles<'_>) -> usize {
+        find_names(&mut [self], true, files)
+    }
+
+    /// Returns the number of locations without names in mapped files.
+    pub fn count_nameless(&self) -> usize {
+        self.nameless()
+            .map_or(0, |nameless| nameless.locations.len())
+    }
+
     /// Returns the locations without lines in mapped files, with the mappings. `None` if there are none.
     fn nameless(&self) -> Option<Nameless> {
         let locations: Vec<LocationId> = self
@@ -173,29 +193,35 @@ impl Profile {
     }
 }
 
+/// Strings that were added to a profile, so that none is added twice.
+#[derive(Default)]
+pub(crate) struct AddedStrings(HashMap<String, StringId>);
+
+impl AddedStrings {
+    pub(crate) fn add(&mut self, profile: &mut Profile, text: &str) -> StringId {
+        if let Some(&known) = self.0.get(text) {
+            return known;
+        }
+        let id = StringId(profile.strings.push(text.as_bytes()));
+        self.0.insert(text.to_owned(), id);
+        id
+    }
+}
+
 /// Strings and functions that were added, so that none is added twice.
 #[derive(Default)]
 struct Names {
-    strings: HashMap<String, StringId>,
+    strings: AddedStrings,
     /// The ids of functions by name, name in the symbol table, file and line.
     functions: HashMap<(StringId, StringId, StringId, u32), FunctionId>,
 }
 
 impl Names {
-    fn string(&mut self, profile: &mut Profile, text: &str) -> StringId {
-        if let Some(&known) = self.strings.get(text) {
-            return known;
-        }
-        let id = StringId(profile.strings.push(text.as_bytes()));
-        self.strings.insert(text.to_owned(), id);
-        id
-    }
-
     fn line(&mut self, profile: &mut Profile, frame: &Frame<'_>) -> Line {
         let function = Function {
-            name: self.string(profile, frame.name),
-            system_name: self.string(profile, frame.system_name),
-            file: self.string(profile, frame.file),
+            name: self.strings.add(profile, frame.name),
+            system_name: self.strings.add(profile, frame.system_name),
+            file: self.strings.add(profile, frame.file),
             start_line: u32::try_from(frame.start_line).unwrap_or(0),
         };
         let key = (

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use plimsoll_symbolize::Symbols;
 use plimsoll_symbolize::leaves::{LeafRule, visible};
 
-use crate::encode::{self, Encoder as Messages};
+use crate::encode::{self, Encoder as Messages, Strings};
 use crate::{field, varint};
 
 /// The description of a profile.
@@ -179,7 +179,7 @@ impl<'a> Encoder<'a> {
         for comment in comments.into_iter().chain(advice) {
             self.messages.comment(self.strings.index(comment));
         }
-        for string in &self.strings.ordered {
+        for string in self.strings.ordered() {
             self.messages.string(string);
         }
         self.messages.into_bytes()
@@ -374,28 +374,5 @@ impl Samples {
             let locations = &self.packed[sample.start..sample.labels];
             messages.sample(locations, &packed, labels);
         }
-    }
-}
-
-/// The string table: each string once, the empty one first.
-struct Strings<'a> {
-    indices: HashMap<&'a str, u64>,
-    ordered: Vec<&'a str>,
-}
-
-impl<'a> Strings<'a> {
-    fn new() -> Self {
-        Self {
-            indices: HashMap::from([("", 0)]),
-            ordered: vec![""],
-        }
-    }
-
-    fn index(&mut self, string: &'a str) -> u64 {
-        let next = self.ordered.len() as u64;
-        *self.indices.entry(string).or_insert_with(|| {
-            self.ordered.push(string);
-            next
-        })
     }
 }

@@ -3,10 +3,33 @@
 use std::io::{self, Write};
 
 use crate::compress::compress;
-use crate::encode::{self, Encoder};
+use crate::encode::{self, Encoder, Strings};
 use crate::field;
-use crate::profile::Profile;
+use crate::ids::StringId;
+use crate::profile::{Line, Profile};
 use crate::samples::Sample;
+
+/// The information that locations have.
+#[derive(Clone, Copy, Default)]
+struct Information {
+    functions: bool,
+    filenames: bool,
+    line_numbers: bool,
+    /// Inlined calls at any location, if all have functions.
+    inline_frames: bool,
+}
+
+impl Information {
+    fn and(self, other: Self) -> Self {
+        let functions = self.functions && other.functions;
+        Self {
+            functions,
+            filenames: self.filenames && other.filenames,
+            line_numbers: self.line_numbers && other.line_numbers,
+            inline_frames: functions && (self.inline_frames || other.inline_frames),
+        }
+    }
+}
 
 impl Profile {
     /// Writes the profile in pprof's format, compressed.
@@ -23,85 +46,88 @@ impl Profile {
         compress(&self.encode(selects))
     }
 
-    /// Returns, for each mapping, whether any location lies in it, and whether all of these have
-    /// names.
-    fn named_mappings(&self) -> Vec<(bool, bool)> {
-        let mut named = vec![(false, true); self.mappings.len()];
+    /// Returns the information that all locations of each mapping have.
+    fn information(&self) -> Vec<Information> {
+        let mut all: Vec<Option<Information>> = vec![None; self.mappings.len()];
         for location in self.location_ids().map(|id| self.location(id)) {
-            if let Some(mapping) = location.mapping {
-                let (any, all) = &mut named[mapping.index()];
-                *any = true;
-                *all &= !location.lines.is_empty();
-            }
+            let Some(mapping) = location.mapping else {
+                continue;
+            };
+            let file = |line: &Line| line.function.map(|id| self.function(id).file);
+            let has_file = |line| file(line).is_some_and(|file| !self.string(file).is_empty());
+            let lines = location.lines;
+            let own = Information {
+                functions: !lines.is_empty(),
+                filenames: !lines.is_empty() && lines.iter().all(has_file),
+                line_numbers: !lines.is_empty() && lines.iter().all(|line| line.line != 0),
+                inline_frames: lines.len() > 1,
+            };
+            let all = &mut all[mapping.index()];
+            *all = Some(all.map_or(own, |all| all.and(own)));
         }
-        named
+        all.into_iter().map(Option::unwrap_or_default).collect()
     }
 
     fn encode(&self, mut selects: impl FnMut(&Sample<'_>) -> bool) -> Vec<u8> {
         let mut encoder = Encoder::default();
-        // The strings of value types are not in the string table, so they are appended to it.
-        let mut value_types = Vec::new();
-        let mut next_string = self.strings.len() as u64;
-        let mut string = |text| {
-            value_types.push(text);
-            next_string += 1;
-            next_string - 1
-        };
+        let mut strings = Strings::new();
+        // The indices of the profile's strings, of which some may be equal.
+        let indices: Vec<u64> = (0..self.strings.len())
+            .map(|at| strings.index(self.strings.get(at as u32)))
+            .collect();
+        let index = |id: StringId| indices[id.0 as usize];
         for kind in &self.sample_types {
-            encoder.sample_type(string(&kind.name), string(&kind.unit));
+            encoder.sample_type(strings.index(&kind.name), strings.index(&kind.unit));
         }
         let period = &self.period_type;
-        encoder.period_type(string(&period.name), string(&period.unit));
+        encoder.period_type(strings.index(&period.name), strings.index(&period.unit));
         for sample in self.samples().filter(|sample| selects(sample)) {
             let labels = sample.labels().map(|label| encode::Label {
-                key: u64::from(label.key.0),
-                text: u64::from(label.text.0),
+                key: index(label.key),
+                text: index(label.text),
                 number: label.number,
-                unit: u64::from(label.unit.0),
+                unit: index(label.unit),
             });
             encoder.sample(sample.locations().bytes(), sample.values, labels);
         }
-        self.encode_code(&mut encoder);
+        self.encode_code(&mut encoder, index);
         for (field, value) in [
-            (field::profile::DROP_FRAMES, u64::from(self.drop_frames.0)),
-            (field::profile::KEEP_FRAMES, u64::from(self.keep_frames.0)),
+            (field::profile::DROP_FRAMES, index(self.drop_frames)),
+            (field::profile::KEEP_FRAMES, index(self.keep_frames)),
             (field::profile::TIME_NANOS, self.time_ns as u64),
             (field::profile::DURATION_NANOS, self.duration_ns as u64),
             (field::profile::PERIOD, self.period as u64),
             (
                 field::profile::DEFAULT_SAMPLE_TYPE,
-                u64::from(self.default_sample_type.0),
+                index(self.default_sample_type),
             ),
         ] {
             encoder.number(field, value);
         }
         for comment in &self.comments {
-            encoder.comment(u64::from(comment.0));
+            encoder.comment(index(*comment));
         }
-        for index in 0..self.strings.len() {
-            encoder.string(self.strings.get(index as u32));
-        }
-        for text in value_types {
-            encoder.string(text);
+        for string in strings.ordered() {
+            encoder.string(string);
         }
         encoder.into_bytes()
     }
 
     /// Encodes mappings, locations and functions.
-    fn encode_code(&self, encoder: &mut Encoder) {
-        let named = self.named_mappings();
+    fn encode_code(&self, encoder: &mut Encoder, string: impl Fn(StringId) -> u64) {
+        let information = self.information();
         for (index, mapping) in self.mappings.iter().enumerate() {
             encoder.mapping(&encode::Mapping {
                 id: index as u64 + 1,
                 start: mapping.start,
                 limit: mapping.limit,
                 offset: mapping.offset,
-                file: u64::from(mapping.file.0),
-                build_id: u64::from(mapping.build_id.0),
-                has_functions: named[index] == (true, true),
-                has_filenames: false,
-                has_line_numbers: false,
-                has_inline_frames: false,
+                file: string(mapping.file),
+                build_id: string(mapping.build_id),
+                has_functions: information[index].functions,
+                has_filenames: information[index].filenames,
+                has_line_numbers: information[index].line_numbers,
+                has_inline_frames: information[index].inline_frames,
             });
         }
         for id in self.location_ids() {
@@ -116,9 +142,9 @@ impl Profile {
         for (index, function) in self.functions.iter().enumerate() {
             encoder.function(&encode::Function {
                 id: index as u64 + 1,
-                name: u64::from(function.name.0),
-                system_name: u64::from(function.system_name.0),
-                file: u64::from(function.file.0),
+                name: string(function.name),
+                system_name: string(function.system_name),
+                file: string(function.file),
                 start_line: u64::from(function.start_line),
             });
         }

@@ -5,6 +5,7 @@ mod cargo;
 mod doctor;
 mod report;
 mod run;
+mod symbolize;
 mod top;
 mod view;
 
@@ -17,6 +18,7 @@ pub use cargo::{
 pub use doctor::DoctorArguments;
 pub use report::{DiffArguments, ReportArguments, ViewArguments};
 pub use run::RunArguments;
+pub use symbolize::SymbolizeArguments;
 pub use top::TopArguments;
 pub use view::BrowserArguments;
 
@@ -57,6 +59,8 @@ pub enum Command {
     Diff(DiffArguments),
     /// Show profiles and post-mortem files in the browser
     View(BrowserArguments),
+    /// Add names, files and lines to a profile of addresses
+    Symbolize(SymbolizeArguments),
     /// Watch a running program
     Top(TopArguments),
     /// Report what works on this machine or with a program, and how to enable the rest

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use plimsoll_symbolize::Detail;
-use plimsoll_symbolize::offline::{self, MappedCode};
+use plimsoll_symbolize::offline::{self, DebugFiles, MappedCode};
 
 use super::sites::{self, Site};
 use crate::plain_text::plain;
@@ -121,11 +121,18 @@ fn look_up(profile: &Profile, wanted: &HashSet<LocationId>) -> HashMap<LocationI
     let addresses: Vec<u64> = (without.iter())
         .map(|&id| profile.location(id).address.saturating_add(1))
         .collect();
-    offline::symbolize(&mapped, &addresses, Detail::Full, |at, lines| {
-        let outermost = lines.last();
-        let position = outermost.and_then(|line| shown(line.file, line.line));
-        found.insert(without[at], position);
-    });
+    let mut files = DebugFiles::default();
+    offline::symbolize(
+        &mapped,
+        &addresses,
+        Detail::Full,
+        &mut files,
+        |at, lines| {
+            let outermost = lines.last();
+            let position = outermost.and_then(|line| shown(line.file, line.line));
+            found.insert(without[at], position);
+        },
+    );
     found
 }
 

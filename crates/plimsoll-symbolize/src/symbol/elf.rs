@@ -157,6 +157,15 @@ impl<'a> Elf<'a> {
         Some((name, sum))
     }
 
+    /// Returns whether the file has debug information only: its sections of code have no bytes.
+    pub(super) fn is_debug_only(self) -> bool {
+        let mut code = self
+            .sections()
+            .filter(|section| section.flags & EXECUTABLE != 0)
+            .peekable();
+        code.peek().is_some() && code.all(|section| section.kind == NO_BYTES)
+    }
+
     /// Returns whether the file has a full symbol table, not only the dynamic linker's.
     pub(super) fn has_symbols(self) -> bool {
         self.sections().any(|section| section.kind == SYMBOLS)

@@ -21,6 +21,8 @@ pub(super) struct Object {
     pub(super) loaded: Vec<Segment>,
     /// The GNU build id, from the notes in memory; empty if the object has none.
     pub(super) build_id: Vec<u8>,
+    /// Files of this build id that the caller supplied: debug information, or the object's own file.
+    pub(super) supplied: Vec<PathBuf>,
 }
 
 impl Object {
@@ -76,6 +78,7 @@ impl Object {
             base,
             loaded,
             build_id,
+            supplied: Vec::new(),
         }
     }
 }

@@ -36,8 +36,9 @@ impl Deref for Image {
 }
 
 impl Source {
-    /// Opens the files of `object`. Returns `None` if its file is missing, or is not the loaded
-    /// one. `mapped` is the mapping that holds the object's code.
+    /// Opens the files of `object`. If its file is missing, or is not the loaded one, a file with its
+    /// debug information takes its place. Returns `None` without either. `mapped` is the mapping that
+    /// holds the object's code.
     pub(super) fn open(object: &Object, mapped: Option<&Mapped>, detail: Detail) -> Option<Self> {
         if let Some(vdso) = mapped.filter(|mapped| mapped.file == "[vdso]") {
             let (start, length) = (vdso.start as *const u8, vdso.limit - vdso.start);
@@ -58,9 +59,12 @@ impl Source {
         let link = object
             .is_program
             .then(|| (Path::new("/proc/self/exe"), true));
+        let by_build_id = build_id_path(&object.build_id);
+        let elsewhere = object.supplied.iter().chain(&by_build_id);
         let image = link
             .into_iter()
             .chain([(path, !deleted)])
+            .chain(elsewhere.map(|path| (&**path, false)))
             .find_map(|(path, in_place)| {
                 let file = MappedFile::open(path)?;
                 is_loaded(Elf::parse(&file)?, object, in_place).then_some(file)
@@ -95,8 +99,7 @@ fn is_loaded(file: Elf<'_>, object: &Object, in_place: bool) -> bool {
 
 /// Finds the separate file with symbols or debug information that the object's own file lacks.
 fn split_off(elf: Elf<'_>, object: &Object, path: &Path, detail: Detail) -> Option<MappedFile> {
-    let has_lines = detail != Detail::Full || elf.section(".debug_info").is_some();
-    if elf.has_symbols() && has_lines {
+    if is_complete(elf, detail) {
         return None;
     }
     let link = elf.debug_link();
@@ -104,7 +107,9 @@ fn split_off(elf: Elf<'_>, object: &Object, path: &Path, detail: Detail) -> Opti
     let by_link = link
         .into_iter()
         .flat_map(|(name, _)| link_paths(name, path));
-    by_build_id.chain(by_link).find_map(|candidate| {
+    let supplied = object.supplied.iter().cloned();
+    let candidates = supplied.chain(by_build_id).chain(by_link);
+    let mut files = candidates.filter_map(|candidate| {
         let file = MappedFile::open(&candidate)?;
         let build_id = Elf::parse(&file)?.build_id();
         let is_its = if object.build_id.is_empty() {
@@ -113,13 +118,37 @@ fn split_off(elf: Elf<'_>, object: &Object, path: &Path, detail: Detail) -> Opti
             build_id == object.build_id
         };
         is_its.then_some(file)
+    });
+    // Of several, one may be the stripped file itself.
+    let first = files.next()?;
+    let suffices = |file: &MappedFile| Elf::parse(file).is_some_and(|elf| is_complete(elf, detail));
+    if suffices(&first) {
+        return Some(first);
+    }
+    files.find(suffices).or(Some(first))
+}
+
+/// Returns whether a file has all of the symbols and debug information that `detail` needs.
+fn is_complete(elf: Elf<'_>, detail: Detail) -> bool {
+    let has_lines = detail != Detail::Full || elf.section(".debug_info").is_some();
+    elf.has_symbols() && has_lines
+}
+
+/// Returns whether the files of an object on this machine have all that `detail` needs.
+pub(super) fn has_all(object: &Object, detail: Detail) -> bool {
+    Source::open(object, None, detail).is_some_and(|source| {
+        let files = [source.image(), source.debug()];
+        files
+            .into_iter()
+            .flatten()
+            .any(|elf| is_complete(elf, detail))
     })
 }
 
 const DEBUG_ROOT: &str = "/usr/lib/debug";
 
 /// Returns the path of separate debug information in distributions, by the object's build id.
-fn build_id_path(build_id: &[u8]) -> Option<PathBuf> {
+pub(super) fn build_id_path(build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id
         .split_first()
         .filter(|(_, rest)| !rest.is_empty())?;
@@ -193,6 +222,7 @@ mod tests {
             base: program.base,
             loaded: program.loaded.clone(),
             build_id: build_id.to_vec(),
+            supplied: Vec::new(),
         };
         assert_eq!(elf.build_id(), program.build_id);
         assert!(is_loaded(elf, program, true));

@@ -27,10 +27,12 @@ pub fn leaf(function: &str, file: &str) -> Leaf {
 /// such a function. `frames` are return addresses.
 pub fn allocated_type(frames: &[usize], symbols: &Symbols) -> Option<String> {
     let count = hidden(leaf, functions(frames, symbols));
-    let names: Vec<&str> = functions(frames, symbols)
-        .take(count)
-        .map(|(name, _)| name)
-        .collect();
+    type_in(functions(frames, symbols).take(count).map(|(name, _)| name))
+}
+
+/// Returns the container that the outermost of the hidden functions names; `names` are from the leaf.
+pub fn type_in<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let names: Vec<&str> = names.collect();
     let mut outermost_first = names.into_iter().rev();
     outermost_first.find_map(types::container)
 }
