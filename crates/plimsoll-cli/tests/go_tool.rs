@@ -4,6 +4,8 @@
 
 mod command;
 mod proto;
+#[path = "symbolize/scene.rs"]
+mod scene;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -214,4 +216,20 @@ fn dumps_of_jemalloc_are_scaled_as_gos_tool_does() {
         // Each tool rounds each sample once, in its own way.
         assert!((ours - theirs).abs() <= 50.0, "{ours}, {theirs}");
     }
+}
+
+#[test]
+fn the_tool_shows_the_names_of_a_completed_profile() {
+    let Some(go) = go() else { return };
+    let directory = Directory::new("go-symbolized");
+    let profile = scene::profile(&directory, scene::BUILD_ID);
+    let debug = directory.file("debug", scene::DEBUG);
+    let output = scene::symbolize(&directory, &profile, &["--debug-file", &debug], &[]);
+    assert_eq!(scene::reported(&output), "");
+    let named = scene::output(&directory);
+    let shown = pprof(&go, &["-top", &named]);
+    for name in scene::INLINED {
+        assert!(shown.contains(name), "{name} in {shown}");
+    }
+    assert_eq!(rows(&shown), rows(&stdout_of(&["report", "--top", &named])));
 }

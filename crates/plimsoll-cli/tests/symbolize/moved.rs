@@ -21,8 +21,11 @@ const DIRECTORY: &str = "PLIMSOLL_TEST_SYMBOLIZE";
 /// A function on the stacks that are compared.
 const MARK: &str = "allocate_for_the_comparison";
 
+/// A block of several types.
+type Block = Box<[u64; 3]>;
+
 #[inline(never)]
-fn allocate_for_the_comparison() -> Vec<Box<[u64; 3]>> {
+fn allocate_for_the_comparison() -> Vec<Block> {
     (0..100)
         .map(|number| Box::new(black_box([number; 3])))
         .collect()

@@ -1,6 +1,8 @@
 //! A profile of a library that is not on this machine. Its file with debug information is a fixture of
 //! `plimsoll-symbolize`.
 
+#![allow(dead_code, reason = "each test uses some of it")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -80,7 +82,8 @@ pub fn symbolize(
         .unwrap()
 }
 
-fn output(directory: &Directory) -> String {
+/// Returns the path of the output.
+pub fn output(directory: &Directory) -> String {
     directory.path("named.pb.gz")
 }
 
@@ -109,7 +112,7 @@ pub fn assert_complete(directory: &Directory) {
 }
 
 /// The functions at the address, innermost first.
-const INLINED: [&str; 3] = ["innermost", "middle", "outer"];
+pub const INLINED: [&str; 3] = ["innermost", "middle", "outer"];
 
 /// Asserts that the profile is as it was.
 pub fn assert_unchanged(directory: &Directory, addresses: &str) {

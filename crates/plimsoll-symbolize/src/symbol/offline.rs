@@ -51,8 +51,11 @@ pub struct Frame<'a> {
 pub struct DebugFiles<'a> {
     /// By build id.
     added: HashMap<Vec<u8>, Vec<PathBuf>>,
-    fetch: Option<Box<dyn FnMut(&str) -> Option<PathBuf> + 'a>>,
+    fetch: Option<Box<Fetch<'a>>>,
 }
+
+/// Returns the path of a file by a build id.
+type Fetch<'a> = dyn FnMut(&str) -> Option<PathBuf> + 'a;
 
 /// The reason that a file was not added to [`DebugFiles`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,8 @@ interface Tables {
   samples: Message[];
   /** For each location, its lines as function and line in turn, from the innermost. */
   locations: Map<number, number[]>;
-  addresses: Map<number, number>;
+  addresses: Map<number, { mapping: number; address: number }>;
+  mappings: Map<number, { start: number; offset: number; file: number }>;
   functions: Map<number, { name: number; file: number; line: number }>;
   comments: number[];
   time: number;
@@ -47,6 +48,7 @@ function readTables(message: Message): Tables {
     samples: [],
     locations: new Map(),
     addresses: new Map(),
+    mappings: new Map(),
     functions: new Map(),
     comments: [],
     time: 0,
@@ -61,6 +63,9 @@ function readTables(message: Message): Tables {
         break;
       case 2:
         tables.samples.push(message.message());
+        break;
+      case 3:
+        readMapping(message.message(), tables);
         break;
       case 4:
         readLocation(message.message(), tables);
@@ -97,12 +102,26 @@ function readType(message: Message): [number, number] {
   return type;
 }
 
+function readMapping(message: Message, tables: Tables): void {
+  let id = 0;
+  const result = { start: 0, offset: 0, file: 0 };
+  while (message.next()) {
+    if (message.field === 1) id = message.number;
+    if (message.field === 2) result.start = message.number;
+    if (message.field === 4) result.offset = message.number;
+    if (message.field === 5) result.file = message.number;
+  }
+  tables.mappings.set(id, result);
+}
+
 function readLocation(message: Message, tables: Tables): void {
   let id = 0;
+  let mapping = 0;
   let address = 0;
   const lines: number[] = [];
   while (message.next()) {
     if (message.field === 1) id = message.number;
+    if (message.field === 2) mapping = message.number;
     if (message.field === 3) address = message.number;
     if (message.field === 4) {
       const line = message.message();
@@ -116,7 +135,7 @@ function readLocation(message: Message, tables: Tables): void {
     }
   }
   tables.locations.set(id, lines);
-  tables.addresses.set(id, address);
+  tables.addresses.set(id, { mapping, address });
 }
 
 function readFunction(message: Message, tables: Tables): void {
@@ -248,7 +267,7 @@ class Resolver {
       const lines = this.tables.locations.get(id);
       if (lines === undefined) throw new Error("not a profile: a location is missing");
       if (lines.length === 0) {
-        frames = Int32Array.of(this.named(`0x${(this.tables.addresses.get(id) ?? 0).toString(16)}`, "", 0));
+        frames = Int32Array.of(this.named(this.addressName(id), "", 0));
       } else {
         frames = new Int32Array(Math.min(lines.length / 2, MAX_DEPTH));
         for (let i = 0; i < frames.length; i++) frames[i] = this.func(lines[2 * i]!, lines[2 * i + 1]!);
@@ -256,6 +275,17 @@ class Resolver {
       this.byLocation.set(id, frames);
     }
     return frames;
+  }
+
+  /** The name of a location without functions, as in the command: module+0xoffset. */
+  private addressName(id: number): string {
+    const { mapping, address } = this.tables.addresses.get(id) ?? { mapping: 0, address: 0 };
+    const code = this.tables.mappings.get(mapping);
+    const file = code === undefined ? "" : this.string(code.file).split("/").at(-1)!;
+    if (address === 0) return file === "" ? "[unknown]" : `[${file}]`;
+    if (code === undefined || file === "") return `0x${address.toString(16)}`;
+    const offset = address - code.start + code.offset;
+    return offset < 0 ? `0x${address.toString(16)}` : `${file}+0x${offset.toString(16)}`;
   }
 
   private func(id: number, line: number): number {

@@ -38,6 +38,38 @@ test("a profile survives encoding and decoding", async () => {
   assert.deepEqual(profile.functions[0], { name: "inlined", file: "src/main.rs", line: 7 });
 });
 
+test("addresses without functions show their module and the offset in its file", () => {
+  const strings = ["", "space", "bytes", "/usr/lib/libone.so"];
+  const locations = [[1, 0x7000_3a5], [1, 0], [2, 0x123], [0, 0x456], [0, 0], [9, 0x789]];
+  const profile = new Writer();
+  profile.message(1, (type) => {
+    type.number(1, 1);
+    type.number(2, 2);
+  });
+  for (const [id, [mapping, address]] of locations.entries()) {
+    profile.message(2, (sample) => {
+      sample.packed(1, [id + 1]);
+      sample.packed(2, [1]);
+    });
+    profile.message(4, (location) => {
+      location.number(1, id + 1);
+      location.number(2, mapping);
+      location.number(3, address);
+    });
+  }
+  for (const [id, start, offset, file] of [[1, 0x7000_000, 0x1000, 3], [2, 0, 0, 0]]) {
+    profile.message(3, (mapping) => {
+      mapping.number(1, id);
+      mapping.number(2, start);
+      mapping.number(4, offset);
+      mapping.number(5, file);
+    });
+  }
+  for (const text of strings) profile.bytes(6, new TextEncoder().encode(text));
+  const names = decodePlain(profile.finish()).functions.map(({ name }) => name);
+  assert.deepEqual(names, ["libone.so+0x13a5", "[libone.so]", "0x123", "0x456", "[unknown]", "0x789"]);
+});
+
 test("a profile need not be compressed", async () => {
   assert.equal((await decode(encode(SMALL))).types.length, 2);
 });
