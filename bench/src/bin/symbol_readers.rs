@@ -16,7 +16,7 @@ use plimsoll_bench::process_memory::{self, Status};
 use plimsoll_bench::quantiles::median;
 use plimsoll_bench::{clock, machine};
 use plimsoll_symbolize::Detail;
-use plimsoll_symbolize::offline::{self, MappedCode};
+use plimsoll_symbolize::offline::{self, DebugFiles, MappedCode};
 
 /// The variable that selects the reader of a process.
 const READER: &str = "PLIMSOLL_BENCH_READER";
@@ -141,7 +141,8 @@ fn by_plimsoll(mapped: &[MappedCode], addresses: &[u64], status: &Status) -> (us
     // The reader looks up the byte before a return address.
     let addresses: Vec<u64> = addresses.iter().map(|at| at + 1).collect();
     let mut frames = 0;
-    offline::symbolize(mapped, &addresses, Detail::Full, |_, found| {
+    let mut files = DebugFiles::default();
+    offline::symbolize(mapped, &addresses, Detail::Full, &mut files, |_, found| {
         frames += found.iter().filter(|frame| frame.line > 0).count();
     });
     (frames, status.kib("RssAnon"))

@@ -44,6 +44,14 @@ fn each_poll(mut work: impl FnMut(u32) -> bool) -> impl Future<Output = ()> {
     })
 }
 
+/// Returns a future that allocates and frees a block of this size.
+fn allocates(size: usize) -> impl Future<Output = ()> + Unpin {
+    each_poll(move |_| {
+        drop(block(size));
+        true
+    })
+}
+
 #[test]
 fn polls_and_the_drop_of_the_task_count_and_what_lies_between_does_not() {
     let mut kept = Vec::with_capacity(2);
@@ -94,7 +102,7 @@ fn with_children<F: Future>(
 fn tasks_that_a_task_creates_add_to_its_account_on_every_thread() {
     const THREADS: usize = 4;
     const POLLS: u64 = 5000;
-    let allocates = || each_poll(|_| drop(block(64)) == ());
+    let allocates = || allocates(64);
     let (account, children) = with_children(allocates, THREADS);
     let before = counts(&account);
     let barrier = Barrier::new(THREADS);
@@ -219,15 +227,15 @@ fn the_maximum_is_exact_however_the_account_is_used() {
 
 #[test]
 fn a_nested_task_counts_once_in_each_account() {
-    let mut inner = each_poll(|_| drop(block(10)) == ()).tracked();
+    let mut inner = allocates(10).tracked();
     let of_inner = inner.account();
     let mut inner = Box::pin(inner);
     let mut of_made = None;
     let mut outer = each_poll(|_| {
         assert!(poll(inner.as_mut()).is_ready());
         // This one has the outer task's account, and one inside it.
-        let mut made = each_poll(|_| drop(block(100)) == ()).tracked();
-        let plain = each_poll(|_| drop(block(1000)) == ()).tracked();
+        let mut made = allocates(100).tracked();
+        let plain = allocates(1000).tracked();
         of_made = Some(made.account());
         assert!(poll(pin!(made)).is_ready());
         assert!(poll(pin!(plain)).is_ready());
@@ -244,7 +252,7 @@ fn a_nested_task_counts_once_in_each_account() {
 
 #[test]
 fn a_task_without_an_account_inside_a_poll_counts_for_the_poll() {
-    let mut inner = Box::pin(each_poll(|_| drop(block(10)) == ()).tracked());
+    let mut inner = Box::pin(allocates(10).tracked());
     let mut outer = each_poll(|_| poll(inner.as_mut()).is_ready()).tracked();
     let account = outer.account();
     assert!(poll(pin!(outer)).is_ready());
@@ -253,11 +261,8 @@ fn a_task_without_an_account_inside_a_poll_counts_for_the_poll() {
 
 #[test]
 fn accounts_of_a_label_sum_its_tasks() {
-    let task = |tenant: &str, size: usize| {
-        each_poll(move |_| drop(block(size)) == ())
-            .tracked()
-            .label("accounts.tenant", tenant)
-    };
+    let task =
+        |tenant: &str, size: usize| allocates(size).tracked().label("accounts.tenant", tenant);
     let mut first = task("a", 1);
     let mut second = task("a", 10);
     let mut third = task("b", 100);
@@ -328,7 +333,7 @@ fn a_passed_limit_calls_back_once_at_the_end_of_the_poll() {
 
 #[test]
 fn a_limit_may_be_replaced_and_the_account_dropped_by_its_callback() {
-    let mut task = each_poll(|_| drop(block(100)) == ()).tracked();
+    let mut task = allocates(100).tracked();
     let account = Mutex::new(Some(task.account()));
     let calls = Arc::new(AtomicU64::new(0));
     let called = calls.clone();
@@ -395,7 +400,13 @@ fn counts_are_equal_in_each_run_beside_busy_tasks() {
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let mut busy = Box::pin(each_poll(|_| drop(block(100)) != ()).tracked());
+                let mut busy = Box::pin(
+                    each_poll(|_| {
+                        drop(block(100));
+                        false
+                    })
+                    .tracked(),
+                );
                 while !is_over.load(Ordering::Relaxed) {
                     assert!(poll(busy.as_mut()).is_pending());
                 }
