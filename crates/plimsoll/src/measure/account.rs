@@ -49,7 +49,7 @@ use crate::task::Tracked;
 ///   only the task's own frees are subtracted.
 /// * Each operation of an accounted task takes longer. Tasks without an account, and all other code,
 ///   run the same instructions as without this type.
-/// * The rules of [measurements](crate::measure) apply otherwise.
+/// * The rules of [measurements](mod@crate::measure) apply otherwise.
 ///
 /// A clone is the same account.
 #[derive(Clone)]
