@@ -24,7 +24,8 @@
 //! * [`heap_stats()`] and [`mem_stats()`] read the counts in some microseconds: all of one instant,
 //!   exact to the last operation.
 //! * [`measure()`] counts what a closure allocates; [`assert_allocs!`] and [`assert_no_alloc!`] check it
-//!   in tests. [`measure::TaskAccount`] counts what tasks allocate.
+//!   in tests. [`measure::TaskAccount`] counts what tasks allocate. [`dhat`] has the names of the crate
+//!   dhat.
 //! * [`stats::Backend`] reports the allocator's pages; [`free_os_memory()`] returns free pages to
 //!   the system.
 //! * [`lock_stats()`] returns how long threads waited for locks and for one another.
@@ -99,6 +100,7 @@ mod json;
 
 #[cfg(feature = "preload")]
 mod deferred_signals;
+pub mod dhat;
 mod dump;
 mod escape;
 mod export;

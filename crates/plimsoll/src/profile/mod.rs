@@ -32,7 +32,7 @@ pub(crate) mod memory;
 #[cfg(feature = "mmap")]
 mod mmap;
 mod mutex;
-mod peak;
+pub(crate) mod peak;
 pub(crate) mod reading;
 mod self_contention;
 pub(crate) mod snapshot;

@@ -13,7 +13,7 @@ use crate::stack::{Kind, TABLE};
 
 pub(super) struct Peak;
 
-const SAMPLE_TYPES: [ValueType; 2] = [
+pub(crate) const SAMPLE_TYPES: [ValueType; 2] = [
     ValueType {
         name: "peak_objects",
         unit: "count",

@@ -41,7 +41,6 @@ impl Peak {
     }
 
     /// Makes the current state the last peak.
-    #[cfg(feature = "preload")]
     pub(super) fn restart(&self) {
         let now = self.now.load(Ordering::Relaxed);
         self.most.store(now, Ordering::Relaxed);

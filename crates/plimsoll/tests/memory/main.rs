@@ -11,6 +11,8 @@ plimsoll_testkit::process_per_module!();
 mod accounts;
 mod consistency;
 #[cfg(not(plimsoll_sanitized))]
+mod dhat_elsewhere;
+#[cfg(not(plimsoll_sanitized))]
 mod fragmentation_unavailable;
 #[cfg(not(plimsoll_sanitized))]
 mod free_os_memory;

@@ -381,8 +381,7 @@ impl Table {
         self.head().map_or(0, |head| head.peak.most_in_use())
     }
 
-    /// Forgets earlier peaks. For the child of a fork.
-    #[cfg(feature = "preload")]
+    /// Forgets earlier peaks.
     pub(crate) fn restart_peak(&self) {
         if let Some(head) = self.head() {
             head.peak.restart();
