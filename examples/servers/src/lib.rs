@@ -6,6 +6,8 @@
 pub mod actix_web;
 pub mod axum;
 pub mod hyper;
+#[cfg(feature = "pingora")]
+pub mod pingora;
 pub mod poem;
 pub mod rocket;
 pub mod tonic;

@@ -182,6 +182,21 @@ fn actix_web_has_the_pages() {
     waits_elsewhere(address, "tokio-rt-worker", false);
 }
 
+#[cfg(feature = "pingora")]
+#[test]
+fn pingora_has_the_pages() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // pingora binds the port itself, and has a runtime for each service.
+    drop(listener);
+    std::thread::spawn(move || plimsoll_servers::pingora::serve(address));
+    wait_for("pingora's socket", || TcpStream::connect(address).is_ok());
+    has_the_pages(address);
+    refuses_others(address);
+    // pingora keeps the request of a client that is gone.
+    waits_elsewhere(address, "pages", false);
+}
+
 #[test]
 fn rocket_has_the_pages() {
     let address = start("of-rocket", |listener| async move {
