@@ -39,6 +39,7 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
     costs(&steps, extent)?;
     page(&steps, extent)?;
     servers(&steps, extent)?;
+    criterion(&steps, extent)?;
     packages(&steps, extent)?;
     match extent {
         Extent::Short => Ok(()),
@@ -331,6 +332,20 @@ fn servers(steps: &Steps, extent: Extent) -> Result<(), String> {
         }
     };
     apart(steps, "examples/servers", features)
+}
+
+/// Tests the measurements for criterion, which takes half a minute to compile.
+fn criterion(steps: &Steps, extent: Extent) -> Result<(), String> {
+    if extent == Extent::Short {
+        return Ok(());
+    }
+    steps.step("measurements for criterion");
+    apart(steps, "crates/plimsoll-criterion", "")?;
+    // Once, without analysis.
+    steps.run(
+        "cargo bench --manifest-path crates/plimsoll-criterion/Cargo.toml --profile dev \
+         --target-dir target/ci/plimsoll-criterion -- --test",
+    )
 }
 
 /// Checks and tests a package outside the workspace.
