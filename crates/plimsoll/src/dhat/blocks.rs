@@ -47,20 +47,17 @@ impl Blocks {
     /// Reserves the memory, once, and removes all blocks. Returns `false` if the system has no memory.
     /// Not for hooks; one thread at a time.
     pub(super) fn open(&self) -> bool {
-        if self.region.length() == 0 {
-            let is_reserved = self.region.reserve(TABLE + MAX_LEAVES * LEAF, TABLE + LEAF);
-            return is_reserved && self.region.commit(TABLE);
+        let (most, least) = (TABLE + MAX_LEAVES * LEAF, TABLE + LEAF);
+        let is_reserved = self.region.length() > 0 || self.region.reserve(most, least);
+        if !is_reserved || !self.region.commit(TABLE) {
+            return false;
         }
-        let used = self.leaves.load(Ordering::Acquire).min(MAX_LEAVES);
-        for leaf in 0..used {
-            // A leaf whose memory was refused has no words.
-            if TABLE + (leaf + 1) * LEAF <= self.region.committed() {
-                let words = (0..LEAF / size_of::<AtomicUsize>()).map(|at| self.word(leaf, at));
-                // Writing to all would give each page memory.
-                words
-                    .filter(|word| word.load(Ordering::Relaxed) != 0)
-                    .for_each(|word| word.store(0, Ordering::Relaxed));
-            }
+        for leaf in 0..self.leaves.load(Ordering::Acquire) {
+            let words = (0..LEAF / size_of::<AtomicUsize>()).map(|at| self.word(leaf, at));
+            // Writing to all would give each page memory.
+            words
+                .filter(|word| word.load(Ordering::Relaxed) != 0)
+                .for_each(|word| word.store(0, Ordering::Relaxed));
         }
         true
     }
@@ -102,10 +99,20 @@ impl Blocks {
     #[cold]
     #[inline(never)]
     fn make_leaf(&self, entry: &AtomicU32) -> Option<usize> {
-        let leaf = self.leaves.fetch_add(1, Ordering::AcqRel);
-        if leaf >= MAX_LEAVES || !self.region.commit(TABLE + (leaf + 1) * LEAF) {
-            self.leaves.fetch_sub(1, Ordering::AcqRel);
-            return None;
+        let mut leaf = self.leaves.load(Ordering::Acquire);
+        loop {
+            // Before the leaf is taken, so that a failure takes none.
+            if leaf >= MAX_LEAVES || !self.region.commit(TABLE + (leaf + 1) * LEAF) {
+                return None;
+            }
+            let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
+            match self
+                .leaves
+                .compare_exchange_weak(leaf, leaf + 1, set, fetch)
+            {
+                Ok(_) => break,
+                Err(other) => leaf = other,
+            }
         }
         let order = (Ordering::AcqRel, Ordering::Acquire);
         match entry.compare_exchange(0, leaf as u32 + 1, order.0, order.1) {
