@@ -17,6 +17,9 @@ const MAX_BODY: u64 = 1 << 30;
 /// The maximum length of a response's head in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
+/// The number of bytes of a response to `put` that are read.
+const MAX_REFUSAL: u64 = 4 << 10;
+
 /// The maximum number of redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
@@ -162,6 +165,36 @@ fn request_from(
     }
 }
 
+/// Sends `body` to a URL by the method PUT. Follows no redirects.
+///
+/// # Errors
+/// No complete response arrives within `timeout`. The failure names `shown` instead of the URL, which
+/// may contain a secret.
+pub fn put(
+    url: &str,
+    shown: &str,
+    headers: &[(&str, String)],
+    body: &[u8],
+    timeout: Duration,
+) -> Result<Answer, Failure> {
+    let fail = |cause: String| Failure::new(shown, cause);
+    check(url).map_err(fail)?;
+    let mut request = agent(Server::Files, timeout).put(url);
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    let describe = |error: Error| match error {
+        Error::Timeout(_) => fail(format!("no response arrived within {timeout:?}")),
+        error => fail(describe(error, url)),
+    };
+    let mut answer = request.send(body).map_err(describe)?;
+    let status = answer.status().as_u16();
+    // Of a refusal, only the beginning is shown.
+    let reader = answer.body_mut().as_reader().take(MAX_REFUSAL);
+    let body = read(reader, &AtomicU64::new(0)).unwrap_or_default();
+    Ok(Answer { status, body })
+}
+
 /// Rejects URLs that this client does not support.
 fn check(url: &str) -> Result<(), String> {
     let is_https = url.starts_with("https://");
@@ -200,14 +233,9 @@ fn authority(url: &str) -> &str {
 const NO_HTTPS: &str = "https is not supported by this build, which lacks the feature tls; fetch it with another \
                         program, as in `curl -o profile.pb.gz URL`, and give the file";
 
-fn fetch(
-    server: Server,
-    url: &str,
-    timeout: Duration,
-    received: &AtomicU64,
-) -> Result<Answer, String> {
-    let began = Instant::now();
-    let agent: Agent = Agent::config_builder()
+/// Returns a client whose requests end after `timeout`.
+fn agent(server: Server, timeout: Duration) -> Agent {
+    Agent::config_builder()
         .proxy(match server {
             Server::Program => None,
             Server::Files => ureq::Proxy::try_from_env(),
@@ -219,7 +247,17 @@ fn fetch(
         .http_status_as_error(false)
         .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
         .build()
-        .into();
+        .into()
+}
+
+fn fetch(
+    server: Server,
+    url: &str,
+    timeout: Duration,
+    received: &AtomicU64,
+) -> Result<Answer, String> {
+    let began = Instant::now();
+    let agent = agent(server, timeout);
     let describe = |error: Error| match error {
         Error::Timeout(_) => match received.load(Ordering::Relaxed) {
             0 => format!("no response arrived within {:.1?}", began.elapsed()),
@@ -289,7 +327,7 @@ fn read(mut from: impl Read, received: &AtomicU64) -> io::Result<Vec<u8>> {
 }
 
 /// Describes a response whose status is not 200, with the first line of its body.
-fn refusal(status: u16, body: &[u8]) -> String {
+pub(crate) fn refusal(status: u16, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
     let text = text.lines().next().unwrap_or_default().trim();
     let text: String = text.chars().filter(|letter| !letter.is_control()).collect();

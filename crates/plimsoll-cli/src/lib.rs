@@ -16,6 +16,7 @@ pub mod program;
 mod progress;
 pub mod report;
 mod run;
+mod ship;
 mod summary;
 mod symbolize;
 mod time;
@@ -39,6 +40,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Report(arguments) => report::report(&arguments),
         Command::Diff(arguments) => diff::diff(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Ship(arguments) => ship::ship(&arguments),
         Command::Symbolize(arguments) => symbolize::symbolize(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
         Command::View(arguments) => view::view(&arguments),

@@ -1,14 +1,16 @@
 //! Reads profiles from files and from pages of running programs.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use flate2::read::GzDecoder;
 use plimsoll_postmortem::PostMortem;
 pub use plimsoll_pprof::*;
 use plimsoll_symbolize::Detail;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::failure::Failure;
 use crate::http;
@@ -60,9 +62,7 @@ pub fn read_url_or_file(name: &str, default: &str) -> Result<Profile, Failure> {
     if metadata.is_dir() {
         return Err(Failure::new(name, "it is a directory"));
     }
-    if metadata.is_file() && is_post_mortem(&file) {
-        let post_mortem = plimsoll_postmortem::read(&file);
-        let post_mortem = post_mortem.map_err(|error| Failure::new(name, error))?;
+    if let Some(post_mortem) = read_post_mortem(name)? {
         return parse(&post_mortem.to_pprof(Detail::Full), limits).map_err(fail);
     }
     let progress = Progress::new(format!("reading {name}"), metadata.len());
@@ -90,6 +90,9 @@ fn read_url(url: &str) -> Result<Profile, Failure> {
     parse(&bytes, Limits::default()).map_err(|error| Failure::new(url, error))
 }
 
+/// The maximum length of a compressed post-mortem file after decompression, in bytes.
+const MAX_DECOMPRESSED: u64 = 1 << 30;
+
 /// Returns whether the file was written by a process with `PLIMSOLL=postmortem=FILE`.
 fn is_post_mortem(file: &File) -> bool {
     let mut beginning = [0; 8];
@@ -97,7 +100,41 @@ fn is_post_mortem(file: &File) -> bool {
     plimsoll_postmortem::is_post_mortem(&beginning[..read])
 }
 
-/// Reads a post-mortem file. Returns `None` if the name is that of another file, a page, or nothing
+/// Decompresses a post-mortem file, as `plimsoll ship` sends it, to a file in memory. Its holes stay
+/// holes. Returns `None` if the file is not such a file.
+///
+/// # Errors
+/// The file is damaged, or longer than [`MAX_DECOMPRESSED`].
+fn decompressed(file: &File) -> io::Result<Option<File>> {
+    let mut beginning = [0; 8];
+    let mut decoder = GzDecoder::new(file);
+    let is_one = decoder.read_exact(&mut beginning).is_ok();
+    let mut rest = file;
+    rest.seek(SeekFrom::Start(0))?;
+    if !is_one || !plimsoll_postmortem::is_post_mortem(&beginning) {
+        return Ok(None);
+    }
+    let to = File::from(memfd_create("plimsoll", MemfdFlags::CLOEXEC)?);
+    let mut decoder = GzDecoder::new(file);
+    let mut part = vec![0; 64 << 10];
+    let mut length = 0;
+    loop {
+        let read = decoder.read(&mut part)?;
+        if read == 0 {
+            to.set_len(length)?;
+            return Ok(Some(to));
+        }
+        if part[..read].iter().any(|&byte| byte != 0) {
+            to.write_all_at(&part[..read], length)?;
+        }
+        length += read as u64;
+        if length > MAX_DECOMPRESSED {
+            return Err(io::Error::other("it is too long after decompression"));
+        }
+    }
+}
+
+/// Reads a post-mortem file, compressed or not. Returns `None` if the name is that of another file, a page, or nothing
 /// that can be opened.
 ///
 /// # Errors
@@ -108,8 +145,14 @@ pub fn read_post_mortem(name: &str) -> Result<Option<PostMortem>, Failure> {
     }
     let is_file = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.is_file());
     let path = Some(Path::new(name)).filter(|path| is_file(path));
-    let file = path.and_then(|path| File::open(path).ok());
-    let Some(file) = file.filter(is_post_mortem) else {
+    let Some(file) = path.and_then(|path| File::open(path).ok()) else {
+        return Ok(None);
+    };
+    let file = match is_post_mortem(&file) {
+        true => Some(file),
+        false => decompressed(&file).map_err(|error| Failure::new(name, error))?,
+    };
+    let Some(file) = file else {
         return Ok(None);
     };
     let post_mortem = plimsoll_postmortem::read(&file);

@@ -147,7 +147,13 @@ fn every_guide_is_checked() {
     let guides = fs::read_dir(workspace().join("docs/guides")).unwrap();
     let names = guides.map(|guide| guide.unwrap().file_name().into_string().unwrap());
     // The code and files of these guides are tested elsewhere.
-    let elsewhere = ["allocation-tests.md", "fleet.md", "from-dhat.md", "push.md", "servers.md"];
+    let elsewhere = [
+        "allocation-tests.md",
+        "fleet.md",
+        "from-dhat.md",
+        "push.md",
+        "servers.md",
+    ];
     let commands = names.filter(|name| !elsewhere.contains(&&**name));
     assert_eq!(commands.count(), 7, "each guide has a test above");
 }

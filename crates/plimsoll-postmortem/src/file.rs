@@ -81,6 +81,12 @@ pub fn is_post_mortem(beginning: &[u8]) -> bool {
     beginning.starts_with(&MAGIC)
 }
 
+/// Returns whether the process that counts in the file still runs: it holds the file's lock. Returns
+/// `false` where files cannot be locked.
+pub fn is_in_use(file: &File) -> bool {
+    os::is_locked(file)
+}
+
 /// Reads a post-mortem file.
 ///
 /// # Errors
@@ -121,7 +127,7 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         program: notes.program.clone(),
         began_ns: header[word::BEGAN],
         ended: match header[word::ENDED] {
-            _ if os::is_locked(file) => Ended::Running,
+            _ if is_in_use(file) => Ended::Running,
             0 => Ended::Otherwise,
             at => Ended::Exit(at),
         },

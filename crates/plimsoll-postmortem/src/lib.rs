@@ -49,7 +49,7 @@ pub mod table;
 #[cfg(feature = "read")]
 pub use error::Error;
 #[cfg(feature = "read")]
-pub use file::{Ended, PostMortem, is_post_mortem, read};
+pub use file::{Ended, PostMortem, is_in_use, is_post_mortem, read};
 #[cfg(feature = "read")]
 pub use heap::{ClassCounts, HeapCounts, LargeCounts};
 #[cfg(feature = "read")]

@@ -5,6 +5,7 @@ mod cargo;
 mod doctor;
 mod report;
 mod run;
+mod ship;
 mod symbolize;
 mod top;
 mod view;
@@ -18,6 +19,7 @@ pub use cargo::{
 pub use doctor::DoctorArguments;
 pub use report::{DiffArguments, ReportArguments, ViewArguments};
 pub use run::RunArguments;
+pub use ship::ShipArguments;
 pub use symbolize::SymbolizeArguments;
 pub use top::TopArguments;
 pub use view::BrowserArguments;
@@ -63,6 +65,8 @@ pub enum Command {
     Symbolize(SymbolizeArguments),
     /// Watch a running program
     Top(TopArguments),
+    /// Move post-mortem files and profiles to a directory, an HTTP server or object storage
+    Ship(ShipArguments),
     /// Report what works on this machine or with a program, and how to enable the rest
     Doctor(DoctorArguments),
 }

@@ -84,20 +84,25 @@ impl Killed {
         heap.into_iter().chain(mappings).collect()
     }
 
-    /// Copies the post-mortem file. Its holes, which are most of it, stay holes.
+    /// Copies the post-mortem file.
     pub fn copy_file(&self, to: &mut File) -> io::Result<()> {
-        let mut part = vec![0; 64 << 10];
-        let mut offset = 0;
-        loop {
-            let read = self.file.read_at(&mut part, offset)?;
-            if read == 0 {
-                return to.set_len(offset);
-            }
-            if part[..read].iter().any(|&byte| byte != 0) {
-                to.write_all_at(&part[..read], offset)?;
-            }
-            offset += read as u64;
+        copy_with_holes(&self.file, to)
+    }
+}
+
+/// Copies a post-mortem file. Its holes, which are most of it, stay holes.
+pub(crate) fn copy_with_holes(from: &File, to: &mut File) -> io::Result<()> {
+    let mut part = vec![0; 64 << 10];
+    let mut offset = 0;
+    loop {
+        let read = from.read_at(&mut part, offset)?;
+        if read == 0 {
+            return to.set_len(offset);
         }
+        if part[..read].iter().any(|&byte| byte != 0) {
+            to.write_all_at(&part[..read], offset)?;
+        }
+        offset += read as u64;
     }
 }
 

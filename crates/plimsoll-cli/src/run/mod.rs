@@ -7,7 +7,7 @@ mod going_on;
 mod groups;
 mod interpreters;
 mod jit_dump;
-mod killed;
+pub(crate) mod killed;
 mod library;
 mod lines;
 mod lists;

@@ -68,8 +68,23 @@ fn text(name: &str) -> Result<String, Failure> {
             return Ok(to.finish());
         }
     }
-    let input = Input::read(name, None, false, HEAP)?;
-    subject(&mut to, &input);
+    write_input(&mut to, name, &Input::read(name, None, false, HEAP)?)?;
+    Ok(to.finish())
+}
+
+/// Returns the summary of a profile or of a post-mortem file. `name` names it in the text.
+///
+/// # Errors
+/// The profile is inconsistent.
+pub(crate) fn of_input(name: &str, input: &Input) -> Result<String, Failure> {
+    let mut to = Limited::default();
+    to.line(&format!("plimsoll summary of {}", end(name, MAX_NAME)));
+    write_input(&mut to, name, input)?;
+    Ok(to.finish())
+}
+
+fn write_input(to: &mut Limited, name: &str, input: &Input) -> Result<(), Failure> {
+    subject(to, input);
     let profile = &input.profile;
     let comments = profile
         .comments()
@@ -79,11 +94,11 @@ fn text(name: &str) -> Result<String, Failure> {
     }
     let program = is_program(name).then(|| url_of(name)).flatten();
     if let Some(growth_page) = &program {
-        resident(&mut to, growth_page)?;
+        resident(to, growth_page)?;
     }
-    sites::write(&mut to, name, profile, profile.default_sample_type())?;
+    sites::write(to, name, profile, profile.default_sample_type())?;
     if let Some(growth_page) = &program {
-        growth_of_program(&mut to, growth_page)?;
+        growth_of_program(to, growth_page)?;
     }
     if let Some(file) = &input.post_mortem {
         if file.history.lost > 0 {
@@ -93,10 +108,10 @@ fn text(name: &str) -> Result<String, Failure> {
             ));
         }
         if let Some(growth) = Growth::of_file(file) {
-            growth::write(&mut to, &growth.map_err(|error| Failure::new(name, error))?);
+            growth::write(to, &growth.map_err(|error| Failure::new(name, error))?);
         }
     }
-    Ok(to.finish())
+    Ok(())
 }
 
 /// Writes the kind of the source, and its time.

@@ -243,7 +243,11 @@ impl Names {
             close(older);
         }
         let (from, to) = (self.file.as_ptr() as usize, self.old.as_ptr() as usize);
-        result(libc::SYS_renameat2, [HERE, from, HERE, to]).map_err(|error| (Refusal::Kept, error))
+        match result(libc::SYS_renameat2, [HERE, from, HERE, to]) {
+            // `plimsoll ship` has moved it away, so the name is free.
+            Err(libc::ENOENT) => Ok(()),
+            done => done.map_err(|error| (Refusal::Kept, error)),
+        }
     }
 }
 

@@ -1,0 +1,195 @@
+//! Destinations: a directory, an HTTP server, or object storage.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::name;
+use super::store::Store;
+use crate::failure::Failure;
+use crate::http;
+use crate::run::directory::Directory;
+use crate::run::killed::copy_with_holes;
+
+/// The time for one request.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The environment variable with the bearer token for an HTTP server. Not the token of pages, which
+/// another server must not see.
+const TOKEN: &str = "PLIMSOLL_SHIP_TOKEN";
+
+/// A place that files move to.
+pub(super) struct Destination {
+    /// Its name, as the user gave it.
+    pub(super) name: String,
+    kind: Kind,
+}
+
+enum Kind {
+    Directory(PathBuf),
+    /// The URL ends with a slash.
+    Http {
+        url: String,
+        token: Option<String>,
+    },
+    Store(Box<Store>),
+}
+
+/// The content of a file.
+pub(super) enum Content {
+    Bytes(Vec<u8>),
+    /// A file that is mostly holes. Directories keep the holes; elsewhere, the file is compressed, and
+    /// `.gz` is added to its name.
+    File(File),
+}
+
+/// The reason why a destination did not confirm a file.
+#[derive(Debug)]
+pub(super) struct Unconfirmed {
+    pub(super) failure: Failure,
+    /// Whether the destination refused this file and may accept another one. Otherwise, the destination
+    /// is away.
+    pub(super) is_refused: bool,
+}
+
+impl Destination {
+    /// Returns the destination of that name, with the settings of the environment.
+    ///
+    /// # Errors
+    /// The name or a setting is invalid.
+    pub(super) fn new(name: &str) -> Result<Self, Failure> {
+        let fail = |cause: String| Failure::new(format!("--to {name}"), cause).with_code(2);
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let kind = if let Some(place) = name.strip_prefix("s3://") {
+            let store = Store::new(place, variable).map_err(fail)?;
+            check_scheme(store.endpoint()).map_err(fail)?;
+            Kind::Store(Box::new(store))
+        } else if name.contains("://") {
+            check_scheme(name).map_err(fail)?;
+            if name.contains(['?', '#']) {
+                return Err(fail("the URL must end with a path".to_owned()));
+            }
+            Kind::Http {
+                url: format!("{}/", name.trim_end_matches('/')),
+                token: variable(TOKEN),
+            }
+        } else {
+            Kind::Directory(name.into())
+        };
+        let name = name.to_owned();
+        Ok(Self { name, kind })
+    }
+
+    /// Returns the directory, if this is one.
+    pub(super) fn directory(&self) -> Option<&Path> {
+        match &self.kind {
+            Kind::Directory(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Stores a file. A file of the same name is replaced.
+    ///
+    /// # Errors
+    /// The destination has not confirmed the file.
+    pub(super) fn put(&self, name: &str, content: &Content) -> Result<(), Unconfirmed> {
+        if let Kind::Directory(path) = &self.kind {
+            let written = put_in_directory(path, name, content);
+            return written.map_err(|error| Unconfirmed {
+                failure: Failure::new(&self.name, format!("cannot write {name}: {error}")),
+                is_refused: false,
+            });
+        }
+        let (name, body) = match content {
+            Content::Bytes(bytes) => (name.to_owned(), Cow::Borrowed(&bytes[..])),
+            Content::File(file) => {
+                let compressed = compressed(file).map_err(|error| Unconfirmed {
+                    failure: Failure::new(name, format!("cannot read the file: {error}")),
+                    is_refused: true,
+                })?;
+                (format!("{name}.gz"), Cow::Owned(compressed))
+            }
+        };
+        let (url, headers) = match &self.kind {
+            Kind::Directory(_) => return Ok(()),
+            Kind::Http { url, token } => {
+                let mut headers = vec![("content-type", "application/octet-stream".to_owned())];
+                if let Some(token) = token {
+                    headers.push(("authorization", format!("Bearer {token}")));
+                }
+                (format!("{url}{name}"), headers)
+            }
+            Kind::Store(store) => {
+                let now = name::since_1970(SystemTime::now());
+                let signed = store.put(&name, &body, i64::try_from(now).unwrap_or(i64::MAX));
+                (signed.url, signed.headers)
+            }
+        };
+        let answer = http::put(&url, &self.name, &headers, &body, TIMEOUT);
+        let answer = answer.map_err(|failure| Unconfirmed {
+            failure,
+            is_refused: false,
+        })?;
+        match answer.status {
+            200..=299 => Ok(()),
+            status => Err(Unconfirmed {
+                failure: Failure::new(&self.name, refusal(status, &answer.body)),
+                // A request timeout and too many requests concern the server, not the file.
+                is_refused: (300..500).contains(&status) && ![408, 429].contains(&status),
+            }),
+        }
+    }
+}
+
+/// Rejects addresses that the HTTP client cannot send to.
+fn check_scheme(url: &str) -> Result<(), String> {
+    if url.starts_with("http://") {
+        return Ok(());
+    }
+    Err(if url.starts_with("https://") {
+        format!(
+            "this command is built without TLS, which {url} requires; use http:// to a proxy that adds TLS"
+        )
+    } else {
+        format!("{url} is not an address of a directory, http:// or s3://")
+    })
+}
+
+/// Describes a refusal; for the XML of object stores, by its error code.
+fn refusal(status: u16, body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let code = text
+        .split_once("<Code>")
+        .and_then(|(_, rest)| rest.split_once("</Code>"));
+    match code {
+        Some((code, _)) => http::refusal(status, code.as_bytes()),
+        None => http::refusal(status, body),
+    }
+}
+
+/// Writes a file, and returns when the disk has it.
+fn put_in_directory(path: &Path, name: &str, content: &Content) -> io::Result<()> {
+    let directory = Directory::open(path)?;
+    directory.replace(name, |to| {
+        match content {
+            Content::Bytes(bytes) => to.write_all(bytes)?,
+            Content::File(file) => copy_with_holes(file, to)?,
+        }
+        to.sync_all()
+    })?;
+    File::open(path)?.sync_all()
+}
+
+/// Returns a file compressed by gzip. Holes take almost no space.
+fn compressed(file: &File) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let mut file = file;
+    file.seek(SeekFrom::Start(0))?;
+    io::copy(&mut file, &mut encoder)?;
+    encoder.finish()
+}

@@ -1,0 +1,411 @@
+//! `plimsoll ship`: moves post-mortem files and profiles to a destination, from directories and from
+//! running programs.
+
+mod destination;
+mod name;
+mod program;
+mod queue;
+mod store;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::ShipArguments;
+use crate::failure::Failure;
+use crate::http;
+use crate::input::Input;
+use crate::plain_text::PlainText;
+use crate::profile::HEAP;
+use crate::summary;
+use destination::{Content, Destination, Unconfirmed};
+use name::{POST_MORTEM, PROFILE};
+use program::{Program, Rule, Step};
+use queue::{Kind, Queue};
+
+/// The time until a destination that is away is tried again: at first, and at most. It doubles.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(300);
+
+/// The number of attempts with `--once`.
+const ATTEMPTS: u32 = 4;
+
+/// Moves files until a signal ends it; with `--once`, those that are finished now.
+///
+/// # Errors
+/// An argument is invalid, or a directory cannot be used.
+pub(crate) fn ship(arguments: &ShipArguments) -> Result<ExitCode, Failure> {
+    let mut shipper = Shipper::new(arguments)?;
+    let signals = Stop::new()?;
+    let done = match arguments.once {
+        true => shipper.once(&signals),
+        false => shipper.run(&signals, arguments.drain),
+    };
+    Ok(ExitCode::from(u8::from(!done)))
+}
+
+/// The signals that end the command.
+struct Stop {
+    /// The handler sets it, so that a signal counts from its arrival on.
+    has_arrived: Arc<AtomicBool>,
+    /// Ends the wait for the next reading.
+    wakes: Receiver<()>,
+}
+
+impl Stop {
+    fn new() -> Result<Self, Failure> {
+        const SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+        let fail = |error: io::Error| Failure::new("signals", error);
+        let has_arrived = Arc::new(AtomicBool::new(false));
+        for signal in SIGNALS {
+            signal_hook::flag::register(signal, Arc::clone(&has_arrived)).map_err(fail)?;
+        }
+        let (send, wakes) = channel();
+        let mut signals = Signals::new(SIGNALS).map_err(fail)?;
+        let wake = move || {
+            for _ in signals.forever() {
+                // The receiver lives as long as the command.
+                let _ = send.send(());
+            }
+        };
+        thread::Builder::new()
+            .name("plimsoll-signal".to_owned())
+            .spawn(wake)
+            .map_err(fail)?;
+        Ok(Self { has_arrived, wakes })
+    }
+
+    /// Returns whether a signal has arrived since the last call that returned true, or arrives within
+    /// this time.
+    fn within(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        loop {
+            if self.has_arrived.swap(false, Ordering::SeqCst) {
+                return true;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.wakes.recv_timeout(left).is_err() {
+                return self.has_arrived.swap(false, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+/// Prints each message once, until it changes.
+#[derive(Default)]
+struct Messages {
+    last: HashMap<String, String>,
+}
+
+impl Messages {
+    /// Reports the state of a source or of the destination.
+    fn report(&mut self, subject: &str, state: Result<(), String>) {
+        match state {
+            Ok(()) => {
+                if self.last.remove(subject).is_some() {
+                    say(&format!("plimsoll: {subject}: works again"));
+                }
+            }
+            Err(message) => {
+                if self.last.get(subject) != Some(&message) {
+                    say(&format!("plimsoll: {message}; it is tried again"));
+                    self.last.insert(subject.to_owned(), message);
+                }
+            }
+        }
+    }
+}
+
+/// Prints a line on standard error. If that is closed, the line is lost.
+fn say(text: &str) {
+    let _ = writeln!(PlainText(io::stderr()), "{text}");
+}
+
+/// The result of shipping the waiting files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shipped {
+    /// None is left.
+    All,
+    /// The destination refuses some files.
+    Some,
+    /// The destination is away, or a signal ended the attempt.
+    Away,
+}
+
+struct Shipper {
+    destination: Destination,
+    queues: Vec<Queue>,
+    programs: Vec<Program>,
+    rule: Rule,
+    every: Duration,
+    keep: Option<usize>,
+    messages: Messages,
+}
+
+impl Shipper {
+    fn new(arguments: &ShipArguments) -> Result<Self, Failure> {
+        let wrong = |option: &str, value: &str, why: &str| {
+            Failure::new(format!("{option} {value}"), format!("the value {why}")).with_code(2)
+        };
+        let above = plimsoll_settings::bytes(&arguments.above)
+            .map_err(|why| wrong("--above", &arguments.above, why))?;
+        let step =
+            Step::parse(&arguments.step).map_err(|why| wrong("--step", &arguments.step, &why))?;
+        let every = plimsoll_settings::nanoseconds(&arguments.every)
+            .map_err(|why| wrong("--every", &arguments.every, why))?;
+        let every = Duration::from_nanos(every);
+        if every < Duration::from_millis(10) {
+            return Err(wrong("--every", &arguments.every, "is less than 10ms"));
+        }
+        let destination = Destination::new(&arguments.to)?;
+        let host = name::host();
+        let (mut queues, mut programs) = (Vec::new(), Vec::new());
+        for source in &arguments.sources {
+            match http::base_url(source) {
+                Some(url) => programs.push(Program::new(&url, &host)),
+                None => queues.push(Queue::open(source, &host)?),
+            }
+        }
+        if let Some(to) = destination.directory()
+            && queues.iter().any(|queue| queue.is_at(to))
+        {
+            let cause = "the destination is one of the directories";
+            return Err(Failure::new(format!("--to {}", arguments.to), cause).with_code(2));
+        }
+        Ok(Self {
+            destination,
+            queues,
+            programs,
+            rule: Rule {
+                above: above as f64,
+                step,
+            },
+            every,
+            keep: arguments.keep.and_then(|keep| usize::try_from(keep).ok()),
+            messages: Messages::default(),
+        })
+    }
+
+    /// Ships until a signal arrives. Returns whether no file is left that had to be shipped.
+    fn run(&mut self, stop: &Stop, drains: bool) -> bool {
+        let mut retry = FIRST_RETRY;
+        let mut next_try = Instant::now();
+        let mut next_look = next_try;
+        loop {
+            let now = Instant::now();
+            if now >= next_look {
+                self.look();
+                next_look = now + self.every;
+            }
+            if now >= next_try {
+                match self.ship(stop) {
+                    None => break,
+                    Some(Shipped::All) => retry = FIRST_RETRY,
+                    Some(Shipped::Some | Shipped::Away) => {
+                        next_try = Instant::now() + retry;
+                        retry = (2 * retry).min(LAST_RETRY);
+                    }
+                }
+            }
+            // Without a file that waits, shipping follows each look.
+            let next = if next_try > now {
+                next_look.min(next_try)
+            } else {
+                next_look
+            };
+            if stop.within(next.saturating_duration_since(Instant::now())) {
+                break;
+            }
+        }
+        if !drains {
+            return true;
+        }
+        self.look();
+        self.ship(stop) == Some(Shipped::All)
+    }
+
+    /// Ships what is finished now. Returns whether no file is left.
+    fn once(&mut self, stop: &Stop) -> bool {
+        let mut retry = FIRST_RETRY;
+        let is_read = self.look();
+        for attempt in 1..=ATTEMPTS {
+            match self.ship(stop) {
+                Some(Shipped::All) => return is_read,
+                Some(Shipped::Away) if attempt < ATTEMPTS && !stop.within(retry) => retry *= 2,
+                _ => break,
+            }
+        }
+        false
+    }
+
+    /// Claims finished files, and requests the profiles that are due. Returns whether each source was
+    /// read.
+    fn look(&mut self) -> bool {
+        let mut is_read = true;
+        for queue in &self.queues {
+            let name = &queue.name;
+            let state = if queue.lock() {
+                let claimed = queue.claim();
+                discard(queue, self.keep);
+                claimed.map_err(|error| format!("{name}: {error}"))
+            } else {
+                Err(format!("{name}: another plimsoll ship works on it"))
+            };
+            is_read &= state.is_ok();
+            self.messages.report(name, state);
+        }
+        for program in &mut self.programs {
+            let state = program.read(&self.rule);
+            is_read &= state.is_ok();
+            let state = state.map_err(|failure| failure.to_string());
+            self.messages.report(&program.url.clone(), state);
+        }
+        is_read
+    }
+
+    /// Ships the waiting files. Returns `None` if a signal arrived, which ends it after the current file.
+    fn ship(&mut self, stop: &Stop) -> Option<Shipped> {
+        let mut failed: Option<Failure> = None;
+        let mut shipped = Shipped::All;
+        let mut count = 0;
+        let destination = &self.destination;
+        // Returns whether to go on, unless a signal arrived.
+        let mut note = |done: Result<(), Unconfirmed>| -> Option<bool> {
+            match done {
+                Ok(()) => count += 1,
+                Err(Unconfirmed {
+                    failure,
+                    is_refused,
+                }) => {
+                    shipped = match is_refused {
+                        true => Shipped::Some,
+                        false => Shipped::Away,
+                    };
+                    failed.get_or_insert(failure);
+                }
+            }
+            if stop.within(Duration::ZERO) {
+                return None;
+            }
+            Some(shipped != Shipped::Away)
+        };
+        let mut goes_on = Some(true);
+        'all: {
+            for queue in self.queues.iter().filter(|queue| queue.lock()) {
+                for name in queue.waiting().unwrap_or_default() {
+                    let Some((file, kind)) = queue.open_claimed(&name) else {
+                        continue;
+                    };
+                    goes_on = note(ship_file(destination, queue, &name, file, kind));
+                    if goes_on != Some(true) {
+                        break 'all;
+                    }
+                }
+            }
+            for program in &mut self.programs {
+                let Some((name, bytes)) = program.waiting.take() else {
+                    continue;
+                };
+                let content = Content::Bytes(bytes);
+                let done = put(destination, &name, &content);
+                if let (Err(_), Content::Bytes(bytes)) = (&done, content) {
+                    program.waiting = Some((name, bytes));
+                }
+                goes_on = note(done);
+                if goes_on != Some(true) {
+                    break 'all;
+                }
+            }
+        }
+        let state = match failed {
+            Some(failure) => Err(failure.to_string()),
+            None => Ok(()),
+        };
+        // Without a file to ship, the state of the destination is unknown.
+        if state.is_err() || count > 0 {
+            self.messages.report(&destination.name, state);
+        }
+        goes_on.map(|_| shipped)
+    }
+}
+
+/// Deletes the oldest waiting files beyond `keep`.
+fn discard(queue: &Queue, keep: Option<usize>) {
+    let (Some(keep), Ok(waiting)) = (keep, queue.waiting()) else {
+        return;
+    };
+    let excess = waiting.len().saturating_sub(keep);
+    for name in &waiting[..excess] {
+        if queue.open_claimed(name).is_some() && queue.delete(name).is_ok() {
+            say(&format!(
+                "plimsoll: {name}: deleted and not shipped, because more than {keep} files wait"
+            ));
+        }
+    }
+}
+
+/// Ships a claimed file, with a summary and a heap profile beside a post-mortem file, and deletes it.
+fn ship_file(
+    destination: &Destination,
+    queue: &Queue,
+    name: &str,
+    file: File,
+    kind: Kind,
+) -> Result<(), Unconfirmed> {
+    let content = match kind {
+        Kind::PostMortem => {
+            for (name, content) in beside(name, &file) {
+                destination.put(&name, &Content::Bytes(content))?;
+            }
+            Content::File(file)
+        }
+        Kind::Profile => Content::Bytes(bytes(&file).map_err(|error| Unconfirmed {
+            failure: Failure::new(name, format!("cannot read the file: {error}")),
+            is_refused: true,
+        })?),
+    };
+    put(destination, name, &content)?;
+    queue.delete(name).map_err(|error| Unconfirmed {
+        failure: Failure::new(name, format!("shipped, but cannot be deleted: {error}")),
+        is_refused: true,
+    })
+}
+
+/// Ships a file, and prints its name.
+fn put(destination: &Destination, name: &str, content: &Content) -> Result<(), Unconfirmed> {
+    destination.put(name, content)?;
+    // If standard output is closed, the line is lost.
+    let _ = writeln!(PlainText(io::stdout()), "shipped {name}");
+    Ok(())
+}
+
+fn bytes(mut file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut file, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Returns the files beside a post-mortem file: its summary and its heap profile. A file of another
+/// version, or a damaged one, has none.
+fn beside(name: &str, file: &File) -> Vec<(String, Vec<u8>)> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let Ok(input) = Input::read(&path, None, false, HEAP) else {
+        return Vec::new();
+    };
+    let stem = name.strip_suffix(POST_MORTEM).unwrap_or(name);
+    let summary = summary::of_input(name, &input).map(String::into_bytes);
+    let summary = summary.map(|summary| (format!("{stem}.summary.txt"), summary));
+    let profile = input.profile.to_bytes(|_| true);
+    let profile = (format!("{stem}.{HEAP}{PROFILE}"), profile);
+    summary.into_iter().chain([profile]).collect()
+}
