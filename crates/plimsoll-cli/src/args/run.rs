@@ -16,6 +16,7 @@ Examples:
   plimsoll run --out /tmp/profiles --heap-rate 64k -- python3 script.py
   plimsoll run --diff /tmp/profiles -- python3 script.py
   plimsoll run --cpu -- ./program
+  plimsoll run --postmortem=/var/plimsoll -- ./server
   plimsoll run --http 6060 -- ./server     then: plimsoll top http://127.0.0.1:6060")]
 pub struct RunArguments {
     /// Serve /debug/pprof/ and /metrics while the program runs: host:port, or a port of 127.0.0.1.
@@ -80,9 +81,10 @@ pub struct RunArguments {
     pub min_peak: String,
 
     /// Report also on a program that the out-of-memory killer or SIGKILL ends: keep the counts in a
-    /// mapped file, which takes about 1 MiB more
-    #[arg(long)]
-    pub postmortem: bool,
+    /// mapped file, which takes about 1 MiB more. With DIRECTORY, the file of a killed process stays
+    /// there, even if this command is killed as well
+    #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, require_equals = true)]
+    pub postmortem: Option<Option<PathBuf>>,
 
     /// End the program by SIGTERM when it has this much resident memory, such as 500m, and report on it
     #[arg(long, value_name = "SIZE")]

@@ -169,19 +169,33 @@ enum Event {
 
 /// Waits until the program stops or ends. An ended child remains to be reaped.
 fn event(process: u32) -> io::Result<Event> {
-    let wait = |what| {
+    let wait = |kind, process, what| {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: `info` has space for the result, and zero is valid for `siginfo_t`.
-        retried(|| unsafe { libc::waitid(libc::P_PID, process, info.as_mut_ptr(), what) })
+        retried(|| unsafe { libc::waitid(kind, process, info.as_mut_ptr(), what) })
             .map(|()| unsafe { info.assume_init() })
     };
-    let info = wait(libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
-    if info.si_code != libc::CLD_STOPPED {
-        return Ok(Event::Ends);
+    // The first process of a container inherits orphans, which only it can reap.
+    let (kind, of) = match std::process::id() {
+        1 => (libc::P_ALL, 0),
+        _ => (libc::P_PID, process),
+    };
+    loop {
+        let info = wait(kind, of, libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
+        // SAFETY: `waitid` has stored an event of a child.
+        let child = unsafe { info.si_pid() } as u32;
+        if child != process {
+            let what = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG;
+            wait(libc::P_PID, child, what)?;
+            continue;
+        }
+        if info.si_code != libc::CLD_STOPPED {
+            return Ok(Event::Ends);
+        }
+        // The program may have continued since, so the call that consumes the stop must not block.
+        wait(libc::P_PID, process, libc::WSTOPPED | libc::WNOHANG)?;
+        return Ok(Event::Stops);
     }
-    // The program may have continued since, so the call that consumes the stop must not block.
-    wait(libc::WSTOPPED | libc::WNOHANG)?;
-    Ok(Event::Stops)
 }
 
 /// Repeats a system call for as long as signals interrupt it.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_postmortem::{Amount, Ended, MappingSite, PostMortem};
@@ -14,11 +14,91 @@ use plimsoll_symbolize::Detail;
 use super::library;
 use super::numbers::{KILLED, Numbers};
 use super::open_report;
+use crate::args::RunArguments;
 use crate::failure::Failure;
 use crate::profile::{self, Limits, Profile};
 
 /// The extension of post-mortem files. The stem is the process id.
 pub const EXTENSION: &str = "postmortem";
+
+/// Where the processes of a run keep their post-mortem files.
+pub struct Postmortem {
+    pub directory: PathBuf,
+    /// Whether the user named the directory. It may then have files of other runs, and files of killed
+    /// processes stay there.
+    is_given: bool,
+    /// The time before the start of the run.
+    since: SystemTime,
+}
+
+impl Postmortem {
+    /// Returns the directory that the arguments request, and creates it if it is missing. Without a name,
+    /// returns the directory for reports. Returns `None` if no files are requested.
+    pub fn new(arguments: &RunArguments, reports: &Path) -> Result<Option<Self>, Failure> {
+        let Some(given) = &arguments.postmortem else {
+            return Ok(None);
+        };
+        let directory = match given {
+            // The program may change its working directory.
+            Some(given) => std::fs::create_dir_all(given)
+                .and_then(|()| given.canonicalize())
+                .map_err(|error| {
+                    Failure::new(format!("--postmortem={}", given.display()), error)
+                })?,
+            None => reports.to_owned(),
+        };
+        Ok(Some(Self {
+            directory,
+            is_given: given.is_some(),
+            since: SystemTime::now(),
+        }))
+    }
+
+    /// Returns whether a process of this run left the file.
+    fn is_of_run(&self, left: &PostMortem) -> bool {
+        // The process takes its start from a clock that advances in steps.
+        const STEP: Duration = Duration::from_millis(20);
+        !self.is_given || UNIX_EPOCH + Duration::from_nanos(left.began_ns) + STEP >= self.since
+    }
+
+    /// Returns the post-mortem files of ended processes of this run.
+    fn files(&self) -> impl Iterator<Item = (PathBuf, File, PostMortem)> + '_ {
+        let entries = std::fs::read_dir(&self.directory).into_iter().flatten();
+        entries.filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let _process: u32 = path.file_stem()?.to_str()?.parse().ok()?;
+            let is_one = path.extension()? == EXTENSION;
+            let file = is_one.then(|| open_report(&path).ok())??;
+            let left = plimsoll_postmortem::read(&file).ok()?;
+            // A process that still runs is not killed; its counts are incomplete.
+            let is_gone = !matches!(left.ended, Ended::Running);
+            (is_gone && self.is_of_run(&left)).then_some((path, file, left))
+        })
+    }
+
+    /// Reads the processes that left files and did not report. Deletes the files of those that
+    /// reported, which stay otherwise if the user named the directory.
+    pub fn read_all(&self, reports: &Path, reported: &[Numbers]) -> Vec<Killed> {
+        let mut all = Vec::new();
+        for (path, file, left) in self.files() {
+            let mut known = reported.iter();
+            let report = known.find(|report| report.process == left.process);
+            if report.is_none_or(|report| is_of_earlier(report, reports, &left)) {
+                let numbers = numbers(&left);
+                all.push(Killed {
+                    numbers,
+                    left,
+                    file,
+                });
+            } else if self.is_given {
+                // If it cannot be deleted, it is one file too many.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        all.sort_by_key(|killed| killed.numbers.process);
+        all
+    }
+}
 
 /// Returns the setting by which each process counts in a file of `directory`.
 pub fn setting(directory: &Path) -> Result<String, Failure> {
@@ -26,7 +106,7 @@ pub fn setting(directory: &Path) -> Result<String, Failure> {
     let text = text.ok_or_else(|| {
         Failure::new(
             directory.display(),
-            "--postmortem requires a directory for temporary files without a comma or a percent sign in its name",
+            "--postmortem requires a directory without a comma or a percent sign in its name",
         )
     })?;
     Ok(format!(",postmortem={text}/%p.{EXTENSION}"))
@@ -37,34 +117,6 @@ pub struct Killed {
     pub numbers: Numbers,
     left: PostMortem,
     file: File,
-}
-
-/// Reads the processes that left post-mortem files in `directory` and did not report.
-pub fn read_all(directory: &Path, reported: &[Numbers]) -> Vec<Killed> {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return Vec::new();
-    };
-    let mut all: Vec<Killed> = entries
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            let process: u32 = path.file_stem()?.to_str()?.parse().ok()?;
-            let is_one = path.extension()? == EXTENSION;
-            let file = is_one.then(|| open_report(&path).ok())??;
-            let left = plimsoll_postmortem::read(&file).ok()?;
-            // A process that still runs is not killed; its counts are incomplete.
-            let is_gone = !matches!(left.ended, Ended::Running);
-            let mut reports = reported.iter();
-            let report = reports.find(|report| report.process == process);
-            let is_wanted = report.is_none_or(|report| is_of_earlier(report, directory, &left));
-            (is_gone && is_wanted).then(|| Killed {
-                numbers: numbers(&left),
-                left,
-                file,
-            })
-        })
-        .collect();
-    all.sort_by_key(|killed| killed.numbers.process);
-    all
 }
 
 /// Returns whether the report is from an earlier program of the same process: one that executed the

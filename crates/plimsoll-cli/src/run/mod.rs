@@ -35,6 +35,7 @@ use std::process::ExitCode;
 
 use compare::Record;
 use directory::Directory;
+use killed::Postmortem;
 use numbers::Numbers;
 use pages::Pages;
 use ran::{Executed, Ran};
@@ -76,8 +77,9 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
         })
         .transpose()?;
     let reports = Reports::new().map_err(fail)?;
-    if arguments.postmortem {
-        settings.push(killed::setting(&reports.directory).map_err(fail)?);
+    let postmortem = Postmortem::new(arguments, &reports.directory).map_err(fail)?;
+    if let Some(postmortem) = &postmortem {
+        settings.push(killed::setting(&postmortem.directory).map_err(fail)?);
     }
     let environment = environment(arguments, settings, &reports.directory).map_err(fail)?;
     let running = child::start(&arguments.command, &environment).map_err(|error| {
@@ -113,6 +115,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
             course,
             min_peak,
             program,
+            postmortem,
         },
     );
     drop(reports);
@@ -261,7 +264,7 @@ fn settings(arguments: &RunArguments, pages: Option<&Pages>) -> Result<OsString,
         let address = pages.map_or(address, |pages| &pages.for_processes);
         settings.push_str(&format!(",http={address}"));
     }
-    if arguments.http.is_none() && !arguments.postmortem {
+    if arguments.http.is_none() && arguments.postmortem.is_none() {
         // Only the pages and the post-mortem file have it.
         settings.push_str(",history=off");
     }

@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use super::child::Ended;
+use super::killed::Postmortem;
 use super::numbers::Numbers;
 use super::watch::Course;
 
@@ -17,6 +18,8 @@ pub struct Ran {
     pub min_peak: u64,
     /// The file that was executed first.
     pub program: Executed,
+    /// The post-mortem files of the run, if requested.
+    pub postmortem: Option<Postmortem>,
 }
 
 /// The file of the program, which is open because it may be removed meanwhile.

@@ -57,7 +57,8 @@ fn report_ended(
 ) -> Record {
     let record = &mut Record::new("this run");
     let mut all = numbers::read_all(reports);
-    let mut killed = killed::read_all(reports, &all);
+    let postmortem = ran.postmortem.as_ref();
+    let mut killed = postmortem.map_or_else(Vec::new, |files| files.read_all(reports, &all));
     all.retain(|report| {
         let mut killed = killed.iter().map(|killed| killed.numbers.process);
         !killed.any(|process| process == report.process)

@@ -149,3 +149,51 @@ fn a_hint_is_printed_without_a_post_mortem() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("--postmortem keeps"), "{text}");
 }
+
+/// As in a pod: the launcher, the program or both are killed, and numbers of processes recur.
+#[test]
+fn files_in_a_named_directory_outlive_the_launcher() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let scene = Scene::new("killed-named");
+    let program = scene.c("grows", GROWS);
+    let directory = scene.path("not/yet there");
+    let option = format!("--postmortem={}", directory.display());
+    let names = || {
+        let entries = std::fs::read_dir(&directory).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<Vec<_>>()
+    };
+    let output = run(&[&option], &program, &[]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("killed before it could report"), "{text}");
+    assert!(text.contains("grow < main"), "{text}");
+    let left = names();
+    assert_eq!(left.len(), 1);
+
+    // A run reports on its own processes only, and a program that ends by itself leaves no file.
+    let output = run(&[&option], "/bin/true", &[]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.success() && !text.contains("killed"),
+        "{text}"
+    );
+    assert_eq!(names(), left);
+
+    let mut command = run(&[&option, "-q"], "/bin/sh", &["-c", "echo $$; read line"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut launcher = command.spawn().unwrap();
+    let mut line = String::new();
+    let mut lines = BufReader::new(launcher.stdout.take().unwrap());
+    lines.read_line(&mut line).unwrap();
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    let process: i32 = line.trim().parse().unwrap();
+    // SAFETY: `kill` takes no pointers. The process waits for input that never ends before.
+    assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
+    let file = directory.join(format!("{process}.postmortem"));
+    let left = plimsoll_postmortem::read(&std::fs::File::open(file).unwrap()).unwrap();
+    assert_eq!(left.process, process as u32);
+    assert!(left.heap.mallocs > 0);
+}

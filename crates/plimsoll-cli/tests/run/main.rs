@@ -8,6 +8,7 @@ mod cpu;
 mod endings;
 mod environment;
 mod figures;
+mod first_process;
 mod frames;
 mod generated;
 mod hostile;
