@@ -143,6 +143,11 @@ fn ci() {
 }
 
 #[test]
+fn containers() {
+    check("containers.md");
+}
+
+#[test]
 fn every_guide_is_checked() {
     let guides = fs::read_dir(workspace().join("docs/guides")).unwrap();
     let names = guides.map(|guide| guide.unwrap().file_name().into_string().unwrap());
@@ -155,5 +160,5 @@ fn every_guide_is_checked() {
         "servers.md",
     ];
     let commands = names.filter(|name| !elsewhere.contains(&&**name));
-    assert_eq!(commands.count(), 7, "each guide has a test above");
+    assert_eq!(commands.count(), 8, "each guide has a test above");
 }

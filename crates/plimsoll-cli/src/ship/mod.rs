@@ -7,7 +7,7 @@ mod program;
 mod queue;
 mod store;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -150,6 +150,8 @@ struct Shipper {
     every: Duration,
     keep: Option<usize>,
     messages: Messages,
+    /// The names of files that the destination has refused. They are tried again every [`LAST_RETRY`].
+    refused: HashSet<String>,
 }
 
 impl Shipper {
@@ -193,32 +195,40 @@ impl Shipper {
             every,
             keep: arguments.keep.and_then(|keep| usize::try_from(keep).ok()),
             messages: Messages::default(),
+            refused: HashSet::new(),
         })
     }
 
     /// Ships until a signal arrives. Returns whether no file is left that had to be shipped.
     fn run(&mut self, stop: &Stop, drains: bool) -> bool {
         let mut retry = FIRST_RETRY;
-        let mut next_try = Instant::now();
-        let mut next_look = next_try;
+        let mut next_look = Instant::now();
+        let mut next_try = next_look;
+        let mut next_of_refused = next_look + LAST_RETRY;
         loop {
             let now = Instant::now();
             if now >= next_look {
                 self.look();
                 next_look = now + self.every;
             }
-            if now >= next_try {
+            if now >= next_of_refused {
+                self.refused.clear();
+                next_of_refused = now + LAST_RETRY;
+            }
+            let mut is_away = next_try > now;
+            if !is_away {
                 match self.ship(stop) {
                     None => break,
-                    Some(Shipped::All) => retry = FIRST_RETRY,
-                    Some(Shipped::Some | Shipped::Away) => {
+                    Some(Shipped::All | Shipped::Some) => retry = FIRST_RETRY,
+                    Some(Shipped::Away) => {
+                        is_away = true;
                         next_try = Instant::now() + retry;
                         retry = (2 * retry).min(LAST_RETRY);
                     }
                 }
             }
-            // Without a file that waits, shipping follows each look.
-            let next = if next_try > now {
+            // While the destination is reached, shipping follows each look.
+            let next = if is_away {
                 next_look.min(next_try)
             } else {
                 next_look
@@ -230,6 +240,7 @@ impl Shipper {
         if !drains {
             return true;
         }
+        self.refused.clear();
         self.look();
         self.ship(stop) == Some(Shipped::All)
     }
@@ -275,68 +286,98 @@ impl Shipper {
 
     /// Ships the waiting files. Returns `None` if a signal arrived, which ends it after the current file.
     fn ship(&mut self, stop: &Stop) -> Option<Shipped> {
-        let mut failed: Option<Failure> = None;
+        let mut failed = None;
+        let mut any = false;
         let mut shipped = Shipped::All;
-        let mut count = 0;
-        let destination = &self.destination;
-        // Returns whether to go on, unless a signal arrived.
-        let mut note = |done: Result<(), Unconfirmed>| -> Option<bool> {
-            match done {
-                Ok(()) => count += 1,
+        let mut has_ended = false;
+        for item in self.waiting() {
+            if self.refused.contains(&item.name) {
+                shipped = Shipped::Some;
+                continue;
+            }
+            match self.ship_item(&item) {
+                Ok(()) => any = true,
                 Err(Unconfirmed {
                     failure,
                     is_refused,
                 }) => {
-                    shipped = match is_refused {
-                        true => Shipped::Some,
-                        false => Shipped::Away,
-                    };
                     failed.get_or_insert(failure);
-                }
-            }
-            if stop.within(Duration::ZERO) {
-                return None;
-            }
-            Some(shipped != Shipped::Away)
-        };
-        let mut goes_on = Some(true);
-        'all: {
-            for queue in self.queues.iter().filter(|queue| queue.lock()) {
-                for name in queue.waiting().unwrap_or_default() {
-                    let Some((file, kind)) = queue.open_claimed(&name) else {
-                        continue;
-                    };
-                    goes_on = note(ship_file(destination, queue, &name, file, kind));
-                    if goes_on != Some(true) {
-                        break 'all;
+                    if is_refused {
+                        shipped = Shipped::Some;
+                        self.refused.insert(item.name);
+                    } else {
+                        shipped = Shipped::Away;
                     }
                 }
             }
-            for program in &mut self.programs {
-                let Some((name, bytes)) = program.waiting.take() else {
-                    continue;
-                };
-                let content = Content::Bytes(bytes);
-                let done = put(destination, &name, &content);
-                if let (Err(_), Content::Bytes(bytes)) = (&done, content) {
-                    program.waiting = Some((name, bytes));
-                }
-                goes_on = note(done);
-                if goes_on != Some(true) {
-                    break 'all;
-                }
+            has_ended = stop.within(Duration::ZERO);
+            if has_ended || shipped == Shipped::Away {
+                break;
             }
         }
-        let state = match failed {
-            Some(failure) => Err(failure.to_string()),
-            None => Ok(()),
-        };
-        // Without a file to ship, the state of the destination is unknown.
-        if state.is_err() || count > 0 {
-            self.messages.report(&destination.name, state);
+        let destination = &self.destination.name;
+        match failed {
+            Some(failure) => self.messages.report(destination, Err(failure.to_string())),
+            None if any && self.refused.is_empty() => self.messages.report(destination, Ok(())),
+            // Without a file to ship, the state of the destination is unknown.
+            None => {}
         }
-        goes_on.map(|_| shipped)
+        (!has_ended).then_some(shipped)
     }
+
+    /// Returns what waits for the destination.
+    fn waiting(&self) -> Vec<Item> {
+        let mut items = Vec::new();
+        for (source, queue) in self.queues.iter().enumerate() {
+            if queue.lock() {
+                let names = queue.waiting().unwrap_or_default().into_iter();
+                items.extend(names.map(|name| Item {
+                    name,
+                    source: Source::Queue(source),
+                }));
+            }
+        }
+        for (source, program) in self.programs.iter().enumerate() {
+            items.extend(program.waiting.as_ref().map(|(name, _)| Item {
+                name: name.clone(),
+                source: Source::Program(source),
+            }));
+        }
+        items
+    }
+
+    fn ship_item(&mut self, item: &Item) -> Result<(), Unconfirmed> {
+        let destination = &self.destination;
+        match item.source {
+            Source::Queue(at) => {
+                let queue = &self.queues[at];
+                match queue.open_claimed(&item.name) {
+                    Some((file, kind)) => ship_file(destination, queue, &item.name, file, kind),
+                    None => Ok(()),
+                }
+            }
+            Source::Program(at) => {
+                let waiting = &mut self.programs[at].waiting;
+                if let Some((name, content)) = waiting {
+                    put(destination, name, content)?;
+                }
+                *waiting = None;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A file that waits.
+struct Item {
+    name: String,
+    source: Source,
+}
+
+/// Where a file waits, by index.
+enum Source {
+    Queue(usize),
+    Program(usize),
 }
 
 /// Deletes the oldest waiting files beyond `keep`.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::destination::Content;
 use super::name::{self, PROFILE};
 use super::queue::program_of;
 use crate::failure::Failure;
@@ -69,7 +70,7 @@ pub(super) struct Program {
     last: Option<f64>,
     /// The profile that waits for the destination, with its name. While the destination is away, a later
     /// profile replaces it: it shows more memory.
-    pub(super) waiting: Option<(String, Vec<u8>)>,
+    pub(super) waiting: Option<(String, Content)>,
 }
 
 impl Program {
@@ -117,7 +118,7 @@ impl Program {
             true => bytes,
             false => profile.to_bytes(|_| true),
         };
-        self.waiting = Some((format!("{name}{PROFILE}"), bytes));
+        self.waiting = Some((format!("{name}{PROFILE}"), Content::Bytes(bytes)));
         self.last = Some(resident);
         Ok(())
     }

@@ -101,6 +101,29 @@ fn a_refused_file_waits_and_others_are_shipped() {
     assert_eq!(server.requests().len(), 3);
 }
 
+/// A refused file delays no other one, and its refusal is printed once.
+#[test]
+fn files_after_a_refused_one_are_shipped_at_once() {
+    let scene = Scene::new("after-refused");
+    let from = scene.from();
+    let server = Server::new(|request| match request.path.ends_with("_0.pb.gz") {
+        true => (403, Vec::new()),
+        false => (200, Vec::new()),
+    });
+    let to = format!("http://{}/", server.address);
+    let child = start(&mut ship(&[&from, "--to", &to, "--every", "10ms"]));
+    for (count, name) in ["0.pb.gz", "1.pb.gz", "2.pb.gz"].iter().enumerate() {
+        scene.profile(name, 3);
+        server.wait_for(count + 1);
+    }
+    crate::wait_for("deletion", || scene.waiting().len() == 1);
+    signal(&child, libc::SIGTERM);
+    let (out, errors, status) = end(child);
+    assert_eq!((out.lines().count(), status), (2, Some(0)), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert_eq!(server.requests().len(), 3);
+}
+
 #[test]
 fn an_error_of_the_server_is_tried_again() {
     let scene = Scene::new("error");
