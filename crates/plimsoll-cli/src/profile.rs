@@ -134,8 +134,8 @@ fn decompressed(file: &File) -> io::Result<Option<File>> {
     }
 }
 
-/// Reads a post-mortem file, compressed or not. Returns `None` if the name is that of another file, a page, or nothing
-/// that can be opened.
+/// Reads a post-mortem file, compressed or not. Returns `None` for another file, a page, or a name that
+/// cannot be opened.
 ///
 /// # Errors
 /// The post-mortem file is invalid or cannot be read.

@@ -24,11 +24,12 @@ pub const EXTENSION: &str = "postmortem";
 /// Where the processes of a run keep their post-mortem files.
 pub struct Postmortem {
     pub directory: PathBuf,
-    /// Whether the user named the directory. It may then have files of other runs, and files of killed
-    /// processes stay there.
+    /// What follows the process number in the names of this run's files. If the user named the directory,
+    /// it has files of other runs, whose processes may have had the same numbers: in a container, they
+    /// do after each restart.
+    suffix: String,
+    /// Whether the user named the directory. Files of killed processes then stay there.
     is_given: bool,
-    /// The time before the start of the run.
-    since: SystemTime,
 }
 
 impl Postmortem {
@@ -38,27 +39,37 @@ impl Postmortem {
         let Some(given) = &arguments.postmortem else {
             return Ok(None);
         };
-        let directory = match given {
-            // The program may change its working directory.
-            Some(given) => std::fs::create_dir_all(given)
-                .and_then(|()| given.canonicalize())
-                .map_err(|error| {
-                    Failure::new(format!("--postmortem={}", given.display()), error)
-                })?,
-            None => reports.to_owned(),
+        let Some(given) = given else {
+            return Ok(Some(Self {
+                directory: reports.to_owned(),
+                suffix: format!(".{EXTENSION}"),
+                is_given: false,
+            }));
         };
+        // The program may change its working directory.
+        let directory = std::fs::create_dir_all(given).and_then(|()| given.canonicalize());
+        let directory = directory
+            .map_err(|error| Failure::new(format!("--postmortem={}", given.display()), error))?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_nanos();
         Ok(Some(Self {
             directory,
-            is_given: given.is_some(),
-            since: SystemTime::now(),
+            suffix: format!("-{now}.{EXTENSION}"),
+            is_given: true,
         }))
     }
 
-    /// Returns whether a process of this run left the file.
-    fn is_of_run(&self, left: &PostMortem) -> bool {
-        // The process takes its start from a clock that advances in steps.
-        const STEP: Duration = Duration::from_millis(20);
-        !self.is_given || UNIX_EPOCH + Duration::from_nanos(left.began_ns) + STEP >= self.since
+    /// Returns the setting by which each process counts in a file of the directory.
+    pub fn setting(&self) -> Result<String, Failure> {
+        let text = self.directory.to_str();
+        let text = text.filter(|text| !text.contains([',', '%']));
+        let text = text.ok_or_else(|| {
+            Failure::new(
+                self.directory.display(),
+                "--postmortem requires a directory without a comma or a percent sign in its name",
+            )
+        })?;
+        Ok(format!(",postmortem={text}/%p{}", self.suffix))
     }
 
     /// Returns the post-mortem files of ended processes of this run.
@@ -66,13 +77,13 @@ impl Postmortem {
         let entries = std::fs::read_dir(&self.directory).into_iter().flatten();
         entries.filter_map(|entry| {
             let path = entry.ok()?.path();
-            let _process: u32 = path.file_stem()?.to_str()?.parse().ok()?;
-            let is_one = path.extension()? == EXTENSION;
-            let file = is_one.then(|| open_report(&path).ok())??;
+            let process = path.file_name()?.to_str()?.strip_suffix(&self.suffix)?;
+            let _: u32 = process.parse().ok()?;
+            let file = open_report(&path).ok()?;
             let left = plimsoll_postmortem::read(&file).ok()?;
             // A process that still runs is not killed; its counts are incomplete.
             let is_gone = !matches!(left.ended, Ended::Running);
-            (is_gone && self.is_of_run(&left)).then_some((path, file, left))
+            is_gone.then_some((path, file, left))
         })
     }
 
@@ -98,18 +109,6 @@ impl Postmortem {
         all.sort_by_key(|killed| killed.numbers.process);
         all
     }
-}
-
-/// Returns the setting by which each process counts in a file of `directory`.
-pub fn setting(directory: &Path) -> Result<String, Failure> {
-    let text = directory.to_str().filter(|text| !text.contains([',', '%']));
-    let text = text.ok_or_else(|| {
-        Failure::new(
-            directory.display(),
-            "--postmortem requires a directory without a comma or a percent sign in its name",
-        )
-    })?;
-    Ok(format!(",postmortem={text}/%p.{EXTENSION}"))
 }
 
 /// A killed process.

@@ -79,7 +79,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let reports = Reports::new().map_err(fail)?;
     let postmortem = Postmortem::new(arguments, &reports.directory).map_err(fail)?;
     if let Some(postmortem) = &postmortem {
-        settings.push(killed::setting(&postmortem.directory).map_err(fail)?);
+        settings.push(postmortem.setting().map_err(fail)?);
     }
     let environment = environment(arguments, settings, &reports.directory).map_err(fail)?;
     let running = child::start(&arguments.command, &environment).map_err(|error| {

@@ -152,6 +152,8 @@ struct Shipper {
     messages: Messages,
     /// The names of files that the destination has refused. They are tried again every [`LAST_RETRY`].
     refused: HashSet<String>,
+    /// The time of the last claim.
+    claimed: Instant,
 }
 
 impl Shipper {
@@ -196,6 +198,7 @@ impl Shipper {
             keep: arguments.keep.and_then(|keep| usize::try_from(keep).ok()),
             messages: Messages::default(),
             refused: HashSet::new(),
+            claimed: Instant::now(),
         })
     }
 
@@ -262,6 +265,19 @@ impl Shipper {
     /// Claims finished files, and requests the profiles that are due. Returns whether each source was
     /// read.
     fn look(&mut self) -> bool {
+        let mut is_read = self.claim();
+        for program in &mut self.programs {
+            let state = program.read(&self.rule);
+            is_read &= state.is_ok();
+            let state = state.map_err(|failure| failure.to_string());
+            self.messages.report(&program.url.clone(), state);
+        }
+        is_read
+    }
+
+    /// Claims finished files. Returns whether each directory was read.
+    fn claim(&mut self) -> bool {
+        self.claimed = Instant::now();
         let mut is_read = true;
         for queue in &self.queues {
             let name = &queue.name;
@@ -274,12 +290,6 @@ impl Shipper {
             };
             is_read &= state.is_ok();
             self.messages.report(name, state);
-        }
-        for program in &mut self.programs {
-            let state = program.read(&self.rule);
-            is_read &= state.is_ok();
-            let state = state.map_err(|failure| failure.to_string());
-            self.messages.report(&program.url.clone(), state);
         }
         is_read
     }
@@ -309,6 +319,10 @@ impl Shipper {
                         shipped = Shipped::Away;
                     }
                 }
+            }
+            if self.claimed.elapsed() >= self.every {
+                // A process that restarts soon replaces a file that is not claimed.
+                self.claim();
             }
             has_ended = stop.within(Duration::ZERO);
             if has_ended || shipped == Shipped::Away {

@@ -28,7 +28,7 @@ fn run(script: &str) -> Option<Output> {
 fn the_status_is_the_programs() {
     for (script, expected) in [
         ("[ $PPID = 1 ] && exit 7", 7),
-        // The first process of a namespace cannot end itself by a signal.
+        // The first process of a namespace ignores signals that it raises.
         ("kill -KILL $$", 128 + 9),
         ("kill -SEGV $$", 128 + 11),
     ] {

@@ -172,7 +172,7 @@ fn files_in_a_named_directory_outlive_the_launcher() {
     let left = names();
     assert_eq!(left.len(), 1);
 
-    // A run reports on its own processes only, and a program that ends by itself leaves no file.
+    // A run reports on its own processes only, and a program that exits leaves no file.
     let output = run(&[&option], "/bin/true", &[]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
@@ -192,7 +192,8 @@ fn files_in_a_named_directory_outlive_the_launcher() {
     let process: i32 = line.trim().parse().unwrap();
     // SAFETY: `kill` takes no pointers. The process waits for input that never ends before.
     assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
-    let file = directory.join(format!("{process}.postmortem"));
+    let name = |name: &String| name.starts_with(&format!("{process}-"));
+    let file = directory.join(names().into_iter().find(name).unwrap());
     let left = plimsoll_postmortem::read(&std::fs::File::open(file).unwrap()).unwrap();
     assert_eq!(left.process, process as u32);
     assert!(left.heap.mallocs > 0);
