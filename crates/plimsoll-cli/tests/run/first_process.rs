@@ -2,10 +2,14 @@
 
 use std::process::{Command, Output};
 
-use crate::scene::PLIMSOLL;
+use crate::scene::{PLIMSOLL, Scene};
 
 /// Runs a script by `plimsoll run` in a new PID namespace. Returns `None` if the system permits none.
 fn run(script: &str) -> Option<Output> {
+    run_with(&[], script)
+}
+
+fn run_with(options: &[&str], script: &str) -> Option<Output> {
     const NAMESPACE: [&str; 5] = [
         "--user",
         "--map-root-user",
@@ -21,7 +25,8 @@ fn run(script: &str) -> Option<Output> {
         eprintln!("skipped: PID namespaces are not permitted");
         return None;
     }
-    Some(unshare(&[PLIMSOLL, "run", "-q", "--", "/bin/sh", "-c", script]).unwrap())
+    let script = ["--", "/bin/sh", "-c", script];
+    Some(unshare(&[&[PLIMSOLL, "run", "-q"], options, &script].concat()).unwrap())
 }
 
 #[test]
@@ -54,4 +59,26 @@ fn orphans_are_reaped() {
         exit 9";
     let Some(output) = run(script) else { return };
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+/// After a restart, the program has the same number.
+#[test]
+fn each_killed_program_leaves_a_file() {
+    let scene = Scene::new("first-process");
+    let option = format!("--postmortem={}", scene.directory.display());
+    for _ in 0..3 {
+        let script = "kill -KILL $$";
+        let Some(output) = run_with(&[&option], script) else {
+            return;
+        };
+        assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
+    }
+    let files = std::fs::read_dir(&scene.directory).unwrap();
+    let processes = files.map(|file| {
+        let file = std::fs::File::open(file.unwrap().path()).unwrap();
+        plimsoll_postmortem::read(&file).unwrap().process
+    });
+    let processes: Vec<u32> = processes.collect();
+    assert_eq!(processes.len(), 3);
+    assert!(processes.iter().all(|process| *process == processes[0]));
 }
