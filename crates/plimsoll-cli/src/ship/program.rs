@@ -2,15 +2,18 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde_json::Value;
+
 use super::destination::Content;
 use super::name::{self, PROFILE};
 use super::queue::program_of;
 use crate::failure::Failure;
 use crate::http;
 use crate::profile::{HEAP, Limits, parse};
+use crate::run::name_of;
 
-/// The time for the metrics, and for the profile, which names functions.
-const METRICS_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for pages of figures, and for the profile, which names functions.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 const PROFILE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The amount by which memory must have grown since the last profile.
@@ -64,8 +67,8 @@ pub(super) struct Program {
     /// The URL without a path.
     pub(super) url: String,
     host: String,
-    /// The start of the process in seconds since 1970.
-    started: f64,
+    /// The start of the process in seconds since 1970; `None` if it is unknown.
+    started: Option<f64>,
     /// The resident memory at the last profile.
     last: Option<f64>,
     /// The profile that waits for the destination, with its name. While the destination is away, a later
@@ -78,7 +81,7 @@ impl Program {
         Self {
             url: url.trim_end_matches('/').to_owned(),
             host: host.to_owned(),
-            started: 0.0,
+            started: None,
             last: None,
             waiting: None,
         }
@@ -89,12 +92,14 @@ impl Program {
     /// # Errors
     /// The program does not answer, or its pages are not those of Plimsoll.
     pub(super) fn read(&mut self, rule: &Rule) -> Result<(), Failure> {
-        let url = format!("{}/metrics", self.url);
-        let page = http::get(&url, METRICS_TIMEOUT)?;
-        let page = String::from_utf8_lossy(&page);
-        let resident = number(&page, "process_resident_memory_bytes")
-            .ok_or_else(|| Failure::new(&url, "the page has no process_resident_memory_bytes"))?;
-        let started = number(&page, "process_start_time_seconds").unwrap_or(0.0);
+        let url = format!("{}/debug/plimsoll/memory?format=json", self.url);
+        let memory = http::get(&url, PAGE_TIMEOUT)?;
+        let memory: Value = serde_json::from_slice(&memory).unwrap_or_default();
+        let resident = memory["kernel"]["resident"]
+            .as_f64()
+            .ok_or_else(|| Failure::new(&url, "the page has no resident memory"))?;
+        let process = self.process()?;
+        let started = process["started"].as_f64();
         if started != self.started || rule.is_below(resident) {
             self.started = started;
             self.last = None;
@@ -107,10 +112,12 @@ impl Program {
         let profile = parse(&bytes, Limits::default());
         let profile = profile.map_err(|error| Failure::new(&url, error))?;
         let (_, address) = self.url.split_once("://").unwrap_or_default();
+        let program = process["program"].as_str().map(name_of);
+        let number = process["pid"].as_u64().map(|number| number.to_string());
         let name = name::joined(&[
             &self.host,
-            &program_of(&profile),
-            address,
+            program.unwrap_or(&program_of(&profile)),
+            number.as_deref().unwrap_or(address),
             &name::moment(name::since_1970(SystemTime::now())),
             HEAP,
         ]);
@@ -122,13 +129,16 @@ impl Program {
         self.last = Some(resident);
         Ok(())
     }
-}
 
-/// Returns the value of a metric without labels.
-fn number(page: &str, name: &str) -> Option<f64> {
-    let values = page.lines().filter_map(|line| line.strip_prefix(name));
-    let mut values = values.filter_map(|rest| rest.strip_prefix(' ')?.trim().parse().ok());
-    values.find(|value: &f64| value.is_finite())
+    /// Returns the head of the page of the history: the start, the number and the program of the process.
+    /// Null if the program does not serve it.
+    fn process(&self) -> Result<Value, Failure> {
+        // No reading is of the future.
+        let url = format!("{}/debug/plimsoll/history?from={}", self.url, u32::MAX);
+        let answer = http::request(&url, PAGE_TIMEOUT, |_| {})?;
+        let page = (answer.status == 200).then(|| serde_json::from_slice(&answer.body));
+        Ok(page.and_then(Result::ok).unwrap_or_default())
+    }
 }
 
 #[cfg(test)]
@@ -163,12 +173,5 @@ mod tests {
         ] {
             assert!(Step::parse(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_metric_is_found_by_its_whole_name() {
-        let page = "# HELP a b\nab 1\na{x=\"y\"} 2\na NaN\na 3e3\na 4\n";
-        assert_eq!(number(page, "a"), Some(3000.0));
-        assert_eq!(number(page, "b"), None);
     }
 }

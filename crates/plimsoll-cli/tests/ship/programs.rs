@@ -9,14 +9,14 @@ use crate::{Scene, end, profile, run, ship, signal, start, wait_for};
 /// A program with this much resident memory.
 fn program(resident: Arc<AtomicU64>, started: Arc<AtomicU64>) -> Server {
     Server::new(move |request| match &*request.path {
-        "/metrics" => {
-            let (resident, started) = (&resident, &started);
-            let page = format!(
-                "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {}\n\
-                 process_start_time_seconds {}\n",
-                resident.load(Ordering::Relaxed),
-                started.load(Ordering::Relaxed)
-            );
+        "/debug/plimsoll/memory?format=json" => {
+            let resident = resident.load(Ordering::Relaxed);
+            let page = format!("{{\"kernel\":{{\"resident\":{resident}}}}}");
+            (200, page.into_bytes())
+        }
+        "/debug/plimsoll/history?from=4294967295" => {
+            let started = started.load(Ordering::Relaxed);
+            let page = format!("{{\"started\":{started}.5,\"program\":\"/bin/../a b\",\"pid\":7}}");
             (200, page.into_bytes())
         }
         "/debug/pprof/heap" => (200, profile(resident.load(Ordering::Relaxed) as i64)),
@@ -37,7 +37,7 @@ fn profiles_are_shipped_at_the_limit_and_at_each_step() {
     let child = start(&mut ship(&arguments));
     let is_read_twice = || {
         let before = program.requests().len();
-        program.wait_for(before + 3);
+        program.wait_for(before + 5);
     };
     is_read_twice();
     assert!(scene.names("to").is_empty());
@@ -66,7 +66,7 @@ fn profiles_are_shipped_at_the_limit_and_at_each_step() {
     assert_eq!((&*errors, status), ("", Some(0)));
     for name in scene.names("to") {
         assert!(
-            name.ends_with("_heap.pb.gz") && name.contains("127.0.0.1-"),
+            name.ends_with("_heap.pb.gz") && name.contains("_a-b_7_"),
             "{name}"
         );
     }
@@ -106,11 +106,40 @@ fn a_program_that_does_not_answer_is_a_failure_of_once() {
         ("http://127.0.0.1:1".to_owned(), "no server listens"),
         (
             format!("http://{}", other.address),
-            "has no process_resident_memory_bytes",
+            "has no resident memory",
         ),
     ] {
         let (_, errors, status) = run(&mut ship(&[&address, "--to", &scene.to(), "--once"]));
         assert_eq!(status, Some(1));
         assert!(errors.contains(expected), "{errors}");
     }
+}
+
+/// A program under `plimsoll run`, whose pages are those of every program with Plimsoll.
+#[test]
+fn the_heap_of_a_real_program_is_shipped() {
+    let scene = Scene::new("real");
+    let port = crate::port::Port::new();
+    let mut child = std::process::Command::new(crate::file_of_command())
+        .args(["run", "-q", "--http", &port.address().to_string(), "--"])
+        .args(["/bin/sh", "-c", "read line"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("the pages", || {
+        std::net::TcpStream::connect(port.address()).is_ok()
+    });
+    let url = format!("http://{}", port.address());
+    let (_, errors, status) = run(&mut ship(&[&url, "--to", &scene.to(), "--once"]));
+    assert_eq!((&*errors, status), ("", Some(0)));
+    let file = crate::only(&scene.to(), "_heap.pb.gz");
+    let file = file.to_str().unwrap();
+    assert!(file.contains("sh_"), "{file}");
+    let text = crate::command::stdout_of(&["report", file, "-t", "inuse_space"]);
+    assert!(text.contains("Type: inuse_space"), "{text}");
+    // Below the limit, nothing is shipped.
+    let arguments = [&*url, "--to", &scene.to(), "--once", "--above", "1g"];
+    assert_eq!(run(&mut ship(&arguments)).0, "");
+    drop(child.stdin.take());
+    child.wait().unwrap();
 }
