@@ -148,15 +148,16 @@ impl Destination {
 
 /// Rejects addresses that the HTTP client cannot send to.
 fn check_scheme(url: &str) -> Result<(), String> {
-    if url.starts_with("http://") {
+    let is_https = url.starts_with("https://");
+    if url.starts_with("http://") || is_https && cfg!(feature = "tls") {
         return Ok(());
     }
-    Err(if url.starts_with("https://") {
-        format!(
-            "this command is built without TLS, which {url} requires; use http:// to a proxy that adds TLS"
-        )
-    } else {
-        format!("{url} is not an address of a directory, http:// or s3://")
+    Err(match is_https {
+        true => format!(
+            "this command is built without TLS (the feature tls), which {url} requires; use http:// to a \
+             proxy that adds TLS"
+        ),
+        false => format!("{url} is not an address of a directory, http:// or s3://"),
     })
 }
 
