@@ -87,7 +87,10 @@ fn the_images_start_the_command() {
         "COPY",
         "--from=build /plimsoll/target/release/plimsoll /plimsoll",
     );
-    has("RUN", "--package plimsoll-cli --bin plimsoll");
+    has(
+        "RUN",
+        "--package plimsoll-cli --features tls --bin plimsoll",
+    );
 }
 
 /// Returns the list of strings under a key.
