@@ -67,7 +67,8 @@ impl TaskAccount {
     /// Replaces an earlier limit of the account. The allocation succeeds: the function decides what
     /// follows, for example by a `tokio::task::AbortHandle`.
     ///
-    /// The function is not called if the poll panics. A panic of the function is one of the poll.
+    /// A limit that is set while a task of the account is polled may be in force only from the next poll
+    /// on. The function is not called if the poll panics. A panic of the function is one of the poll.
     pub fn set_limit(&self, bytes: u64, on_passed: impl Fn(&Self) + Send + Sync + 'static) {
         let limit = i64::try_from(bytes).unwrap_or(i64::MAX);
         let callback = move |totals: &Arc<Totals>| on_passed(&Self(Arc::clone(totals)));
