@@ -23,8 +23,8 @@
 //!
 //! Figures are those of [`plimsoll::measure()`]: exact, of the calling thread, in bytes as requested. They do
 //! not vary between iterations that do the same, so `.sample_size(10)` and a short `.measurement_time(..)`
-//! suffice; with `.noise_threshold(0.0)`, criterion reports the first additional allocation. The names of their benchmarks should differ from those for time, because criterion compares
-//! results by name.
+//! suffice; with `.noise_threshold(0.0)`, criterion reports the first additional allocation. The names of
+//! their benchmarks should differ from those for time, because criterion compares results by name.
 //!
 //! criterion reports an error for a benchmark whose figure is 0. For code that allocates nothing,
 //! [`plimsoll::assert_no_alloc!`] is a test.
@@ -80,9 +80,31 @@ impl MaxBytes {
     }
 }
 
+/// The items of a [`Measurement`] that all figures have in common: they are numbers, which add up.
+macro_rules! adds_up {
+    ($format:expr) => {
+        type Value = u64;
+
+        fn add(&self, first: &u64, second: &u64) -> u64 {
+            first + second
+        }
+
+        fn zero(&self) -> u64 {
+            0
+        }
+
+        fn to_f64(&self, value: &u64) -> f64 {
+            *value as f64
+        }
+
+        fn formatter(&self) -> &dyn ValueFormatter {
+            &$format
+        }
+    };
+}
+
 impl Measurement for Allocations {
     type Intermediate = measure::Measurement;
-    type Value = u64;
 
     fn start(&self) -> Self::Intermediate {
         measure::Measurement::start()
@@ -92,26 +114,11 @@ impl Measurement for Allocations {
         active.finish().allocations
     }
 
-    fn add(&self, first: &u64, second: &u64) -> u64 {
-        first + second
-    }
-
-    fn zero(&self) -> u64 {
-        0
-    }
-
-    fn to_f64(&self, value: &u64) -> f64 {
-        *value as f64
-    }
-
-    fn formatter(&self) -> &dyn ValueFormatter {
-        &Format::Allocations
-    }
+    adds_up!(Format::Allocations);
 }
 
 impl Measurement for AllocatedBytes {
     type Intermediate = measure::Measurement;
-    type Value = u64;
 
     fn start(&self) -> Self::Intermediate {
         measure::Measurement::start()
@@ -121,26 +128,11 @@ impl Measurement for AllocatedBytes {
         active.finish().allocated_bytes
     }
 
-    fn add(&self, first: &u64, second: &u64) -> u64 {
-        first + second
-    }
-
-    fn zero(&self) -> u64 {
-        0
-    }
-
-    fn to_f64(&self, value: &u64) -> f64 {
-        *value as f64
-    }
-
-    fn formatter(&self) -> &dyn ValueFormatter {
-        &Format::Bytes
-    }
+    adds_up!(Format::Bytes);
 }
 
 impl Measurement for MaxBytes {
     type Intermediate = std::convert::Infallible;
-    type Value = u64;
 
     fn start(&self) -> Self::Intermediate {
         panic!(
@@ -153,19 +145,5 @@ impl Measurement for MaxBytes {
         match started {}
     }
 
-    fn add(&self, first: &u64, second: &u64) -> u64 {
-        first + second
-    }
-
-    fn zero(&self) -> u64 {
-        0
-    }
-
-    fn to_f64(&self, value: &u64) -> f64 {
-        *value as f64
-    }
-
-    fn formatter(&self) -> &dyn ValueFormatter {
-        &Format::Bytes
-    }
+    adds_up!(Format::Bytes);
 }

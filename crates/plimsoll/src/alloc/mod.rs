@@ -12,6 +12,7 @@ pub(crate) mod measured;
 mod operations;
 pub(crate) mod postmortem;
 pub(crate) mod process;
+mod reallocations;
 pub(crate) mod sampled_blocks;
 mod sampled_large;
 mod samples;
