@@ -26,8 +26,9 @@ const TABLE: usize = (1 << (ADDRESS_BITS - COVERED.trailing_zeros())) * size_of:
 /// The bytes of a leaf.
 const LEAF: usize = COVERED / STEP / 8;
 
-/// The number of leaves, enough for blocks in 256 GiB of address space.
-const MAX_LEAVES: usize = 1024;
+/// The number of leaves, enough for blocks in 256 GiB of address space. Tests fill all of them, and the
+/// memory stays, so that forks of later tests would take long.
+const MAX_LEAVES: usize = if cfg!(test) { 16 } else { 1024 };
 
 /// A set of addresses.
 pub(super) struct Blocks {
