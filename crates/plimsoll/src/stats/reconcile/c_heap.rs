@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use plimsoll_sys::os::copied_memory::{self, PAGE_WORDS};
 use plimsoll_sys::os::region::PAGE;
+use plimsoll_sys::os::residency::PageTables;
 
 /// The alignment and maximum length of each part of an arena.
 const ARENA_PART: usize = 64 << 20;
@@ -12,15 +13,25 @@ const ARENA_PART: usize = 64 << 20;
 /// The flag of a separately mapped block, in the lowest three bits of its size.
 const MAPPED_BLOCK: usize = 2;
 
-/// The maximum number of pages in one range that are read without belonging to a block. Beyond them, only
-/// places where an arena may begin are read.
+/// The maximum number of pages in one range that are looked at without belonging to a block. Beyond them,
+/// only places where an arena may begin are.
 const MAX_PAGES: usize = 512;
+
+/// The maximum number of these places, in 1 TiB. Programs reserve more, such as a sanitizer's shadow of
+/// all memory.
+const MAX_PLACES: usize = (1 << 40) / ARENA_PART;
 
 /// Returns the parts of nameless memory that are heap, in order. Memory whose first four words form
 /// a consistent heap header is taken for heap.
-pub(super) fn parts(range: &Range<usize>) -> Vec<Range<usize>> {
+///
+/// Only resident pages are read: reading others would add to the page tables of the program, a page for
+/// each 2 MiB.
+pub(super) fn parts(range: &Range<usize>, tables: &PageTables) -> Vec<Range<usize>> {
     let mut page = [0; PAGE_WORDS];
     parts_by(range, |at| {
+        if tables.resident(&(at..at + PAGE)) == 0 {
+            return Some([0; 4]);
+        }
         let copied = copied_memory::copy(at, &mut page);
         (copied > 0).then(|| [page[0], page[1], page[2], page[3]])
     })
@@ -33,6 +44,9 @@ fn parts_by(
     let mut parts = Vec::new();
     let (mut at, mut strange) = (range.start, 0);
     while at < range.end {
+        if strange >= MAX_PAGES + MAX_PLACES {
+            break;
+        }
         if strange >= MAX_PAGES && at % ARENA_PART != 0 {
             // Stacks and other memory may precede an arena in the same mapping.
             at = at.next_multiple_of(ARENA_PART);
@@ -130,6 +144,43 @@ mod tests {
             })
         });
         assert_eq!(found, vec![start..start + 0x21000]);
+    }
+
+    #[test]
+    fn memory_that_is_not_resident_is_not_read_and_a_large_range_ends() {
+        let range = 1 << 45..1 << 46;
+        let mut looks = 0;
+        let found = parts_by(&range, |_| {
+            looks += 1;
+            Some([0; 4])
+        });
+        assert_eq!((found.len(), looks), (0, MAX_PAGES + MAX_PLACES));
+        // Readable memory that nothing has touched, whose page tables stay as they are.
+        const LENGTH: usize = 1 << 36;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the system chooses the address.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), LENGTH, access, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        let range = base as usize..base as usize + LENGTH;
+        let tables = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status
+                .lines()
+                .find(|line| line.starts_with("VmPTE:"))
+                .unwrap();
+            line.split_whitespace()
+                .nth(1)
+                .unwrap()
+                .parse::<u64>()
+                .unwrap()
+        };
+        let before = tables();
+        assert_eq!(parts(&range, &PageTables::open()), []);
+        // One page of them for each place would be 4 MiB; other tests use memory meanwhile.
+        assert!(tables() < before + 2048, "{before} {}", tables());
+        // SAFETY: nothing refers to the mapping.
+        unsafe { libc::munmap(base, LENGTH) };
     }
 
     #[test]

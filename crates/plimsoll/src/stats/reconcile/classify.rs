@@ -230,11 +230,12 @@ impl Sorted {
                 with_stacks = without(with_stacks, &range);
             }
         }
-        let mut parts: Vec<_> = with_stacks.iter().flat_map(c_heap::parts).collect();
+        let heap = |range: &Range<usize>| c_heap::parts(range, &self.tables);
+        let mut parts: Vec<_> = with_stacks.iter().flat_map(heap).collect();
         if with_stacks != others {
             // Parts that lie behind a stack which lies in no block.
             let unseen = parts.iter().fold(others.clone(), without);
-            parts.extend(unseen.iter().flat_map(c_heap::parts));
+            parts.extend(unseen.iter().flat_map(heap));
             parts.sort_by_key(|part| part.start);
         }
         for both in in_both(&parts, &others) {
