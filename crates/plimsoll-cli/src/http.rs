@@ -116,7 +116,7 @@ pub fn request(url: &str, timeout: Duration, report: impl FnMut(u64)) -> Result<
     request_from(Server::Program, url, timeout, report)
 }
 
-/// Requests a file from a server that is no program with Plimsoll. Calls `report` as
+/// Requests a file from a server that is not a program with Plimsoll. Calls `report` as
 /// [`get_with_progress`] does.
 ///
 /// # Errors

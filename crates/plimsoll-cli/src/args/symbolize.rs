@@ -24,8 +24,8 @@ pub struct SymbolizeArguments {
     /// The file to which the profile with names is written
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// A file with the symbols and debug information of the program or of a library. Its build id must be
-    /// that of a mapping in the profile. May be given several times
+    /// A file with the symbols and debug information of the program or of a library. Its build id must be in
+    /// the profile. May be given several times
     #[arg(long = "debug-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub debug_files: Vec<PathBuf>,
 }

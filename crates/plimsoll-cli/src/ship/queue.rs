@@ -63,7 +63,7 @@ impl Queue {
     /// Opens a directory, and creates the directory of claimed files in it.
     ///
     /// # Errors
-    /// It is no directory that this user can change.
+    /// It is not a directory that this user can change.
     pub(super) fn open(name: &str, host: &str) -> Result<Self, Failure> {
         let open = || -> io::Result<Self> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

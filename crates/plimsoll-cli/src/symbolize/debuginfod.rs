@@ -43,7 +43,7 @@ impl Debuginfod {
     /// Returns the servers of the environment; `None` if it names none.
     ///
     /// # Errors
-    /// If the timeout is no number, or if there is no directory for the cache.
+    /// If the timeout is not a number, or if there is not a directory for the cache.
     pub(super) fn from_environment() -> Result<Option<Self>, Failure> {
         let urls = env::var(URLS).unwrap_or_default();
         let server = |url: &str| Server {
@@ -60,7 +60,7 @@ impl Debuginfod {
                 Err(_) => {
                     return Err(Failure::new(
                         TIMEOUT,
-                        format!("{text} is no number of seconds"),
+                        format!("{text} is not a number of seconds"),
                     ));
                 }
             },
@@ -150,7 +150,7 @@ impl Server {
                 true => fs::rename(&part, to).map_err(|error| Failure::new(to.display(), error)),
                 false => Err(Failure::new(
                     &url,
-                    "the response is no ELF file of this build id",
+                    "the response is not an ELF file of this build id",
                 )),
             });
         if kept.is_err() {

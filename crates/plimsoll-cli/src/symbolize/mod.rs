@@ -52,7 +52,7 @@ fn add(files: &mut DebugFiles<'_>, file: &Path, profile: &Profile) -> Result<(),
         Ok(build_id) => build_id,
         Err(Unusable::NotElf) => {
             return Err(match fs::metadata(file) {
-                Ok(_) => fail("it is no ELF file of 64 bits"),
+                Ok(_) => fail("it is not an ELF file of 64 bits"),
                 Err(error) => fail(&error.to_string()),
             });
         }

@@ -107,7 +107,7 @@ fn foreign_incomplete_and_linked_files_stay() {
         ("notes.txt", &b"text"[..]),
         ("empty.pb.gz", b""),
         ("cut.pb.gz", &whole[..whole.len() / 2]),
-        ("text.pb.gz", b"text that is no profile"),
+        ("text.pb.gz", b"text that is not a profile"),
         ("heap.pb.gz.12.0.part", &whole),
         ("../to/shipped.txt", b"at the destination before"),
         ("a b\n%2f\u{202e}?#.pb.gz", &whole),

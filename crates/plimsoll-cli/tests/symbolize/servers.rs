@@ -149,7 +149,7 @@ fn failures_are_reported_once_and_lose_nothing() {
         (|_| None, "no response arrived within"),
         (
             |_| response("200 OK", b"<html>"),
-            "the response is no ELF file of this build id",
+            "the response is not an ELF file of this build id",
         ),
         (
             |_| response("500 Internal Server Error", b""),
@@ -217,7 +217,7 @@ fn bad_settings_are_reported() {
     let output = symbolize(&directory, &profile, &[], &variables);
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
-        "plimsoll: DEBUGINFOD_TIMEOUT: soon is no number of seconds\n"
+        "plimsoll: DEBUGINFOD_TIMEOUT: soon is not a number of seconds\n"
     );
     if cfg!(feature = "tls") {
         return;

@@ -62,18 +62,21 @@ fn files_that_cannot_belong_to_a_module_are_refused() {
     };
     for (file, cause) in [
         (missing, "No such file or directory (os error 2)"),
-        (directory.file("empty", b""), "it is no ELF file of 64 bits"),
+        (
+            directory.file("empty", b""),
+            "it is not an ELF file of 64 bits",
+        ),
         (
             directory.file("text", b"text"),
-            "it is no ELF file of 64 bits",
+            "it is not an ELF file of 64 bits",
         ),
         (
             directory.file("head", &DEBUG[..63]),
-            "it is no ELF file of 64 bits",
+            "it is not an ELF file of 64 bits",
         ),
         (
             directory.0.to_str().unwrap().to_owned(),
-            "it is no ELF file of 64 bits",
+            "it is not an ELF file of 64 bits",
         ),
         (
             without_id,

@@ -106,10 +106,11 @@ pub(super) fn is_active() -> bool {
 /// # Safety
 /// The counts stay valid at their address until [`end`].
 pub(crate) unsafe fn begin(counts: &Counts) {
-    let thread = Thread::current();
     counts.next.set(ACTIVE.get());
     if ACTIVE.replace(counts).is_null() {
-        thread.begin_measured();
+        // A thread that is not set up yet is so by its first operation, which must take the cold path: it
+        // registers the thread with the allocator's backend.
+        Thread::here().begin_measured();
     }
 }
 
