@@ -104,6 +104,25 @@ fn a_thread_that_was_looked_at_is_enlisted() {
         drop(std::hint::black_box(Box::new(1)));
         (ENLISTED_HERE.get() - before) as *mut std::ffi::c_void
     }
+    assert_eq!(enlisted_by(begin), 1, "by its first allocation");
+}
+
+/// A measurement does not set the thread up either.
+#[test]
+fn a_thread_that_begins_with_a_measurement_is_enlisted() {
+    extern "C" fn begin(_: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
+        let before = ENLISTED_HERE.get();
+        let measured = plimsoll::measure(|| drop(std::hint::black_box(Box::new(1))));
+        assert_eq!(measured.allocations, 1);
+        drop(std::hint::black_box(Box::new(1)));
+        (ENLISTED_HERE.get() - before) as *mut std::ffi::c_void
+    }
+    assert_eq!(enlisted_by(begin), 1, "by its first allocation");
+}
+
+/// Returns what a new thread returns that the standard library does not prepare, so that it has not
+/// allocated.
+fn enlisted_by(begin: extern "C" fn(*mut std::ffi::c_void) -> *mut std::ffi::c_void) -> usize {
     let mut result = std::ptr::null_mut();
     // SAFETY: `begin` has the signature of a thread's entry point, and the thread is joined.
     unsafe {
@@ -113,7 +132,7 @@ fn a_thread_that_was_looked_at_is_enlisted() {
         assert_eq!(failed, 0);
         assert_eq!(libc::pthread_join(thread, &raw mut result), 0);
     }
-    assert_eq!(result as usize, 1, "by its first allocation");
+    result as usize
 }
 
 #[test]
