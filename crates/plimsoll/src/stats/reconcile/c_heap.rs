@@ -17,9 +17,9 @@ const MAPPED_BLOCK: usize = 2;
 /// only places where an arena may begin are.
 const MAX_PAGES: usize = 512;
 
-/// The maximum number of these places, in 1 TiB. Programs reserve more, such as a sanitizer's shadow of
-/// all memory.
-const MAX_PLACES: usize = (1 << 40) / ARENA_PART;
+/// The maximum number of these places: 1 TiB has as many. Programs reserve more, such as a sanitizer's
+/// shadow of all memory.
+const MAX_PLACES: usize = 16 << 10;
 
 /// Returns the parts of nameless memory that are heap, in order. Memory whose first four words form
 /// a consistent heap header is taken for heap.
