@@ -66,6 +66,20 @@ impl Region {
         false
     }
 
+    /// Reserves address space for memory of the program, which [`noted`] does not return. Otherwise as
+    /// [`Region::reserve`], but a limit of the address space halves `length` only while the system
+    /// refuses it.
+    pub fn reserve_for_program(&self, mut length: usize, least: usize) -> bool {
+        while length >= least {
+            if let Some(base) = pages::reserve(length, 0) {
+                self.place(base, length);
+                return true;
+            }
+            length = (length / 2).next_multiple_of(PAGE);
+        }
+        false
+    }
+
     /// Reserves `length` bytes at `address`, if that range is free.
     pub fn reserve_at(&self, address: usize, length: usize) -> bool {
         let mapped = if within_address_space_limit(length) == length {
@@ -88,9 +102,14 @@ impl Region {
     /// Uses a part of another reservation, `[base, base + length)`, which this region commits.
     #[inline]
     pub fn adopt(&self, base: usize, length: usize) {
+        self.place(base, length);
+        note(base, length);
+    }
+
+    #[inline]
+    fn place(&self, base: usize, length: usize) {
         self.length.store(length, Ordering::Relaxed);
         self.base.store(base, Ordering::Release);
-        note(base, length);
     }
 
     /// Uses a part of a mapped file; otherwise as [`Region::adopt`].

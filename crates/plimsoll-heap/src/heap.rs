@@ -1,0 +1,255 @@
+//! The heap of the process: the cold paths of small blocks, large blocks, start and fork.
+
+use plimsoll_sys::os::fork;
+use plimsoll_sys::primitives::{AtomicU32, Backoff, Ordering};
+
+use crate::central::{BATCH, Central, MAX_BATCH};
+use crate::counted_lock::{CountedLock, Epoch};
+use crate::invalid;
+use crate::lists::arch::{self, Batch};
+use crate::lists::areas::{self, AREAS, Kind};
+use crate::lists::slots::{self, SLOTS_IN_USE};
+use crate::pages::{Id, PageHeap, Use, count};
+use crate::size_class::{CLASSES, PAGE};
+
+pub(crate) static EPOCH: Epoch = Epoch::new();
+pub(crate) static CENTRAL: Central = Central::new();
+pub(crate) static PAGES: PageHeap = PageHeap::new();
+
+/// Held by the reader of a snapshot.
+pub(crate) static READER: CountedLock<(), 0> = CountedLock::new(());
+
+/// The start of the heap: not begun, begun, failed or done.
+static STARTED: AtomicU32 = AtomicU32::new(NOT_BEGUN);
+const NOT_BEGUN: u32 = 0;
+const BEGUN: u32 = 1;
+const FAILED: u32 = 2;
+const DONE: u32 = 3;
+
+/// Starts the heap, once. Returns whether it works: not if the system refuses address space.
+fn start() -> bool {
+    let mut backoff = Backoff::new();
+    loop {
+        match STARTED.load(Ordering::Acquire) {
+            DONE => return true,
+            FAILED => return false,
+            NOT_BEGUN => {
+                let begun = STARTED.compare_exchange(
+                    NOT_BEGUN,
+                    BEGUN,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                );
+                if begun.is_ok() {
+                    break;
+                }
+            }
+            _ => backoff.wait(),
+        }
+    }
+    let works = PAGES.reserve(&EPOCH);
+    if works && AREAS.prepare() != Kind::None {
+        SLOTS_IN_USE.create();
+    }
+    STARTED.store(if works { DONE } else { FAILED }, Ordering::Release);
+    if works {
+        fork::register(before_fork, after_fork_in_parent, after_fork_in_child);
+    }
+    works
+}
+
+/// Returns whether the heap has been started.
+pub(crate) fn is_started() -> bool {
+    STARTED.load(Ordering::Acquire) == DONE
+}
+
+/// Allocates a small block whose list is empty or closed. Returns null if memory is lacking.
+#[cold]
+#[inline(never)]
+pub(crate) fn alloc_cold(class: usize) -> *mut u8 {
+    if !start() {
+        return std::ptr::null_mut();
+    }
+    let offset = slots::offset_of(class);
+    if areas::attach(&EPOCH) {
+        // SAFETY: the area is the thread's, and the offset that of the class's list.
+        let block = unsafe { arch::pop(areas::area(), offset) };
+        if !block.is_null() {
+            return block;
+        }
+    }
+    let mut blocks = [0; MAX_BATCH];
+    if SLOTS_IN_USE.are_open() {
+        let length = usize::from(BATCH[class]);
+        let taken = CENTRAL.take(&PAGES, &EPOCH, class, &mut blocks[..length], false);
+        if taken > 0 {
+            let filled = with_list(class, &mut blocks[..taken], |area, batch| {
+                // SAFETY: the area is the thread's, and the blocks are free and of the class.
+                unsafe { arch::fill(area, batch) }
+            });
+            if !filled {
+                CENTRAL.give(&PAGES, &EPOCH, class, &blocks[..taken], false);
+            }
+            // SAFETY: the area is the thread's, and the offset that of the class's list.
+            let block = unsafe { arch::pop(areas::area(), offset) };
+            if !block.is_null() {
+                return block;
+            }
+        }
+    }
+    match CENTRAL.take(&PAGES, &EPOCH, class, &mut blocks[..1], true) {
+        0 => std::ptr::null_mut(),
+        _ => std::ptr::with_exposed_provenance_mut(blocks[0]),
+    }
+}
+
+/// Frees a small block whose list is full or closed.
+#[cold]
+#[inline(never)]
+pub(crate) fn dealloc_cold(block: *mut u8, class: usize) {
+    let offset = slots::offset_of(class);
+    // SAFETY: the area is the thread's, the offset that of the class's list, and the block is free.
+    let push = || unsafe { arch::push(areas::area(), offset, block) };
+    if areas::attach(&EPOCH) && push() {
+        return;
+    }
+    let mut blocks = [0; MAX_BATCH];
+    if SLOTS_IN_USE.are_open() {
+        let blocks = &mut blocks[..usize::from(BATCH[class])];
+        let drained = with_list(class, blocks, |area, batch| {
+            // SAFETY: the area is the thread's, and the batch's blocks are writable.
+            unsafe { arch::drain(area, batch) }
+        });
+        if drained {
+            CENTRAL.give(&PAGES, &EPOCH, class, blocks, false);
+            if push() {
+                return;
+            }
+        }
+    }
+    let block = block.expose_provenance();
+    CENTRAL.give(&PAGES, &EPOCH, class, &[block], true);
+}
+
+/// Calls `operate` with the thread's area and a batch of `blocks` for the list of a class.
+fn with_list(
+    class: usize,
+    blocks: &mut [usize],
+    operate: impl FnOnce(*mut plimsoll_sys::os::rseq::Area, &Batch) -> bool,
+) -> bool {
+    let batch = Batch {
+        open: SLOTS_IN_USE.open_address(),
+        offset: slots::offset_of(class),
+        blocks: blocks.as_mut_ptr(),
+        length: blocks.len(),
+        capacity: slots::capacity(class),
+    };
+    operate(areas::area(), &batch)
+}
+
+/// Allocates a large block, or one with a large alignment. Returns null if memory is lacking. The
+/// second value is true if all bytes are zero.
+#[cold]
+#[inline(never)]
+pub(crate) fn alloc_large(size: usize, align: usize) -> (*mut u8, bool) {
+    let none = (std::ptr::null_mut(), false);
+    let (Some(pages), Ok(align)) = (pages_of(size), u32::try_from(align.div_ceil(PAGE))) else {
+        return none;
+    };
+    if !start() {
+        return none;
+    }
+    let mut owner = PAGES.lock(&EPOCH);
+    let Some(id) = PAGES.take(&mut owner, pages, align, Use::Large) else {
+        return none;
+    };
+    owner.add(count::LARGE_ALLOCATED, 1);
+    owner.add(count::LARGE_ALLOCATED_BYTES, u64::from(pages) * PAGE as u64);
+    let spans = PAGES.spans();
+    let address = PAGES.address(spans[id].first);
+    let is_zero = spans[id].is_zero;
+    (std::ptr::with_exposed_provenance_mut(address), is_zero)
+}
+
+/// Frees a block of [`alloc_large`].
+#[cold]
+#[inline(never)]
+pub(crate) fn dealloc_large(block: *mut u8) {
+    let mut owner = PAGES.lock(&EPOCH);
+    let id = large_at(block);
+    let pages = PAGES.spans()[id].pages;
+    owner.add(count::LARGE_FREED, 1);
+    owner.add(count::LARGE_FREED_BYTES, u64::from(pages) * PAGE as u64);
+    PAGES.give(&mut owner, id);
+}
+
+/// Changes the size of a large block where it is. Returns `false` if the pages behind it do not suffice.
+pub(crate) fn resize_large(block: *mut u8, new_size: usize) -> bool {
+    let Some(pages) = pages_of(new_size) else {
+        return false;
+    };
+    let mut owner = PAGES.lock(&EPOCH);
+    let id = large_at(block);
+    let old = PAGES.spans()[id].pages;
+    if pages > old && !PAGES.extend(&mut owner, id, pages) {
+        return false;
+    }
+    if pages < old {
+        PAGES.shrink(&mut owner, id, pages);
+    }
+    let now = PAGES.spans()[id].pages;
+    if now != old {
+        // As Go's statistics would have it: one block is freed, and another one allocated.
+        owner.add(count::LARGE_FREED, 1);
+        owner.add(count::LARGE_FREED_BYTES, u64::from(old) * PAGE as u64);
+        owner.add(count::LARGE_ALLOCATED, 1);
+        owner.add(count::LARGE_ALLOCATED_BYTES, u64::from(now) * PAGE as u64);
+    }
+    true
+}
+
+/// Returns the run of a large block. The caller owns the lock of the page heap.
+fn large_at(block: *mut u8) -> Id {
+    let address = block.expose_provenance();
+    let found = PAGES.run_at(address).filter(|&id| {
+        let spans = PAGES.spans();
+        spans[id].state == Use::Large && PAGES.address(spans[id].first) == address
+    });
+    found.unwrap_or_else(|| invalid::free(address, "not a large block"))
+}
+
+fn pages_of(size: usize) -> Option<u32> {
+    // The page heap has 2^27 pages at most.
+    u32::try_from(size.div_ceil(PAGE)).ok()
+}
+
+/// Acquires all locks, in their order, so that the child finds everything consistent.
+extern "C" fn before_fork() {
+    READER.acquire(&EPOCH);
+    AREAS.lock().acquire(&EPOCH);
+    for class in 1..CLASSES {
+        CENTRAL.counted_lock(class).acquire(&EPOCH);
+    }
+    PAGES.counted_lock().acquire(&EPOCH);
+}
+
+extern "C" fn after_fork_in_parent() {
+    release_all();
+}
+
+extern "C" fn after_fork_in_child() {
+    areas::clear_after_fork();
+    release_all();
+}
+
+fn release_all() {
+    // SAFETY: `before_fork` acquired each lock, in this thread or in its parent's.
+    unsafe {
+        PAGES.counted_lock().release();
+        for class in 1..CLASSES {
+            CENTRAL.counted_lock(class).release();
+        }
+        AREAS.lock().release();
+        READER.release();
+    }
+}
