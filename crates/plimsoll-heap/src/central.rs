@@ -57,8 +57,6 @@ struct Class {
     height: usize,
     /// Spans with free blocks.
     partial: [Option<Id>; LISTS],
-    /// The number of spans.
-    spans: usize,
 }
 
 impl Central {
@@ -69,7 +67,6 @@ impl Central {
                     stack: [0; STACK_BLOCKS],
                     height: 0,
                     partial: [None; LISTS],
-                    spans: 0,
                 })
             }; CLASSES],
         }
@@ -131,25 +128,6 @@ impl Central {
             state.give_to_span(pages, epoch, class, block);
         }
     }
-
-    /// Returns the stacked blocks of a class to their spans. Returns the number of free blocks and of
-    /// all blocks in its spans.
-    pub(crate) fn trim(&self, pages: &PageHeap, epoch: &Epoch, class: usize) -> (usize, usize) {
-        let mut owner = self.classes[class].lock(epoch);
-        let state = &mut *owner;
-        for place in 0..state.height {
-            let block = state.stack[place];
-            state.give_to_span(pages, epoch, class, block);
-        }
-        state.height = 0;
-        let spans = pages.spans();
-        let mut free = 0;
-        for list in state.partial {
-            let partial = std::iter::successors(list, |&id| spans.next(id));
-            free += partial.map(|id| usize::from(spans[id].free)).sum::<usize>();
-        }
-        (free, state.spans * usize::from(SPAN_BLOCKS[class]))
-    }
 }
 
 impl Class {
@@ -193,7 +171,6 @@ impl Class {
         for index in 0..usize::from(span.free) {
             span.free_blocks[index / 64] |= 1 << (index % 64);
         }
-        self.spans += 1;
         self.list(&mut spans, class, id);
         Some(id)
     }
@@ -222,7 +199,6 @@ impl Class {
             return;
         }
         self.unlist(&mut spans, id);
-        self.spans -= 1;
         pages.give(&mut pages.lock(epoch), id);
     }
 

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout};
 
 use crate::heap;
 use crate::lists::{arch, areas, slots};
-use crate::size_class::{self, LARGEST, PAGE};
+use crate::size_class::{self, LARGEST_STEP, PAGE};
 
 /// The heap of the process. All values are the same heap.
 ///
@@ -16,16 +16,16 @@ use crate::size_class::{self, LARGEST, PAGE};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap;
 
-/// Returns the rounded size if a block of that layout is found by its size alone. Classes from 16 bytes on
-/// are aligned to 16 if they are in the class of a multiple of 16.
+/// Returns where a slot has the list for a layout, if the fast path finds it: for up to
+/// [`LARGEST_STEP`] bytes, aligned to 16 at most. Such sizes in multiples of 16 are in classes that are.
 #[inline(always)]
-fn common_size(layout: Layout) -> Option<usize> {
+fn common_offset(layout: Layout) -> Option<usize> {
     let size = if layout.align() > 8 {
         (layout.size() + 15) & !15
     } else {
         layout.size()
     };
-    (size <= LARGEST && layout.align() <= 16).then_some(size)
+    (size <= LARGEST_STEP && layout.align() <= 16).then(|| slots::offset_by_step(size))
 }
 
 // SAFETY: the lists, spans and runs hand out a block at most once until it is freed, and its class is as
@@ -33,20 +33,20 @@ fn common_size(layout: Layout) -> Option<usize> {
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let Some(size) = common_size(layout) else {
+        let Some(offset) = common_offset(layout) else {
             return alloc_uncommon(layout, false);
         };
         // SAFETY: the area is the thread's, and the offset that of a list.
-        let block = unsafe { arch::pop(areas::area(), slots::offset_by_size(size)) };
+        let block = unsafe { arch::pop(areas::area(), offset) };
         if block.is_null() {
-            return heap::alloc_cold(size_class::of(size));
+            return heap::alloc_cold(offset);
         }
         block
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if common_size(layout).is_none() {
+        if common_offset(layout).is_none() {
             return alloc_uncommon(layout, true);
         }
         // SAFETY: by this function's contract; the block has the layout's size.
@@ -61,12 +61,12 @@ unsafe impl GlobalAlloc for Heap {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        let Some(size) = common_size(layout) else {
+        let Some(offset) = common_offset(layout) else {
             return dealloc_uncommon(block, layout);
         };
         // SAFETY: the area is the thread's, and the offset that of the list of the block's class.
-        if !unsafe { arch::push(areas::area(), slots::offset_by_size(size), block) } {
-            heap::dealloc_cold(block, size_class::of(size));
+        if !unsafe { arch::push(areas::area(), offset, block) } {
+            heap::dealloc_cold(block, offset);
         }
     }
 
@@ -100,16 +100,16 @@ fn is_in_place(block: *mut u8, layout: Layout, new_layout: Layout) -> bool {
     }
 }
 
-/// Allocates a block of an uncommon layout: large, or aligned to more than 16 bytes.
-#[cold]
+/// Allocates a block of an uncommon layout: larger than [`LARGEST_STEP`], or aligned to more than 16 bytes.
 #[inline(never)]
 fn alloc_uncommon(layout: Layout, zeroed: bool) -> *mut u8 {
     let (block, is_zero) = match size_class::of_aligned(layout.size(), layout.align()) {
         Some(class) => {
+            let offset = slots::offset_of(class);
             // SAFETY: the area is the thread's, and the offset that of a list.
-            let block = unsafe { arch::pop(areas::area(), slots::offset_of(class)) };
+            let block = unsafe { arch::pop(areas::area(), offset) };
             let block = if block.is_null() {
-                heap::alloc_cold(class)
+                heap::alloc_cold(offset)
             } else {
                 block
             };
@@ -124,14 +124,14 @@ fn alloc_uncommon(layout: Layout, zeroed: bool) -> *mut u8 {
     block
 }
 
-#[cold]
 #[inline(never)]
 fn dealloc_uncommon(block: *mut u8, layout: Layout) {
     match size_class::of_aligned(layout.size(), layout.align()) {
         Some(class) => {
+            let offset = slots::offset_of(class);
             // SAFETY: the area is the thread's, and the offset that of the list of the block's class.
-            if !unsafe { arch::push(areas::area(), slots::offset_of(class), block) } {
-                heap::dealloc_cold(block, class);
+            if !unsafe { arch::push(areas::area(), offset, block) } {
+                heap::dealloc_cold(block, offset);
             }
         }
         None => heap::dealloc_large(block),

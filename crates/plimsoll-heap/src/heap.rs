@@ -63,14 +63,15 @@ pub(crate) fn is_started() -> bool {
     STARTED.load(Ordering::Acquire) == DONE
 }
 
-/// Allocates a small block whose list is empty or closed. Returns null if memory is lacking.
+/// Allocates a small block whose list, at `offset` in a slot, is empty or closed. Returns null if memory is
+/// lacking.
 #[cold]
 #[inline(never)]
-pub(crate) fn alloc_cold(class: usize) -> *mut u8 {
+pub(crate) fn alloc_cold(offset: usize) -> *mut u8 {
     if !start() {
         return std::ptr::null_mut();
     }
-    let offset = slots::offset_of(class);
+    let class = slots::class_at(offset);
     if areas::attach(&EPOCH) {
         // SAFETY: the area is the thread's, and the offset that of the class's list.
         let block = unsafe { arch::pop(areas::area(), offset) };
@@ -103,11 +104,11 @@ pub(crate) fn alloc_cold(class: usize) -> *mut u8 {
     }
 }
 
-/// Frees a small block whose list is full or closed.
+/// Frees a small block whose list, at `offset` in a slot, is full or closed.
 #[cold]
 #[inline(never)]
-pub(crate) fn dealloc_cold(block: *mut u8, class: usize) {
-    let offset = slots::offset_of(class);
+pub(crate) fn dealloc_cold(block: *mut u8, offset: usize) {
+    let class = slots::class_at(offset);
     // SAFETY: the area is the thread's, the offset that of the class's list, and the block is free.
     let push = || unsafe { arch::push(areas::area(), offset, block) };
     if areas::attach(&EPOCH) && push() {

@@ -30,8 +30,6 @@ mod lists;
 mod pages;
 pub mod size_class;
 mod stats;
-#[cfg(test)]
-mod tests;
 
 pub use global::Heap;
 pub use stats::{ClassStats, HeapStats, stats};

@@ -15,9 +15,10 @@ pub(crate) const PAGE: usize = 8192;
 /// The size of each class, in bytes.
 pub const SIZES: [u32; CLASSES] = [
     0, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256, 288, 320,
-    352, 384, 416, 448, 480, 512, 576, 640, 704, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048,
-    2304, 2688, 3072, 3200, 3456, 4096, 4864, 5376, 6144, 6528, 6784, 6912, 8192, 9472, 9728, 10240,
-    10880, 12288, 13568, 14336, 16384, 18432, 19072, 20480, 21760, 24576, 27264, 28672, 32768,
+    352, 384, 416, 448, 480, 512, 576, 640, 704, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792,
+    2048, 2304, 2688, 3072, 3200, 3456, 4096, 4864, 5376, 6144, 6528, 6784, 6912, 8192, 9472, 9728,
+    10240, 10880, 12288, 13568, 14336, 16384, 18432, 19072, 20480, 21760, 24576, 27264, 28672,
+    32768,
 ];
 
 /// The maximum number of blocks of a span: an 8 KiB page of 8-byte blocks.
@@ -105,7 +106,7 @@ pub(crate) fn of_aligned(size: usize, align: usize) -> Option<usize> {
     if size > LARGEST || align > PAGE {
         return None;
     }
-    let rounded = size.next_multiple_of(align);
+    let rounded = (size + (align - 1)) & !(align - 1);
     if align <= 16 {
         // From 16 bytes on, a size that is a multiple of 16 is in a class that is one.
         return Some(of(rounded));
@@ -141,7 +142,10 @@ mod tests {
             for size in (1..=LARGEST).step_by(7).chain([align, LARGEST]) {
                 let class = of_aligned(size, align).expect("the largest class is aligned");
                 let block = SIZES[class] as usize;
-                assert!(block >= size && (block % align == 0 || align < 8), "{size} {align}");
+                assert!(
+                    block >= size && (block % align == 0 || align < 8),
+                    "{size} {align}"
+                );
             }
         }
         assert_eq!(of_aligned(8, 2 * PAGE), None);

@@ -96,7 +96,9 @@ impl Areas {
                 Kind::Processors
             }
             (membarrier::Support::None, _) => Kind::None,
-            _ if self.memory.reserve(SLOTS * size_of::<Area>(), 4096) && self.key.prepare(ended) => {
+            _ if self.memory.reserve(SLOTS * size_of::<Area>(), 4096)
+                && self.key.prepare(ended) =>
+            {
                 Kind::Threads
             }
             _ => Kind::None,

@@ -4,7 +4,10 @@ use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Backoff, Ordering, light_
 
 /// Calls `operate` while `flag` announces an operation to the reader. `operate` loads the address of the
 /// slots, and may use the list at that address.
-#[allow(dead_code, reason = "on some processors, `arch` has the same in assembly")]
+#[allow(
+    dead_code,
+    reason = "on some processors, `arch` has the same in assembly"
+)]
 pub(crate) fn announced<T>(flag: &AtomicUsize, operate: impl FnOnce() -> T) -> T {
     flag.store(1, Ordering::Relaxed);
     // The reader's barrier is between its store of the address and its load of the flag.
@@ -79,11 +82,13 @@ impl Head {
             blocks,
         }
     }
-
 }
 
 /// The operations that the only user of a list makes.
-#[allow(dead_code, reason = "on some processors, `arch` has the same in assembly")]
+#[allow(
+    dead_code,
+    reason = "on some processors, `arch` has the same in assembly"
+)]
 impl Head {
     /// Takes a block, and counts an allocation; `None` if the list is empty.
     pub(crate) fn pop(&self, blocks: &[AtomicU64]) -> Option<u64> {

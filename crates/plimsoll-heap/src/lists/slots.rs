@@ -6,7 +6,7 @@ use plimsoll_sys::os::region;
 use plimsoll_sys::primitives::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use super::list::Head;
-use crate::size_class::{BY_8, BY_128, CLASSES, LARGEST, LARGEST_STEP, SIZES};
+use crate::size_class::{BY_8, CLASSES, LARGEST_STEP, SIZES};
 
 /// Bytes of a slot. `arch` has this number in its instructions.
 pub(super) const SLOT_BYTES: usize = 1 << 16;
@@ -55,33 +55,29 @@ const OFFSETS: [u32; CLASSES + 1] = {
 // Behind the last list, a slot has the places of a list of the maximum capacity.
 const _: () = assert!(OFFSETS[CLASSES] as usize + 8 * MAX_CAPACITY <= SLOT_BYTES);
 
-/// The offsets by the size in steps, as in the tables of classes.
-static OFFSETS_BY_8: [u32; BY_8.len()] = offsets(&BY_8);
-static OFFSETS_BY_128: [u32; BY_128.len()] = offsets(&BY_128);
-
-const fn offsets<const N: usize>(classes: &[u8; N]) -> [u32; N] {
-    let mut offsets = [0; N];
+/// The offsets by the size in steps of 8 bytes, rounded up.
+static OFFSETS_BY_8: [u32; BY_8.len()] = {
+    let mut offsets = [0; BY_8.len()];
     let mut at = 0;
-    while at < N {
-        offsets[at] = OFFSETS[classes[at] as usize];
+    while at < offsets.len() {
+        offsets[at] = OFFSETS[BY_8[at] as usize];
         at += 1;
     }
     offsets
-}
+};
 
-/// Returns where a slot has the list for blocks of `size` bytes, at most [`LARGEST`].
+/// Returns where a slot has the list for blocks of `size` bytes, at most [`LARGEST_STEP`].
 #[inline(always)]
 #[allow(clippy::manual_div_ceil, reason = "`div_ceil` takes more instructions")]
-pub(crate) fn offset_by_size(size: usize) -> usize {
-    debug_assert!(size <= LARGEST);
-    // SAFETY: both tables have an entry for each size up to `LARGEST`.
-    unsafe {
-        if size <= LARGEST_STEP {
-            *OFFSETS_BY_8.get_unchecked((size + 7) / 8) as usize
-        } else {
-            *OFFSETS_BY_128.get_unchecked((size - LARGEST_STEP + 127) / 128) as usize
-        }
-    }
+pub(crate) fn offset_by_step(size: usize) -> usize {
+    debug_assert!(size <= LARGEST_STEP);
+    // SAFETY: the table has an entry for each size up to `LARGEST_STEP`.
+    unsafe { *OFFSETS_BY_8.get_unchecked((size + 7) / 8) as usize }
+}
+
+/// Returns the class whose list a slot has at `offset`.
+pub(crate) fn class_at(offset: usize) -> usize {
+    OFFSETS[..CLASSES].partition_point(|&start| (start as usize) <= offset) - 1
 }
 
 /// Returns where a slot has the list of a class.
@@ -143,7 +139,10 @@ impl Slots {
     pub(crate) fn open(&self) {
         let memory = self.open_address();
         if memory != 0 {
-            CURRENT.store(std::ptr::with_exposed_provenance_mut(memory), Ordering::Release);
+            CURRENT.store(
+                std::ptr::with_exposed_provenance_mut(memory),
+                Ordering::Release,
+            );
         }
     }
 

@@ -2,10 +2,14 @@
 
 use plimsoll_sys::os::clock;
 
+/// The length of a period, for which there is one maximum.
 const PERIOD_NS: u64 = 1_000_000_000;
 
 /// The number of periods over which a maximum counts.
 const PERIODS: usize = 8;
+
+/// The minimum time between two returns of memory to the system.
+const PAUSE_NS: u64 = 50_000_000;
 
 /// The number of idle pages that are kept in any case: 1 MiB.
 const SLACK: u64 = 128;
@@ -15,6 +19,8 @@ pub(super) struct Demand {
     /// The maximum number of pages in use, by period.
     maxima: [u64; PERIODS],
     period: u64,
+    /// The time at which memory may be returned again.
+    next_ns: u64,
 }
 
 impl Demand {
@@ -22,6 +28,7 @@ impl Demand {
         Self {
             maxima: [0; PERIODS],
             period: 0,
+            next_ns: 0,
         }
     }
 
@@ -31,12 +38,18 @@ impl Demand {
         self.maxima[place] = self.maxima[place].max(in_use);
     }
 
-    /// Returns the number of idle pages that the program has not needed for [`PERIODS`] seconds.
+    /// Returns the number of idle pages to return to the system now: those that the program has not needed
+    /// for [`PERIODS`] seconds, unless it is too early after the last return.
     pub(super) fn excess(&mut self, in_use: u64, idle: u64) -> u32 {
         if idle <= SLACK {
             return 0;
         }
-        self.turn(clock::coarse() / PERIOD_NS);
+        let now = clock::coarse();
+        if now < self.next_ns {
+            return 0;
+        }
+        self.next_ns = now + PAUSE_NS;
+        self.turn(now / PERIOD_NS);
         self.note(in_use);
         let needed = self.maxima.iter().copied().max().unwrap_or(0) - in_use;
         let excess = idle.saturating_sub(needed + SLACK);

@@ -19,8 +19,8 @@ use crate::counted_lock::{CountedLock, Epoch, Owner};
 use crate::size_class::PAGE;
 use bins::Bins;
 use demand::Demand;
-use spans::{MAX_SPANS, Records};
 pub(crate) use spans::{Id, Span, Spans, Use};
+use spans::{MAX_SPANS, Records};
 
 /// The counts of the page heap, all of one instant.
 pub(crate) mod count {
@@ -177,21 +177,31 @@ impl PageHeap {
     ) -> Option<Id> {
         let mut spans = self.spans();
         let wanted = pages.checked_add(align - 1)?;
+        if wanted as usize > self.pages.load(Ordering::Relaxed) {
+            return None;
+        }
         let found = owner.idle.find(&spans, wanted);
         let id = found.or_else(|| owner.released.find(&spans, wanted))?;
         let (first, length) = (spans[id].first, spans[id].pages);
-        let start = first.next_multiple_of(align);
+        let heap = self.base() / PAGE;
+        let start = ((heap + first as usize).next_multiple_of(align as usize) - heap) as u32;
         let end = start + pages;
         if !self.commit(owner, end) {
             return None;
         }
         let from = spans[id].state;
         // Up to two new records, made before anything changes.
-        let before = (start > first)
-            .then(|| owner.records.create(&self.records, Span::new(first, start - first, from)));
+        let before = (start > first).then(|| {
+            owner
+                .records
+                .create(&self.records, Span::new(first, start - first, from))
+        });
         let rest = first + length - end;
-        let after = (rest > 0)
-            .then(|| owner.records.create(&self.records, Span::new(end, rest, from)));
+        let after = (rest > 0).then(|| {
+            owner
+                .records
+                .create(&self.records, Span::new(end, rest, from))
+        });
         if before == Some(None) || after == Some(None) {
             for id in [before, after].into_iter().flatten().flatten() {
                 owner.records.destroy(&mut spans, id);
@@ -340,7 +350,10 @@ impl PageHeap {
         let mut spans = self.spans();
         let end = spans[id].first + spans[id].pages;
         let before = spans[id].first.checked_sub(1);
-        let neighbours = [before.and_then(|page| self.free_at(page)), self.free_at(end)];
+        let neighbours = [
+            before.and_then(|page| self.free_at(page)),
+            self.free_at(end),
+        ];
         for neighbour in neighbours.into_iter().flatten() {
             if spans[neighbour].state != spans[id].state {
                 continue;

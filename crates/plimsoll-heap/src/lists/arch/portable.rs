@@ -80,6 +80,8 @@ pub(crate) unsafe fn drain(area: *mut Area, batch: &Batch) -> bool {
     // SAFETY: by this function's contract.
     unsafe {
         let taken = slice::from_raw_parts_mut(batch.blocks.cast::<u64>(), batch.length);
-        on_list(area, batch.offset, |list, blocks, _| list.drain(blocks, taken))
+        on_list(area, batch.offset, |list, blocks, _| {
+            list.drain(blocks, taken)
+        })
     }
 }

@@ -1,0 +1,169 @@
+//! Random sequences of all operations, against a model of the heap.
+
+use std::alloc::{GlobalAlloc, Layout};
+
+use plimsoll_heap::{Heap, size_class};
+
+/// A generator of numbers, the same for the same seed (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize
+    }
+
+    fn layout(&mut self) -> Layout {
+        let size = match self.next() % 16 {
+            0..12 => 1 + self.next() % 1024,
+            12..14 => 1 + self.next() % 40_000,
+            14 => 1 + self.next() % 300_000,
+            _ => 1 + self.next() % 3,
+        };
+        let align = match self.next() % 8 {
+            0 => 1 << (self.next() % 15),
+            _ => 8,
+        };
+        Layout::from_size_align(size, align).unwrap()
+    }
+}
+
+/// A live block: each of its bytes has the low byte of its number.
+struct Block {
+    address: *mut u8,
+    layout: Layout,
+    number: u8,
+}
+
+impl Block {
+    fn new(address: *mut u8, layout: Layout, number: u8) -> Self {
+        assert!(
+            !address.is_null() && address.addr() % layout.align() == 0,
+            "{layout:?}"
+        );
+        // SAFETY: the block has the layout's size.
+        unsafe { address.write_bytes(number, layout.size()) };
+        Self {
+            address,
+            layout,
+            number,
+        }
+    }
+
+    fn check(&self, length: usize) {
+        // SAFETY: the block has at least `length` bytes, all written to.
+        let bytes = unsafe { std::slice::from_raw_parts(self.address, length) };
+        assert!(
+            bytes.iter().all(|&byte| byte == self.number),
+            "{:?}",
+            self.layout
+        );
+    }
+}
+
+/// Returns the counted size of a layout.
+fn counted(layout: Layout) -> u64 {
+    let fits = |&size: &u32| {
+        size as usize >= layout.size() && size as usize % layout.align().max(8).min(16) == 0
+    };
+    let small = layout.size() <= size_class::LARGEST && layout.align() <= 8192;
+    let size = size_class::SIZES[1..].iter().find(|size| {
+        fits(size) && **size as usize % layout.align() == 0
+            || layout.align() <= 8 && **size as usize >= layout.size()
+    });
+    match (small, size) {
+        (true, Some(&size)) => u64::from(size),
+        _ => layout.size().next_multiple_of(8192) as u64,
+    }
+}
+
+/// Runs operations and compares contents, alignments and exact bytes with the model. Returns their
+/// number.
+pub fn run(seed: u64, operations: usize, exact: bool) -> usize {
+    let mut random = Random(seed);
+    let mut live: Vec<Block> = Vec::with_capacity(3000);
+    let before = plimsoll_heap::stats().heap_alloc;
+    let mut bytes = 0;
+    for operation in 0..operations {
+        let number = operation as u8;
+        // SAFETY: layouts are valid; each block is used with its layout until it is freed, once.
+        unsafe {
+            match random.next() % 8 {
+                0..3 if live.len() < live.capacity() => {
+                    let layout = random.layout();
+                    live.push(Block::new(Heap.alloc(layout), layout, number));
+                    bytes += counted(layout);
+                }
+                3 if live.len() < live.capacity() => {
+                    let layout = random.layout();
+                    let block = Block::new(Heap.alloc_zeroed(layout), layout, number);
+                    live.push(block);
+                    bytes += counted(layout);
+                }
+                4 if !live.is_empty() => {
+                    let place = random.next() % live.len();
+                    let old = live.swap_remove(place);
+                    let align = old.layout.align();
+                    let layout = Layout::from_size_align(random.layout().size(), align).unwrap();
+                    let address = Heap.realloc(old.address, old.layout, layout.size());
+                    let kept = Block {
+                        address,
+                        layout,
+                        number: old.number,
+                    };
+                    kept.check(old.layout.size().min(layout.size()));
+                    live.push(Block::new(address, layout, number));
+                    bytes = bytes + counted(layout) - counted(old.layout);
+                }
+                _ if !live.is_empty() => {
+                    let place = random.next() % live.len();
+                    let block = live.swap_remove(place);
+                    block.check(block.layout.size());
+                    Heap.dealloc(block.address, block.layout);
+                    bytes -= counted(block.layout);
+                }
+                _ => {}
+            }
+        }
+        if exact && operation % 1000 == 0 {
+            let stats = plimsoll_heap::stats();
+            check(&stats);
+            assert_eq!(stats.heap_alloc - before, bytes);
+        }
+    }
+    for block in live.drain(..) {
+        block.check(block.layout.size());
+        // SAFETY: the block is freed with its layout, once.
+        unsafe { Heap.dealloc(block.address, block.layout) };
+    }
+    operations
+}
+
+/// The number of operations: `PLIMSOLL_HEAP_OPERATIONS`, or few.
+pub fn operations() -> usize {
+    std::env::var("PLIMSOLL_HEAP_OPERATIONS").map_or(300_000, |number| {
+        number
+            .parse()
+            .expect("PLIMSOLL_HEAP_OPERATIONS is a number")
+    })
+}
+
+/// Panics if figures of one instant contradict each other.
+pub fn check(stats: &plimsoll_heap::HeapStats) {
+    for class in stats.by_class {
+        assert!(class.frees <= class.mallocs, "{class:?}");
+    }
+    assert!(
+        stats.large.frees <= stats.large.mallocs,
+        "{:?}",
+        stats.large
+    );
+    let (alloc, inuse) = (stats.heap_alloc, stats.heap_inuse);
+    assert!(alloc <= inuse, "{alloc} bytes in {inuse}");
+    assert_eq!(inuse + stats.heap_idle, stats.heap_sys);
+    assert!(stats.heap_released <= stats.heap_idle);
+    let mallocs: u64 = stats.by_class.iter().map(|class| class.mallocs).sum();
+    assert_eq!(mallocs + stats.large.mallocs, stats.mallocs);
+}
