@@ -1,6 +1,7 @@
 //! The heap of the process: the cold paths of small blocks, large blocks, start and fork.
 
 use plimsoll_sys::os::fork;
+use plimsoll_sys::os::rseq::Area;
 use plimsoll_sys::primitives::{AtomicU32, Backoff, Ordering};
 
 use crate::central::{BATCH, Central, MAX_BATCH};
@@ -72,7 +73,7 @@ pub(crate) fn alloc_cold(offset: usize) -> *mut u8 {
         return std::ptr::null_mut();
     }
     let class = slots::class_at(offset);
-    if areas::attach(&EPOCH) {
+    if areas::attach() {
         // SAFETY: the area is the thread's, and the offset that of the class's list.
         let block = unsafe { arch::pop(areas::area(), offset) };
         if !block.is_null() {
@@ -111,7 +112,7 @@ pub(crate) fn dealloc_cold(block: *mut u8, offset: usize) {
     let class = slots::class_at(offset);
     // SAFETY: the area is the thread's, the offset that of the class's list, and the block is free.
     let push = || unsafe { arch::push(areas::area(), offset, block) };
-    if areas::attach(&EPOCH) && push() {
+    if areas::attach() && push() {
         return;
     }
     let mut blocks = [0; MAX_BATCH];
@@ -136,7 +137,7 @@ pub(crate) fn dealloc_cold(block: *mut u8, offset: usize) {
 fn with_list(
     class: usize,
     blocks: &mut [usize],
-    operate: impl FnOnce(*mut plimsoll_sys::os::rseq::Area, &Batch) -> bool,
+    operate: impl FnOnce(*mut Area, &Batch) -> bool,
 ) -> bool {
     let batch = Batch {
         open: SLOTS_IN_USE.open_address(),
@@ -227,7 +228,7 @@ fn pages_of(size: usize) -> Option<u32> {
 /// Acquires all locks, in their order, so that the child finds everything consistent.
 extern "C" fn before_fork() {
     READER.acquire(&EPOCH);
-    AREAS.lock().acquire(&EPOCH);
+    AREAS.acquire_lock();
     for class in 1..CLASSES {
         CENTRAL.counted_lock(class).acquire(&EPOCH);
     }
@@ -250,7 +251,7 @@ fn release_all() {
         for class in 1..CLASSES {
             CENTRAL.counted_lock(class).release();
         }
-        AREAS.lock().release();
+        AREAS.release_lock();
         READER.release();
     }
 }

@@ -89,7 +89,9 @@ impl Model {
             return;
         };
         let filled = self.on_list(slot, |slot| {
-            slot.head.fill(&slot.blocks, &[block], CAPACITY).then_some(())
+            slot.head
+                .fill(&slot.blocks, &[block], CAPACITY)
+                .then_some(())
         });
         if filled.is_none() {
             self.central.lock(&self.epoch).push(block);

@@ -72,6 +72,9 @@ struct State {
     free_count: usize,
 }
 
+/// The epoch of the lock, which has no counts.
+static EPOCH: Epoch = Epoch::new();
+
 pub(crate) static AREAS: Areas = Areas {
     memory: Region::new(),
     kind: AtomicUsize::new(0),
@@ -127,8 +130,8 @@ impl Areas {
         unsafe { &*(&raw const (*self.at(number)).sequence).cast() }
     }
 
-    fn acquire(&self, epoch: &Epoch) -> Option<*mut Area> {
-        let mut state = self.state.lock(epoch);
+    fn acquire(&self) -> Option<*mut Area> {
+        let mut state = self.state.lock(&EPOCH);
         if state.free_count > 0 {
             state.free_count -= 1;
             let number = state.free[state.free_count];
@@ -152,8 +155,8 @@ impl Areas {
         Some(area)
     }
 
-    fn release(&self, epoch: &Epoch, area: *mut Area) {
-        let mut state = self.state.lock(epoch);
+    fn release(&self, area: *mut Area) {
+        let mut state = self.state.lock(&EPOCH);
         let number = (area.addr() - self.memory.base()) / size_of::<Area>();
         let place = state.free_count;
         state.free[place] = number as u16;
@@ -168,24 +171,33 @@ impl Areas {
         }
     }
 
-    /// Returns the lock, which a fork acquires.
-    pub(crate) fn lock(&self) -> &CountedLock<impl Sized, 0> {
-        &self.state
+    /// Acquires the lock before a fork.
+    pub(crate) fn acquire_lock(&self) {
+        self.state.acquire(&EPOCH);
+    }
+
+    /// Releases the lock after a fork.
+    ///
+    /// # Safety
+    /// The caller has called [`Areas::acquire_lock`].
+    pub(crate) unsafe fn release_lock(&self) {
+        // SAFETY: by this function's contract.
+        unsafe { self.state.release() };
     }
 }
 
 /// Gives the calling thread an area. Returns `false` if it has one already, or must do without.
-pub(crate) fn attach(epoch: &Epoch) -> bool {
+pub(crate) fn attach() -> bool {
     if area() != ABSENT.0.get() {
         return false;
     }
     let found = match AREAS.kind() {
         Kind::Processors => rseq::area(),
-        Kind::Threads => AREAS.acquire(epoch).filter(|&area| {
+        Kind::Threads => AREAS.acquire().filter(|&area| {
             // SAFETY: `ended` accepts areas of `AREAS`.
             let is_set = AREAS.key.never_allocates() && unsafe { AREAS.key.set(area.cast()) };
             if !is_set {
-                AREAS.release(epoch, area);
+                AREAS.release(area);
             }
             is_set
         }),
@@ -203,7 +215,7 @@ pub(crate) fn attach(epoch: &Epoch) -> bool {
 /// `area` is the calling thread's.
 unsafe extern "C" fn ended(area: *mut c_void) {
     AREA.set(ENDED.0.get());
-    AREAS.release(&crate::heap::EPOCH, area.cast());
+    AREAS.release(area.cast());
 }
 
 /// Withdraws, in the child of a fork, the announcements of threads that exist in the parent only. Their

@@ -16,16 +16,16 @@
 //! number does not overflow: between two batches or snapshots, 2^47 allocations have room.
 //!
 //! # Processors and threads
-//! A *slot* has a list for each class. An operation announces itself in its thread's [`Area`], loads the
-//! number of the slot from there, and then [`CURRENT`], the address of slot 0. The area is one of two kinds:
+//! A *slot* has a list for each class. An operation announces itself in its thread's *area*, loads the
+//! number of the slot from there, and then `CURRENT`, the address of slot 0. The area is one of two kinds:
 //!
-//! * The kernel's area for restartable sequences. The slot belongs to the processor. If the thread loses
+//! * The kernel's for restartable sequences. The slot belongs to the processor. If the thread loses
 //!   it, its operation starts over: nothing has changed before the last store.
-//! * An [`Area`] of the heap, where the system has no such sequences. The slot belongs to the thread, and
+//! * One of the heap, where the system has no such sequences. The slot belongs to the thread, and
 //!   the announcement is a flag for the reader of a snapshot.
 //!
 //! # Closed lists
-//! For a snapshot, the reader stores the address of the *closed* slots into [`CURRENT`]: these have no
+//! For a snapshot, the reader stores the address of the *closed* slots into `CURRENT`: these have no
 //! blocks and no places for any, so each operation goes to the central lists. After a barrier, the lists
 //! do not change until the reader opens them again. No thread waits for that.
 

@@ -11,10 +11,8 @@ pub fn exhaust() {
         rlim_max: 6 << 30,
     };
     // SAFETY: the limit is valid.
-    assert_eq!(
-        unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) },
-        0
-    );
+    let failed = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+    assert_eq!(failed, 0);
     let before = plimsoll_heap::stats();
     for size in [64 << 20, 1 << 20, 20_000] {
         let layout = Layout::from_size_align(size, 8).unwrap();

@@ -28,7 +28,7 @@ fn a_child_allocates_whatever_the_parents_threads_did() {
                         }
                     });
                 }
-                for _ in 0..200 {
+                for _ in 0..50 {
                     // SAFETY: the child uses this heap and system calls only, and then ends.
                     let child = unsafe { libc::fork() };
                     assert!(child >= 0);

@@ -63,20 +63,15 @@ impl Block {
     }
 }
 
-/// Returns the counted size of a layout.
+/// Returns the counted size of a layout: the first class that is large and aligned enough, or pages.
 fn counted(layout: Layout) -> u64 {
-    let fits = |&size: &u32| {
-        size as usize >= layout.size() && size as usize % layout.align().max(8).min(16) == 0
-    };
-    let small = layout.size() <= size_class::LARGEST && layout.align() <= 8192;
-    let size = size_class::SIZES[1..].iter().find(|size| {
-        fits(size) && **size as usize % layout.align() == 0
-            || layout.align() <= 8 && **size as usize >= layout.size()
-    });
-    match (small, size) {
-        (true, Some(&size)) => u64::from(size),
-        _ => layout.size().next_multiple_of(8192) as u64,
+    let (size, align) = (layout.size(), layout.align());
+    if size > size_class::LARGEST || align > 8192 {
+        return size.next_multiple_of(8192) as u64;
     }
+    let suffices = |class: &&u32| **class as usize >= size && **class as usize % align == 0;
+    let class = size_class::SIZES[1..].iter().find(suffices);
+    u64::from(*class.expect("the largest class suffices"))
 }
 
 /// Runs operations and compares contents, alignments and exact bytes with the model. Returns their
