@@ -13,7 +13,7 @@ static HEAP: plimsoll_heap::Heap = plimsoll_heap::Heap;
 
 type Scene = (&'static str, fn());
 
-const SCENES: [Scene; 6] = [
+const SCENES: [Scene; 7] = [
     ("each_operation_is_counted_in_its_class", counts::by_class),
     ("large_blocks_are_counted_by_their_pages", counts::large),
     (
