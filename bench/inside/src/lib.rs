@@ -4,6 +4,7 @@
 //! *jaq* filters JSON, *boa* runs JavaScript, *prettyplease* formats Rust. The works of `threads` use
 //! threads, and `pairs` are those of the benchmark `hot_path`, which print a time.
 
+#[allow(dead_code)]
 #[path = "../../src/clock.rs"]
 mod clock;
 #[path = "../../src/pairs.rs"]

@@ -119,10 +119,11 @@ impl<T, const N: usize> CountedLock<T, N> {
         };
         let mut backoff = Backoff::new();
         loop {
+            // First, so that an owner who comes after the next load changes it.
+            let before = self.sequence.load(Ordering::Acquire);
             if self.turned.load(Ordering::Acquire) == epoch {
                 return read(&self.copy);
             }
-            let before = self.sequence.load(Ordering::Acquire);
             if before % 2 == 0 {
                 let counts = read(&self.counts);
                 fence(Ordering::Acquire);

@@ -20,6 +20,7 @@ const SCENES: [Scene; 7] = [
         "random_sequences_agree_with_a_model_to_the_byte",
         sequences::agree,
     ),
+    ("interrupted_operations_happen_once", sequences::interrupt),
     (
         "pages_without_blocks_serve_other_sizes",
         memory::serve_other_sizes,
