@@ -126,8 +126,8 @@ pub fn walk_with_positions(
     walker.walk(frames, note)
 }
 
-/// Walks the stack in `memory`, as [`walk`] does. The stack belongs to a blocked thread whose frame
-/// pointer is unknown.
+/// Walks the stack in `memory`, as [`walk_with_positions`] does. The stack belongs to a blocked thread
+/// whose frame pointer is unknown.
 pub fn walk_without_frame_pointer(
     instruction: u64,
     stack: u64,
@@ -135,6 +135,7 @@ pub fn walk_without_frame_pointer(
     modules: &ModuleList,
     context: &mut Context,
     frames: &mut [usize],
+    note: impl FnMut(usize, usize),
 ) -> Walk {
     let walker = Walker {
         at: Registers {
@@ -152,7 +153,7 @@ pub fn walk_without_frame_pointer(
         limit: u64::MAX,
         believed_records: 0,
     };
-    walker.walk(frames, |_, _| {})
+    walker.walk(frames, note)
 }
 
 enum Step {

@@ -11,6 +11,22 @@ pub(crate) struct Described<'a> {
     pub(crate) line: u32,
 }
 
+/// See the module of Linux.
+pub(crate) struct OtherThreads;
+
+/// See the module of Linux.
+pub(crate) struct Blocked<'a> {
+    pub(crate) thread: i32,
+    pub(crate) threads: &'a mut OtherThreads,
+    pub(crate) is_unmoved: &'a mut dyn FnMut() -> bool,
+}
+
+impl OtherThreads {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+}
+
 impl Buffers {
     pub(crate) fn new() -> Self {
         Self
@@ -27,11 +43,16 @@ pub(crate) fn is_observed() -> bool {
 
 pub(crate) fn find(_: impl FnOnce()) {}
 
-pub(crate) fn merge<'a>(
-    _: &'a [usize],
+pub(crate) fn merge<'a>(_: &[usize], _: &'a mut Buffers, _: bool, _: usize) -> Option<&'a [usize]> {
+    None
+}
+
+pub(crate) fn merge_blocked<'a>(
+    _: &[usize],
     _: &'a mut Buffers,
     _: bool,
     _: usize,
+    _: Blocked<'_>,
 ) -> Option<&'a [usize]> {
     None
 }

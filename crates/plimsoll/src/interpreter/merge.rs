@@ -4,9 +4,8 @@
 //! keeps a record of the execution in this frame. So the native frame whose part of the stack
 //! contains the record's address is the loop's, whatever the code is named.
 
-use super::memory::Reader;
 use super::names::{MAX_FILE, MAX_NAME};
-use super::python;
+use super::python::{self, Found, OtherThreads};
 
 /// The maximum number of native frames of a merged stack, and of functions.
 pub(super) const MAX_FRAMES: usize = 1040;
@@ -58,8 +57,69 @@ pub(crate) fn merge<'a>(
     whole: bool,
     limit: usize,
 ) -> Option<&'a [usize]> {
+    let found = python::read(buffers, limit.min(MAX_FRAMES))?;
+    Some(place(native, buffers, &found, whole, limit))
+}
+
+/// A blocked thread, and the means of reading it.
+pub(crate) struct Blocked<'a> {
+    /// The system's number of the thread.
+    pub(crate) thread: i32,
+    pub(crate) threads: &'a mut OtherThreads,
+    /// Reports whether the thread has been blocked since its native stack was read.
+    pub(crate) is_unmoved: &'a mut dyn FnMut() -> bool,
+}
+
+/// Does the same as [`merge()`] for a blocked thread. `None` also if the functions do not belong to this
+/// stack. Allocates: not for hooks.
+pub(crate) fn merge_blocked<'a>(
+    native: &[usize],
+    buffers: &'a mut Buffers,
+    whole: bool,
+    limit: usize,
+    blocked: Blocked<'_>,
+) -> Option<&'a [usize]> {
+    let Blocked {
+        thread,
+        threads,
+        is_unmoved,
+    } = blocked;
+    let most = limit.min(MAX_FRAMES);
+    let found = python::read_blocked(threads, thread, buffers, most, is_unmoved)?;
+    let positions = &buffers.positions[..native.len().min(MAX_FRAMES)];
+    let executions = &buffers.executions[..found.executions];
+    if found.loop_code.is_none() && !are_on_stack(executions, positions, whole) {
+        return None;
+    }
+    Some(place(native, buffers, &found, whole, limit))
+}
+
+/// Returns whether the records of executions are on the native stack with these positions, in their
+/// order. A record without functions may be elsewhere.
+fn are_on_stack(executions: &[Execution], positions: &[usize], whole: bool) -> bool {
+    let (Some(&innermost), Some(&outermost)) = (positions.first(), positions.last()) else {
+        return false;
+    };
+    let end = if whole { outermost } else { usize::MAX };
+    let (mut last, mut done) = (innermost, 0);
+    executions
+        .iter()
+        .filter(|execution| execution.functions > std::mem::replace(&mut done, execution.functions))
+        .all(|execution| {
+            let range = std::mem::replace(&mut last, execution.position)..end;
+            range.contains(&execution.position)
+        })
+}
+
+/// Puts functions in place of the native frames of their executions.
+fn place<'a>(
+    native: &[usize],
+    buffers: &'a mut Buffers,
+    found: &Found,
+    whole: bool,
+    limit: usize,
+) -> &'a [usize] {
     let native = &native[..native.len().min(MAX_FRAMES)];
-    let found = python::read(&mut Reader::new(), buffers, limit.min(MAX_FRAMES))?;
     let Buffers {
         positions,
         functions,
@@ -96,7 +156,7 @@ pub(crate) fn merge<'a>(
     }
     // The walk was cut.
     to.put(&functions[done..found.functions]);
-    Some(to.into_frames())
+    to.into_frames()
 }
 
 /// Assigns native frames of the loop to executions that have no record on the stack. There should be as
@@ -175,5 +235,27 @@ mod tests {
         assert_eq!(assigned(1, &[10, 20], false), [10]);
         assert_eq!(assigned(2, &[], true), [last, last]);
         assert!(assigned(0, &[10], true).is_empty());
+    }
+
+    #[test]
+    fn records_are_on_the_stack_in_their_order() {
+        let are = |at: &[(usize, usize)], whole| {
+            let execution = |&(position, functions): &(usize, usize)| Execution {
+                position,
+                functions,
+            };
+            let executions: Vec<_> = at.iter().map(execution).collect();
+            are_on_stack(&executions, &[100, 200, 300, 400], whole)
+        };
+        assert!(are(&[(150, 2), (250, 3)], true));
+        assert!(
+            are(&[(150, 2), (250, 3), (7, 3)], true),
+            "without functions"
+        );
+        assert!(!are(&[(250, 2), (150, 3)], true));
+        assert!(!are(&[(50, 2), (250, 3)], true), "below the stack");
+        assert!(!are(&[(150, 2), (450, 3)], true), "above the stack");
+        assert!(are(&[(150, 2), (450, 3)], false), "the walk was cut");
+        assert!(!are_on_stack(&[], &[], true));
     }
 }

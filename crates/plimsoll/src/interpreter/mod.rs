@@ -2,7 +2,7 @@
 //!
 //! A native stack shows the interpreter's loop, not the functions that it executes. The interpreter
 //! links the frames of these functions in memory. [`merge()`] reads the frames of the calling thread
-//! and puts them in place of the loop's frames.
+//! and puts them in place of the loop's frames. [`merge_blocked()`] does so for another thread.
 //!
 //! A function frame has an address like any other, in a reserved region where no code can be. So
 //! the event table and the formats of profiles need no second kind of frame; [`describe`] returns
@@ -18,8 +18,9 @@ mod python;
 
 use plimsoll_sys::primitives::{AtomicBool, Ordering};
 
-pub(crate) use merge::{Buffers, merge};
+pub(crate) use merge::{Blocked, Buffers, merge, merge_blocked};
 pub(crate) use names::describe;
+pub(crate) use python::OtherThreads;
 
 /// Whether the process contains an interpreter whose frames can be read.
 static OBSERVED: AtomicBool = AtomicBool::new(false);

@@ -11,6 +11,8 @@ use plimsoll_unwind::memory::Memory;
 use plimsoll_unwind::unwind_tables::{self, Context, End, Walk};
 
 use super::capture::with_modules;
+use super::{DEEPEST, HIDDEN_FRAMES};
+use crate::interpreter::{self, Buffers, OtherThreads};
 
 /// The number of bytes copied at a time: mostly all of a blocked thread's stack.
 const WINDOW: usize = 4 * PAGE;
@@ -19,6 +21,26 @@ const WINDOW: usize = 4 * PAGE;
 pub(crate) struct StackReader {
     context: Context,
     memory: CopiedStack,
+    /// For functions of an interpreter; `None` while there was none.
+    interpreted: Option<InterpretedReader>,
+}
+
+/// The buffers for stacks with functions of an interpreter.
+struct InterpretedReader {
+    native: Box<[usize]>,
+    buffers: Buffers,
+    threads: OtherThreads,
+}
+
+/// The place at which a thread is blocked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockedAt {
+    /// The system's number of the thread.
+    pub(crate) thread: i32,
+    pub(crate) instruction: usize,
+    pub(crate) stack: usize,
+    /// The first frame: the instruction in the form of a return address.
+    pub(crate) first: usize,
 }
 
 /// A part of a stack.
@@ -42,32 +64,119 @@ impl StackReader {
                 length: 0,
                 words: Box::new([0; WINDOW / 8]),
             },
+            interpreted: None,
         }
     }
 
-    /// Fills `frames` with the return addresses of a thread at `instruction` with the stack pointer
-    /// `stack`, without the instruction itself. Holds off the loader, so that it unloads no code on
-    /// the stack meanwhile. Not for hooks.
-    pub(crate) fn read(&mut self, instruction: usize, stack: usize, frames: &mut [usize]) -> Walk {
-        self.memory.go_on_at(stack);
-        let Self { context, memory } = self;
+    /// Fills `frames` with the stack of a blocked thread, leaf first, completed by functions of the
+    /// interpreter. `is_unmoved` reports whether the thread has been blocked there since before this
+    /// call. Not for hooks.
+    pub(crate) fn read(
+        &mut self,
+        at: BlockedAt,
+        frames: &mut [usize],
+        is_unmoved: &mut dyn FnMut() -> bool,
+    ) -> Walk {
+        if !interpreter::is_observed() {
+            return self.read_native(at, frames, |_, _| {});
+        }
+        let mut interpreted = self
+            .interpreted
+            .take()
+            .unwrap_or_else(InterpretedReader::new);
+        let walk = self.read_interpreted(at, frames, &mut interpreted, is_unmoved);
+        self.interpreted = Some(interpreted);
+        walk
+    }
+
+    /// Does the same without an interpreter. Also passes the index of each frame to `note`, with the
+    /// lowest address of the frame's part of the stack. Holds off the loader, so that it unloads no
+    /// code on the stack meanwhile.
+    fn read_native(
+        &mut self,
+        at: BlockedAt,
+        frames: &mut [usize],
+        mut note: impl FnMut(usize, usize),
+    ) -> Walk {
+        let Some((leaf, rest)) = frames.split_first_mut() else {
+            return Walk {
+                frames: 0,
+                end: End::Room,
+            };
+        };
+        *leaf = at.first;
+        note(0, at.stack);
+        self.memory.go_on_at(at.stack);
+        let Self {
+            context, memory, ..
+        } = self;
         let mut result = None;
         with_modules(|modules| {
             loader::while_nothing_is_unloaded(|| {
                 result = Some(unwind_tables::walk_without_frame_pointer(
-                    instruction as u64,
-                    stack as u64,
+                    at.instruction as u64,
+                    at.stack as u64,
                     memory,
                     modules,
                     context,
-                    frames,
+                    rest,
+                    |at, position| note(at + 1, position),
                 ));
             });
         });
-        result.unwrap_or(Walk {
+        let walk = result.unwrap_or(Walk {
             frames: 0,
             end: End::Lost,
-        })
+        });
+        Walk {
+            frames: walk.frames + 1,
+            ..walk
+        }
+    }
+
+    fn read_interpreted(
+        &mut self,
+        at: BlockedAt,
+        frames: &mut [usize],
+        interpreted: &mut InterpretedReader,
+        is_unmoved: &mut dyn FnMut() -> bool,
+    ) -> Walk {
+        let InterpretedReader {
+            native,
+            buffers,
+            threads,
+        } = interpreted;
+        let limit = frames.len();
+        let positions = buffers.positions();
+        // Most native frames belong to the interpreter, and are replaced or hidden.
+        let most = native.len().min(positions.len()).min(2 * limit);
+        let walk = self.read_native(at, &mut native[..most], |at, position| {
+            positions[at] = position;
+        });
+        let native = &native[..walk.frames];
+        let blocked = interpreter::Blocked {
+            thread: at.thread,
+            threads,
+            is_unmoved,
+        };
+        let whole = walk.end == End::Outermost;
+        let merged = interpreter::merge_blocked(native, buffers, whole, limit, blocked)
+            .unwrap_or(&native[..native.len().min(limit)]);
+        frames[..merged.len()].copy_from_slice(merged);
+        Walk {
+            frames: merged.len(),
+            ..walk
+        }
+    }
+}
+
+impl InterpretedReader {
+    fn new() -> Self {
+        Self {
+            native: vec![0; DEEPEST + HIDDEN_FRAMES].into_boxed_slice(),
+            buffers: Buffers::new(),
+            threads: OtherThreads::new(),
+        }
     }
 }
 

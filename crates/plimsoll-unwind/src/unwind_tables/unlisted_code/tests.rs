@@ -87,6 +87,7 @@ extern "C" fn capture(_: *mut c_void, capture: *mut c_void) -> c_int {
             modules,
             &mut context,
             &mut frames,
+            |_, _| {},
         )
     } else {
         walk(

@@ -3,7 +3,7 @@
 use super::Python;
 use super::layout::{Innermost, Instruction};
 use super::lines;
-use crate::interpreter::memory::Reader;
+use crate::interpreter::memory::Memory;
 use crate::interpreter::merge::{Buffers, Execution};
 use crate::interpreter::names::{self, MAX_FILE, MAX_NAME, Source};
 
@@ -14,18 +14,20 @@ const FIRST_WITHOUT_FUNCTION: u8 = 3;
 const MAX_STEPS: usize = 8192;
 
 /// Fills the buffers. Returns the numbers of functions, at most `limit`, and of executions.
-pub(super) fn read(
+pub(super) fn read<M: Memory>(
     python: &Python,
-    reader: &mut Reader,
+    reader: &mut M,
     thread: usize,
     buffers: &mut Buffers,
     limit: usize,
+    may_keep: &mut dyn FnMut() -> bool,
 ) -> (usize, usize) {
     let mut read = Read {
         python,
         reader,
         buffers,
         limit,
+        may_keep,
         functions: 0,
         executions: 0,
         steps: 0,
@@ -35,17 +37,18 @@ pub(super) fn read(
     (read.functions, read.executions)
 }
 
-struct Read<'a> {
+struct Read<'a, M> {
     python: &'a Python,
-    reader: &'a mut Reader,
+    reader: &'a mut M,
     buffers: &'a mut Buffers,
     limit: usize,
+    may_keep: &'a mut dyn FnMut() -> bool,
     functions: usize,
     executions: usize,
     steps: usize,
 }
 
-impl Read<'_> {
+impl<M: Memory> Read<'_, M> {
     /// Reads all frames; `None` if the chain cannot be followed to its end.
     fn all(&mut self, thread: usize) -> Option<()> {
         match self.python.layout.innermost {
@@ -212,7 +215,7 @@ impl Read<'_> {
             file,
             start_line,
         };
-        names::intern(key, source, line)
+        (self.may_keep)().then(|| names::intern(key, source, line))?
     }
 }
 
@@ -224,7 +227,7 @@ fn mixed(hash: u64, word: usize) -> u64 {
 /// Reads a string, up to the length of the buffer in UTF-8.
 fn text<'a>(
     python: &Python,
-    reader: &mut Reader,
+    reader: &mut impl Memory,
     string: usize,
     to: &'a mut [u8],
 ) -> Option<&'a str> {

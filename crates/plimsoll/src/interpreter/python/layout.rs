@@ -1,13 +1,14 @@
 //! The offsets of fields in the interpreter's structures, in bytes.
 
 use super::lines::Table;
-use crate::interpreter::memory::Reader;
+use crate::interpreter::memory::{Memory, Reader};
 
 /// The layout of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// In the state of a thread: the C library's identifier of the thread.
     pub(super) thread_identifier: usize,
+    pub(super) states: States,
     pub(super) innermost: Innermost,
     pub(super) frame: Frame,
     pub(super) code: Code,
@@ -18,6 +19,19 @@ pub(super) struct Layout {
     pub(super) bytes_length: usize,
     pub(super) bytes: usize,
     pub(super) lines: Table,
+}
+
+/// The lists of interpreters and of their threads' states, newest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct States {
+    /// In the runtime's state: the first interpreter.
+    pub(super) interpreter: usize,
+    /// In an interpreter: the next one.
+    pub(super) next_interpreter: usize,
+    /// In an interpreter: the state of its first thread.
+    pub(super) thread: usize,
+    /// In the state of a thread: the next one's.
+    pub(super) next_thread: usize,
 }
 
 /// The way to the innermost frame from the state of a thread, and to the records of executions of the
@@ -122,6 +136,12 @@ const fn code(file: usize, start_line: usize, name: usize, lines: usize) -> Code
 
 const V9: Layout = Layout {
     thread_identifier: 176,
+    states: States {
+        interpreter: 32,
+        next_interpreter: 0,
+        thread: 8,
+        next_thread: 8,
+    },
     innermost: Innermost::Frame { frame: 24 },
     frame: Frame {
         previous: 24,
@@ -153,6 +173,11 @@ const V10: Layout = Layout {
 
 const V11: Layout = Layout {
     thread_identifier: 152,
+    states: States {
+        interpreter: 40,
+        thread: 16,
+        ..V9.states
+    },
     innermost: Innermost::Record {
         record: 56,
         previous_record: 16,
@@ -175,6 +200,10 @@ const V11: Layout = Layout {
 
 const V12: Layout = Layout {
     thread_identifier: 136,
+    states: States {
+        thread: 72,
+        ..V11.states
+    },
     innermost: Innermost::FrameInRecord {
         record: 56,
         innermost: 0,
@@ -211,6 +240,8 @@ const COOKIE: u64 = u64::from_ne_bytes(*b"xdebugpy");
 /// differ in the number of their fields.
 struct Indices {
     minor: u64,
+    runtime: usize,
+    interpreter: usize,
     thread: usize,
     frame: usize,
     code: usize,
@@ -222,6 +253,8 @@ struct Indices {
 const PUBLISHED: [Indices; 2] = [
     Indices {
         minor: 13,
+        runtime: 3,
+        interpreter: 6,
         thread: 19,
         frame: 28,
         code: 34,
@@ -231,6 +264,8 @@ const PUBLISHED: [Indices; 2] = [
     },
     Indices {
         minor: 14,
+        runtime: 3,
+        interpreter: 6,
         thread: 22,
         frame: 31,
         code: 39,
@@ -244,7 +279,7 @@ const PUBLISHED: [Indices; 2] = [
 /// version, or of a build without the global lock.
 pub(super) fn published(reader: &mut Reader, runtime: usize) -> Option<Layout> {
     /// A larger offset is no field of these structures.
-    const MAX_OFFSET: usize = 4096;
+    const MAX_OFFSET: usize = 1 << 16;
     let mut word = |index: usize| reader.word(runtime + 8 * index);
     if word(0)? as u64 != COOKIE {
         return None;
@@ -262,6 +297,12 @@ pub(super) fn published(reader: &mut Reader, runtime: usize) -> Option<Layout> {
     let asciis = field(known.string, 3)?;
     Some(Layout {
         thread_identifier: field(known.thread, 5)?,
+        states: States {
+            interpreter: field(known.runtime, 2)?,
+            next_interpreter: field(known.interpreter, 2)?,
+            thread: field(known.interpreter, 3)?,
+            next_thread: field(known.thread, 2)?,
+        },
         innermost: Innermost::FrameWithOwner {
             frame: field(known.thread, 4)?,
         },

@@ -7,10 +7,15 @@
 //! The calling thread changes its frames only outside of hooks, so they are consistent here, with or
 //! without the lock. A signal may interrupt it in the middle of a change: each address is checked
 //! before it is read, each function by its type, and a chain that does not end is cut.
+//!
+//! A blocked thread changes nothing, so its frames are consistent, and keep their functions and names
+//! in memory. Another thread reads them by copies of the memory, and then checks that the thread did
+//! not move. Only then are new names kept.
 
 mod frames;
 mod layout;
 mod lines;
+mod states;
 mod thread;
 
 use std::ffi::CStr;
@@ -19,14 +24,18 @@ use std::sync::OnceLock;
 
 use plimsoll_sys::os::loader;
 
-use super::memory::Reader;
+use super::memory::{Memory, Reader};
 use super::merge::Buffers;
 use layout::Layout;
+
+pub(crate) use states::OtherThreads;
 
 /// What is known of the interpreter in this process.
 #[derive(Debug)]
 struct Python {
     layout: Layout,
+    /// The address of the runtime's state.
+    runtime: usize,
     /// The address of the type of code objects.
     code_type: usize,
     /// The code of the interpreter's loop, where the interpreter keeps no record on the stack.
@@ -62,9 +71,10 @@ fn look_up() -> Option<Python> {
     let symbol = |name: &CStr| Some(loader::function(name) as usize).filter(|&at| at != 0);
     let mut reader = Reader::new();
     let version = version(&mut reader, symbol)?;
+    let runtime = symbol(c"_PyRuntime")?;
     let layout = match version {
         ..=12 => layout::listed(version)?,
-        _ => layout::published(&mut reader, symbol(c"_PyRuntime")?)?,
+        _ => layout::published(&mut reader, runtime)?,
     };
     let eval = symbol(c"_PyEval_EvalFrameDefault")?;
     let loop_code = match layout.is_on_stack() {
@@ -77,6 +87,7 @@ fn look_up() -> Option<Python> {
     let own_code = codes.into_iter().find(|code| code.contains(&eval));
     Some(Python {
         layout,
+        runtime,
         code_type: symbol(c"PyCode_Type")?,
         loop_code,
         own_code: own_code.unwrap_or_default(),
@@ -128,14 +139,37 @@ fn version(reader: &mut Reader, symbol: impl Fn(&CStr) -> Option<usize>) -> Opti
 
 /// Reads the functions of the calling thread, at most `limit`, innermost first; `None` if it executes
 /// none. For hooks.
-pub(super) fn read(reader: &mut Reader, buffers: &mut Buffers, limit: usize) -> Option<Found> {
+pub(super) fn read(buffers: &mut Buffers, limit: usize) -> Option<Found> {
     let python = FOUND.get()?;
-    let thread = thread::state(&python.layout, reader)?;
-    let (functions, executions) = frames::read(python, reader, thread, buffers, limit);
-    (functions > 0).then(|| Found {
-        functions,
-        executions,
-        loop_code: python.loop_code.clone(),
-        hidden_code: python.own_code.clone(),
-    })
+    let mut reader = Reader::new();
+    let thread = thread::state(&python.layout, &mut reader)?;
+    let counts = frames::read(python, &mut reader, thread, buffers, limit, &mut || true);
+    python.found(counts)
+}
+
+/// Reads the functions of a blocked thread, as [`read`] does. `is_unmoved` reports whether the thread
+/// has been blocked since its native stack was read.
+pub(super) fn read_blocked(
+    threads: &mut OtherThreads,
+    thread: i32,
+    buffers: &mut Buffers,
+    limit: usize,
+    is_unmoved: &mut dyn FnMut() -> bool,
+) -> Option<Found> {
+    let python = FOUND.get()?;
+    let state = threads.state(python, thread)?;
+    let memory = &mut threads.memory;
+    let counts = frames::read(python, memory, state, buffers, limit, is_unmoved);
+    python.found(counts)
+}
+
+impl Python {
+    fn found(&self, (functions, executions): (usize, usize)) -> Option<Found> {
+        (functions > 0).then(|| Found {
+            functions,
+            executions,
+            loop_code: self.loop_code.clone(),
+            hidden_code: self.own_code.clone(),
+        })
+    }
 }

@@ -7,7 +7,7 @@
 use plimsoll_sys::primitives::{AtomicU32, Ordering};
 
 use super::layout::Layout;
-use crate::interpreter::memory::Reader;
+use crate::interpreter::memory::{Memory, Reader};
 
 /// The key, plus 1; 0 if unknown.
 static KEY: AtomicU32 = AtomicU32::new(0);

@@ -1,8 +1,8 @@
 //! Stacks with the functions of an interpreter, while there is one in the process.
 
 use plimsoll_sys::primitives::Ordering;
-use plimsoll_unwind::registers::Start;
-use plimsoll_unwind::unwind_tables::{self, End};
+use plimsoll_unwind::registers::{Registers, Start};
+use plimsoll_unwind::unwind_tables::{self, End, Walk};
 
 use super::{
     MODULES, NOT_WALKED, Scratch, Slot, Unwinder, count_if_cut, pool, take_slot, unwinder,
@@ -46,9 +46,9 @@ pub(super) fn with_functions<R, F: FnOnce(&[usize]) -> R>(
     let buffers = unsafe { slot.interpreted.load(Ordering::Acquire).as_mut() };
     let result = match buffers {
         Some(buffers) if !MODULES.load(Ordering::Acquire).is_null() => {
-            let (frames, end) = slot.merged(start, first, limit, scratch, buffers);
-            count_if_cut(end);
-            Ok(use_stack(frames))
+            let walk = slot.merge(start, first, limit, scratch, buffers);
+            count_if_cut(walk.end);
+            Ok(use_stack(&scratch.frames[..walk.frames]))
         }
         _ => Err(use_stack),
     };
@@ -57,14 +57,44 @@ pub(super) fn with_functions<R, F: FnOnce(&[usize]) -> R>(
 }
 
 impl Slot {
-    fn merged<'a>(
+    /// Makes the memory for functions of the interpreter, if there is one. Only one thread calls this at
+    /// a time. Not for hooks.
+    pub(crate) fn prepare_for_functions(&self) {
+        if interpreter::is_observed() && self.interpreted.load(Ordering::Relaxed).is_null() {
+            let _own = internal_scope::scope();
+            let buffers = Box::into_raw(Box::new(Buffers::new()));
+            self.interpreted.store(buffers, Ordering::Release);
+        }
+    }
+
+    /// Does the same as [`Slot::capture_interrupted`], completed by functions of the interpreter.
+    ///
+    /// # Safety
+    /// No other thread uses this slot.
+    pub(crate) unsafe fn capture_interrupted_functions(&self, at: Registers, limit: usize) -> Walk {
+        // SAFETY: no other thread uses this slot, by this function's contract. A non-null pointer refers
+        // to buffers that are never freed.
+        let buffers = unsafe { self.interpreted.load(Ordering::Acquire).as_mut() };
+        let Some(buffers) = buffers.filter(|_| !MODULES.load(Ordering::Acquire).is_null()) else {
+            // SAFETY: the same contract.
+            return unsafe { self.capture_interrupted(at, limit) };
+        };
+        // SAFETY: no other thread uses this slot, by this function's contract.
+        let scratch = unsafe { &mut *self.scratch.get() };
+        // One past the instruction, like the return address of a call.
+        let first = at.instruction as usize + 1;
+        self.merge(Start::Here(at), first, limit, scratch, buffers)
+    }
+
+    /// Fills the frames in `scratch`, at most `limit`.
+    fn merge(
         &self,
         start: Start,
         first: usize,
         limit: usize,
-        scratch: &'a mut Scratch,
-        buffers: &'a mut Buffers,
-    ) -> (&'a [usize], End) {
+        scratch: &mut Scratch,
+        buffers: &mut Buffers,
+    ) -> Walk {
         let Scratch {
             context,
             trail,
@@ -94,9 +124,16 @@ impl Slot {
         }
         let native = &frames[..begun + walk.frames];
         let whole = walk.end == End::Outermost;
-        match interpreter::merge(native, buffers, whole, limit) {
-            Some(merged) => (merged, walk.end),
-            None => (&native[..native.len().min(limit)], walk.end),
+        let count = match interpreter::merge(native, buffers, whole, limit) {
+            Some(merged) => {
+                frames[..merged.len()].copy_from_slice(merged);
+                merged.len()
+            }
+            None => native.len().min(limit),
+        };
+        Walk {
+            frames: count,
+            ..walk
         }
     }
 }

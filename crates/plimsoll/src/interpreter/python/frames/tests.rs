@@ -1,6 +1,7 @@
 //! Structures of an interpreter, made up of words, and damaged ones.
 
 use super::*;
+use crate::interpreter::memory::Reader;
 use crate::interpreter::names::{describe, reserve};
 use crate::interpreter::python::layout::{self, Layout};
 
@@ -60,6 +61,7 @@ impl Memory {
 fn python(layout: Layout) -> Python {
     Python {
         layout,
+        runtime: 0,
         code_type: TYPE,
         loop_code: None,
         own_code: 0..0,
@@ -71,7 +73,14 @@ fn read_all(python: &Python, thread: usize, limit: usize) -> (Vec<String>, Vec<E
     assert!(reserve());
     let mut buffers = Buffers::new();
     let mut reader = Reader::new();
-    let (functions, executions) = read(python, &mut reader, thread, &mut buffers, limit);
+    let (functions, executions) = read(
+        python,
+        &mut reader,
+        thread,
+        &mut buffers,
+        limit,
+        &mut || true,
+    );
     let named = |&address: &usize| describe(address, |frame| frame.name.to_owned()).unwrap();
     let names = buffers.functions[..functions].iter().map(named);
     (names.collect(), buffers.executions[..executions].to_vec())

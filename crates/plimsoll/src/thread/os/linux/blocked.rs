@@ -11,7 +11,7 @@ use plimsoll_sys::os::task_file::{TaskDirectory, TaskFile};
 
 use crate::label::Labels;
 use crate::stack;
-use crate::stack::{End, StackReader};
+use crate::stack::{BlockedAt, End, StackReader};
 use crate::thread::{Extent, State, Thread};
 
 /// The number of attempts before a thread that keeps moving is taken to be running.
@@ -58,18 +58,7 @@ pub(super) fn read(
             Some(Position::Ending) => return Found::Ended,
             None => return Found::Refused,
         };
-        // In a system call, the instruction pointer is behind the call, like a return address.
-        // Otherwise it is at the current instruction.
-        let first = instruction + usize::from(call < 0);
-        let (count, end) = match frames.split_first_mut() {
-            None => (0, End::Room),
-            Some((leaf, rest)) => {
-                *leaf = first;
-                let walk = reader.read(instruction, stack, rest);
-                (walk.frames + 1, walk.end)
-            }
-        };
-        let unmoved = match (before, runs()) {
+        let mut is_unmoved = || match (before, runs()) {
             (Some(before), Some(after)) => before == after,
             // The system does not count. At worst, the thread has returned to the same place.
             _ => {
@@ -78,10 +67,19 @@ pub(super) fn read(
                 text.is_ok_and(|text| Position::parse(text) == seen)
             }
         };
-        if !unmoved {
+        let at = BlockedAt {
+            thread: id,
+            instruction,
+            stack,
+            // In a system call, the instruction pointer is behind the call, like a return address.
+            // Otherwise it is at the current instruction.
+            first: instruction + usize::from(call < 0),
+        };
+        let walk = reader.read(at, frames, &mut is_unmoved);
+        if !is_unmoved() {
             continue;
         }
-        if end == End::Stale && !refreshed {
+        if walk.end == End::Stale && !refreshed {
             refreshed = true;
             stack::refresh_modules();
             continue;
@@ -95,8 +93,8 @@ pub(super) fn read(
             id,
             name: String::new(),
             state,
-            frames: frames[..count].into(),
-            extent: Extent::of(end),
+            frames: frames[..walk.frames].into(),
+            extent: Extent::of(walk.end),
             waited: None,
             creator: None,
             labels: Labels::NONE,

@@ -224,6 +224,7 @@ fn ask(thread: i32, signal: c_int) -> Result<Asked, Refusal> {
         })
     });
     let asked = asked.ok_or(Refusal::NoRequest)?;
+    asked.slot.prepare_for_functions();
     match send(thread, signal, asked.carried()) {
         0 => Ok(asked),
         error => {
@@ -426,6 +427,6 @@ impl Capture {
         let this = unsafe { &mut *this.cast::<Self>() };
         let slot = &stack::slots_for_requests_made()[this.number];
         // SAFETY: the request belongs to this handler until it is done.
-        this.walk = unsafe { slot.capture_interrupted(this.at, stack::DEEPEST) };
+        this.walk = unsafe { slot.capture_interrupted_functions(this.at, stack::DEEPEST) };
     }
 }

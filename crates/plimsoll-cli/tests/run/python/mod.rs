@@ -1,6 +1,8 @@
 //! Functions of Python in stacks, read from the interpreter's own frames. The system's `python3` is
 //! tested, and those that `PLIMSOLL_PYTHONS` lists, separated by colons.
 
+mod threads;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -303,7 +305,14 @@ fn interrupted_and_forked_interpreters_go_on_unchanged() {
     for python in pythons() {
         let script = Script::new("stress", STRESS);
         let arguments = ["-W", "ignore", &script.path];
-        let options = ["--cpu=1000", "--heap-rate", "2k", "--children", "--each"];
+        let options = [
+            "--cpu=1000",
+            "--wall",
+            "--heap-rate",
+            "2k",
+            "--children",
+            "--each",
+        ];
         let reports = same_with(&options, &python, &arguments);
         assert_eq!(reports.len(), 4, "{}", python.display());
         for report in &reports {
