@@ -18,6 +18,7 @@ use plimsoll_sys::primitives::{AtomicBool, Mutex, Ordering};
 use super::activity::Record;
 use super::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, ValueType, now_nanos};
 use crate::internal_thread::OwnThread;
+use crate::stack::StackReader;
 use crate::{internal_scope, internal_thread, overhead, task, thread};
 
 const SAMPLE_TYPES: [ValueType; 2] = [
@@ -166,6 +167,7 @@ impl Shared {
 fn watch(shared: &Shared) {
     let mut threads = Vec::new();
     let mut names = HashMap::new();
+    let mut reader = StackReader::new();
     let mut last = clock::now();
     let mut interval = INTERVAL.as_nanos() as u64;
     for turn in 0.. {
@@ -180,7 +182,7 @@ fn watch(shared: &Shared) {
             names = HashMap::new();
         }
         let mut records = Vec::new();
-        read_threads(&threads, &mut names, &mut records);
+        read_threads(&threads, &mut names, &mut reader, &mut records);
         read_tasks(&mut records);
         let now = clock::now();
         let elapsed = now.saturating_sub(last);
@@ -203,6 +205,7 @@ fn watch(shared: &Shared) {
 fn read_threads(
     threads: &[i32],
     names: &mut HashMap<i32, String>,
+    reader: &mut StackReader,
     records: &mut Vec<(Record, f64)>,
 ) {
     let count = threads.len().min(THREADS);
@@ -210,7 +213,7 @@ fn read_threads(
     // Each thread has the same probability: an arithmetic sequence with a random start.
     let first = random::seed() as usize;
     let chosen = (0..count).map(|at| threads[(first + at * threads.len() / count) % threads.len()]);
-    for mut thread in thread::some(chosen.collect()) {
+    for mut thread in thread::some(chosen.collect(), reader) {
         let name = names
             .entry(thread.id)
             .or_insert_with(|| thread::name_of(thread.id));

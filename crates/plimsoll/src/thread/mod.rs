@@ -27,7 +27,7 @@ use plimsoll_sys::os::task_file::{self, TaskDirectory};
 use plimsoll_sys::os::thread_id;
 
 use crate::label::{self, Labels};
-use crate::stack::{self, End, Registers, Start};
+use crate::stack::{self, End, Registers, StackReader, Start};
 
 use crate::internal_thread;
 
@@ -200,7 +200,7 @@ pub(crate) fn read_all(how: CaptureDetail) -> Threads {
     };
     ids.retain(|&id| id != me && !internal_thread::is_own(id));
     found.reserve(ids.len());
-    let refused = os::read(&tasks, ids, depth, &mut found);
+    let refused = os::read(&tasks, ids, depth, &mut StackReader::new(), &mut found);
     let labels: HashMap<i32, Labels> = label::of_threads().collect();
     for thread in &mut found {
         thread.name = name(&tasks, thread.id);
@@ -226,12 +226,12 @@ pub(crate) fn read_all(how: CaptureDetail) -> Threads {
 /// system does not report the states of threads.
 ///
 /// Reads files and takes locks: not for hooks.
-pub(crate) fn some(ids: Vec<i32>) -> Vec<Thread> {
+pub(crate) fn some(ids: Vec<i32>, reader: &mut StackReader) -> Vec<Thread> {
     let Ok(tasks) = TaskDirectory::open() else {
         return Vec::new();
     };
     let mut found = Vec::new();
-    os::read(&tasks, ids, stack::depth(), &mut found);
+    os::read(&tasks, ids, stack::depth(), reader, &mut found);
     let labels: HashMap<i32, Labels> = label::of_threads().collect();
     for thread in &mut found {
         thread.labels = labels.get(&thread.id).copied().unwrap_or(Labels::NONE);
@@ -251,7 +251,8 @@ pub(crate) fn name_of(id: i32) -> String {
 pub(crate) fn one(id: i32) -> Option<Thread> {
     let tasks = TaskDirectory::open().ok()?;
     let mut found = Vec::new();
-    os::read(&tasks, vec![id], stack::depth(), &mut found);
+    let reader = &mut StackReader::new();
+    os::read(&tasks, vec![id], stack::depth(), reader, &mut found);
     let mut thread = found.pop()?;
     let labels = label::of_threads().find(|&(labelled, _)| labelled == id);
     thread.labels = labels.map_or(Labels::NONE, |(_, labels)| labels);

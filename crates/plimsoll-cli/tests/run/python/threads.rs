@@ -207,7 +207,12 @@ fn the_dump_has_the_functions_of_each_thread_with_their_lines() {
                 .collect();
             assert_eq!(with.len(), 1, "{}: {name}: {dump}", python.display());
         }
-        assert!(!dump.contains("_PyEval_EvalFrame"), "{dump}");
+        for part in dump.split("\n\n") {
+            // A running thread may be about to begin or end a function.
+            if let Some((_, callers)) = part.split_once(".py)(...)") {
+                assert!(!callers.contains("_PyEval_EvalFrame"), "{part}");
+            }
+        }
         running.end();
     }
 }

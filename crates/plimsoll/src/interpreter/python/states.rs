@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use plimsoll_sys::os::clock;
 use plimsoll_sys::os::syscall::call3;
 
 use super::Python;
@@ -17,11 +18,17 @@ use crate::interpreter::memory::{CopiedPages, Memory};
 /// The maximum number of states that are listed. A list that leads back into itself ends there.
 const MAX_STATES: usize = 1 << 14;
 
+/// The states are listed again if the time since then is this many times the CPU time that it took. So
+/// listing takes at most this part of a processor.
+const REST: u64 = 1000;
+
 /// The states of the threads at one time, and the memory that was copied for one of them.
 pub(crate) struct OtherThreads {
     pub(super) memory: CopiedPages,
-    /// By the identifier of the thread. `None` before they were listed.
-    states: Option<HashMap<usize, usize>>,
+    /// By the identifier of the thread.
+    states: HashMap<usize, usize>,
+    /// The time from which on the states may be listed again.
+    list_again_ns: u64,
     /// The distance from a thread's identifier to its list of robust mutexes.
     distance: Option<usize>,
 }
@@ -33,21 +40,34 @@ impl OtherThreads {
         let own = unsafe { libc::pthread_self() } as usize;
         Self {
             memory: CopiedPages::new(),
-            states: None,
+            states: HashMap::new(),
+            list_again_ns: 0,
             distance: robust_list(0).map(|list| list.wrapping_sub(own)),
         }
     }
 
     /// Returns the address of the state of the thread with a number, if it has one. Lists the states at
-    /// the first call. Discards all memory that was copied before.
+    /// the first call, and again if the list lacks the thread. Discards all memory that was copied before.
     pub(super) fn state(&mut self, python: &Python, thread: i32) -> Option<usize> {
         let identifier = robust_list(thread)?.wrapping_sub(self.distance?);
-        if self.states.is_none() {
-            self.memory.begin();
-            self.states = Some(list(python, &mut self.memory));
-        }
-        let state = *self.states.as_ref()?.get(&identifier)?;
         self.memory.begin();
+        if let Some(state) = self.listed(python, identifier) {
+            return Some(state);
+        }
+        if clock::now() < self.list_again_ns {
+            return None;
+        }
+        let began = clock::thread_cpu();
+        self.states = list(python, &mut self.memory);
+        let took = clock::thread_cpu().saturating_sub(began);
+        self.list_again_ns = clock::now() + REST * took;
+        self.memory.begin();
+        self.listed(python, identifier)
+    }
+
+    /// Returns the state with an identifier, if it still has it.
+    fn listed(&mut self, python: &Python, identifier: usize) -> Option<usize> {
+        let state = *self.states.get(&identifier)?;
         let found = self.memory.field(state, python.layout.thread_identifier)?;
         (found == identifier).then_some(state)
     }

@@ -6,6 +6,7 @@ use plimsoll_sys::os::task_file::TaskDirectory;
 
 use super::super::Thread;
 use crate::histogram::TimeCounts;
+use crate::stack::StackReader;
 
 pub(crate) mod calls {
     /// The activity of a thread that is in a system call.
@@ -80,6 +81,7 @@ pub(in super::super) fn read(
     _: &TaskDirectory,
     _: Vec<i32>,
     _: usize,
+    _: &mut StackReader,
     _: &mut Vec<Thread>,
 ) -> bool {
     true

@@ -65,7 +65,7 @@ fn own_identifier() -> usize {
 #[test]
 fn the_state_of_another_thread_is_found_by_the_systems_number() {
     let (sender, numbers) = mpsc::channel();
-    let (_end, ended) = mpsc::channel::<()>();
+    let (end, ended) = mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
         sender.send((thread_id(), own_identifier())).unwrap();
         let _ = ended.recv();
@@ -81,11 +81,18 @@ fn the_state_of_another_thread_is_found_by_the_systems_number() {
         assert_eq!(threads.state(&python, other), at(2), "3.{minor}");
         assert_eq!(threads.state(&python, thread_id()), at(1), "3.{minor}");
         assert_eq!(threads.state(&python, 1 << 30), None, "no such thread");
-        let its = STATES + 2 * STATE + lists.layout.thread_identifier;
-        lists.set(its, identifier + 64);
-        assert_eq!(threads.state(&python, other), None, "it has ended");
+        let field = lists.layout.thread_identifier;
+        lists.set(STATES + 2 * STATE + field, identifier + 64);
+        lists.set(STATES + field, identifier + 64);
+        threads.list_again_ns = u64::MAX;
+        assert_eq!(threads.state(&python, other), None, "its state is freed");
+        lists.set(STATES + field, identifier);
+        assert_eq!(threads.state(&python, other), None, "not listed yet");
+        threads.list_again_ns = 0;
+        let at = |state: usize| Some(lists.address(STATES + STATE * state));
+        assert_eq!(threads.state(&python, other), at(0), "listed again");
     }
-    drop(_end);
+    drop(end);
     thread.join().unwrap();
 }
 

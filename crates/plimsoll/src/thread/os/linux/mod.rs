@@ -43,10 +43,10 @@ pub(in super::super) fn read(
     tasks: &TaskDirectory,
     ids: Vec<i32>,
     depth: usize,
+    reader: &mut StackReader,
     found: &mut Vec<Thread>,
 ) -> bool {
     stack::refresh_modules();
-    let mut reader = StackReader::new();
     let mut frames = vec![0; depth];
     let mut refused = false;
     let mut running = ids;
@@ -54,20 +54,18 @@ pub(in super::super) fn read(
         if look > 0 {
             plimsoll_sys::primitives::yield_now();
         }
-        running.retain(
-            |&id| match blocked::read(tasks, id, &mut reader, &mut frames) {
-                Found::Blocked(thread) => {
-                    found.push(thread);
-                    false
-                }
-                Found::Ended => false,
-                Found::Running => true,
-                Found::Refused => {
-                    refused = true;
-                    true
-                }
-            },
-        );
+        running.retain(|&id| match blocked::read(tasks, id, reader, &mut frames) {
+            Found::Blocked(thread) => {
+                found.push(thread);
+                false
+            }
+            Found::Ended => false,
+            Found::Running => true,
+            Found::Refused => {
+                refused = true;
+                true
+            }
+        });
         if running.is_empty() || refused {
             break;
         }
