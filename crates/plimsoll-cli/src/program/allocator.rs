@@ -137,7 +137,7 @@ impl Allocator {
         let exported = exported.into_iter();
         let all = elf.symbols_among(".symtab", &names);
         let is_stripped = all.is_none();
-        let mut found = Self::in_symbols(exported, all.into_iter().flatten());
+        let mut found = Self::in_symbols(exported, all.unwrap_or_default().into_iter());
         found.library = needed.iter().find(|name| is_allocator(name)).cloned();
         if is_stripped && found.linked.is_none() {
             found.linked = in_texts(&elf.contents_of(".rodata").unwrap_or_default());

@@ -5,23 +5,57 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use object::elf::{self, FileHeader64, GnuHashHeader, ProgramHeader64, SectionHeader64, Sym64};
-use object::read::elf::{
-    Dyn, FileHeader, GnuHashTable, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable,
-    VersionTable,
-};
+use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
 use object::{LittleEndian, ReadCache, ReadRef};
 
 use super::arch::Machine;
 use super::find;
 use super::in_parts::InParts;
 
-/// The cache of the parts that were read from a file.
-pub(super) type Cache = ReadCache<InParts>;
+/// A file, with a cache of the parts that were read.
+pub(super) struct Cache {
+    parts: ReadCache<InParts>,
+    file: Arc<File>,
+}
+
+impl Cache {
+    pub(super) fn new(file: File) -> Self {
+        let file = Arc::new(file);
+        Self {
+            parts: ReadCache::new(InParts::new(file.clone())),
+            file,
+        }
+    }
+}
+
+impl<'a> ReadRef<'a> for &'a Cache {
+    fn len(self) -> Result<u64, ()> {
+        ReadRef::len(&self.parts)
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        self.parts.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        self.parts.read_bytes_at_until(range, delimiter)
+    }
+}
+
+/// The bytes of a section in the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) offset: u64,
+    pub(super) size: u64,
+}
 
 const ENDIAN: LittleEndian = LittleEndian;
 
@@ -36,7 +70,7 @@ pub(super) fn is_elf(head: &[u8]) -> bool {
 /// Returns the loader that this machine's kernel starts to execute `path`. Returns `None` if the
 /// file is for another machine, is not dynamically linked, or cannot be parsed.
 pub(super) fn loader_of(path: &Path) -> Option<PathBuf> {
-    let cache = Cache::new(InParts::new(find::open(path).ok()?));
+    let cache = Cache::new(find::open(path).ok()?);
     let elf = Elf::parse(&cache).ok()?;
     let is_for_this = Some(elf.machine()) == Machine::of_this_process();
     elf.loader().filter(|_| is_for_this)
@@ -298,65 +332,27 @@ impl<'a> Elf<'a> {
         }))
     }
 
-    /// Returns those symbols of a table, as [`symbols`](Self::symbols), that have one of these names. Much
-    /// faster than to compare all names.
-    pub(super) fn symbols_among(
-        &self,
-        table: &str,
-        wanted: &[&'a [u8]],
-    ) -> Option<impl Iterator<Item = Symbol<'a>> + use<'a>> {
-        let (entries, names) = self.table(table)?;
-        let mut by_first: [Vec<&'a [u8]>; 256] = [const { Vec::new() }; 256];
-        for &name in wanted {
-            by_first[usize::from(name[0])].push(name);
-        }
-        Some(entries.iter().filter_map(move |entry| {
-            let there = names.get(entry.st_name(ENDIAN) as usize..)?;
-            let candidates = &by_first[usize::from(*there.first()?)];
-            let is_it =
-                |name: &&&[u8]| there.starts_with(name) && there.get(name.len()) == Some(&0);
-            Some(symbol(entry, candidates.iter().find(is_it)?))
-        }))
+    /// Returns the file that is read.
+    pub(super) fn file(&self) -> &'a File {
+        &self.cache.file
     }
 
-    /// Returns those symbols of the dynamic linker's table that have one of these names. Finds what the
-    /// file defines as the dynamic linker does, by its hash table, in place of comparing all names.
-    pub(super) fn dynamic_symbols_among(&self, wanted: &[&'a [u8]]) -> Vec<Symbol<'a>> {
-        self.hashed_symbols_among(wanted).unwrap_or_else(|| {
-            let all = self.symbols_among(".dynsym", wanted);
-            all.into_iter().flatten().collect()
-        })
+    /// Returns where a section is in the file; `None` if it is missing or too large.
+    pub(super) fn span_of(&self, name: &str) -> Option<Span> {
+        self.span(self.section(name)?)
     }
 
-    /// The same if the file has a hash table.
-    fn hashed_symbols_among(&self, wanted: &[&'a [u8]]) -> Option<Vec<Symbol<'a>>> {
-        let hashes = self.bytes_of(self.section(".gnu.hash")?)?;
-        // The reader of the table relies on these.
-        let (header, _) = object::from_bytes::<GnuHashHeader<LittleEndian>>(hashes).ok()?;
-        let (buckets, filters) = (&header.bucket_count, &header.bloom_count);
-        if buckets.get(ENDIAN) == 0
-            || filters.get(ENDIAN) == 0
-            || header.bloom_shift.get(ENDIAN) > 31
-        {
-            return None;
-        }
-        let hashes = GnuHashTable::<FileHeader64<LittleEndian>>::parse(ENDIAN, hashes).ok()?;
-        let symbols = self.sections.symbols(ENDIAN, self.cache, elf::SHT_DYNSYM);
-        let symbols: SymbolTable<'a, _, _> = symbols.ok()?;
-        let versions = VersionTable::default();
-        let defined = wanted.iter().filter_map(|name| {
-            let hash = elf::gnu_hash(name);
-            let found = hashes.find(ENDIAN, name, hash, None, &symbols, &versions)?;
-            Some(symbol(found.1, name))
-        });
-        // The table does not contain the symbols that other files define. These precede all others.
-        let undefined = symbols.symbols().get(..hashes.symbol_base() as usize)?;
-        let undefined = undefined.iter().filter_map(|entry| {
-            let name = entry.name(ENDIAN, symbols.strings()).ok()?;
-            let name = wanted.iter().find(|wanted| **wanted == name)?;
-            Some(symbol(entry, name))
-        });
-        Some(defined.chain(undefined).collect())
+    /// Returns where the symbols of a table and their names are in the file.
+    pub(super) fn spans_of_table(&self, table: &str) -> Option<(Span, Span)> {
+        let section = self.section(table)?;
+        let names = self.sections.section(section.link(ENDIAN)).ok()?;
+        Some((self.span(section)?, self.span(names)?))
+    }
+
+    fn span(&self, section: &SectionHeader64<LittleEndian>) -> Option<Span> {
+        let (offset, size) = section.file_range(ENDIAN)?;
+        let is_inside = offset.checked_add(size)? <= self.cache.len().ok()?;
+        (size <= LARGEST && is_inside).then_some(Span { offset, size })
     }
 
     fn table(&self, table: &str) -> Option<(&'a [Sym64<LittleEndian>], &'a [u8])> {
@@ -394,7 +390,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-fn symbol<'a>(entry: &Sym64<LittleEndian>, name: &'a [u8]) -> Symbol<'a> {
+pub(super) fn symbol<'a>(entry: &Sym64<LittleEndian>, name: &'a [u8]) -> Symbol<'a> {
     Symbol {
         name,
         is_defined: entry.st_shndx(ENDIAN) != elf::SHN_UNDEF,

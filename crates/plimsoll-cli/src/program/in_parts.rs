@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// The size of a part in bytes. Parts begin at multiples of it.
 const PART: u64 = 16 << 10;
@@ -10,7 +11,7 @@ const PART: u64 = 16 << 10;
 /// A file with one of its parts in memory.
 #[derive(Debug)]
 pub(super) struct InParts {
-    file: File,
+    file: Arc<File>,
     /// The bytes from `begins` on.
     part: Vec<u8>,
     begins: u64,
@@ -19,7 +20,7 @@ pub(super) struct InParts {
 }
 
 impl InParts {
-    pub(super) fn new(file: File) -> Self {
+    pub(super) fn new(file: Arc<File>) -> Self {
         Self {
             file,
             part: Vec::new(),
@@ -78,7 +79,7 @@ impl Seek for InParts {
         self.at = match to {
             SeekFrom::Start(at) => at,
             // Of other kinds of files than regular ones, only the system knows the size.
-            SeekFrom::End(_) => self.file.seek(to)?,
+            SeekFrom::End(_) => (&*self.file).seek(to)?,
             SeekFrom::Current(by) => self
                 .at
                 .checked_add_signed(by)
@@ -99,7 +100,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("plimsoll-in-parts-{}", std::process::id()));
         let bytes: Vec<u8> = (0..5 * PART + 7).map(|at| (at % 251) as u8).collect();
         File::create(&path).unwrap().write_all(&bytes).unwrap();
-        let mut file = InParts::new(File::open(&path).unwrap());
+        let mut file = InParts::new(Arc::new(File::open(&path).unwrap()));
         std::fs::remove_file(path).unwrap();
         let all = bytes.len() as u64;
         assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), all);

@@ -7,6 +7,7 @@
 //! | `find` | finds the file that a command executes, and follows scripts to their interpreters |
 //! | `elf` | reads parts of the file without trusting its contents |
 //! | `in_parts` | reads a file in large parts |
+//! | `named` | finds symbols by their names in large tables |
 //! | `privileges` | decides whether the loader would ignore preloaded libraries |
 //! | `arch` | the processors whose programs are examined |
 //! | [`allocator`] | recognizes an allocator that is linked in |
@@ -21,6 +22,7 @@ mod elf;
 mod find;
 mod frame_pointers;
 mod in_parts;
+mod named;
 mod privileges;
 mod symbols;
 mod verdict;
@@ -32,7 +34,6 @@ use std::path::{Path, PathBuf};
 
 use self::allocator::Allocator;
 use self::elf::{Cache, Dynamic, Elf, NotRead};
-use self::in_parts::InParts;
 use self::privileges::{Identity, Rights};
 use crate::failure::Failure;
 
@@ -117,7 +118,7 @@ pub struct Details {
 impl Details {
     /// Returns `None` if the file cannot be read, or is not a program for a known machine.
     pub fn of_file(path: &Path) -> Option<Self> {
-        let cache = Cache::new(InParts::new(find::open(path).ok()?));
+        let cache = Cache::new(find::open(path).ok()?);
         let elf = Elf::parse(&cache).ok()?;
         let real = path.canonicalize();
         Some(Self {
@@ -269,7 +270,7 @@ impl Contents {
             Ok(_) => return Self::NotAProgram("not a regular file"),
             Err(error) => return unreadable(error),
         }
-        let cache = Cache::new(InParts::new(file));
+        let cache = Cache::new(file);
         match Elf::parse(&cache) {
             Ok(elf) => Executable::of(&elf, extent)
                 .map_or(Self::NotAProgram("a shared library"), |executable| {
@@ -317,7 +318,7 @@ pub fn frame_pointers_of_library(path: &Path) -> FramePointers {
     let Ok(file) = find::open(path) else {
         return FramePointers::default();
     };
-    let cache = Cache::new(InParts::new(file));
+    let cache = Cache::new(file);
     Elf::parse(&cache).map_or_else(|_| FramePointers::default(), |elf| FramePointers::of(&elf))
 }
 
@@ -402,7 +403,7 @@ fn sanitizer(elf: &Elf<'_>, needed: &[String]) -> Option<&'static str> {
         let may_be_linked_in = elf.has_section(".preinit_array");
         let all = may_be_linked_in.then(|| elf.symbols_among(".symtab", &names));
         exported
-            .chain(all.flatten().into_iter().flatten())
+            .chain(all.flatten().unwrap_or_default())
             .find_map(|symbol| {
                 let is_its = |(_, function, _): &&(_, &[u8], _)| *function == symbol.name;
                 SANITIZERS.iter().find(is_its)

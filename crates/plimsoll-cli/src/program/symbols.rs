@@ -14,7 +14,6 @@ use gimli::{
 
 use super::elf::{Cache, Compression, Elf};
 use super::find;
-use super::in_parts::InParts;
 
 /// The symbols and debug information of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,7 +231,7 @@ fn split_off(elf: &Elf<'_>, path: &Path, build_id: &[u8]) -> Option<PathBuf> {
         if build_id.is_empty() {
             return link.is_some_and(|(_, sum)| crc32(file) == Some(sum));
         }
-        let cache = Cache::new(InParts::new(file));
+        let cache = Cache::new(file);
         Elf::parse(&cache).is_ok_and(|its| its.build_id() == build_id)
     })
 }
