@@ -10,7 +10,7 @@ use plimsoll_symbolize::offline::{self, DebugFiles, MappedCode};
 
 use super::sites::{self, Site};
 use crate::plain_text::plain;
-use crate::profile::{Frames, LocationId, Profile, Stack};
+use crate::profile::{Frames, LocationId, MappingId, Profile, Stack};
 
 /// A frame: a location, and the position among the calls that are inlined there.
 type Place = (LocationId, usize);
@@ -101,7 +101,9 @@ fn look_up(profile: &Profile, wanted: &HashSet<LocationId>) -> HashMap<LocationI
     let without: Vec<LocationId> = (wanted.iter().copied())
         .filter(|&id| {
             let location = profile.location(id);
-            location.address != 0 && location.lines.iter().all(|line| line.line == 0)
+            !is_in_c_library(profile, location.mapping)
+                && location.address != 0
+                && location.lines.iter().all(|line| line.line == 0)
         })
         .collect();
     let mut found = HashMap::new();
@@ -125,7 +127,7 @@ fn look_up(profile: &Profile, wanted: &HashSet<LocationId>) -> HashMap<LocationI
     offline::symbolize(
         &mapped,
         &addresses,
-        Detail::Full,
+        Detail::Lines,
         &mut files,
         |at, lines| {
             let outermost = lines.last();
@@ -134,6 +136,20 @@ fn look_up(profile: &Profile, wanted: &HashSet<LocationId>) -> HashMap<LocationI
         },
     );
     found
+}
+
+/// Returns whether code is the C library's or the loader's. Its positions are left out: they are the same in
+/// all programs, and its debug information, where it is installed, takes longer to read than many programs
+/// run.
+fn is_in_c_library(profile: &Profile, mapping: Option<MappingId>) -> bool {
+    mapping.is_some_and(|id| is_c_library(profile.string(profile.mapping(id).file)))
+}
+
+fn is_c_library(file: &str) -> bool {
+    let name = super::name_of(file);
+    ["libc.so.", "libc-2.", "ld-linux", "ld-2."]
+        .iter()
+        .any(|start| name.starts_with(start))
 }
 
 /// Formats a position: the last two parts of the file's path, and the line.
@@ -148,6 +164,25 @@ fn shown(file: &str, line: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_c_library_is_recognized_by_its_name() {
+        for file in [
+            "/lib/libc.so.6",
+            "/lib64/ld-linux-x86-64.so.2",
+            "/lib/libc-2.31.so",
+        ] {
+            assert!(is_c_library(file), "{file}");
+        }
+        for file in [
+            "/usr/lib/libcurl.so.4",
+            "/bin/ld",
+            "/lib/libc.so.6/program",
+            "",
+        ] {
+            assert!(!is_c_library(file), "{file}");
+        }
+    }
 
     #[test]
     fn a_position_is_short_and_plain() {

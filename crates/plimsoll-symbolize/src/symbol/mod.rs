@@ -60,6 +60,9 @@ pub enum Detail {
     /// cover gets its name from the symbol table. Without the feature `symbolize`, the same as
     /// [`Detail::Names`].
     Full,
+    /// Files and lines, from debug information only. Without symbol tables, which take longer to read than
+    /// the debug information of few addresses; so names may be missing or shorter.
+    Lines,
     /// The names of physical functions, from symbol tables only.
     Names,
     /// Nothing but the mappings and their build ids, for symbolizing elsewhere.

@@ -1,5 +1,8 @@
 //! Resolves return addresses to [`Symbols`].
 
+use std::fs::File;
+use std::io::{self, Read};
+
 use super::maps::{self, Mapped};
 use super::objects::{self, Object};
 use super::ranges::Ranges;
@@ -9,10 +12,17 @@ use super::table::{Answer, Table};
 use super::{Detail, Location, Mapping, Symbols, hexadecimal};
 
 pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
-    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    let maps = read_maps().unwrap_or_default();
     let mapped = maps::parse(&String::from_utf8_lossy(&maps));
     drop(maps);
     resolve_in(&mapped, &objects::loaded(), return_addresses, detail)
+}
+
+/// Reads the list of mappings in few calls: each makes the kernel search for its position.
+fn read_maps() -> io::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(32 << 10);
+    File::open("/proc/self/maps")?.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Resolves addresses by the given mappings and objects.
@@ -128,6 +138,13 @@ fn look_up(
         .map(|location| call_of(location).wrapping_sub(object.base) as u64)
         .collect();
     let mut symbols: Vec<Option<Symbol<'_>>> = vec![None; calls.len()];
+    if detail == Detail::Lines {
+        // Code of which the debug information has no function, such as assembly, has lines as well.
+        let unnamed = |&start| Some(Symbol { start, name: b"?" });
+        symbols = calls.iter().map(unnamed).collect();
+        look_up_lines(object, &source, &calls, &symbols, answers, table);
+        return;
+    }
     for elf in [source.debug(), source.image()].into_iter().flatten() {
         symtab::look_up(elf, &calls, &mut symbols);
     }
@@ -135,15 +152,35 @@ fn look_up(
         // The call is one byte before the return address.
         location.symbol_offset = symbol.map(|symbol| (call - symbol.start + 1) as usize);
     }
-    #[cfg(feature = "debug-info")]
     if detail == Detail::Full {
-        for elf in [source.debug(), source.image()].into_iter().flatten() {
-            super::dwarf::look_up(elf, object.code_start(), &calls, &symbols, answers, table);
-        }
+        look_up_lines(object, &source, &calls, &symbols, answers, table);
     }
-    #[cfg(not(feature = "debug-info"))]
-    let _ = detail;
     table.answer_with_symbols(&symbols, answers);
+}
+
+#[cfg(feature = "debug-info")]
+fn look_up_lines(
+    object: &Object,
+    source: &Source,
+    calls: &[u64],
+    symbols: &[Option<Symbol<'_>>],
+    answers: &mut [Answer],
+    table: &mut Table,
+) {
+    for elf in [source.debug(), source.image()].into_iter().flatten() {
+        super::dwarf::look_up(elf, object.code_start(), calls, symbols, answers, table);
+    }
+}
+
+#[cfg(not(feature = "debug-info"))]
+fn look_up_lines(
+    _: &Object,
+    _: &Source,
+    _: &[u64],
+    _: &[Option<Symbol<'_>>],
+    _: &mut [Answer],
+    _: &mut Table,
+) {
 }
 
 /// Returns the mappings. Flags show which information all locations in a mapping have.

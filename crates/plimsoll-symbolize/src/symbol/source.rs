@@ -130,7 +130,8 @@ fn split_off(elf: Elf<'_>, object: &Object, path: &Path, detail: Detail) -> Opti
 
 /// Returns whether a file has all of the symbols and debug information that `detail` needs.
 fn is_complete(elf: Elf<'_>, detail: Detail) -> bool {
-    let has_lines = detail != Detail::Full || elf.section(".debug_info").is_some();
+    let needs_lines = matches!(detail, Detail::Full | Detail::Lines);
+    let has_lines = !needs_lines || elf.section(".debug_info").is_some();
     elf.has_symbols() && has_lines
 }
 

@@ -42,6 +42,26 @@ fn starts_at(call: &Call<'_>, line: u32) -> bool {
 
 #[cfg(feature = "debug-info")]
 #[test]
+fn lines_without_symbol_tables_are_the_same() {
+    let here = outer();
+    let positions = |detail| {
+        let symbols = resolve(&[here], detail);
+        let calls = calls_at(&symbols, here).into_iter();
+        let positions = calls.map(|call| (call.file.to_owned(), call.line));
+        positions.collect::<Vec<_>>()
+    };
+    let full = positions(Detail::Full);
+    assert_eq!(full.len(), 3);
+    assert_eq!(positions(Detail::Lines), full);
+    // A function of the C library, which has no debug information here or one in a separate file.
+    let elsewhere = libc::getppid as *const () as usize + 1;
+    let symbols = resolve(&[elsewhere], Detail::Lines);
+    let calls = calls_at(&symbols, elsewhere);
+    assert!(calls.iter().all(|call| call.line != 0), "{calls:?}");
+}
+
+#[cfg(feature = "debug-info")]
+#[test]
 fn inlined_calls_come_innermost_first_with_the_lines_of_their_calls() {
     let here = outer();
     let symbols = resolve(&[here], Detail::Full);
