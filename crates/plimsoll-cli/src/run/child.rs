@@ -1,10 +1,11 @@
 //! Runs the program as a child process: forwards signals to it, and ends in the way it ended.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString, c_char};
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -63,20 +64,108 @@ extern "C" fn note_at_start() {
 
 /// The program while it runs.
 pub struct Running {
-    child: Child,
+    process: u32,
 }
 
 /// Starts the program. Signals are forwarded to it from its first instant.
 pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Running> {
+    let held = Held::hold();
+    // If this process ignored SIGCHLD, it could not wait for the status of its child.
+    let of_children = act(libc::SIGCHLD, libc::SIG_DFL);
+    let process = match of_children.sa_sigaction {
+        libc::SIG_DFL => spawn(command, environment, held.before),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    };
+    let process = match process {
+        // A file without a format, which the shell executes.
+        Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => None,
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
+        process => Some(process?),
+    };
+    let process = match process {
+        Some(process) => process,
+        None => fork(command, environment, held.before, of_children)?,
+    };
+    CHILD.store(process as i32, Ordering::Relaxed);
+    for signal in handed_on() {
+        act(signal, hand_on as *const () as usize);
+    }
+    Ok(Running { process })
+}
+
+/// Starts the program by `posix_spawn`, which copies none of this process's page tables. It can set a signal
+/// to its default action, but not ignore it.
+fn spawn(
+    command: &[OsString],
+    environment: &[(&str, OsString)],
+    mask: libc::sigset_t,
+) -> io::Result<u32> {
+    let text = |text: &[u8]| CString::new(text).map_err(io::Error::from);
+    let arguments = command.iter().map(|argument| text(argument.as_bytes()));
+    let arguments = arguments.collect::<io::Result<Vec<CString>>>()?;
+    let is_replaced = |name: &OsString| environment.iter().any(|(replaced, _)| name == replaced);
+    let kept = std::env::vars_os().filter(|(name, _)| !is_replaced(name));
+    let added = environment
+        .iter()
+        .map(|(name, value)| (OsString::from(name), value.clone()));
+    let variables = kept
+        .chain(added)
+        .map(|(name, value)| text(&[name.as_bytes(), b"=", value.as_bytes()].concat()));
+    let variables = variables.collect::<io::Result<Vec<CString>>>()?;
+    let list = |texts: &[CString]| {
+        let pointers = texts.iter().map(|text| text.as_ptr().cast_mut());
+        let list: Vec<*mut c_char> = pointers.chain([std::ptr::null_mut()]).collect();
+        list
+    };
+    let (arguments_list, variables_list) = (list(&arguments), list(&variables));
+    let mut process = 0;
+    // SAFETY: the attributes are initialized before they are used and destroyed once; both lists end with
+    // a null pointer, and their strings live until the call returns.
+    let error = unsafe {
+        let mut attributes = MaybeUninit::uninit();
+        let error = libc::posix_spawnattr_init(attributes.as_mut_ptr());
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        let attributes = attributes.as_mut_ptr();
+        let mut defaults = zeroed();
+        libc::sigemptyset(&raw mut defaults);
+        if PIPE_AT_START.load(Ordering::Relaxed) == libc::SIG_DFL {
+            libc::sigaddset(&raw mut defaults, libc::SIGPIPE);
+        }
+        let flags = libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
+        libc::posix_spawnattr_setflags(attributes, flags as libc::c_short);
+        libc::posix_spawnattr_setsigmask(attributes, &raw const mask);
+        libc::posix_spawnattr_setsigdefault(attributes, &raw const defaults);
+        let error = libc::posix_spawnp(
+            &raw mut process,
+            arguments_list[0],
+            std::ptr::null(),
+            attributes,
+            arguments_list.as_ptr(),
+            variables_list.as_ptr(),
+        );
+        libc::posix_spawnattr_destroy(attributes);
+        error
+    };
+    match error {
+        0 => Ok(process as u32),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Starts the program by `fork`, for what `posix_spawn` cannot do.
+fn fork(
+    command: &[OsString],
+    environment: &[(&str, OsString)],
+    mask: libc::sigset_t,
+    of_children: libc::sigaction,
+) -> io::Result<u32> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
     for (name, value) in environment {
         child.env(name, value);
     }
-    let held = Held::hold();
-    let mask = held.before;
-    // If this process ignored SIGCHLD, it could not wait for the status of its child.
-    let of_children = act(libc::SIGCHLD, libc::SIG_DFL);
     // SAFETY: between `fork` and `exec` the closure makes only async-signal-safe calls, and it
     // allocates nothing.
     unsafe {
@@ -87,12 +176,7 @@ pub fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Resu
             Ok(())
         });
     }
-    let child = child.spawn()?;
-    CHILD.store(child.id() as i32, Ordering::Relaxed);
-    for signal in handed_on() {
-        act(signal, hand_on as *const () as usize);
-    }
-    Ok(Running { child })
+    Ok(child.spawn()?.id())
 }
 
 /// A guard that blocks the forwarded signals until it is dropped.
@@ -125,13 +209,13 @@ impl Drop for Held {
 impl Running {
     /// Returns the id of the process.
     pub fn process(&self) -> u32 {
-        self.child.id()
+        self.process
     }
 
     /// Waits for the end of the program, and calls `ends` while its process id is still its own. Stops
     /// this process whenever the program stops.
     pub fn wait(self, ends: impl FnOnce()) -> io::Result<Ended> {
-        let process = self.child.id();
+        let process = self.process;
         // The process id stays valid until `wait4` below reaps the child.
         while let Event::Stops = event(process)? {
             // This process stops as well, so that its parent sees the stop. The signal that

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -95,35 +96,86 @@ impl Course {
 
 /// Reads a process until it is stopped.
 pub struct Watch {
+    /// Absent if the process ended before the first reading.
+    reader: Option<Reader>,
+}
+
+struct Reader {
     stop: Sender<()>,
     thread: JoinHandle<Course>,
 }
 
 impl Watch {
-    /// Begins to read a process, and ends it by `SIGTERM` at a limit. It must not be reaped before [`Watch::stop`], so that its id is not
-    /// another's.
+    /// Begins to read a process, and ends it by `SIGTERM` at a limit. It must not be reaped before
+    /// [`Watch::stop`], so that its id is not another's.
+    ///
+    /// Returns at the time of the first reading, or when the process has ended: a thread would take longer to
+    /// start than many programs run.
     ///
     /// # Errors
     /// The kernel does not report the process, or the system refuses a thread.
     pub fn start(process: u32, limit: Option<Limit>) -> io::Result<Self> {
         let status = File::open(format!("/proc/{process}/status"))?;
+        let began = Instant::now();
+        if ends_before(process, began + FIRST_INTERVAL) {
+            return Ok(Self { reader: None });
+        }
         let (stop, stopped) = channel();
-        let watch = move || watch(process, &status, limit, &stopped);
+        let watch = move || watch(process, &status, began, limit, &stopped);
         let thread = std::thread::Builder::new().spawn(watch)?;
-        Ok(Self { stop, thread })
+        let reader = Some(Reader { stop, thread });
+        Ok(Self { reader })
     }
 
     pub fn stop(self) -> Course {
-        drop(self.stop);
-        self.thread.join().unwrap_or_default()
+        let Some(Reader { stop, thread }) = self.reader else {
+            return Course::default();
+        };
+        drop(stop);
+        thread.join().unwrap_or_default()
     }
 }
 
-fn watch(process: u32, status: &File, mut limit: Option<Limit>, stopped: &Receiver<()>) -> Course {
-    let began = Instant::now();
-    let mut interval = FIRST_INTERVAL;
+/// Waits for the end of a child until `time`. Returns false if the system cannot wait for a time.
+fn ends_before(process: u32, time: Instant) -> bool {
+    // SAFETY: the call takes integers.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as i32;
+    if descriptor < 0 {
+        return false;
+    }
+    // SAFETY: the descriptor was opened above, and nothing else closes it.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    loop {
+        let rest = time.saturating_duration_since(Instant::now());
+        let rest =
+            rest.as_millis() as i32 + i32::from(!rest.subsec_nanos().is_multiple_of(1_000_000));
+        let mut ready = libc::pollfd {
+            fd: descriptor.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: `ready` is one valid entry.
+        let count = unsafe { libc::poll(&raw mut ready, 1, rest) };
+        // A signal that is forwarded to the program interrupts the call.
+        let is_interrupted =
+            count < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+        if !is_interrupted {
+            return count > 0;
+        }
+    }
+}
+
+fn watch(
+    process: u32,
+    status: &File,
+    began: Instant,
+    mut limit: Option<Limit>,
+    stopped: &Receiver<()>,
+) -> Course {
+    // The first reading is due.
+    let mut interval = Duration::ZERO;
     let mut course = Course {
-        interval: interval.as_secs_f64(),
+        interval: FIRST_INTERVAL.as_secs_f64(),
         ..Course::default()
     };
     let mut buffer = vec![0; 4096];
