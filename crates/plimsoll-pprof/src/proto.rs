@@ -41,10 +41,16 @@ struct Feed<R> {
 }
 
 impl<R: Read> Feed<R> {
+    /// The length of the buffer at first: most profiles of short runs are not longer.
+    const SHORTEST: usize = 8 << 10;
+
+    /// The length up to which the buffer grows at each call of the reader.
+    const LONG: usize = 256 << 10;
+
     fn new(reader: R) -> Self {
         Self {
             reader,
-            buffer: vec![0; 256 << 10],
+            buffer: Vec::new(),
             start: 0,
             end: 0,
             taken: 0,
@@ -58,6 +64,10 @@ impl<R: Read> Feed<R> {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
+            let longer = (4 * self.buffer.len()).clamp(Self::SHORTEST, Self::LONG);
+            if longer > self.buffer.len() {
+                self.buffer.resize(longer, 0);
+            }
             while self.end < wanted {
                 if self.end == self.buffer.len() {
                     self.buffer.resize(2 * self.end, 0);

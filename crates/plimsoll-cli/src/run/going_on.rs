@@ -18,15 +18,17 @@ pub struct GoingOn {
 /// those that started after `program`, the program's process. `reports` is the directory for the reports
 /// of this run.
 pub fn after(program: u32, reports: &Path) -> Vec<GoingOn> {
-    let (Ok(entries), Some(began)) = (std::fs::read_dir("/proc"), start_of("self")) else {
+    let newest = newest();
+    let candidates = candidates(program, newest);
+    if candidates.is_empty() {
+        return Vec::new();
+    }
+    let Some(began) = start_of("self") else {
         return Vec::new();
     };
-    let newest = newest();
-    let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let mut all: Vec<GoingOn> = processes
-        .filter(|&process: &u32| is_between(program, process, newest))
+    let mut all: Vec<GoingOn> = (candidates.into_iter())
         .filter(|process| start_of(&process.to_string()).is_some_and(|start| start >= began))
-        .filter(|&process| is_of_run(process, reports))
+        .filter(|&process| is_of_run(process, reports) && is_process(process))
         .map(|process| {
             let name = std::fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
             let name = String::from_utf8_lossy(&name).trim_end().to_owned();
@@ -35,6 +37,32 @@ pub fn after(program: u32, reports: &Path) -> Vec<GoingOn> {
         .collect();
     all.sort_by_key(|going_on| going_on.process);
     all
+}
+
+/// The numbers of processes up to which each is tried: to list all processes takes longer.
+const FEW: u32 = 64;
+
+/// Returns numbers of processes that may be newer than `program`.
+fn candidates(program: u32, newest: u32) -> Vec<u32> {
+    if newest
+        .checked_sub(program)
+        .is_some_and(|count| count <= FEW)
+    {
+        return (program + 1..=newest).collect();
+    }
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    processes
+        .filter(|&process| is_between(program, process, newest))
+        .collect()
+}
+
+/// Returns whether a number is the number of a process, and not of another of its threads.
+fn is_process(number: u32) -> bool {
+    let status = std::fs::read(format!("/proc/{number}/status")).unwrap_or_default();
+    memmem::find(&status, format!("\nTgid:\t{number}\n").as_bytes()).is_some()
 }
 
 /// Returns the number of the newest process; the highest number if it is unknown.
@@ -135,6 +163,27 @@ mod tests {
         assert!(of_child >= own && own > 0);
         assert!(is_between(std::process::id(), child.id(), newest()));
         assert_eq!(start_of("none"), None);
+    }
+
+    #[test]
+    fn few_candidates_are_all_numbers_after_the_program() {
+        assert!(candidates(10, 10).is_empty());
+        assert_eq!(candidates(10, 13), [11, 12, 13]);
+        // Numbers that begin anew, and many: those of processes that exist.
+        let own = std::process::id();
+        assert!(candidates(own - 1, u32::MAX).contains(&own));
+        assert!(!candidates(own, u32::MAX).contains(&own));
+        assert!(candidates(u32::MAX, own).contains(&own));
+    }
+
+    #[test]
+    fn a_thread_is_not_a_process() {
+        assert!(is_process(std::process::id()));
+        let is_process = std::thread::spawn(|| {
+            // SAFETY: the call has no arguments.
+            is_process(unsafe { libc::gettid() } as u32)
+        });
+        assert!(!is_process.join().unwrap());
     }
 
     #[test]
