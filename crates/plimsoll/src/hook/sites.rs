@@ -273,7 +273,7 @@ const PARTS: [&[u8]; 6] = [
 const CRATES: [&[u8]; 3] = [b"3std", b"11parking_lot", b"16parking_lot_core"];
 
 /// What one or the other of these linkage names contains, and few symbol tables without code of Rust.
-const MARKS: [&[u8]; 4] = [b"_3std", b"_ZN3std", b"parking_lot", b"_$LT$"];
+const MARKS: [&[u8]; 3] = [b"3std", b"parking_lot", b"_$LT$"];
 
 /// Returns whether a function may be one of those above, by its linkage name. Called for every
 /// symbol of the process, so it reads few bytes of most names.

@@ -4,7 +4,8 @@
 //! The numbers are written last, and atomically: if they exist, the report is complete.
 
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, Write as _};
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -257,9 +258,9 @@ const MAX_ARGUMENTS: usize = 4096;
 /// Returns the arguments as strings of JSON, as the process left them: some programs replace them by a
 /// title.
 fn arguments() -> String {
-    let mut line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    line.truncate(MAX_ARGUMENTS);
-    let arguments = line.split(|&byte| byte == 0);
+    let mut line = [0; MAX_ARGUMENTS];
+    let length = read("/proc/self/cmdline", &mut line).unwrap_or(0);
+    let arguments = line[..length].split(|&byte| byte == 0);
     let mut arguments: Vec<_> = arguments
         .map(|argument| quoted(&String::from_utf8_lossy(argument)))
         .collect();
@@ -268,6 +269,11 @@ fn arguments() -> String {
         arguments.pop();
     }
     arguments.join(",")
+}
+
+/// Reads the beginning of a file in one call.
+fn read(path: &str, to: &mut [u8]) -> io::Result<usize> {
+    File::open(path)?.read(to)
 }
 
 /// Returns the CPU time of the process without its children.
@@ -285,7 +291,10 @@ fn cpu_seconds() -> f64 {
 /// Returns the highest resident memory of the process in bytes; 0 if it is unknown. `getrusage`
 /// includes the memory of programs that the process executed before.
 fn highest_resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // The line is among the first, which have less than 2 KiB.
+    let mut status = [0; 4096];
+    let length = read("/proc/self/status", &mut status).unwrap_or(0);
+    let status = String::from_utf8_lossy(&status[..length]);
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     1024 * kib.unwrap_or(0)

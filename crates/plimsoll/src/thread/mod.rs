@@ -19,6 +19,7 @@ mod record;
 mod spawn;
 pub(crate) mod stacks;
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -87,14 +88,18 @@ pub(crate) struct Creation {
 /// stacks.
 pub(crate) fn creations() -> Vec<Creation> {
     let creators: HashMap<i32, Creator> = creation::all().collect();
-    let tasks = TaskDirectory::open().ok();
     let ids = list().unwrap_or_else(|| vec![thread_id()]).into_iter();
     let of_program = ids.filter(|&id| !internal_thread::is_own(id));
+    let (me, tasks) = (thread_id(), OnceCell::new());
+    let of_other = |id| {
+        let tasks = tasks.get_or_init(|| TaskDirectory::open().ok());
+        tasks.as_ref().map(|tasks| name(tasks, id))
+    };
     let creation = |id| Creation {
-        name: tasks
-            .as_ref()
-            .map(|tasks| name(tasks, id))
-            .unwrap_or_default(),
+        name: match id == me {
+            true => os::own_name(),
+            false => of_other(id).unwrap_or_default(),
+        },
         creator: creators.get(&id).copied(),
     };
     of_program.map(creation).collect()
@@ -241,6 +246,9 @@ pub(crate) fn some(ids: Vec<i32>, reader: &mut StackReader) -> Vec<Thread> {
 
 /// Returns the name of a thread; empty if it is unknown.
 pub(crate) fn name_of(id: i32) -> String {
+    if id == thread_id() {
+        return os::own_name();
+    }
     TaskDirectory::open().map_or_else(|_| String::new(), |tasks| name(&tasks, id))
 }
 

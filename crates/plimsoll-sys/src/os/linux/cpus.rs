@@ -56,9 +56,23 @@ fn by_affinity() -> Option<usize> {
     }
 }
 
+/// The result of [`possible`], which never changes; 0 while unknown.
+static POSSIBLE: AtomicUsize = AtomicUsize::new(0);
+
 /// Returns the highest processor number that can occur, plus one, from
 /// `/sys/devices/system/cpu/possible`; `None` if that is unreadable.
 pub fn possible() -> Option<usize> {
+    match POSSIBLE.load(Ordering::Relaxed) {
+        0 => {
+            let found = read_possible()?;
+            POSSIBLE.store(found, Ordering::Relaxed);
+            Some(found)
+        }
+        found => Some(found),
+    }
+}
+
+fn read_possible() -> Option<usize> {
     let path = c"/sys/devices/system/cpu/possible";
     let mut text = [0u8; 256];
     // SAFETY: the path is NUL-terminated, and the kernel writes at most `text.len()` bytes.

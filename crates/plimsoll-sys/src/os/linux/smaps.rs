@@ -43,18 +43,43 @@ pub struct Rollup {
 /// Returns all mappings, ordered by address; `None` if the file is unreadable. Takes some
 /// microseconds per mapping.
 ///
-/// A list that is longer than expected is read twice. Memory that the first reading allocates
-/// becomes resident after the line that should show it; the second reading reuses that memory.
+/// Memory for the whole list is resident before it is read, since the list shows it. A list that is longer
+/// than expected is read twice: memory that the first reading allocates becomes resident after the line that
+/// should show it; the second reading reuses that memory.
 pub fn mappings() -> Option<Vec<Mapping>> {
     let mut text = Text {
         // Not zeros, which would become resident with the first reading.
-        bytes: vec![b'\n'; 64 << 10],
+        bytes: vec![b'\n'; expected_length().unwrap_or(SHORT).max(SHORT)],
         length: 0,
     };
     if text.read().ok()? {
         text.read().ok()?;
     }
-    Some(parse(&String::from_utf8_lossy(&text.bytes[..text.length])))
+    Some(parse(&text.bytes[..text.length]))
+}
+
+/// The least memory for the list in bytes.
+const SHORT: usize = 64 << 10;
+
+/// Returns the length of the list in bytes at most, in most cases, by the number of mappings: to read the
+/// list takes several times as long as to count its mappings.
+fn expected_length() -> Option<usize> {
+    /// The length of a mapping's figures below its line, with some more.
+    const EACH: usize = 720;
+    let mut file = File::open("/proc/self/maps").ok()?;
+    let mut part = [0; 4096];
+    let mut length = 0;
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return Some(length),
+            Ok(read) => {
+                let lines = part[..read].iter().filter(|&&byte| byte == b'\n');
+                length += read + EACH * lines.count();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 /// The text of the file, in memory that is resident.
@@ -100,15 +125,17 @@ pub fn rollup() -> Option<Rollup> {
     Some(rollup)
 }
 
-fn parse(text: &str) -> Vec<Mapping> {
+fn parse(text: &[u8]) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = Vec::new();
-    for line in text.split('\n') {
+    for line in text.split(|&byte| byte == b'\n') {
         // Most lines are needless, and a first line begins with a hexadecimal digit.
-        match line.as_bytes().first() {
-            Some(b'0'..=b'9' | b'a'..=b'f') => mappings.extend(head(line)),
-            Some(b'R' | b'A') => {
-                let (Some((key, bytes)), Some(mapping)) = (attribute(line), mappings.last_mut())
-                else {
+        match line {
+            [b'0'..=b'9' | b'a'..=b'f', ..] => {
+                mappings.extend(head(&String::from_utf8_lossy(line)));
+            }
+            [b'R', b's', ..] | [b'A', b'n', b'o', b'n', b'y', ..] => {
+                let attribute = std::str::from_utf8(line).ok().and_then(attribute);
+                let (Some((key, bytes)), Some(mapping)) = (attribute, mappings.last_mut()) else {
                     continue;
                 };
                 match key {
@@ -196,7 +223,7 @@ Anonymous:           132 kB
             anonymous: 0,
             ..second.clone()
         };
-        assert_eq!(parse(text), [first, second, third]);
+        assert_eq!(parse(text.as_bytes()), [first, second, third]);
     }
 
     #[test]

@@ -252,8 +252,11 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
     (known, pages)
 }
 
-/// Returns all other threads that wait in the system, with their stack pointers.
+/// Returns all other threads that wait in the system, with their stack pointers. An only thread is running.
 fn stack_pointers(seen: &HashSet<i32>) -> Vec<(i32, usize)> {
+    if thread::counts().0 == 1 {
+        return Vec::new();
+    }
     let (Some(threads), Ok(tasks)) = (thread::list(), TaskDirectory::open()) else {
         return Vec::new();
     };

@@ -11,7 +11,8 @@ mod times;
 use std::fs;
 
 pub(crate) use plimsoll_sys::os::realtime_signal::range as signals;
-use plimsoll_sys::os::task_file::TaskDirectory;
+use plimsoll_sys::os::task_file::{self, TaskDirectory};
+use plimsoll_sys::os::thread_id;
 
 use super::super::Thread;
 use crate::stack::{self, StackReader};
@@ -79,8 +80,20 @@ pub(crate) fn blocks(tasks: &TaskDirectory, id: i32, signal: std::ffi::c_int) ->
     Status::of(tasks, id).is_some_and(|status| status.blocks(signal))
 }
 
+/// Returns the name of the calling thread.
+pub(in super::super) fn own_name() -> String {
+    let mut name = [0; 16];
+    // SAFETY: the kernel writes at most 16 bytes, the last of which is zero.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let length = name.iter().position(|&byte| byte == 0);
+    String::from_utf8_lossy(&name[..length.unwrap_or(0)]).into_owned()
+}
+
 /// Returns the numbers of all threads; `None` if the system does not report them.
 pub(crate) fn list() -> Option<Vec<i32>> {
+    if task_file::threads() == Some(1) {
+        return Some(vec![thread_id()]);
+    }
     let entries = fs::read_dir("/proc/self/task").ok()?;
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     Some(ids.collect())
