@@ -175,6 +175,10 @@ struct Run {
     memory: f64,
 }
 
+#[allow(
+    clippy::zombie_processes,
+    reason = "`wait4` waits, and returns the usage"
+)]
 fn run(program: &Path, work: &Work, scale: usize) -> Run {
     let mut child = Command::new(program)
         .args([work.name, &scale.to_string(), &work.threads.to_string()])

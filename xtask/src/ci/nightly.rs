@@ -44,6 +44,7 @@ pub fn nightly(root: &Path, extent: Extent) -> Result<(), String> {
     match extent {
         Extent::Short => Ok(()),
         Extent::Full => {
+            heap(&steps)?;
             other_targets(&steps)?;
             soaks(&steps)
         }
@@ -231,6 +232,35 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
         steps.run(&format!("cargo test {test}"))?;
     }
     Ok(())
+}
+
+/// The experimental heap: with the lists of threads, with sanitizers, and in long random sequences.
+fn heap(steps: &Steps) -> Result<(), String> {
+    steps.step("the experimental heap");
+    const PORTABLE: &str = "--cfg plimsoll_portable";
+    steps.run_with(
+        &[("RUSTFLAGS", PORTABLE)],
+        "cargo test -p plimsoll-heap --target-dir target/ci/heap-portable",
+    )?;
+    let target = target()?;
+    let suppressions = format!("suppressions={}", steps.path(".ci/thread-sanitizer.supp"));
+    let thread = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
+    for (folder, flags) in [("asan", "-Zsanitizer=address"), ("tsan", thread)] {
+        steps.run_with(
+            &[
+                ("TSAN_OPTIONS", &suppressions),
+                ("RUSTFLAGS", &format!("{flags} {PORTABLE}")),
+            ],
+            &format!(
+                "cargo +nightly test -p plimsoll-heap --target {target} --test program \
+                 --target-dir target/ci/heap-{folder} -- --skip ten_thousand --skip forks"
+            ),
+        )?;
+    }
+    steps.run_with(
+        &[("PLIMSOLL_HEAP_OPERATIONS", "1000000000")],
+        "cargo test --release -p plimsoll-heap --test exact random",
+    )
 }
 
 /// A program over Plimsoll's jemalloc beside tikv-jemallocator 0.6. In short it is checked only,

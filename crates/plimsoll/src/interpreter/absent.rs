@@ -15,6 +15,7 @@ pub(crate) struct Described<'a> {
 pub(crate) struct OtherThreads;
 
 /// See the module of Linux.
+#[allow(dead_code, reason = "the fields have readers on Linux with glibc only")]
 pub(crate) struct Blocked<'a> {
     pub(crate) thread: i32,
     pub(crate) threads: &'a mut OtherThreads,
