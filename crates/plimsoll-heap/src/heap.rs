@@ -1,7 +1,6 @@
 //! The heap of the process: the cold paths of small blocks, large blocks, start and fork.
 
 use plimsoll_sys::os::fork;
-use plimsoll_sys::os::rseq::Area;
 use plimsoll_sys::primitives::{AtomicU32, Backoff, Ordering};
 
 use crate::central::{BATCH, Central, MAX_BATCH};
@@ -85,11 +84,9 @@ pub(crate) fn alloc_cold(offset: usize) -> *mut u8 {
         let length = usize::from(BATCH[class]);
         let taken = CENTRAL.take(&PAGES, &EPOCH, class, &mut blocks[..length], false);
         if taken > 0 {
-            let filled = with_list(class, &mut blocks[..taken], |area, batch| {
-                // SAFETY: the area is the thread's, and the blocks are free and of the class.
-                unsafe { arch::fill(area, batch) }
-            });
-            if !filled {
+            let batch = batch_of(class, &mut blocks[..taken]);
+            // SAFETY: the area is the thread's, and the blocks are free and of the class.
+            if !unsafe { arch::fill(areas::area(), &batch) } {
                 CENTRAL.give(&PAGES, &EPOCH, class, &blocks[..taken], false);
             }
             // SAFETY: the area is the thread's, and the offset that of the class's list.
@@ -118,11 +115,14 @@ pub(crate) fn dealloc_cold(block: *mut u8, offset: usize) {
     let mut blocks = [0; MAX_BATCH];
     if SLOTS_IN_USE.are_open() {
         let blocks = &mut blocks[..usize::from(BATCH[class])];
-        let drained = with_list(class, blocks, |area, batch| {
-            // SAFETY: the area is the thread's, and the batch's blocks are writable.
-            unsafe { arch::drain(area, batch) }
-        });
-        if drained {
+        let batch = batch_of(class, blocks);
+        // SAFETY: the area is the thread's.
+        unsafe { arch::grow(areas::area(), &batch) };
+        if push() {
+            return;
+        }
+        // SAFETY: the area is the thread's, and the batch's blocks are writable.
+        if unsafe { arch::drain(areas::area(), &batch) } {
             CENTRAL.give(&PAGES, &EPOCH, class, blocks, false);
             if push() {
                 return;
@@ -133,20 +133,15 @@ pub(crate) fn dealloc_cold(block: *mut u8, offset: usize) {
     CENTRAL.give(&PAGES, &EPOCH, class, &[block], true);
 }
 
-/// Calls `operate` with the thread's area and a batch of `blocks` for the list of a class.
-fn with_list(
-    class: usize,
-    blocks: &mut [usize],
-    operate: impl FnOnce(*mut Area, &Batch) -> bool,
-) -> bool {
-    let batch = Batch {
+/// Returns `blocks` as a batch for the list of a class.
+fn batch_of(class: usize, blocks: &mut [usize]) -> Batch {
+    Batch {
         open: SLOTS_IN_USE.open_address(),
         offset: slots::offset_of(class),
         blocks: blocks.as_mut_ptr(),
         length: blocks.len(),
         capacity: slots::capacity(class),
-    };
-    operate(areas::area(), &batch)
+    }
 }
 
 /// Allocates a large block, or one with a large alignment. Returns null if memory is lacking. The

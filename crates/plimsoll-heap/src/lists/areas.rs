@@ -95,7 +95,7 @@ impl Areas {
             (membarrier::Support::Rseq, Some(processors))
                 if HAS_SEQUENCES && rseq::area().is_some() =>
             {
-                SLOTS_IN_USE.use_slot(processors - 1);
+                let _ = SLOTS_IN_USE.use_slot(processors - 1);
                 Kind::Processors
             }
             (membarrier::Support::None, _) => Kind::None,
@@ -138,7 +138,10 @@ impl Areas {
             return Some(self.at(usize::from(number)));
         }
         let number = state.used;
-        if number == SLOTS || !self.memory.commit((number + 1) * size_of::<Area>()) {
+        if number == SLOTS
+            || !self.memory.commit((number + 1) * size_of::<Area>())
+            || !SLOTS_IN_USE.use_slot(number)
+        {
             return None;
         }
         state.used += 1;
@@ -151,7 +154,6 @@ impl Areas {
                 sequence: 0,
             });
         }
-        SLOTS_IN_USE.use_slot(number);
         Some(area)
     }
 
@@ -188,7 +190,7 @@ impl Areas {
 
 /// Gives the calling thread an area. Returns `false` if it has one already, or must do without.
 pub(crate) fn attach() -> bool {
-    if area() != ABSENT.0.get() {
+    if area() != ABSENT.0.get() || !SLOTS_IN_USE.exist() {
         return false;
     }
     let found = match AREAS.kind() {

@@ -111,6 +111,13 @@ impl Head {
         true
     }
 
+    /// Raises the limit by `places`, up to `capacity`.
+    pub(crate) fn grow(&self, places: usize, capacity: usize) {
+        let limit = self.limit.load(Ordering::Relaxed) + places as u64;
+        self.limit
+            .store(limit.min(capacity as u64), Ordering::Relaxed);
+    }
+
     /// Adds a batch of blocks, and raises the limit by their number, up to `capacity`. Returns `false` if
     /// they do not fit.
     pub(crate) fn fill(&self, blocks: &[AtomicU64], batch: &[u64], capacity: usize) -> bool {

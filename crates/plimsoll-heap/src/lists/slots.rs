@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use plimsoll_sys::os::region;
-use plimsoll_sys::primitives::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use plimsoll_sys::os::region::Region;
+use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use super::list::Head;
 use crate::size_class::{BY_8, CLASSES, LARGEST_STEP, SIZES};
@@ -100,34 +100,56 @@ pub(super) static CURRENT: AtomicPtr<u8> = AtomicPtr::new(
         .wrapping_sub(SLOT_BYTES * SLOTS),
 );
 
-/// Bytes of the open slots, and of the closed ones.
-const HALF: usize = (SLOTS + 1) * SLOT_BYTES;
+/// Bytes of all slots.
+const ALL_BYTES: usize = (SLOTS + 1) * SLOT_BYTES;
 
-/// The memory of the slots: the open ones, then the closed ones, which are never written to.
+/// The memory of the slots.
 pub(crate) struct Slots {
-    memory: AtomicUsize,
+    open: Region,
+    /// Slots that are never written to.
+    closed: Region,
+    /// Whether the memory is usable.
+    exists: AtomicBool,
     /// The number of slots that may be in use.
     used: AtomicUsize,
 }
 
 pub(crate) static SLOTS_IN_USE: Slots = Slots {
-    memory: AtomicUsize::new(0),
+    open: Region::new(),
+    closed: Region::new(),
+    exists: AtomicBool::new(false),
     used: AtomicUsize::new(0),
 };
 
 impl Slots {
-    /// Reserves the memory and opens the slots. If the system refuses, all operations use the central
-    /// lists.
+    /// Reserves the memory and opens the slots in use. If the system refuses, all operations use the
+    /// central lists.
     pub(crate) fn create(&self) {
-        if let Some(memory) = region::map(2 * HALF) {
-            self.memory.store(memory, Ordering::Release);
+        let reserved = [&self.open, &self.closed].into_iter().all(|region| {
+            region.reserve_for_program(ALL_BYTES, ALL_BYTES)
+                && region.commit_apart(CLOSED_SLOT as usize * SLOT_BYTES, SLOT_BYTES)
+        });
+        if reserved && self.commit(self.used.load(Ordering::Relaxed)) {
+            self.exists.store(true, Ordering::Release);
             self.open();
         }
     }
 
+    fn commit(&self, slots: usize) -> bool {
+        self.open.commit(slots * SLOT_BYTES) && self.closed.commit(slots * SLOT_BYTES)
+    }
+
     /// Returns the address of slot 0, open; 0 without memory.
     pub(crate) fn open_address(&self) -> usize {
-        self.memory.load(Ordering::Relaxed)
+        match self.exist() {
+            true => self.open.base(),
+            false => 0,
+        }
+    }
+
+    /// Returns whether there are slots besides the closed one.
+    pub(crate) fn exist(&self) -> bool {
+        self.exists.load(Ordering::Acquire)
     }
 
     /// Returns whether the lists are open.
@@ -137,40 +159,42 @@ impl Slots {
 
     /// Lets operations use the lists.
     pub(crate) fn open(&self) {
-        let memory = self.open_address();
-        if memory != 0 {
-            CURRENT.store(
-                std::ptr::with_exposed_provenance_mut(memory),
-                Ordering::Release,
-            );
+        if self.exist() {
+            let open = std::ptr::with_exposed_provenance_mut(self.open.base());
+            CURRENT.store(open, Ordering::Release);
         }
     }
 
     /// Sends operations that begin from now on to the central lists.
     pub(crate) fn close(&self) {
-        let memory = self.open_address();
-        if memory != 0 {
-            let closed = std::ptr::with_exposed_provenance_mut(memory + HALF);
+        if self.exist() {
+            let closed = std::ptr::with_exposed_provenance_mut(self.closed.base());
             CURRENT.store(closed, Ordering::SeqCst);
         }
     }
 
-    /// Records that slots up to `slot` may be in use.
-    pub(crate) fn use_slot(&self, slot: usize) {
+    /// Makes the slots up to `slot` usable. Returns `false` if memory is lacking.
+    pub(crate) fn use_slot(&self, slot: usize) -> bool {
+        if self.exist() && !self.commit(slot + 1) {
+            return false;
+        }
         self.used.fetch_max(slot + 1, Ordering::Release);
+        true
     }
 
     /// Returns the numbers of the slots that may have been used.
     pub(crate) fn used(&self) -> Range<usize> {
-        0..self.used.load(Ordering::Acquire)
+        match self.exist() {
+            true => 0..self.used.load(Ordering::Acquire),
+            false => 0..0,
+        }
     }
 
     /// Returns a list.
     pub(crate) fn head(&self, slot: usize, class: usize) -> &Head {
-        let memory = self.memory.load(Ordering::Relaxed);
-        let address = memory + slot * SLOT_BYTES + offset_of(class);
-        // SAFETY: the slot is below `SLOTS`, so the list lies in the mapped memory, which is zero at
-        // first: a valid `Head`.
+        let address = self.open.base() + slot * SLOT_BYTES + offset_of(class);
+        // SAFETY: the slot is in use, so the list lies in committed memory, which is zero at first: a
+        // valid `Head`.
         unsafe { &*std::ptr::with_exposed_provenance(address) }
     }
 

@@ -8,12 +8,19 @@ mod model;
 mod sequences;
 mod snapshots;
 
+use std::os::unix::process::CommandExt;
+
 #[global_allocator]
 static HEAP: plimsoll_heap::Heap = plimsoll_heap::Heap;
 
 /// Calls `act` in a process of its own: the test `name` of this program, alone. Returns the output of that
 /// process; inside it, calls `act` and ends the process.
 fn in_own_process(name: &str, act: impl FnOnce()) -> Option<std::process::Output> {
+    in_limited_process(name, libc::RLIM_INFINITY, act)
+}
+
+/// The same, in a process with a limit of its address space in bytes.
+fn in_limited_process(name: &str, limit: u64, act: impl FnOnce()) -> Option<std::process::Output> {
     const INSIDE: &str = "PLIMSOLL_HEAP_OWN_PROCESS";
     if std::env::var_os(INSIDE).is_some_and(|inside| inside == name) {
         act();
@@ -22,8 +29,21 @@ fn in_own_process(name: &str, act: impl FnOnce()) -> Option<std::process::Output
     let program = std::env::current_exe().expect("this program has a path");
     let mut command = std::process::Command::new(program);
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
-    let output = command.env(INSIDE, name).output();
-    Some(output.expect("the program starts again"))
+    command.env(INSIDE, name);
+    // SAFETY: the function makes one system call.
+    unsafe {
+        command.pre_exec(move || {
+            let limit = libc::rlimit {
+                rlim_cur: limit,
+                rlim_max: limit,
+            };
+            match libc::setrlimit(libc::RLIMIT_AS, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    Some(command.output().expect("the program starts again"))
 }
 
 /// Calls `act` in a process of its own, which must succeed.

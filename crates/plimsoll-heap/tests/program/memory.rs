@@ -1,7 +1,7 @@
 //! The memory that the heap takes and returns.
 
 use crate::model::check;
-use crate::must_succeed;
+use crate::{in_limited_process, must_succeed};
 
 #[test]
 fn threads_that_end_leave_their_memory_to_others() {
@@ -59,4 +59,23 @@ fn ten_thousand_threads_allocate_at_once() {
         assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
         check(&plimsoll_heap::stats());
     });
+}
+
+/// Address space that does not suffice for the lists: all operations use the central lists.
+#[test]
+fn a_process_with_little_address_space_allocates_without_lists() {
+    let name = "memory::a_process_with_little_address_space_allocates_without_lists";
+    let output = in_limited_process(name, 1 << 30, || {
+        let before = plimsoll_heap::stats();
+        let blocks: Vec<_> = (1..20_000).map(|size| vec![1_u8; size % 2000]).collect();
+        let after = plimsoll_heap::stats();
+        check(&after);
+        assert!(after.mallocs >= before.mallocs + 19_000);
+        let sum: usize = blocks.iter().map(Vec::len).sum();
+        assert!(after.heap_alloc - before.heap_alloc >= sum as u64);
+    });
+    if let Some(output) = output {
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {text}", output.status);
+    }
 }

@@ -176,6 +176,16 @@ impl Region {
 }
 
 impl Region {
+    /// Makes `length` bytes from `offset` on readable and writable, which [`Region::committed`] does not
+    /// count. Returns `false` if they are not reserved or if the system refuses.
+    pub fn commit_apart(&self, offset: usize, length: usize) -> bool {
+        let is_inside = offset
+            .checked_add(length)
+            .is_some_and(|end| end <= self.length());
+        // SAFETY: the range lies in this region's reservation. Accessible parts stay accessible.
+        is_inside && unsafe { pages::commit(self.base() + offset, length) }
+    }
+
     /// Commits the first `length` bytes, and gives those from `from` on their pages, so that the first
     /// write to each need not. Not for hooks: may take as long as many page faults.
     pub fn commit_with_pages(&self, from: usize, length: usize) {
@@ -245,6 +255,12 @@ mod tests {
         assert!(region.contains(region.base()));
         assert!(!region.contains(region.base() + region.length()));
         assert!(!region.contains(region.base() - 1));
+        let last = region.length() - PAGE;
+        assert!(region.commit_apart(last, PAGE));
+        assert!(!region.commit_apart(last, PAGE + 1));
+        assert!(!region.commit_apart(usize::MAX, PAGE));
+        // SAFETY: the word was committed above.
+        assert_eq!(unsafe { ((region.base() + last) as *const u64).read() }, 0);
     }
 
     #[test]

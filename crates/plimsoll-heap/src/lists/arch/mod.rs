@@ -5,6 +5,7 @@
 //! | `HAS_SEQUENCES` | whether the operations are restartable sequences |
 //! | `pop`, `push` | take a block and count an allocation; add a block and count a free |
 //! | `fill`, `drain` | add and take a [`Batch`] |
+//! | `grow` | raises the limit of the list |
 
 #[cfg(not(all(
     target_arch = "x86_64",

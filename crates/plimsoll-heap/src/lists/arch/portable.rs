@@ -72,6 +72,21 @@ pub(crate) unsafe fn fill(area: *mut Area, batch: &Batch) -> bool {
     }
 }
 
+/// Raises the limit of the list of the current slot by the length of the batch, unless the lists are closed.
+///
+/// # Safety
+/// As for [`pop`].
+pub(crate) unsafe fn grow(area: *mut Area, batch: &Batch) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        on_list(area, batch.offset, |list, _, current| {
+            if current == batch.open {
+                list.grow(batch.length, batch.capacity);
+            }
+        });
+    }
+}
+
 /// Takes a batch from the list of the current slot. Returns `false` if it has not as many blocks.
 ///
 /// # Safety

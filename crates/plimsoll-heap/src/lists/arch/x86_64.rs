@@ -240,6 +240,43 @@ pub(crate) unsafe fn fill(area: *mut Area, batch: &Batch) -> bool {
     done != 0
 }
 
+/// Raises the limit of the list of the current slot by the length of the batch, unless the lists are closed.
+///
+/// # Safety
+/// As for [`pop`].
+pub(crate) unsafe fn grow(area: *mut Area, batch: &Batch) {
+    // SAFETY: as for `pop`. The last instruction of the sequence writes the limit.
+    unsafe {
+        asm!(
+            announce!(),
+            "mov {list}, qword ptr [rip + {current}]",
+            "cmp {list}, qword ptr [{batch} + {OPEN}]",
+            "jne 775f",
+            "imul {value:e}, dword ptr [{area}], {slot_bytes}",
+            "add {list}, {value}",
+            "add {list}, qword ptr [{batch} + {OFFSET}]",
+            "mov {value}, qword ptr [{list} + {LIMIT}]",
+            "add {value}, qword ptr [{batch} + {LENGTH}]",
+            "cmp {value}, qword ptr [{batch} + {CAPACITY}]",
+            "cmova {value}, qword ptr [{batch} + {CAPACITY}]",
+            "mov qword ptr [{list} + {LIMIT}], {value}",
+            end!(),
+            area = in(reg) area,
+            batch = in(reg) batch,
+            list = out(reg) _,
+            value = out(reg) _,
+            current = sym CURRENT,
+            slot_bytes = const SLOT_BYTES,
+            LIMIT = const LIMIT,
+            OPEN = const std::mem::offset_of!(Batch, open),
+            OFFSET = const std::mem::offset_of!(Batch, offset),
+            LENGTH = const std::mem::offset_of!(Batch, length),
+            CAPACITY = const std::mem::offset_of!(Batch, capacity),
+            options(nostack),
+        );
+    }
+}
+
 /// Takes a batch from the list of the current slot. Returns `false` if it has not as many blocks.
 ///
 /// # Safety
