@@ -161,6 +161,7 @@ fn build() -> PathBuf {
     let status = Command::new("cargo")
         .args(["build", "--profile", "lto", "--manifest-path"])
         .arg(package.join("Cargo.toml"))
+        .args(ALLOCATORS.map(|name| format!("--bin={name}")))
         .status()
         .expect("cargo can be run");
     assert!(status.success(), "{} does not build", package.display());
