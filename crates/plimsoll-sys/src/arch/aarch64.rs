@@ -137,3 +137,36 @@ pub unsafe fn call_on_stack(
         );
     }
 }
+
+/// The descriptor of a sequence from label 774 to 775, and its restart at 771, after the instruction
+/// `$undo`, if given.
+///
+/// The descriptor has the version, flags, start, length, and the address at which an interrupted
+/// sequence continues. The restart follows the signature that the C library registered: an instruction
+/// that traps, so that no other code can jump here.
+#[macro_export]
+macro_rules! sequence_descriptor {
+    () => {
+        $crate::sequence_descriptor!("")
+    };
+    ($undo:literal) => {
+        concat!(
+            r#"
+    .pushsection .data.rel.ro.plimsoll_sequences, "aw"
+    .balign 32
+773:
+    .long 0, 0
+    .quad 774b, 775b - 774b, 776f
+    .popsection
+    .pushsection .text.unlikely.plimsoll_sequences, "ax"
+    .inst 0xd428bc00
+776:
+    "#,
+            $undo,
+            r#"
+    b 771b
+    .popsection
+        "#
+        )
+    };
+}

@@ -5,6 +5,7 @@
 //! | `thread_pointer` | the register in which the C library keeps its thread control block |
 //! | `system_call` | a system call without the C library, so that `errno` stays as it was |
 //! | `rseq_area_offset` | the distance from the thread pointer to the area for restartable sequences |
+//! | `sequence_descriptor!` | describes a restartable sequence of assembly to the kernel |
 //! | `ticks`, `ticks_per_second` | the processor's time stamp counter, and its frequency if it is known |
 //! | `CLOCK_SOURCE` | the name by which the kernel trusts that counter; empty for none |
 //! | `call_on_stack` | calls a function on another stack |

@@ -127,3 +127,28 @@ pub unsafe fn call_on_stack(
         );
     }
 }
+
+/// The descriptor of a sequence from label 774 to 775, and its restart at 771.
+///
+/// The descriptor has the version, flags, start, length, and the address at which an interrupted
+/// sequence continues. The restart follows the signature that the C library registered: an instruction
+/// that traps, so that no other code can jump here.
+#[macro_export]
+macro_rules! sequence_descriptor {
+    () => {
+        r#"
+    .pushsection .data.rel.ro.plimsoll_sequences, "aw"
+    .balign 32
+773:
+    .long 0, 0
+    .quad 774b, 775b - 774b, 776f
+    .popsection
+    .pushsection .text.unlikely.plimsoll_sequences, "ax"
+    .byte 0x0f, 0xb9, 0x3d
+    .long 0x53053053
+776:
+    jmp 771b
+    .popsection
+        "#
+    };
+}

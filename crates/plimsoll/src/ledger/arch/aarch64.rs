@@ -19,44 +19,13 @@
 use std::arch::asm;
 
 use plimsoll_sys::os::rseq::Area;
+use plimsoll_sys::sequence_descriptor as descriptor;
 
 use super::super::per_cpu::{LOG, Operation, UNUSED_HALF};
 
 /// Whether [`macro@increment`] consists of restartable sequences. Otherwise it is the ordinary Rust of
 /// per-thread shards, and [`Protocol::PerCpu`](super::super::Protocol) is not available.
 pub(crate) const HAS_SEQUENCES: bool = true;
-
-/// The descriptor of a sequence from label 774 to 775, and its restart at 771, after the instruction
-/// `$undo`, if given.
-///
-/// The descriptor has the version, flags, start, length, and the address at which an interrupted
-/// sequence continues. The restart follows the signature that the C library registered: an instruction
-/// that traps, so that no other code can jump here.
-macro_rules! descriptor {
-    () => {
-        $crate::ledger::descriptor!("")
-    };
-    ($undo:literal) => {
-        concat!(
-            r#"
-    .pushsection .data.rel.ro.plimsoll_sequences, "aw"
-    .balign 32
-773:
-    .long 0, 0
-    .quad 774b, 775b - 774b, 776f
-    .popsection
-    .pushsection .text.unlikely.plimsoll_sequences, "ax"
-    .inst 0xd428bc00
-776:
-    "#,
-            $undo,
-            r#"
-    b 771b
-    .popsection
-        "#
-        )
-    };
-}
 
 /// Adds 1 to a word of a ledger, as on x86-64, in eleven instructions, where x86-64 has six. The
 /// difference: an address takes two instructions, and arithmetic works on registers only.
@@ -83,7 +52,7 @@ macro_rules! increment {
             "str {t}, [{shard}, {offset}]",
             "775:",
             "stlr xzr, [{area}]",
-            $crate::ledger::descriptor!("sub {area}, {area}, #8"),
+            plimsoll_sys::sequence_descriptor!("sub {area}, {area}, #8"),
             area = inout(reg) $area => _,
             offset = in(reg) $offset,
             $($operands)*
@@ -109,14 +78,13 @@ macro_rules! add {
 
 #[cfg(feature = "preload")]
 pub(crate) use add;
-pub(crate) use descriptor;
 pub(crate) use increment;
 
 /// The macros, which expand in other modules.
 pub(crate) mod macros {
     #[cfg(feature = "preload")]
     pub(crate) use super::add;
-    pub(crate) use super::{descriptor, increment};
+    pub(crate) use super::increment;
 }
 
 /// Adds `operation` by the redo log of the processor's shard in the second row.
