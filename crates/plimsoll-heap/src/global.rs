@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Heap {
         let Some(offset) = common_offset(layout) else {
             return alloc_uncommon(layout, false);
         };
-        // SAFETY: the area is the thread's, and the offset that of a list.
+        // SAFETY: the area is the thread's, and the offset leads to a list.
         let block = unsafe { arch::pop(areas::area(), offset) };
         if block.is_null() {
             return heap::alloc_cold(offset);
@@ -64,7 +64,7 @@ unsafe impl GlobalAlloc for Heap {
         let Some(offset) = common_offset(layout) else {
             return dealloc_uncommon(block, layout);
         };
-        // SAFETY: the area is the thread's, and the offset that of the list of the block's class.
+        // SAFETY: the area is the thread's, and the offset leads to the list of the block's class.
         if !unsafe { arch::push(areas::area(), offset, block) } {
             heap::dealloc_cold(block, offset);
         }
@@ -106,7 +106,7 @@ fn alloc_uncommon(layout: Layout, zeroed: bool) -> *mut u8 {
     let (block, is_zero) = match size_class::of_aligned(layout.size(), layout.align()) {
         Some(class) => {
             let offset = slots::offset_of(class);
-            // SAFETY: the area is the thread's, and the offset that of a list.
+            // SAFETY: the area is the thread's, and the offset leads to a list.
             let block = unsafe { arch::pop(areas::area(), offset) };
             let block = if block.is_null() {
                 heap::alloc_cold(offset)
@@ -129,7 +129,7 @@ fn dealloc_uncommon(block: *mut u8, layout: Layout) {
     match size_class::of_aligned(layout.size(), layout.align()) {
         Some(class) => {
             let offset = slots::offset_of(class);
-            // SAFETY: the area is the thread's, and the offset that of the list of the block's class.
+            // SAFETY: the area is the thread's, and the offset leads to the list of the block's class.
             if !unsafe { arch::push(areas::area(), offset, block) } {
                 heap::dealloc_cold(block, offset);
             }

@@ -73,7 +73,7 @@ pub(crate) fn alloc_cold(offset: usize) -> *mut u8 {
     }
     let class = slots::class_at(offset);
     if areas::attach() {
-        // SAFETY: the area is the thread's, and the offset that of the class's list.
+        // SAFETY: the area is the thread's, and the offset leads to the class's list.
         let block = unsafe { arch::pop(areas::area(), offset) };
         if !block.is_null() {
             return block;
@@ -89,7 +89,7 @@ pub(crate) fn alloc_cold(offset: usize) -> *mut u8 {
             if !unsafe { arch::fill(areas::area(), &batch) } {
                 CENTRAL.give(&PAGES, &EPOCH, class, &blocks[..taken], false);
             }
-            // SAFETY: the area is the thread's, and the offset that of the class's list.
+            // SAFETY: the area is the thread's, and the offset leads to the class's list.
             let block = unsafe { arch::pop(areas::area(), offset) };
             if !block.is_null() {
                 return block;
@@ -107,7 +107,7 @@ pub(crate) fn alloc_cold(offset: usize) -> *mut u8 {
 #[inline(never)]
 pub(crate) fn dealloc_cold(block: *mut u8, offset: usize) {
     let class = slots::class_at(offset);
-    // SAFETY: the area is the thread's, the offset that of the class's list, and the block is free.
+    // SAFETY: the area is the thread's, the offset leads to the class's list, and the block is free.
     let push = || unsafe { arch::push(areas::area(), offset, block) };
     if areas::attach() && push() {
         return;

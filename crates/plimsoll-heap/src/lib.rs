@@ -2,7 +2,7 @@
 //!
 //! Plimsoll counts around an allocator; this one counts inside it. An allocation takes a block from a free
 //! list and counts itself by the same store, so exact statistics cost no instructions. [`stats()`] returns
-//! all figures of one instant, those of pages included.
+//! all figures of one instant, also for pages.
 //!
 //! ```
 //! #[global_allocator]

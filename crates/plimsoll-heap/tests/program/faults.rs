@@ -6,7 +6,7 @@ use plimsoll_heap::Heap;
 
 use crate::in_own_process;
 
-/// Calls `act` in a process of its own, which must abort with a message that contains one of
+/// Calls `act` in a separate process, which must abort with a message that contains one of
 /// `texts`.
 fn must_abort(name: &str, texts: &[&str], act: impl FnOnce()) {
     let Some(output) = in_own_process(name, act) else {
@@ -42,7 +42,7 @@ fn free_among_others(layout: Layout, no_block: impl FnOnce(*mut u8) -> *mut u8) 
 fn a_second_free_is_recognised_when_the_list_returns_it() {
     must_abort(
         "faults::a_second_free_is_recognised_when_the_list_returns_it",
-        // If the span has become empty, it is no span any more.
+        // A span that became empty has returned to the page heap.
         &["freed twice", "not in a span of its size"],
         || free_among_others(Layout::from_size_align(3000, 8).unwrap(), |block| block),
     );

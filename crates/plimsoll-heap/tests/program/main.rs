@@ -13,8 +13,8 @@ use std::os::unix::process::CommandExt;
 #[global_allocator]
 static HEAP: plimsoll_heap::Heap = plimsoll_heap::Heap;
 
-/// Calls `act` in a process of its own: the test `name` of this program, alone. Returns the output of that
-/// process; inside it, calls `act` and ends the process.
+/// Calls `act` in a separate process, which runs only the test `name` of this program. Returns the output of
+/// that process; inside it, calls `act` and ends the process.
 fn in_own_process(name: &str, act: impl FnOnce()) -> Option<std::process::Output> {
     in_limited_process(name, libc::RLIM_INFINITY, act)
 }
@@ -46,7 +46,7 @@ fn in_limited_process(name: &str, limit: u64, act: impl FnOnce()) -> Option<std:
     Some(command.output().expect("the program starts again"))
 }
 
-/// Calls `act` in a process of its own, which must succeed.
+/// Calls `act` in a separate process, which must succeed.
 fn must_succeed(name: &str, act: impl FnOnce()) {
     if let Some(output) = in_own_process(name, act) {
         let text = String::from_utf8_lossy(&output.stderr);

@@ -82,7 +82,7 @@ fn blocks_that_pass_between_threads_are_counted_once() {
 }
 
 #[test]
-fn one_thread_at_a_time_reads() {
+fn concurrent_readers_each_receive_one_instant() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

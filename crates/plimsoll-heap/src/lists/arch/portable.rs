@@ -15,7 +15,7 @@ pub(crate) const HAS_SEQUENCES: bool = false;
 /// Calls `operate` with the list of the current slot, while the area announces an operation.
 ///
 /// # Safety
-/// `area` is the calling thread's, and `offset` that of a list.
+/// `area` is the calling thread's, and a list begins at `offset` in each slot.
 unsafe fn on_list<T>(
     area: *mut Area,
     offset: usize,
@@ -38,7 +38,7 @@ unsafe fn on_list<T>(
 /// Takes a block of the list at `offset` in the current slot. Returns null if it has none.
 ///
 /// # Safety
-/// `area` is the calling thread's, and `offset` that of a list.
+/// `area` is the calling thread's, and a list begins at `offset` in each slot.
 #[inline]
 pub(crate) unsafe fn pop(area: *mut Area, offset: usize) -> *mut u8 {
     // SAFETY: by this function's contract.

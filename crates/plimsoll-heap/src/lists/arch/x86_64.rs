@@ -46,33 +46,23 @@ macro_rules! begin {
     };
 }
 
-/// Ends a sequence and describes it: version, flags, start, length, and the address at which an
-/// interrupted sequence continues. That follows the signature which the C library registered.
+/// Ends a sequence.
 macro_rules! end {
     () => {
-        r#"
+        concat!(
+            r#"
 775:
     mov qword ptr [{area} + 8], 0
-    .pushsection .data.rel.ro.plimsoll_sequences, "aw"
-    .balign 32
-773:
-    .long 0, 0
-    .quad 774b, 775b - 774b, 776f
-    .popsection
-    .pushsection .text.unlikely.plimsoll_sequences, "ax"
-    .byte 0x0f, 0xb9, 0x3d
-    .long 0x53053053
-776:
-    jmp 771b
-    .popsection
-        "#
+            "#,
+            plimsoll_sys::sequence_descriptor!()
+        )
     };
 }
 
 /// Takes a block of the list at `offset` in the current slot. Returns null if it has none.
 ///
 /// # Safety
-/// `area` is the calling thread's, and `offset` that of a list.
+/// `area` is the calling thread's, and a list begins at `offset` in each slot.
 #[inline(always)]
 pub(crate) unsafe fn pop(area: *mut Area, offset: usize) -> *mut u8 {
     let block: *mut u8;
@@ -140,12 +130,19 @@ pub(crate) unsafe fn push(area: *mut Area, offset: usize, block: *mut u8) -> boo
     places != 0
 }
 
-/// Adds to the sums of the list, whose word is in `{word}`, and commits the new word. `$change` adds
-/// `{length}` to a register, or subtracts it.
+/// Copies `{length}` blocks from the address in `$from` to the address in `$to`, adds their number to the sums of
+/// the list, or subtracts it by `$change`, and commits the new word.
 macro_rules! commit_batch {
-    ($change:literal) => {
+    ($from:literal, $to:literal, $change:literal) => {
         concat!(
-            r#"
+            "778:\n mov {moved}, qword ptr [",
+            $from,
+            " + 8*{done}]\n mov qword ptr [",
+            $to,
+            r#" + 8*{done}], {moved}
+    inc {done}
+    cmp {done}, {length}
+    jb 778b
     mov {word}, qword ptr [{list} + {WORD}]
     mov {pair}, {word}
     shr {pair}, 63
@@ -172,49 +169,15 @@ macro_rules! commit_batch {
     };
 }
 
-/// Adds a batch to the list of the current slot, whose limit grows by the length of the batch. Returns
-/// `false` if the blocks do not fit or the lists are closed.
-///
-/// # Safety
-/// As for [`push`], for each block; the batch is not empty.
-pub(crate) unsafe fn fill(area: *mut Area, batch: &Batch) -> bool {
-    let done: usize;
-    // SAFETY: as for `push`. The sequence writes to the limit, above the list's blocks, and to the sums
-    // that are not valid, before its last instruction.
-    unsafe {
+/// A sequence that moves a [`Batch`]. Returns whether the blocks were moved.
+macro_rules! batch_sequence {
+    ($area:ident, $batch:ident, [$($line:expr),+ $(,)?], {$($operands:tt)*}) => {{
+        let done: usize;
         asm!(
-            announce!(),
-            "xor {done:e}, {done:e}",
-            // Nothing is written to closed lists.
-            "mov {list}, qword ptr [rip + {current}]",
-            "cmp {list}, qword ptr [{batch} + {OPEN}]",
-            "jne 775f",
-            "imul {word:e}, dword ptr [{area}], {slot_bytes}",
-            "add {list}, {word}",
-            "add {list}, qword ptr [{batch} + {OFFSET}]",
-            "mov {length}, qword ptr [{batch} + {LENGTH}]",
-            "mov {moved}, qword ptr [{batch} + {CAPACITY}]",
-            "mov {allocated}, qword ptr [{list} + {LIMIT}]",
-            "add {allocated}, {length}",
-            "cmp {allocated}, {moved}",
-            "cmova {allocated}, {moved}",
-            "movzx {word:e}, word ptr [{list} + {WORD}]",
-            "lea {moved}, [{word} + {length}]",
-            "cmp {moved}, {allocated}",
-            "ja 775f",
-            "mov qword ptr [{list} + {LIMIT}], {allocated}",
-            "lea {word}, [{list} + 8*{word} + {FIRST}]",
-            "mov {pair}, qword ptr [{batch} + {BLOCKS}]",
-            "778:",
-            "mov {moved}, qword ptr [{pair} + 8*{done}]",
-            "mov qword ptr [{word} + 8*{done}], {moved}",
-            "inc {done}",
-            "cmp {done}, {length}",
-            "jb 778b",
-            commit_batch!("add"),
+            $($line,)+
             end!(),
-            area = in(reg) area,
-            batch = in(reg) batch,
+            area = in(reg) $area,
+            batch = in(reg) $batch,
             list = out(reg) _,
             word = out(reg) _,
             pair = out(reg) _,
@@ -222,22 +185,78 @@ pub(crate) unsafe fn fill(area: *mut Area, batch: &Batch) -> bool {
             allocated = out(reg) _,
             length = out(reg) _,
             done = out(reg) done,
+            $($operands)*
             current = sym CURRENT,
             slot_bytes = const SLOT_BYTES,
             WORD = const WORD,
-            LIMIT = const LIMIT,
             MOVED = const MOVED,
             ALLOCATED = const ALLOCATED,
             FIRST = const FIRST,
-            OPEN = const std::mem::offset_of!(Batch, open),
             OFFSET = const std::mem::offset_of!(Batch, offset),
             LENGTH = const std::mem::offset_of!(Batch, length),
-            CAPACITY = const std::mem::offset_of!(Batch, capacity),
             BLOCKS = const std::mem::offset_of!(Batch, blocks),
             options(nostack),
         );
+        done != 0
+    }};
+}
+
+/// Announces a sequence, and computes the address of the list of a batch into `{list}` if the lists are
+/// open: nothing is written to closed ones. Executes `$first` before, also at each restart, and changes
+/// `{word}`.
+macro_rules! begin_if_open {
+    ($first:literal) => {
+        concat!(
+            announce!(),
+            $first,
+            r#"
+    mov {list}, qword ptr [rip + {current}]
+    cmp {list}, qword ptr [{batch} + {OPEN}]
+    jne 775f
+    imul {word:e}, dword ptr [{area}], {slot_bytes}
+    add {list}, {word}
+    add {list}, qword ptr [{batch} + {OFFSET}]
+            "#
+        )
+    };
+}
+
+/// Adds a batch to the list of the current slot, whose limit grows by the length of the batch. Returns
+/// `false` if the blocks do not fit or the lists are closed.
+///
+/// # Safety
+/// As for [`push`], for each block; the batch is not empty.
+pub(crate) unsafe fn fill(area: *mut Area, batch: &Batch) -> bool {
+    // SAFETY: as for `push`. The sequence writes to the limit, above the list's blocks, and to the sums
+    // that are not valid, before its last instruction.
+    unsafe {
+        batch_sequence!(
+            area,
+            batch,
+            [
+                begin_if_open!("xor {done:e}, {done:e}"),
+                "mov {length}, qword ptr [{batch} + {LENGTH}]",
+                "mov {moved}, qword ptr [{batch} + {CAPACITY}]",
+                "mov {allocated}, qword ptr [{list} + {LIMIT}]",
+                "add {allocated}, {length}",
+                "cmp {allocated}, {moved}",
+                "cmova {allocated}, {moved}",
+                "movzx {word:e}, word ptr [{list} + {WORD}]",
+                "lea {moved}, [{word} + {length}]",
+                "cmp {moved}, {allocated}",
+                "ja 775f",
+                "mov qword ptr [{list} + {LIMIT}], {allocated}",
+                "lea {word}, [{list} + 8*{word} + {FIRST}]",
+                "mov {pair}, qword ptr [{batch} + {BLOCKS}]",
+                commit_batch!("{pair}", "{word}", "add"),
+            ],
+            {
+                LIMIT = const LIMIT,
+                OPEN = const std::mem::offset_of!(Batch, open),
+                CAPACITY = const std::mem::offset_of!(Batch, capacity),
+            }
+        )
     }
-    done != 0
 }
 
 /// Raises the limit of the list of the current slot by the length of the batch, unless the lists are closed.
@@ -248,23 +267,17 @@ pub(crate) unsafe fn grow(area: *mut Area, batch: &Batch) {
     // SAFETY: as for `pop`. The last instruction of the sequence writes the limit.
     unsafe {
         asm!(
-            announce!(),
-            "mov {list}, qword ptr [rip + {current}]",
-            "cmp {list}, qword ptr [{batch} + {OPEN}]",
-            "jne 775f",
-            "imul {value:e}, dword ptr [{area}], {slot_bytes}",
-            "add {list}, {value}",
-            "add {list}, qword ptr [{batch} + {OFFSET}]",
-            "mov {value}, qword ptr [{list} + {LIMIT}]",
-            "add {value}, qword ptr [{batch} + {LENGTH}]",
-            "cmp {value}, qword ptr [{batch} + {CAPACITY}]",
-            "cmova {value}, qword ptr [{batch} + {CAPACITY}]",
-            "mov qword ptr [{list} + {LIMIT}], {value}",
+            begin_if_open!(""),
+            "mov {word}, qword ptr [{list} + {LIMIT}]",
+            "add {word}, qword ptr [{batch} + {LENGTH}]",
+            "cmp {word}, qword ptr [{batch} + {CAPACITY}]",
+            "cmova {word}, qword ptr [{batch} + {CAPACITY}]",
+            "mov qword ptr [{list} + {LIMIT}], {word}",
             end!(),
             area = in(reg) area,
             batch = in(reg) batch,
             list = out(reg) _,
-            value = out(reg) _,
+            word = out(reg) _,
             current = sym CURRENT,
             slot_bytes = const SLOT_BYTES,
             LIMIT = const LIMIT,
@@ -282,47 +295,24 @@ pub(crate) unsafe fn grow(area: *mut Area, batch: &Batch) {
 /// # Safety
 /// As for [`pop`]; the batch is not empty, and its blocks are writable.
 pub(crate) unsafe fn drain(area: *mut Area, batch: &Batch) -> bool {
-    let done: usize;
     // SAFETY: as for `pop`. The sequence writes to the batch and to the sums that are not valid, before
     // its last instruction.
     unsafe {
-        asm!(
-            begin!("qword ptr [{batch} + {OFFSET}]"),
-            "xor {done:e}, {done:e}",
-            "mov {length}, qword ptr [{batch} + {LENGTH}]",
-            "movzx {word:e}, word ptr [{list} + {WORD}]",
-            "sub {word}, {length}",
-            "jb 775f",
-            "lea {word}, [{list} + 8*{word} + {FIRST}]",
-            "mov {pair}, qword ptr [{batch} + {BLOCKS}]",
-            "778:",
-            "mov {moved}, qword ptr [{word} + 8*{done}]",
-            "mov qword ptr [{pair} + 8*{done}], {moved}",
-            "inc {done}",
-            "cmp {done}, {length}",
-            "jb 778b",
-            commit_batch!("sub"),
-            end!(),
-            area = in(reg) area,
-            batch = in(reg) batch,
-            list = out(reg) _,
-            word = out(reg) _,
-            pair = out(reg) _,
-            moved = out(reg) _,
-            allocated = out(reg) _,
-            length = out(reg) _,
-            done = out(reg) done,
-            current = sym CURRENT,
-            slot_bytes = const SLOT_BYTES,
-            WORD = const WORD,
-            MOVED = const MOVED,
-            ALLOCATED = const ALLOCATED,
-            FIRST = const FIRST,
-            OFFSET = const std::mem::offset_of!(Batch, offset),
-            LENGTH = const std::mem::offset_of!(Batch, length),
-            BLOCKS = const std::mem::offset_of!(Batch, blocks),
-            options(nostack),
-        );
+        batch_sequence!(
+            area,
+            batch,
+            [
+                begin!("qword ptr [{batch} + {OFFSET}]"),
+                "xor {done:e}, {done:e}",
+                "mov {length}, qword ptr [{batch} + {LENGTH}]",
+                "movzx {word:e}, word ptr [{list} + {WORD}]",
+                "sub {word}, {length}",
+                "jb 775f",
+                "lea {word}, [{list} + 8*{word} + {FIRST}]",
+                "mov {pair}, qword ptr [{batch} + {BLOCKS}]",
+                commit_batch!("{word}", "{pair}", "sub"),
+            ],
+            {}
+        )
     }
-    done != 0
 }
