@@ -146,10 +146,7 @@ pub unsafe fn call_on_stack(
 /// that traps, so that no other code can jump here.
 #[macro_export]
 macro_rules! sequence_descriptor {
-    () => {
-        $crate::sequence_descriptor!("")
-    };
-    ($undo:literal) => {
+    ($($undo:literal)?) => {
         concat!(
             r#"
     .pushsection .data.rel.ro.plimsoll_sequences, "aw"
@@ -162,7 +159,7 @@ macro_rules! sequence_descriptor {
     .inst 0xd428bc00
 776:
     "#,
-            $undo,
+            $($undo,)?
             r#"
     b 771b
     .popsection
