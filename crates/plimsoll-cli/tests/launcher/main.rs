@@ -56,7 +56,7 @@ fn a_c_program_has_the_counts_and_estimates_of_its_source() {
         blocks("medium", 1000, 1000, 20_000),
         blocks("large", 20_000, 20_480, 2000),
     ];
-    check("known_c", &[], &all);
+    check("known_c", &[], &all, 0);
 }
 
 #[test]
@@ -66,10 +66,14 @@ fn a_rust_program_has_the_counts_and_estimates_of_its_source() {
         blocks("medium", 1000, 1000, 20_000),
         blocks("large", 20_000, 20_480, 2000),
     ];
-    check("known_rust", &[], &all);
+    check("known_rust", &[], &all, 0);
 }
 
 /// The functions of the script are the callers, in place of Python's evaluation loop.
+///
+/// The interpreter's start always requests the same blocks, but glibc may return up to 16 bytes more
+/// for one of them, which differs from run to run. So the total is exact, and a class may have a few
+/// blocks more or fewer.
 #[test]
 fn a_python_program_has_the_counts_and_estimates_of_its_source() {
     let Some(python) = programs::python() else {
@@ -82,7 +86,7 @@ fn a_python_program_has_the_counts_and_estimates_of_its_source() {
     ];
     // Both runs compile the modules that have no compiled file.
     let arguments = ["-I", "-S", "-B", script.to_str().unwrap()];
-    check(python.to_str().unwrap(), &arguments, &all);
+    check(python.to_str().unwrap(), &arguments, &all, 4);
 }
 
 /// Without a report of the process, the command reads the counts from its post-mortem file.
@@ -161,8 +165,9 @@ fn a_failed_execution_returns_to_a_program_that_goes_on_counting() {
     }
 }
 
-/// Runs a program, and compares its exact counts and its estimates with `all`.
-fn check(name: &str, before: &[&str], all: &[Blocks]) {
+/// Runs a program, and compares its exact counts and its estimates with `all`. The start of the
+/// program may move up to `moved` blocks between size classes.
+fn check(name: &str, before: &[&str], all: &[Blocks], moved: u64) {
     let directory = Directory::new(&format!("launcher-{}", command::name(name)));
     // Arguments of one length: a program may copy them.
     let word = |count: u64| format!("{count:06}");
@@ -178,12 +183,26 @@ fn check(name: &str, before: &[&str], all: &[Blocks]) {
     for of in all {
         let (before, after) = (counts_of(&without, of.class), counts_of(&with, of.class));
         let counted = (after.0 - before.0, after.1 - before.1);
+        let expected = (of.count, of.count / 2);
         println!(
             "{name}: {} B: {} allocated, {} freed, exactly",
             of.size, counted.0, counted.1
         );
-        assert_eq!(counted, (of.count, of.count / 2), "{name}: {}", of.size);
+        let allocations_moved = counted.0.abs_diff(expected.0);
+        let frees_moved = counted.1.abs_diff(expected.1);
+        assert!(
+            allocations_moved <= moved && frees_moved <= moved,
+            "{name}: {}: {counted:?} of {expected:?}",
+            of.size
+        );
     }
+    let (before, after) = (totals_of(&without), totals_of(&with));
+    let counted = (after.0 - before.0, after.1 - before.1);
+    let expected = (
+        all.iter().map(|of| of.count).sum(),
+        all.iter().map(|of| of.count / 2).sum(),
+    );
+    assert_eq!(counted, expected, "{name}: all classes");
     let requested = number(&with, "asked_bytes") - number(&without, "asked_bytes");
     let expected: u64 = all.iter().map(|of| of.size * of.count).sum();
     assert_eq!(requested, expected);
@@ -233,6 +252,13 @@ fn counts_of(report: &Value, class: u64) -> (u64, u64) {
     let of = |at: &Value, index: usize| at[index].as_u64().unwrap();
     let found = classes.iter().find(|at| of(at, 0) == class);
     found.map_or((0, 0), |at| (of(at, 1), of(at, 2)))
+}
+
+/// Returns the numbers of allocations and of frees in all size classes.
+fn totals_of(report: &Value) -> (u64, u64) {
+    let classes = report["classes"].as_array().unwrap();
+    let sum = |index: usize| classes.iter().map(|at| at[index].as_u64().unwrap()).sum();
+    (sum(1), sum(2))
 }
 
 /// Compares the estimates of the heap profile in `directory` with `all`.
