@@ -100,6 +100,8 @@ impl Central {
             taken += from_span;
         }
         if is_counted {
+            // The pages may be those of the next epoch.
+            owner.follow(epoch);
             owner.add(count::ALLOCATED, taken as u64);
         }
         taken

@@ -101,14 +101,9 @@ impl<T, const N: usize> CountedLock<T, N> {
             backoff.wait();
         }
         fence(Ordering::SeqCst);
-        let epoch = epoch.0.load(Ordering::Acquire);
-        if self.turned.load(Ordering::Relaxed) != epoch {
-            for (copy, count) in self.copy.iter().zip(&self.counts) {
-                copy.store(count.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
-            self.turned.store(epoch, Ordering::Release);
-        }
-        Owner { lock: self }
+        let mut owner = Owner { lock: self };
+        owner.follow(epoch);
+        owner
     }
 
     /// Returns the counts at the turn to `epoch`, which is the current one. Waits for the owner at
@@ -155,6 +150,21 @@ pub(crate) struct Owner<'a, T, const N: usize> {
 }
 
 impl<T, const N: usize> Owner<'_, T, N> {
+    /// Copies the counts if the epoch has turned: changes from now on are after that turn.
+    ///
+    /// An owner whose change follows from the change of another lock calls this in between. Otherwise
+    /// the other lock's owner may see the next epoch, and a reading has this change alone.
+    pub(crate) fn follow(&mut self, epoch: &Epoch) {
+        let lock = self.lock;
+        let epoch = epoch.0.load(Ordering::Acquire);
+        if lock.turned.load(Ordering::Relaxed) != epoch {
+            for (copy, count) in lock.copy.iter().zip(&lock.counts) {
+                copy.store(count.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            lock.turned.store(epoch, Ordering::Release);
+        }
+    }
+
     /// Adds to a count, modulo 2^64.
     pub(crate) fn add(&mut self, count: usize, amount: u64) {
         let count = &self.lock.counts[count];

@@ -266,3 +266,31 @@ fn a_reading_has_all_changes_of_an_owner_or_none() {
         assert_eq!(shared.1.at(epoch), [2, 2]);
     });
 }
+
+/// A block of a new page, which an owner of two locks counts in both: no reading has the block without the
+/// page.
+#[test]
+fn no_reading_has_a_block_without_its_page() {
+    check(|| {
+        let shared = Arc::new((
+            Epoch::new(),
+            CountedLock::<(), 1>::new(()),
+            CountedLock::<(), 1>::new(()),
+        ));
+        let owner = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (epoch, blocks, pages) = &*shared;
+                let mut blocks = blocks.lock(epoch);
+                pages.lock(epoch).add(0, 1);
+                blocks.follow(epoch);
+                blocks.add(0, 1);
+            })
+        };
+        let (epoch, blocks, pages) = &*shared;
+        let turned = epoch.turn();
+        let ([blocks], [pages]) = (blocks.at(turned), pages.at(turned));
+        assert!(blocks <= pages, "{blocks} blocks, {pages} pages");
+        owner.join().unwrap();
+    });
+}
