@@ -4,7 +4,7 @@
 //! blocks return to the page heap. An operation that finds no list open is done here, and counted
 //! here.
 
-use crate::counted_lock::{CountedLock, Epoch};
+use crate::counted_lock::{CountedLock, Epoch, Owner};
 use crate::invalid;
 use crate::pages::{Id, PageHeap, Spans, Use};
 use crate::size_class::{CLASSES, SIZES, SPAN_BLOCKS, SPAN_PAGES, block_at};
@@ -15,7 +15,11 @@ pub(crate) mod count {
     pub(crate) const ALLOCATED: usize = 0;
     /// Blocks freed without a list.
     pub(crate) const FREED: usize = 1;
-    pub(crate) const COUNTS: usize = 2;
+    /// Blocks outside the heap that are counted as allocated and not as freed.
+    pub(crate) const OUTSIDE: usize = 2;
+    /// Pages of spans.
+    pub(crate) const PAGES: usize = 3;
+    pub(crate) const COUNTS: usize = 4;
 }
 
 /// The maximum number of blocks of a stack, and of their bytes.
@@ -93,15 +97,13 @@ impl Central {
         state.height -= taken;
         blocks[..taken].copy_from_slice(&state.stack[state.height..state.height + taken]);
         while taken < blocks.len() {
-            let from_span = state.take_from_spans(pages, epoch, class, &mut blocks[taken..]);
+            let from_span = take_from_spans(&mut owner, pages, epoch, class, &mut blocks[taken..]);
             if from_span == 0 {
                 break;
             }
             taken += from_span;
         }
         if is_counted {
-            // The pages may be those of the next epoch.
-            owner.follow(epoch);
             owner.add(count::ALLOCATED, taken as u64);
         }
         taken
@@ -127,83 +129,114 @@ impl Central {
         state.stack[state.height..][..stacked.len()].copy_from_slice(stacked);
         state.height += stacked.len();
         for &block in rest {
-            state.give_to_span(pages, epoch, class, block);
+            give_to_span(&mut owner, pages, epoch, class, block);
         }
+    }
+
+    /// Counts blocks outside the heap as allocated.
+    pub(crate) fn count_outside_alloc(&self, epoch: &Epoch, class: usize) {
+        let mut owner = self.classes[class].lock(epoch);
+        owner.add(count::ALLOCATED, 1);
+        owner.add(count::OUTSIDE, 1);
+    }
+
+    /// Counts the free of a block outside the heap.
+    pub(crate) fn count_outside_free(&self, epoch: &Epoch, class: usize) {
+        let mut owner = self.classes[class].lock(epoch);
+        owner.add(count::FREED, 1);
+        owner.add(count::OUTSIDE, 1_u64.wrapping_neg());
     }
 }
 
+type ClassOwner<'a> = Owner<'a, Class, { count::COUNTS }>;
+
+/// Takes blocks of one span, a new one if no other has free blocks.
+fn take_from_spans(
+    owner: &mut ClassOwner<'_>,
+    pages: &PageHeap,
+    epoch: &Epoch,
+    class: usize,
+    blocks: &mut [usize],
+) -> usize {
+    let found = owner.partial.iter().find_map(|&head| head);
+    let Some(id) = found.or_else(|| add_span(owner, pages, epoch, class)) else {
+        return 0;
+    };
+    let mut spans = pages.spans();
+    let span = &mut spans[id];
+    let (start, size) = (pages.address(span.first), SIZES[class] as usize);
+    let mut taken = 0;
+    for (word, bits) in span.free_blocks.iter_mut().enumerate() {
+        while *bits != 0 && taken < blocks.len() {
+            let index = 64 * word + bits.trailing_zeros() as usize;
+            *bits &= *bits - 1;
+            blocks[taken] = start + index * size;
+            taken += 1;
+        }
+    }
+    span.free -= taken as u16;
+    owner.list(&mut spans, class, id);
+    taken
+}
+
+fn add_span(
+    owner: &mut ClassOwner<'_>,
+    pages: &PageHeap,
+    epoch: &Epoch,
+    class: usize,
+) -> Option<Id> {
+    let length = u32::from(SPAN_PAGES[class]);
+    let id = pages.take(&mut pages.lock(epoch), length, 1, Use::Small)?;
+    // The pages may be those of the next epoch, so what follows from them is, too.
+    owner.follow(epoch);
+    owner.add(count::PAGES, u64::from(length));
+    let mut spans = pages.spans();
+    let span = &mut spans[id];
+    span.class = class as u8;
+    span.free = SPAN_BLOCKS[class];
+    for index in 0..usize::from(span.free) {
+        span.free_blocks[index / 64] |= 1 << (index % 64);
+    }
+    owner.list(&mut spans, class, id);
+    Some(id)
+}
+
+fn give_to_span(
+    owner: &mut ClassOwner<'_>,
+    pages: &PageHeap,
+    epoch: &Epoch,
+    class: usize,
+    block: usize,
+) {
+    let mut spans = pages.spans();
+    let found = pages.run_at(block).filter(|&id| {
+        let span = &spans[id];
+        span.state == Use::Small && usize::from(span.class) == class
+    });
+    let Some(id) = found else {
+        invalid::free(block, "not in a span of its size");
+    };
+    let span = &mut spans[id];
+    let Some(index) = block_at(class, block - pages.address(span.first)) else {
+        invalid::free(block, "not the start of a block");
+    };
+    let bit = 1 << (index % 64);
+    if span.free_blocks[index / 64] & bit != 0 {
+        invalid::free(block, "freed twice");
+    }
+    span.free_blocks[index / 64] |= bit;
+    span.free += 1;
+    if span.free < SPAN_BLOCKS[class] {
+        owner.list(&mut spans, class, id);
+        return;
+    }
+    owner.unlist(&mut spans, id);
+    let length = u64::from(SPAN_PAGES[class]);
+    owner.add(count::PAGES, length.wrapping_neg());
+    pages.give(&mut pages.lock(epoch), id);
+}
+
 impl Class {
-    /// Takes blocks of one span, a new one if no other has free blocks.
-    fn take_from_spans(
-        &mut self,
-        pages: &PageHeap,
-        epoch: &Epoch,
-        class: usize,
-        blocks: &mut [usize],
-    ) -> usize {
-        let found = self.partial.iter().find_map(|&head| head);
-        let Some(id) = found.or_else(|| self.add_span(pages, epoch, class)) else {
-            return 0;
-        };
-        let mut spans = pages.spans();
-        let span = &mut spans[id];
-        let (start, size) = (pages.address(span.first), SIZES[class] as usize);
-        let mut taken = 0;
-        for (word, bits) in span.free_blocks.iter_mut().enumerate() {
-            while *bits != 0 && taken < blocks.len() {
-                let index = 64 * word + bits.trailing_zeros() as usize;
-                *bits &= *bits - 1;
-                blocks[taken] = start + index * size;
-                taken += 1;
-            }
-        }
-        span.free -= taken as u16;
-        self.list(&mut spans, class, id);
-        taken
-    }
-
-    fn add_span(&mut self, pages: &PageHeap, epoch: &Epoch, class: usize) -> Option<Id> {
-        let mut owner = pages.lock(epoch);
-        let id = pages.take(&mut owner, u32::from(SPAN_PAGES[class]), 1, Use::Small)?;
-        drop(owner);
-        let mut spans = pages.spans();
-        let span = &mut spans[id];
-        span.class = class as u8;
-        span.free = SPAN_BLOCKS[class];
-        for index in 0..usize::from(span.free) {
-            span.free_blocks[index / 64] |= 1 << (index % 64);
-        }
-        self.list(&mut spans, class, id);
-        Some(id)
-    }
-
-    fn give_to_span(&mut self, pages: &PageHeap, epoch: &Epoch, class: usize, block: usize) {
-        let mut spans = pages.spans();
-        let found = pages.run_at(block).filter(|&id| {
-            let span = &spans[id];
-            span.state == Use::Small && usize::from(span.class) == class
-        });
-        let Some(id) = found else {
-            invalid::free(block, "not in a span of its size");
-        };
-        let span = &mut spans[id];
-        let Some(index) = block_at(class, block - pages.address(span.first)) else {
-            invalid::free(block, "not the start of a block");
-        };
-        let bit = 1 << (index % 64);
-        if span.free_blocks[index / 64] & bit != 0 {
-            invalid::free(block, "freed twice");
-        }
-        span.free_blocks[index / 64] |= bit;
-        span.free += 1;
-        if span.free < SPAN_BLOCKS[class] {
-            self.list(&mut spans, class, id);
-            return;
-        }
-        self.unlist(&mut spans, id);
-        pages.give(&mut pages.lock(epoch), id);
-    }
-
     /// Puts a span into the list for its number of free blocks, or into none if it has none.
     fn list(&mut self, spans: &mut Spans, class: usize, id: Id) {
         let free = usize::from(spans[id].free);

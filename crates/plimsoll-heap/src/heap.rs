@@ -27,7 +27,7 @@ const FAILED: u32 = 2;
 const DONE: u32 = 3;
 
 /// Starts the heap, once. Returns whether it works: not if the system refuses address space.
-fn start() -> bool {
+pub(crate) fn start() -> bool {
     let mut backoff = Backoff::new();
     loop {
         match STARTED.load(Ordering::Acquire) {
@@ -213,6 +213,11 @@ fn large_at(block: *mut u8) -> Id {
         spans[id].state == Use::Large && PAGES.address(spans[id].first) == address
     });
     found.unwrap_or_else(|| invalid::free(address, "not a large block"))
+}
+
+/// Returns the memory of all free pages to the system, in parts between which others take the lock.
+pub(crate) fn release_idle() {
+    while is_started() && PAGES.release_some(&mut PAGES.lock(&EPOCH)) {}
 }
 
 fn pages_of(size: usize) -> Option<u32> {

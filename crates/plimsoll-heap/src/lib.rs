@@ -21,6 +21,7 @@
 //! The [README](https://github.com/OWNER/plimsoll/tree/main/crates/plimsoll-heap) has measurements,
 //! the design, and the cases for which another allocator is the better choice.
 
+mod backend;
 mod central;
 mod counted_lock;
 mod global;
@@ -32,4 +33,4 @@ pub mod size_class;
 mod stats;
 
 pub use global::Heap;
-pub use stats::{ClassStats, HeapStats, stats};
+pub use stats::{ClassStats, HeapStats, LargeStats, stats};

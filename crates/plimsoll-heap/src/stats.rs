@@ -7,7 +7,7 @@ use crate::heap::{CENTRAL, EPOCH, PAGES, READER, is_started};
 use crate::lists::areas::{AREAS, Kind};
 use crate::lists::slots::SLOTS_IN_USE;
 use crate::pages::count;
-use crate::size_class::{CLASSES, PAGE, SIZES};
+use crate::size_class::{CLASSES, PAGE, SIZES, SPAN_BLOCKS, SPAN_PAGES};
 
 /// The counts of one size class since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,27 @@ pub struct ClassStats {
     pub mallocs: u64,
     /// Blocks freed: never more than `mallocs`.
     pub frees: u64,
+    /// Blocks that are allocated outside the heap's pages, sampled blocks of Plimsoll. They are a part
+    /// of `mallocs - frees`.
+    pub outside: u64,
+    /// The number of blocks for which the class has pages: at least `mallocs - frees - outside`.
+    pub room: u64,
+    /// Bytes of the pages of the class. The sum over all classes and the bytes of large blocks is
+    /// `heap_inuse` at most.
+    pub inuse: u64,
+}
+
+/// The counts of large blocks since the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargeStats {
+    /// Blocks allocated.
+    pub mallocs: u64,
+    /// Blocks freed.
+    pub frees: u64,
+    /// Bytes allocated: those of the pages of each block.
+    pub malloc_bytes: u64,
+    /// Bytes freed.
+    pub free_bytes: u64,
 }
 
 /// All figures of the heap at one instant. Each is exact.
@@ -34,7 +55,10 @@ pub struct HeapStats {
     pub total_alloc: u64,
     /// Bytes of the blocks that are allocated.
     pub heap_alloc: u64,
-    /// Bytes of pages that have blocks, allocated or free: at least `heap_alloc`.
+    /// Bytes of blocks that are allocated outside the heap's pages: see [`ClassStats::outside`]. They
+    /// are a part of `heap_alloc`.
+    pub outside: u64,
+    /// Bytes of pages that have blocks, allocated or free: at least `heap_alloc - outside`.
     pub heap_inuse: u64,
     /// Bytes of pages without blocks.
     pub heap_idle: u64,
@@ -46,8 +70,8 @@ pub struct HeapStats {
     pub metadata_sys: u64,
     /// The counts of each class. Class 0 is unused.
     pub by_class: [ClassStats; CLASSES],
-    /// Large blocks allocated and freed. Their `size` is 0.
-    pub large: ClassStats,
+    /// The counts of blocks larger than [`LARGEST`](crate::size_class::LARGEST).
+    pub large: LargeStats,
 }
 
 /// Returns the figures of the heap at one instant, after all operations that have ended.
@@ -60,13 +84,14 @@ pub fn stats() -> HeapStats {
         frees: 0,
         total_alloc: 0,
         heap_alloc: 0,
+        outside: 0,
         heap_inuse: 0,
         heap_idle: 0,
         heap_released: 0,
         heap_sys: 0,
         metadata_sys: 0,
         by_class: [ClassStats::default(); CLASSES],
-        large: ClassStats::default(),
+        large: LargeStats::default(),
     };
     if !is_started() {
         return stats;
@@ -88,6 +113,11 @@ pub fn stats() -> HeapStats {
         sum.size = SIZES[class];
         sum.mallocs = sum.mallocs.wrapping_add(counts[central::count::ALLOCATED]);
         sum.frees = sum.frees.wrapping_add(counts[central::count::FREED]);
+        sum.outside = counts[central::count::OUTSIDE];
+        sum.inuse = counts[central::count::PAGES] * PAGE as u64;
+        sum.room = counts[central::count::PAGES] / u64::from(SPAN_PAGES[class])
+            * u64::from(SPAN_BLOCKS[class]);
+        stats.outside += sum.outside * u64::from(sum.size);
         stats.mallocs += sum.mallocs;
         stats.frees += sum.frees;
         stats.total_alloc += sum.mallocs * u64::from(sum.size);
@@ -95,12 +125,16 @@ pub fn stats() -> HeapStats {
     }
     let counts = PAGES.counted_lock().at(epoch);
     drop(reader);
-    stats.large.mallocs = counts[count::LARGE_ALLOCATED];
-    stats.large.frees = counts[count::LARGE_FREED];
+    stats.large = LargeStats {
+        mallocs: counts[count::LARGE_ALLOCATED],
+        frees: counts[count::LARGE_FREED],
+        malloc_bytes: counts[count::LARGE_ALLOCATED_BYTES],
+        free_bytes: counts[count::LARGE_FREED_BYTES],
+    };
     stats.mallocs += stats.large.mallocs;
     stats.frees += stats.large.frees;
-    stats.total_alloc += counts[count::LARGE_ALLOCATED_BYTES];
-    stats.heap_alloc += counts[count::LARGE_ALLOCATED_BYTES] - counts[count::LARGE_FREED_BYTES];
+    stats.total_alloc += stats.large.malloc_bytes;
+    stats.heap_alloc += stats.large.malloc_bytes - stats.large.free_bytes;
     let bytes = |count: usize| counts[count] * PAGE as u64;
     stats.heap_inuse = bytes(count::IN_USE);
     stats.heap_sys = bytes(count::TOP);

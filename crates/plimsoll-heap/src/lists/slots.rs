@@ -198,6 +198,11 @@ impl Slots {
         unsafe { &*std::ptr::with_exposed_provenance(address) }
     }
 
+    /// Returns the ranges of the open and of the closed slots.
+    pub(crate) fn memory(&self) -> [Range<usize>; 2] {
+        [&self.open, &self.closed].map(|region| region.base()..region.base() + region.committed())
+    }
+
     /// Returns the bytes of the slots in use.
     pub(crate) fn bytes(&self) -> usize {
         self.used().len() * SLOT_BYTES

@@ -12,6 +12,8 @@ mod bins;
 mod demand;
 mod spans;
 
+use std::ops::Range;
+
 use plimsoll_sys::os::region::{self, Region};
 use plimsoll_sys::primitives::{AtomicU32, AtomicUsize, Ordering};
 
@@ -297,6 +299,25 @@ impl PageHeap {
         spans[id].pages = pages;
         self.mark(first, first + pages, id.number());
         self.give(owner, rest);
+    }
+
+    /// Returns some idle pages to the system. Returns `false` if there were none, or if the system keeps
+    /// them.
+    pub(crate) fn release_some(&self, owner: &mut Pages<'_>) -> bool {
+        let before = owner.count(count::IDLE);
+        self.release(owner, MAX_RELEASED);
+        owner.count(count::IDLE) < before
+    }
+
+    /// Returns the range of the pages that were ever in use.
+    pub(crate) fn memory(&self) -> Range<usize> {
+        let start = self.memory.base();
+        start..start + self.memory.committed()
+    }
+
+    /// Returns the ranges of the records and of the map.
+    pub(crate) fn structures(&self) -> [Range<usize>; 2] {
+        [&self.records, &self.map].map(|region| region.base()..region.base() + region.committed())
     }
 
     /// Returns up to `pages` idle pages to the system, of the longest runs.

@@ -154,6 +154,9 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
             moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
             record_small_replaced(block, old.size());
             self.count_realloc(thread, old.size(), new.size());
+            if let Some(counts) = self.own_counts() {
+                counts.count_free(old.size());
+            }
             sampled_blocks::give_back(block, old.size());
             moved
         }
@@ -178,6 +181,9 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
             let moved = sampled_blocks::take(new.size(), new.align(), sample);
             if !moved.is_null() {
                 record_small(thread, sample, new_counted, moved);
+                if let Some(counts) = self.own_counts() {
+                    counts.count_malloc(new.size());
+                }
                 if let Some(old_sample) = old_sample {
                     old_sample.record_replaced(old_counted);
                 }

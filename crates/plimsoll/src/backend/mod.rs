@@ -6,6 +6,7 @@
 //! not affected.
 
 mod classes;
+mod counts;
 #[cfg(feature = "jemalloc")]
 mod jemalloc;
 #[cfg(feature = "mimalloc")]
@@ -18,13 +19,14 @@ mod usage;
 use std::ops::Range;
 
 pub use classes::SizeClass;
+pub use counts::{CountedBlocks, CountedPages, Counts};
 #[cfg(feature = "jemalloc")]
 pub use jemalloc::Jemalloc;
 #[cfg(feature = "mimalloc")]
 pub use mimalloc::MiMalloc;
 pub use pages::{Exactness, Figure, Pages};
 pub use registry::backend;
-pub(crate) use registry::{notice, pages};
+pub(crate) use registry::{counts, notice, pages};
 pub use system::System;
 pub use usage::Usage;
 
@@ -50,6 +52,13 @@ pub trait Backend: Sync {
     /// this backend, from inside that call. It must not allocate through the program's allocator,
     /// must not panic, and must not wait for other threads.
     fn enlist(&self) {}
+
+    /// Returns the allocator's own counts, if it counts its blocks itself. Plimsoll reads them if the
+    /// process's backend is that of a [`SamplingAlloc`](crate::SamplingAlloc); an
+    /// [`Alloc`](crate::Alloc) counts the same blocks.
+    fn counts(&self) -> Option<&dyn Counts> {
+        None
+    }
 
     /// Visits all size classes, from the smallest blocks to the largest, including classes without
     /// blocks. Only [`fragmentation()`](crate::stats::fragmentation()) calls it. So it may take
