@@ -1,6 +1,7 @@
 //! The heap as Plimsoll's backend: its counts and pages are those of `plimsoll::heap_stats()` and
 //! `plimsoll::mem_stats()`.
 
+use std::alloc::Layout;
 use std::ops::Range;
 
 use plimsoll::stats::backend::{
@@ -10,7 +11,7 @@ use plimsoll::stats::backend::{
 use crate::global::Heap;
 use crate::heap::{self, CENTRAL, EPOCH, PAGES};
 use crate::lists::slots::SLOTS_IN_USE;
-use crate::size_class;
+use crate::size_class::{self, LARGEST};
 use crate::stats::{HeapStats, stats};
 
 /// All figures are exact and of one instant.
@@ -62,13 +63,13 @@ impl Backend for Heap {
             });
         }
         let blocks = stats.large.mallocs - stats.large.frees;
-        let bytes = stats.large.malloc_bytes - stats.large.free_bytes;
+        let of_classes: u64 = stats.by_class.iter().map(|counts| counts.inuse).sum();
         visit(SizeClass {
             largest: usize::MAX,
             room: blocks,
             in_use: blocks,
-            in_use_bytes: bytes,
-            active: bytes,
+            in_use_bytes: stats.large.malloc_bytes - stats.large.free_bytes,
+            active: stats.heap_inuse - of_classes,
         });
         true
     }
@@ -108,19 +109,29 @@ impl Counts for Heap {
         }
     }
 
-    fn count_malloc(&self, size: usize) {
-        if size <= size_class::LARGEST {
-            // A heap that has not started has no statistics.
-            heap::start();
-            CENTRAL.count_outside_alloc(&EPOCH, size_class::of(size));
+    fn counted_size(&self, layout: Layout) -> usize {
+        match layout.size() <= LARGEST {
+            true => size_class::SIZES[class(layout)] as usize,
+            false => layout.size(),
         }
     }
 
-    fn count_free(&self, size: usize) {
-        if size <= size_class::LARGEST {
-            CENTRAL.count_outside_free(&EPOCH, size_class::of(size));
-        }
+    fn count_malloc(&self, layout: Layout) {
+        // A heap that has not started has no statistics.
+        heap::start();
+        CENTRAL.count_outside_alloc(&EPOCH, class(layout));
     }
+
+    fn count_free(&self, layout: Layout) {
+        CENTRAL.count_outside_free(&EPOCH, class(layout));
+    }
+}
+
+/// Returns the class of a small block outside the heap. There, alignments of more than a page need no run
+/// of pages.
+fn class(layout: Layout) -> usize {
+    size_class::of_aligned(layout.size(), layout.align())
+        .unwrap_or_else(|| size_class::of(layout.size().min(LARGEST)))
 }
 
 fn pages(stats: &HeapStats) -> Pages {

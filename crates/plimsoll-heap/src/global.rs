@@ -95,7 +95,7 @@ fn is_in_place(block: *mut u8, layout: Layout, new_layout: Layout) -> bool {
     let class = |layout: Layout| size_class::of_aligned(layout.size(), layout.align());
     match (class(layout), class(new_layout)) {
         (Some(old), Some(new)) => old == new,
-        (None, None) => heap::resize_large(block, new_layout.size()),
+        (None, None) => heap::resize_large(block, layout.size(), new_layout.size()),
         _ => false,
     }
 }
@@ -134,6 +134,6 @@ fn dealloc_uncommon(block: *mut u8, layout: Layout) {
                 heap::dealloc_cold(block, offset);
             }
         }
-        None => heap::dealloc_large(block),
+        None => heap::dealloc_large(block, layout.size()),
     }
 }

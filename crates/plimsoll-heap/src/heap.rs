@@ -161,27 +161,26 @@ pub(crate) fn alloc_large(size: usize, align: usize) -> (*mut u8, bool) {
         return none;
     };
     owner.add(count::LARGE_ALLOCATED, 1);
-    owner.add(count::LARGE_ALLOCATED_BYTES, u64::from(pages) * PAGE as u64);
+    owner.add(count::LARGE_ALLOCATED_BYTES, size as u64);
     let spans = PAGES.spans();
     let address = PAGES.address(spans[id].first);
     let is_zero = spans[id].is_zero;
     (std::ptr::with_exposed_provenance_mut(address), is_zero)
 }
 
-/// Frees a block of [`alloc_large`].
+/// Frees a block of [`alloc_large`] with its size.
 #[cold]
 #[inline(never)]
-pub(crate) fn dealloc_large(block: *mut u8) {
+pub(crate) fn dealloc_large(block: *mut u8, size: usize) {
     let mut owner = PAGES.lock(&EPOCH);
     let id = large_at(block);
-    let pages = PAGES.spans()[id].pages;
     owner.add(count::LARGE_FREED, 1);
-    owner.add(count::LARGE_FREED_BYTES, u64::from(pages) * PAGE as u64);
+    owner.add(count::LARGE_FREED_BYTES, size as u64);
     PAGES.give(&mut owner, id);
 }
 
 /// Changes the size of a large block where it is. Returns `false` if the pages behind it do not suffice.
-pub(crate) fn resize_large(block: *mut u8, new_size: usize) -> bool {
+pub(crate) fn resize_large(block: *mut u8, size: usize, new_size: usize) -> bool {
     let Some(pages) = pages_of(new_size) else {
         return false;
     };
@@ -194,14 +193,11 @@ pub(crate) fn resize_large(block: *mut u8, new_size: usize) -> bool {
     if pages < old {
         PAGES.shrink(&mut owner, id, pages);
     }
-    let now = PAGES.spans()[id].pages;
-    if now != old {
-        // As Go's statistics would have it: one block is freed, and another one allocated.
-        owner.add(count::LARGE_FREED, 1);
-        owner.add(count::LARGE_FREED_BYTES, u64::from(old) * PAGE as u64);
-        owner.add(count::LARGE_ALLOCATED, 1);
-        owner.add(count::LARGE_ALLOCATED_BYTES, u64::from(now) * PAGE as u64);
-    }
+    // One block is freed, and another one allocated.
+    owner.add(count::LARGE_FREED, 1);
+    owner.add(count::LARGE_FREED_BYTES, size as u64);
+    owner.add(count::LARGE_ALLOCATED, 1);
+    owner.add(count::LARGE_ALLOCATED_BYTES, new_size as u64);
     true
 }
 

@@ -35,7 +35,7 @@ pub struct LargeStats {
     pub mallocs: u64,
     /// Blocks freed.
     pub frees: u64,
-    /// Bytes allocated: those of the pages of each block.
+    /// Bytes allocated, as requested.
     pub malloc_bytes: u64,
     /// Bytes freed.
     pub free_bytes: u64,
@@ -43,8 +43,8 @@ pub struct LargeStats {
 
 /// All figures of the heap at one instant. Each is exact.
 ///
-/// A block counts with the size of its class, or of its pages if it is larger than
-/// [`LARGEST`](crate::size_class::LARGEST). The names are those of Go's `runtime.MemStats`.
+/// A block counts with the size of its class, or as requested if it is larger than
+/// [`LARGEST`](crate::size_class::LARGEST) or aligned to more than 8 KiB. The names are those of Go's `runtime.MemStats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapStats {
     /// Blocks allocated since the start.
@@ -70,7 +70,7 @@ pub struct HeapStats {
     pub metadata_sys: u64,
     /// The counts of each class. Class 0 is unused.
     pub by_class: [ClassStats; CLASSES],
-    /// The counts of blocks larger than [`LARGEST`](crate::size_class::LARGEST).
+    /// The counts of all other blocks. Each has separate pages.
     pub large: LargeStats,
 }
 

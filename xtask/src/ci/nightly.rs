@@ -234,10 +234,11 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
     Ok(())
 }
 
-/// The experimental heap: with the lists of threads, with sanitizers, and in long random sequences. A
-/// sanitizer itself needs more address space than one test allows.
+/// The experimental heap: below Plimsoll, with the lists of threads, with sanitizers, and in long random
+/// sequences. A sanitizer itself needs more address space than one test allows.
 fn heap(steps: &Steps) -> Result<(), String> {
     steps.step("the experimental heap");
+    steps.run("cargo test -p plimsoll-heap --test memory")?;
     const PORTABLE: &str = "--cfg plimsoll_portable";
     steps.run_with(
         &[("RUSTFLAGS", PORTABLE)],

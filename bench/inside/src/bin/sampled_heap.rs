@@ -2,7 +2,7 @@
 
 #[global_allocator]
 static ALLOC: plimsoll::SamplingAlloc<plimsoll_heap::Heap> =
-    plimsoll::SamplingAlloc::samples_only(plimsoll_heap::Heap);
+    plimsoll::SamplingAlloc::over_counts(plimsoll_heap::Heap, &plimsoll_heap::Heap);
 
 fn main() {
     let _plimsoll = plimsoll::start();

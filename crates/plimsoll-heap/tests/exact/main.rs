@@ -15,7 +15,7 @@ type Scene = (&'static str, fn());
 
 const SCENES: [Scene; 7] = [
     ("each_operation_is_counted_in_its_class", counts::by_class),
-    ("large_blocks_are_counted_by_their_pages", counts::large),
+    ("large_blocks_are_counted_as_requested", counts::large),
     (
         "random_sequences_agree_with_a_model_to_the_byte",
         sequences::agree,

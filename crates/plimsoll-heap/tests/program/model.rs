@@ -86,11 +86,12 @@ impl Block {
     }
 }
 
-/// Returns the counted size of a layout: the first class that is large and aligned enough, or pages.
+/// Returns the counted size of a layout: the first class that is large and aligned enough, or as
+/// requested.
 fn counted(layout: Layout) -> u64 {
     let (size, align) = (layout.size(), layout.align());
     if size > size_class::LARGEST || align > 8192 {
-        return size.next_multiple_of(8192) as u64;
+        return size as u64;
     }
     let suffices = |class: &&u32| **class as usize >= size && **class as usize % align == 0;
     let class = size_class::SIZES[1..].iter().find(suffices);

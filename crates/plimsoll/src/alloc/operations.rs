@@ -237,7 +237,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
             // SAFETY: `layout` has a size above zero, by this function's contract.
             return unsafe { self.place_inside(layout, zeroed) };
         };
-        let counted = size_class::counted_size(size);
+        let counted = self.counted_size(layout);
         let sample = Sample::take(counted, weight);
         if size <= size_class::LARGEST {
             let block = sampled_blocks::take(size, layout.align(), sample);
@@ -248,7 +248,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
                 }
                 record_small(thread, sample, counted, block);
                 if let Some(counts) = self.own_counts() {
-                    counts.count_malloc(size);
+                    counts.count_malloc(layout);
                 }
                 return block;
             }
@@ -323,10 +323,10 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         let thread = alloc.noticed(Thread::current());
         let size = layout.size();
         if sampled_blocks::contains(block as usize) {
-            record_small_free(thread, block, size);
+            record_small_free(thread, block, alloc.counted_size(layout));
             alloc.count_free(thread, size);
             if let Some(counts) = alloc.own_counts() {
-                counts.count_free(size);
+                counts.count_free(layout);
             }
             return sampled_blocks::give_back(block, size);
         }
@@ -344,6 +344,14 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
             return None;
         }
         self.backend.and_then(Backend::counts)
+    }
+
+    /// Returns the size with which a block counts.
+    pub(super) fn counted_size(&self, layout: Layout) -> usize {
+        match self.own_counts() {
+            Some(counts) => counts.counted_size(layout),
+            None => size_class::counted_size(layout.size()),
+        }
     }
 
     /// Counts a free on a path that may lack an area.

@@ -152,10 +152,10 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
                 return moved;
             }
             moved.copy_from_nonoverlapping(block, old.size().min(new.size()));
-            record_small_replaced(block, old.size());
+            record_small_replaced(block, self.counted_size(old));
             self.count_realloc(thread, old.size(), new.size());
             if let Some(counts) = self.own_counts() {
-                counts.count_free(old.size());
+                counts.count_free(old);
             }
             sampled_blocks::give_back(block, old.size());
             moved
@@ -170,10 +170,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
         old: Layout,
         new: Layout,
     ) -> *mut u8 {
-        let (old_counted, new_counted) = (
-            size_class::counted_size(old.size()),
-            size_class::counted_size(new.size()),
-        );
+        let (old_counted, new_counted) = (self.counted_size(old), self.counted_size(new));
         let weight = thread.charge(new.size());
         let sample = weight.map(|weight| Sample::take(new_counted, weight));
         let old_sample = take_large(block, old.size());
@@ -182,7 +179,7 @@ impl<A: GlobalAlloc, const COUNTED: bool> Alloc<A, COUNTED> {
             if !moved.is_null() {
                 record_small(thread, sample, new_counted, moved);
                 if let Some(counts) = self.own_counts() {
-                    counts.count_malloc(new.size());
+                    counts.count_malloc(new);
                 }
                 if let Some(old_sample) = old_sample {
                     old_sample.record_replaced(old_counted);

@@ -55,18 +55,18 @@ pub(super) fn record_anywhere(thread: Thread, sample: Sample, counted: usize, bl
     }
 }
 
-/// Records the free of a sampled block of `size` bytes that has a slot.
-pub(super) fn record_small_free(thread: Thread, block: *mut u8, size: usize) {
+/// Records the free of a sampled block that has a slot.
+pub(super) fn record_small_free(thread: Thread, block: *mut u8, counted: usize) {
     let sample = sampled_blocks::sample(block);
     let is_temporary = thread.is_temporary(block, sample);
     usdt::free(block);
-    sample.record_free(size_class::counted_size(size), is_temporary);
+    sample.record_free(counted, is_temporary);
 }
 
-/// Records that another block replaces a sampled one of `size` bytes that has a slot.
-pub(super) fn record_small_replaced(block: *mut u8, size: usize) {
+/// Records that another block replaces a sampled one that has a slot.
+pub(super) fn record_small_replaced(block: *mut u8, counted: usize) {
     usdt::free(block);
-    sampled_blocks::sample(block).record_replaced(size_class::counted_size(size));
+    sampled_blocks::sample(block).record_replaced(counted);
 }
 
 /// Removes and returns the sample of a large block of the inner allocator that is about to be

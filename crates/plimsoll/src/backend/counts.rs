@@ -1,5 +1,7 @@
 //! Counts of an allocator that counts its blocks itself.
 
+use std::alloc::Layout;
+
 use super::Pages;
 
 /// The exact counts of an allocator that counts its blocks itself: [`Backend::counts`].
@@ -15,13 +17,17 @@ pub trait Counts: Sync {
     /// allocate through the program's allocator, and no allocation may wait for it.
     fn read(&self, visit: &mut dyn FnMut(CountedBlocks)) -> CountedPages;
 
-    /// Counts the allocation of a sampled block of `size` bytes that Plimsoll placed outside. Called
+    /// Returns the size with which a block counts, in bytes: its class's, or the requested one above
+    /// 32 KiB. Called as [`count_malloc`](Self::count_malloc).
+    fn counted_size(&self, layout: Layout) -> usize;
+
+    /// Counts the allocation of a sampled block of up to 32 KiB that Plimsoll placed outside. Called
     /// from inside an allocation, on any thread: it must not allocate, must not panic, and must not
     /// wait for a reader.
-    fn count_malloc(&self, size: usize);
+    fn count_malloc(&self, layout: Layout);
 
-    /// Counts the free of such a block of `size` bytes: as [`count_malloc`](Self::count_malloc).
-    fn count_free(&self, size: usize);
+    /// Counts the free of such a block: as [`count_malloc`](Self::count_malloc).
+    fn count_free(&self, layout: Layout);
 }
 
 /// The counts of a size class since the process began.

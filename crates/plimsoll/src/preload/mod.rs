@@ -110,7 +110,7 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     CHILDREN.store(children, Ordering::Relaxed);
     // No other part reports the underlying allocator.
     if underlying_kind() == UnderlyingKind::Libc {
-        backend::notice(&backend::System::PLAIN);
+        backend::notice(&backend::System::PLAIN, false);
     }
     config::start_cpu_samples();
     if wall || config::wants_thread() {

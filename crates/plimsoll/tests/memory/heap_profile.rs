@@ -19,7 +19,7 @@ use pprof::{Profile, Values};
 fn boxes(count: usize) -> Vec<Box<dyn Any>> {
     let mut kept: Vec<Box<dyn Any>> = Vec::with_capacity(count);
     for _ in 0..count {
-        kept.push(Box::new(black_box([7u8; 40])));
+        kept.push(Box::new(black_box([7u8; 48])));
     }
     kept
 }
@@ -32,7 +32,7 @@ fn inlined(size: usize) -> Vec<u8> {
 #[inline(never)]
 fn calls_inlined(count: usize) {
     for _ in 0..count {
-        drop(inlined(black_box(72)));
+        drop(inlined(black_box(80)));
     }
 }
 
@@ -69,14 +69,14 @@ fn large() -> Vec<u8> {
 
 #[inline(never)]
 fn zeroed() -> Vec<u8> {
-    vec![0; black_box(777)]
+    vec![0; black_box(889)]
 }
 
 fn everything_is_there() {
     let boxes_kept = boxes(100);
     drop(boxes(23));
     calls_inlined(50);
-    let generics = (generic(1u8, 1000), generic(1u64, 500));
+    let generics = (generic(1u8, 1024), generic(1u64, 512));
     let (grown, map, formatted) = (grows(), map_grows(), formats());
     let (large, zeroed) = (large(), zeroed());
 
@@ -116,14 +116,14 @@ fn everything_is_there() {
         };
         assert_eq!(profile.sum(of_size), expected, "{leaf}, {size} bytes");
     };
-    expect("boxes", 40, [123, 123 * 40, 100, 100 * 40]);
-    expect("inlined", 72, [50, 50 * 72, 0, 0]);
+    expect("boxes", 48, [123, 123 * 48, 100, 100 * 48]);
+    expect("inlined", 80, [50, 50 * 80, 0, 0]);
     expect("large", 100_001, [1, 100_001, 1, 100_001]);
     expect("formats", 100, [0; 4]);
-    let class = size_class::counted_size(777) as i64;
+    let class = size_class::counted_size(889) as i64;
     expect("zeroed", class, [1, class, 1, class]);
     // Two instances of a function.
-    for bytes in [1000, 4000] {
+    for bytes in [1024, 4096] {
         let counted = size_class::counted_size(bytes) as i64;
         expect("generic", counted, [1, counted, 1, counted]);
     }
@@ -337,7 +337,7 @@ fn text_is_gos() {
     let boxes = records
         .split("\n\n")
         .flat_map(|record| record.split_inclusive('\n').collect::<Vec<_>>())
-        .find(|line| line.starts_with("100: 4000 [100: 4001] @ 0x"));
+        .find(|line| line.starts_with("100: 4800 [100: 4801] @ 0x"));
     assert!(boxes.is_some(), "{text}");
     let frame = text
         .lines()
@@ -475,7 +475,7 @@ fn many(rounds: usize, size: usize, keep: &mut Vec<Vec<u8>>) {
 fn estimates() {
     for (rounds, size, rates) in [
         (400_000, 16, [4 << 10, 16 << 10]),
-        (40_000, 200, [16 << 10, 4 << 10]),
+        (40_000, 208, [16 << 10, 4 << 10]),
         (40_000, 1024, [16 << 10, 128 << 10]),
         (40_000, 30_000, [512 << 10, 4 << 10]),
         (40_000, 70_000, [64 << 10, 512 << 10]),

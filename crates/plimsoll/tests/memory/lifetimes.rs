@@ -31,8 +31,8 @@ fn kept(size: usize) -> Vec<u8> {
 
 #[inline(never)]
 fn growing() -> Vec<u8> {
-    let mut growing = black_box(Vec::with_capacity(100));
-    growing.resize(200, 1);
+    let mut growing = black_box(Vec::with_capacity(112));
+    growing.resize(224, 1);
     black_box(growing)
 }
 
@@ -108,9 +108,9 @@ fn a_growing_block_has_a_lifetime_at_each_site() {
                 (objects + more, bytes + size)
             })
         };
-        assert_eq!(sum(lives("memory::lifetimes::growing")), (1, 104));
+        assert_eq!(sum(lives("memory::lifetimes::growing")), (1, 112));
         drop(block);
-        assert_eq!(sum(lives("memory::lifetimes::growing")), (2, 304));
+        assert_eq!(sum(lives("memory::lifetimes::growing")), (2, 112 + 224));
     });
 }
 
@@ -147,7 +147,7 @@ fn a_block_freed_before_the_next_allocation_is_temporary() {
                 grown.iter().map(|(_, objects, _)| objects).sum::<i64>(),
                 200
             );
-            assert_eq!(temporary("memory::lifetimes::growing"), (100, 100 * 200));
+            assert_eq!(temporary("memory::lifetimes::growing"), (100, 100 * 224));
             assert!(!profile.at("memory::lifetimes::brief").is_empty());
         },
     );
@@ -246,7 +246,7 @@ fn all_that_was_freed_is_in_it() {
 fn the_text_has_the_lifetimes() {
     child::run("the_text_has_the_lifetimes", ALL, || {
         let begun = Instant::now();
-        let block = lasting(100);
+        let block = lasting(112);
         thread::sleep(Duration::from_millis(20));
         drop(block);
         let lived = begun.elapsed();
@@ -265,7 +265,7 @@ fn the_text_has_the_lifetimes() {
             .iter()
             .filter(|(least, _)| Duration::from_millis(*least) <= lived);
         let is_there = can_be.any(|(_, decade)| {
-            let line = format!("1: 104 [lived {decade}] @ 0x");
+            let line = format!("1: 112 [lived {decade}] @ 0x");
             text.lines().any(|there| there.starts_with(&line))
         });
         assert!(is_there, "{lived:?}: {text}");

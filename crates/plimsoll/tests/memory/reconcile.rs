@@ -97,10 +97,10 @@ fn a_mapping_is_unexplained_until_it_has_an_account() {
 fn the_heap() {
     let before = reconcile();
     // Some blocks come from arenas, and some have separate mappings.
-    let mut blocks: Vec<Vec<u8>> = (0..20_000).map(|_| vec![1; 1000]).collect();
+    let mut blocks: Vec<Vec<u8>> = (0..20_000).map(|_| vec![1; 1024]).collect();
     let large: Vec<Vec<u8>> = (0..10).map(|_| vec![1; 2 << 20]).collect();
     let elsewhere = std::thread::spawn(|| {
-        let blocks: Vec<Vec<u8>> = (0..10_000).map(|_| vec![1; 1000]).collect();
+        let blocks: Vec<Vec<u8>> = (0..10_000).map(|_| vec![1; 1024]).collect();
         blocks
     });
     let elsewhere = elsewhere.join().unwrap();
@@ -112,7 +112,7 @@ fn the_heap() {
     };
     let grown = in_use(&full) - in_use(&before);
     let vectors = 30_000 * size_of::<Vec<u8>>() as i64;
-    assert_near(grown, 30_000_000 + 20 * MIB + vectors);
+    assert_near(grown, 30_000 * 1024 + 20 * MIB + vectors);
     assert_near(unexplained(&full), unexplained(&before));
     // Frees every other block: the allocator holds the memory between the rest.
     let mut number = 0;
@@ -121,7 +121,7 @@ fn the_heap() {
         number % 2 == 0
     });
     let cheese = reconcile();
-    assert_near(in_use(&full) - in_use(&cheese), 10_000_000);
+    assert_near(in_use(&full) - in_use(&cheese), 10_000 * 1024);
     let more = resident(&cheese, held) - resident(&full, held);
     assert!(more > 9_000_000, "{cheese}");
     assert_near(unexplained(&cheese), unexplained(&before));

@@ -52,7 +52,7 @@ pub(super) unsafe extern "C" fn free_cold(block: *mut u8) {
         let thread = Thread::current();
         if sampled_blocks::contains(block as usize) {
             let size = noted_size(block);
-            record_small_free(thread, block, size);
+            record_small_free(thread, block, size_class::counted_size(size));
             counts::free(thread.writer(), size);
             return sampled_blocks::give_back(block, size + NOTE);
         }
@@ -279,7 +279,7 @@ unsafe fn move_sampled(thread: Thread, block: *mut u8, old_size: usize, size: us
             moved
                 .block
                 .copy_from_nonoverlapping(block, old_size.min(size));
-            record_small_replaced(block, old_size);
+            record_small_replaced(block, size_class::counted_size(old_size));
             sampled_blocks::give_back(block, old_size + NOTE);
         }
         moved

@@ -17,7 +17,7 @@ fn is_of(record: &Record<'_>, function: &str) -> bool {
 
 /// Sums over the records of objects of 40 bytes that `boxes` allocated.
 fn values_of_boxes(snapshot: &Snapshot) -> [i64; 4] {
-    let class = Some(size_class::counted_size(40) as u64);
+    let class = Some(size_class::counted_size(48) as u64);
     let records = snapshot
         .records()
         .filter(|record| record.object_size() == class && is_of(record, "::boxes"));
@@ -31,7 +31,7 @@ fn values_of_boxes(snapshot: &Snapshot) -> [i64; 4] {
 
 fn records_and_differences() {
     const COUNT: i64 = 500;
-    let bytes = COUNT * size_class::counted_size(40) as i64;
+    let bytes = COUNT * size_class::counted_size(48) as i64;
     let heap = profile::lookup("heap").unwrap();
     let before = heap.snapshot();
     let kept = {
