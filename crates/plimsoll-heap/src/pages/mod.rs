@@ -4,12 +4,16 @@
 //! state are joined. A map has the record of each run at its first and its last page, and for a
 //! small span at every page.
 //!
+//! From 4 MiB in use on, memory comes and goes in huge pages of the system, which take a hundredth of the
+//! page faults: the rest of a huge page is idle from its first use on.
+//!
 //! The memory of a run is returned to the system when the program has not needed it for a while: the
 //! page heap keeps as many idle pages as were in use at the most in the last seconds beyond those in
 //! use now.
 
 mod bins;
 mod demand;
+mod huge;
 mod spans;
 
 use std::ops::Range;
@@ -21,6 +25,7 @@ use crate::counted_lock::{CountedLock, Epoch, Owner};
 use crate::size_class::PAGE;
 use bins::Bins;
 use demand::Demand;
+use huge::{Change, HUGE, HugePages};
 pub(crate) use spans::{Id, Span, Spans, Use};
 use spans::{MAX_SPANS, Records};
 
@@ -71,6 +76,7 @@ pub(crate) struct State {
     idle: Bins,
     released: Bins,
     demand: Demand,
+    huge: HugePages,
 }
 
 impl PageHeap {
@@ -85,6 +91,7 @@ impl PageHeap {
                 idle: Bins::new(),
                 released: Bins::new(),
                 demand: Demand::new(),
+                huge: HugePages::new(),
             }),
         }
     }
@@ -93,15 +100,18 @@ impl PageHeap {
     /// refuses.
     pub(crate) fn reserve(&self, epoch: &Epoch) -> bool {
         let least_records = 1 << 20;
-        if !self.memory.reserve_for_program(RESERVED + PAGE, LEAST)
+        if !self
+            .memory
+            .reserve_for_program(RESERVED + HUGE as usize * PAGE, LEAST)
             || !self
                 .records
                 .reserve(MAX_SPANS * size_of::<Span>(), least_records)
         {
             return false;
         }
-        // The first page of the heap begins on a multiple of its size.
-        let pages = (self.memory.length() - PAGE) / PAGE;
+        // The heap begins and ends with a huge page.
+        let huge_pages = self.memory.length() / (HUGE as usize * PAGE) - 1;
+        let pages = huge_pages * HUGE as usize;
         if !self.map.reserve((pages + 2) * size_of::<u32>(), 1) {
             return false;
         }
@@ -149,7 +159,7 @@ impl PageHeap {
     }
 
     fn base(&self) -> usize {
-        self.memory.base().next_multiple_of(PAGE)
+        self.memory.base().next_multiple_of(HUGE as usize * PAGE)
     }
 
     /// Returns the map's entry of a page; `None` if the map does not yet extend so far.
@@ -184,56 +194,107 @@ impl PageHeap {
         }
         let found = owner.idle.find(&spans, wanted);
         let id = found.or_else(|| owner.released.find(&spans, wanted))?;
-        let (first, length) = (spans[id].first, spans[id].pages);
         let heap = self.base() / PAGE;
-        let start = ((heap + first as usize).next_multiple_of(align as usize) - heap) as u32;
+        let first = spans[id].first as usize;
+        let start = ((heap + first).next_multiple_of(align as usize) - heap) as u32;
         let end = start + pages;
-        if !self.commit(owner, end) {
+        if !self.carve(owner, id, start, end) {
             return None;
         }
-        let from = spans[id].state;
-        // Up to two new records, made before anything changes.
-        let before = (start > first).then(|| {
-            owner
-                .records
-                .create(&self.records, Span::new(first, start - first, from))
-        });
-        let rest = first + length - end;
-        let after = (rest > 0).then(|| {
-            owner
-                .records
-                .create(&self.records, Span::new(end, rest, from))
-        });
-        if before == Some(None) || after == Some(None) {
-            for id in [before, after].into_iter().flatten().flatten() {
-                owner.records.destroy(&mut spans, id);
-            }
-            return None;
-        }
-        self.remove_free(owner, id);
-        for id in [before, after].into_iter().flatten().flatten() {
-            self.insert_free(owner, id);
-        }
-        let span = &mut spans[id];
-        (span.first, span.pages) = (start, pages);
-        span.state = state;
-        span.is_zero = from == Use::Released;
-        if from == Use::Idle {
-            owner.add(count::IDLE, u64::from(pages).wrapping_neg());
-        }
-        owner.add(count::IN_USE, u64::from(pages));
-        if u64::from(end) > owner.count(count::TOP) {
-            owner.set(count::TOP, u64::from(end));
-        }
+        spans[id].state = state;
         let metadata = self.records.committed() + self.map.committed();
         owner.set(count::METADATA_BYTES, metadata as u64);
-        let in_use = owner.count(count::IN_USE);
-        owner.demand.note(in_use);
         match state {
             Use::Small => (start..end).for_each(|page| self.set_entry(page, id.number())),
             _ => self.mark(start, end, id.number()),
         }
         Some(id)
+    }
+
+    /// Takes `[start, end)` out of the free run `id`, and counts it as in use. The record remains that of
+    /// the taken part. Returns `false`, and changes nothing, if memory is lacking.
+    fn carve(&self, owner: &mut Pages<'_>, id: Id, start: u32, end: u32) -> bool {
+        let mut spans = self.spans();
+        let run = &spans[id];
+        let (first, last, from, is_zero) =
+            (run.first, run.first + run.pages, run.state, run.is_zero);
+        let (used_from, used_to) = match from {
+            Use::Released => {
+                let (in_use, top) = (owner.count(count::IN_USE), owner.count(count::TOP));
+                owner.huge.begin(in_use, top, |first| {
+                    let pages = self.pages.load(Ordering::Relaxed) - first as usize;
+                    region::allow_huge(self.address(first), pages * PAGE)
+                });
+                let run = (first, last);
+                owner
+                    .huge
+                    .around((start, end), run, |change| self.apply(change))
+            }
+            _ => (start, end),
+        };
+        if !self.commit(owner, used_to) {
+            return false;
+        }
+        // All records are made before anything changes.
+        let parts = [
+            (first, used_from, from),
+            (used_from, start, Use::Idle),
+            (end, used_to, Use::Idle),
+            (used_to, last, from),
+        ];
+        let Some(parts) = self.create_parts(owner, parts, is_zero) else {
+            return false;
+        };
+        self.remove_free(owner, id);
+        for id in parts.into_iter().flatten() {
+            self.join(owner, id);
+        }
+        let pages = end - start;
+        (spans[id].first, spans[id].pages) = (start, pages);
+        match from {
+            Use::Idle => owner.add(count::IDLE, u64::from(pages).wrapping_neg()),
+            _ => owner.add(count::IDLE, u64::from(used_to - used_from - pages)),
+        }
+        owner.add(count::IN_USE, u64::from(pages));
+        if u64::from(used_to) > owner.count(count::TOP) {
+            owner.set(count::TOP, u64::from(used_to));
+        }
+        let in_use = owner.count(count::IN_USE);
+        owner.demand.note(in_use);
+        true
+    }
+
+    /// Changes the pages with which the system backs a huge page. Returns `false` if it refuses.
+    fn apply(&self, change: Change) -> bool {
+        let bytes = HUGE as usize * PAGE;
+        match change {
+            Change::Mend(first) => region::allow_huge(self.address(first), bytes),
+            Change::Break(first) => region::forbid_huge(self.address(first), bytes),
+        }
+    }
+
+    /// Makes a record of each part that has pages, or of none if memory is lacking.
+    fn create_parts<const N: usize>(
+        &self,
+        owner: &mut Pages<'_>,
+        parts: [(u32, u32, Use); N],
+        is_zero: bool,
+    ) -> Option<[Option<Id>; N]> {
+        let mut made = [None; N];
+        for (at, (first, end, state)) in (0..N).zip(parts) {
+            if first == end {
+                continue;
+            }
+            let part = Span::new(first, end - first, state, is_zero);
+            made[at] = owner.records.create(&self.records, part);
+            if made[at].is_none() {
+                for id in made.into_iter().flatten() {
+                    owner.records.destroy(&mut self.spans(), id);
+                }
+                return None;
+            }
+        }
+        Some(made)
     }
 
     /// Returns a run in use to the free ones, and memory to the system if the program no longer
@@ -247,7 +308,7 @@ impl PageHeap {
         }
         owner.add(count::IN_USE, u64::from(pages).wrapping_neg());
         owner.add(count::IDLE, u64::from(pages));
-        spans[id] = Span::new(first, pages, Use::Idle);
+        spans[id] = Span::new(first, pages, Use::Idle, false);
         self.join(owner, id);
         let (in_use, idle) = (owner.count(count::IN_USE), owner.count(count::IDLE));
         let excess = owner.demand.excess(in_use, idle);
@@ -262,26 +323,10 @@ impl PageHeap {
         let Some(next) = self.free_at(end) else {
             return false;
         };
-        let (available, from) = (spans[next].pages, spans[next].state);
-        if available < more || !self.commit(owner, end + more) {
+        if spans[next].pages < more || !self.carve(owner, next, end, end + more) {
             return false;
         }
-        self.remove_free(owner, next);
-        if available > more {
-            (spans[next].first, spans[next].pages) = (end + more, available - more);
-            self.insert_free(owner, next);
-        } else {
-            owner.records.destroy(&mut spans, next);
-        }
-        if from == Use::Idle {
-            owner.add(count::IDLE, u64::from(more).wrapping_neg());
-        }
-        owner.add(count::IN_USE, u64::from(more));
-        if u64::from(end + more) > owner.count(count::TOP) {
-            owner.set(count::TOP, u64::from(end + more));
-        }
-        let in_use = owner.count(count::IN_USE);
-        owner.demand.note(in_use);
+        owner.records.destroy(&mut spans, next);
         self.set_entry(end - 1, 0);
         spans[id].pages = pages;
         self.mark(first, end + more, id.number());
@@ -292,7 +337,7 @@ impl PageHeap {
     pub(crate) fn shrink(&self, owner: &mut Pages<'_>, id: Id, pages: u32) {
         let mut spans = self.spans();
         let (first, old) = (spans[id].first, spans[id].pages);
-        let rest = Span::new(first + pages, old - pages, Use::Large);
+        let rest = Span::new(first + pages, old - pages, Use::Large, false);
         let Some(rest) = owner.records.create(&self.records, rest) else {
             return;
         };
@@ -320,7 +365,8 @@ impl PageHeap {
         [&self.records, &self.map].map(|region| region.base()..region.base() + region.committed())
     }
 
-    /// Returns up to `pages` idle pages to the system, of the longest runs.
+    /// Returns up to `pages` idle pages to the system, of the longest runs: whole huge pages, where there
+    /// are such.
     fn release(&self, owner: &mut Pages<'_>, pages: u32) {
         let mut spans = self.spans();
         let mut left = pages.min(MAX_RELEASED);
@@ -328,30 +374,37 @@ impl PageHeap {
             let Some(id) = owner.idle.longest() else {
                 return;
             };
-            let (first, length) = (spans[id].first, spans[id].pages);
-            let released = length.min(left);
-            let kept = Span::new(first + released, length - released, Use::Idle);
-            let kept = match kept.pages {
-                0 => None,
-                _ => match owner.records.create(&self.records, kept) {
-                    None => return,
-                    created => created,
-                },
-            };
-            self.remove_free(owner, id);
-            spans[id].pages = released;
-            if let Some(kept) = kept {
-                self.insert_free(owner, kept);
+            let (first, end) = (spans[id].first, spans[id].first + spans[id].pages);
+            let is_zero = spans[id].is_zero;
+            let (start, stop) = owner
+                .huge
+                .releasable((first, end), left, |change| self.apply(change));
+            if start == stop {
+                return;
             }
+            let kept = [(first, start, Use::Idle), (stop, end, Use::Idle)];
+            let Some(kept) = self.create_parts(owner, kept, is_zero) else {
+                return;
+            };
+            let pages = stop - start;
+            self.remove_free(owner, id);
+            (spans[id].first, spans[id].pages) = (start, pages);
             // SAFETY: the run is free, so its contents are not used.
-            if unsafe { region::discard(self.address(first), released as usize * PAGE) } {
-                owner.add(count::IDLE, u64::from(released).wrapping_neg());
+            let is_released =
+                unsafe { region::discard(self.address(start), pages as usize * PAGE) };
+            if is_released {
+                owner.add(count::IDLE, u64::from(pages).wrapping_neg());
                 spans[id].state = Use::Released;
-            } else {
-                left = released;
+                spans[id].is_zero = true;
+            }
+            for id in kept.into_iter().flatten() {
+                self.insert_free(owner, id);
             }
             self.join(owner, id);
-            left -= released;
+            if !is_released {
+                return;
+            }
+            left -= pages;
         }
     }
 
@@ -383,13 +436,14 @@ impl PageHeap {
             let (first, pages) = (spans[neighbour].first, spans[neighbour].pages);
             spans[id].first = spans[id].first.min(first);
             spans[id].pages += pages;
+            spans[id].is_zero &= spans[neighbour].is_zero;
             owner.records.destroy(&mut spans, neighbour);
         }
         self.insert_free(owner, id);
     }
 
     fn add_free(&self, owner: &mut Pages<'_>, first: u32, pages: u32, state: Use) -> Option<Id> {
-        let span = Span::new(first, pages, state);
+        let span = Span::new(first, pages, state, true);
         let id = owner.records.create(&self.records, span)?;
         self.insert_free(owner, id);
         Some(id)

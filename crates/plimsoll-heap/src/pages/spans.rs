@@ -28,7 +28,7 @@ impl Id {
 pub(crate) enum Use {
     /// Free, and its memory is with the process.
     Idle,
-    /// Free, and its memory is with the system: all bytes are zero.
+    /// Free, and its memory is with the system.
     Released,
     /// Blocks of a size class.
     Small,
@@ -58,14 +58,14 @@ pub(crate) struct Span {
 
 impl Span {
     /// Returns the record of a run that is in no list.
-    pub(super) fn new(first: u32, pages: u32, state: Use) -> Self {
+    pub(super) fn new(first: u32, pages: u32, state: Use, is_zero: bool) -> Self {
         Self {
             first,
             pages,
             next: None,
             previous: None,
             state,
-            is_zero: state == Use::Released,
+            is_zero,
             class: 0,
             list: None,
             free: 0,

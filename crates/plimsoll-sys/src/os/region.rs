@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::pages;
 use crate::primitives::{AtomicBool, AtomicUsize, Ordering};
 
-pub use super::pages::{PAGE, discard, unmap, within_address_space_limit};
+pub use super::pages::{PAGE, allow_huge, discard, forbid_huge, unmap, within_address_space_limit};
 
 /// The granularity of committing, in bytes.
 pub const COMMIT_STEP: usize = 256 * 1024;

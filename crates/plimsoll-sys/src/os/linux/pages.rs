@@ -74,6 +74,22 @@ pub unsafe fn discard_lazily(address: usize, length: usize) -> bool {
     unsafe { call3(libc::SYS_madvise, address, length, advice) == 0 }
 }
 
+/// Lets the system back a range by huge pages where the whole page is accessible and has no memory yet.
+/// Returns `false` if the system does not have them.
+pub fn allow_huge(address: usize, length: usize) -> bool {
+    let advice = libc::MADV_HUGEPAGE as usize;
+    // SAFETY: the advice does not change the contents.
+    unsafe { call3(libc::SYS_madvise, address, length, advice) == 0 }
+}
+
+/// Has the system back a range by small pages from its next use on. Returns `false` if the system
+/// refuses.
+pub fn forbid_huge(address: usize, length: usize) -> bool {
+    let advice = libc::MADV_NOHUGEPAGE as usize;
+    // SAFETY: the advice does not change the contents.
+    unsafe { call3(libc::SYS_madvise, address, length, advice) == 0 }
+}
+
 /// Returns whether the system overcommits memory.
 pub fn are_overcommitted() -> bool {
     let mut mode = [0_u8; 1];

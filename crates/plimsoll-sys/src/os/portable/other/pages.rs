@@ -74,6 +74,18 @@ pub unsafe fn discard_lazily(_: usize, _: usize) -> bool {
     false
 }
 
+/// Returns `false`: the system chooses the size of its pages.
+#[inline]
+pub fn allow_huge(_: usize, _: usize) -> bool {
+    false
+}
+
+/// Returns `false`: the system chooses the size of its pages.
+#[inline]
+pub fn forbid_huge(_: usize, _: usize) -> bool {
+    false
+}
+
 /// Returns `false`: whether the system overcommits memory is unknown.
 #[inline]
 pub fn are_overcommitted() -> bool {
