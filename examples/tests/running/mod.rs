@@ -116,11 +116,12 @@ pub fn get(host: &str, path: &str) -> std::io::Result<(String, Vec<u8>)> {
     Ok((String::from_utf8_lossy(&answer).into_owned(), body))
 }
 
-/// Builds an example with this test's profile, and returns its path.
+/// Builds an example with this test's profile, and returns its path. The features are those of a test
+/// of the whole workspace, which has compiled the dependencies.
 pub fn built(name: &str) -> PathBuf {
     let cargo = std::env::var_os("CARGO").expect("run by cargo");
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--example", name])
+        .args(["build", "--quiet", "--workspace", "--example", name])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .expect("cargo can be run");
