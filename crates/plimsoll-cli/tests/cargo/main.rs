@@ -168,6 +168,8 @@ fn a_signal_for_the_command_reaches_the_program() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut running = run.spawn().unwrap();
+    // `wait_with_output` would close it, and the program could end before the signal arrives.
+    let _input = running.stdin.take();
     let mut line = String::new();
     let mut lines = BufReader::new(running.stdout.take().unwrap());
     lines.read_line(&mut line).unwrap();
