@@ -124,6 +124,8 @@ fn tasks_wait_with_their_labels() {
     let lock = plimsoll::sync::tokio::Mutex::new(());
     let holds = async {
         let held = lock.lock().await;
+        // The other task begins to wait meanwhile.
+        tokio::task::yield_now().await;
         tokio::time::sleep(HELD).await;
         drop(held);
     };
