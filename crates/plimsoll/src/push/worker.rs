@@ -9,7 +9,7 @@ use plimsoll_sys::os::eventfd::Bell;
 
 use super::address::Address;
 use super::client::{self, Failure};
-use super::settings::{Header, Program, Protocol};
+use super::settings::{Content, Header, Program, Protocol};
 use crate::internal_thread::{self, OwnThread};
 use crate::profile::Profile;
 use crate::profile::delta::Events;
@@ -206,20 +206,27 @@ impl Worker {
             } else {
                 self.plan.interval.max(REQUEST_TIME)
             };
-            self.round(shared, Instant::now() + time);
+            self.round(shared, Instant::now() + time, is_last);
             if is_last {
                 break;
             }
         }
     }
 
-    /// Sends an interval of each profile.
-    fn round(&mut self, shared: &Shared, deadline: Instant) {
+    /// Sends an interval of each profile. The last round ends at the deadline; of any other one, the time in
+    /// which profiles are computed does not count, so that a busy machine sends late rather than nothing.
+    fn round(&mut self, shared: &Shared, mut deadline: Instant, is_last: bool) {
         for index in 0..self.plan.profiles.len() {
+            let begun = Instant::now();
             let Some(interval) = self.interval(index) else {
                 continue;
             };
-            match self.send(&interval, shared, deadline) {
+            let content = self.content(&interval);
+            if !is_last {
+                deadline += begun.elapsed();
+            }
+            let sent = content.and_then(|content| self.send(&content, shared, deadline));
+            match sent {
                 Ok(()) => {
                     shared.sent.fetch_add(1, Ordering::Relaxed);
                 }
@@ -248,17 +255,19 @@ impl Worker {
         (!interval.reading.samples.is_empty()).then_some(interval)
     }
 
-    fn send(&self, interval: &Interval, shared: &Shared, deadline: Instant) -> Result<(), Failure> {
+    /// Returns the content of the request for an interval.
+    fn content(&self, interval: &Interval) -> Result<Content, Failure> {
+        let _time = overhead::measure();
+        let content = self.plan.protocol.request(&self.plan.program, interval);
+        content.map_err(Failure::lasting)
+    }
+
+    fn send(&self, content: &Content, shared: &Shared, deadline: Instant) -> Result<(), Failure> {
         let plan = &self.plan;
-        let content = {
-            let _time = overhead::measure();
-            let content = plan.protocol.request(&plan.program, interval);
-            content.map_err(Failure::lasting)?
-        };
         let mut pauses = PAUSES.into_iter();
         loop {
             let until = deadline.min(Instant::now() + REQUEST_TIME);
-            let sent = client::send(&plan.address, &plan.headers, &content, until);
+            let sent = client::send(&plan.address, &plan.headers, content, until);
             let failure = match sent.map(|body| plan.protocol.refusal(&body)) {
                 Ok(None) => return Ok(()),
                 Ok(Some(reason)) => return Err(Failure::lasting(reason)),
