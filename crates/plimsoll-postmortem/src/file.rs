@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::heap::HeapCounts;
 use crate::history::{self, History};
 use crate::layout::history::MAX_BYTES as MAX_HISTORY_BYTES;
+use crate::layout::maximum::{self, Maximum};
 use crate::layout::{HEADER_BYTES, Layout, MAGIC, NOTES_BYTES, VERSION, word};
 use crate::notes::Notes;
 use crate::os;
@@ -67,6 +68,10 @@ pub struct PostMortem {
     pub strays: u64,
     /// The number of modules and label sets that did not fit.
     pub notes_lost: u64,
+    /// The resident memory by owner at its highest reading with an account, if the process made one.
+    pub maximum: Option<Maximum>,
+    /// The highest resident memory in bytes that the process read; 0 without a reading.
+    pub highest_resident: u64,
     /// The statistics and heap profiles of the time before, if the process kept them.
     pub history: History,
     /// Whether a part is missing, because the file is damaged or truncated.
@@ -143,6 +148,8 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
         untracked: header[word::UNTRACKED],
         strays: header[word::STRAYS],
         notes_lost: header[word::NOTES_LOST],
+        maximum: Maximum::of(&header[word::MAXIMUM..]),
+        highest_resident: header[word::MAXIMUM + maximum::HIGHEST],
         damaged: [
             parts.damaged,
             table.damaged,

@@ -7,15 +7,16 @@
 //! The header is a page of words in the byte order of the machine. It holds the offsets of the
 //! other parts, and a [`Layout`] that describes the data structures in them. The other parts are
 //! the writer's data structures as they are in memory, with holes where nothing was written. The
-//! [`history`] is written for the reader alone.
+//! [`history`] and the account at the [`maximum`] are written for the reader alone.
 
 pub mod history;
+pub mod maximum;
 
 /// The first eight bytes of the file.
 pub const MAGIC: [u8; 8] = *b"plimpost";
 
 /// The version of the layout. It changes with everything that [`Layout`] does not describe.
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 6;
 
 /// The size of the header in bytes.
 pub const HEADER_BYTES: usize = 4096;
@@ -78,13 +79,15 @@ pub mod word {
     /// The size of the first size class in bytes. The sizes of the other classes follow;
     /// [`super::CounterLayout`] holds their number.
     pub const CLASS_SIZES: usize = 128;
+    /// The first word of the account at the [`super::maximum`], behind the sizes of all classes.
+    pub const MAXIMUM: usize = CLASS_SIZES + super::MAX_CLASSES;
 }
 
 /// The maximum number of size classes.
 pub const MAX_CLASSES: usize = 256;
 
 const _: () = assert!(word::LAYOUT + Layout::WORDS <= word::CLASS_SIZES);
-const _: () = assert!(8 * (word::CLASS_SIZES + MAX_CLASSES) <= HEADER_BYTES);
+const _: () = assert!(8 * (word::MAXIMUM + maximum::WORDS) <= HEADER_BYTES);
 
 /// The protocols by which threads count.
 pub mod protocol {

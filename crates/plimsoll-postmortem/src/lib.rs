@@ -55,4 +55,6 @@ pub use heap::{ClassCounts, HeapCounts, LargeCounts};
 #[cfg(feature = "read")]
 pub use history::{Growth, HeapReading, HeapSite, History, Point, SiteGrowth, Step, Verdict};
 #[cfg(feature = "read")]
+pub use layout::maximum::Maximum;
+#[cfg(feature = "read")]
 pub use site::{Amount, MappingSite, Site};

@@ -29,8 +29,8 @@ pub(crate) struct PeriodicCheck {
     pub(crate) check: fn(),
 }
 
-/// The checks: of the history, and of a preloaded library.
-static PERIODIC_CHECKS: [OnceLock<PeriodicCheck>; 2] = [const { OnceLock::new() }; 2];
+/// The checks: of the history, and two of a preloaded library.
+static PERIODIC_CHECKS: [OnceLock<PeriodicCheck>; 3] = [const { OnceLock::new() }; 3];
 
 /// Registers a check, once for each function. The thread notices it at once.
 pub(crate) fn check_periodically(check: PeriodicCheck) {

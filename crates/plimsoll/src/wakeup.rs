@@ -74,6 +74,44 @@ pub(crate) fn call_after_samples(work: fn()) {
     let _ = AFTER_SAMPLE.set(work);
 }
 
+/// Work before the program returns a large piece of memory, in a process without a maintenance
+/// thread.
+#[cfg(feature = "preload")]
+static BEFORE_RELEASE: OnceLock<fn()> = OnceLock::new();
+
+/// The size in bytes from which a release is large.
+#[cfg(feature = "preload")]
+const LARGE_RELEASE: usize = 1 << 20;
+
+/// Registers the function that [`before_release`] calls.
+#[cfg(feature = "preload")]
+pub(crate) fn call_before_releases(work: fn()) {
+    let _ = BEFORE_RELEASE.set(work);
+}
+
+/// Calls the registered function before so many bytes are freed or unmapped, unless a signal handler
+/// interrupted Plimsoll on this thread. For cold paths, outside of all counting.
+#[cfg(feature = "preload")]
+#[inline]
+pub(crate) fn before_release(bytes: usize) {
+    if bytes >= LARGE_RELEASE {
+        before_large_release();
+    }
+}
+
+#[cfg(feature = "preload")]
+#[cold]
+#[inline(never)]
+fn before_large_release() {
+    let Some(work) = BEFORE_RELEASE.get() else {
+        return;
+    };
+    let counting = crate::deferred_signals::Counting::begin();
+    if counting.is_outermost() {
+        work();
+    }
+}
+
 /// Calls the registered function. For the cold path of an allocation.
 #[cfg(feature = "preload")]
 pub(crate) fn after_sample() {

@@ -1,5 +1,5 @@
-//! What a post-mortem file has beside the heap profile: mappings, and the minutes before the end of the
-//! process.
+//! What a post-mortem file has beside the heap profile: mappings, the maximum of the resident memory,
+//! and the minutes before the end of the process.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ const SERIES: [(&str, &str); 3] = [
     ("limit_bytes", "limit"),
 ];
 
-/// Writes the mappings, and the last minutes: statistics, maxima of the heap, and the sites whose memory
+/// Writes the mappings, the maximum of the resident memory, and the last minutes: statistics, maxima of the heap, and the sites whose memory
 /// changed most. Writes nothing of what the file lacks.
 pub(crate) fn write(
     to: &mut dyn Write,
@@ -49,6 +49,7 @@ pub(crate) fn write(
     arguments: &ViewArguments,
 ) -> Result<(), Stop> {
     write_mappings(to, name, post_mortem, arguments)?;
+    write_maximum(to, post_mortem)?;
     let history = &post_mortem.history;
     if let Some(step) = history.steps.iter().find(|step| !step.points.is_empty()) {
         write_timeline(to, history, step)?;
@@ -191,6 +192,28 @@ fn write_mappings(
     )?;
     let profile = post_mortem.mappings_to_pprof(Detail::Full);
     write_sites(to, name, &profile, arguments, false)
+}
+
+/// Writes the resident memory by owner at its maximum, if the process made that account.
+fn write_maximum(to: &mut dyn Write, post_mortem: &PostMortem) -> io::Result<()> {
+    let Some(maximum) = &post_mortem.maximum else {
+        return Ok(());
+    };
+    let size = |bytes| alone(signed(bytes), "bytes", false);
+    writeln!(
+        to,
+        "\nResident memory by owner, read at {} of a maximum of {}, after {:.2} s:",
+        size(maximum.bytes()),
+        size(post_mortem.highest_resident.max(maximum.bytes())),
+        maximum.after_ns as f64 / 1e9
+    )?;
+    let mut parts: Vec<_> = maximum.by_owner().filter(|&(_, part)| part > 0).collect();
+    parts.sort_by_key(|&(_, part)| std::cmp::Reverse(part));
+    for (owner, part) in parts {
+        let part_of_all = share(signed(part), signed(maximum.bytes()), false);
+        writeln!(to, "{:>11} {part_of_all}  {owner}", size(part))?;
+    }
+    Ok(())
 }
 
 /// Writes the sites with the largest values of the last sample type of a profile, with as many innermost

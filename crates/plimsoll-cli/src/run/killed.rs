@@ -255,6 +255,7 @@ fn numbers(left: &PostMortem) -> Numbers {
         mapped_bytes: mapped(|site| site.mapped_bytes),
         unmapped_bytes: mapped(|site| site.unmapped_bytes),
         lost_mappings: left.lost_mappings,
+        maximum: left.maximum.as_ref().map(Into::into),
         ..Numbers::default()
     }
 }

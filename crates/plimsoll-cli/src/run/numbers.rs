@@ -89,7 +89,40 @@ pub struct Numbers {
     /// The resident memory at the end: `resident`, and its parts by owner, in bytes.
     #[serde(default)]
     pub memory: Option<BTreeMap<String, u64>>,
+    /// The highest reading of the resident memory with its parts by owner.
+    #[serde(default)]
+    pub maximum: Option<Maximum>,
 }
+
+/// The resident memory by owner at its highest reading.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Maximum {
+    /// The time since the start of the process.
+    pub seconds: f64,
+    /// `resident`, and its parts by owner, in bytes.
+    pub memory: BTreeMap<String, u64>,
+}
+
+impl Maximum {
+    /// Returns the resident bytes.
+    pub fn resident(&self) -> u64 {
+        self.memory.get(RESIDENT).copied().unwrap_or(0)
+    }
+}
+
+impl From<&plimsoll_postmortem::Maximum> for Maximum {
+    fn from(maximum: &plimsoll_postmortem::Maximum) -> Self {
+        let parts = maximum.by_owner().filter(|&(_, bytes)| bytes > 0);
+        let parts = parts.chain([(RESIDENT, maximum.bytes())]);
+        Self {
+            seconds: maximum.after_ns as f64 / 1e9,
+            memory: parts.map(|(of, bytes)| (of.to_owned(), bytes)).collect(),
+        }
+    }
+}
+
+/// The whole of an account, beside its parts.
+pub const RESIDENT: &str = "resident";
 
 impl Numbers {
     /// Returns whether the process was killed, so that the numbers come from its post-mortem file.
@@ -147,6 +180,10 @@ impl Numbers {
         }
         self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
         self.peak_resident = self.peak_resident.max(other.peak_resident);
+        let resident = |of: &Self| of.maximum.as_ref().map_or(0, Maximum::resident);
+        if resident(other) > resident(self) {
+            self.maximum = other.maximum.clone();
+        }
         self.peak_estimated |= other.peak_estimated;
         self.exact &= other.exact;
         self.cpu_seconds += other.cpu_seconds;

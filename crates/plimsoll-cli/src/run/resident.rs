@@ -1,8 +1,9 @@
 //! The resident memory in the summary: at the end, at its maximum, and over time.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::numbers::Numbers;
+use super::numbers::{Numbers, RESIDENT};
 use super::ran::Ran;
 use super::units::{bytes, seconds};
 use super::watch::{Course, Point};
@@ -12,10 +13,8 @@ use crate::graph::graph;
 pub fn write(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
     let course = ran.map(|ran| &ran.course);
     if let Some(memory) = &numbers.memory {
-        let resident = memory.get("resident").copied().unwrap_or(0);
-        let owners = memory.iter().filter(|(owner, _)| *owner != "resident");
-        let owners = owners.map(|(owner, &bytes)| (owner.as_str(), bytes));
-        let parts = parts(owners.collect());
+        let resident = memory.get(RESIDENT).copied().unwrap_or(0);
+        let parts = by_owner(memory);
         writeln!(to, "  resident   {} at exit: {parts}", bytes(resident))?;
     } else if let Some(course) = course.filter(|course| course.last.resident() != 0) {
         let last = &course.last;
@@ -28,11 +27,54 @@ pub fn write(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt:
             by_kind(last),
         )?;
     }
-    write_peak(to, numbers, ran)
+    write_highest(to, numbers, ran)?;
+    let highest = numbers.maximum.as_ref().map(|maximum| &maximum.memory);
+    match &numbers.memory {
+        Some(memory) if highest == Some(memory) => writeln!(
+            to,
+            "  at peak    the account at the exit is the highest, {}",
+            of_maximum(memory, peak(numbers, ran)),
+        ),
+        _ => write_maximum(to, numbers, ran),
+    }
+}
+
+/// Writes the maximum with its account, and the course of the program's memory.
+pub fn write_peak(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
+    write_highest(to, numbers, ran)?;
+    write_maximum(to, numbers, ran)
+}
+
+/// Returns the maximum in bytes by the kernel; 0 if it is unknown.
+fn peak(numbers: &Numbers, ran: Option<&Ran>) -> u64 {
+    ran.map_or(numbers.peak_resident, |ran| ran.peak(numbers))
+}
+
+/// Writes the account at the maximum, if one was made.
+fn write_maximum(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
+    let Some(maximum) = &numbers.maximum else {
+        return Ok(());
+    };
+    writeln!(
+        to,
+        "  at peak    read at {} after {}: {}",
+        of_maximum(&maximum.memory, peak(numbers, ran)),
+        seconds(maximum.seconds),
+        by_owner(&maximum.memory),
+    )
+}
+
+/// Formats the bytes of an account beside the maximum.
+fn of_maximum(memory: &BTreeMap<String, u64>, peak: u64) -> String {
+    let read = bytes(memory.get(RESIDENT).copied().unwrap_or(0));
+    match peak {
+        0 => format!("{read} of an unknown maximum"),
+        peak => format!("{read} of a maximum of {}", bytes(peak)),
+    }
 }
 
 /// Writes the maximum, and the course of the program's memory.
-pub fn write_peak(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
+fn write_highest(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
     let course = ran.map(|ran| &ran.course);
     if let Some(point) = course.and_then(|course| course.ended_at) {
         writeln!(
@@ -42,7 +84,7 @@ pub fn write_peak(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std:
             seconds(point.seconds),
         )?;
     }
-    let peak = ran.map_or(numbers.peak_resident, |ran| ran.peak(numbers));
+    let peak = peak(numbers, ran);
     match course.filter(|course| course.highest.resident() != 0) {
         Some(course) => {
             let highest = &course.highest;
@@ -63,6 +105,13 @@ pub fn write_peak(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std:
         None if peak != 0 => writeln!(to, "  peak       {} resident", bytes(peak)),
         None => Ok(()),
     }
+}
+
+/// Formats the parts of an account.
+fn by_owner(memory: &BTreeMap<String, u64>) -> String {
+    let owners = memory.iter().filter(|(owner, _)| *owner != RESIDENT);
+    let owners = owners.map(|(owner, &bytes)| (owner.as_str(), bytes));
+    parts(owners.collect())
 }
 
 /// Formats parts of an amount, the largest first, without those of 0 bytes.

@@ -17,6 +17,7 @@ mod killed;
 mod loading;
 mod many;
 mod mappings;
+mod maximum;
 mod memory;
 #[path = "../port/mod.rs"]
 mod port;

@@ -12,6 +12,8 @@ pub(crate) mod notes;
 use std::sync::OnceLock;
 
 use file::{Refused, TempFile};
+#[cfg(feature = "preload")]
+use plimsoll_postmortem::layout::maximum::WORDS as WORDS_OF_MAXIMUM;
 use plimsoll_postmortem::layout::{
     HEADER_BYTES, Layout, MAGIC, MAX_CLASSES, NOTES_BYTES, VERSION, word,
 };
@@ -328,6 +330,12 @@ pub(crate) fn header() -> Option<&'static [AtomicU64]> {
 unsafe fn header_at(base: usize) -> &'static [AtomicU64] {
     // SAFETY: a header lies at `base` for the rest of the process, by this function's contract.
     unsafe { std::slice::from_raw_parts(base as *const AtomicU64, HEADER_BYTES / 8) }
+}
+
+/// Returns the words of the account at the maximum, if there is a file.
+#[cfg(feature = "preload")]
+pub(crate) fn maximum() -> Option<&'static [AtomicU64]> {
+    Some(&header()?[word::MAXIMUM..][..WORDS_OF_MAXIMUM])
 }
 
 /// Returns a part of the file in memory. `at` is the index of its word in the header.

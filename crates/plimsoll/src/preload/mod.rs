@@ -8,6 +8,7 @@
 //! faster in a process of one thread.
 
 mod inherited;
+mod maximum;
 mod report;
 mod wall;
 
@@ -94,7 +95,7 @@ pub fn may_obey_environment() -> bool {
 pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     postmortem::prepare();
     let _own = internal_scope::scope();
-    wakeup::call_after_samples(refresh_if_alone);
+    wakeup::call_after_samples(work_if_alone);
     maintenance::check_periodically(PeriodicCheck {
         period: last_thread_after,
         check: end_if_no_thread_is_left,
@@ -103,6 +104,7 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     let _ = DIRECTORY.set(directory);
     PROCESS.store(own_process(), Ordering::Relaxed);
     report::begin();
+    maximum::begin();
     notice_end_of_first();
     // SAFETY: the name ends with a zero.
     let flag = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
@@ -126,6 +128,7 @@ static CHILDREN: AtomicBool = AtomicBool::new(false);
 
 /// Begins the report of a fork's child, when everything else is ready in it.
 pub(crate) fn after_fork_in_child() {
+    maximum::end_in_child();
     if !CHILDREN.load(Ordering::Relaxed) {
         return;
     }
@@ -188,15 +191,19 @@ fn activate() {
     }
 }
 
-/// Refreshes the list of modules after a sample, if a capture met unknown code. While the process
-/// has one thread, no other can hold the loader's lock. Later, the maintenance thread does this.
-fn refresh_if_alone() {
-    if PROCESS.load(Ordering::Relaxed) != 0
-        && !SET_OFF.load(Ordering::Relaxed)
-        && is_single_threaded()
-    {
+/// Refreshes the list of modules after a sample, if a capture met unknown code, and reads the resident
+/// memory. While the process has one thread, no other can hold the loader's lock. Later, the
+/// maintenance thread does this.
+fn work_if_alone() {
+    if is_alone() {
         maintenance::refresh_if_requested();
+        maximum::check_if_alone();
     }
+}
+
+/// Reports whether the process has one thread, so that no maintenance thread exists.
+fn is_alone() -> bool {
+    PROCESS.load(Ordering::Relaxed) != 0 && !SET_OFF.load(Ordering::Relaxed) && is_single_threaded()
 }
 
 /// The C library's variable that shows whether the process has one thread; a null pointer if the

@@ -10,12 +10,13 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plimsoll_postmortem::layout::maximum::Maximum;
 use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
 use plimsoll_sys::os::clock;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
 use super::inherited::{self, Counted, Inherited};
-use super::wall;
+use super::{maximum, wall};
 use crate::alloc::malloc::{self, UnderlyingKind};
 use crate::export;
 use crate::json;
@@ -52,8 +53,13 @@ const SHORT_LIFE: Duration = Duration::from_millis(100);
 
 /// Returns the time since the start of the process.
 fn elapsed() -> Duration {
+    Duration::from_nanos(age())
+}
+
+/// Returns the time since the start of the process in nanoseconds.
+pub(super) fn age() -> u64 {
     let began = BEGAN.load(Ordering::Relaxed);
-    Duration::from_nanos(clock::since_boot().saturating_sub(began))
+    clock::since_boot().saturating_sub(began)
 }
 
 /// Writes everything; parts that cannot be written are missing.
@@ -143,6 +149,7 @@ fn numbers(
     mapped: Mapped,
     memory: Option<&AtExit>,
 ) -> String {
+    let maximum = maximum::highest(memory.map(|memory| &memory.by_owner));
     let none = Counted::default();
     let before = inherited.map_or(&none, |inherited| &inherited.counted);
     let most = malloc::most(HeapStats::of(&counted.heap).live_bytes());
@@ -199,7 +206,7 @@ fn numbers(
             "\"untracked\":{untracked},\"lost_waits\":{lost_waits},",
             "\"mappings\":{mappings},\"mapping_calls\":{mapping_calls},\"mapped_bytes\":{mapped_bytes},",
             "\"unmapped_bytes\":{unmapped_bytes},\"lost_mappings\":{lost_mappings},\"own_bytes\":{own_bytes},",
-            "\"peak_resident\":{peak_resident},\"memory\":{memory}}}\n",
+            "\"peak_resident\":{peak_resident},\"memory\":{memory},\"maximum\":{maximum}}}\n",
         ),
         inherited = inherited_heap,
         process = std::process::id(),
@@ -248,6 +255,9 @@ fn numbers(
         own_bytes = own.shards + own.table + own.other,
         peak_resident = highest_resident(),
         memory = memory.map_or_else(|| "null".to_owned(), by_owner),
+        maximum = maximum
+            .as_ref()
+            .map_or_else(|| "null".to_owned(), at_maximum),
     );
     to
 }
@@ -307,6 +317,17 @@ fn by_owner(memory: &AtExit) -> String {
         let _ = write!(to, ",\"{owner}\":{bytes}");
     }
     to + "}"
+}
+
+/// Formats the account at the maximum.
+fn at_maximum(maximum: &Maximum) -> String {
+    let seconds = Duration::from_nanos(maximum.after_ns).as_secs_f64();
+    let resident = maximum.bytes();
+    let mut to = format!("{{\"seconds\":{seconds},\"memory\":{{\"resident\":{resident}");
+    for (owner, bytes) in maximum.by_owner().filter(|&(_, bytes)| bytes > 0) {
+        let _ = write!(to, ",\"{owner}\":{bytes}");
+    }
+    to + "}}"
 }
 
 fn quoted(text: &str) -> String {

@@ -57,6 +57,9 @@ pub(super) unsafe extern "C" fn free_cold(block: *mut u8) {
             return sampled_blocks::give_back(block, size + NOTE);
         }
         let size = underlying::usable::<PLAIN_CALL>(block);
+        if !thread.in_own_scope() {
+            crate::wakeup::before_release(size);
+        }
         forget_large(block, size);
         counts::free(thread.writer(), size);
         underlying::free::<PLAIN_CALL>(block);

@@ -477,6 +477,7 @@ unsafe extern "C" fn free_larger(block: *mut u8, size: usize) {
         // SAFETY: the fast path requires the thread's area.
         Some(class) => unsafe { counts::free_in((*internal_scope::route()).area.get(), class) },
         None => {
+            crate::wakeup::before_release(size);
             forget_large(block, size);
             counts::free(Thread::current().writer(), size);
         }

@@ -4,7 +4,8 @@
 //! immediately after; if the call fails, they are put back. Mapped ranges are recorded after the
 //! call. So no record ever covers addresses that the system gave to another thread.
 //!
-//! For hooks and signal handlers, at any time: nothing here allocates, locks, waits or fails.
+//! For hooks and signal handlers, at any time: nothing here allocates, locks, waits or fails. The
+//! function that `wakeup::before_release` calls may, in a process of one thread.
 
 use std::ops::Range;
 
@@ -81,6 +82,8 @@ fn unmap(call: &Call) -> isize {
     if !is_possible(address, length) {
         return make(call);
     }
+    #[cfg(feature = "preload")]
+    crate::wakeup::before_release(length);
     let cuts = Cuts::out_of(&range_of(address, length));
     let result = make(call);
     cuts.settle(result == 0);

@@ -101,14 +101,17 @@ fn reading(time_nanos: i64, samples: Vec<Sample>, comments: Vec<String>) -> Read
     }
 }
 
+/// Resident bytes by owner, without a remainder.
+#[cfg(feature = "preload")]
+pub(crate) type ByOwner = BTreeMap<&'static str, u64>;
+
 /// The resident memory at the end of a process.
 #[cfg(feature = "preload")]
 pub(crate) struct AtExit {
     pub(crate) reading: Reading,
     /// The resident bytes.
     pub(crate) bytes: u64,
-    /// The resident bytes by owner, without a remainder.
-    pub(crate) by_owner: BTreeMap<&'static str, u64>,
+    pub(crate) by_owner: ByOwner,
 }
 
 /// Reads the resident memory without the stacks of threads: at the end of a process, none of them is
@@ -118,16 +121,29 @@ pub(crate) fn read_at_exit() -> Option<AtExit> {
     let time_nanos = now_nanos();
     let threads = Threads::names();
     let resident = parts::read()?;
-    let mut by_owner = BTreeMap::new();
-    for (holder, &bytes) in &resident.parts {
-        *by_owner.entry(owner(holder)).or_default() += bytes;
-    }
+    let by_owner = sums(&resident);
     let division = Division::of(resident, &threads);
     Some(AtExit {
         bytes: division.bytes,
         reading: reading(time_nanos, division.samples, division.comments),
         by_owner,
     })
+}
+
+/// Reads the resident memory by owner. Costs less than the profile. `None` if the system does not report
+/// the memory.
+#[cfg(feature = "preload")]
+pub(crate) fn by_owner() -> Option<ByOwner> {
+    parts::read().map(|resident| sums(&resident))
+}
+
+#[cfg(feature = "preload")]
+fn sums(resident: &Resident) -> ByOwner {
+    let mut by_owner = ByOwner::new();
+    for (holder, &bytes) in &resident.parts {
+        *by_owner.entry(owner(holder)).or_default() += bytes;
+    }
+    by_owner
 }
 
 #[cfg(feature = "preload")]

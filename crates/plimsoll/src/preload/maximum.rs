@@ -1,0 +1,224 @@
+//! The account of the resident memory at its maximum, by owner.
+//!
+//! The maintenance thread reads the resident memory periodically. In a process of one thread, which
+//! has no maintenance thread, that thread reads it after sampled allocations, and before it frees or
+//! unmaps a large piece of memory. A reading that is clearly above the last account leads to a new
+//! account.
+//!
+//! # Cost
+//! All accounts together take at most 1 % of a processor: an account that took some CPU time delays
+//! the next one by [`SHARE`] times as much. A maximum within that delay has no account. The report
+//! shows the difference to the kernel's maximum.
+//!
+//! # Concurrency
+//! One thread writes [`ACCOUNT`]: the only thread of the process, and the maintenance thread after
+//! that was created. It writes to the copy that is not in use, and stores the number of accounts after
+//! that (release). A reader loads this number before and after the copy (acquire), and repeats the
+//! reading after a change. Nothing waits for a reader, which may be the handler of a signal.
+
+use std::time::Duration;
+
+use plimsoll_postmortem::layout::maximum::{HIGHEST, Maximum, OWNERS, WORDS, WRITTEN, copy};
+use plimsoll_sys::os::{clock, residency};
+use plimsoll_sys::primitives::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+
+use super::{is_alone, report, reports};
+use crate::maintenance::{self, PeriodicCheck};
+use crate::profile::memory::{self, ByOwner};
+use crate::{internal_scope, overhead, postmortem_file, wakeup};
+
+/// The account, in the form of the post-mortem file.
+static ACCOUNT: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+
+/// The resident bytes from which a new account is made.
+static NEXT_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// The time since the start of the process from which a new account is made, in nanoseconds.
+static NEXT_ACCOUNT: AtomicU64 = AtomicU64::new(0);
+
+/// The time since the start of the process from which an only thread reads the memory again.
+static NEXT_READING: AtomicU64 = AtomicU64::new(0);
+
+/// Whether this process makes accounts.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+/// An address above the frames of the first thread.
+static FIRST_STACK: AtomicUsize = AtomicUsize::new(0);
+
+/// The time between two accounts, as a multiple of the CPU time of the first.
+const SHARE: u64 = 100;
+
+/// The age of a process at its first account, in nanoseconds: a shorter one would spend more than its
+/// share.
+const FIRST_ACCOUNT: u64 = 50_000_000;
+
+/// The least growth of the resident memory between two accounts: in bytes, and as a part of it.
+const LEAST_GROWTH: u64 = 1 << 20;
+const LEAST_PART: u64 = 50;
+
+/// The time between two readings by an only thread, in nanoseconds.
+const ALONE_INTERVAL: u64 = 2_000_000;
+
+/// The shortest and the longest time between two readings by the maintenance thread, in nanoseconds,
+/// and the part of the process's age that lies between.
+const SHORTEST_INTERVAL: u64 = 10_000_000;
+const LONGEST_INTERVAL: u64 = 250_000_000;
+const INTERVAL_PART: u64 = 32;
+
+/// The part of the first thread's stack in which it makes accounts, in bytes. The smallest usual limit
+/// of that stack is larger by more than an account needs.
+const STACK_PART: usize = 4 << 20;
+
+/// More than the size of the loader's frames in bytes, which lie below the frames of `main`.
+const LOADER_PART: usize = 256 << 10;
+
+/// Begins to make accounts. For the first thread, before `main`.
+pub(super) fn begin() {
+    let here = 0_u8;
+    let above = (&raw const here as usize).saturating_add(LOADER_PART);
+    FIRST_STACK.store(above, Ordering::Relaxed);
+    NEXT_ACCOUNT.store(FIRST_ACCOUNT, Ordering::Relaxed);
+    IS_ON.store(true, Ordering::Relaxed);
+    wakeup::call_before_releases(check_if_alone);
+    maintenance::check_periodically(PeriodicCheck {
+        period: time_to_reading,
+        check,
+    });
+}
+
+/// Ends all accounts in the child of a fork: most of its memory is its parent's.
+pub(super) fn end_in_child() {
+    IS_ON.store(false, Ordering::Relaxed);
+    ACCOUNT[WRITTEN].store(0, Ordering::Relaxed);
+}
+
+/// Returns the time to the next reading by the maintenance thread.
+fn time_to_reading() -> Option<Duration> {
+    let age = report::age();
+    let interval = (age / INTERVAL_PART).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
+    let is_on = IS_ON.load(Ordering::Relaxed);
+    is_on.then(|| Duration::from_nanos(interval))
+}
+
+/// Reads the memory. For the maintenance thread.
+fn check() {
+    if reports() {
+        let _time = overhead::measure();
+        read_at(report::age());
+    }
+}
+
+/// Reads the memory if the process has one thread, on that thread. Keeps `errno`. The caller has no
+/// lock, and has deferred signals that end the process.
+pub(super) fn check_if_alone() {
+    let here = 0_u8;
+    let depth = FIRST_STACK
+        .load(Ordering::Relaxed)
+        .wrapping_sub(&raw const here as usize);
+    // Stacks of coroutines and signal handlers may be too small for an account.
+    if depth > STACK_PART || !IS_ON.load(Ordering::Relaxed) || internal_scope::is_inside() {
+        return;
+    }
+    let age = report::age();
+    if age < NEXT_READING.load(Ordering::Relaxed) || !is_alone() || !reports() {
+        return;
+    }
+    NEXT_READING.store(age + ALONE_INTERVAL, Ordering::Relaxed);
+    // SAFETY: `errno` is the thread's own variable.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: `errno` is the address of the thread's own variable.
+    let before = unsafe { *errno };
+    read_at(age);
+    // SAFETY: `errno` is the address of the thread's own variable.
+    unsafe { *errno = before };
+}
+
+/// Reads the memory of a process of this age in nanoseconds, and makes an account if the memory is
+/// clearly higher than at the last one, and the last one is long enough ago.
+fn read_at(age: u64) {
+    let _own = internal_scope::scope();
+    let Some(bytes) = residency::total() else {
+        return;
+    };
+    each_place(|words| {
+        words[HIGHEST].fetch_max(bytes, Ordering::Relaxed);
+    });
+    if bytes < NEXT_BYTES.load(Ordering::Relaxed) || age < NEXT_ACCOUNT.load(Ordering::Relaxed) {
+        return;
+    }
+    let began = clock::thread_cpu();
+    if let Some(account) = memory::by_owner() {
+        let maximum = maximum(&account, age);
+        store_if_highest(&maximum);
+        // The kernel's counter may differ from the sum of the parts.
+        let level = bytes.max(maximum.bytes());
+        let growth = LEAST_GROWTH.max(level / LEAST_PART);
+        NEXT_BYTES.store(level + growth, Ordering::Relaxed);
+    }
+    let took = clock::thread_cpu().saturating_sub(began);
+    let next = report::age().saturating_add(SHARE * took);
+    NEXT_ACCOUNT.store(next, Ordering::Relaxed);
+}
+
+/// Converts an account of a process of this age in nanoseconds.
+fn maximum(account: &ByOwner, age: u64) -> Maximum {
+    let part = |owner| account.get(owner).copied().unwrap_or(0);
+    Maximum {
+        after_ns: age,
+        parts: OWNERS.map(part),
+    }
+}
+
+/// Stores an account if it is the highest.
+fn store_if_highest(maximum: &Maximum) {
+    if load().is_some_and(|highest| highest.bytes() >= maximum.bytes()) {
+        return;
+    }
+    let words = maximum.words();
+    each_place(|place| {
+        let number = place[WRITTEN].load(Ordering::Relaxed) + 1;
+        // A reader that sees a word of this copy also sees the number before.
+        fence(Ordering::Release);
+        for (to, word) in place[copy(number)..].iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+        place[WRITTEN].store(number, Ordering::Release);
+    });
+}
+
+/// Calls `with` with each place of the account: this process's memory, and its post-mortem file.
+fn each_place(with: impl Fn(&[AtomicU64])) {
+    with(&ACCOUNT);
+    if let Some(words) = postmortem_file::maximum() {
+        with(words);
+    }
+}
+
+/// Returns the highest account so far.
+fn load() -> Option<Maximum> {
+    loop {
+        let written = ACCOUNT[WRITTEN].load(Ordering::Acquire);
+        let mut words = [0; WORDS];
+        for (to, from) in words.iter_mut().zip(&ACCOUNT) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        fence(Ordering::Acquire);
+        if ACCOUNT[WRITTEN].load(Ordering::Relaxed) == written {
+            words[WRITTEN] = written;
+            return Maximum::of(&words);
+        }
+    }
+}
+
+/// Returns the highest account of a process that ends. `at_exit` is the account at its exit, if one was
+/// made.
+pub(super) fn highest(at_exit: Option<&ByOwner>) -> Option<Maximum> {
+    if !IS_ON.load(Ordering::Relaxed) {
+        return None;
+    }
+    let at_exit = at_exit.map(|account| maximum(account, report::age()));
+    [at_exit, load()]
+        .into_iter()
+        .flatten()
+        .max_by_key(Maximum::bytes)
+}
