@@ -110,6 +110,7 @@ fn hostile_sources_stay_within_the_limit() {
         "without_stack": u64::MAX, "table_full": u64::MAX, "untracked": u64::MAX, "lost_waits": u64::MAX,
         "lost_mappings": u64::MAX, "cut_stacks": u64::MAX,
         "memory": { "resident": u64::MAX, long.as_str(): u64::MAX, "b": u64::MAX },
+        "maximum": { "seconds": 1e8, "memory": { "resident": u64::MAX, long.as_str(): u64::MAX } },
     });
     let lines = format!("{line}\n{line}\n");
     let text = summary(&directory.file("processes.jsonl", lines.as_bytes()));

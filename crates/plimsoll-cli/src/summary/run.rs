@@ -41,10 +41,7 @@ pub(super) fn write(
     };
     write_program(to, program, record.processes.len());
     write_heap(to, record);
-    if let Some(peak) = highest(record, "peak_resident").filter(|&peak| peak > 0) {
-        let (peak, at_exit) = (bytes(peak), resident(program));
-        to.line(&format!("resident at the peak: {peak}{at_exit}"));
-    }
+    write_resident(to, program, highest(record, "peak_resident"));
     let all = || record.processes.iter();
     if let (Some(threads), Some(waits)) = (sum(all(), "threads"), sum(all(), "lock_waits")) {
         let time = match sum(all(), "lock_waited_ns") {
@@ -94,6 +91,23 @@ fn write_program(to: &mut Limited, program: &Value, processes: usize) {
     to.line(&format!(
         "run of {file} (process {process}{sums}), ending: {ending}{time}"
     ));
+}
+
+/// Writes the highest resident memory of all processes, and the accounts of the program.
+fn write_resident(to: &mut Limited, program: &Value, peak: Option<u64>) {
+    let (highest, at_exit) = (&program["maximum"]["memory"], &program["memory"]);
+    let at_peak = match highest == at_exit {
+        true => String::new(),
+        false => resident("read at", highest),
+    };
+    let peak = match peak {
+        // Of a killed process, only the launcher knew it.
+        None | Some(0) if at_peak.is_empty() => return,
+        None | Some(0) => "unknown".to_owned(),
+        Some(peak) => bytes(peak),
+    };
+    let at_exit = resident("at exit:", at_exit);
+    to.line(&format!("resident at the peak: {peak}{at_peak}{at_exit}"));
 }
 
 /// Writes the counts of the heap, of the processes whose heap is observed.
@@ -186,9 +200,9 @@ fn highest(record: &Record, field: &str) -> Option<u64> {
     known.max()
 }
 
-/// Returns the resident memory of the program at its exit, with the three largest owners.
-fn resident(program: &Value) -> String {
-    let memory = program["memory"].as_object();
+/// Returns an account of the resident memory of the program, with the three largest owners.
+fn resident(begin_with: &str, account: &Value) -> String {
+    let memory = account.as_object();
     let whole = memory.and_then(|memory| memory.get("resident")?.as_u64());
     let (Some(memory), Some(whole)) = (memory, whole) else {
         return String::new();
@@ -202,5 +216,6 @@ fn resident(program: &Value) -> String {
     let parts: Vec<String> = parts
         .map(|(part, name)| format!("{} {}", bytes(*part), begin(name, 16)))
         .collect();
-    format!("; at exit: {}, of which {}", bytes(whole), parts.join(", "))
+    let whole = bytes(whole);
+    format!("; {begin_with} {whole}, of which {}", parts.join(", "))
 }

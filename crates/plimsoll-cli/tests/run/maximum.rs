@@ -212,7 +212,9 @@ fn the_account_of_a_killed_program_outlives_it() {
     let output = holder.run(&["--out", out.to_str().unwrap()], "mapped killed");
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains(": 100.0 MiB mapped, "), "{text}");
-    let text = reported(&out.join("program.postmortem"));
+    let text = reported(&["--summary"], &out);
+    assert!(text.contains("; read at "), "{text}");
+    let text = reported(&[], &out.join("program.postmortem"));
     let list = text
         .split("\nResident memory by owner, read at ")
         .nth(1)
@@ -221,9 +223,14 @@ fn the_account_of_a_killed_program_outlives_it() {
     assert!(list.lines().nth(1).unwrap().ends_with("  mapped"), "{list}");
 }
 
-fn reported(file: &Path) -> String {
+fn reported(options: &[&str], file: &Path) -> String {
     let mut report = Command::new(PLIMSOLL);
-    let output = report.arg("report").arg(file).output().unwrap();
+    let output = report
+        .arg("report")
+        .args(options)
+        .arg(file)
+        .output()
+        .unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 

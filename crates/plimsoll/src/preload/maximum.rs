@@ -6,9 +6,9 @@
 //! account.
 //!
 //! # Cost
-//! All accounts together take at most 1 % of a processor: an account that took some CPU time delays
-//! the next one by [`SHARE`] times as much. A maximum within that delay has no account. The report
-//! shows the difference to the kernel's maximum.
+//! An account that took some CPU time delays the next one by [`SHARE`] times as much. So all accounts but
+//! the last take at most 0.5 % of a processor. Readings add some microseconds each. A maximum within the
+//! delay has no account. The report shows the difference to the kernel's maximum.
 //!
 //! # Concurrency
 //! One thread writes [`ACCOUNT`]: the only thread of the process, and the maintenance thread after
@@ -36,8 +36,8 @@ static NEXT_BYTES: AtomicU64 = AtomicU64::new(0);
 /// The time since the start of the process from which a new account is made, in nanoseconds.
 static NEXT_ACCOUNT: AtomicU64 = AtomicU64::new(0);
 
-/// The time since the start of the process from which an only thread reads the memory again.
-static NEXT_READING: AtomicU64 = AtomicU64::new(0);
+/// The time since the start of the process at which an only thread last read the memory.
+static LAST_READING: AtomicU64 = AtomicU64::new(0);
 
 /// Whether this process makes accounts.
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -46,7 +46,7 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 static FIRST_STACK: AtomicUsize = AtomicUsize::new(0);
 
 /// The time between two accounts, as a multiple of the CPU time of the first.
-const SHARE: u64 = 100;
+const SHARE: u64 = 200;
 
 /// The age of a process at its first account, in nanoseconds: a shorter one would spend more than its
 /// share.
@@ -56,14 +56,16 @@ const FIRST_ACCOUNT: u64 = 50_000_000;
 const LEAST_GROWTH: u64 = 1 << 20;
 const LEAST_PART: u64 = 50;
 
-/// The time between two readings by an only thread, in nanoseconds.
-const ALONE_INTERVAL: u64 = 2_000_000;
+/// The least time from a reading to the next one by an only thread, in nanoseconds: after a sample, and
+/// before a release. Memory may be highest before a release.
+const INTERVAL_OF_SAMPLES: u64 = 5_000_000;
+const INTERVAL_OF_RELEASES: u64 = 2_000_000;
 
 /// The shortest and the longest time between two readings by the maintenance thread, in nanoseconds,
 /// and the part of the process's age that lies between.
 const SHORTEST_INTERVAL: u64 = 10_000_000;
 const LONGEST_INTERVAL: u64 = 250_000_000;
-const INTERVAL_PART: u64 = 32;
+const INTERVAL_PART: u64 = 16;
 
 /// The part of the first thread's stack in which it makes accounts, in bytes. The smallest usual limit
 /// of that stack is larger by more than an account needs.
@@ -79,7 +81,7 @@ pub(super) fn begin() {
     FIRST_STACK.store(above, Ordering::Relaxed);
     NEXT_ACCOUNT.store(FIRST_ACCOUNT, Ordering::Relaxed);
     IS_ON.store(true, Ordering::Relaxed);
-    wakeup::call_before_releases(check_if_alone);
+    wakeup::call_before_releases(before_release);
     maintenance::check_periodically(PeriodicCheck {
         period: time_to_reading,
         check,
@@ -108,9 +110,19 @@ fn check() {
     }
 }
 
-/// Reads the memory if the process has one thread, on that thread. Keeps `errno`. The caller has no
-/// lock, and has deferred signals that end the process.
-pub(super) fn check_if_alone() {
+/// Reads the memory after a sample in a process of one thread.
+pub(super) fn after_sample() {
+    check_if_alone(INTERVAL_OF_SAMPLES);
+}
+
+/// Reads the memory before a release in a process of one thread.
+fn before_release() {
+    check_if_alone(INTERVAL_OF_RELEASES);
+}
+
+/// Reads the memory if the process has one thread, on that thread, and if the last reading is so many
+/// nanoseconds ago. Keeps `errno`. The caller has no lock, and has deferred signals that end the process.
+fn check_if_alone(interval: u64) {
     let here = 0_u8;
     let depth = FIRST_STACK
         .load(Ordering::Relaxed)
@@ -120,10 +132,11 @@ pub(super) fn check_if_alone() {
         return;
     }
     let age = report::age();
-    if age < NEXT_READING.load(Ordering::Relaxed) || !is_alone() || !reports() {
+    let last = LAST_READING.load(Ordering::Relaxed);
+    if age < last + interval || !is_alone() || !reports() {
         return;
     }
-    NEXT_READING.store(age + ALONE_INTERVAL, Ordering::Relaxed);
+    LAST_READING.store(age, Ordering::Relaxed);
     // SAFETY: `errno` is the thread's own variable.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: `errno` is the address of the thread's own variable.

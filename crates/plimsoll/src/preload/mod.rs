@@ -197,7 +197,7 @@ fn activate() {
 fn work_if_alone() {
     if is_alone() {
         maintenance::refresh_if_requested();
-        maximum::check_if_alone();
+        maximum::after_sample();
     }
 }
 
