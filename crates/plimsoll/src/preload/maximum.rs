@@ -67,9 +67,12 @@ const SHORTEST_INTERVAL: u64 = 10_000_000;
 const LONGEST_INTERVAL: u64 = 250_000_000;
 const INTERVAL_PART: u64 = 16;
 
-/// The part of the first thread's stack in which it makes accounts, in bytes. The smallest usual limit
-/// of that stack is larger by more than an account needs.
-const STACK_PART: usize = 4 << 20;
+/// The largest part of the first thread's stack in which it makes accounts, in bytes. The part is at most
+/// half of the limit, so that an account has space.
+const LARGEST_STACK_PART: usize = 4 << 20;
+
+/// The part of the first thread's stack in which it makes accounts, in bytes.
+static STACK_PART: AtomicUsize = AtomicUsize::new(0);
 
 /// More than the size of the loader's frames in bytes, which lie below the frames of `main`.
 const LOADER_PART: usize = 256 << 10;
@@ -79,6 +82,8 @@ pub(super) fn begin() {
     let here = 0_u8;
     let above = (&raw const here as usize).saturating_add(LOADER_PART);
     FIRST_STACK.store(above, Ordering::Relaxed);
+    let part = usize::try_from(stack_limit() / 2).unwrap_or(usize::MAX);
+    STACK_PART.store(part.min(LARGEST_STACK_PART), Ordering::Relaxed);
     NEXT_ACCOUNT.store(FIRST_ACCOUNT, Ordering::Relaxed);
     IS_ON.store(true, Ordering::Relaxed);
     wakeup::call_before_releases(before_release);
@@ -86,6 +91,17 @@ pub(super) fn begin() {
         period: time_to_reading,
         check,
     });
+}
+
+/// Returns the limit of the first thread's stack in bytes; 0 if it is unknown.
+fn stack_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is writable for the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
+    limit.rlim_cur
 }
 
 /// Ends all accounts in the child of a fork: most of its memory is its parent's.
@@ -128,7 +144,10 @@ fn check_if_alone(interval: u64) {
         .load(Ordering::Relaxed)
         .wrapping_sub(&raw const here as usize);
     // Stacks of coroutines and signal handlers may be too small for an account.
-    if depth > STACK_PART || !IS_ON.load(Ordering::Relaxed) || internal_scope::is_inside() {
+    if depth > STACK_PART.load(Ordering::Relaxed)
+        || !IS_ON.load(Ordering::Relaxed)
+        || internal_scope::is_inside()
+    {
         return;
     }
     let age = report::age();
