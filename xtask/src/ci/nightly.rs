@@ -166,7 +166,23 @@ impl Drop for Fuzzing {
     }
 }
 
-/// Builds the fuzzer as `cargo fuzz` does, whose own build takes longer, and starts it.
+/// Builds the fuzzer of a crate as `cargo fuzz` does, whose own build takes longer.
+fn build_fuzzer(steps: &Steps, name: &str, folder: &str) -> Result<(), String> {
+    const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+        -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+        -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
+        -Cdebug-assertions -Zsanitizer=address --cfg fuzzing";
+    let target = target()?;
+    steps.run_with(
+        &[("RUSTFLAGS", COVERAGE)],
+        &format!(
+            "cargo +nightly build --release --manifest-path crates/{name}/fuzz/Cargo.toml \
+             --target {target} --target-dir {folder}"
+        ),
+    )
+}
+
+/// Builds the fuzzer of the reader of profiles, and starts it.
 fn start_fuzzing(steps: &Steps) -> Result<Fuzzing, String> {
     steps.step("fuzzing the reader of profiles");
     let target = target()?;
@@ -176,19 +192,7 @@ fn start_fuzzing(steps: &Steps) -> Result<Fuzzing, String> {
         &[("PLIMSOLL_SEEDS", &corpus)],
         "cargo test --workspace --test mutate seeds",
     )?;
-    steps.run_with(
-        &[(
-            "RUSTFLAGS",
-            "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-             -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
-             -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
-             -Cdebug-assertions -Zsanitizer=address --cfg fuzzing",
-        )],
-        &format!(
-            "cargo +nightly build --release --manifest-path crates/plimsoll-pprof/fuzz/Cargo.toml \
-             --target {target} --target-dir target/ci/fuzz/target"
-        ),
-    )?;
+    build_fuzzer(steps, "plimsoll-pprof", "target/ci/fuzz/target")?;
     let fuzzer = steps.start(
         &[],
         &format!(
@@ -234,8 +238,8 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
     Ok(())
 }
 
-/// The experimental heap: below Plimsoll, with the lists of threads, with sanitizers, and in long random
-/// sequences. A sanitizer itself needs more address space than one test allows.
+/// The experimental heap: below Plimsoll, with the lists of threads, with sanitizers, with a fuzzer, and in
+/// long random sequences. A sanitizer itself needs more address space than one test allows.
 fn heap(steps: &Steps) -> Result<(), String> {
     steps.step("the experimental heap");
     steps.run("cargo test -p plimsoll-heap --test memory")?;
@@ -260,6 +264,14 @@ fn heap(steps: &Steps) -> Result<(), String> {
             ),
         )?;
     }
+    let fuzzing = "target/ci/fuzz-heap";
+    build_fuzzer(steps, "plimsoll-heap", fuzzing)?;
+    let corpus = steps.path(&format!("{fuzzing}/corpus"));
+    std::fs::create_dir_all(&corpus).map_err(|error| error.to_string())?;
+    steps.run(&format!(
+        "{fuzzing}/{target}/release/sequences -max_total_time=600 -rss_limit_mb=4096 -max_len=4096 \
+         -print_final_stats=1 -artifact_prefix={fuzzing}/ {corpus}"
+    ))?;
     steps.run_with(
         &[("PLIMSOLL_HEAP_OPERATIONS", "1000000000")],
         "cargo test --release -p plimsoll-heap --test exact random",

@@ -1,9 +1,9 @@
 //! Random sequences of operations, with exact bytes.
 
-use crate::model::{operations, run};
+use crate::model::{Random, operations, run};
 
 pub fn agree() {
-    run(1, operations(), true);
+    run(&mut Random(1), operations(), Some(1000));
 }
 
 /// Signals interrupt the thread at any instruction, also within the operations on lists. Each operation has
@@ -14,7 +14,7 @@ pub fn interrupt() {
     unsafe {
         libc::signal(libc::SIGALRM, ignore as *const () as libc::sighandler_t);
         set_timer(50);
-        run(3, operations() / 4, true);
+        run(&mut Random(3), operations() / 4, Some(1000));
         set_timer(0);
     }
 }

@@ -1,19 +1,13 @@
-//! Random sequences of all operations, against a model of the heap.
+//! Sequences of all operations, against a model of the heap.
 
 use std::alloc::{GlobalAlloc, Layout};
 
 use plimsoll_heap::{Heap, size_class};
 
-/// A generator of numbers, the same for the same seed (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize
-    }
+/// What decides on the next operation and its size.
+pub trait Choices {
+    /// Returns a number that the caller reduces to its range.
+    fn next(&mut self) -> usize;
 
     fn layout(&mut self) -> Layout {
         let size = match self.next() % 16 {
@@ -27,6 +21,18 @@ impl Random {
             _ => 8,
         };
         Layout::from_size_align(size, align).unwrap()
+    }
+}
+
+/// A generator of numbers, the same for the same seed (xorshift).
+pub struct Random(pub u64);
+
+impl Choices for Random {
+    fn next(&mut self) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize
     }
 }
 
@@ -98,10 +104,11 @@ fn counted(layout: Layout) -> u64 {
     u64::from(*class.expect("the largest class suffices"))
 }
 
-/// Runs operations and compares contents, alignments and exact bytes with the model. Returns their
-/// number.
-pub fn run(seed: u64, operations: usize, exact: bool) -> usize {
-    let mut random = Random(seed);
+/// Runs operations, and compares contents and alignments with the model. Returns their number.
+///
+/// Compares the bytes after every `compared` operations, if there is such a number and the program has no
+/// other blocks in the heap.
+pub fn run(random: &mut impl Choices, operations: usize, compared: Option<usize>) -> usize {
     let mut live: Vec<Block> = Vec::with_capacity(3000);
     let before = plimsoll_heap::stats().heap_alloc;
     let mut bytes = 0;
@@ -117,8 +124,11 @@ pub fn run(seed: u64, operations: usize, exact: bool) -> usize {
                 }
                 3 if live.len() < live.capacity() => {
                     let layout = random.layout();
-                    let block = Block::new(Heap.alloc_zeroed(layout), layout, number);
-                    live.push(block);
+                    let address = Heap.alloc_zeroed(layout);
+                    assert!(!address.is_null());
+                    let bytes_of_block = std::slice::from_raw_parts(address, layout.size());
+                    assert!(bytes_of_block.iter().all(|&byte| byte == 0), "{layout:?}");
+                    live.push(Block::new(address, layout, number));
                     bytes += counted(layout);
                 }
                 4 if !live.is_empty() => {
@@ -142,7 +152,7 @@ pub fn run(seed: u64, operations: usize, exact: bool) -> usize {
                 _ => {}
             }
         }
-        if exact && operation % 1000 == 0 {
+        if compared.is_some_and(|compared| operation % compared == 0) {
             let stats = plimsoll_heap::stats();
             check(&stats);
             assert_eq!(stats.heap_alloc - before, bytes);
