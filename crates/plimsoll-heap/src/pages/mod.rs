@@ -5,7 +5,7 @@
 //! small span at every page.
 //!
 //! From 4 MiB in use on, memory comes and goes in huge pages of the system, which take a hundredth of the
-//! page faults: the rest of a huge page is idle from its first use on.
+//! page faults: the rest of a huge page is idle from its first use on. Long blocks have small pages.
 //!
 //! The memory of a run is returned to the system when the program has not needed it for a while: the
 //! page heap keeps as many idle pages as were in use at the most in the last seconds beyond those in
@@ -25,7 +25,7 @@ use crate::counted_lock::{CountedLock, Epoch, Owner};
 use crate::size_class::PAGE;
 use bins::Bins;
 use demand::Demand;
-use huge::{Change, HUGE, HugePages};
+use huge::{Change, HUGE, HugePages, LONG, Wanted};
 pub(crate) use spans::{Id, Span, Spans, Use};
 use spans::{MAX_SPANS, Records};
 
@@ -220,15 +220,14 @@ impl PageHeap {
             (run.first, run.first + run.pages, run.state, run.is_zero);
         let (used_from, used_to) = match from {
             Use::Released => {
-                let (in_use, top) = (owner.count(count::IN_USE), owner.count(count::TOP));
-                owner.huge.begin(in_use, top, |first| {
-                    let pages = self.pages.load(Ordering::Relaxed) - first as usize;
-                    region::allow_huge(self.address(first), pages * PAGE)
-                });
-                let run = (first, last);
-                owner
-                    .huge
-                    .around((start, end), run, |change| self.apply(change))
+                let wanted = Wanted {
+                    start,
+                    end,
+                    run: (first, last),
+                    in_use: owner.count(count::IN_USE),
+                    is_long: end - start >= LONG,
+                };
+                owner.huge.around(&wanted, |change| self.apply(change))
             }
             _ => (start, end),
         };
@@ -268,7 +267,7 @@ impl PageHeap {
     fn apply(&self, change: Change) -> bool {
         let bytes = HUGE as usize * PAGE;
         match change {
-            Change::Mend(first) => region::allow_huge(self.address(first), bytes),
+            Change::Allow(first) => region::allow_huge(self.address(first), bytes),
             Change::Break(first) => region::forbid_huge(self.address(first), bytes),
         }
     }

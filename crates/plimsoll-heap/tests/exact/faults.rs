@@ -21,7 +21,7 @@ pub fn exhaust() {
         // SAFETY: the layout is valid; each block holds the address of the one before, and all
         // are freed once.
         unsafe {
-            while count < 200_000 {
+            while count < 100_000 {
                 let block = Heap.alloc(layout).cast::<*mut u8>();
                 if block.is_null() {
                     break;
