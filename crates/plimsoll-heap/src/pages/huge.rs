@@ -80,7 +80,7 @@ impl HugePages {
     }
 
     /// Returns the pages that have memory as soon as the wanted ones have, after it has chosen their
-    /// kind. `apply` tells the system, and returns `false` if that refuses.
+    /// kind. `apply` asks the system for them, and returns `false` if that is in vain.
     pub(super) fn around(
         &mut self,
         wanted: &Wanted,
