@@ -6,6 +6,7 @@
 
 pub mod child;
 pub mod client;
+pub mod counts;
 pub mod exposition;
 pub mod groups;
 pub mod os;

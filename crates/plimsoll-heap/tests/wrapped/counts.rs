@@ -2,43 +2,11 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use plimsoll::{HeapStats, heap_stats, size_class};
+use plimsoll::heap_stats;
 use plimsoll_testkit::child;
+use plimsoll_testkit::counts::added;
 
 use crate::ALLOC;
-
-/// Allocations, frees, and bytes of both, in the class of a size.
-fn counts(stats: &HeapStats, size: usize) -> [u64; 4] {
-    match size_class::of(size) {
-        Some(class) => {
-            let counts = stats.by_class[class];
-            let bytes = counts.size as u64;
-            [
-                counts.mallocs,
-                counts.frees,
-                counts.mallocs * bytes,
-                counts.frees * bytes,
-            ]
-        }
-        None => {
-            let large = stats.large;
-            [
-                large.mallocs,
-                large.frees,
-                large.malloc_bytes,
-                large.free_bytes,
-            ]
-        }
-    }
-}
-
-/// Returns what `work` adds to the counts in the class of a size. Only this thread runs.
-fn added(size: usize, work: impl FnOnce()) -> [u64; 4] {
-    let before = counts(&heap_stats(), size);
-    work();
-    let after = counts(&heap_stats(), size);
-    std::array::from_fn(|at| after[at] - before[at])
-}
 
 fn layout(size: usize, align: usize) -> Layout {
     Layout::from_size_align(size, align).unwrap()
