@@ -211,8 +211,8 @@ impl PageHeap {
         Some(id)
     }
 
-    /// Takes `[start, end)` out of the free run `id`, and counts it as in use. The record remains that of
-    /// the taken part. Returns `false`, and changes nothing, if memory is lacking.
+    /// Takes `[start, end)` out of the free run `id`, and counts it as in use. The record then
+    /// describes the taken part. Returns `false`, and changes nothing, if memory is lacking.
     fn carve(&self, owner: &mut Pages<'_>, id: Id, start: u32, end: u32) -> bool {
         let mut spans = self.spans();
         let run = &spans[id];

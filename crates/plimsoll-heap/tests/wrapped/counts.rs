@@ -12,7 +12,7 @@ fn layout(size: usize, align: usize) -> Layout {
     Layout::from_size_align(size, align).unwrap()
 }
 
-/// Requests of each kind, with the size at which they count: that of one of Go's classes.
+/// Requests of each kind, with the size at which they count, which one of Go's classes has.
 const REQUESTS: [(usize, usize, u64); 8] = [
     (1, 1, 8),
     (100, 8, 112),

@@ -53,9 +53,9 @@ pub trait Backend: Sync {
     /// must not panic, and must not wait for other threads.
     fn enlist(&self) {}
 
-    /// Returns the allocator's own counts, if it counts its blocks itself. Plimsoll reads them if the
-    /// process's backend is that of a [`SamplingAlloc`](crate::SamplingAlloc); an
-    /// [`Alloc`](crate::Alloc) counts the same blocks.
+    /// Returns the allocator's own counts, if it counts its blocks itself. Plimsoll reads them if a
+    /// [`SamplingAlloc`](crate::SamplingAlloc) has the process's backend; an [`Alloc`](crate::Alloc)
+    /// counts the same blocks.
     fn counts(&self) -> Option<&dyn Counts> {
         None
     }
