@@ -40,8 +40,8 @@ const SERIES: [(&str, &str); 3] = [
     ("limit_bytes", "limit"),
 ];
 
-/// Writes the mappings, the maximum of the resident memory, and the last minutes: statistics, maxima of the heap, and the sites whose memory
-/// changed most. Writes nothing of what the file lacks.
+/// Writes the mappings, the maximum of the resident memory, and the last minutes: statistics, maxima of
+/// the heap, and the sites whose memory changed most. Writes nothing of what the file lacks.
 pub(crate) fn write(
     to: &mut dyn Write,
     name: &str,

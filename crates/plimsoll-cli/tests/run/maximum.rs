@@ -234,7 +234,7 @@ fn reported(options: &[&str], file: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The maximum of a child would be that of its parent.
+/// A child has its parent's memory at first, so its maximum would be its parent's.
 #[test]
 fn forked_children_have_no_account_at_the_maximum() {
     let holder = Holder::new("forks");

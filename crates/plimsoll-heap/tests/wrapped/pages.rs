@@ -21,14 +21,13 @@ fn check(stats: &MemStats) {
     assert_eq!(stats.heap_inuse + stats.heap_idle, stats.heap_sys);
     assert!(stats.heap_released <= stats.heap_idle);
     let by_size = stats.by_size.iter();
-    let above = by_size
+    let in_classes = by_size
         .map(|class| (class.mallocs - class.frees) * u64::from(class.size))
         .sum::<u64>();
-    assert!(above <= stats.heap_alloc);
+    assert!(in_classes <= stats.heap_alloc);
 }
 
-/// Threads whose spans, large blocks and sampled blocks come and go, so that hardly any page is half
-/// full when a statistic is read.
+/// Reads statistics beside threads whose spans, large blocks and sampled blocks come and go.
 fn busy() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
