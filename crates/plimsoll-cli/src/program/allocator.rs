@@ -17,6 +17,9 @@ pub struct Allocator {
     /// Whether the program defines `malloc` or the allocation function of a known allocator, and by
     /// which evidence.
     pub own: Own,
+    /// Whether the symbol table of the file has the functions of the allocator, so that they can be
+    /// redirected even if they are not exported.
+    pub is_named: bool,
     /// The file name of a library in its dependencies that is an allocator.
     pub library: Option<String>,
 }
@@ -137,7 +140,14 @@ impl Allocator {
         let exported = exported.into_iter();
         let all = elf.symbols_among(".symtab", &names);
         let is_stripped = all.is_none();
-        let mut found = Self::in_symbols(exported, all.unwrap_or_default().into_iter());
+        let all = all.unwrap_or_default();
+        let redirected = ["_rjem_", "je_", "mi_"];
+        let is_named = all.iter().any(|symbol| {
+            let is = |prefix: &str| symbol.name.starts_with(prefix.as_bytes());
+            symbol.is_defined && redirected.into_iter().any(is)
+        });
+        let mut found = Self::in_symbols(exported, all.into_iter());
+        found.is_named = is_named;
         found.library = needed.iter().find(|name| is_allocator(name)).cloned();
         if is_stripped && found.linked.is_none() {
             found.linked = in_texts(&elf.contents_of(".rodata").unwrap_or_default());
@@ -146,7 +156,7 @@ impl Allocator {
             }
         }
         if is_python && found.linked == Some("mimalloc") && found.own != Own::Exported {
-            (found.linked, found.own) = (None, Own::No);
+            (found.linked, found.own, found.is_named) = (None, Own::No, false);
         }
         // If the standard library is a shared library, `System` is in that library.
         let is_std_apart = needed.iter().any(|name| {

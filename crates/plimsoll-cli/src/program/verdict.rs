@@ -174,8 +174,9 @@ fn of_dynamic(executable: &Executable) -> Verdict {
         ),
         _ => format!("link the allocator as a shared library, or leave it out; {USE_THE_CRATE}"),
     };
-    match (allocator.own, executable.machine) {
-        (Own::Exported, Machine::X86_64) => Verdict::HeapRedirected {
+    let is_reachable = allocator.own == Own::Exported || allocator.is_named;
+    match executable.machine {
+        Machine::X86_64 if is_reachable => Verdict::HeapRedirected {
             allocator: name,
             what_to_do,
         },
@@ -245,18 +246,20 @@ mod tests {
 
     #[test]
     fn an_allocator_that_is_linked_in_hides_the_heap() {
-        for (own, how) in [
-            (Own::Exported, "exported"),
-            (Own::Linked, "linked in"),
-            (Own::Texts, "by its strings"),
+        for (own, is_named, how) in [
+            (Own::Exported, false, "exported"),
+            (Own::Linked, false, "linked in"),
+            (Own::Linked, true, "linked in"),
+            (Own::Texts, false, "by its strings"),
         ] {
             let verdict = of(|it| {
                 it.allocator.linked = Some("mimalloc");
                 it.allocator.own = own;
+                it.allocator.is_named = is_named;
             });
             let is_redirected = matches!(verdict, Verdict::HeapRedirected { .. });
-            let may_be = own == Own::Exported && plain().machine == Machine::X86_64;
-            assert_eq!(is_redirected, may_be);
+            let may_be = own == Own::Exported || is_named;
+            assert_eq!(is_redirected, may_be && plain().machine == Machine::X86_64);
             let (Verdict::HeapNotSeen {
                 allocator,
                 what_to_do,

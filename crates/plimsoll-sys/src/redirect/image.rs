@@ -96,6 +96,11 @@ impl Image {
         self.has_text_relocations
     }
 
+    /// Returns the difference between addresses in memory and those in the file.
+    pub(super) fn bias(&self) -> usize {
+        self.bias
+    }
+
     /// Returns an address of the dynamic section. Some loaders replace addresses of the file there by
     /// those in memory.
     fn address(&self, value: u64) -> usize {
@@ -145,7 +150,7 @@ impl Image {
         })
     }
 
-    /// Finds a symbol that the program defines.
+    /// Finds a symbol that the program exports.
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
         let hash = hash(name);
         // SAFETY: the table has the form of a GNU hash table: four numbers, the filter, the buckets
@@ -187,7 +192,6 @@ impl Image {
     /// # Safety
     /// The index belongs to the table of symbols.
     unsafe fn named(&self, at: u32, name: &CStr) -> Option<Symbol> {
-        const STT_FUNC: u8 = 2;
         // SAFETY: the symbol exists, by this function's contract, and its name is a C string.
         let symbol = unsafe {
             let symbol = &*(self.symbols as *const Elf64_Sym).add(at as usize);
@@ -197,11 +201,18 @@ impl Image {
             }
             symbol
         };
-        Some(Symbol {
-            address: self.bias.wrapping_add(symbol.st_value as usize),
-            size: symbol.st_size as usize,
-            is_function: symbol.st_info & 0xf == STT_FUNC,
-        })
+        Some(symbol_of(symbol, self.bias))
+    }
+}
+
+/// Converts an entry of a symbol table. `bias` is the difference between addresses in memory and those in
+/// the file.
+pub(super) fn symbol_of(entry: &Elf64_Sym, bias: usize) -> Symbol {
+    const STT_FUNC: u8 = 2;
+    Symbol {
+        address: bias.wrapping_add(entry.st_value as usize),
+        size: entry.st_size as usize,
+        is_function: entry.st_info & 0xf == STT_FUNC,
     }
 }
 

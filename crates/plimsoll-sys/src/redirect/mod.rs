@@ -16,8 +16,10 @@
 mod arch;
 mod image;
 mod pages;
+mod symbol_table;
 
 pub use image::{Image, Symbol};
+pub use symbol_table::SymbolTable;
 
 /// The largest number of functions that are redirected together.
 pub const MAX_FUNCTIONS: usize = 64;

@@ -173,6 +173,7 @@ fn numbers(
         .saturating_sub(elapsed)
         .as_secs_f64();
     let allocator = match malloc::underlying_kind() {
+        _ if malloc::is_linked_redirected() => "redirected",
         UnderlyingKind::Libc => "libc",
         UnderlyingKind::Other => "other",
         UnderlyingKind::Unmeasured => "unmeasured",

@@ -1,5 +1,6 @@
 //! Allocators inside the program: their functions are redirected, or nothing is changed.
 
+mod linked;
 mod programs;
 
 use std::os::unix::process::CommandExt;
@@ -161,6 +162,10 @@ fn functions_of_other_forms_are_redirected() {
         has_its_totals(&program, &["--heap-rate", "100"], &[]);
         only(same(&program, &[]));
     }
+    let jump = r#"asm(".globl malloc\n.type malloc,@function\nmalloc: jmp *next(%rip)\n.size malloc,.-malloc\n.data\nnext: .quad other\n.text\n");static void *other(size_t size) __asm__("other");__attribute__((used)) static void *other(size_t size) { return place(16, size); }"#;
+    let source = format!("#define MALLOC\n{ALLOCATOR}\n{jump}\n{user}");
+    let program = scene.compile("cc", "jump", &source, &["-rdynamic"]);
+    has_its_totals(&program, &["--heap-rate", "100"], &[]);
 }
 
 #[test]
@@ -279,8 +284,8 @@ fn functions_that_cannot_be_displaced_are_left_alone() {
     for (name, function, obstacle_of) in [
         (
             "jump",
-            r#"-DMALLOC=asm(".globl malloc\n.type malloc,@function\nmalloc: jmp *next(%rip)\n.size malloc,.-malloc\n.data\nnext: .quad other\n.text\n");static void *other(size_t size) __asm__("other");__attribute__((used)) static void *other(size_t size) { return place(16, size); }"#,
-            "malloc begins with instructions that cannot be moved (ff 25 ",
+            r#"-DMALLOC=asm(".globl malloc\n.type malloc,@function\nmalloc: cld\njmp *next(%rip)\n.size malloc,.-malloc\n.data\nnext: .quad other\n.text\n");static void *other(size_t size) __asm__("other");__attribute__((used)) static void *other(size_t size) { return place(16, size); }"#,
+            "malloc begins with instructions that cannot be moved (fc ff 25 ",
         ),
         (
             "chained",

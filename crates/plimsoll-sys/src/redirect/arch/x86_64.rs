@@ -162,9 +162,9 @@ pub(crate) fn trampoline(moved: &Moved, function: usize, at: usize, to: &mut [u8
             }
             Flow::IndirectCall => {
                 code.push(end)?;
-                code.put(&[0xff, 0x25])?;
-                return code.put_distance(target, 4);
+                return code.jump_by(target);
             }
+            Flow::IndirectJump => return code.jump_by(target),
             _ => match relative {
                 Some(offset) => {
                     code.put(&bytes[..offset])?;
@@ -200,6 +200,12 @@ impl Writer<'_> {
         self.to[place..].copy_from_slice(&number.to_le_bytes());
         self.put(&[0xff, 0x35])?;
         self.put_distance(self.at + place, 4)
+    }
+
+    /// Writes a jump to the address that memory has at `place`.
+    fn jump_by(&mut self, place: usize) -> Option<()> {
+        self.put(&[0xff, 0x25])?;
+        self.put_distance(place, 4)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Option<()> {

@@ -97,10 +97,10 @@ pub(super) fn has_sizes() -> bool {
     KIND.load(Ordering::Relaxed) == SIZED && unsafe { (*internal_scope::inside()).get() == 0 }
 }
 
-/// Returns whether the calling thread is in the allocator. Always false for the C library's.
+/// Returns whether the calling thread is in the allocator. Always false in the C library's.
 pub(crate) fn is_in_allocator() -> bool {
     // SAFETY: `inside` returns the thread's own storage.
-    !has_headers() && unsafe { (*internal_scope::inside()).get() != 0 }
+    unsafe { (*internal_scope::inside()).get() != 0 }
 }
 
 #[cold]

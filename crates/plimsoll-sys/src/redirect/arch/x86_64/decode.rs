@@ -25,7 +25,9 @@ pub(super) enum Flow {
     Call { distance: i32 },
     /// A function whose address is in a register or in memory.
     IndirectCall,
-    /// One whose address is in a register or in memory.
+    /// One whose address is in memory at a distance from the end.
+    IndirectJump,
+    /// One whose address is elsewhere in memory, or in a register.
     Indirect,
     /// The caller's.
     Return,
@@ -37,13 +39,14 @@ impl Instruction {
         matches!(self.flow, Flow::Next | Flow::Branch { .. })
     }
 
-    /// Returns whether the instruction may be repeated elsewhere as the last one: a long jump, or a call
+    /// Returns whether the instruction may be repeated elsewhere as the last one: a long jump or a call
     /// whose target is at a distance, or in memory at a distance.
     pub(super) fn is_movable_end(&self) -> bool {
         match self.flow {
             Flow::Jump { .. } => self.length == 5,
             Flow::Call { .. } => true,
             Flow::IndirectCall => self.relative.is_some(),
+            Flow::IndirectJump => true,
             _ => false,
         }
     }
@@ -215,12 +218,7 @@ pub(super) fn first(code: &[u8]) -> Option<Instruction> {
     if has_repeat && operation != 0x0f {
         return None;
     }
-    let flow = match (operation, code.get(at).map_or(0, |byte| byte >> 3 & 7)) {
-        (0xff, 2) => Flow::IndirectCall,
-        // Far calls are not repeated elsewhere, like jumps.
-        (0xff, 3..=5) => Flow::Indirect,
-        _ => Flow::Next,
-    };
+    let kind = code.get(at).map_or(0, |byte| byte >> 3 & 7);
     let (length, relative) = match operands {
         Operands::None => (at, None),
         Constant(size) => (at + size, None),
@@ -228,6 +226,13 @@ pub(super) fn first(code: &[u8]) -> Option<Instruction> {
             let (size, relative) = operand(code.get(at..)?)?;
             (at + size + constant, relative.map(|offset| at + offset))
         }
+    };
+    let flow = match (operation, kind) {
+        (0xff, 2) => Flow::IndirectCall,
+        (0xff, 4) if relative.is_some() => Flow::IndirectJump,
+        // Far calls and jumps are not repeated elsewhere.
+        (0xff, 3..=5) => Flow::Indirect,
+        _ => Flow::Next,
     };
     (length <= code.len()).then_some(Instruction {
         length,

@@ -61,8 +61,9 @@ fn indirect_calls_and_jumps_are_not_moved() {
         &[0xc7, 0xf8, 1, 0, 0, 0][..],
         &[0xff, 0x1d, 0, 0, 0, 0],
         &[0xeb, 0x20][..],         // jmp, short
-        &[0xff, 0x25, 0, 1, 0, 0], // jmp [rip+0x100]
         &[0xff, 0xe0],             // jmp rax
+        &[0xff, 0x64, 0x24, 8],    // jmp [rsp+8]
+        &[0xff, 0x2d, 0, 1, 0, 0], // jmp far ptr [rip+0x100]
         &[0xff, 0xd0],             // call rax
         &[0xff, 0x54, 0x24, 8],    // call [rsp+8]
         &[0xc5, 0xf8, 0x57, 0xc0], // vxorps
@@ -162,6 +163,10 @@ fn calls_and_jumps_lead_to_the_same_functions() {
     );
     assert_eq!((at(&to, 12), at(&to, 6)), (0x40_0106, 0x30_0038));
     assert_eq!(to[56..], 0x40_0006_usize.to_le_bytes());
+    // jmp [rip+0x100]
+    let moved = displace(&[0xff, 0x25, 0, 1, 0, 0]).unwrap();
+    trampoline(&moved, 0x40_0000, 0x30_0000, &mut to).unwrap();
+    assert_eq!((&to[4..6], at(&to, 6)), (&[0xff, 0x25][..], 0x40_0106));
     // jmp -0x100
     let moved = displace(&[0xe9, 0, 0xff, 0xff, 0xff]).unwrap();
     trampoline(&moved, 0x40_0000, 0x30_0000, &mut to).unwrap();

@@ -5,7 +5,7 @@
 
 use plimsoll_sys::primitives::{AtomicUsize, Ordering};
 
-use super::names::COUNT;
+use super::names::{COUNT, MIMALLOC_COUNT};
 use crate::alloc::counts;
 use crate::alloc::malloc::cold::sampled;
 use crate::alloc::malloc::underlying::{ENTERED, Entered};
@@ -20,13 +20,14 @@ use crate::sampler::{Sample, Weight};
 use crate::size_class;
 
 /// The trampolines of the original functions, in the order of the names.
-pub(super) static ORIGINALS: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
+pub(super) static ORIGINALS: [AtomicUsize; COUNT + MIMALLOC_COUNT] =
+    [const { AtomicUsize::new(0) }; COUNT + MIMALLOC_COUNT];
 
-/// The address of the program's `malloc_usable_size`.
+/// The address of the allocator's `malloc_usable_size`.
 pub(super) static USABLE: AtomicUsize = AtomicUsize::new(0);
 
 /// The functions' common type: unused arguments are ignored.
-type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize) -> usize;
+pub(super) type Function = unsafe extern "C-unwind" fn(usize, usize, usize, usize) -> usize;
 
 /// # Safety
 /// The arguments meet the contract of the function at index `AT`, which is redirected.
@@ -67,7 +68,7 @@ unsafe fn usable(block: usize) -> usize {
 }
 
 #[inline(always)]
-fn is_inside() -> bool {
+pub(super) fn is_inside() -> bool {
     // SAFETY: `inside` returns the thread's own storage.
     unsafe { (*internal_scope::inside()).get() != 0 }
 }
@@ -178,9 +179,13 @@ unsafe extern "C-unwind" fn make_cold<const AT: usize, const FORM: u8>(
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn made(block: usize, asked: usize) {
-    let thread = Thread::allocating(0);
     // SAFETY: the block is live, by this function's contract.
-    let got = unsafe { usable(block) };
+    charge_and_count(block, unsafe { usable(block) }, asked);
+}
+
+/// Charges, samples and counts a new block of `got` bytes.
+pub(super) fn charge_and_count(block: usize, got: usize, asked: usize) {
+    let thread = Thread::allocating(0);
     let stands_for = match thread.charge(asked) {
         Some(weight) => note(thread, block, got, weight),
         None => 0,
@@ -190,7 +195,7 @@ unsafe extern "C" fn made(block: usize, asked: usize) {
 }
 
 /// Notes a sampled block. Returns the bytes for which it stands.
-fn note(thread: Thread, block: usize, got: usize, weight: Weight) -> u64 {
+pub(super) fn note(thread: Thread, block: usize, got: usize, weight: Weight) -> u64 {
     let counted = size_class::counted_size(got);
     let sample = Sample::take(counted, weight);
     record_anywhere(thread, sample, counted, block as *mut u8);
@@ -229,7 +234,7 @@ pub(super) unsafe extern "C-unwind" fn store<const AT: usize>(
 
 /// Records the free of a block of `size` bytes, if it was sampled. The thread is set up.
 #[inline(always)]
-fn forget(block: usize, size: usize) {
+pub(super) fn forget(block: usize, size: usize) {
     if let Some(sample) = SAMPLED_LARGE.take(block) {
         record_large_free(block as *mut u8, sample, size_class::counted_size(size));
     }

@@ -12,8 +12,8 @@ pub(super) struct Entry {
     /// Whether a program without this function is left alone.
     pub(super) is_required: bool,
     pub(super) hook: *const (),
-    /// The index of the entry, which its hook uses.
-    index: usize,
+    /// The index of the original function, which the hook uses.
+    pub(super) index: usize,
 }
 
 // SAFETY: the pointer is the address of a function.
@@ -66,19 +66,24 @@ macro_rules! entry {
     };
 }
 
-/// The number of names.
+/// The number of names in [`ENTRIES`].
 pub(super) const COUNT: usize = 46;
+
+/// The number of names in [`MIMALLOC`], whose indices follow.
+pub(super) const MIMALLOC_COUNT: usize = 31;
 
 /// The first is `malloc`: a program that exports it has an allocator.
 pub(super) static ENTRIES: [Entry; COUNT] = LIST;
 
 const _: () = {
     let mut at = 0;
-    while at < COUNT {
-        assert!(
-            LIST[at].index == at,
-            "a hook has the index of another entry"
-        );
+    while at < COUNT + MIMALLOC_COUNT {
+        let entry = if at < COUNT {
+            &LIST[at]
+        } else {
+            &MIMALLOC_LIST[at - COUNT]
+        };
+        assert!(entry.index == at, "a hook has the index of another entry");
         at += 1;
     }
 };
@@ -137,3 +142,43 @@ const LIST: [Entry; COUNT] = [
 
 /// The indices of the operators of C++.
 pub(super) const OPERATORS: Range<usize> = 26..COUNT;
+
+/// The names of C and of jemalloc, which an allocator may have with a prefix.
+pub(super) const PREFIXED: Range<usize> = 0..18;
+
+/// mimalloc's own names.
+pub(super) static MIMALLOC: [Entry; MIMALLOC_COUNT] = MIMALLOC_LIST;
+
+const MIMALLOC_LIST: [Entry; MIMALLOC_COUNT] = [
+    entry!(46 c"mi_malloc" Make make FIRST),
+    entry!(47 c"mi_zalloc" Make make FIRST),
+    entry!(48 c"mi_malloc_small" Make make FIRST),
+    entry!(49 c"mi_zalloc_small" Make make FIRST),
+    entry!(50 c"mi_calloc" MakeArray make PRODUCT),
+    entry!(51 c"mi_mallocn" MakeArray make PRODUCT),
+    entry!(52 c"mi_calloc_aligned" MakeArray make PRODUCT),
+    entry!(53 c"mi_malloc_aligned" MakeSized make ALIGNED),
+    entry!(54 c"mi_zalloc_aligned" MakeSized make ALIGNED),
+    entry!(55 c"mi_memalign" MakeAligned make SECOND),
+    entry!(56 c"mi_aligned_alloc" MakeAligned make SECOND),
+    entry!(57 c"mi_valloc" MakePages make PAGES),
+    entry!(58 c"mi_pvalloc" MakePages make PAGES),
+    entry!(59 c"mi_posix_memalign" Store store),
+    entry!(60 c"mi_realloc" Replace replace FIRST),
+    entry!(61 c"mi_rezalloc" Replace replace FIRST),
+    entry!(62 c"mi_realloc_aligned" Replace replace FIRST),
+    entry!(63 c"mi_rezalloc_aligned" Replace replace FIRST),
+    entry!(64 c"mi_reallocn" ReplaceArray replace PRODUCT),
+    entry!(65 c"mi_reallocarray" ReplaceArray replace PRODUCT),
+    entry!(66 required c"mi_free" Free free),
+    entry!(67 c"mi_free_size" Free free),
+    entry!(68 c"mi_free_size_aligned" Free free),
+    entry!(69 c"mi_free_aligned" Free free),
+    entry!(70 c"mi_cfree" Free free),
+    entry!(71 c"mi_new" Make make FIRST),
+    entry!(72 c"mi_new_nothrow" Make make FIRST),
+    entry!(73 c"mi_new_aligned" MakeSized make ALIGNED),
+    entry!(74 c"mi_new_aligned_nothrow" MakeSized make ALIGNED),
+    entry!(75 c"mi_new_n" MakeArray make PRODUCT),
+    entry!(76 c"mi_new_realloc" Replace replace FIRST),
+];
