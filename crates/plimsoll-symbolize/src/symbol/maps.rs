@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use plimsoll_sys::os::code_mappings::CodeMapping;
+
 /// An executable line of `/proc/self/maps` that names a file or an object of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapped {
@@ -16,6 +18,30 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
+    /// Takes a mapping that the kernel found, if [`parse`] takes its line.
+    pub(super) fn of_code(found: CodeMapping) -> Option<Self> {
+        let CodeMapping { range, offset, .. } = found;
+        Self::named(range, offset, found.of_file, &found.name)
+    }
+
+    /// Takes a mapping of a file or an object of the kernel.
+    fn named(range: Range<u64>, offset: u64, of_file: bool, name: &str) -> Option<Self> {
+        let (file, deleted) = match name.strip_suffix(DELETED) {
+            Some(file) => (file, true),
+            None => (name, false),
+        };
+        if range.is_empty() || (!of_file && file.is_empty()) || file == VSYSCALL {
+            return None;
+        }
+        Some(Self {
+            start: range.start,
+            limit: range.end,
+            offset,
+            file: file.to_owned(),
+            deleted,
+        })
+    }
+
     /// Returns the address range.
     pub(super) fn range(&self) -> Range<usize> {
         self.start as usize..self.limit as usize
@@ -24,6 +50,9 @@ impl Mapped {
 
 /// The suffix that the kernel appends to the path of a file that was removed from it.
 const DELETED: &str = " (deleted)";
+
+/// The kernel's page for system calls of old programs, which it emulates: no stack has frames in it.
+const VSYSCALL: &str = "[vsyscall]";
 
 /// Returns the executable lines of `text`, in its order. Skips malformed lines, and nameless memory
 /// without a file. Such memory is text that the kernel split off onto huge pages, or generated
@@ -52,20 +81,7 @@ fn parse_line(line: &str) -> Option<Mapped> {
     );
     let inode: u64 = inode.parse().ok()?;
     let name = name.trim_start_matches(' ');
-    let (file, deleted) = match name.strip_suffix(DELETED) {
-        Some(file) => (file, true),
-        None => (name, false),
-    };
-    if start >= limit || (inode == 0 && file.is_empty()) {
-        return None;
-    }
-    Some(Mapped {
-        start,
-        limit,
-        offset,
-        file: file.to_owned(),
-        deleted,
-    })
+    Mapped::named(start..limit, offset, inode != 0, name)
 }
 
 #[cfg(test)]
@@ -124,7 +140,7 @@ mod tests {
 7ffd5b1f2000-7ffd5b1f4000 r-xp 00000000 00:00 0                          [vdso]
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
 ";
-        assert_eq!(files(text), ["", "[vdso]", "[vsyscall]"]);
+        assert_eq!(files(text), ["", "[vdso]"]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 
+use plimsoll_sys::os::code_mappings;
+
 use super::maps::{self, Mapped};
 use super::objects::{self, Object};
 use super::ranges::Ranges;
@@ -12,10 +14,16 @@ use super::table::{Answer, Table};
 use super::{Detail, Location, Mapping, Symbols, hexadecimal};
 
 pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
-    let maps = read_maps().unwrap_or_default();
-    let mapped = maps::parse(&String::from_utf8_lossy(&maps));
-    drop(maps);
-    resolve_in(&mapped, &objects::loaded(), return_addresses, detail)
+    resolve_in(&mapped(), &objects::loaded(), return_addresses, detail)
+}
+
+/// Returns the executable mappings of this process; none if they are unknown.
+fn mapped() -> Vec<Mapped> {
+    if let Some(found) = code_mappings::code_mappings() {
+        return found.into_iter().filter_map(Mapped::of_code).collect();
+    }
+    let text = read_maps().unwrap_or_default();
+    maps::parse(&String::from_utf8_lossy(&text))
 }
 
 /// Reads the list of mappings in few calls: each makes the kernel search for its position.

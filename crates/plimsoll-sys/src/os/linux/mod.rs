@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod clock;
+pub mod code_mappings;
 pub mod copied_memory;
 pub mod cpus;
 pub mod eventfd;

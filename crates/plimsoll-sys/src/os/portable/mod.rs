@@ -6,6 +6,7 @@
 
 pub mod cgroup;
 pub mod clock;
+pub mod code_mappings;
 pub mod copied_memory;
 pub mod cpus;
 pub mod membarrier;
