@@ -17,6 +17,7 @@ mod perf_map;
 mod profiles;
 mod ran;
 mod report;
+mod report_file;
 mod resident;
 pub(crate) mod short_name;
 pub(crate) mod sites;

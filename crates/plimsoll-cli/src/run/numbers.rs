@@ -1,12 +1,11 @@
 //! The numbers in the report of a process.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::open_report;
+use super::report_file::{self, ReportFile};
 
 /// The ending of a killed process, in [`Numbers::ending`].
 pub const KILLED: &str = "killed";
@@ -226,9 +225,6 @@ impl Numbers {
     }
 }
 
-/// More than the size of any numbers, which are some KiB.
-const MAX_BYTES: u64 = 1 << 20;
-
 /// Reads the numbers of all processes that reported to a directory, in the order of their ids.
 pub fn read_all(directory: &Path) -> Vec<Numbers> {
     let Ok(entries) = std::fs::read_dir(directory) else {
@@ -237,13 +233,9 @@ pub fn read_all(directory: &Path) -> Vec<Numbers> {
     let mut all: Vec<Numbers> = entries
         .filter_map(|entry| {
             let path = entry.ok()?.path();
-            let is_numbers = path
-                .extension()
-                .is_some_and(|extension| extension == "json");
-            let file = is_numbers.then(|| open_report(&path).ok())??;
-            let mut text = Vec::new();
-            file.take(MAX_BYTES).read_to_end(&mut text).ok()?;
-            serde_json::from_slice(&text).ok()
+            let is_report = (path.extension()).is_some_and(|found| found == report_file::EXTENSION);
+            let file = is_report.then(|| ReportFile::open(&path))??;
+            serde_json::from_slice(&file.numbers()?).ok()
         })
         .collect();
     all.sort_by_key(|numbers| numbers.process);

@@ -2,8 +2,6 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
@@ -13,7 +11,8 @@ use super::interpreters;
 use super::jit_dump;
 use super::library;
 use super::perf_map::{Generated, PerfMap};
-use super::{open_report, say};
+use super::report_file::{self, ReportFile};
+use super::say;
 use crate::profile::{self, Limits, Profile, Sum};
 
 /// What is resolved of the addresses in profiles.
@@ -30,10 +29,10 @@ pub enum Names {
 /// allocators. The resident memory of several processes is not read: they share parts of it.
 pub fn read(directory: &Path, processes: &[u32], names: Names) -> HashMap<&'static str, Profile> {
     let files = processes.iter().filter_map(|&process| {
-        let file = Kept::open(&directory.join(format!("{process}.profiles")));
+        let file = ReportFile::open(&directory.join(report_file::name(process)));
         Some((process, file?))
     });
-    let files: HashMap<u32, Kept> = files.collect();
+    let files: HashMap<u32, ReportFile> = files.collect();
     let maps: HashMap<u32, OnceCell<PerfMap>> = (processes.iter())
         .map(|&process| (process, OnceCell::new()))
         .collect();
@@ -76,53 +75,6 @@ fn generated_code(profile: &Profile, process: u32) -> PerfMap {
     map
 }
 
-/// The file with the profiles of a process: each follows a line with its kind and its length in bytes.
-struct Kept {
-    file: File,
-    /// The kind, the position and the length of each.
-    parts: Vec<(String, u64, u64)>,
-}
-
-impl Kept {
-    /// Opens the file. Parts that are damaged or cut are missing.
-    fn open(path: &Path) -> Option<Self> {
-        /// More than the longest line.
-        const LINE: u64 = 100;
-        let mut file = BufReader::new(open_report(path).ok()?);
-        let size = file.get_ref().metadata().ok()?.len();
-        let mut parts = Vec::new();
-        let mut at = 0;
-        let mut line = String::new();
-        while let Ok(read @ 1..) = {
-            line.clear();
-            file.by_ref().take(LINE).read_line(&mut line)
-        } {
-            at += read as u64;
-            let part = line.trim_end().split_once(' ');
-            let part = part.and_then(|(kind, length)| Some((kind, length.parse::<u64>().ok()?)));
-            let Some((kind, length)) =
-                part.filter(|(_, length)| *length <= size.saturating_sub(at))
-            else {
-                break;
-            };
-            parts.push((kind.to_owned(), at, length));
-            at += length;
-            if file.seek(SeekFrom::Start(at)).is_err() {
-                break;
-            }
-        }
-        let file = file.into_inner();
-        Some(Self { file, parts })
-    }
-
-    fn profile(&self, kind: &str) -> Option<Profile> {
-        let (_, at, length) = self.parts.iter().find(|(name, ..)| name == kind)?;
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(*at)).ok()?;
-        profile::read(file.take(*length), Limits::default()).ok()
-    }
-}
-
 fn frame(function: &Generated) -> Frame<'_> {
     Frame {
         name: &function.name,
@@ -160,35 +112,4 @@ fn added_up(mut all: impl Iterator<Item = Profile>) -> Option<Profile> {
         }
     }
     Some(sum.finish())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_a_file_are_found_and_damaged_ones_missing() {
-        let path = std::env::temp_dir().join(format!("plimsoll-kept-{}", std::process::id()));
-        let parts = |bytes: &[u8]| {
-            std::fs::write(&path, bytes).unwrap();
-            let kept = Kept::open(&path).unwrap();
-            let parts = kept.parts.iter();
-            let parts: Vec<String> = parts
-                .map(|(kind, at, length)| format!("{kind} {at} {length}"))
-                .collect();
-            parts.join(", ")
-        };
-        assert_eq!(
-            parts(b"heap 3\nabcmmap 0\npeak 1\nx"),
-            "heap 7 3, mmap 17 0, peak 24 1"
-        );
-        assert_eq!(parts(b"heap 3\nabcpeak 2\nx"), "heap 7 3");
-        assert_eq!(parts(b"heap 3\nab"), "");
-        assert_eq!(parts(b"heap 99999999999999999999\nab"), "");
-        assert_eq!(parts(b"heap\n"), "");
-        assert_eq!(parts(b"\xff 1\nx"), "");
-        assert_eq!(parts(&[b'a'; 1000]), "");
-        assert_eq!(parts(b""), "");
-        std::fs::remove_file(path).unwrap();
-    }
 }

@@ -152,22 +152,39 @@ fn note_address(address: std::net::SocketAddr) {
         let process = own_process();
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let text = format!("{address}\n{name}");
-        let _ = put(directory, &format!("{process}.http"), text.as_bytes());
+        let _ = put_whole(directory, &format!("{process}.http"), |mut file| {
+            file.write_all(text.as_bytes())
+        });
     }
 }
 
-/// Creates a file in the directory for reports, in place of an earlier one of this process. Processes of
-/// several users may write there, so links of that name are not followed.
-fn create(path: &Path) -> io::Result<File> {
-    let _ = std::fs::remove_file(path);
-    File::options().write(true).create_new(true).open(path)
+/// Writes a file in the directory for reports, whose form shows a reader whether it is complete. Replaces
+/// an earlier one when the new one is whole. Processes of several users may write to this directory, so
+/// links of that name are not followed.
+fn put(directory: &Path, name: &str, write: impl FnOnce(File) -> io::Result<()>) -> io::Result<()> {
+    match create(&directory.join(name)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            put_whole(directory, name, write)
+        }
+        created => write(created?),
+    }
 }
 
 /// Writes a file in that directory so that it appears whole.
-fn put(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+fn put_whole(
+    directory: &Path,
+    name: &str,
+    write: impl FnOnce(File) -> io::Result<()>,
+) -> io::Result<()> {
     let beside = directory.join(format!("{name}.part"));
-    create(&beside)?.write_all(bytes)?;
+    let _ = std::fs::remove_file(&beside);
+    write(create(&beside)?)?;
     std::fs::rename(&beside, directory.join(name))
+}
+
+/// Creates a file under an unused name.
+fn create(path: &Path) -> io::Result<File> {
+    File::options().write(true).create_new(true).open(path)
 }
 
 fn own_process() -> i32 {

@@ -1,7 +1,8 @@
 //! The report of a process at its end: profiles with addresses, which the reader of the report
 //! resolves to names, and numbers.
 //!
-//! The numbers are written last, and atomically: if they exist, the report is complete.
+//! A report is one file of parts. Each part follows a line with its name and its length in bytes. The
+//! numbers are the last part: if the file ends with them, the report is complete.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -98,24 +99,23 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let readings: Vec<(&str, Reading)> = readings.collect();
     let encoded = export::plain_pprof(readings.iter().map(|(_, reading)| reading));
     let names = readings.iter().map(|(name, _)| *name);
-    let _ = write_profiles(
-        &directory.join(format!("{process}.profiles")),
-        names.zip(encoded),
-    );
-    let _ = super::put(directory, &format!("{process}.json"), numbers.as_bytes());
+    let _ = super::put(directory, &format!("{process}.report"), |file| {
+        write_parts(file, names.zip(encoded), &numbers)
+    });
 }
 
-/// Writes profiles to one file: a file for each would take longer than to read them. Each follows a line
-/// with its name and its length in bytes.
-fn write_profiles<'a>(
-    path: &Path,
+/// Writes profiles and numbers to one file: a file for each would take longer than to read them.
+fn write_parts<'a>(
+    file: File,
     profiles: impl Iterator<Item = (&'a str, Vec<u8>)>,
+    numbers: &str,
 ) -> io::Result<()> {
-    let mut file = BufWriter::new(super::create(path)?);
+    let mut file = BufWriter::new(file);
     for (name, bytes) in profiles {
         writeln!(file, "{name} {}", bytes.len())?;
         file.write_all(&bytes)?;
     }
+    write!(file, "numbers {}\n{numbers}", numbers.len())?;
     file.flush()
 }
 
@@ -166,6 +166,7 @@ fn numbers(
     let heap = HeapStats::of(&counted.heap);
     let (locks, lost) = (&counted.locks, &counted.lost);
     let own = OutsideHeap::read();
+    let usage = Usage::read();
     let elapsed = elapsed();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let started = now
@@ -215,7 +216,7 @@ fn numbers(
         ending = quoted(ending),
         parent = PARENT.load(Ordering::Relaxed),
         arguments = arguments(),
-        cpu_seconds = cpu_seconds(),
+        cpu_seconds = usage.cpu_seconds,
         started = started,
         seconds = elapsed.as_secs_f64(),
         allocator = allocator,
@@ -254,7 +255,11 @@ fn numbers(
         unmapped_bytes = mapped.bytes - mapped.live_bytes,
         lost_mappings = lost.mappings,
         own_bytes = own.shards + own.table + own.other,
-        peak_resident = highest_resident(),
+        peak_resident = match inherited {
+            // The process has executed no program since its fork.
+            Some(_) => usage.resident,
+            None => highest_resident(),
+        },
         memory = memory.map_or_else(|| "null".to_owned(), by_owner),
         maximum = maximum
             .as_ref()
@@ -287,20 +292,31 @@ fn read(path: &str, to: &mut [u8]) -> io::Result<usize> {
     File::open(path)?.read(to)
 }
 
-/// Returns the CPU time of the process without its children.
-fn cpu_seconds() -> f64 {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `usage` is writable, and zero is valid for its integers.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+/// Resources that the process used, without its children.
+struct Usage {
+    cpu_seconds: f64,
+    /// The highest resident memory in bytes, including that of programs that the process executed before.
+    resident: u64,
 }
 
-/// Returns the highest resident memory of the process in bytes; 0 if it is unknown. `getrusage`
-/// includes the memory of programs that the process executed before.
+impl Usage {
+    fn read() -> Self {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: `usage` is writable, and zero is valid for its integers.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        Self {
+            cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+            resident: 1024 * usage.ru_maxrss as u64,
+        }
+    }
+}
+
+/// Returns the highest resident memory of the process in bytes, without programs that it executed before;
+/// 0 if it is unknown.
 fn highest_resident() -> u64 {
     // The line is among the first, which have less than 2 KiB.
     let mut status = [0; 4096];
