@@ -121,7 +121,7 @@ pub struct Killed {
 /// Returns whether the report is from an earlier program of the same process: one that executed the
 /// program that left this file.
 fn is_of_earlier(report: &Numbers, directory: &Path, left: &PostMortem) -> bool {
-    let file = directory.join(report_file::name(report.process));
+    let file = directory.join(report_file::own_name(report.process));
     let written = std::fs::metadata(file).and_then(|file| file.modified());
     let began = UNIX_EPOCH + Duration::from_nanos(left.began_ns);
     report.ending == "exec" && written.is_ok_and(|written| written <= began)

@@ -1,11 +1,8 @@
 //! The numbers in the report of a process.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-
-use super::report_file::{self, ReportFile};
 
 /// The ending of a killed process, in [`Numbers::ending`].
 pub const KILLED: &str = "killed";
@@ -223,21 +220,4 @@ impl Numbers {
             + self.lost_mappings
             + self.cut_stacks
     }
-}
-
-/// Reads the numbers of all processes that reported to a directory, in the order of their ids.
-pub fn read_all(directory: &Path) -> Vec<Numbers> {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return Vec::new();
-    };
-    let mut all: Vec<Numbers> = entries
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            let is_report = (path.extension()).is_some_and(|found| found == report_file::EXTENSION);
-            let file = is_report.then(|| ReportFile::open(&path))??;
-            serde_json::from_slice(&file.numbers()?).ok()
-        })
-        .collect();
-    all.sort_by_key(|numbers| numbers.process);
-    all
 }

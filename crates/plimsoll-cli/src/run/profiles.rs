@@ -2,7 +2,6 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::path::Path;
 
 use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
 use plimsoll_symbolize::offline::Frame;
@@ -11,7 +10,7 @@ use super::interpreters;
 use super::jit_dump;
 use super::library;
 use super::perf_map::{Generated, PerfMap};
-use super::report_file::{self, ReportFile};
+use super::report_file::{Report, ReportFiles};
 use super::say;
 use crate::profile::{self, Limits, Profile, Sum};
 
@@ -24,15 +23,18 @@ pub enum Names {
     WithLines,
 }
 
-/// Reads the profiles that processes have left in `directory`, adds up those of one kind, and resolves
+/// Reads the profiles of processes, adds up those of one kind, and resolves
 /// their names. Hides the frames of the preloaded library, and in profiles of allocations those of
 /// allocators. The resident memory of several processes is not read: they share parts of it.
-pub fn read(directory: &Path, processes: &[u32], names: Names) -> HashMap<&'static str, Profile> {
-    let files = processes.iter().filter_map(|&process| {
-        let file = ReportFile::open(&directory.join(report_file::name(process)));
-        Some((process, file?))
-    });
-    let files: HashMap<u32, ReportFile> = files.collect();
+pub fn read(
+    files: &ReportFiles,
+    processes: &[u32],
+    names: Names,
+) -> HashMap<&'static str, Profile> {
+    let opened = processes
+        .iter()
+        .filter_map(|&process| Some((process, files.open(process)?)));
+    let files: HashMap<u32, Report> = opened.collect();
     let maps: HashMap<u32, OnceCell<PerfMap>> = (processes.iter())
         .map(|&process| (process, OnceCell::new()))
         .collect();

@@ -12,9 +12,10 @@ use super::compare::{Comparison, FILES, Record, files};
 use super::directory::Directory;
 use super::groups::{self, Group};
 use super::killed::{self, Killed};
-use super::numbers::{self, Numbers};
+use super::numbers::Numbers;
 use super::profiles::{self, Names};
 use super::ran::Ran;
+use super::report_file::ReportFiles;
 use super::summary::{self, Process};
 use super::{Unseen, going_on, resident, say};
 use crate::args::RunArguments;
@@ -56,7 +57,7 @@ fn report_ended(
     ran: &Ran,
 ) -> Record {
     let record = &mut Record::new("this run");
-    let mut all = numbers::read_all(reports);
+    let (files, mut all) = ReportFiles::find(reports);
     let postmortem = ran.postmortem.as_ref();
     let mut killed = postmortem.map_or_else(Vec::new, |files| files.read_all(reports, &all));
     all.retain(|report| {
@@ -84,7 +85,7 @@ fn report_ended(
     let output = Output {
         arguments,
         out,
-        reports,
+        reports: &files,
         ran,
     };
     for killed in &killed {
@@ -167,7 +168,7 @@ impl Verdicts<'_> {
 struct Output<'a> {
     arguments: &'a RunArguments,
     out: Option<&'a Directory>,
-    reports: &'a Path,
+    reports: &'a ReportFiles,
     ran: &'a Ran,
 }
 

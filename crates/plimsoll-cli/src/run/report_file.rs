@@ -1,17 +1,32 @@
-//! The file that a process leaves in the directory for reports: its profiles, and its numbers as JSON.
+//! The reports that processes leave in a directory: profiles, and numbers as JSON.
 //!
-//! Each part follows a line with its name and its length in bytes. The numbers are the last part. A
-//! process that ends while it writes leaves a file that does not end with them: such a file is no report.
+//! A report has parts. Each part follows a line with its name and its length in bytes. The numbers are
+//! the last part: a report that does not end with them is incomplete, and is skipped.
+//!
+//! A process leaves a file of its own, `PID.report`, or as a forked child a piece of the file that the
+//! children of its user share, `UID.reports`. A piece begins with the line `plimsoll report PID LENGTH`,
+//! and ends with the line `end PID`. After an incomplete piece, the search continues with the next
+//! beginning.
 
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use memchr::memmem;
+
+use super::numbers::Numbers;
 use super::open_report;
 use crate::profile::{self, Limits, Profile};
 
-/// The extension of the file's name.
-pub const EXTENSION: &str = "report";
+/// The extensions of a process's own file and of a shared file.
+const OWN: &str = "report";
+const SHARED: &str = "reports";
+
+/// The beginning of a piece of a shared file.
+const BEGINNING: &str = "plimsoll report ";
 
 /// The name of the last part.
 const NUMBERS: &str = "numbers";
@@ -19,99 +34,320 @@ const NUMBERS: &str = "numbers";
 /// More than the size of any numbers, which are some KiB.
 const MAX_NUMBERS: u64 = 1 << 20;
 
-/// Returns the name of the file of a process.
-pub fn name(process: u32) -> String {
-    format!("{process}.{EXTENSION}")
+/// More than the longest line.
+const MAX_LINE: usize = 100;
+
+/// Returns the name of the file of a process's own.
+pub fn own_name(process: u32) -> String {
+    format!("{process}.{OWN}")
+}
+
+/// The places of the reports in a directory, by process.
+#[derive(Default)]
+pub struct ReportFiles(HashMap<u32, Place>);
+
+enum Place {
+    Own(PathBuf),
+    /// A piece of a shared file.
+    Shared(Rc<File>, u64, u64),
+}
+
+impl ReportFiles {
+    /// Finds all complete reports in a directory. Returns their numbers in the order of the processes. Of
+    /// two reports with the same process number, the one of the later end counts.
+    pub fn find(directory: &Path) -> (Self, Vec<Numbers>) {
+        let mut found = HashMap::new();
+        let mut add = |place: Place| {
+            let numbers = place.open().and_then(|report| report.numbers());
+            let Some(numbers) = numbers else {
+                return;
+            };
+            let end = |numbers: &Numbers| numbers.started + numbers.seconds;
+            match found.get(&numbers.process) {
+                Some((_, known)) if end(known) > end(&numbers) => {}
+                _ => drop(found.insert(numbers.process, (place, numbers))),
+            }
+        };
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            match extension {
+                Some(OWN) => add(Place::Own(path)),
+                Some(SHARED) => {
+                    if let Ok(file) = open_report(&path) {
+                        each_piece(&Rc::new(file), &mut add);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let (places, mut numbers): (HashMap<_, _>, Vec<_>) = found
+            .into_iter()
+            .map(|(process, (place, numbers))| ((process, place), numbers))
+            .unzip();
+        numbers.sort_by_key(|numbers| numbers.process);
+        (Self(places), numbers)
+    }
+
+    /// Opens the report of a process.
+    pub fn open(&self, process: u32) -> Option<Report> {
+        self.0.get(&process)?.open()
+    }
+}
+
+impl Place {
+    fn open(&self) -> Option<Report> {
+        match self {
+            Self::Own(path) => {
+                let file = open_report(path).ok()?;
+                let size = file.metadata().ok()?.len();
+                Report::read(Rc::new(file), 0, size)
+            }
+            Self::Shared(file, at, end) => Report::read(Rc::clone(file), *at, *end),
+        }
+    }
+}
+
+/// Calls `add` with each complete piece of a shared file.
+fn each_piece(file: &Rc<File>, add: &mut impl FnMut(Place)) {
+    let size = file.metadata().map_or(0, |found| found.len());
+    let mut at = 0;
+    while at < size {
+        if let Some((start, end, after)) = piece(file, at, size) {
+            add(Place::Shared(Rc::clone(file), start, end));
+            at = after;
+        } else if let Some(next) = next_beginning(file, at + 1) {
+            at = next;
+        } else {
+            return;
+        }
+    }
+}
+
+/// Returns where the report of the piece at `at` starts and ends, and where the piece ends.
+fn piece(file: &File, at: u64, size: u64) -> Option<(u64, u64, u64)> {
+    let (line, start) = read_line(file, at, size)?;
+    let (process, length) = line.strip_prefix(BEGINNING)?.split_once(' ')?;
+    let end = start.checked_add(length.parse().ok()?)?;
+    let (last, after) = read_line(file, end, size)?;
+    (last.strip_prefix("end ") == Some(process)).then_some((start, end, after))
+}
+
+/// Returns the first position from `at` on at which a piece may begin.
+fn next_beginning(file: &File, mut at: u64) -> Option<u64> {
+    let mut part = [0; 16 << 10];
+    loop {
+        let read = file.read_at(&mut part, at).ok()?;
+        if let Some(found) = memmem::find(&part[..read], BEGINNING.as_bytes()) {
+            return Some(at + found as u64);
+        }
+        // A beginning may extend into the next part.
+        let step = read.checked_sub(BEGINNING.len() - 1)?;
+        if step == 0 {
+            return None;
+        }
+        at += step as u64;
+    }
+}
+
+/// Reads the line at `at`, which ends before `end`. Returns it with the position after it.
+fn read_line(file: &File, at: u64, end: u64) -> Option<(String, u64)> {
+    let mut bytes = [0; MAX_LINE];
+    let limit = bytes
+        .len()
+        .min(end.checked_sub(at)?.try_into().unwrap_or(MAX_LINE));
+    let read = file.read_at(&mut bytes[..limit], at).ok()?;
+    let length = memchr::memchr(b'\n', &bytes[..read])?;
+    let line = std::str::from_utf8(&bytes[..length]).ok()?;
+    Some((line.to_owned(), at + length as u64 + 1))
 }
 
 /// A complete report.
-pub struct ReportFile {
-    file: File,
-    /// The name, the position and the length of each part.
+pub struct Report {
+    file: Rc<File>,
+    /// The name, the start and the end of each part.
     parts: Vec<(String, u64, u64)>,
 }
 
-impl ReportFile {
-    /// Opens the file. Returns `None` if it is unreadable or incomplete.
-    pub fn open(path: &Path) -> Option<Self> {
-        let file = open_report(path).ok()?;
-        let size = file.metadata().ok()?.len();
-        let mut file = BufReader::new(file);
+impl Report {
+    /// Finds the parts of the report between two positions. Returns `None` if it is incomplete.
+    fn read(file: Rc<File>, mut at: u64, end: u64) -> Option<Self> {
         let mut parts = Vec::new();
-        let mut at = 0;
-        while at < size {
-            let part = read_head(&mut file, at, size)?;
-            at = part.1 + part.2;
-            parts.push(part);
-            file.seek(SeekFrom::Start(at)).ok()?;
+        while at < end {
+            let (line, start) = read_line(&file, at, end)?;
+            let (name, length) = line.split_once(' ')?;
+            at = start.checked_add(length.parse().ok()?)?;
+            parts.push((name.to_owned(), start, at));
         }
-        let (last, ..) = parts.last()?;
-        (last == NUMBERS).then(|| Self {
-            file: file.into_inner(),
-            parts,
-        })
+        let is_whole = at == end && parts.last()?.0 == NUMBERS;
+        is_whole.then_some(Self { file, parts })
     }
 
-    /// Returns the text of the numbers.
-    pub fn numbers(&self) -> Option<Vec<u8>> {
+    fn numbers(&self) -> Option<Numbers> {
         let mut text = Vec::new();
         let part = self.part(NUMBERS)?;
         part.take(MAX_NUMBERS).read_to_end(&mut text).ok()?;
-        Some(text)
+        serde_json::from_slice(&text).ok()
     }
 
+    /// Reads the profile of a kind, if the report has one.
     pub fn profile(&self, kind: &str) -> Option<Profile> {
         profile::read(self.part(kind)?, Limits::default()).ok()
     }
 
-    fn part(&self, name: &str) -> Option<impl Read + '_> {
-        let (_, at, length) = self.parts.iter().find(|(part, ..)| part == name)?;
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(*at)).ok()?;
-        Some(file.take(*length))
+    fn part(&self, name: &str) -> Option<Part<'_>> {
+        let (_, at, end) = self.parts.iter().find(|(part, ..)| part == name)?;
+        Some(Part {
+            file: &self.file,
+            at: *at,
+            end: *end,
+        })
     }
 }
 
-/// Reads the line of a part at `at`, in a file of `size` bytes. Returns the name of the part, its position
-/// and its length.
-fn read_head(file: &mut impl BufRead, at: u64, size: u64) -> Option<(String, u64, u64)> {
-    /// More than the longest line.
-    const LINE: u64 = 100;
-    let mut line = String::new();
-    let read = file.take(LINE).read_line(&mut line).ok()? as u64;
-    let (name, length) = line.strip_suffix('\n')?.split_once(' ')?;
-    let (at, length) = (at + read, length.parse::<u64>().ok()?);
-    (length <= size.saturating_sub(at)).then(|| (name.to_owned(), at, length))
+/// A reader of a part.
+struct Part<'a> {
+    file: &'a File,
+    at: u64,
+    end: u64,
+}
+
+impl Read for Part<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let limit = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let limit = limit.min(to.len());
+        let read = self.file.read_at(&mut to[..limit], self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A temporary file that is removed on drop.
+    struct Scene(PathBuf);
+
+    impl Scene {
+        fn new(name: &str) -> Self {
+            let name = format!("plimsoll-report-{name}-{}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+
+        fn write(&self, bytes: &[u8]) -> Rc<File> {
+            std::fs::write(&self.0, bytes).unwrap();
+            Rc::new(File::open(&self.0).unwrap())
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
     #[test]
-    fn only_a_complete_file_is_opened() {
-        let name = format!("plimsoll-report-file-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+    fn only_a_complete_report_is_opened() {
+        let scene = Scene::new("parts");
         let parts = |bytes: &[u8]| {
-            std::fs::write(&path, bytes).unwrap();
-            let parts = ReportFile::open(&path)?.parts.into_iter();
-            let parts = parts.map(|(name, at, length)| format!("{name} {at} {length}"));
+            let report = Report::read(scene.write(bytes), 0, bytes.len() as u64)?;
+            let parts = report.parts.into_iter();
+            let parts = parts.map(|(name, at, end)| format!("{name} {at} {end}"));
             Some(parts.collect::<Vec<_>>().join(", "))
         };
         let whole = b"heap 3\nabcmmap 0\nnumbers 2\n{}";
         assert_eq!(
             parts(whole).as_deref(),
-            Some("heap 7 3, mmap 17 0, numbers 27 2")
+            Some("heap 7 10, mmap 17 17, numbers 27 29")
         );
         for length in 0..whole.len() {
             assert_eq!(parts(&whole[..length]), None, "{length}");
         }
         let more = [&whole[..], b"heap 3\nabc"].concat();
         assert_eq!(parts(&more), None);
+        assert_eq!(parts(b"numbers 18446744073709551615\nab"), None);
         assert_eq!(parts(b"numbers 99999999999999999999\nab"), None);
         assert_eq!(parts(b"numbers\n"), None);
         assert_eq!(parts(b"\xff 1\nx"), None);
         assert_eq!(parts(&[b'a'; 1000]), None);
-        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn incomplete_pieces_of_a_shared_file_are_skipped() {
+        let scene = Scene::new("pieces");
+        let pieces = |bytes: &[u8]| {
+            let mut found = Vec::new();
+            each_piece(&scene.write(bytes), &mut |place| {
+                let Place::Shared(_, start, end) = place else {
+                    panic!("a piece is shared");
+                };
+                let text = &bytes[start as usize..end as usize];
+                found.push(String::from_utf8_lossy(text).into_owned());
+            });
+            found
+        };
+        let first = b"plimsoll report 7 3\nabcend 7\n";
+        let second = b"plimsoll report 12 5\nother" as &[u8];
+        let second = [second, b"end 12\n"].concat();
+        assert_eq!(pieces(&[&first[..], &second].concat()), ["abc", "other"]);
+        for length in 0..first.len() {
+            let cut = [&first[..length], &second].concat();
+            assert_eq!(pieces(&cut), ["other"], "{length}");
+        }
+        for length in 0..second.len() {
+            let cut = [first, &second[..length]].concat();
+            assert_eq!(pieces(&cut), ["abc"], "{length}");
+        }
+        // A beginning that two reads of the search have in part.
+        for length in (16 << 10) - 20..(16 << 10) + 20 {
+            let cut = [&vec![b'x'; length], &second[..]].concat();
+            assert_eq!(pieces(&cut), ["other"], "{length}");
+        }
+        assert_eq!(pieces(b"plimsoll report 7 18446744073709551615\n"), [""; 0]);
+        assert_eq!(pieces(b""), [""; 0]);
+    }
+
+    #[test]
+    fn of_two_reports_of_a_process_the_later_counts() {
+        let scene = Scene::new("later");
+        let _ = std::fs::remove_dir_all(&scene.0);
+        std::fs::create_dir(&scene.0).unwrap();
+        let report = |process: u32, ending: &str, started: f64| {
+            let numbers = Numbers {
+                process,
+                ending: ending.to_owned(),
+                started,
+                ..Numbers::default()
+            };
+            let numbers = serde_json::to_string(&numbers).unwrap();
+            format!("numbers {}\n{numbers}", numbers.len())
+        };
+        let piece = |process: u32, report: &str| {
+            let length = report.len();
+            format!("plimsoll report {process} {length}\n{report}end {process}\n")
+        };
+        let own = |process: u32, ending: &str, started: f64| {
+            let path = scene.0.join(own_name(process));
+            std::fs::write(path, report(process, ending, started)).unwrap();
+        };
+        own(1, "own", 3.0);
+        own(2, "own", 1.0);
+        let pieces = [
+            piece(1, &report(1, "piece", 2.0)),
+            piece(2, &report(2, "piece", 2.0)),
+            piece(3, &report(3, "first", 2.0)),
+            piece(3, &report(3, "second", 2.0)),
+        ];
+        std::fs::write(scene.0.join("0.reports"), pieces.concat()).unwrap();
+        let (files, numbers) = ReportFiles::find(&scene.0);
+        let endings: Vec<&str> = numbers.iter().map(|of| of.ending.as_str()).collect();
+        assert_eq!(endings, ["own", "piece", "second"]);
+        for numbers in &numbers {
+            let opened = files.open(numbers.process).unwrap().numbers().unwrap();
+            assert_eq!(opened.ending, numbers.ending);
+        }
+        assert!(files.open(4).is_none());
+        std::fs::remove_dir_all(&scene.0).unwrap();
     }
 }

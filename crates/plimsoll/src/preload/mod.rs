@@ -10,6 +10,7 @@
 mod inherited;
 mod maximum;
 mod report;
+mod shared_file;
 mod wall;
 
 use std::alloc::{GlobalAlloc, Layout};

@@ -1,8 +1,9 @@
 //! The report of a process at its end: profiles with addresses, which the reader of the report
 //! resolves to names, and numbers.
 //!
-//! A report is one file of parts. Each part follows a line with its name and its length in bytes. The
-//! numbers are the last part: if the file ends with them, the report is complete.
+//! A report has parts. Each part follows a line with its name and its length in bytes. The numbers are
+//! the last part: a report that ends with them is complete. A report is a file, or a piece of the file
+//! that forked children share: see [`super::shared_file`].
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -17,7 +18,7 @@ use plimsoll_sys::os::clock;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
 use super::inherited::{self, Counted, Inherited};
-use super::{maximum, wall};
+use super::{maximum, shared_file, wall};
 use crate::alloc::malloc::{self, UnderlyingKind};
 use crate::export;
 use crate::json;
@@ -99,24 +100,42 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let readings: Vec<(&str, Reading)> = readings.collect();
     let encoded = export::plain_pprof(readings.iter().map(|(_, reading)| reading));
     let names = readings.iter().map(|(name, _)| *name);
-    let _ = super::put(directory, &format!("{process}.report"), |file| {
-        write_parts(file, names.zip(encoded), &numbers)
+    let profiles = names.zip(encoded);
+    // The report of a program that the process executes has the same process number, and replaces this.
+    if inherited.is_some() && ending != "exec" {
+        let mut report = Vec::new();
+        // Writing to memory does not fail.
+        let _ = write_parts(&mut report, profiles, &numbers);
+        if shared_file::append(directory, process, &report).is_err() {
+            let _ = super::put(directory, &own_name(process), |mut file| {
+                file.write_all(&report)
+            });
+        }
+        return;
+    }
+    let _ = super::put(directory, &own_name(process), |file| {
+        let mut file = BufWriter::new(file);
+        write_parts(&mut file, profiles, &numbers)?;
+        file.flush()
     });
 }
 
-/// Writes profiles and numbers to one file: a file for each would take longer than to read them.
+/// Returns the name of the file of a process's own.
+fn own_name(process: u32) -> String {
+    format!("{process}.report")
+}
+
+/// Writes profiles and numbers: a file for each would take longer than to read them.
 fn write_parts<'a>(
-    file: File,
+    to: &mut impl io::Write,
     profiles: impl Iterator<Item = (&'a str, Vec<u8>)>,
     numbers: &str,
 ) -> io::Result<()> {
-    let mut file = BufWriter::new(file);
     for (name, bytes) in profiles {
-        writeln!(file, "{name} {}", bytes.len())?;
-        file.write_all(&bytes)?;
+        writeln!(to, "{name} {}", bytes.len())?;
+        to.write_all(&bytes)?;
     }
-    write!(file, "numbers {}\n{numbers}", numbers.len())?;
-    file.flush()
+    write!(to, "numbers {}\n{numbers}", numbers.len())
 }
 
 /// Mappings of the program, by the values of their profile.
