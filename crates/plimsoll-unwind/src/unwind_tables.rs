@@ -14,13 +14,16 @@ mod evaluate;
 mod generated_code;
 mod unlisted_code;
 
+use std::sync::atomic::{AtomicPtr, Ordering};
+
 use gimli::{
     CfaRule, EhFrame, EndianSlice, EvaluationStorage, FrameDescriptionEntry, LittleEndian, Piece,
     Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow,
     Value,
 };
 
-use plimsoll_sys::os::region::PAGE;
+use plimsoll_sys::os::pages;
+use plimsoll_sys::os::region::{self, PAGE};
 
 use crate::arch;
 use crate::frame_heuristics;
@@ -50,6 +53,31 @@ impl EvaluationStorage<Bytes> for Storage {
 pub type Context = UnwindContext<usize, Storage>;
 
 static RULES: RuleCache = RuleCache::new();
+
+/// The cache of rules for code that is never unloaded: [`RULES`], or memory that processes share.
+static PERMANENT_RULES: AtomicPtr<RuleCache> = AtomicPtr::new((&raw const RULES).cast_mut());
+
+/// Shares the rules of code that is never unloaded with children of later forks, in both directions: a
+/// short child needs the rules that its siblings found. Processes of a fork have this code at the same
+/// addresses, and readers of the cache detect parts of different entries. Call before `main`, once.
+///
+/// A wrong rule leads to a wrong stack, but to no access outside of the stack. So a child that loses
+/// privileges cannot harm its parent through this memory.
+pub fn share_with_children() {
+    const BYTES: usize = size_of::<RuleCache>().next_multiple_of(PAGE);
+    if let Some(shared) = pages::map_shared(BYTES) {
+        region::note(shared, BYTES);
+        PERMANENT_RULES.store(shared as *mut RuleCache, Ordering::Release);
+    }
+}
+
+/// Returns the cache of rules for code that is never unloaded.
+#[inline]
+fn permanent_rules() -> &'static RuleCache {
+    // SAFETY: the pointer is to a static or to mapped pages, which are never unmapped, and zeros are an
+    // empty cache.
+    unsafe { &*PERMANENT_RULES.load(Ordering::Acquire) }
+}
 
 /// The result of a walk.
 #[derive(Clone, Copy, Debug)]
@@ -213,22 +241,24 @@ impl<M: Memory> Walker<'_, M> {
     fn step(&mut self) -> Step {
         let address = self.at.instruction as usize - usize::from(!self.exact);
         let permanent = Key::new(address, 0);
-        let rule = match RULES.get(permanent) {
+        let rules = permanent_rules();
+        let rule = match rules.get(permanent) {
             Some(rule) => rule,
             None => {
-                let (cfi, key) = match self.modules.look_up(address) {
-                    Lookup::Permanent(cfi) => (cfi, permanent),
+                let (rules, cfi, key) = match self.modules.look_up(address) {
+                    Lookup::Permanent(cfi) => (rules, cfi, permanent),
                     Lookup::Current(cfi) => {
                         self.trail(Trail::spoil);
-                        (cfi, Key::new(address, self.modules.generation()))
+                        let key = Key::new(address, self.modules.generation());
+                        (&RULES, cfi, key)
                     }
                     Lookup::Stale(object) => return self.step_in_stale(address, &object),
                     Lookup::Unlisted(object) => return self.step_in_unlisted(address, &object),
                     Lookup::NotCode => return self.without_tables(address),
                 };
-                RULES.get(key).unwrap_or_else(|| {
+                rules.get(key).unwrap_or_else(|| {
                     let rule = rule_of(cfi, address, self.context);
-                    RULES.put(key, rule);
+                    rules.put(key, rule);
                     rule
                 })
             }

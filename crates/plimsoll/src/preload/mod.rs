@@ -31,6 +31,7 @@ pub use crate::deferred_signals::put_off;
 
 use plimsoll_sys::os::privileges;
 use plimsoll_sys::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use plimsoll_unwind::unwind_tables;
 
 use crate::alloc::{malloc, process};
 use crate::backend;
@@ -111,6 +112,9 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     let flag = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
     SINGLE_THREADED.store(flag.cast(), Ordering::Relaxed);
     CHILDREN.store(children, Ordering::Relaxed);
+    if children {
+        unwind_tables::share_with_children();
+    }
     // No other part reports the underlying allocator.
     if underlying_kind() == UnderlyingKind::Libc {
         backend::notice(&backend::System::PLAIN, false);

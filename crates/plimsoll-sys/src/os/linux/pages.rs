@@ -25,8 +25,20 @@ pub fn map_at(length: usize, hint: usize) -> Option<usize> {
     map_with(length, hint, libc::PROT_READ | libc::PROT_WRITE)
 }
 
+/// Maps new pages that are readable, writable and zero, and that this process shares with the children of
+/// later forks. Returns `None` if the system refuses.
+pub fn map_shared(length: usize) -> Option<usize> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    map_as(libc::MAP_SHARED, length, 0, access)
+}
+
 fn map_with(length: usize, hint: usize, access: i32) -> Option<usize> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    map_as(libc::MAP_PRIVATE, length, hint, access)
+}
+
+#[inline]
+fn map_as(kind: i32, length: usize, hint: usize, access: i32) -> Option<usize> {
+    let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let arguments = [hint, length, access as usize, flags as usize, usize::MAX, 0];
     // SAFETY: without `MAP_FIXED`, an anonymous mapping replaces no existing one.
     let result = unsafe { call(libc::SYS_mmap, arguments) };

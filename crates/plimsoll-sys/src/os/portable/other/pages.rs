@@ -109,3 +109,9 @@ pub fn within_address_space_limit(length: usize) -> usize {
 pub fn of_machine() -> Option<u64> {
     None
 }
+
+/// Returns `None`: not available on this system.
+#[inline]
+pub fn map_shared(_length: usize) -> Option<usize> {
+    None
+}

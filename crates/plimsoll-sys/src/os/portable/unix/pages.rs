@@ -117,6 +117,12 @@ pub fn of_machine() -> Option<u64> {
     Some(pages * bytes).filter(|&bytes| bytes > 0)
 }
 
+/// Returns `None`: not available on this system.
+#[inline]
+pub fn map_shared(_length: usize) -> Option<usize> {
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

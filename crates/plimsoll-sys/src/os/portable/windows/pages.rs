@@ -111,3 +111,9 @@ pub fn of_machine() -> Option<u64> {
     let found = keep_error(|| unsafe { api::GlobalMemoryStatusEx(&raw mut status) });
     (found != 0).then_some(status.total)
 }
+
+/// Returns `None`: not available on this system.
+#[inline]
+pub fn map_shared(_length: usize) -> Option<usize> {
+    None
+}
