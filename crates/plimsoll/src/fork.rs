@@ -64,6 +64,9 @@ pub(crate) fn register() {
 }
 
 extern "C" fn before() {
+    // Before any lock is taken: it allocates.
+    #[cfg(feature = "preload")]
+    crate::preload::before_fork();
     let guards = (
         // Before all others, which a reading takes.
         history::lock(),

@@ -37,6 +37,13 @@ pub(crate) fn resolve_in_place(return_addresses: &[usize], detail: Detail) -> Sy
     symbols
 }
 
+/// Does what [`plimsoll_symbolize::remember_objects`] does.
+#[cfg(feature = "preload")]
+pub(crate) fn remember_objects() {
+    let _own = internal_scope::scope();
+    plimsoll_symbolize::remember_objects();
+}
+
 /// Does what [`plimsoll_symbolize::each_function`] does.
 #[cfg(feature = "interpose")]
 pub(crate) fn each_function(

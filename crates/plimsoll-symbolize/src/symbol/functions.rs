@@ -39,7 +39,7 @@ pub(super) fn each(
     let mut name = String::new();
     let before = std::mem::take(&mut searched.searched);
     let left_out = searched.left_out;
-    for object in objects::loaded() {
+    for object in objects::loaded().iter() {
         let identity = (object.base, object.path.clone(), object.build_id.clone());
         let is_new = !before.contains(&identity);
         searched.searched.push(identity);
@@ -47,7 +47,7 @@ pub(super) fn each(
         if !is_new || left_out.is_some_and(is_left_out) {
             continue;
         }
-        let Some(source) = Source::open(&object, None, Detail::Names) else {
+        let Some(source) = Source::open(object, None, Detail::Names) else {
             continue;
         };
         for elf in [source.debug(), source.image()].into_iter().flatten() {

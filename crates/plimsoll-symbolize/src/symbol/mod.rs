@@ -45,7 +45,6 @@ mod table;
 mod tests;
 mod texts;
 
-use std::fmt::Write;
 use std::ops::Range;
 
 pub use functions::SearchedObjects;
@@ -156,6 +155,12 @@ pub fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
     resolve::resolve(return_addresses, detail)
 }
 
+/// Lists the loaded objects for later calls of [`resolve()`] in this process and in children of forks, which
+/// then read no object until the loader loads or unloads one. Takes the loader's lock.
+pub fn remember_objects() {
+    objects::remember();
+}
+
 /// Calls `found` with the demangled name and the code range of every function whose linkage name is
 /// `wanted`. Each wanted name must contain one of the `marks`: objects without any of these, which are
 /// found fast, are not searched. Searches only objects that `searched` does not contain yet, and adds
@@ -207,9 +212,10 @@ impl Symbols {
 
 fn hexadecimal(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(digits, "{byte:02x}");
+    for &byte in bytes {
+        for digit in [byte >> 4, byte & 0xf] {
+            digits.extend(char::from_digit(digit.into(), 16));
+        }
     }
     digits
 }

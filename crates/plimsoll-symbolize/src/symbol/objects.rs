@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use plimsoll_sys::os::loader;
+use plimsoll_sys::primitives::Mutex;
 
 use super::elf::{PT_LOAD, PT_NOTE, Segment};
 use super::notes::build_id_in;
@@ -43,15 +45,72 @@ impl Object {
     }
 }
 
+/// A list that was made earlier. No thread waits for the lock, which another thread may hold at a fork: the
+/// child then does without the list.
+struct Memory(Mutex<Option<List>>);
+
+static MEMORY: Memory = Memory(Mutex::new(None));
+
+struct List {
+    /// The loader's counts of loaded and unloaded objects.
+    counts: (u64, u64),
+    objects: Arc<Vec<Object>>,
+}
+
+/// Lists the objects for later calls of [`loaded`], in this process or in children of forks.
+pub(super) fn remember() {
+    MEMORY.remember();
+}
+
 /// Returns all objects that are loaded now, the program first. Takes the loader's lock.
-pub(super) fn loaded() -> Vec<Object> {
-    let mut objects = Vec::new();
-    loader::each_object(|found| {
-        let is_program = objects.is_empty();
-        objects.push(Object::read(found, is_program));
-        true
-    });
-    objects
+pub(super) fn loaded() -> Arc<Vec<Object>> {
+    MEMORY.loaded()
+}
+
+impl Memory {
+    fn remember(&self) {
+        if let Ok(mut remembered) = self.0.try_lock() {
+            if !remembered.as_ref().is_some_and(List::is_current) {
+                *remembered = Some(List::from_loader());
+            }
+        }
+    }
+
+    fn loaded(&self) -> Arc<Vec<Object>> {
+        let remembered = self.0.try_lock().ok();
+        let remembered = remembered.as_ref().and_then(|list| list.as_ref());
+        match remembered.filter(|list| list.is_current()) {
+            Some(list) => Arc::clone(&list.objects),
+            None => List::from_loader().objects,
+        }
+    }
+}
+
+impl List {
+    fn from_loader() -> Self {
+        let mut counts = (0, 0);
+        let mut objects = Vec::new();
+        loader::each_object(|found| {
+            counts = found.counts;
+            let is_program = objects.is_empty();
+            objects.push(Object::read(found, is_program));
+            true
+        });
+        Self {
+            counts,
+            objects: Arc::new(objects),
+        }
+    }
+
+    /// Returns whether nothing was loaded or unloaded since. Returns false if the loader does not count.
+    fn is_current(&self) -> bool {
+        let mut counts = (0, 0);
+        loader::each_object(|found| {
+            counts = found.counts;
+            false
+        });
+        counts == self.counts && counts.0 != 0
+    }
 }
 
 impl Object {
@@ -126,5 +185,24 @@ mod tests {
         assert!(objects[0].is_program && holds_this[0]);
         assert_eq!(holds_this.iter().filter(|&&holds| holds).count(), 1);
         assert_eq!(objects.iter().filter(|object| object.is_program).count(), 1);
+    }
+
+    #[test]
+    fn a_remembered_list_is_used_until_the_loader_loads_something() {
+        let memory = Memory(Mutex::new(None));
+        assert!(!Arc::ptr_eq(&memory.loaded(), &memory.loaded()));
+        memory.remember();
+        let first = memory.loaded();
+        assert!(Arc::ptr_eq(&first, &memory.loaded()));
+        memory.0.lock().unwrap().as_mut().unwrap().counts.0 += 1;
+        let second = memory.loaded();
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert_eq!(first.len(), second.len());
+        memory.remember();
+        let third = memory.loaded();
+        assert!(!Arc::ptr_eq(&first, &third));
+        assert!(Arc::ptr_eq(&third, &memory.loaded()));
+        let _held = memory.0.lock();
+        assert_eq!(memory.loaded().len(), first.len());
     }
 }

@@ -38,7 +38,8 @@ use crate::backend;
 use crate::deferred_signals::Counting;
 use crate::maintenance::PeriodicCheck;
 use crate::{
-    config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem, wakeup,
+    config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem, symbol,
+    wakeup,
 };
 
 /// The allocator of the library itself: its blocks count as Plimsoll's own.
@@ -130,6 +131,14 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
 
 /// Whether processes that are forked from this one report as well.
 static CHILDREN: AtomicBool = AtomicBool::new(false);
+
+/// Lists the loaded objects before a fork, so that the report of the child need not.
+pub(crate) fn before_fork() {
+    if CHILDREN.load(Ordering::Relaxed) {
+        let _counting = Counting::begin();
+        symbol::remember_objects();
+    }
+}
 
 /// Begins the report of a fork's child, when everything else is ready in it.
 pub(crate) fn after_fork_in_child() {
