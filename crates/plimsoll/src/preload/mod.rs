@@ -33,13 +33,13 @@ use plimsoll_sys::os::privileges;
 use plimsoll_sys::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use plimsoll_unwind::unwind_tables;
 
-use crate::alloc::{malloc, process};
+use crate::alloc::{malloc, process, thread as alloc_thread};
 use crate::backend;
 use crate::deferred_signals::Counting;
 use crate::maintenance::PeriodicCheck;
 use crate::{
-    config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem, symbol,
-    wakeup,
+    config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem, sampler,
+    symbol, wakeup,
 };
 
 /// The allocator of the library itself: its blocks count as Plimsoll's own.
@@ -140,10 +140,13 @@ pub(crate) fn before_fork() {
     }
 }
 
-/// Begins the report of a fork's child, when everything else is ready in it.
+/// Begins the report of a fork's child, when everything else is ready in it. In a child that does not
+/// report, ends the samples of allocations, which have no reader.
 pub(crate) fn after_fork_in_child() {
     maximum::end_in_child();
     if !CHILDREN.load(Ordering::Relaxed) {
+        sampler::set_rate(0);
+        alloc_thread::draw_anew();
         return;
     }
     PROCESS.store(own_process(), Ordering::Relaxed);
