@@ -450,6 +450,10 @@ fn soaks(steps: &Steps) -> Result<(), String> {
         "cargo test -p plimsoll --test memory --test whole_process --test pages --test threads_and_tasks -- \
          consistency:: sigprof:: everything_at_once:: metrics:: tasks::",
     )?;
+    steps.run_with(
+        &[("PLIMSOLL_SOAK_SECONDS", "600")],
+        "cargo test --release -p plimsoll-heap --test wrapped everything_at_once",
+    )?;
     steps
         .run("cargo test --release -p plimsoll-cli --test postmortem --test large -- --ignored")?;
     // In all kinds of builds, blocks are attributed to the functions that make them.

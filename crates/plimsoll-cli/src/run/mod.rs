@@ -77,7 +77,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, Failure> {
             opened.map_err(|error| fail(Failure::new(out.display(), error)))
         })
         .transpose()?;
-    let reports = Reports::new().map_err(fail)?;
+    let reports = Reports::new(arguments.postmortem.is_none()).map_err(fail)?;
     let postmortem = Postmortem::new(arguments, &reports.directory).map_err(fail)?;
     if let Some(postmortem) = &postmortem {
         settings.push(postmortem.setting().map_err(fail)?);
@@ -324,11 +324,13 @@ struct Reports {
 }
 
 impl Reports {
-    /// Creates a directory for the reports in the directory for temporary files, or in `/tmp` if
-    /// other users can redirect the path of the former.
-    fn new() -> Result<Self, Failure> {
+    /// Creates a directory for the reports: in memory if `in_memory`, in the directory for temporary files,
+    /// or in `/tmp` if other users can redirect the path of the former.
+    fn new(in_memory: bool) -> Result<Self, Failure> {
         let mut tried = Vec::new();
-        for directory in [std::env::temp_dir(), "/tmp".into()] {
+        let memory = in_memory.then(directory_in_memory).flatten();
+        let directories = [std::env::temp_dir(), "/tmp".into()];
+        for directory in memory.into_iter().chain(directories) {
             match Self::in_directory(&directory) {
                 Ok(reports) => return Ok(reports),
                 Err(error) => tried.push(format!("{}: {error}", directory.display())),
@@ -368,6 +370,20 @@ impl Reports {
         self.directory = directory;
         Ok(())
     }
+}
+
+/// Returns the directory for shared memory, if it has room. To create and remove a file on a disk takes
+/// longer than all else at the end of a short program. A directory that the user chose comes first.
+fn directory_in_memory() -> Option<PathBuf> {
+    const SHARED_MEMORY: &str = "/dev/shm";
+    const TMPFS: u64 = 0x0102_1994;
+    const ROOM: u64 = 256 << 20;
+    if std::env::var_os("TMPDIR").is_some() {
+        return None;
+    }
+    let found = rustix::fs::statfs(SHARED_MEMORY).ok()?;
+    let free = found.f_bavail.saturating_mul(found.f_bsize as u64);
+    (found.f_type as u64 == TMPFS && free >= ROOM).then(|| SHARED_MEMORY.into())
 }
 
 /// Opens a file of a process in the directory for reports. Fails if it is not a regular file: processes of

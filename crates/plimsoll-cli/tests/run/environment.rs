@@ -26,6 +26,43 @@ fn the_environment_is_as_it_was() {
     }
 }
 
+/// The directory is on no disk unless the user chose one, or the kept files are large.
+#[test]
+fn reports_are_in_memory_unless_the_user_chose_a_directory() {
+    let scene = Scene::new("reports");
+    let chosen = scene.path("chosen");
+    std::fs::create_dir(&chosen).unwrap();
+    // The kernel shows the variables that the preloaded library hides from the program.
+    let script = "tr '\\0' '\\n' < /proc/$$/environ | grep ^PLIMSOLL_RUN_TO=";
+    let place = |options: &[&str], directory: Option<&std::path::Path>| {
+        let mut command = run(options, "/bin/sh", &["-c", script]);
+        match directory {
+            Some(directory) => command.env("TMPDIR", directory),
+            None => command.env_remove("TMPDIR"),
+        };
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let place = text
+            .trim()
+            .split_once('=')
+            .map(|(_, place)| place.to_owned());
+        let place = place.unwrap_or_else(|| panic!("{text}"));
+        assert!(!std::path::Path::new(&place).exists(), "{place} remains");
+        place
+    };
+    let chosen_place = place(&[], Some(&chosen));
+    assert!(
+        chosen_place.starts_with(chosen.to_str().unwrap()),
+        "{chosen_place}"
+    );
+    assert!(place(&["--postmortem"], None).starts_with("/tmp/"));
+    let usual = place(&[], None);
+    assert!(
+        usual.starts_with("/dev/shm/") || usual.starts_with("/tmp/"),
+        "{usual}"
+    );
+}
+
 #[test]
 fn earlier_preloads_remain() {
     let scene = Scene::new("preloaded");

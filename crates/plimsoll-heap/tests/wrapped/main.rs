@@ -8,3 +8,4 @@ static ALLOC: SamplingAlloc<Heap> = SamplingAlloc::over_counts(Heap, &Heap);
 
 mod counts;
 mod pages;
+mod soak;

@@ -7,7 +7,7 @@ use plimsoll::stats::{Exactness, fragmentation};
 use plimsoll::{MemStats, free_os_memory, mem_stats};
 use plimsoll_testkit::child;
 
-fn check(stats: &MemStats) {
+pub fn check(stats: &MemStats) {
     assert_eq!(stats.heap_slack, 0);
     for figure in [
         stats.pages.reserved,
