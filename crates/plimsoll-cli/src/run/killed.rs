@@ -236,7 +236,7 @@ fn numbers(left: &PostMortem) -> Numbers {
         free_bytes: heap.free_bytes,
         peak_bytes: peak.max(heap.live_bytes()),
         peak_estimated: true,
-        exact: left.threads_counting == 0 && !left.damaged,
+        exact: left.threads_counting == 0 && !left.damaged && !left.is_uncounted,
         classes: classes
             .map(|class| [class.size, class.mallocs, class.frees])
             .collect(),

@@ -8,4 +8,5 @@ static ALLOC: SamplingAlloc<Heap> = SamplingAlloc::over_counts(Heap, &Heap);
 
 mod counts;
 mod pages;
+mod postmortem;
 mod soak;

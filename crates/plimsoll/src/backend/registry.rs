@@ -5,6 +5,7 @@ use std::cell::UnsafeCell;
 use plimsoll_sys::primitives::{AtomicBool, AtomicU32, Ordering};
 
 use super::{Backend, Counts, Pages};
+use crate::postmortem_file;
 
 const NONE: u32 = 0;
 const NOTICING: u32 = 1;
@@ -42,6 +43,9 @@ pub(crate) fn notice(backend: &'static dyn Backend, samples_only: bool) -> bool 
         unsafe { *THE.backend.get() = Some(backend) };
         THE.samples_only.store(samples_only, Ordering::Relaxed);
         THE.state.store(NOTICED, Ordering::Release);
+        if counts().is_some() {
+            postmortem_file::note_counting_allocator();
+        }
     }
     match self::backend() {
         Some(noticed) if noticed.name() == backend.name() => {
