@@ -113,7 +113,8 @@ fn two_decoders_find_what_pprof_has_in_every_kind() {
     let text = scopes.concat().join("\n");
     for part in [
         "[bytes=3200 bytes, tenant=",
-        "lifetime=0 nanoseconds",
+        "lifetime=",
+        " nanoseconds",
         "tenant=\"a \\\"b\\\" \\\\ \u{e9}\"",
         "kinds.rs",
         ",<",
