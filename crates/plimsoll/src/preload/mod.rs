@@ -31,7 +31,7 @@ pub use crate::deferred_signals::put_off;
 
 use plimsoll_sys::os::privileges;
 use plimsoll_sys::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
-use plimsoll_unwind::unwind_tables;
+use plimsoll_unwind::unwind_tables::known_rules;
 
 use crate::alloc::{malloc, process, thread as alloc_thread};
 use crate::backend;
@@ -114,7 +114,7 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     SINGLE_THREADED.store(flag.cast(), Ordering::Relaxed);
     CHILDREN.store(children, Ordering::Relaxed);
     if children {
-        unwind_tables::share_with_children();
+        known_rules::share_with_children();
     }
     // No other part reports the underlying allocator.
     if underlying_kind() == UnderlyingKind::Libc {

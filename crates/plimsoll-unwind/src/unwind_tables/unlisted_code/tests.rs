@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_sys::os::loader;
 
-use super::super::{Context, RULES, walk, walk_without_frame_pointer};
+use super::super::known_rules::RULES;
+use super::super::{Context, walk, walk_without_frame_pointer};
 use super::*;
 use crate::memory;
 use crate::modules::{Lookup, ModuleList};
