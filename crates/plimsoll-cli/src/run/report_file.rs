@@ -3,10 +3,9 @@
 //! A report has parts. Each part follows a line with its name and its length in bytes. The numbers are
 //! the last part: a report that does not end with them is incomplete, and is skipped.
 //!
-//! A process leaves a file of its own, `PID.report`, or as a forked child a piece of the file that the
-//! children of its user share, `UID.reports`. A piece begins with the line `plimsoll report PID LENGTH`,
-//! and ends with the line `end PID`. After an incomplete piece, the search continues with the next
-//! beginning.
+//! A process leaves the file `PID.report`. A forked child appends a piece to the file `UID.reports`, which
+//! all children of its user share. A piece begins with the line `plimsoll report PID LENGTH`, and ends
+//! with the line `end PID`. After an incomplete piece, the search continues with the next beginning.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -37,7 +36,7 @@ const MAX_NUMBERS: u64 = 1 << 20;
 /// More than the longest line.
 const MAX_LINE: usize = 100;
 
-/// Returns the name of the file of a process's own.
+/// Returns the name of the file that a process does not share.
 pub fn own_name(process: u32) -> String {
     format!("{process}.{OWN}")
 }

@@ -120,7 +120,7 @@ pub(super) fn write(directory: &Path, ending: &str) {
     });
 }
 
-/// Returns the name of the file of a process's own.
+/// Returns the name of the file that a process does not share.
 fn own_name(process: u32) -> String {
     format!("{process}.report")
 }
@@ -314,7 +314,7 @@ fn read(path: &str, to: &mut [u8]) -> io::Result<usize> {
 /// Resources that the process used, without its children.
 struct Usage {
     cpu_seconds: f64,
-    /// The highest resident memory in bytes, including that of programs that the process executed before.
+    /// The highest resident memory in bytes, also in programs that the process executed before.
     resident: u64,
 }
 

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// The longest report in bytes that is appended: a longer one is worth a file of its own.
+/// The longest report in bytes that is appended. A longer one has a separate file.
 const LONGEST: usize = 256 << 10;
 
 /// Appends the report of a process. After an error, the file has no complete piece of this report.

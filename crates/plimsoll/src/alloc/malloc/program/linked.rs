@@ -36,8 +36,7 @@ pub(super) enum Kind {
     Mimalloc,
 }
 
-/// The prefixes of jemalloc's names, those that its crates choose and the usual one in other programs; and
-/// that of mimalloc's.
+/// The beginnings of names: jemalloc's in Rust programs, jemalloc's in most other programs, and mimalloc's.
 const PREFIXES: [&[u8]; 3] = [b"_rjem_", b"je_", b"mi_"];
 
 /// Functions of which each of these allocators has one.

@@ -296,7 +296,7 @@ unsafe extern "C-unwind" fn replace<const AT: usize, const FORM: u8>(
         let moved = enter::<AT>([block, size, flags]);
         let old = match REPLACED.get() {
             (replaced, old) if replaced == block => old,
-            // A size of zero, which frees the block, or one that no block can have.
+            // Nothing was replaced, as for a size that no block can have.
             _ => new,
         };
         let old_counted = size_class::counted_size(old);
