@@ -34,6 +34,13 @@ pub struct PostMortem {
     pub process: u32,
     /// The program's path; empty if the process ended before `main`.
     pub program: String,
+    /// The allocator that is observed, as in the report of a run: `libc`, `other`, `redirected`,
+    /// `unmeasured` or `program`. Empty if the process was not started by `plimsoll run`, or ended before
+    /// `main`.
+    pub allocator: String,
+    /// Why the functions of an allocator in the program are not redirected; empty if they are, or if it
+    /// has none.
+    pub obstacle: String,
     /// The start of the process in nanoseconds since 1970.
     pub began_ns: u64,
     /// How the process ended.
@@ -133,6 +140,8 @@ pub fn read(file: &File) -> Result<PostMortem, Error> {
     Ok(PostMortem {
         process: header[word::PROCESS] as u32,
         program: notes.program.clone(),
+        allocator: notes.allocator.clone(),
+        obstacle: notes.obstacle.clone(),
         began_ns: header[word::BEGAN],
         ended: match header[word::ENDED] {
             _ if is_in_use(file) => Ended::Running,

@@ -116,6 +116,9 @@ pub mod note {
     /// A frame of such a function: the address that stands for it as a word, then half words with the
     /// number of the function and the line.
     pub const FRAME: u32 = 5;
+    /// The allocator that is observed: the length of its name as a half word and the name, then why the
+    /// functions of an allocator in the program are not redirected.
+    pub const ALLOCATOR: u32 = 6;
 }
 
 /// Defines a struct of words that can be written to the header and read from it.

@@ -15,6 +15,11 @@ const MAX_LABELS: usize = 1 << 22;
 pub(crate) struct Notes {
     /// The program's path; empty if the process ended before `main`.
     pub(crate) program: String,
+    /// The name of the allocator; empty if it was not noted.
+    pub(crate) allocator: String,
+    /// Why the functions of an allocator in the program are not redirected; empty if they are, or if it
+    /// has none.
+    pub(crate) obstacle: String,
     /// Mapped code by start address. Entries do not overlap.
     pub(crate) modules: BTreeMap<u64, MappedCode>,
     /// Label sets by number.
@@ -111,6 +116,11 @@ impl Notes {
             note::FRAME => {
                 let address = note.word()?;
                 self.frames.insert(address, (note.half()?, note.half()?));
+            }
+            note::ALLOCATOR => {
+                let length = note.half()?;
+                self.allocator = note.text(length)?;
+                self.obstacle = String::from_utf8_lossy(note.0).into_owned();
             }
             _ => {}
         }

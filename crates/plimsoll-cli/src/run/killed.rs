@@ -228,7 +228,11 @@ fn numbers(left: &PostMortem) -> Numbers {
         ending: KILLED.to_owned(),
         started: left.began_ns as f64 / 1e9,
         seconds: now.saturating_sub(left.began_ns) as f64 / 1e9,
-        allocator: "unknown".to_owned(),
+        allocator: match left.allocator.as_str() {
+            "" => "unknown".to_owned(),
+            known => known.to_owned(),
+        },
+        obstacle: Some(left.obstacle.clone()).filter(|obstacle| !obstacle.is_empty()),
         heap_rate: left.heap_rate,
         mallocs: heap.mallocs,
         frees: heap.frees,

@@ -44,7 +44,7 @@ use watch::{Course, Limit, Watch};
 
 use crate::args::RunArguments;
 use crate::failure::Failure;
-use crate::plain_text::PlainText;
+use crate::plain_text::{PlainText, plain};
 use crate::program::{self, Program, Verdict, preload_verdict};
 
 /// The exit code if Plimsoll itself fails.
@@ -165,8 +165,6 @@ fn examine(name: &OsStr) -> Result<Executed, Failure> {
 /// A program that contains an allocator, as `doctor` reports it. Its heap is not observed unless the
 /// allocator's functions are redirected.
 struct Unseen {
-    /// Whether these functions may be redirected.
-    may_be_redirected: bool,
     allocator: String,
     what_to_do: String,
 }
@@ -175,7 +173,6 @@ impl Unseen {
     /// Returns why the heap of processes is not observed, from the file that they executed last.
     fn of(program: &Path) -> Option<Self> {
         let verdict = preload_verdict(&Program::of_file(program));
-        let may_be_redirected = matches!(verdict, Verdict::HeapRedirected { .. });
         match verdict {
             Verdict::HeapNotSeen {
                 allocator,
@@ -185,7 +182,6 @@ impl Unseen {
                 allocator,
                 what_to_do,
             } => Some(Self {
-                may_be_redirected,
                 allocator,
                 what_to_do,
             }),
@@ -200,7 +196,7 @@ impl Unseen {
     fn write(&self, to: &mut impl fmt::Write, obstacle: Option<&str>) -> fmt::Result {
         write!(to, "allocations go to {}", self.allocator)?;
         if let Some(obstacle) = obstacle {
-            write!(to, ", which is not redirected: {obstacle}")?;
+            write!(to, ", which is not redirected: {}", plain(obstacle))?;
         }
         let what_to_do = &self.what_to_do;
         write!(to, "; threads and locks are observed. {what_to_do}")
@@ -208,7 +204,7 @@ impl Unseen {
 
     /// Returns why the heap of a process or of several is not observed; `None` if it is observed.
     fn note(&self, numbers: &Numbers) -> Option<String> {
-        if self.is_redirected(numbers) {
+        if numbers.is_redirected() || numbers.allocator == "unknown" {
             return None;
         }
         let mut note = "the heap is not observed: ".to_owned();
@@ -220,24 +216,13 @@ impl Unseen {
     /// Returns which allocator in the program is observed; `None` if it is not.
     fn redirected(&self, numbers: &Numbers) -> Option<String> {
         let allocator = &self.allocator;
-        self.is_redirected(numbers).then(|| {
+        numbers.is_redirected().then(|| {
             format!(
                 "the heap belongs to {allocator}, inside the program: its functions are redirected"
             )
         })
     }
-
-    /// Returns whether the allocator's functions were redirected. A process that was killed shows it by
-    /// its counts.
-    fn is_redirected(&self, numbers: &Numbers) -> bool {
-        let was_counted = numbers.was_killed() && numbers.mallocs != 0;
-        numbers.allocator == REDIRECTED || (self.may_be_redirected && was_counted)
-    }
 }
-
-/// The value of `allocator` in the report of a process whose allocator is in the program and is
-/// observed.
-const REDIRECTED: &str = "redirected";
 
 /// Binds the server for the list of processes. Returns `None` without `--http` and `--children`.
 fn list(arguments: &RunArguments) -> Result<Option<Pages>, Failure> {

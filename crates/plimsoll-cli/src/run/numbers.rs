@@ -37,7 +37,7 @@ pub struct Numbers {
     pub inherited: Option<[u64; 2]>,
     /// The allocator: `libc` or `other`, or `redirected` if it is in the program and its functions are
     /// redirected, or `unmeasured` or `program` if its heap is not observed. `unknown` if the process
-    /// was killed.
+    /// was killed before `main`.
     pub allocator: String,
     /// Why the functions of an allocator in the program are not redirected.
     #[serde(default)]
@@ -124,6 +124,11 @@ impl Numbers {
     /// Returns whether the process was killed, so that the numbers come from its post-mortem file.
     pub fn was_killed(&self) -> bool {
         self.ending == KILLED
+    }
+
+    /// Returns whether the allocator is in the program and is observed.
+    pub fn is_redirected(&self) -> bool {
+        self.allocator == "redirected"
     }
 
     /// Returns the name of the program's file.

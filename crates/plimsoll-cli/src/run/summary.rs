@@ -213,11 +213,6 @@ fn write_heap(to: &mut String, numbers: &Numbers) -> std::fmt::Result {
 
 /// Returns why the heap was not observed, if it was not.
 fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
-    if numbers.was_killed() && numbers.mallocs == 0 {
-        return Some(
-            "nothing was counted: the program contains an allocator, or allocated nothing",
-        );
-    }
     match numbers.allocator.as_str() {
         "program" => Some(
             "the program contains an allocator; threads and locks are observed. A Rust program can \
@@ -227,6 +222,9 @@ fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
             "the allocator that the program is linked with, or that is preloaded, lacks \
              malloc_usable_size or memalign; threads and locks are observed",
         ),
+        "unknown" if numbers.mallocs == 0 => {
+            Some("nothing was counted: the program contains an allocator, or allocated nothing")
+        }
         _ => None,
     }
 }

@@ -91,6 +91,53 @@ fn a_forked_childs_report_is_of_its_own_life() {
     assert!(!of_grandchild.contains(" of_child <"), "{of_grandchild}");
 }
 
+const DISTANCES: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+/* The blocks that are 144 bytes above their predecessors, as those that are not sampled are. */
+static int near(void) {
+    int count = 0;
+    char *last = malloc(136);
+    for (int i = 0; i < 1000; i++) {
+        char *block = malloc(136);
+        count += block == last + 144;
+        last = block;
+    }
+    return count;
+}
+int main() {
+    printf("%d ", near());
+    fflush(stdout);
+    if (!fork()) { printf("%d", near()); fflush(stdout); _exit(0); }
+    wait(0);
+    return 0;
+}"#;
+
+/// A sampled block is larger than others, so that blocks lie closer together where none is sampled.
+#[test]
+fn a_forked_child_samples_allocations_only_if_it_reports() {
+    let scene = Scene::new("fork-samples");
+    let program = scene.c("distances", DISTANCES);
+    let alone = ["--quiet", "--heap-rate", "1"];
+    let all = [&alone[..], &["--children"]].concat();
+    for (options, samples_in_child) in [(&all[..], true), (&alone, false)] {
+        let output = run(options, &program, &[]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let counts: Vec<u32> = text
+            .split(' ')
+            .map(|count| count.parse().unwrap())
+            .collect();
+        let are_sampled = |&count: &u32| count < 500;
+        let [parent, child] = &counts[..] else {
+            panic!("{text}");
+        };
+        assert!(are_sampled(parent), "{text}");
+        assert_eq!(are_sampled(child), samples_in_child, "{options:?}: {text}");
+    }
+}
+
 #[test]
 fn a_forked_child_does_not_hold_the_port() {
     let scene = Scene::new("daemon");

@@ -32,6 +32,14 @@ pub(crate) fn program(path: &Path) {
     add(note::PROGRAM, path.as_os_str().as_encoded_bytes());
 }
 
+/// Notes the allocator, and why its functions are not redirected. Allocates: not for hooks.
+#[cfg(feature = "preload")]
+pub(crate) fn allocator(name: &str, obstacle: &str) {
+    let mut bytes = (name.len() as u32).to_ne_bytes().to_vec();
+    bytes.extend(name.bytes().chain(obstacle.bytes()));
+    add(note::ALLOCATOR, &bytes);
+}
+
 /// Notes a set of labels. Not for hooks.
 pub(crate) fn labels(number: u32, set: &[(&str, &str)]) {
     let mut bytes = number.to_ne_bytes().to_vec();

@@ -38,8 +38,8 @@ use crate::backend;
 use crate::deferred_signals::Counting;
 use crate::maintenance::PeriodicCheck;
 use crate::{
-    config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem, sampler,
-    symbol, wakeup,
+    config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem,
+    postmortem_file, sampler, symbol, wakeup,
 };
 
 /// The allocator of the library itself: its blocks count as Plimsoll's own.
@@ -98,6 +98,10 @@ pub fn may_obey_environment() -> bool {
 pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     postmortem::prepare();
     let _own = internal_scope::scope();
+    if postmortem_file::header().is_some() {
+        let obstacle = malloc::why_not_redirected().map(|why| why.to_string());
+        postmortem_file::notes::allocator(report::allocator(), &obstacle.unwrap_or_default());
+    }
     wakeup::call_after_samples(work_if_alone);
     maintenance::check_periodically(PeriodicCheck {
         period: last_thread_after,

@@ -161,6 +161,18 @@ impl Mapped {
     }
 }
 
+/// Returns the name of the allocator that is observed.
+pub(super) fn allocator() -> &'static str {
+    match malloc::underlying_kind() {
+        _ if malloc::is_linked_redirected() => "redirected",
+        UnderlyingKind::Libc => "libc",
+        UnderlyingKind::Other => "other",
+        UnderlyingKind::Unmeasured => "unmeasured",
+        UnderlyingKind::Program => "program",
+        UnderlyingKind::Redirected => "redirected",
+    }
+}
+
 fn numbers(
     ending: &str,
     counted: &Counted,
@@ -192,14 +204,6 @@ fn numbers(
         .unwrap_or_default()
         .saturating_sub(elapsed)
         .as_secs_f64();
-    let allocator = match malloc::underlying_kind() {
-        _ if malloc::is_linked_redirected() => "redirected",
-        UnderlyingKind::Libc => "libc",
-        UnderlyingKind::Other => "other",
-        UnderlyingKind::Unmeasured => "unmeasured",
-        UnderlyingKind::Program => "program",
-        UnderlyingKind::Redirected => "redirected",
-    };
     let obstacle = malloc::why_not_redirected();
     let obstacle = obstacle.map_or_else(|| "null".to_owned(), |why| quoted(&why.to_string()));
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
@@ -238,7 +242,7 @@ fn numbers(
         cpu_seconds = usage.cpu_seconds,
         started = started,
         seconds = elapsed.as_secs_f64(),
-        allocator = allocator,
+        allocator = allocator(),
         obstacle = obstacle,
         rate = sampler::rate(),
         block_rate = profile::block_rate().as_nanos(),

@@ -143,6 +143,15 @@ fn an_allocator_without_the_sizes_of_its_blocks_is_left_alone() {
         let note =
             format!("allocations go to {name} (linked in), which is not redirected: {obstacle}");
         assert!(text.contains(&note), "{text}");
+        // Its output allocates from the C library, whose blocks are counted.
+        let source = source(prefix).replace("return 0", "fflush(stdout); raise(SIGKILL)");
+        let source = format!("#include <signal.h>\n{source}");
+        let program = scene.compile("cc", &format!("{name}-killed"), &source, &[]);
+        let output = run(&["--postmortem"], &program, &[]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("the process was killed"), "{text}");
+        assert!(text.contains(&note), "{text}");
+        assert!(!text.contains("its functions are redirected"), "{text}");
     }
     // Without symbols, its functions are unknown.
     let program = compile(&scene, "stripped", "je_", USER, &["-s"]);
