@@ -13,7 +13,8 @@ use plimsoll_symbolize::Detail;
 
 use super::library;
 use super::numbers::{KILLED, Numbers};
-use super::{open_report, report_file};
+use super::report_file;
+use super::reports::open_report;
 use crate::args::RunArguments;
 use crate::failure::Failure;
 use crate::profile::{self, Limits, Profile};

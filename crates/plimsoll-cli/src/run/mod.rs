@@ -18,6 +18,7 @@ mod profiles;
 mod ran;
 mod report;
 mod report_file;
+mod reports;
 mod resident;
 pub(crate) mod short_name;
 pub(crate) mod sites;
@@ -28,10 +29,9 @@ mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use compare::Record;
@@ -40,6 +40,7 @@ use killed::Postmortem;
 use numbers::Numbers;
 use pages::Pages;
 use ran::{Executed, Ran};
+use reports::Reports;
 use watch::{Course, Limit, Watch};
 
 use crate::args::RunArguments;
@@ -299,95 +300,6 @@ fn environment(
         environment.push(("PLIMSOLL_RUN_WALL", "1".into()));
     }
     Ok(environment)
-}
-
-/// A directory for the reports of processes, which is removed on drop.
-struct Reports {
-    directory: PathBuf,
-    /// The directory that contains it, or the same.
-    removed: PathBuf,
-}
-
-impl Reports {
-    /// Creates a directory for the reports: in memory if `in_memory`, in the directory for temporary files,
-    /// or in `/tmp` if other users can redirect the path of the former.
-    fn new(in_memory: bool) -> Result<Self, Failure> {
-        let mut tried = Vec::new();
-        let memory = in_memory.then(directory_in_memory).flatten();
-        let directories = [std::env::temp_dir(), "/tmp".into()];
-        for directory in memory.into_iter().chain(directories) {
-            match Self::in_directory(&directory) {
-                Ok(reports) => return Ok(reports),
-                Err(error) => tried.push(format!("{}: {error}", directory.display())),
-            }
-        }
-        Err(Failure::new(
-            "no safe directory for reports",
-            tried.join("; "),
-        ))
-    }
-
-    fn in_directory(directory: &Path) -> io::Result<Self> {
-        // The path must be absolute, because the program may change its working directory.
-        let directory = Directory::open_trusted(&std::path::absolute(directory)?)?;
-        let name = directory.temporary("plimsoll-run-")?;
-        let mut reports = Self {
-            directory: name.clone(),
-            removed: name,
-        };
-        if rustix::process::geteuid().is_root() {
-            reports.admit_other_users()?;
-        }
-        Ok(reports)
-    }
-
-    /// Moves the reports to a directory that processes of other users can write to, as workers of a
-    /// server do that was started by root. Only processes of this run know its name: others
-    /// cannot list the directory around it. The sticky bit keeps each user's files.
-    fn admit_other_users(&mut self) -> io::Result<()> {
-        let mut name = [0; 16];
-        File::open("/dev/urandom")?.read_exact(&mut name)?;
-        let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let directory = self.removed.join(name);
-        fs::create_dir(&directory)?;
-        fs::set_permissions(&directory, Permissions::from_mode(0o1733))?;
-        fs::set_permissions(&self.removed, Permissions::from_mode(0o711))?;
-        self.directory = directory;
-        Ok(())
-    }
-}
-
-/// Returns the directory for shared memory, if it has room. To create and remove a file on a disk takes
-/// longer than all else at the end of a short program. A directory that the user chose comes first.
-fn directory_in_memory() -> Option<PathBuf> {
-    const SHARED_MEMORY: &str = "/dev/shm";
-    const TMPFS: u64 = 0x0102_1994;
-    const ROOM: u64 = 256 << 20;
-    if std::env::var_os("TMPDIR").is_some() {
-        return None;
-    }
-    let found = rustix::fs::statfs(SHARED_MEMORY).ok()?;
-    let free = found.f_bavail.saturating_mul(found.f_bsize as u64);
-    (found.f_type as u64 == TMPFS && free >= ROOM).then(|| SHARED_MEMORY.into())
-}
-
-/// Opens a file of a process in the directory for reports. Fails if it is not a regular file: processes of
-/// several users may write there.
-fn open_report(path: &Path) -> io::Result<File> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::ErrorKind::InvalidInput.into()),
-    }
-}
-
-impl Drop for Reports {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.removed);
-    }
 }
 
 /// Returns the last component of a path.

@@ -9,7 +9,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{open_report, say};
+use super::reports::open_report;
+use super::say;
 use crate::plain_text::plain;
 
 /// The interval between searches for new processes and between checks for requests.

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use memchr::memmem;
 
 use super::numbers::Numbers;
-use super::open_report;
+use super::reports::open_report;
 use crate::profile::{self, Limits, Profile};
 
 /// The extensions of a process's own file and of a shared file.

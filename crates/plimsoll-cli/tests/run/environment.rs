@@ -1,6 +1,7 @@
 //! A program cannot observe that `plimsoll run` started it.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::scene::{PLIMSOLL, Scene, number, only, reports, run, same};
@@ -61,6 +62,37 @@ fn reports_are_in_memory_unless_the_user_chose_a_directory() {
         usual.starts_with("/dev/shm/") || usual.starts_with("/tmp/"),
         "{usual}"
     );
+}
+
+/// A run that is killed cannot remove its directory. The next one does, and leaves those of living runs.
+#[test]
+fn directories_of_killed_runs_are_removed() {
+    let script = "tr '\\0' '\\n' < /proc/$$/environ | grep ^PLIMSOLL_RUN_TO=; read line || true";
+    let begin = || {
+        let mut command = run(&[], "/bin/sh", &["-c", script]);
+        command.env_remove("TMPDIR");
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = pipes.stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let place = line.trim().split_once('=').unwrap().1.to_owned();
+        (child, PathBuf::from(place))
+    };
+    let (mut killed, abandoned) = begin();
+    let (mut living, used) = begin();
+    assert!(abandoned.exists() && used.exists());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let (mut next, _) = begin();
+    // Where shared memory has no room, directories are on a disk and remain.
+    assert_eq!(abandoned.exists(), !abandoned.starts_with("/dev/shm"));
+    assert!(used.exists());
+    for child in [&mut living, &mut next] {
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+    }
+    assert!(!used.exists());
 }
 
 #[test]
