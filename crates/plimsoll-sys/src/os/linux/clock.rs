@@ -5,6 +5,7 @@
 //! kernel uses it only if the counters of all processors run at one constant speed and agree.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::arch::{self, ticks, ticks_per_second};
 use crate::primitives::{AtomicU64, Ordering};
@@ -35,11 +36,11 @@ const RATE_BITS: u32 = 32;
 static START_TICKS: AtomicU64 = AtomicU64::new(0);
 static START_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The duration for which the counter is compared with the system's clock. It yields the counter's
+/// The least duration for which the counter is compared with the system's clock. It yields the counter's
 /// speed to within some hundred-thousandths.
 const COMPARED_NS: u64 = 2_000_000;
 
-/// Determines once whether the counter is usable, and measures its speed. Takes some milliseconds:
+/// Determines once whether the counter is usable, and measures its speed. Sleeps for some milliseconds:
 /// not for use in hooks. A concurrent second caller does not wait.
 pub fn prepare() {
     static PREPARED: AtomicBool = AtomicBool::new(false);
@@ -66,7 +67,12 @@ pub fn prepare() {
 /// rate.
 fn measured_since(start_ns: u64, start_ticks: u64) -> (u64, u64, u128) {
     let (mut end_ns, mut end_ticks) = both();
-    while end_ns - start_ns < COMPARED_NS {
+    while let Some(rest) = COMPARED_NS
+        .checked_sub(end_ns - start_ns)
+        .filter(|&rest| rest > 0)
+    {
+        // The sleep uses no CPU time, and its length does not matter: both clocks are read after it.
+        std::thread::sleep(Duration::from_nanos(rest));
         (end_ns, end_ticks) = both();
     }
     let ticks = end_ticks.wrapping_sub(start_ticks);
@@ -175,6 +181,16 @@ mod tests {
             std::hint::spin_loop();
         }
         assert!(near(20_000), "it drifts");
+    }
+
+    #[test]
+    fn the_comparison_sleeps() {
+        let (start_ns, start_ticks) = both();
+        let used = thread_cpu();
+        let (end_ns, _, rate) = measured_since(start_ns, start_ticks);
+        let used = thread_cpu() - used;
+        assert!(end_ns - start_ns >= COMPARED_NS && rate > 0);
+        assert!(used < COMPARED_NS / 2, "{used} ns of CPU time");
     }
 
     #[test]
