@@ -129,6 +129,11 @@ impl Image {
         start.unwrap_or(0)..end.unwrap_or(0)
     }
 
+    /// Returns whether an address lies within the program.
+    pub fn contains(&self, address: usize) -> bool {
+        self.range().contains(&address)
+    }
+
     /// Returns whether a range that is not empty lies in one segment of code.
     pub(super) fn is_code(&self, start: usize, end: usize) -> bool {
         start < end && self.protection(start, end).is_some()

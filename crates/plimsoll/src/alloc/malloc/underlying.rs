@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_void};
 
 use plimsoll_sys::os::loader::Exported;
 use plimsoll_sys::primitives::{AtomicPtr, AtomicU8, Ordering};
+use plimsoll_sys::redirect::Image;
 
 use super::{program, sized};
 use crate::internal_scope;
@@ -272,8 +273,8 @@ pub fn underlying_kind() -> UnderlyingKind {
         return UnderlyingKind::Redirected;
     }
     // SAFETY: looks a function up by name.
-    let programs = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
-    if object_of(programs) != object_of(look_up as *const c_void) && is_defined_there(programs) {
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
+    if precedes_this(first) {
         return UnderlyingKind::Program;
     }
     look_up();
@@ -308,11 +309,17 @@ fn object_of(address: *const c_void) -> usize {
     }
 }
 
-/// Returns whether a function lies in the object in which it was found. In a program at a fixed
+/// Returns whether the first `malloc` belongs to another object than this code. In a program at a fixed
 /// address, the look-up may return the program's own jump stub to another object's function, which
 /// serves for comparisons of pointers.
-fn is_defined_there(function: *const c_void) -> bool {
-    Exported::at(function as usize).is_none_or(|function| function.is_defined)
+fn precedes_this(malloc: *const c_void) -> bool {
+    let this = look_up as *const c_void;
+    // The loader's function for this reads all symbols of the object: a program may have very many.
+    if let Some(program) = Image::of_program().filter(|program| program.contains(malloc as usize)) {
+        return !program.contains(this as usize) && program.symbol(c"malloc").is_some();
+    }
+    let is_defined = || Exported::at(malloc as usize).is_none_or(|function| function.is_defined);
+    object_of(malloc) != object_of(this) && is_defined()
 }
 
 /// Returns whether `malloc` is the C library's, which also exports it under another name.
