@@ -44,15 +44,14 @@ pub(crate) fn remember_objects() {
     plimsoll_symbolize::remember_objects();
 }
 
-/// Does what [`plimsoll_symbolize::each_function`] does.
+/// Does what [`plimsoll_symbolize::each_rust_function`] does.
 #[cfg(feature = "interpose")]
-pub(crate) fn each_function(
+pub(crate) fn each_rust_function(
     searched: &mut SearchedObjects,
-    marks: &[&[u8]],
     wanted: impl Fn(&[u8]) -> bool,
     found: impl FnMut(&str, Range<usize>),
 ) {
     let _own = internal_scope::scope();
-    plimsoll_symbolize::each_function(searched, marks, wanted, found);
+    plimsoll_symbolize::each_rust_function(searched, wanted, found);
     internal_heap::trim();
 }

@@ -1,5 +1,7 @@
 //! Threads and locks of unmodified programs.
 
+use std::process::Command;
+
 use crate::scene::{Scene, number, only, run, same};
 
 const CONTENDED: &str = r#"
@@ -53,6 +55,62 @@ fn the_owner_of_a_contended_lock_is_named() {
         .and_then(|list| list.lines().nth(1))
         .unwrap_or_default();
     assert!(first.contains("keeps_others_waiting"), "{text}");
+}
+
+/// A static library whose threads wait for a lock of Rust's standard library.
+const LOCK_OF_RUST: &str = r#"
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
+static LOCK: Mutex<u32> = Mutex::new(0);
+static ALL: Barrier = Barrier::new(4);
+#[unsafe(no_mangle)]
+extern "C" fn contend() {
+    let thread = || {
+        ALL.wait();
+        for _ in 0..20 {
+            let mut turns = LOCK.lock().unwrap();
+            *turns += 1;
+            thread::sleep(Duration::from_millis(2));
+        }
+    };
+    thread::scope(|scope| for _ in 0..4 { scope.spawn(thread); });
+}
+"#;
+
+/// Few objects of such a program come from Rust, and only these are searched for the functions in which
+/// threads wait.
+#[test]
+fn locks_of_a_rust_library_in_a_c_program_are_recognized() {
+    let scene = Scene::new("rust-in-c");
+    let (source, library) = (scene.path("contend.rs"), scene.path("libcontend.a"));
+    std::fs::write(&source, LOCK_OF_RUST).unwrap();
+    let status = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .args(["--edition=2024", "-Copt-level=2", "--crate-type=staticlib"])
+        .arg("-o")
+        .args([&library, &source])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let program = scene.compile(
+        "cc",
+        "contend",
+        "#include <stdio.h>\nvoid contend(void);\nint main() { contend(); puts(\"done\"); return 0; }",
+        &[library.to_str().unwrap(), "-pthread", "-ldl", "-lm"],
+    );
+    // Some tools remove the names of compilers.
+    let nameless = scene.path("nameless");
+    let status = Command::new("objcopy")
+        .args(["-R", ".comment"])
+        .args([&program, &nameless])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    for program in [&program, &nameless] {
+        // Each of 80 turns but the first ones keeps three threads waiting.
+        let report = only(same(program, &[]));
+        assert!(number(&report, "lock_waits") >= 20, "{report}");
+    }
 }
 
 /// Threads that are created before `main`, in destructors, by several threads at once, and while

@@ -4,6 +4,8 @@
 //! and size is checked against the length of the file, so the only effect of damage is missing
 //! sections.
 
+use memchr::memmem;
+
 use super::notes::build_id_in;
 
 /// An ELF file, or an object's image in memory.
@@ -183,8 +185,20 @@ impl<'a> Elf<'a> {
             .filter(move |symbol| symbol.sized || kind == SYMBOLS)
     }
 
+    /// Returns whether the file may have code that was compiled from Rust and its symbols. Returns true for
+    /// each file that has the standard library's code: either the compiler left its name (since Rust 1.75,
+    /// unless a tool removed it), or the symbol table has the function by which panics unwind.
+    pub(super) fn may_have_rust(self) -> bool {
+        let contains = |text: &[u8], part: &[u8]| memmem::find(text, part).is_some();
+        let compilers = self
+            .section(".comment")
+            .and_then(|section| self.bytes_of(&section));
+        compilers.is_some_and(|compilers| contains(compilers, b"rustc"))
+            || contains(self.names_of_code(), b"rust_eh_personality")
+    }
+
     /// Returns the names of the table of [`code_symbols`](Self::code_symbols), each followed by a zero.
-    pub(super) fn names_of_code(self) -> &'a [u8] {
+    fn names_of_code(self) -> &'a [u8] {
         let (_, table) = self.table_of_code();
         table
             .and_then(|table| self.numbered(table.link))
@@ -349,6 +363,40 @@ mod tests {
         let mut of_other_order = program[..HEADER].to_vec();
         of_other_order[5] ^= 3;
         assert!(Elf::parse(&of_other_order).is_none());
+    }
+
+    #[test]
+    fn code_of_rust_is_recognized_by_the_compiler_or_by_a_symbol() {
+        let mut program = std::fs::read("/proc/self/exe").unwrap();
+        let names_rust = |program: &[u8]| Elf::parse(program).unwrap().may_have_rust();
+        let replace_in = |program: &mut Vec<u8>, section: Section, from: &[u8], to: &[u8]| {
+            let start = section.offset as usize;
+            let bytes = &mut program[start..start + section.size as usize];
+            let places: Vec<usize> = memmem::find_iter(bytes, from).collect();
+            assert!(!places.is_empty());
+            for at in places {
+                bytes[at..at + from.len()].copy_from_slice(to);
+            }
+        };
+        assert!(names_rust(&program));
+        let elf = Elf::parse(&program).unwrap();
+        let comment = elf.section(".comment").unwrap();
+        let (_, table) = elf.table_of_code();
+        let names = elf.numbered(table.unwrap().link).unwrap();
+        // As if a tool had removed the compiler's name, or an old compiler had not left it.
+        replace_in(&mut program, comment, b"rustc", b"other");
+        assert!(names_rust(&program));
+        replace_in(
+            &mut program,
+            names,
+            b"rust_eh_personality",
+            b"gxxx_eh_personality",
+        );
+        assert!(!names_rust(&program));
+        replace_in(&mut program, comment, b"other", b"rustc");
+        assert!(names_rust(&program));
+        let of_c = include_bytes!("tests/fixtures/zlib.so");
+        assert!(!names_rust(of_c));
     }
 
     #[test]

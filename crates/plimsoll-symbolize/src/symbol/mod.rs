@@ -162,16 +162,15 @@ pub fn remember_objects() {
 }
 
 /// Calls `found` with the demangled name and the code range of every function whose linkage name is
-/// `wanted`. Each wanted name must contain one of the `marks`: objects without any of these, which are
-/// found fast, are not searched. Searches only objects that `searched` does not contain yet, and adds
-/// them to it. Takes the loader's lock and reads files, as [`resolve()`] does.
-pub fn each_function(
+/// `wanted`, in objects that contain code of Rust's standard library. Searches only objects that `searched`
+/// does not contain yet, and adds them to it. Takes the loader's lock and reads files, as [`resolve()`]
+/// does.
+pub fn each_rust_function(
     searched: &mut SearchedObjects,
-    marks: &[&[u8]],
     wanted: impl Fn(&[u8]) -> bool,
     found: impl FnMut(&str, Range<usize>),
 ) {
-    functions::each(searched, marks, wanted, found);
+    functions::each(searched, wanted, found);
 }
 
 impl Symbols {

@@ -272,9 +272,6 @@ const PARTS: [&[u8]; 6] = [
 /// The crates of those functions, in the spelling of both manglings.
 const CRATES: [&[u8]; 3] = [b"3std", b"11parking_lot", b"16parking_lot_core"];
 
-/// What one or the other of these linkage names contains, and few symbol tables without code of Rust.
-const MARKS: [&[u8]; 3] = [b"3std", b"parking_lot", b"_$LT$"];
-
 /// Returns whether a function may be one of those above, by its linkage name. Called for every
 /// symbol of the process, so it reads few bytes of most names.
 fn may_classify(linkage: &[u8]) -> bool {
@@ -304,7 +301,7 @@ fn may_classify(linkage: &[u8]) -> bool {
 /// Searches the objects that were loaded since the last search. Reads symbol tables: not for hooks.
 /// Only one thread at a time may call it.
 pub(super) fn refresh(searched: &mut SearchedObjects) {
-    symbol::each_function(searched, &MARKS, may_classify, |name, code| {
+    symbol::each_rust_function(searched, may_classify, |name, code| {
         if let Some(meaning) = Meaning::of_function(name) {
             add(code, meaning);
         }
@@ -393,15 +390,10 @@ mod tests {
 
     #[test]
     fn the_filter_passes_each_function_that_classifies_a_wait() {
-        let has_mark = |linkage: &[u8]| {
-            let contains = |mark: &&[u8]| linkage.windows(mark.len()).any(|part| part == *mark);
-            MARKS.iter().any(contains)
-        };
         let mut passed = 0;
         let each = |linkage: &[u8], name: &str| {
             let classifies = Meaning::of_function(name).is_some();
             assert!(!classifies || may_classify(linkage), "{name}");
-            assert!(!classifies || has_mark(linkage), "{name}");
             passed += usize::from(may_classify(linkage) && !classifies);
         };
         let linkage = RefCell::new(Vec::new());
@@ -413,14 +405,9 @@ mod tests {
                 .any(|part| name.windows(part.len()).any(|window| window == *part))
         };
         let mut each = each;
-        symbol::each_function(
-            &mut SearchedObjects::default(),
-            &PARTS,
-            simple,
-            |name, _| {
-                each(&linkage.borrow(), name);
-            },
-        );
+        symbol::each_rust_function(&mut SearchedObjects::default(), simple, |name, _| {
+            each(&linkage.borrow(), name);
+        });
         // Names that pass the filter without classifying a wait are demangled needlessly.
         assert!(passed < 2000, "{passed}");
         for linkage in [
@@ -431,7 +418,6 @@ mod tests {
             "_ZN99_$LT$parking_lot..raw_rwlock..RawRwLock$u20$as$u20$lock_api..rwlock..RawRwLock$GT$4lock17h0E",
         ] {
             assert!(may_classify(linkage.as_bytes()), "{linkage}");
-            assert!(has_mark(linkage.as_bytes()), "{linkage}");
         }
         for linkage in [
             "",
