@@ -1,11 +1,9 @@
 //! The executable mappings of this process, by the request `PROCMAP_QUERY` of `/proc/self/maps`: the
 //! text of that file has all mappings, and takes several times as long. Linux 6.11 and later.
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 
-use super::syscall::call3;
+use super::mapping_query;
 
 /// An executable mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,80 +19,19 @@ pub struct CodeMapping {
     pub name: String,
 }
 
-/// The request's argument.
-#[repr(C)]
-struct Query {
-    size: u64,
-    flags: u64,
-    address: u64,
-    start: u64,
-    end: u64,
-    permissions: u64,
-    page_size: u64,
-    offset: u64,
-    inode: u64,
-    device: [u32; 2],
-    /// The space for the name before the call; the length of the name with its zero after that.
-    name_size: u32,
-    build_id_size: u32,
-    name: u64,
-    build_id: u64,
-}
-
-/// The request `PROCMAP_QUERY`.
-const QUERY: usize = 0xc068_6611;
-
-/// The flags `PROCMAP_QUERY_VMA_EXECUTABLE` and `PROCMAP_QUERY_COVERING_OR_NEXT_VMA`.
-const EXECUTABLE: u64 = 0x04;
-const HERE_OR_NEXT: u64 = 0x10;
-
-/// More than the longest name.
-const NAME_SIZE: usize = 4096;
-
 /// Returns the executable mappings, ordered by address, without `[vsyscall]`, which the kernel shows in
 /// the text only. Returns `None` if the kernel refuses the request. Allocates: not for hooks.
 pub fn code_mappings() -> Option<Vec<CodeMapping>> {
-    let file = File::open("/proc/self/maps").ok()?;
-    let mut name = [0_u8; NAME_SIZE];
     let mut found = Vec::new();
-    let mut address = 0;
-    loop {
-        let mut query = Query {
-            size: size_of::<Query>() as u64,
-            flags: EXECUTABLE | HERE_OR_NEXT,
-            address,
-            start: 0,
-            end: 0,
-            permissions: 0,
-            page_size: 0,
-            offset: 0,
-            inode: 0,
-            device: [0; 2],
-            name_size: NAME_SIZE as u32,
-            build_id_size: 0,
-            name: name.as_mut_ptr() as u64,
-            build_id: 0,
-        };
-        // SAFETY: the kernel writes to `query`, and at most `name_size` bytes to `name`.
-        let answer = unsafe {
-            let argument = &raw mut query as usize;
-            call3(libc::SYS_ioctl, file.as_raw_fd() as usize, QUERY, argument)
-        };
-        if answer == -(libc::ENOENT as isize) {
-            return Some(found);
-        }
-        if answer != 0 || query.end <= address {
-            return None;
-        }
-        let length = (query.name_size as usize).saturating_sub(1);
+    mapping_query::each(mapping_query::EXECUTABLE, |mapping, name| {
         found.push(CodeMapping {
-            range: query.start..query.end,
-            offset: query.offset,
-            of_file: query.inode != 0,
-            name: String::from_utf8_lossy(name.get(..length)?).into_owned(),
+            range: mapping.start..mapping.end,
+            offset: mapping.offset,
+            of_file: mapping.inode != 0,
+            name: String::from_utf8_lossy(name).into_owned(),
         });
-        address = query.end;
-    }
+    })?;
+    Some(found)
 }
 
 #[cfg(test)]

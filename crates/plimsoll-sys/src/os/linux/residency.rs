@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 
+use super::page_scan::{self, Piece};
 use super::pages::PAGE;
 use super::syscall::call3;
 
@@ -49,76 +49,12 @@ impl PageTables {
     }
 }
 
-/// The kernel's `struct page_region`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Piece {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-/// The kernel's `struct pm_scan_arg`.
-#[repr(C)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    pieces: u64,
-    most_pieces: u64,
-    most_pages: u64,
-    inverted: u64,
-    all_of: u64,
-    any_of: u64,
-    returned: u64,
-}
-
-/// The request `PAGEMAP_SCAN`.
-const SCAN: usize = 0xc060_6610;
-
-/// The categories `PAGE_IS_PRESENT` and `PAGE_IS_PFNZERO`.
-const PRESENT: u64 = 1 << 3;
-const ZERO: u64 = 1 << 5;
-
 fn scan(file: &File, range: &Range<usize>) -> Option<usize> {
-    let (mut at, end) = (
-        (range.start & !(PAGE - 1)) as u64,
-        range.end.next_multiple_of(PAGE) as u64,
-    );
     let mut pieces = [Piece::default(); 64];
     let mut resident = 0;
-    while at < end {
-        let mut scan = Scan {
-            size: size_of::<Scan>() as u64,
-            flags: 0,
-            start: at,
-            end,
-            walk_end: 0,
-            pieces: pieces.as_mut_ptr() as u64,
-            most_pieces: pieces.len() as u64,
-            most_pages: 0,
-            inverted: ZERO,
-            all_of: PRESENT | ZERO,
-            any_of: 0,
-            returned: PRESENT,
-        };
-        // SAFETY: the kernel writes to `scan`, and at most `most_pieces` pieces to `pieces`.
-        let found = unsafe {
-            let argument = &raw mut scan as usize;
-            call3(libc::SYS_ioctl, file.as_raw_fd() as usize, SCAN, argument)
-        };
-        let found = pieces.get(..usize::try_from(found).ok()?)?;
-        resident += found
-            .iter()
-            .map(|piece| piece.end - piece.start)
-            .sum::<u64>();
-        if scan.walk_end <= at {
-            return None;
-        }
-        at = scan.walk_end;
-    }
+    page_scan::each(file, range, 0, &mut pieces, |piece| {
+        resident += piece.end - piece.start;
+    })?;
     usize::try_from(resident).ok()
 }
 

@@ -1,8 +1,11 @@
-//! Readers of `/proc/self/smaps` and `/proc/self/smaps_rollup`, the kernel's figures on memory.
+//! Readers of `/proc/self/smaps` and `/proc/self/smaps_rollup`, the kernel's figures on memory. Recent kernels
+//! have requests by which the former is read faster.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::Range;
+
+use super::resident_mappings;
 
 /// A mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,13 +43,18 @@ pub struct Rollup {
     pub swapped: u64,
 }
 
-/// Returns all mappings, ordered by address; `None` if the file is unreadable. Takes some
+/// Returns all mappings, ordered by address; `None` if the system does not list them. Takes some
 /// microseconds per mapping.
+pub fn mappings() -> Option<Vec<Mapping>> {
+    resident_mappings::read().or_else(of_text)
+}
+
+/// Returns all mappings by the text of the file; `None` if that is unreadable.
 ///
 /// Memory for the whole list is resident before it is read, since the list shows it. A list that is longer
 /// than expected is read twice: memory that the first reading allocates becomes resident after the line that
 /// should show it; the second reading reuses that memory.
-pub fn mappings() -> Option<Vec<Mapping>> {
+pub(super) fn of_text() -> Option<Vec<Mapping>> {
     let mut text = Text {
         // Not zeros, which would become resident with the first reading.
         bytes: vec![b'\n'; expected_length().unwrap_or(SHORT).max(SHORT)],
