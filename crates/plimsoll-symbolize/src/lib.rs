@@ -11,5 +11,5 @@ mod symbol;
 
 pub use symbol::{
     Detail, Function, InterpretedFrame, Line, Location, Mapping, SearchedObjects, Symbols, Text,
-    Texts, each_rust_function, offline, remember_objects, resolve, without_types,
+    Texts, each_rust_function, locate, offline, remember_objects, resolve, without_types,
 };

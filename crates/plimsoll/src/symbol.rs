@@ -14,14 +14,22 @@ use crate::{internal_heap, internal_scope, interpreter};
 /// within an [`internal_scope::scope`].
 pub(crate) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
     let _own = internal_scope::scope();
-    let symbols = resolve_in_place(return_addresses, detail);
+    let mut symbols = plimsoll_symbolize::resolve(return_addresses, detail);
+    add_interpreted(&mut symbols);
     internal_heap::trim();
     symbols
 }
 
-/// Does the same without the scope, for a process that ends.
-pub(crate) fn resolve_in_place(return_addresses: &[usize], detail: Detail) -> Symbols {
-    let mut symbols = plimsoll_symbolize::resolve(return_addresses, detail);
+/// Does what [`plimsoll_symbolize::locate`] does, and names functions of interpreters. For a process that
+/// ends: the caller has a scope or needs none.
+#[cfg(feature = "preload")]
+pub(crate) fn locate(return_addresses: &[usize]) -> Symbols {
+    let mut symbols = plimsoll_symbolize::locate(return_addresses);
+    add_interpreted(&mut symbols);
+    symbols
+}
+
+fn add_interpreted(symbols: &mut Symbols) {
     if interpreter::is_observed() {
         symbols.add_interpreted(|address, found| {
             interpreter::describe(address, |frame| {
@@ -34,7 +42,6 @@ pub(crate) fn resolve_in_place(return_addresses: &[usize], detail: Detail) -> Sy
             });
         });
     }
-    symbols
 }
 
 /// Does what [`plimsoll_symbolize::remember_objects`] does.

@@ -222,7 +222,7 @@ fn why_unseen(numbers: &Numbers) -> Option<&'static str> {
             "the allocator that the program is linked with, or that is preloaded, lacks \
              malloc_usable_size or memalign; threads and locks are observed",
         ),
-        "unknown" if numbers.mallocs == 0 => {
+        _ if numbers.was_killed() && numbers.mallocs == 0 => {
             Some("nothing was counted: the program contains an allocator, or allocated nothing")
         }
         _ => None,

@@ -155,6 +155,13 @@ pub fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
     resolve::resolve(return_addresses, detail)
 }
 
+/// Returns what [`resolve()`] does with [`Detail::Addresses`], but only the mappings that contain an address,
+/// and the first one: for a process that ends, in which each mapping takes a system call. All mappings if an
+/// address is in none of a file, as in generated code: its names may be in a file that marks itself by one.
+pub fn locate(return_addresses: &[usize]) -> Symbols {
+    resolve::locate(return_addresses)
+}
+
 /// Lists the loaded objects for later calls of [`resolve()`] in this process and in children of forks, which
 /// then read no object until the loader loads or unloads one. Takes the loader's lock.
 pub fn remember_objects() {

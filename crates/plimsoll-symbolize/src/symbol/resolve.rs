@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use plimsoll_sys::os::code_mappings;
+use plimsoll_sys::os::code_mappings::{self, CodeMapping};
 
 use super::maps::{self, Mapped};
 use super::objects::{self, Object};
@@ -14,12 +14,46 @@ use super::table::{Answer, Table};
 use super::{Detail, Location, Mapping, Symbols, hexadecimal};
 
 pub(super) fn resolve(return_addresses: &[usize], detail: Detail) -> Symbols {
-    resolve_in(&mapped(), &objects::loaded(), return_addresses, detail)
+    resolve_in(
+        &mapped(code_mappings::code_mappings()),
+        &objects::loaded(),
+        return_addresses,
+        detail,
+    )
 }
 
-/// Returns the executable mappings of this process; none if they are unknown.
-fn mapped() -> Vec<Mapped> {
-    if let Some(found) = code_mappings::code_mappings() {
+/// Implements [`super::locate`].
+pub(super) fn locate(return_addresses: &[usize]) -> Symbols {
+    let mut calls: Vec<usize> = return_addresses
+        .iter()
+        .map(|address| address.wrapping_sub(1))
+        .collect();
+    calls.sort_unstable();
+    let found = code_mappings::code_mappings_of(&calls).filter(|found| {
+        let mut files = found.iter().filter(|mapping| mapping.of_file).peekable();
+        calls.iter().all(|&call| {
+            while files
+                .next_if(|file| file.range.end <= call as u64)
+                .is_some()
+            {}
+            files
+                .peek()
+                .is_some_and(|file| file.range.start <= call as u64)
+        })
+    });
+    let mapped = mapped(found.or_else(code_mappings::code_mappings));
+    resolve_in(
+        &mapped,
+        &objects::loaded(),
+        return_addresses,
+        Detail::Addresses,
+    )
+}
+
+/// Returns the mappings that were found. If the system did not list them, reads all executable mappings of
+/// this process; returns none if they are unknown.
+fn mapped(found: Option<Vec<CodeMapping>>) -> Vec<Mapped> {
+    if let Some(found) = found {
         return found.into_iter().filter_map(Mapped::of_code).collect();
     }
     let text = read_maps().unwrap_or_default();

@@ -59,7 +59,7 @@ pub(crate) fn plain_pprof<'a>(
 ) -> impl Iterator<Item = Vec<u8>> {
     let samples = readings.clone().flat_map(|reading| &reading.samples);
     let stacks = samples.map(|sample| sample.stack.frames());
-    let symbols = symbol::resolve_in_place(&distinct(stacks), Detail::Addresses);
+    let symbols = symbol::locate(&distinct(stacks));
     readings.map(move |reading| pprof::encode(reading, false, &symbols))
 }
 

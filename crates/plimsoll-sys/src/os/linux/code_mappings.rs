@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::mapping_query;
+use super::mapping_query::{self, EXECUTABLE, Query, Reader};
 
 /// An executable mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,18 +19,45 @@ pub struct CodeMapping {
     pub name: String,
 }
 
-/// Returns the executable mappings, ordered by address, without `[vsyscall]`, which the kernel shows in
-/// the text only. Returns `None` if the kernel refuses the request. Allocates: not for hooks.
-pub fn code_mappings() -> Option<Vec<CodeMapping>> {
-    let mut found = Vec::new();
-    mapping_query::each(mapping_query::EXECUTABLE, |mapping, name| {
-        found.push(CodeMapping {
+impl CodeMapping {
+    fn new(mapping: &Query, name: &[u8]) -> Self {
+        Self {
             range: mapping.start..mapping.end,
             offset: mapping.offset,
             of_file: mapping.inode != 0,
             name: String::from_utf8_lossy(name).into_owned(),
-        });
+        }
+    }
+}
+
+/// Returns the executable mappings, ordered by address, without `[vsyscall]`, which the kernel shows in
+/// the text only. Returns `None` if the kernel refuses the request. Allocates: not for hooks.
+pub fn code_mappings() -> Option<Vec<CodeMapping>> {
+    let mut found = Vec::new();
+    mapping_query::each(EXECUTABLE, |mapping, name| {
+        found.push(CodeMapping::new(mapping, name));
     })?;
+    Some(found)
+}
+
+/// Returns the first of [`code_mappings`], which is the program's in most processes, and those that contain
+/// one of the addresses, which are ordered. Takes a system call for each of them.
+pub fn code_mappings_of(addresses: &[usize]) -> Option<Vec<CodeMapping>> {
+    let mut reader = Reader::open()?;
+    let mut found: Vec<CodeMapping> = Vec::new();
+    if let Some((first, name)) = reader.next(EXECUTABLE, 0).ok()? {
+        found.push(CodeMapping::new(&first, name));
+    }
+    for &address in addresses {
+        let address = address as u64;
+        if (found.last()).is_some_and(|last| address < last.range.end) {
+            continue;
+        }
+        let next = reader.next(EXECUTABLE, address).ok()?;
+        if let Some((mapping, name)) = next.filter(|(mapping, _)| mapping.start <= address) {
+            found.push(CodeMapping::new(&mapping, name));
+        }
+    }
     Some(found)
 }
 
@@ -78,5 +105,28 @@ mod tests {
         assert_eq!(files(found.clone()), files(of_text()));
         let here = code_mappings as *const () as u64;
         assert!(found.iter().any(|mapping| mapping.range.contains(&here)));
+    }
+
+    #[test]
+    fn mappings_of_addresses_are_those_that_contain_them() {
+        let Some(all) = code_mappings() else {
+            assert!(code_mappings_of(&[]).is_none());
+            return;
+        };
+        let first = &all[0];
+        assert_eq!(code_mappings_of(&[]).unwrap(), [first.clone()]);
+        let here = code_mappings as *const () as usize;
+        let in_libc = libc::malloc as *const () as usize;
+        let outside = &raw const all as usize;
+        let mut addresses = vec![1, here, here + 1, in_libc, outside, usize::MAX];
+        addresses.sort_unstable();
+        let contains = |mapping: &CodeMapping| {
+            let is_in = |&at: &usize| mapping.range.contains(&(at as u64));
+            addresses.iter().any(is_in)
+        };
+        let mut expected = all.clone();
+        expected.retain(|mapping| mapping == first || contains(mapping));
+        assert!(expected.len() < all.len());
+        assert_eq!(code_mappings_of(&addresses).unwrap(), expected);
     }
 }

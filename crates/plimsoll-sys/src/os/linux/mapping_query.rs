@@ -45,14 +45,32 @@ const HERE_OR_NEXT: u64 = 0x10;
 /// More than the longest name.
 const NAME_SIZE: usize = 4096;
 
-/// Calls `found` with each mapping that has the `permissions`, ordered by address, and with its path or its
-/// name in brackets. `[vsyscall]` is omitted, which the kernel shows in the text only. Returns `None` if the
-/// kernel refuses the request.
-pub(super) fn each(permissions: u64, mut found: impl FnMut(&Query, &[u8])) -> Option<()> {
-    let file = File::open("/proc/self/maps").ok()?;
-    let mut name = [0_u8; NAME_SIZE];
-    let mut address = 0;
-    loop {
+/// Reads mappings of this process.
+pub(super) struct Reader {
+    file: File,
+    name: [u8; NAME_SIZE],
+}
+
+/// The kernel refuses the request.
+pub(super) struct Refused;
+
+impl Reader {
+    /// Returns `None` if the list of mappings cannot be opened.
+    pub(super) fn open() -> Option<Self> {
+        Some(Self {
+            file: File::open("/proc/self/maps").ok()?,
+            name: [0; NAME_SIZE],
+        })
+    }
+
+    /// Returns the first mapping that ends above `address` and has the `permissions`, with its path or its
+    /// name in brackets; `None` if no such mapping follows, or only `[vsyscall]`, which the kernel shows in
+    /// the text only.
+    pub(super) fn next(
+        &mut self,
+        permissions: u64,
+        address: u64,
+    ) -> Result<Option<(Query, &[u8])>, Refused> {
         let mut query = Query {
             size: size_of::<Query>() as u64,
             flags: permissions | HERE_OR_NEXT,
@@ -66,22 +84,35 @@ pub(super) fn each(permissions: u64, mut found: impl FnMut(&Query, &[u8])) -> Op
             device: [0; 2],
             name_size: NAME_SIZE as u32,
             build_id_size: 0,
-            name: name.as_mut_ptr() as u64,
+            name: self.name.as_mut_ptr() as u64,
             build_id: 0,
         };
         // SAFETY: the kernel writes to `query`, and at most `name_size` bytes to `name`.
         let answer = unsafe {
             let argument = &raw mut query as usize;
-            call3(libc::SYS_ioctl, file.as_raw_fd() as usize, QUERY, argument)
+            let file = self.file.as_raw_fd() as usize;
+            call3(libc::SYS_ioctl, file, QUERY, argument)
         };
         if answer == -(libc::ENOENT as isize) {
-            return Some(());
+            return Ok(None);
         }
         if answer != 0 || query.end <= address {
-            return None;
+            return Err(Refused);
         }
         let length = (query.name_size as usize).saturating_sub(1);
-        found(&query, name.get(..length)?);
+        let name = self.name.get(..length).ok_or(Refused)?;
+        Ok(Some((query, name)))
+    }
+}
+
+/// Calls `found` with each mapping that has the `permissions`, ordered by address. Returns `None` if the
+/// kernel refuses the request.
+pub(super) fn each(permissions: u64, mut found: impl FnMut(&Query, &[u8])) -> Option<()> {
+    let mut reader = Reader::open()?;
+    let mut address = 0;
+    while let Some((query, name)) = reader.next(permissions, address).ok()? {
+        found(&query, name);
         address = query.end;
     }
+    Some(())
 }
