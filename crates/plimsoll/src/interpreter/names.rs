@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use plimsoll_postmortem::layout::note;
 use plimsoll_sys::os::region::Region;
-use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Ordering};
+use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Mutex, Ordering};
 
 use crate::postmortem_file;
 
@@ -71,8 +71,13 @@ pub(crate) struct Described<'a> {
     pub(crate) line: u32,
 }
 
-/// Reserves the tables. Not for hooks. Returns `false` if the system refuses.
+/// Reserves the tables. Not for hooks. Returns `false` if the system refuses, or while another thread
+/// reserves them: in the child of a fork, such a thread does not exist.
 pub(super) fn reserve() -> bool {
+    static RESERVING: Mutex<()> = Mutex::new(());
+    let Ok(_alone) = RESERVING.try_lock() else {
+        return false;
+    };
     (REGION.length() != 0 || REGION.reserve(BYTES, BYTES)) && REGION.commit(BYTES)
 }
 
@@ -263,6 +268,14 @@ pub(crate) fn describe<R>(
     }))
 }
 
+/// Reserves the tables beside other tests that do.
+#[cfg(test)]
+pub(super) fn reserve_alone() {
+    while !reserve() {
+        std::thread::yield_now();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,7 +290,7 @@ mod tests {
 
     #[test]
     fn frames_are_equal_exactly_if_function_and_line_are() {
-        assert!(reserve());
+        reserve_alone();
         let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let at = |number, name: &str, line| intern(key(number), source(name), line).unwrap();
         let first = at(1, "work", 8);
@@ -300,7 +313,7 @@ mod tests {
 
     #[test]
     fn threads_that_meet_the_same_functions_get_the_same_frames() {
-        assert!(reserve());
+        reserve_alone();
         let frames: Vec<Vec<usize>> = std::thread::scope(|scope| {
             let thread = || {
                 let names = (0..2000).map(|at| format!("racing {at}"));

@@ -179,12 +179,13 @@ impl<M: Memory> Read<'_, M> {
         let start_line = self
             .reader
             .half(code.checked_add(layout.code.start_line)?)?;
-        // Another function at the same address differs in one of these.
+        // Another function at the same address differs in one of these. The addresses of its texts may be
+        // the same: functions that are compiled and freed in turn often get the same memory.
         let key = [
             code,
             instruction as usize,
-            file,
-            name,
+            hash(self.python, self.reader, file)?,
+            hash(self.python, self.reader, name)?,
             table,
             start_line as usize,
         ];
@@ -224,6 +225,49 @@ fn mixed(hash: u64, word: usize) -> u64 {
     mixed ^ mixed >> 29
 }
 
+/// The characters of a string.
+struct Characters {
+    first: usize,
+    number: usize,
+    /// The bytes of each.
+    size: usize,
+}
+
+impl Characters {
+    fn of(python: &Python, reader: &mut impl Memory, string: usize) -> Option<Self> {
+        const COMPACT: u32 = 1 << 5;
+        const ASCII: u32 = 1 << 6;
+        let layout = &python.layout.string;
+        let state = reader.half(string.checked_add(layout.state)?)?;
+        let number = reader.field(string, layout.length)?;
+        if state & COMPACT == 0 {
+            return None;
+        }
+        let is_ascii = state & ASCII != 0;
+        let offset = if is_ascii { layout.ascii } else { layout.other };
+        Some(Self {
+            first: string.checked_add(offset)?,
+            number,
+            size: (state >> 2 & 7) as usize,
+        })
+    }
+}
+
+/// Returns a hash of the first [`MAX_FILE`] bytes of a string and of its length.
+fn hash(python: &Python, reader: &mut impl Memory, string: usize) -> Option<usize> {
+    const WORD: usize = size_of::<usize>();
+    let characters = Characters::of(python, reader, string)?;
+    let bytes = characters.number.checked_mul(characters.size)?;
+    let mut hash = mixed(0, bytes);
+    for at in (0..bytes.min(MAX_FILE)).step_by(WORD) {
+        let word = reader.word(characters.first.checked_add(at)?)?;
+        // The last word may reach beyond the string.
+        let unused = 8 * (at + WORD).saturating_sub(bytes);
+        hash = mixed(hash, word & usize::MAX >> unused);
+    }
+    Some(hash as usize)
+}
+
 /// Reads a string, up to the length of the buffer in UTF-8.
 fn text<'a>(
     python: &Python,
@@ -231,20 +275,13 @@ fn text<'a>(
     string: usize,
     to: &'a mut [u8],
 ) -> Option<&'a str> {
-    const COMPACT: u32 = 1 << 5;
-    const ASCII: u32 = 1 << 6;
-    let layout = &python.layout.string;
-    let state = reader.half(string.checked_add(layout.state)?)?;
-    let characters = reader.field(string, layout.length)?;
-    if state & COMPACT == 0 {
-        return None;
-    }
-    let is_ascii = state & ASCII != 0;
-    let offset = if is_ascii { layout.ascii } else { layout.other };
-    let first = string.checked_add(offset)?;
-    let size = (state >> 2 & 7) as usize;
+    let Characters {
+        first,
+        number,
+        size,
+    } = Characters::of(python, reader, string)?;
     let mut length = 0;
-    for at in 0..characters {
+    for at in 0..number {
         let place = first.checked_add(size * at)?;
         let character = match size {
             1 => u32::from(reader.byte(place)?),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::interpreter::memory::Reader;
-use crate::interpreter::names::{describe, reserve};
+use crate::interpreter::names::{describe, reserve_alone};
 use crate::interpreter::python::layout::{self, Layout};
 
 const FRAME: usize = 0x80;
@@ -70,7 +70,7 @@ fn python(layout: Layout) -> Python {
 
 /// Reads the frames, and returns the names of functions and the executions.
 fn read_all(python: &Python, thread: usize, limit: usize) -> (Vec<String>, Vec<Execution>) {
-    assert!(reserve());
+    reserve_alone();
     let mut buffers = Buffers::new();
     let mut reader = Reader::new();
     let (functions, executions) = read(
@@ -131,6 +131,28 @@ fn functions_belong_to_the_execution_whose_record_follows() {
     let (names, executions) = read_all(&python, thread, 2);
     assert_eq!(names, ["inner", "middle"], "at most two");
     assert_eq!(positions(&executions), [(record(2), 2)]);
+}
+
+/// Code that is compiled and freed in turn often gets the same memory, with its texts.
+#[test]
+fn another_function_in_the_same_memory_is_recognized() {
+    let (python, mut memory, thread) = of_3_12();
+    let mut seen = |name: &str| {
+        memory.function(0x1000, name, 7, &python.layout);
+        let (names, _) = read_all(&python, thread, 1);
+        assert_eq!(names, [name]);
+    };
+    // Names that differ in each character, and that begin alike.
+    for at in 0..24 {
+        for letter in ["a", "b"] {
+            seen(&format!(
+                "{}{letter}{}",
+                &"x".repeat(at),
+                &"x".repeat(24 - at)
+            ));
+        }
+        seen(&"y".repeat(at + 1));
+    }
 }
 
 #[test]
