@@ -9,15 +9,24 @@
 //! module, names the modules that failed, and exits with status 101 if any did. In the processes of
 //! modules it does nothing. Neither does it if `--exact` names a single test, or if no test is
 //! selected.
+//!
+//! Two modules run at a time, since many tests wait. Each module's output is printed when it ends.
+//! With `--nocapture`, modules run one after the other and print directly.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, ExitStatus};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use crate::child::variable;
 
 /// The environment variable that marks the processes of modules.
 const MARK: &CStr = c"PLIMSOLL_TEST_MODULE";
+
+/// The number of modules that run at a time.
+const AT_ONCE: usize = 2;
 
 /// Options of the test harness that take a value.
 const WITH_VALUE: [&str; 7] = [
@@ -64,26 +73,72 @@ pub unsafe extern "C" fn run_if_first(count: c_int, arguments: *const *const c_c
     if modules.is_empty() {
         return;
     }
-    let options = options(&arguments);
-    let mut failed = Vec::new();
-    for (module, tests) in &modules {
-        println!("\nmodule {module}");
-        let status = again()
-            .args(&options)
-            .arg("--exact")
-            .args(tests)
-            .env(variable(MARK), module)
-            .status()
-            .expect("the test binary can be run");
-        if !status.success() {
-            failed.push(format!("{module} ({status})"));
-        }
-    }
+    let failed = failed(modules, &options(&arguments));
     if failed.is_empty() {
         std::process::exit(0);
     }
     eprintln!("\nfailed modules: {}", failed.join(", "));
     std::process::exit(101);
+}
+
+/// Runs the modules. Returns the names of those that fail.
+fn failed(modules: BTreeMap<String, Vec<String>>, options: &[String]) -> Vec<String> {
+    let is_direct = modules.len() == 1
+        || options
+            .iter()
+            .any(|option| ["--nocapture", "--no-capture"].contains(&option.as_str()));
+    let at_once = match thread::available_parallelism() {
+        Ok(processors) if !is_direct => processors.get().min(AT_ONCE),
+        _ => 1,
+    };
+    let failed = Mutex::new(Vec::new());
+    let remaining = Mutex::new(modules.into_iter());
+    let next = || lock(&remaining).next();
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some((module, tests)) = next() {
+                    let mut command = again();
+                    command
+                        .args(options)
+                        .arg("--exact")
+                        .args(tests)
+                        .env(variable(MARK), &module);
+                    let status = match is_direct {
+                        true => run_directly(&module, &mut command),
+                        false => run_captured(&module, &mut command),
+                    };
+                    if !status.success() {
+                        lock(&failed).push(format!("{module} ({status})"));
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_directly(module: &str, command: &mut Command) -> ExitStatus {
+    println!("\nmodule {module}");
+    command.status().expect("the test binary can be run")
+}
+
+/// Runs a module and then prints its whole output. Names the module on standard error when it
+/// starts, so that the output shows which module hangs.
+fn run_captured(module: &str, command: &mut Command) -> ExitStatus {
+    eprintln!("module {module} starts");
+    let output = command.output().expect("the test binary can be run");
+    let (mut out, mut errors) = (std::io::stdout().lock(), std::io::stderr().lock());
+    let printed = writeln!(out, "\nmodule {module}")
+        .and_then(|()| out.write_all(&output.stdout))
+        .and_then(|()| out.flush())
+        .and_then(|()| errors.write_all(&output.stderr));
+    printed.expect("the output can be written");
+    output.status
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn again() -> Command {
