@@ -454,8 +454,9 @@ fn soaks(steps: &Steps) -> Result<(), String> {
         &[("PLIMSOLL_SOAK_SECONDS", "600")],
         "cargo test --release -p plimsoll-heap --test wrapped everything_at_once",
     )?;
-    steps
-        .run("cargo test --release -p plimsoll-cli --test postmortem --test large -- --ignored")?;
+    steps.run(
+        "cargo test --release -p plimsoll-cli --test postmortem --test profiles -- --ignored",
+    )?;
     // In all kinds of builds, blocks are attributed to the functions that make them.
     steps.run("cargo test --release -p plimsoll-cli --test run -- --ignored frames::")?;
     // CPython's own tests of threads, processes and memory have the same outcomes as without.

@@ -1,13 +1,10 @@
 //! The output of `plimsoll report` and `plimsoll diff`.
 
-mod command;
-mod proto;
-
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use command::{Directory, failure_of, plimsoll, stdout_of};
-use proto::{Message, Writer, gzip};
+use crate::command::{Directory, failure_of, plimsoll, stdout_of};
+use crate::proto::{Message, Writer, gzip};
 
 const KB: i64 = 1024;
 

@@ -1,12 +1,9 @@
 //! `plimsoll diff` of profiles with `--fail-over` and `--markdown`.
 
-mod command;
-mod proto;
-
 use std::process::Output;
 
-use command::{Directory, failure_of, plimsoll, stdout_of};
-use proto::{Message, Writer};
+use crate::command::{Directory, failure_of, plimsoll, stdout_of};
+use crate::proto::{Message, Writer};
 
 const TYPES: [(&str, &str); 4] = [
     ("alloc_objects", "count"),

@@ -1,11 +1,9 @@
 //! `plimsoll top PID` finds the pages of a process among its listening sockets.
 
-mod top_fake;
-
 use std::net::TcpListener;
 use std::process::Command;
 
-use top_fake::{Answer, Fake};
+use crate::fake::{Answer, Fake};
 
 #[test]
 fn a_process_is_watched_by_its_id() {

@@ -1,14 +1,10 @@
 //! `plimsoll top` on a terminal: tests press keys and compare the screen.
 
-mod port;
-mod top_fake;
-mod top_pane;
-
 use std::time::{Duration, Instant};
 
-use port::Port;
-use top_fake::{Answer, Fake, TOO_LONG};
-use top_pane::Pane;
+use crate::fake::{Answer, Fake, TOO_LONG};
+use crate::pane::Pane;
+use crate::port::Port;
 
 /// Returns the sites on the screen, from the top.
 fn places(screen: &str) -> Vec<&str> {

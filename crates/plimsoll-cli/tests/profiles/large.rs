@@ -1,16 +1,12 @@
 //! Profiles beyond a sensible size are shown in bounded time and memory.
 
-#![cfg(unix)]
-
-mod proto;
-
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use proto::Message;
+use crate::proto::Message;
 
 /// A file that is removed on drop.
 struct Temporary(PathBuf);

@@ -1,15 +1,12 @@
 //! `plimsoll view` serves files to browsers on this machine only.
 
-mod command;
-mod proto;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use command::{Directory, failure_of, file_of_command};
-use proto::Writer;
+use crate::command::{Directory, failure_of, file_of_command};
+use crate::proto::Writer;
 
 /// A running server, which ends with the test.
 struct Server {

@@ -1,15 +1,13 @@
 //! The findings of `doctor` on program files: small programs of all kinds, built by the C compiler,
 //! and damaged files.
 
-mod doctor_common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use doctor_common::{Numbers, PLAIN, compile, directory, file, is_root};
+use crate::programs::{Numbers, PLAIN, compile, directory, file, is_root};
 use plimsoll_cli::program::allocator::Own;
 use plimsoll_cli::program::{
     CLibrary, Compression, Contents, DebugInformation, Details, Evidence, Executable, Language,

@@ -1,7 +1,5 @@
 //! The command `plimsoll doctor`, as people and programs use it.
 
-mod doctor_common;
-
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use doctor_common::{PLAIN, compile, directory, file};
+use crate::programs::{PLAIN, compile, directory, file};
 use serde_json::Value;
 
 fn doctor() -> Command {

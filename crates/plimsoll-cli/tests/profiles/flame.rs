@@ -1,9 +1,6 @@
 //! Flame graphs and reports for browsers are single files, and their interactive functions work.
 //! `PLIMSOLL_CHROMIUM` names the Chromium program; without that variable, the browser is not tried.
 
-mod command;
-mod proto;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,8 +8,8 @@ use base64::Engine;
 use plimsoll_pprof::{Limits, Profile};
 use serde_json::Value;
 
-use command::{Directory, failure_of, stdout_of};
-use proto::Writer;
+use crate::command::{Directory, failure_of, stdout_of};
+use crate::proto::Writer;
 
 fn profile() -> Vec<u8> {
     let mut writer = Writer::new(&[("inuse_space", "bytes")]);

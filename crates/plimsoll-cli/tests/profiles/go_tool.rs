@@ -2,16 +2,11 @@
 //! command `go`, which is otherwise searched in `PATH`. Without Go, a test fails only if that
 //! variable is set.
 
-mod command;
-mod proto;
-#[path = "symbolize/scene.rs"]
-mod scene;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use command::{Directory, stdout_of};
-use proto::Writer;
+use crate::command::{Directory, stdout_of};
+use crate::proto::Writer;
 
 /// Returns the command `go`, or `None` if it is missing and `PLIMSOLL_GO` is not set.
 fn go() -> Option<PathBuf> {
@@ -222,13 +217,13 @@ fn dumps_of_jemalloc_are_scaled_as_gos_tool_does() {
 fn the_tool_shows_the_names_of_a_completed_profile() {
     let Some(go) = go() else { return };
     let directory = Directory::new("go-symbolized");
-    let profile = scene::profile(&directory, scene::BUILD_ID);
-    let debug = directory.file("debug", scene::DEBUG);
-    let output = scene::symbolize(&directory, &profile, &["--debug-file", &debug], &[]);
-    assert_eq!(scene::reported(&output), "");
-    let named = scene::output(&directory);
+    let profile = crate::scene::profile(&directory, crate::scene::BUILD_ID);
+    let debug = directory.file("debug", crate::scene::DEBUG);
+    let output = crate::scene::symbolize(&directory, &profile, &["--debug-file", &debug], &[]);
+    assert_eq!(crate::scene::reported(&output), "");
+    let named = crate::scene::output(&directory);
     let shown = pprof(&go, &["-top", &named]);
-    for name in scene::INLINED {
+    for name in crate::scene::INLINED {
         assert!(shown.contains(name), "{name} in {shown}");
     }
     assert_eq!(rows(&shown), rows(&stdout_of(&["report", "--top", &named])));

@@ -1,14 +1,11 @@
 //! Program files for x86-64 and for aarch64: each property is read on either machine. The file for
 //! the other machine comes from a cross compiler; without one, its half is skipped with a message.
 
-mod command;
-mod doctor_common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use command::plimsoll;
-use doctor_common::{PLAIN, compile_with, directory};
+use crate::command::plimsoll;
+use crate::programs::{PLAIN, compile_with, directory};
 use plimsoll_cli::program::allocator::Own;
 use plimsoll_cli::program::{
     CLibrary, DebugInformation, Details, Evidence, Executable, Language, Linking, Machine, Program,

@@ -1,9 +1,7 @@
 //! The content of profiles is read correctly.
 
-mod proto;
-
+use crate::proto::{Writer, gzip};
 use plimsoll_cli::profile::{FunctionTotals, Limits, Profile, function_totals, parse};
-use proto::{Writer, gzip};
 
 const HEAP: &[(&str, &str)] = &[("inuse_objects", "count"), ("inuse_space", "bytes")];
 

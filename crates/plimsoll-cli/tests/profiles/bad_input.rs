@@ -1,12 +1,9 @@
 //! Files that are not profiles, and broken profiles, are refused in one line that names the file
 //! and the reason.
 
-mod command;
-mod proto;
-
-use command::{Directory, failure_of, plimsoll};
+use crate::command::{Directory, failure_of, plimsoll};
+use crate::proto::{Message, Writer, gzip};
 use plimsoll_cli::profile::{Limits, parse};
-use proto::{Message, Writer, gzip};
 
 fn small() -> Writer {
     let mut writer = Writer::new(&[("inuse_space", "bytes")]);

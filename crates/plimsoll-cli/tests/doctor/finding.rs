@@ -1,8 +1,6 @@
 //! Tests that a command is resolved to the file that the kernel and `execvp` execute. Each case is
 //! also executed, and both results must agree.
 
-mod doctor_common;
-
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::Error;
@@ -11,7 +9,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use doctor_common::{PLAIN, compile, directory, file};
+use crate::programs::{PLAIN, compile, directory, file};
 use plimsoll_cli::program::{Program, preload_verdict};
 
 /// Executes a command. Returns the shell's exit code if that fails.

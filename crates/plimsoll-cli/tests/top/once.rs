@@ -1,13 +1,10 @@
 //! `plimsoll top --once` prints plain text, or one line that states the failure.
 
-mod port;
-mod top_fake;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
-use port::Port;
-use top_fake::{Answer, Fake};
+use crate::fake::{Answer, Fake};
+use crate::port::Port;
 
 fn top(program: &str, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));

@@ -1,8 +1,5 @@
 //! A fake program that serves Plimsoll's pages, correctly or in any other way.
 
-// Each test binary uses a part of this module.
-#![allow(dead_code)]
-
 mod pprof;
 
 use std::collections::HashMap;

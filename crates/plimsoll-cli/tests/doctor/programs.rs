@@ -1,7 +1,5 @@
 //! Helpers of the tests of `doctor`: small programs built by the C compiler, and their directory.
 
-#![allow(dead_code, reason = "each test uses some of it")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,9 @@
 //! `plimsoll report --summary`: true, and at most 3,072 bytes, whatever the source.
 
-mod command;
-mod proto;
-
 use std::process::Command;
 
-use command::{Directory, failure_of, file_of_command, stdout_of};
-use proto::Writer;
+use crate::command::{Directory, failure_of, file_of_command, stdout_of};
+use crate::proto::Writer;
 
 const MAX_BYTES: usize = 3072;
 
@@ -200,7 +197,7 @@ fn bad_sources_and_arguments_are_refused_in_one_line() {
         "-n3",
         "--nodefraction=0",
     ] {
-        let output = command::plimsoll(&["report", "--summary", option, "x"]);
+        let output = crate::command::plimsoll(&["report", "--summary", option, "x"]);
         assert_eq!(output.status.code(), Some(2), "{option}");
     }
     let to = directory.path("summary.txt");

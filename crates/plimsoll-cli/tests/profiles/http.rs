@@ -1,16 +1,13 @@
 //! Profiles from pages of running programs.
 
-mod command;
-mod proto;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use command::{Directory, failure_of, stdout_of};
+use crate::command::{Directory, failure_of, stdout_of};
+use crate::proto::{Writer, gzip};
 use plimsoll_cli::http::{get, get_with_progress, profile_url};
-use proto::{Writer, gzip};
 
 /// Serves one response after the other. The thread returns the requests.
 fn server(answers: Vec<Vec<u8>>) -> (String, JoinHandle<Vec<String>>) {
