@@ -545,11 +545,16 @@ fn servers_that_misbehave_are_given_up() {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
         while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
     });
-    for address in [says_nothing, hangs_up, speaks_otherwise] {
-        let (status, says) = failure(OsStr::new(&address.to_string()));
-        assert_eq!(status, Some(1), "{says}");
-    }
-    // The client reads only a limited part, which is not a page.
-    let output = output(doctor().arg(never_ends.to_string()));
-    assert_eq!(output.status.code(), Some(1));
+    // At the same time, since the command waits for the first until its timeout.
+    thread::scope(|scope| {
+        for address in [says_nothing, hangs_up, speaks_otherwise] {
+            scope.spawn(move || {
+                let (status, says) = failure(OsStr::new(&address.to_string()));
+                assert_eq!(status, Some(1), "{says}");
+            });
+        }
+        // The client reads only a limited part, which is not a page.
+        let output = output(doctor().arg(never_ends.to_string()));
+        assert_eq!(output.status.code(), Some(1));
+    });
 }

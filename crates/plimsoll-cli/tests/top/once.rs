@@ -105,7 +105,6 @@ fn any_page_of_it_will_do() {
 
 #[test]
 fn figures_that_cannot_be_had_are_one_line() {
-    let fake = Fake::start();
     let cases = [
         (Answer::Status(500), "status 500"),
         (Answer::Status(404), "status 404"),
@@ -126,18 +125,24 @@ fn figures_that_cannot_be_had_are_one_line() {
         (Answer::Body(vec![0xff; 1 << 16]), "the middle of a line"),
         (Answer::Body(vec![b'\n'; 20 << 20]), "too long"),
     ];
-    for (answer, why) in cases {
-        let shown = format!("{answer:?}").chars().take(50).collect::<String>();
-        fake.answer("/metrics", answer);
-        let output = once(&fake.url());
-        assert_eq!(output.status.code(), Some(1), "{shown}");
-        assert_eq!(text(&output.stdout), "", "{shown}");
-        let said = complaint(&output);
-        assert!(
-            said.contains(why) && said.contains(&fake.url()),
-            "{shown}: {said}"
-        );
-    }
+    // At the same time, since the command waits for some of these until its timeout.
+    std::thread::scope(|scope| {
+        for (answer, why) in cases {
+            scope.spawn(move || {
+                let fake = Fake::start();
+                let shown = format!("{answer:?}").chars().take(50).collect::<String>();
+                fake.answer("/metrics", answer);
+                let output = once(&fake.url());
+                assert_eq!(output.status.code(), Some(1), "{shown}");
+                assert_eq!(text(&output.stdout), "", "{shown}");
+                let said = complaint(&output);
+                assert!(
+                    said.contains(why) && said.contains(&fake.url()),
+                    "{shown}: {said}"
+                );
+            });
+        }
+    });
 }
 
 #[test]
