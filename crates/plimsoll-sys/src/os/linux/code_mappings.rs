@@ -114,7 +114,7 @@ mod tests {
             return;
         };
         let first = &all[0];
-        assert_eq!(code_mappings_of(&[]).unwrap(), [first.clone()]);
+        assert_eq!(code_mappings_of(&[]).unwrap(), std::slice::from_ref(first));
         let here = code_mappings as *const () as usize;
         let in_libc = libc::malloc as *const () as usize;
         let outside = &raw const all as usize;
