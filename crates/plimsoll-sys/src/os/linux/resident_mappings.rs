@@ -22,7 +22,7 @@ const FIRST_VERSION: (u32, u32) = (6, 18);
 /// The number of pieces that a request returns at most.
 const PIECES: usize = 512;
 
-/// The size of private memory in bytes from which a request of its own pays: the kernel need not read
+/// From this size in bytes, a separate request for private memory is faster: the kernel need not read
 /// whether its pages belong to files.
 const SMALL: usize = 1 << 20;
 
