@@ -7,6 +7,7 @@ pub mod copied_memory;
 pub mod cpus;
 pub mod eventfd;
 pub mod handler_stacks;
+mod mapping;
 mod mapping_query;
 pub mod membarrier;
 mod page_scan;

@@ -12,9 +12,9 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::mem::MaybeUninit;
 
+use super::mapping::Mapping;
 use super::mapping_query::{self, READABLE, SHARED, WRITABLE};
 use super::page_scan::{self, FILE, Piece};
-use super::smaps::Mapping;
 
 /// The first version of Linux whose figures are known to equal those of the text.
 const FIRST_VERSION: (u32, u32) = (6, 18);

@@ -3,30 +3,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::ops::Range;
+
+pub use super::mapping::Mapping;
 
 use super::resident_mappings;
-
-/// A mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// The address range.
-    pub range: Range<usize>,
-    /// Whether it is readable. Mappings without any permission are reserved address space.
-    pub accessible: bool,
-    /// Whether it can be written.
-    pub writable: bool,
-    /// Whether it is shared with other processes.
-    pub shared: bool,
-    /// Whether it maps a file.
-    pub of_file: bool,
-    /// The path, or a name in brackets; empty for memory without either.
-    pub name: String,
-    /// Resident bytes.
-    pub resident: u64,
-    /// Resident bytes that belong to no file, including private copies of file pages.
-    pub anonymous: u64,
-}
 
 /// The sums over all mappings, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
