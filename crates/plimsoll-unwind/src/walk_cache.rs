@@ -183,13 +183,18 @@ impl Trail {
     }
 }
 
-/// A stored walk.
-struct Entry {
+/// The key of a stored walk. Keys lie apart from the words: a search that finds nothing then touches one
+/// page, where few are in memory after a start or a fork.
+struct Key {
     /// A version number; odd during a write.
     turn: AtomicU32,
-    length: AtomicU32,
-    key: AtomicU64,
+    start: AtomicU64,
     depth: AtomicU64,
+}
+
+/// A stored walk.
+struct Entry {
+    length: AtomicU32,
     /// For a walk by tables, the distance of the first frame pointer from the stack pointer.
     frame_pointer: AtomicU64,
     /// The stack's name in the lower half, if known, and the turn to which it belongs in the upper
@@ -202,25 +207,33 @@ struct Entry {
 struct Set {
     /// The number of calls of `remember` for this set.
     missed: AtomicU32,
-    entries: [Entry; IN_SET],
+    keys: [Key; IN_SET],
 }
 
-static WALKS: [Set; SETS] = [const {
+static KEYS: [Set; SETS] = [const {
     Set {
         missed: AtomicU32::new(0),
-        entries: [const {
-            Entry {
+        keys: [const {
+            Key {
                 turn: AtomicU32::new(0),
-                length: AtomicU32::new(0),
-                key: AtomicU64::new(0),
+                start: AtomicU64::new(0),
                 depth: AtomicU64::new(0),
-                frame_pointer: AtomicU64::new(0),
-                name: AtomicU64::new(0),
-                places: [const { AtomicU32::new(0) }; MOST],
-                values: [const { AtomicU64::new(0) }; MOST],
             }
         }; IN_SET],
     }
+}; SETS];
+
+/// The walks of each key.
+static WALKS: [[Entry; IN_SET]; SETS] = [const {
+    [const {
+        Entry {
+            length: AtomicU32::new(0),
+            frame_pointer: AtomicU64::new(0),
+            name: AtomicU64::new(0),
+            places: [const { AtomicU32::new(0) }; MOST],
+            values: [const { AtomicU64::new(0) }; MOST],
+        }
+    }; IN_SET]
 }; SETS];
 
 /// The key of a walk: its starting point.
@@ -262,15 +275,16 @@ impl Beginning {
     }
 
     #[inline]
-    fn set(&self) -> &'static Set {
+    fn set(&self) -> usize {
         let mixed = (self.key ^ self.depth.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &WALKS[(mixed >> 56) as usize % SETS]
+        (mixed >> 56) as usize % SETS
     }
 }
 
 /// A reference to a stored walk.
 #[derive(Clone, Copy)]
 pub struct Remembered {
+    key: &'static Key,
     entry: &'static Entry,
     turn: u32,
 }
@@ -280,15 +294,17 @@ pub struct Remembered {
 /// is `None`, the caller must discard everything that `keep` received.
 #[inline]
 pub fn find(from: &Beginning, mut keep: impl FnMut(usize, usize)) -> Option<(Remembered, usize)> {
-    from.set().entries.iter().find_map(|entry| {
-        let turn = entry.turn.load(Ordering::Acquire);
-        if entry.key.load(Ordering::Relaxed) != from.key
-            || entry.depth.load(Ordering::Relaxed) != from.depth
+    let set = from.set();
+    KEYS[set].keys.iter().enumerate().find_map(|(at, key)| {
+        let turn = key.turn.load(Ordering::Acquire);
+        if key.start.load(Ordering::Relaxed) != from.key
+            || key.depth.load(Ordering::Relaxed) != from.depth
             || turn % 2 != 0
         {
             return None;
         }
-        let met = Remembered { entry, turn };
+        let entry = &WALKS[set][at];
+        let met = Remembered { key, entry, turn };
         let count = match from.way {
             WalkMethod::Tables => met.is_the_same_by_tables(from, &mut keep),
             WalkMethod::Chain => met.is_the_same_by_chain(from, &mut keep),
@@ -388,7 +404,7 @@ impl Remembered {
     #[inline]
     fn is_there(&self) -> bool {
         fence(Ordering::Acquire);
-        self.entry.turn.load(Ordering::Relaxed) == self.turn
+        self.key.turn.load(Ordering::Relaxed) == self.turn
     }
 
     /// Returns the stack's name, if it was set.
@@ -409,15 +425,20 @@ impl Remembered {
 /// second call for a set stores a walk: where walks never repeat, storing each one is wasted.
 pub fn remember(from: &Beginning, trail: &Trail) -> Option<Remembered> {
     let set = from.set();
-    let missed = set.missed.load(Ordering::Relaxed);
-    set.missed.store(missed.wrapping_add(1), Ordering::Relaxed);
+    let Set {
+        missed: count,
+        keys,
+    } = &KEYS[set];
+    let missed = count.load(Ordering::Relaxed);
+    count.store(missed.wrapping_add(1), Ordering::Relaxed);
     if trail.spoilt || missed % 2 != 0 {
         return None;
     }
-    let entry = &set.entries[missed as usize / 2 % IN_SET];
-    let turn = entry.turn.load(Ordering::Relaxed);
+    let at = missed as usize / 2 % IN_SET;
+    let (key, entry) = (&keys[at], &WALKS[set][at]);
+    let turn = key.turn.load(Ordering::Relaxed);
     if turn % 2 != 0
-        || entry
+        || key
             .turn
             .compare_exchange(turn, turn + 1, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
@@ -426,8 +447,8 @@ pub fn remember(from: &Beginning, trail: &Trail) -> Option<Remembered> {
     }
     // Orders the odd turn before the stores below: a reader that sees one of them sees the turn.
     fence(Ordering::Release);
-    entry.key.store(from.key, Ordering::Relaxed);
-    entry.depth.store(from.depth, Ordering::Relaxed);
+    key.start.store(from.key, Ordering::Relaxed);
+    key.depth.store(from.depth, Ordering::Relaxed);
     let frame_pointer = trail.first_frame_pointer.unwrap_or(NO_FRAME_POINTER);
     entry.frame_pointer.store(frame_pointer, Ordering::Relaxed);
     entry.length.store(trail.length as u32, Ordering::Relaxed);
@@ -436,8 +457,8 @@ pub fn remember(from: &Beginning, trail: &Trail) -> Option<Remembered> {
         entry.values[at].store(trail.values[at], Ordering::Relaxed);
     }
     let turn = turn.wrapping_add(2);
-    entry.turn.store(turn, Ordering::Release);
-    Some(Remembered { entry, turn })
+    key.turn.store(turn, Ordering::Release);
+    Some(Remembered { key, entry, turn })
 }
 
 #[cfg(test)]

@@ -257,7 +257,7 @@ fn a_name_belongs_to_one_walk() {
     }
     assert_eq!(
         Remembered {
-            turn: met.entry.turn.load(Ordering::Relaxed),
+            turn: met.key.turn.load(Ordering::Relaxed),
             ..met
         }
         .name(),
