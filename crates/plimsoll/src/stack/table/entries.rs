@@ -15,7 +15,7 @@ impl Table {
         }
         let hash = hash(frames);
         let memory = self.head()?;
-        let head = &self.stack_heads(heads)[hash as usize & (heads - 1)];
+        let heads = self.heads_of(heads, Chains::Stacks, hash);
         let same = |entry: &StackEntry, name| entry.hash == hash && self.frames(name) == frames;
         let make = || {
             let name =
@@ -37,7 +37,7 @@ impl Table {
         };
         // SAFETY: no other thread writes to the next field of a stack that is not linked yet.
         let link = |name, next| unsafe { (*(self.at(name) as *mut StackEntry)).next = next };
-        self.find_or_add(head, same, |entry: &StackEntry| entry.next, make, link)
+        self.find_or_add(heads, same, |entry: &StackEntry| entry.next, make, link)
     }
 
     pub(super) fn find_bucket(
@@ -53,7 +53,7 @@ impl Table {
             ^ u64::from(labels.number()).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
         let hash = key.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
         let memory = self.head()?;
-        let head = &self.bucket_heads(heads)[hash as usize & (heads - 1)];
+        let heads = self.heads_of(heads, Chains::Buckets, hash);
         let same = |entry: &BucketEntry, _| {
             (entry.kind, entry.size, entry.labels, entry.stack) == (kind as u8, size, labels, stack)
         };
@@ -82,17 +82,18 @@ impl Table {
             let entry = unsafe { self.entry::<BucketEntry>(name) };
             entry.next.store(next, Ordering::Relaxed);
         };
-        self.find_or_add(head, same, next, make, link)
+        self.find_or_add(heads, same, next, make, link)
     }
 
-    /// Finds an entry of a chain, or puts a new one at its head. Lock-free: after a lost race, the
-    /// entries that other threads added are examined before the next attempt.
+    /// Finds an entry by its heads, or adds a new one: as the only entry of the small head, or else at the head
+    /// of the chain. Lock-free: after a lost race, the entries that other threads added are examined before
+    /// the next attempt. A small head never changes again, so no entry of its hash can be added to both.
     fn find_or_add<E: 'static>(
         &self,
-        head: &AtomicU32,
+        heads: Heads<'_>,
         same: impl Fn(&E, u32) -> bool,
         next: impl Fn(&E) -> u32,
-        make: impl FnOnce() -> Option<u32>,
+        make: impl Fn() -> Option<u32>,
         link: impl Fn(u32, u32),
     ) -> Option<u32> {
         let search = |from: u32, until: u32| {
@@ -108,14 +109,30 @@ impl Table {
             }
             None
         };
-        let mut first = head.load(Ordering::Acquire);
+        let Heads { small, chain } = heads;
+        let mut only = small.load(Ordering::Acquire);
+        let mut new = 0;
+        if only == 0 {
+            new = make()?;
+            match small.compare_exchange(0, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(new),
+                Err(now) => only = now,
+            }
+        }
+        // The entry of a small head is linked to none.
+        if let Some(name) = search(only, 0) {
+            return Some(name);
+        }
+        let mut first = chain.load(Ordering::Acquire);
         if let Some(name) = search(first, 0) {
             return Some(name);
         }
-        let new = make()?;
+        if new == 0 {
+            new = make()?;
+        }
         loop {
             link(new, first);
-            match head.compare_exchange(first, new, Ordering::AcqRel, Ordering::Acquire) {
+            match chain.compare_exchange(first, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(new),
                 Err(now) => {
                     if let Some(name) = search(now, first) {
@@ -161,18 +178,43 @@ impl Table {
         }
     }
 
-    fn stack_heads(&self, heads: usize) -> &[AtomicU32] {
-        let first = self.region.base() + HEAD_BYTES;
-        // SAFETY: `open` committed two arrays of heads behind the head.
-        unsafe { std::slice::from_raw_parts(first as *const AtomicU32, heads) }
-    }
-
-    fn bucket_heads(&self, heads: usize) -> &[AtomicU32] {
-        let first = self.region.base() + HEAD_BYTES + heads * size_of::<u32>();
-        // SAFETY: `open` committed two arrays of heads behind the head; this is the second.
-        unsafe { std::slice::from_raw_parts(first as *const AtomicU32, heads) }
+    /// Returns the heads for a hash, in a table of so many chains of each array.
+    fn heads_of(&self, heads: usize, chains: Chains, hash: u64) -> Heads<'_> {
+        let small = self.region.base() + HEAD_BYTES;
+        let large = small + SMALL_HEADS_BYTES;
+        let array = chains as usize;
+        let head = |first: usize, length: usize| {
+            let at = array * length + (hash as usize & (length - 1));
+            // SAFETY: `open` committed two arrays of each kind behind the head, of these lengths.
+            unsafe { &*(first as *const AtomicU32).add(at) }
+        };
+        Heads {
+            small: head(small, SMALL_HEADS),
+            chain: head(large, heads),
+        }
     }
 }
+
+/// The two arrays of heads.
+#[derive(Clone, Copy)]
+enum Chains {
+    Stacks = 0,
+    Buckets = 1,
+}
+
+/// The heads at which an entry is found.
+struct Heads<'a> {
+    /// The head of a single entry, the first of its hash in a table with few entries. All small heads are on
+    /// three pages. A process with few stacks, such as a short program or a forked child, touches only these;
+    /// the heads of chains would cost it a page fault for each stack and each bucket.
+    small: &'a AtomicU32,
+    chain: &'a AtomicU32,
+}
+
+/// The number of small heads in each of the two arrays, a power of two.
+const SMALL_HEADS: usize = 1024;
+
+const SMALL_HEADS_BYTES: usize = 2 * SMALL_HEADS * size_of::<AtomicU32>();
 
 /// Returns the number of heads: one for each KiB, for chains of about two entries in a full table.
 pub(super) fn heads(length: usize) -> usize {
@@ -181,7 +223,8 @@ pub(super) fn heads(length: usize) -> usize {
 
 /// Returns the offset of the first entry, behind so many heads.
 pub(super) fn first_entry(heads: usize) -> usize {
-    (HEAD_BYTES + 2 * heads * size_of::<u32>()).next_multiple_of(PAGE)
+    let heads_bytes = SMALL_HEADS_BYTES + 2 * heads * size_of::<AtomicU32>();
+    (HEAD_BYTES + heads_bytes).next_multiple_of(PAGE)
 }
 
 fn hash(frames: &[usize]) -> u64 {
