@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use plimsoll_sys::os::code_mappings::{CodeMapping, code_mappings};
 use plimsoll_sys::os::loader;
 use plimsoll_sys::primitives::Mutex;
 
@@ -55,11 +56,20 @@ struct List {
     /// The loader's counts of loaded and unloaded objects.
     counts: (u64, u64),
     objects: Arc<Vec<Object>>,
+    /// The executable mappings, ordered by address; empty unless they were listed with the objects.
+    code: Arc<Vec<CodeMapping>>,
 }
 
-/// Lists the objects for later calls of [`loaded`], in this process or in children of forks.
+/// Lists the objects and executable mappings for later calls of [`loaded`] and [`remembered_code`], in this
+/// process or in children of forks.
 pub(super) fn remember() {
     MEMORY.remember();
+}
+
+/// Returns the executable mappings that were listed with the objects, if nothing was loaded or unloaded since.
+/// Other mappings may have changed. Takes the loader's lock.
+pub(super) fn remembered_code() -> Option<Arc<Vec<CodeMapping>>> {
+    MEMORY.current(|list| Arc::clone(&list.code))
 }
 
 /// Returns all objects that are loaded now, the program first. Takes the loader's lock.
@@ -71,18 +81,24 @@ impl Memory {
     fn remember(&self) {
         if let Ok(mut remembered) = self.0.try_lock() {
             if !remembered.as_ref().is_some_and(List::is_current) {
-                *remembered = Some(List::from_loader());
+                *remembered = Some(List {
+                    code: Arc::new(code_mappings().unwrap_or_default()),
+                    ..List::from_loader()
+                });
             }
         }
     }
 
     fn loaded(&self) -> Arc<Vec<Object>> {
-        let remembered = self.0.try_lock().ok();
-        let remembered = remembered.as_ref().and_then(|list| list.as_ref());
-        match remembered.filter(|list| list.is_current()) {
-            Some(list) => Arc::clone(&list.objects),
-            None => List::from_loader().objects,
-        }
+        let remembered = self.current(|list| Arc::clone(&list.objects));
+        remembered.unwrap_or_else(|| List::from_loader().objects)
+    }
+
+    /// Returns a part of the list, if it is current.
+    fn current<T>(&self, part: impl Fn(&List) -> T) -> Option<T> {
+        let remembered = self.0.try_lock().ok()?;
+        let current = remembered.as_ref().filter(|list| list.is_current());
+        current.map(part)
     }
 }
 
@@ -99,6 +115,7 @@ impl List {
         Self {
             counts,
             objects: Arc::new(objects),
+            code: Arc::default(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 
 use plimsoll_sys::os::code_mappings::{self, CodeMapping};
 
@@ -29,18 +30,10 @@ pub(super) fn locate(return_addresses: &[usize]) -> Symbols {
         .map(|address| address.wrapping_sub(1))
         .collect();
     calls.sort_unstable();
-    let found = code_mappings::code_mappings_of(&calls).filter(|found| {
-        let mut files = found.iter().filter(|mapping| mapping.of_file).peekable();
-        calls.iter().all(|&call| {
-            while files
-                .next_if(|file| file.range.end <= call as u64)
-                .is_some()
-            {}
-            files
-                .peek()
-                .is_some_and(|file| file.range.start <= call as u64)
-        })
-    });
+    let remembered = objects::remembered_code();
+    let found = remembered
+        .and_then(|all| files_of(&calls, &all))
+        .or_else(|| files_of(&calls, &code_mappings::code_mappings_of(&calls)?));
     let mapped = mapped(found.or_else(code_mappings::code_mappings));
     resolve_in(
         &mapped,
@@ -48,6 +41,27 @@ pub(super) fn locate(return_addresses: &[usize]) -> Symbols {
         return_addresses,
         Detail::Addresses,
     )
+}
+
+/// Returns the first mapping and those that contain one of the addresses, which are ordered as the mappings
+/// are. Returns `None` if an address is in no mapping of a file.
+fn files_of(addresses: &[usize], all: &[CodeMapping]) -> Option<Vec<CodeMapping>> {
+    let (first, mut rest) = all.split_first()?;
+    let mut found = vec![first];
+    for &address in addresses {
+        let address = address as u64;
+        let contains = |mapping: &CodeMapping| mapping.of_file && mapping.range.contains(&address);
+        if !found.last().is_some_and(|last| contains(last)) {
+            let behind = rest.partition_point(|mapping| mapping.range.end <= address);
+            let (mapping, later) = rest[behind..].split_first()?;
+            if !contains(mapping) {
+                return None;
+            }
+            found.push(mapping);
+            rest = later;
+        }
+    }
+    Some(found.into_iter().cloned().collect())
 }
 
 /// Returns the mappings that were found. If the system did not list them, reads all executable mappings of
@@ -77,7 +91,13 @@ pub(super) fn resolve_in(
     let mut locations = locations(return_addresses, mapped);
     let mut answers = vec![Answer::default(); locations.len()];
     let mut table = Table::new();
-    let code = code_of(objects);
+    let code = match detail {
+        Detail::Addresses if !mapped.is_empty() => code_of(objects, |code| {
+            let overlaps = |other: Range<usize>| code.start < other.end && other.start < code.end;
+            mapped.iter().any(|mapping| overlaps(mapping.range()))
+        }),
+        _ => code_of(objects, |_| true),
+    };
     if detail != Detail::Addresses {
         let mut start = 0;
         while start < locations.len() {
@@ -157,10 +177,11 @@ fn locations(return_addresses: &[usize], mapped: &[Mapped]) -> Vec<Location> {
     return_addresses.into_iter().map(location).collect()
 }
 
-/// Returns the code ranges of all objects, each with the index of its object.
-fn code_of(objects: &[Object]) -> Ranges {
+/// Returns the code ranges of objects for which `is_needed` is true, each with the index of its object.
+fn code_of(objects: &[Object], is_needed: impl Fn(&Range<usize>) -> bool) -> Ranges {
     let code = |(at, object)| Object::code(object).map(move |code| (code, at));
-    Ranges::new(objects.iter().enumerate().flat_map(code))
+    let code = objects.iter().enumerate().flat_map(code);
+    Ranges::new(code.filter(|(code, _)| is_needed(code)))
 }
 
 /// Resolves locations that all lie in one object.
@@ -268,5 +289,43 @@ fn mapping(mapped: &Mapped, object: Option<&Object>) -> Mapping {
         file: mapped.file.clone(),
         build_id: build_id.unwrap_or_default(),
         ..Mapping::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(range: Range<u64>, of_file: bool) -> CodeMapping {
+        CodeMapping {
+            range,
+            offset: 0,
+            of_file,
+            name: String::new(),
+        }
+    }
+
+    #[test]
+    fn mappings_of_addresses_are_those_of_files_and_the_first() {
+        let all = [
+            code(10..20, true),
+            code(30..40, true),
+            code(50..60, false),
+            code(70..80, true),
+        ];
+        let chosen = |addresses: &[usize]| {
+            let found = files_of(addresses, &all)?;
+            let starts = found.iter().map(|mapping| mapping.range.start);
+            Some(starts.collect::<Vec<u64>>())
+        };
+        assert_eq!(chosen(&[]), Some(vec![10]));
+        assert_eq!(chosen(&[10, 19, 39, 39]), Some(vec![10, 30]));
+        assert_eq!(chosen(&[70, 79]), Some(vec![10, 70]));
+        for outside in [9, 20, 50, 59, 65, 80, usize::MAX] {
+            let mut addresses = [15, 35, 75, outside];
+            addresses.sort_unstable();
+            assert_eq!(chosen(&addresses), None, "{outside}");
+        }
+        assert_eq!(files_of(&[], &[]).map(|found| found.len()), None);
     }
 }

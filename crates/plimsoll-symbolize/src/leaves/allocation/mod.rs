@@ -16,6 +16,9 @@ use crate::symbol::Symbols;
 
 /// Classifies a function at the leaf of a stack by its name, and by its file if known.
 pub fn leaf(function: &str, file: &str) -> Leaf {
+    if function.is_empty() {
+        return Leaf::Candidate;
+    }
     rust::leaf(function, file)
         .or_else(|| cpp::leaf(function, file))
         .or_else(|| c::leaf(function))
