@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
+use plimsoll_pprof::kinds::{self, AT_EXIT, ProfileKind};
 use plimsoll_sys::primitives::{AtomicPtr, Ordering};
 
 use crate::alloc::counts::{HEAP, HeapDelta};
@@ -40,8 +40,10 @@ pub(super) fn take_down() {
     malloc::restart_peak(HeapStats::of(&counted.heap).live_bytes());
     TABLE.restart_peak();
     let read = |ProfileKind { name, .. }| Some((name, profile::lookup(name)?.read()));
-    // The report has the resident memory at the end, not its change since the fork.
-    let add_up = AT_EXIT.into_iter().filter(|kind| kind.name != "memory");
+    // The report has the resident memory at the end, not its change since the fork. The only thread is the
+    // first.
+    let is_read = |kind: &ProfileKind| ![kinds::MEMORY, kinds::THREADCREATE].contains(kind);
+    let add_up = AT_EXIT.into_iter().filter(is_read);
     let inherited = Inherited {
         counted,
         readings: add_up.filter_map(read).collect(),
@@ -57,6 +59,10 @@ pub(super) fn get() -> Option<&'static Inherited> {
 
 /// Returns the profile of that name, without the inherited part.
 pub(super) fn own_reading(inherited: Option<&Inherited>, name: &'static str) -> Option<Reading> {
+    if let Some(inherited) = inherited.filter(|_| name == kinds::THREADCREATE.name) {
+        let has_created = thread::creation::created() > inherited.counted.threads;
+        return has_created.then(profile::threads_but_the_first);
+    }
     let profile = profile::lookup(name)?;
     let mut readings = inherited.into_iter().flat_map(|from| &from.readings);
     Some(match readings.find(|(of, _)| *of == name) {

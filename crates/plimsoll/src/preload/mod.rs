@@ -136,11 +136,12 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
 /// Whether processes that are forked from this one report as well.
 static CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// Lists the loaded objects before a fork, so that the report of the child need not.
+/// Finds what the reports of children need and cannot change: the loaded objects and the program's path.
 pub(crate) fn before_fork() {
     if CHILDREN.load(Ordering::Relaxed) {
         let _counting = Counting::begin();
         symbol::remember_objects();
+        report::program();
     }
 }
 

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::mem::MaybeUninit;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_postmortem::layout::maximum::Maximum;
@@ -173,6 +174,14 @@ pub(super) fn allocator() -> &'static str {
     }
 }
 
+/// The path of the program, once it is needed: the system takes longer to find it than to read most numbers.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Returns the path of the program's file; empty if it is unknown. Children of forks inherit it.
+pub(super) fn program() -> &'static Path {
+    PROGRAM.get_or_init(|| std::fs::read_link("/proc/self/exe").unwrap_or_default())
+}
+
 fn numbers(
     ending: &str,
     counted: &Counted,
@@ -206,7 +215,7 @@ fn numbers(
         .as_secs_f64();
     let obstacle = malloc::why_not_redirected();
     let obstacle = obstacle.map_or_else(|| "null".to_owned(), |why| quoted(&why.to_string()));
-    let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let program = program();
     let mut to = String::new();
     let classes = heap.by_class.iter().filter(|class| class.mallocs != 0);
     let classes: Vec<String> = classes

@@ -151,10 +151,17 @@ pub enum Format {
 /// `selfcontention` covers the contention of Plimsoll's own locks, which is in neither `block` nor
 /// `mutex`. [`profiles`] omits it.
 pub fn lookup(name: &str) -> Option<Profile> {
-    profiles()
-        .into_iter()
-        .chain([Profile::of(OWN)])
-        .find(|profile| profile.name() == name)
+    let custom = custom::all().map(|custom| -> &'static dyn Source { custom });
+    let mut sources = BUILT_IN.iter().copied().chain(custom).chain([OWN]);
+    sources
+        .find(|source| source.kind().name == name)
+        .map(Profile::of)
+}
+
+/// Returns the profile `threadcreate` without the process's first thread.
+#[cfg(feature = "preload")]
+pub(crate) fn threads_but_the_first() -> Reading {
+    threadcreate::read_without_first()
 }
 
 /// Returns all profiles of the program, sorted by name: every profile that [`lookup`] finds, except

@@ -27,13 +27,11 @@ impl Source for ThreadCreate {
     }
 
     fn read(&self) -> Reading {
-        let samples = creations().into_iter();
-        let samples = samples.map(|(stack, tag)| Sample::of_count(stack, 1, tag));
-        Reading::of_counts(&SAMPLE_TYPES, samples.collect(), Vec::new())
+        reading(thread::creations())
     }
 
     fn read_text(&self) -> TextReading {
-        let creations = creations();
+        let creations: Vec<(Stack, Tag)> = samples(thread::creations()).collect();
         let head = format!("threadcreate profile: total {}\n", creations.len());
         let mut counts: HashMap<(Stack, Tag), usize> = HashMap::new();
         for creation in creations {
@@ -48,9 +46,21 @@ impl Source for ThreadCreate {
     }
 }
 
+/// Returns the profile without the process's first thread.
+#[cfg(feature = "preload")]
+pub(super) fn read_without_first() -> Reading {
+    let mut creations = thread::creations();
+    creations.retain(|thread| !thread.is_first);
+    reading(creations)
+}
+
+fn reading(creations: Vec<thread::Creation>) -> Reading {
+    let samples = samples(creations).map(|(stack, tag)| Sample::of_count(stack, 1, tag));
+    Reading::of_counts(&SAMPLE_TYPES, samples.collect(), Vec::new())
+}
+
 /// Returns the stack of each thread's creation, and the thread's name.
-fn creations() -> Vec<(Stack, Tag)> {
-    let creations = thread::creations().into_iter();
+fn samples(creations: Vec<thread::Creation>) -> impl Iterator<Item = (Stack, Tag)> {
     let creation = |thread: thread::Creation| {
         let stack = match thread.creator {
             Some(creator) if !creator.frames.is_empty() => {
@@ -67,5 +77,5 @@ fn creations() -> Vec<(Stack, Tag)> {
         };
         (stack, Tag::Activity(Arc::new(activity)))
     };
-    creations.map(creation).collect()
+    creations.into_iter().map(creation)
 }

@@ -80,6 +80,9 @@ fn creations_are_seen() -> bool {
 
 /// A thread and its creator.
 pub(crate) struct Creation {
+    /// Whether it is the process's first thread, also in the child of a fork.
+    #[cfg(feature = "preload")]
+    pub(crate) is_first: bool,
     pub(crate) name: String,
     pub(crate) creator: Option<Creator>,
 }
@@ -96,6 +99,8 @@ pub(crate) fn creations() -> Vec<Creation> {
         tasks.as_ref().map(|tasks| name(tasks, id))
     };
     let creation = |id| Creation {
+        #[cfg(feature = "preload")]
+        is_first: id == std::process::id() as i32,
         name: match id == me {
             true => os::own_name(),
             false => of_other(id).unwrap_or_default(),
