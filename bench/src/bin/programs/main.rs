@@ -46,10 +46,10 @@ fn main() {
     let directory = std::env::temp_dir().join(format!("plimsoll-programs-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory can be made");
     println!(
-        "| program | alone in s | plimsoll run | heaptrack | memray --native | CPU time, plimsoll run | memory added by plimsoll run |"
+        "| program | alone in s | plimsoll run | heaptrack | memray --native | CPU time, plimsoll run | heaptrack | memray --native | memory added by plimsoll run |"
     );
-    println!("|---|---|---|---|---|---|---|");
-    let mut ratios: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    println!("|---|---|---|---|---|---|---|---|---|");
+    let mut ratios: [BTreeMap<usize, Vec<f64>>; 2] = Default::default();
     for work in works(&directory, per_cent, &name) {
         let mut times = [const { Vec::new() }; JSON];
         let mut processor = [const { Vec::new() }; JSON];
@@ -89,15 +89,12 @@ fn main() {
             resident[1].extend(run(&work, JSON, &plimsoll, &directory).resident);
         }
         let mut cells = Vec::new();
-        for way in 1..times.len() {
-            cells.push(ratio(
-                &times[0],
-                &times[way],
-                ratios.entry(way).or_default(),
-            ));
+        for (measured, ratios) in [&times, &processor].into_iter().zip(&mut ratios) {
+            for way in 1..measured.len() {
+                let ratios = ratios.entry(way).or_default();
+                cells.push(ratio(&measured[0], &measured[way], ratios));
+            }
         }
-        let of_processor = ratios.entry(PROCESSOR).or_default();
-        cells.push(ratio(&processor[0], &processor[RUN], of_processor));
         let alone = median(&mut times[0]);
         let memory = if resident.iter().any(Vec::is_empty) {
             "-".to_owned()
@@ -114,7 +111,7 @@ fn main() {
             cells.join(" | ")
         );
     }
-    let mean = |way: usize| {
+    let mean = |ratios: &BTreeMap<usize, Vec<f64>>, way: usize| {
         let ratios = ratios.get(&way).filter(|ratios| !ratios.is_empty())?;
         let logarithms: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
         let worst = ratios.iter().copied().fold(0.0, f64::max);
@@ -123,20 +120,12 @@ fn main() {
             (logarithms / ratios.len() as f64).exp()
         ))
     };
-    let of = |way| mean(way).unwrap_or_else(|| "-".into());
-    println!(
-        "| geometric mean | | {} | {} | {} | {} | |",
-        of(RUN),
-        of(HEAPTRACK),
-        of(MEMRAY),
-        of(PROCESSOR)
-    );
-    println!("| aim | | 1.03, worst 1.10 | | | 1.05, worst 1.15 | 8 MiB |");
+    let of = |of| [RUN, HEAPTRACK, MEMRAY].map(|way| mean(of, way).unwrap_or_else(|| "-".into()));
+    let means = ratios.each_ref().map(of).concat();
+    println!("| geometric mean | | {} | |", means.join(" | "));
+    println!("| aim | | 1.03, worst 1.10 | | | 1.05, worst 1.15 | | | 8 MiB |");
     let _ = std::fs::remove_dir_all(directory);
 }
-
-/// The index of the ratios of CPU time, behind those of the ways.
-const PROCESSOR: usize = JSON + 1;
 
 /// Returns the median of the rounds' ratios and the ratio of the quickest runs, as text. Adds the
 /// median to `ratios`.

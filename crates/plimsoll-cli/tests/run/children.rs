@@ -35,6 +35,79 @@ int main() {
     return 0;
 }"#;
 
+/// The first thread of a child continues one of its parent's, which has another besides it.
+#[test]
+fn a_forked_childs_threads_are_those_that_it_created() {
+    const THREADS: &str = r#"
+        #include <pthread.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static pthread_barrier_t all;
+        static void *waits(void *none) { pthread_barrier_wait(&all); for (;;) pause(); }
+        __attribute__((noinline)) static void of_parent(void) {
+            pthread_t thread;
+            pthread_create(&thread, 0, waits, 0);
+        }
+        __attribute__((noinline)) static void of_child(void) {
+            pthread_t thread;
+            for (int i = 0; i < 2; i++) pthread_create(&thread, 0, waits, 0);
+        }
+        int main() {
+            pthread_barrier_init(&all, 0, 2);
+            of_parent();
+            pthread_barrier_wait(&all);
+            if (!fork()) {
+                if (!fork()) _exit(0);
+                wait(0);
+                pthread_barrier_init(&all, 0, 3);
+                of_child();
+                pthread_barrier_wait(&all);
+                _exit(0);
+            }
+            wait(0);
+            return 0;
+        }"#;
+    let scene = Scene::new("child-threads");
+    let program = scene.c("threads", THREADS);
+    let out = scene.path("out");
+    let options = ["--children", "--out", out.to_str().unwrap()];
+    let output = run(&options, &program, &[]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let files = std::fs::read_dir(&out)
+        .unwrap()
+        .map(|file| file.unwrap().file_name());
+    let is_created = |name: &String| name.ends_with(".threadcreate.pb.gz");
+    let created: Vec<String> = files
+        .filter_map(|name| name.into_string().ok())
+        .filter(is_created)
+        .collect();
+    let [child] = &created[..] else {
+        panic!("{created:?}");
+    };
+    let top = |file: &str| {
+        let top = std::process::Command::new(crate::scene::PLIMSOLL)
+            .args(["report", "--top"])
+            .arg(out.join(file))
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&top.stdout).into_owned()
+    };
+    let of_child = top(child);
+    assert!(
+        of_child.contains("accounting for 2, 100% of 2 total"),
+        "{of_child}"
+    );
+    assert!(
+        of_child.contains("of_child") && !of_child.contains("unknown"),
+        "{of_child}"
+    );
+    let of_parent = top("threadcreate.pb.gz");
+    assert!(
+        of_parent.contains("of_parent") && of_parent.contains("unknown creator"),
+        "{of_parent}"
+    );
+}
+
 #[test]
 fn a_forked_childs_report_is_of_its_own_life() {
     let scene = Scene::new("own-life");

@@ -182,6 +182,9 @@ pub(super) fn program() -> &'static Path {
     PROGRAM.get_or_init(|| std::fs::read_link("/proc/self/exe").unwrap_or_default())
 }
 
+// Not inlined, so that its memory on the stack is free again while the profiles are encoded: each page of it
+// would cost a forked child a page fault.
+#[inline(never)]
 fn numbers(
     ending: &str,
     counted: &Counted,
@@ -305,6 +308,7 @@ const MAX_ARGUMENTS: usize = 4096;
 
 /// Returns the arguments as strings of JSON, as the process left them: some programs replace them by a
 /// title.
+#[inline(never)]
 fn arguments() -> String {
     let mut line = [0; MAX_ARGUMENTS];
     let length = read("/proc/self/cmdline", &mut line).unwrap_or(0);
@@ -349,6 +353,7 @@ impl Usage {
 
 /// Returns the highest resident memory of the process in bytes, without programs that it executed before;
 /// 0 if it is unknown.
+#[inline(never)]
 fn highest_resident() -> u64 {
     // The line is among the first, which have less than 2 KiB.
     let mut status = [0; 4096];
