@@ -81,9 +81,12 @@ impl Memory {
     fn remember(&self) {
         if let Ok(mut remembered) = self.0.try_lock() {
             if !remembered.as_ref().is_some_and(List::is_current) {
+                let list = List::from_loader();
+                // If another thread loads an object meanwhile, the mappings may be those of one unloaded before.
+                let code = code_mappings().filter(|_| list.is_current());
                 *remembered = Some(List {
-                    code: Arc::new(code_mappings().unwrap_or_default()),
-                    ..List::from_loader()
+                    code: Arc::new(code.unwrap_or_default()),
+                    ..list
                 });
             }
         }
@@ -208,10 +211,18 @@ mod tests {
     fn a_remembered_list_is_used_until_the_loader_loads_something() {
         let memory = Memory(Mutex::new(None));
         assert!(!Arc::ptr_eq(&memory.loaded(), &memory.loaded()));
+        let code = || memory.current(|list| Arc::clone(&list.code));
+        assert!(code().is_none());
         memory.remember();
         let first = memory.loaded();
         assert!(Arc::ptr_eq(&first, &memory.loaded()));
+        let here = List::is_current as *const () as u64;
+        let holds_this = |mapping: &CodeMapping| mapping.range.contains(&here);
+        // Kernels before 6.11 do not list mappings.
+        let is_listed = code_mappings().is_some();
+        assert_eq!(code().unwrap().iter().any(holds_this), is_listed);
         memory.0.lock().unwrap().as_mut().unwrap().counts.0 += 1;
+        assert!(code().is_none());
         let second = memory.loaded();
         assert!(!Arc::ptr_eq(&first, &second));
         assert_eq!(first.len(), second.len());
