@@ -35,11 +35,13 @@ int main() {
     return 0;
 }"#;
 
-/// The first thread of a child continues one of its parent's, which has another besides it.
+/// The first thread of a child continues one of its parent's, which has another besides it. Both children
+/// rename theirs, which must make no rows.
 #[test]
 fn a_forked_childs_threads_are_those_that_it_created() {
     const THREADS: &str = r#"
         #include <pthread.h>
+        #include <sys/prctl.h>
         #include <sys/wait.h>
         #include <unistd.h>
         static pthread_barrier_t all;
@@ -57,7 +59,11 @@ fn a_forked_childs_threads_are_those_that_it_created() {
             of_parent();
             pthread_barrier_wait(&all);
             if (!fork()) {
-                if (!fork()) _exit(0);
+                prctl(PR_SET_NAME, "child");
+                if (!fork()) {
+                    prctl(PR_SET_NAME, "grandchild");
+                    _exit(0);
+                }
                 wait(0);
                 pthread_barrier_init(&all, 0, 3);
                 of_child();
