@@ -40,8 +40,8 @@ pub(super) fn take_down() {
     malloc::restart_peak(HeapStats::of(&counted.heap).live_bytes());
     TABLE.restart_peak();
     let read = |ProfileKind { name, .. }| Some((name, profile::lookup(name)?.read()));
-    // The report has the resident memory at the end, not its change since the fork. The only thread is the
-    // first.
+    // The report has the resident memory at the end, not its change since the fork, and `threadcreate` without
+    // the first thread, which is the only one now.
     let is_read = |kind: &ProfileKind| ![kinds::MEMORY, kinds::THREADCREATE].contains(kind);
     let add_up = AT_EXIT.into_iter().filter(is_read);
     let inherited = Inherited {
@@ -57,11 +57,12 @@ pub(super) fn get() -> Option<&'static Inherited> {
     unsafe { INHERITED.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns the profile of that name, without the inherited part.
+/// Returns the profile of that name, without the inherited part. Returns `None` for `threadcreate` in a child that
+/// has created no thread by the C library.
 pub(super) fn own_reading(inherited: Option<&Inherited>, name: &'static str) -> Option<Reading> {
     if let Some(inherited) = inherited.filter(|_| name == kinds::THREADCREATE.name) {
         let has_created = thread::creation::created() > inherited.counted.threads;
-        return has_created.then(profile::threads_but_the_first);
+        return has_created.then(profile::threadcreate_without_first);
     }
     let profile = profile::lookup(name)?;
     let mut readings = inherited.into_iter().flat_map(|from| &from.readings);

@@ -308,6 +308,7 @@ const MAX_ARGUMENTS: usize = 4096;
 
 /// Returns the arguments as strings of JSON, as the process left them: some programs replace them by a
 /// title.
+// Not inlined, for the same reason as `numbers`.
 #[inline(never)]
 fn arguments() -> String {
     let mut line = [0; MAX_ARGUMENTS];
@@ -353,6 +354,7 @@ impl Usage {
 
 /// Returns the highest resident memory of the process in bytes, without programs that it executed before;
 /// 0 if it is unknown.
+// Not inlined, for the same reason as `numbers`.
 #[inline(never)]
 fn highest_resident() -> u64 {
     // The line is among the first, which have less than 2 KiB.

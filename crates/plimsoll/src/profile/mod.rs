@@ -160,7 +160,7 @@ pub fn lookup(name: &str) -> Option<Profile> {
 
 /// Returns the profile `threadcreate` without the process's first thread.
 #[cfg(feature = "preload")]
-pub(crate) fn threads_but_the_first() -> Reading {
+pub(crate) fn threadcreate_without_first() -> Reading {
     threadcreate::read_without_first()
 }
 

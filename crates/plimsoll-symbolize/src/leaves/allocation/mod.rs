@@ -14,7 +14,8 @@ mod types;
 use super::{Leaf, functions, hidden};
 use crate::symbol::Symbols;
 
-/// Classifies a function at the leaf of a stack by its name, and by its file if known.
+/// Classifies a function at the leaf of a stack by its name, which is empty if it is unknown, and by its file if
+/// known.
 pub fn leaf(function: &str, file: &str) -> Leaf {
     if function.is_empty() {
         return Leaf::Candidate;

@@ -85,9 +85,11 @@ impl Table {
         self.find_or_add(heads, same, next, make, link)
     }
 
-    /// Finds an entry by its heads, or adds a new one: as the only entry of the small head, or else at the head
-    /// of the chain. Lock-free: after a lost race, the entries that other threads added are examined before
-    /// the next attempt. A small head never changes again, so no entry of its hash can be added to both.
+    /// Finds an entry by its heads, or adds a new one: as the only entry of the small head if that is empty, or else
+    /// to the chain. A small head that has an entry never changes. So an entry that is absent there can only be in
+    /// the chain, and threads that add the same entry at once meet in the same place.
+    ///
+    /// Lock-free: after a lost race, the entries that other threads added are examined before the next attempt.
     fn find_or_add<E: 'static>(
         &self,
         heads: Heads<'_>,
@@ -119,7 +121,7 @@ impl Table {
                 Err(now) => only = now,
             }
         }
-        // The entry of a small head is linked to none.
+        // The entry of a small head has no successor.
         if let Some(name) = search(only, 0) {
             return Some(name);
         }
@@ -178,7 +180,8 @@ impl Table {
         }
     }
 
-    /// Returns the heads for a hash, in a table of so many chains of each array.
+    /// Returns the heads for a hash in one of the two large arrays, which have `heads` heads each, and in the small
+    /// array beside it.
     fn heads_of(&self, heads: usize, chains: Chains, hash: u64) -> Heads<'_> {
         let small = self.region.base() + HEAD_BYTES;
         let large = small + SMALL_HEADS_BYTES;
@@ -195,7 +198,7 @@ impl Table {
     }
 }
 
-/// The two arrays of heads.
+/// The arrays of heads: a large and a small one for stacks, and the same for buckets.
 #[derive(Clone, Copy)]
 enum Chains {
     Stacks = 0,

@@ -4,7 +4,7 @@
 //! with its counts. Both live in one reservation and are found through chains from two arrays of
 //! heads, or through two small arrays that hold the first entries. They are never moved or freed, so a
 //! lookup takes no lock. A compare-and-swap puts a new entry at the head of its chain. If two threads add
-//! the same new stack at once, one finds the other's, and the space of its own copy is lost.
+//! the same new stack at once, both use the first copy, and the memory of the second stays unused.
 //!
 //! The reservation is the bound. When it is full, events of new stacks go to their kind's *overflow
 //! bucket*, so totals stay right, and are counted ([`Table::overflowed`]).
