@@ -46,7 +46,7 @@ fn main() {
     let directory = std::env::temp_dir().join(format!("plimsoll-programs-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory can be made");
     println!(
-        "| program | alone in s | plimsoll run | heaptrack | memray --native | CPU time, plimsoll run | heaptrack | memray --native | memory added by plimsoll run |"
+        "| program | alone in s | plimsoll run | heaptrack | memray --native | CPU time, plimsoll run | CPU time, heaptrack | CPU time, memray --native | memory added by plimsoll run |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut ratios: [BTreeMap<usize, Vec<f64>>; 2] = Default::default();
