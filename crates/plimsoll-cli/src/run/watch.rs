@@ -19,7 +19,11 @@ const FIRST_INTERVAL: Duration = Duration::from_millis(10);
 /// The longest time between readings.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The maximum number of points. When there are as many, two become one.
+/// The part of the program's age that lies between two readings, unless they look for a limit: a reading
+/// takes some 30 microseconds, and a diagram has fewer columns than that.
+const INTERVAL_PART: u32 = 64;
+
+/// The maximum number of points. When there are as many, they are joined.
 const POINTS: usize = 512;
 
 /// The resident memory at one moment, in bytes.
@@ -85,12 +89,15 @@ impl Course {
         self.interval_ends = point.seconds + self.interval;
     }
 
-    /// Joins each two points, and doubles the interval.
+    /// Doubles the interval until about half of the points are left, or fewer.
     fn halve(&mut self) {
-        let pairs = self.points.chunks(2);
-        let highest = |pair: &[Point]| pair.iter().copied().max_by_key(Point::resident);
-        self.points = pairs.filter_map(highest).collect();
-        self.interval *= 2.0;
+        while self.points.len() > POINTS / 16 * 9 {
+            self.interval *= 2.0;
+            let interval = |point: &Point| (point.seconds / self.interval) as u64;
+            let pieces = (self.points).chunk_by(|one, next| interval(one) == interval(next));
+            let highest = |piece: &[Point]| piece.iter().copied().max_by_key(Point::resident);
+            self.points = pieces.filter_map(highest).collect();
+        }
     }
 }
 
@@ -192,12 +199,10 @@ fn watch(
                 unsafe { libc::kill(process as i32, libc::SIGTERM) };
             }
         }
-        let of_course = Duration::from_secs_f64(course.interval);
-        let longest = match limit {
+        interval = match limit {
             Some(_) => FIRST_INTERVAL,
-            None => LONGEST_INTERVAL,
+            None => (began.elapsed() / INTERVAL_PART).clamp(FIRST_INTERVAL, LONGEST_INTERVAL),
         };
-        interval = of_course.min(longest);
     }
     course
 }
@@ -258,6 +263,31 @@ mod tests {
             course.interval >= 1.28 && course.interval <= 5.12,
             "{}",
             course.interval
+        );
+    }
+
+    #[test]
+    fn points_at_growing_distances_are_joined_to_points_at_one_distance() {
+        let mut course = Course {
+            interval: 0.01,
+            ..Course::default()
+        };
+        let mut seconds = 0.0_f64;
+        while course.interval < 0.02 {
+            course.add(at(seconds, 1), 0);
+            seconds += (seconds / 64.0).clamp(0.01, 0.25);
+        }
+        let last = course.points.last().unwrap().seconds;
+        let half = |from: f64, to: f64| {
+            let points = course.points.iter();
+            points
+                .filter(|point| (from..to).contains(&point.seconds))
+                .count()
+        };
+        let (first, second) = (half(0.0, last / 2.0), half(last / 2.0, last));
+        assert!(
+            first.abs_diff(second) <= first / 4,
+            "{first} and {second} in {last} s"
         );
     }
 

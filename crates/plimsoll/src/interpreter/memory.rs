@@ -37,11 +37,15 @@ pub(super) trait Memory {
     }
 }
 
+/// The number of pages that [`Reader`] remembers. Each function has its frame, its code and its texts on
+/// other pages, and most of these are the same for the next function.
+const READABLE: usize = 16;
+
 /// Reads memory on which the calling thread's frames depend, in place. It checks each page before the
 /// first access, and remembers the last few.
 pub(super) struct Reader {
     /// The starts of readable pages; 0 for none.
-    pages: [usize; 4],
+    pages: [usize; READABLE],
     /// The place that is overwritten next.
     next: usize,
 }
@@ -49,7 +53,7 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new() -> Self {
         Self {
-            pages: [0; 4],
+            pages: [0; READABLE],
             next: 0,
         }
     }
