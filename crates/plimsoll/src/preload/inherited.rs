@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use plimsoll_pprof::kinds::{self, AT_EXIT, ProfileKind};
+use plimsoll_pprof::kinds;
 use plimsoll_sys::primitives::{AtomicPtr, Ordering};
 
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::malloc;
 use crate::ledger::{Cut, Delta};
-use crate::profile::reading::Reading;
+use crate::profile::reading::{Reading, now_nanos};
 use crate::profile::{self, LostEvents};
-use crate::stack::TABLE;
+use crate::stack::{Baseline, CPU_TABLE, TABLE};
 use crate::stats::lock_stats;
 use crate::stats::{HeapStats, LockStats};
 use crate::thread;
@@ -27,7 +27,12 @@ pub(super) struct Counted {
 /// The state of a child right after its fork.
 pub(super) struct Inherited {
     pub(super) counted: Counted,
-    readings: Vec<(&'static str, Reading)>,
+    /// The counts of all profiles but the next one.
+    counts: Baseline,
+    /// The profile of CPU time, which has another table, if any was recorded.
+    cpu: Option<Reading>,
+    /// The time of the fork, in nanoseconds since 1970.
+    time_nanos: i64,
 }
 
 /// A null pointer in a process that was not forked from one that reports. Children of children
@@ -39,14 +44,13 @@ pub(super) fn take_down() {
     let counted = Counted::read();
     malloc::restart_peak(HeapStats::of(&counted.heap).live_bytes());
     TABLE.restart_peak();
-    let read = |ProfileKind { name, .. }| Some((name, profile::lookup(name)?.read()));
-    // The report has the resident memory at the end, not its change since the fork, and `threadcreate` without
-    // the first thread, which is the only one now.
-    let is_read = |kind: &ProfileKind| ![kinds::MEMORY, kinds::THREADCREATE].contains(kind);
-    let add_up = AT_EXIT.into_iter().filter(is_read);
+    let was_recorded = CPU_TABLE.bytes() != 0;
+    let cpu = was_recorded.then(|| profile::lookup(kinds::PROFILE.name));
     let inherited = Inherited {
         counted,
-        readings: add_up.filter_map(read).collect(),
+        counts: TABLE.baseline(),
+        cpu: cpu.flatten().map(|profile| profile.read()),
+        time_nanos: now_nanos(),
     };
     // The parent's record, if any, is leaked: one for each generation of forks.
     INHERITED.store(Box::into_raw(Box::new(inherited)), Ordering::Release);
@@ -59,17 +63,28 @@ pub(super) fn get() -> Option<&'static Inherited> {
 
 /// Returns the profile of that name, without the inherited part. Returns `None` for `threadcreate` in a child that
 /// has created no thread by the C library.
-pub(super) fn own_reading(inherited: Option<&Inherited>, name: &'static str) -> Option<Reading> {
-    if let Some(inherited) = inherited.filter(|_| name == kinds::THREADCREATE.name) {
+pub(super) fn own_reading(
+    inherited: Option<&'static Inherited>,
+    name: &'static str,
+) -> Option<Reading> {
+    let Some(inherited) = inherited else {
+        return Some(profile::lookup(name)?.read());
+    };
+    // The first thread was the only one after the fork.
+    if name == kinds::THREADCREATE.name {
         let has_created = thread::creation::created() > inherited.counted.threads;
         return has_created.then(profile::threadcreate_without_first);
     }
     let profile = profile::lookup(name)?;
-    let mut readings = inherited.into_iter().flat_map(|from| &from.readings);
-    Some(match readings.find(|(of, _)| *of == name) {
-        Some((_, earlier)) => profile.read_since(earlier),
-        None => profile.read(),
-    })
+    if name == kinds::PROFILE.name {
+        return Some(match &inherited.cpu {
+            Some(earlier) => profile.read_since(earlier),
+            None => profile.read(),
+        });
+    }
+    let mut reading = TABLE.since(&inherited.counts, || profile.read());
+    reading.duration_nanos = reading.time_nanos.saturating_sub(inherited.time_nanos);
+    Some(reading)
 }
 
 impl Default for Counted {

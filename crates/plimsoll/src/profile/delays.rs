@@ -57,21 +57,7 @@ pub(super) fn count(kind: Kind) -> usize {
 pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64)) -> Reading {
     let time_nanos = now_nanos();
     let sites = sites(kind);
-    let (what, events, nanoseconds) = exactly(&totals());
-    let lost = super::lost_events();
-    let sum = |of: fn(&Site) -> u64| sites.iter().map(of).fold(0, u64::wrapping_add);
-    let comments = vec![
-        format!(
-            "plimsoll: {what}: {nanoseconds} ns in {events} events exactly; {} ns in {} events estimated from {} samples",
-            sum(|site| site.delay_ns),
-            sum(|site| site.count) >> COUNT_BITS,
-            sum(|site| site.samples),
-        ),
-        format!(
-            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} waits that no release is charged for; {} stacks cut at code that cannot be unwound",
-            lost.without_stack, lost.table_full, lost.waits, lost.cut_stacks
-        ),
-    ];
+    let comments = super::comments_on_whole(|| comments(&sites, exactly(&totals())));
     let samples = sites.into_iter().map(|site| {
         let mut values = [0; MAX_VALUES];
         values[0] = (site.count >> COUNT_BITS) as i64;
@@ -94,6 +80,25 @@ pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64))
         leaf: waiting::leaf,
         comments,
     }
+}
+
+/// Returns the accuracy of the profile, for people who read it. `exact` is as in [`read`].
+fn comments(sites: &[Site], exact: (&str, u64, u64)) -> Vec<String> {
+    let (what, events, nanoseconds) = exact;
+    let lost = super::lost_events();
+    let sum = |of: fn(&Site) -> u64| sites.iter().map(of).fold(0, u64::wrapping_add);
+    vec![
+        format!(
+            "plimsoll: {what}: {nanoseconds} ns in {events} events exactly; {} ns in {} events estimated from {} samples",
+            sum(|site| site.delay_ns),
+            sum(|site| site.count) >> COUNT_BITS,
+            sum(|site| site.samples),
+        ),
+        format!(
+            "plimsoll: lost: {} events without a stack, {} because the table of stacks was full, {} waits that no release is charged for; {} stacks cut at code that cannot be unwound",
+            lost.without_stack, lost.table_full, lost.waits, lost.cut_stacks
+        ),
+    ]
 }
 
 /// Reads the rows of the text format: a line for each stack, the longest delay first.

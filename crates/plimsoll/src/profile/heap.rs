@@ -116,9 +116,9 @@ impl Amount {
         }
     }
 
-    /// Returns the estimated number of objects.
+    /// Returns the estimated number of objects. Changes can be negative.
     pub(super) fn objects(self) -> i64 {
-        (self.weight >> WEIGHT_BITS) as i64
+        self.weight as i64 >> WEIGHT_BITS
     }
 
     /// Returns the variance of the estimated bytes: a sample of weight w and size s adds
@@ -172,7 +172,6 @@ pub(super) fn records() -> Vec<Site> {
 }
 
 fn read(default_type: &'static str) -> Reading {
-    let exact = heap_stats();
     let time_nanos = now_nanos();
     let sites = records();
     let samples = sites.iter().map(|site| {
@@ -206,7 +205,7 @@ fn read(default_type: &'static str) -> Reading {
         duration_nanos: 0,
         samples: samples.collect(),
         leaf: leaves::allocation::leaf,
-        comments: comments(&exact, &sites),
+        comments: super::comments_on_whole(|| comments(&heap_stats(), &sites)),
     }
 }
 

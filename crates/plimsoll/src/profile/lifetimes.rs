@@ -33,6 +33,11 @@ const SAMPLE_TYPES: [ValueType; 4] = [
     },
 ];
 
+const COMMENTS: [&str; 2] = [
+    "plimsoll: lifetime is the lower bound of a decade, in nanoseconds; blocks in use are not included",
+    "plimsoll: temporary blocks are those that their thread freed before its next allocation",
+];
+
 impl Source for Lifetimes {
     fn kind(&self) -> ProfileKind {
         kinds::LIFETIMES
@@ -60,13 +65,7 @@ impl Source for Lifetimes {
             duration_nanos: 0,
             samples: records().iter().map(sample).collect(),
             leaf: leaves::allocation::leaf,
-            comments: vec![
-                "plimsoll: lifetime is the lower bound of a decade, in nanoseconds; blocks in use \
-                 are not included"
-                    .into(),
-                "plimsoll: temporary blocks are those that their thread freed before its next allocation"
-                    .into(),
-            ],
+            comments: super::comments_on_whole(|| COMMENTS.map(str::to_owned).to_vec()),
         }
     }
 

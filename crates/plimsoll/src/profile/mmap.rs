@@ -61,7 +61,7 @@ impl Source for Mmap {
             duration_nanos: 0,
             samples: records.iter().map(sample).collect(),
             leaf: |_, _| Leaf::Shown,
-            comments: vec![comment(&records)],
+            comments: super::comments_on_whole(|| vec![comment(&records)]),
         }
     }
 

@@ -164,6 +164,15 @@ pub(crate) fn threadcreate_without_first() -> Reading {
     threadcreate::read_without_first()
 }
 
+/// Returns the comments on a profile of the whole process, or none while readings show changes only.
+fn comments_on_whole(comments: impl FnOnce() -> Vec<String>) -> Vec<String> {
+    #[cfg(feature = "preload")]
+    if stack::TABLE.shows_changes() {
+        return Vec::new();
+    }
+    comments()
+}
+
 /// Returns all profiles of the program, sorted by name: every profile that [`lookup`] finds, except
 /// `selfcontention`.
 pub fn profiles() -> Vec<Profile> {
@@ -220,7 +229,8 @@ impl Profile {
         self.source.read()
     }
 
-    /// Returns the changes since `earlier`, which [`Profile::read`] returned.
+    /// Returns the changes since `earlier`, which [`Profile::read`] returned. For profiles that have another
+    /// source than [`stack::TABLE`].
     #[cfg(feature = "preload")]
     pub(crate) fn read_since(&self, earlier: &Reading) -> Reading {
         difference(self.source.read(), earlier)

@@ -74,7 +74,7 @@ fn samples() -> Vec<Sample> {
             return;
         }
         let mut values = [0; MAX_VALUES];
-        values[0] = (weight >> WEIGHT_BITS) as i64;
+        values[0] = weight as i64 >> WEIGHT_BITS;
         values[1] = bytes as i64;
         samples.push(Sample {
             stack: Stack::of(&record),

@@ -20,6 +20,8 @@ pub(crate) use heap_cycle::{CycleNumber, Stream};
 pub(crate) use plimsoll_unwind::registers::{Registers, Start};
 pub(crate) use plimsoll_unwind::walk_cache::StackName;
 pub(crate) use remote::{BlockedAt, StackReader};
+#[cfg(feature = "preload")]
+pub(crate) use table::Baseline;
 pub(crate) use table::{
     Bucket, CPU_TABLE, Change, DEFAULT_BOUND as DEFAULT_TABLE_BYTES, Kind, LAYOUT as TABLE_LAYOUT,
     Record, SMALLEST_BOUND as SMALLEST_TABLE_BYTES, TABLE,

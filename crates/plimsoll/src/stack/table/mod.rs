@@ -24,6 +24,8 @@
 //! the events that are changing it. Folding moves counts from one place to another. It first notes
 //! the bucket, the slot and the resulting totals.
 
+#[cfg(feature = "preload")]
+mod baseline;
 mod entries;
 mod layout;
 mod readings;
@@ -32,6 +34,8 @@ mod tests;
 
 use entries::{first_entry, heads};
 use plimsoll_sys::os::region::{COMMIT_STEP, Part, Region};
+#[cfg(feature = "preload")]
+use plimsoll_sys::primitives::AtomicPtr;
 use plimsoll_sys::primitives::{
     AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, compiler_fence,
 };
@@ -41,6 +45,8 @@ use super::epochs::Cuts;
 use super::heap_cycle::{CycleNumber, SLOTS, Stream};
 use super::peak::{InUse, Peak};
 use crate::label::Labels;
+#[cfg(feature = "preload")]
+pub(crate) use baseline::Baseline;
 pub(crate) use layout::LAYOUT;
 pub(crate) use readings::Record;
 
@@ -105,6 +111,9 @@ pub(crate) struct Table {
     lost: AtomicU64,
     cuts: Cuts,
     reader: Mutex<()>,
+    /// The counts that readings omit; null for none.
+    #[cfg(feature = "preload")]
+    baseline: AtomicPtr<Baseline>,
 }
 
 /// The beginning of the memory; the arrays of heads follow.
@@ -192,6 +201,8 @@ impl Table {
             lost: AtomicU64::new(0),
             cuts: Cuts::new(),
             reader: Mutex::new(()),
+            #[cfg(feature = "preload")]
+            baseline: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 

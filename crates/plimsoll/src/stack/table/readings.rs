@@ -23,6 +23,35 @@ pub(crate) struct Record {
     pub(crate) at_peak: [u64; 2],
 }
 
+/// The counts of a bucket.
+#[cfg(feature = "preload")]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    cells: [u64; CELLS],
+    at_peak: [u64; 2],
+}
+
+#[cfg(feature = "preload")]
+impl Counts {
+    pub(super) fn of(record: &Record) -> Self {
+        Self {
+            cells: record.cells,
+            at_peak: record.at_peak,
+        }
+    }
+
+    /// Removes these counts from a record. Returns whether any are left.
+    fn remove_from(&self, record: &mut Record) -> bool {
+        for (cell, before) in record.cells.iter_mut().zip(self.cells) {
+            *cell = cell.wrapping_sub(before);
+        }
+        for (value, before) in record.at_peak.iter_mut().zip(self.at_peak) {
+            *value = value.wrapping_sub(before);
+        }
+        record.cells != [0; CELLS] || record.at_peak != [0; 2]
+    }
+}
+
 impl Head {
     /// Moves the counts of a slot to which no thread writes any more to the totals. For the reader.
     fn fold(&self, name: u32, entry: &BucketEntry, slot: usize) {
@@ -67,11 +96,38 @@ impl Table {
         } else {
             self.cuts.cut(|complete| self.fold(&alone, head, complete));
         }
+        #[cfg(feature = "preload")]
+        let mut omitted = self.omitted();
         self.for_each(head, |name, entry, overflow| {
-            if entry.kind == kind as u8 {
-                if let Some(record) = self.record(head, name, entry, overflow) {
-                    visit(record);
-                }
+            #[cfg(feature = "preload")]
+            let before = omitted.of(name);
+            if entry.kind != kind as u8 {
+                return;
+            }
+            let record = self.record(head, name, entry, overflow);
+            #[cfg(feature = "preload")]
+            let record = record.and_then(|mut record| {
+                let is_left = before.is_none_or(|before| before.remove_from(&mut record));
+                is_left.then_some(record)
+            });
+            if let Some(record) = record {
+                visit(record);
+            }
+        });
+    }
+
+    /// Reads all buckets of all kinds at one instant.
+    #[cfg(feature = "preload")]
+    pub(super) fn read_all(&self, mut visit: impl FnMut(Record)) {
+        let alone = self.lock_readers();
+        let Some(head) = self.head() else {
+            return;
+        };
+        (self.cuts).publish_heap(|complete| self.fold(&alone, head, complete));
+        self.cuts.cut(|complete| self.fold(&alone, head, complete));
+        self.for_each(head, |name, entry, overflow| {
+            if let Some(record) = self.record(head, name, entry, overflow) {
+                visit(record);
             }
         });
     }
