@@ -7,7 +7,7 @@ use super::numbers::{Numbers, RESIDENT};
 use super::ran::Ran;
 use super::units::{bytes, seconds};
 use super::watch::{Course, Point};
-use crate::graph::graph;
+use crate::graph::{COLUMNS, graph};
 
 /// Writes the resident memory at the end and at its maximum, by owner as far as that is known.
 pub fn write(to: &mut String, numbers: &Numbers, ran: Option<&Ran>) -> std::fmt::Result {
@@ -139,8 +139,8 @@ fn write_graph(to: &mut String, course: &Course) -> std::fmt::Result {
     if course.points.len() < FEWEST_POINTS {
         return Ok(());
     }
-    let values = course.points.iter().map(|point| point.resident() as f64);
-    let values: Vec<f64> = values.collect();
+    let values = course.in_equal_intervals(COLUMNS).into_iter();
+    let values: Vec<f64> = values.map(|bytes| bytes as f64).collect();
     let highest = course.highest.resident() as f64;
     let until = seconds(course.last.seconds);
     writeln!(to, "             {} over {until}", graph(&values, highest))

@@ -67,7 +67,7 @@ impl Scale {
         let probability = if self.rate <= 1 || mean == 0.0 {
             1.0
         } else {
-            -(-mean / self.rate as f64).exp_m1()
+            -libm::expm1(-mean / self.rate as f64)
         };
         let exact = objects(amount) * probability + self.remainder;
         let rounded = exact.round().max(1.0);
@@ -109,7 +109,7 @@ mod tests {
         let (objects, bytes) = (objects as f64, bytes as f64);
         let scale = match rate {
             0 | 1 => 1.0,
-            rate => 1.0 / (1.0 - (-(bytes / objects) / rate as f64).exp()),
+            rate => 1.0 / (1.0 - libm::exp(-(bytes / objects) / rate as f64)),
         };
         [objects * scale, bytes * scale]
     }

@@ -81,7 +81,7 @@ impl Weight {
         if rate <= 1 {
             return Self::ONE;
         }
-        let probability = -(-(size as f64) / rate as f64).exp_m1();
+        let probability = -libm::expm1(-(size as f64) / rate as f64);
         Self(((1u64 << WEIGHT_BITS) as f64 / probability).round() as u64)
     }
 
@@ -166,7 +166,7 @@ impl Sampler {
             1 => 0,
             // Whole bytes, rounded down: a point anywhere within an allocation's last byte is
             // within it.
-            _ => (-self.uniform().ln() * rate as f64) as i64,
+            _ => (-libm::log(self.uniform()) * rate as f64) as i64,
         };
         self.split(distance)
     }

@@ -446,14 +446,14 @@ unsafe fn place_counted<const MODE: u8>(make: Make, size: usize) -> *mut c_void 
 /// Counts an allocation above [`size_class::LARGEST_STEP`] on the fast path, and returns it.
 #[inline(never)]
 extern "C" fn placed_larger(block: *mut u8, got: usize, asked: usize) -> *mut c_void {
-    match size_class::of(got) {
-        // SAFETY: the fast path requires the thread's area.
-        Some(class) => unsafe {
-            let area = (*internal_scope::route()).area.get();
-            counts::malloc_in(area, class);
-            counts::asked_in(area, asked);
-        },
-        None => count_malloc(Thread::current(), got, asked),
+    // SAFETY: the fast path requires the thread's area.
+    unsafe {
+        let area = (*internal_scope::route()).area.get();
+        match size_class::of(got) {
+            Some(class) => counts::malloc_in(area, class),
+            None => counts::malloc_large(area, got),
+        }
+        counts::asked_in(area, asked);
     }
     block.cast()
 }
@@ -465,6 +465,16 @@ fn count_malloc(thread: Thread, got: usize, asked: usize) {
 
 #[inline(never)]
 extern "C" fn count_realloc(old_size: usize, new_size: usize, asked: usize) {
+    // SAFETY: the route is the thread's own storage; its area is the thread's, or null.
+    let area = unsafe { (*internal_scope::route()).area.get() };
+    if !area.is_null() && old_size.max(new_size) <= size_class::LARGEST {
+        // SAFETY: the area is the thread's.
+        unsafe {
+            counts::realloc_larger(area, old_size, new_size);
+            counts::asked_in(area, asked);
+        }
+        return;
+    }
     let thread = Thread::current();
     counts::realloc(thread.writer(), old_size, new_size);
     counts::asked(thread.writer(), asked);
@@ -479,7 +489,8 @@ unsafe extern "C" fn free_larger(block: *mut u8, size: usize) {
         None => {
             crate::wakeup::before_release(size);
             forget_large(block, size);
-            counts::free(Thread::current().writer(), size);
+            // SAFETY: the same. Both calls leave the area as it is.
+            unsafe { counts::free_large((*internal_scope::route()).area.get(), size) };
         }
     }
     // SAFETY: `block` is a live block of the underlying allocator: the addresses of sampled and

@@ -105,7 +105,7 @@ pub(super) fn judge(window: &[Slot; SLOTS], prior: &[Slot], about: Circumstances
     } else {
         0.0
     };
-    let error = T_QUANTILE * line.error(correlation).hypot(sampling);
+    let error = T_QUANTILE * libm::hypot(line.error(correlation), sampling);
     let z = match line.slope > 0.0 {
         true => {
             let stationary = walk.surprise_if_stationary();
@@ -282,13 +282,13 @@ impl Walk {
         }
         let lifetime = 2.0 * self.population * SLOTS as f64 / (self.mallocs + self.frees);
         let quarter = SLOTS as f64 / 4.0 / lifetime;
-        let gone = -(-quarter).exp_m1();
+        let gone = -libm::expm1(-quarter);
         // The variance of the mean of a quarter, and the covariance with one half a window later.
         let variance = match quarter < 1e-4 {
             true => 1.0 - quarter / 3.0,
             false => 2.0 / (quarter * quarter) * (quarter - gone),
         };
-        let covariance = (gone / quarter).powi(2) * (-2.0 * quarter).exp();
+        let covariance = (gone / quarter).powi(2) * libm::exp(-2.0 * quarter);
         let of_difference = 2.0 * self.population * (variance - covariance) * self.burstiness;
         ((self.late - self.early) / self.bytes_of_sample - 1.0) / of_difference.max(1.0).sqrt()
     }
@@ -335,7 +335,7 @@ fn slows_down(bytes: &[f64; SLOTS], slope: f64, prior: &[Slot], prior_length: f6
 
 /// Returns the probability that a standard normal value exceeds `z`.
 fn tail(z: f64) -> f64 {
-    let density = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    let density = libm::exp(-z * z / 2.0) / (2.0 * std::f64::consts::PI).sqrt();
     if z < 0.0 {
         1.0 - tail(-z)
     } else if z < 3.0 {
