@@ -3,11 +3,12 @@
 //! A list is made outside of hooks, from the mappings of the dynamic loader, and never changes.
 //! After code was loaded or unloaded, a new list replaces it (see `plimsoll::stack::capture`).
 //!
-//! Objects that were loaded when the program started are never unloaded, so the list suffices to
+//! Objects that were loaded when the program started are never unloaded (see [`initial`]), so the list suffices to
 //! unwind their code. For a library that was loaded later, the loader must first confirm that the
 //! listed library is still loaded; glibc's `_dl_find_object` does so without a lock. It also finds
 //! libraries that the list lacks. Their tables are then read anew for each frame.
 
+mod initial;
 mod loaded_object;
 
 use std::ops::Range;
@@ -85,6 +86,7 @@ impl ModuleList {
     pub fn from_loader() -> Self {
         let mut found = Listing {
             modules: Vec::new(),
+            names: Vec::new(),
             counts: (0, 0),
         };
         loader::each_object(|object| {
@@ -100,22 +102,21 @@ impl ModuleList {
         // The loader lists objects in the order of loading, the program first. If this code is not
         // part of the program, objects that can be unloaded may precede it in that order.
         let here = Self::from_loader as *const () as usize;
-        let in_program = found
-            .modules
-            .first()
-            .is_some_and(|program| program.code.contains(&here));
-        let permanent = if in_program {
-            first.err().unwrap_or(listed)
-        } else {
-            1
+        let is_here = |module: &Module| module.code.contains(&here);
+        let in_program = found.modules.first().is_some_and(is_here);
+        let permanent = match in_program {
+            true => (0..listed)
+                .map(|at| at < first.err().unwrap_or(listed))
+                .collect(),
+            false => initial::are_initial(&found.names),
         };
         let program = found
             .modules
             .first()
             .map_or(0, |program| program.mapped.start);
         let mut modules = found.modules;
-        for module in modules.iter_mut().take(permanent) {
-            module.permanent = true;
+        for (module, permanent) in modules.iter_mut().zip(permanent) {
+            module.permanent = permanent;
         }
         modules.retain(|module| !module.mapped.is_empty());
         modules.sort_by_key(|module| module.mapped.start);
@@ -179,10 +180,14 @@ impl ModuleList {
         cfi.is_some_and(keeps_frame_pointers)
     }
 
-    /// Returns whether there is code at `address` that is never unloaded, with tables or without.
-    pub(crate) fn is_permanent_code(&self, address: usize) -> bool {
-        let mut permanent = self.modules.iter().filter(|module| module.permanent);
-        permanent.any(|module| module.code.contains(&address))
+    /// Returns whether there is code of the program at `address`, or of a library that was loaded with the
+    /// program if this code is in the program; with tables or without.
+    pub(crate) fn is_code_of_program(&self, address: usize) -> bool {
+        let mut modules = self.modules.iter().filter(|module| match self.in_program {
+            true => module.permanent,
+            false => module.mapped.start == self.program,
+        });
+        modules.any(|module| module.code.contains(&address))
     }
 
     /// Returns the tables that unwind the code at `address` now. Safe to call in hooks.
@@ -261,6 +266,7 @@ impl Module {
 
 struct Listing {
     modules: Vec<Module>,
+    names: Vec<initial::Names>,
     counts: (u64, u64),
 }
 
@@ -273,6 +279,7 @@ impl Listing {
         // read the tables, and an object stays loaded as long as its code can be on a stack.
         let module = unsafe { Module::new(object.base, object.segments()) };
         self.modules.push(module);
+        self.names.push(initial::Names::of(object));
     }
 }
 

@@ -317,7 +317,7 @@ impl<M: Memory> Walker<'_, M> {
     #[cold]
     fn without_tables(&mut self, address: usize) -> Step {
         self.trail(Trail::spoil);
-        if !self.modules.is_permanent_code(next_code(address)) {
+        if !self.modules.is_code_of_program(next_code(address)) {
             return self.step_in_generated(address);
         }
         let caller = match self.interrupted(address) {

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use super::{Object, Segment};
+use super::{Name, Object, Segment};
 use crate::os::probe;
 use crate::os::region::PAGE;
 
@@ -82,6 +82,48 @@ pub(super) unsafe fn segments_at<'a>(
     // readable and stays so, by this function's contract; an object's headers never change.
     let headers = unsafe { std::slice::from_raw_parts(first, count) };
     Some(headers.iter().map(segment))
+}
+
+/// An entry of a dynamic section.
+#[repr(C)]
+struct Dynamic {
+    tag: isize,
+    value: usize,
+}
+
+const PT_DYNAMIC: u32 = 2;
+const DT_NULL: isize = 0;
+const DT_NEEDED: isize = 1;
+const DT_STRTAB: isize = 5;
+const DT_SONAME: isize = 14;
+
+pub(super) fn names(object: &Object<'_>, visit: &mut dyn FnMut(Name<'_>)) {
+    let mut segments = object.segments();
+    let Some(dynamic) = segments.find(|segment| segment.kind == PT_DYNAMIC) else {
+        return;
+    };
+    let entries = object.base.wrapping_add(dynamic.address as usize) as *const Dynamic;
+    let count = dynamic.memory_size as usize / size_of::<Dynamic>();
+    // SAFETY: the loader has mapped the section of this object, which stays loaded meanwhile.
+    let entries = unsafe { std::slice::from_raw_parts(entries, count) };
+    let entries = || entries.iter().take_while(|entry| entry.tag != DT_NULL);
+    let Some(texts) = entries().find(|entry| entry.tag == DT_STRTAB) else {
+        return;
+    };
+    // Some loaders replace addresses of the file by those in memory.
+    let texts = match texts.value < object.base {
+        true => object.base + texts.value,
+        false => texts.value,
+    };
+    // SAFETY: the values of these entries are positions of C strings in the table, as the loader reads them.
+    let text = |entry: &Dynamic| unsafe { CStr::from_ptr((texts + entry.value) as *const _) };
+    for entry in entries() {
+        match entry.tag {
+            DT_NEEDED => visit(Name::Needed(text(entry))),
+            DT_SONAME => visit(Name::Own(text(entry))),
+            _ => {}
+        }
+    }
 }
 
 pub(super) fn each_object(mut visit: Visit<'_>) {

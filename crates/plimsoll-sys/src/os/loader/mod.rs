@@ -51,6 +51,15 @@ pub struct Object<'a> {
     segments: elf::Segments<'a>,
 }
 
+/// A name in a loaded object's dynamic section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name<'a> {
+    /// The object's own name.
+    Own(&'a CStr),
+    /// The name of a library that is loaded with the object.
+    Needed(&'a CStr),
+}
+
 /// A program header, with the values of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -86,6 +95,12 @@ impl Object<'_> {
     /// Returns the program headers.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + Clone + '_ {
         elf::segments(&self.segments)
+    }
+
+    /// Calls `visit` with the names by which objects refer to each other: the object's own, and those of the
+    /// libraries that it needs.
+    pub fn names(&self, mut visit: impl FnMut(Name<'_>)) {
+        elf::names(self, &mut visit);
     }
 }
 

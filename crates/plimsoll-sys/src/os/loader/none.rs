@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 
-use super::{Object, Segment};
+use super::{Name, Object, Segment};
 
 pub(super) const LISTS_OBJECTS: bool = false;
 
@@ -21,6 +21,10 @@ pub(super) unsafe fn segments_at<'a>(
     _: usize,
 ) -> Option<impl Iterator<Item = Segment> + Clone + 'a> {
     None::<std::iter::Empty<Segment>>
+}
+
+pub(super) fn names(object: &Object<'_>, _: &mut dyn FnMut(Name<'_>)) {
+    let _: Infallible = object.segments.0;
 }
 
 pub(super) fn each_object(_: &mut dyn FnMut(&Object<'_>) -> bool) {}
