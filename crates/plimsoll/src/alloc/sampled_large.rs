@@ -4,9 +4,13 @@
 //! specially. A hash table of fixed size holds the addresses of the sampled ones; only frees of
 //! large blocks search it. Each address has two lines of eight possible places. A compare-and-swap
 //! takes a place, and a store frees it: no locks, no tombstones.
+//!
+//! The first lines of neighbouring addresses lie on one page, so that a search touches little memory: in a
+//! forked child, each page that its parent did not touch is a page fault. The second lines, which are
+//! anywhere, are searched only if one was ever used.
 
-use plimsoll_sys::os::region::Region;
-use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use plimsoll_sys::os::region::{PAGE, Region};
+use plimsoll_sys::primitives::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::sampler::{AllocatedAt, Sample, Weight};
 use crate::stack::{Bucket, CycleNumber};
@@ -37,6 +41,8 @@ pub(super) struct SampledLarge {
     region: Region,
     /// The number of blocks in the table: while it is 0, frees skip the search.
     blocks: AtomicUsize,
+    /// Whether a block was ever noted in its second line.
+    uses_second_lines: AtomicBool,
 }
 
 /// The table of the process.
@@ -47,6 +53,7 @@ impl SampledLarge {
         Self {
             region: Region::new(),
             blocks: AtomicUsize::new(0),
+            uses_second_lines: AtomicBool::new(false),
         }
     }
 
@@ -66,15 +73,18 @@ impl SampledLarge {
         if !self.region.commit(self.region.length()) || self.region.length() == 0 {
             return false;
         }
-        for line in lines_of(address) {
+        for (turn, line) in lines_of(address).into_iter().enumerate() {
+            if turn == 1 {
+                // A thread that frees the block received its address from this thread after this.
+                self.uses_second_lines.store(true, Ordering::Relaxed);
+            }
             for (at, place) in self.line(line).addresses.iter().enumerate() {
                 if place.load(Ordering::Relaxed) == 0
                     && place
                         .compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed)
                         .is_ok()
                 {
-                    // A thread that frees the block received its address from this thread after
-                    // this.
+                    // The same holds for this.
                     let entry = self.entry(line, at);
                     entry.bucket.store(sample.bucket.0, Ordering::Relaxed);
                     entry.cycle.store(sample.cycle.0, Ordering::Relaxed);
@@ -100,7 +110,11 @@ impl SampledLarge {
     }
 
     fn find(&self, address: usize) -> Option<Sample> {
-        for line in lines_of(address) {
+        let lines = match self.uses_second_lines.load(Ordering::Relaxed) {
+            true => 2,
+            false => 1,
+        };
+        for line in lines_of(address).into_iter().take(lines) {
             for (at, place) in self.line(line).addresses.iter().enumerate() {
                 if place.load(Ordering::Relaxed) == address {
                     let entry = self.entry(line, at);
@@ -133,10 +147,21 @@ impl SampledLarge {
     }
 }
 
+/// The bytes of memory whose blocks have the same first line, and the lines of neighbouring ones on a page.
+/// At most four blocks above [`size_class::LARGEST`] begin in such a piece.
+const PIECE: usize = 1 << 17;
+const NEIGHBOURS: usize = PAGE / size_of::<Line>();
+
 /// Returns the two lines in which an address may be.
 fn lines_of(address: usize) -> [usize; 2] {
-    let hash = (address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    [48, 32].map(|shift| (hash >> shift) as usize & (LINES - 1))
+    let piece = address / PIECE;
+    let page = mixed(piece / NEIGHBOURS) % (LINES / NEIGHBOURS);
+    let first = page * NEIGHBOURS + piece % NEIGHBOURS;
+    [first, mixed(address >> 4) % LINES]
+}
+
+fn mixed(number: usize) -> usize {
+    ((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
 }
 
 #[cfg(test)]
@@ -166,6 +191,20 @@ mod tests {
             assert_eq!(table.take(address), None);
         }
         assert_eq!(table.blocks.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn blocks_of_a_program_with_some_mib_touch_few_pages() {
+        let pages: std::collections::HashSet<usize> = (0..100)
+            .map(|block| lines_of(0x5555_5550_0010 + block * 100_000)[0] / NEIGHBOURS)
+            .collect();
+        assert!(pages.len() <= 3, "{pages:?}");
+        let table = SampledLarge::new();
+        table.open();
+        for block in 0..100 {
+            assert!(table.note(0x5555_5550_0010 + block * 100_000, sample(block as u64)));
+        }
+        assert!(!table.uses_second_lines.load(Ordering::Relaxed));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::Source;
 use crate::label::Labels;
 use crate::sampler::{self, WEIGHT_BITS, cell};
 use crate::stack::{Kind, Record, TABLE};
-use crate::stats::{HeapStats, MemStats, heap_stats, mem_stats};
+use crate::stats::{MemStats, heap_stats, mem_stats};
 
 pub(crate) struct Heap;
 pub(super) struct Allocs;
@@ -205,12 +205,15 @@ fn read(default_type: &'static str) -> Reading {
         duration_nanos: 0,
         samples: samples.collect(),
         leaf: leaves::allocation::leaf,
-        comments: super::comments_on_whole(|| comments(&heap_stats(), &sites)),
+        comments: super::comments_on_whole(|| comments(&sites)),
     }
 }
 
-/// Returns the accuracy of the profile, for people who read it.
-fn comments(exact: &HeapStats, sites: &[Site]) -> Vec<String> {
+/// Returns the accuracy of the profile, for people who read it. Not inlined: readings without comments take less
+/// of the stack, of which each page costs a forked child a page fault.
+#[inline(never)]
+fn comments(sites: &[Site]) -> Vec<String> {
+    let exact = heap_stats();
     let sum = |of: fn(&Site) -> Amount| sites.iter().map(of).fold(Amount::default(), Amount::plus);
     let error = |of: fn(&Site) -> Amount| -> f64 {
         sites
