@@ -150,7 +150,7 @@ impl Allocator {
         found.is_named = is_named;
         found.library = needed.iter().find(|name| is_allocator(name)).cloned();
         if is_stripped && found.linked.is_none() {
-            found.linked = in_texts(&elf.contents_of(".rodata").unwrap_or_default());
+            found.linked = in_texts(|find| elf.find_in(".rodata", find));
             if found.linked.is_some() && found.own == Own::No {
                 found.own = Own::Texts;
             }
@@ -223,11 +223,20 @@ const CALLED_BY_SYSTEM: [&[u8]; 4] = [b"calloc", b"posix_memalign", b"aligned_al
 /// C library for all memory unless the environment selects mimalloc.
 const PYTHONS: &[u8] = b"_PyRuntime";
 
-fn in_texts(texts: &[u8]) -> Option<&'static str> {
-    KNOWN
-        .iter()
-        .find(|known| contains(texts, known.text))
-        .map(|known| known.name)
+/// Returns the first of the known allocators of which the texts contain one. `read` calls its argument with one
+/// piece of the texts after the other, until that returns a value.
+fn in_texts(
+    read: impl FnOnce(&mut dyn FnMut(&[u8]) -> Option<()>) -> Option<()>,
+) -> Option<&'static str> {
+    let mut found = KNOWN.len();
+    read(&mut |piece| {
+        let mut before = KNOWN[..found].iter();
+        if let Some(at) = before.position(|known| contains(piece, known.text)) {
+            found = at;
+        }
+        (found == 0).then_some(())
+    });
+    KNOWN.get(found).map(|known| known.name)
 }
 
 /// Returns whether `bytes` contains a text. `marked` is the text with a mark (`|`) in it, which is
@@ -309,10 +318,17 @@ mod tests {
 
     #[test]
     fn texts_are_found_wherever_they_are() {
-        let with = |text: &str| in_texts(format!("abc\0<jemalloc<{text}\0").as_bytes());
+        let with = |text: &str| {
+            let texts = format!("abc\0<jemalloc<{text}\0");
+            in_texts(|find| find(texts.as_bytes()))
+        };
         assert_eq!(with(&["<jemal", "loc>: "].concat()), Some("jemalloc"));
         assert_eq!(with(&["mimal", "loc: "].concat()), Some("mimalloc"));
         assert_eq!(with(""), None);
-        assert_eq!(in_texts(b""), None);
+        assert_eq!(in_texts(|_| None), None);
+        // The order of the list decides, not that of the texts.
+        let both = [["mimal", "loc: "].concat(), ["<jemal", "loc>: "].concat()];
+        let in_pieces = in_texts(|find| both.iter().find_map(|text| find(text.as_bytes())));
+        assert_eq!(in_pieces, Some("jemalloc"));
     }
 }

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -61,6 +62,10 @@ const ENDIAN: LittleEndian = LittleEndian;
 
 /// The size of the largest section that is read, in bytes. Larger ones count as missing.
 const LARGEST: u64 = 256 << 20;
+
+/// The size of a piece in which a section is searched, and the part that the next piece repeats, in bytes.
+const PIECE: u64 = 256 << 10;
+const OVERLAP: u64 = 64;
 
 /// Returns whether a file with this beginning is ELF.
 pub(super) fn is_elf(head: &[u8]) -> bool {
@@ -314,6 +319,37 @@ impl<'a> Elf<'a> {
         Some(Cow::Owned(inflated))
     }
 
+    /// Calls `find` with one piece of a section after the other, until it returns a value. A text of at most
+    /// [`OVERLAP`] bytes lies within a piece. Takes little memory, unlike [`Elf::contents_of`]: to read a large
+    /// section into new memory takes several times as long.
+    pub(super) fn find_in<T>(
+        &self,
+        name: &str,
+        mut find: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Option<T> {
+        let section = self.section(name)?;
+        if section.compression(ENDIAN, self.cache).ok()?.is_some() {
+            return find(&self.contents_of(name)?);
+        }
+        let (mut offset, size) = section.file_range(ENDIAN)?;
+        let end = offset.checked_add(size).filter(|_| size <= LARGEST)?;
+        let mut piece = Vec::new();
+        while offset < end {
+            let length = PIECE.min(end - offset);
+            piece.resize(length as usize, 0);
+            self.cache.file.read_exact_at(&mut piece, offset).ok()?;
+            if let Some(found) = find(&piece) {
+                return Some(found);
+            }
+            let read = offset + length;
+            offset = match read < end {
+                true => read - OVERLAP,
+                false => end,
+            };
+        }
+        None
+    }
+
     fn bytes_of(&self, section: &SectionHeader64<LittleEndian>) -> Option<&'a [u8]> {
         let (offset, size) = section.file_range(ENDIAN)?;
         self.bytes_at(offset, size)
@@ -406,4 +442,39 @@ pub(super) fn string_at(bytes: &[u8], at: u64) -> Option<&[u8]> {
     from.iter()
         .position(|&byte| byte == 0)
         .map(|end| &from[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use memchr::memmem;
+
+    use super::*;
+
+    #[test]
+    fn texts_at_the_ends_of_pieces_are_found() {
+        let file = File::open(std::env::current_exe().unwrap()).unwrap();
+        let cache = Cache::new(file);
+        let elf = Elf::parse(&cache).unwrap();
+        let contents = elf.contents_of(".rodata").unwrap();
+        let length = OVERLAP as usize;
+        let mut ends = 0;
+        let mut piece = PIECE as usize;
+        while piece + length < contents.len() {
+            for from in [piece - length, piece - length / 2, piece - 1] {
+                let text = &contents[from..from + length];
+                let find = |piece: &[u8]| memmem::find(piece, text).map(|_| ());
+                assert_eq!(elf.find_in(".rodata", find), Some(()), "{from}");
+            }
+            ends += 1;
+            piece += (PIECE - OVERLAP) as usize;
+        }
+        assert!(ends > 0, "more than one piece: {}", contents.len());
+        let mut read = 0;
+        let all = elf.find_in(".rodata", |piece| {
+            read += piece.len();
+            None::<()>
+        });
+        assert_eq!((all, read), (None, contents.len() + ends * length));
+        assert_eq!(elf.find_in(".nothing", |_| Some(())), None);
+    }
 }

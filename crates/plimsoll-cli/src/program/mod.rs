@@ -373,10 +373,14 @@ impl Language {
             "fatal runtime |error: ",
             "called `Option::|unwrap()` on a `None` value",
         ];
-        let texts = elf.contents_of(".rodata").unwrap_or_default();
-        match TEXTS.iter().any(|text| allocator::contains(&texts, text)) {
-            true => Self::Rust { version: None },
-            false => Self::Other,
+        let has_text = |piece: &[u8]| {
+            let mut texts = TEXTS.iter();
+            let is_there = texts.any(|text| allocator::contains(piece, text));
+            is_there.then_some(())
+        };
+        match elf.find_in(".rodata", has_text) {
+            Some(()) => Self::Rust { version: None },
+            None => Self::Other,
         }
     }
 }

@@ -324,7 +324,7 @@ mod tests {
             };
             course.in_equal_intervals(count)
         };
-        assert_eq!(of(&[], 5), []);
+        assert_eq!(of(&[], 5), [0_u64; 0]);
         assert_eq!(of(&[(0.2, 7)], 5), [7]);
         let readings = [(0.0, 1), (0.05, 9), (0.1, 3), (0.5, 4), (1.0, 5)];
         assert_eq!(of(&readings, 4), [9, 9, 4, 5]);
