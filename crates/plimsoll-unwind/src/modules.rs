@@ -3,7 +3,7 @@
 //! A list is made outside of hooks, from the mappings of the dynamic loader, and never changes.
 //! After code was loaded or unloaded, a new list replaces it (see `plimsoll::stack::capture`).
 //!
-//! Objects that were loaded when the program started are never unloaded (see [`initial`]), so the list suffices to
+//! Objects that were loaded when the program started are never unloaded, so the list suffices to
 //! unwind their code. For a library that was loaded later, the loader must first confirm that the
 //! listed library is still loaded; glibc's `_dl_find_object` does so without a lock. It also finds
 //! libraries that the list lacks. Their tables are then read anew for each frame.
