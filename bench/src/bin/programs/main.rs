@@ -275,7 +275,7 @@ fn resident(directory: &Path, way: usize) -> Option<f64> {
             .ok()?
             .lines()
             .filter_map(|line| {
-                let after = line.split("\"resident_bytes\":").nth(1)?;
+                let after = line.split("\"peak_resident\":").nth(1)?;
                 let end = after.find(|digit: char| !digit.is_ascii_digit())?;
                 after[..end].parse().ok()
             })

@@ -46,6 +46,46 @@ fn functions_of_late_libraries_have_names() {
     );
 }
 
+/// Code of libraries that were loaded with the program is never unloaded. So stacks that go through it, as all do
+/// that begin in `main`, are found without a question to the loader.
+#[test]
+fn stacks_of_libraries_that_the_program_needs_do_not_depend_on_the_loader() {
+    let scene = Scene::new("needed");
+    let library = scene.compile(
+        "cc",
+        "libneeded.so",
+        r#"
+        #include <stdlib.h>
+        __attribute__((noinline)) char *from_needed(void) { char *block = malloc(1000); return block + 1 - 1; }
+        "#,
+        &["-shared", "-fPIC"],
+    );
+    let source = r#"
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        char *from_needed(void);
+        static int asked;
+        static int (*next)(void *, void *);
+        int _dl_find_object(void *address, void *found) {
+            asked++;
+            return next ? next(address, found) : -1;
+        }
+        int main() {
+            next = (int (*)(void *, void *))dlsym(RTLD_NEXT, "_dl_find_object");
+            for (int i = 0; i < 1000; i++) free(from_needed());
+            printf("%d", asked);
+            return 0;
+        }"#;
+    let needed = [library.to_str().unwrap(), "-rdynamic", "-D_GNU_SOURCE"];
+    let program = scene.compile("cc", "needs", source, &needed);
+    let output = run(&["--heap-rate", "1"], &program, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("from_needed < main"), "{text}");
+    let asked: u32 = String::from_utf8_lossy(&output.stdout).parse().unwrap();
+    assert!(asked < 100, "{asked} of 1000 stacks: {text}");
+}
+
 /// No table describes generated code. Where it keeps no frame record either, and does not return right
 /// after its call, stacks end there, and the summary counts them.
 #[test]

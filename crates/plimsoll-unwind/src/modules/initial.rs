@@ -13,8 +13,8 @@ use plimsoll_sys::os::loader::{Name, Object};
 /// The names in an object, by their hashes.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// The name in its dynamic section, and that of its file without directories.
-    own: [Option<u64>; 2],
+    /// The name in its dynamic section, the path of its file, and that without directories.
+    own: [Option<u64>; 3],
     needed: Vec<u64>,
 }
 
@@ -27,7 +27,9 @@ impl Names {
         let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         let hash = |name: &[u8]| HASHER.hash_one(name);
         let mut names = Self::default();
-        names.own[1] = (!file.is_empty()).then(|| hash(file));
+        if !path.is_empty() {
+            names.own = [None, Some(hash(path)), Some(hash(file))];
+        }
         object.names(|name| match name {
             Name::Own(name) => names.own[0] = Some(hash(name.to_bytes())),
             Name::Needed(name) => names.needed.push(hash(name.to_bytes())),
@@ -71,7 +73,7 @@ mod tests {
 
     fn object(own: u64, needed: &[u64]) -> Names {
         Names {
-            own: [Some(own), None],
+            own: [Some(own), None, None],
             needed: needed.to_vec(),
         }
     }

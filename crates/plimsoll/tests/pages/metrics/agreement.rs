@@ -177,7 +177,13 @@ fn classes_of_processor_time_add_up() {
         collector.add_cpu_time(CpuClass::MarkAssist, Duration::from_millis(3));
         collector.add_cpu_time(CpuClass::ScavengeAssist, Duration::from_millis(1));
         std::thread::sleep(Duration::from_millis(20));
-        let all = Everything::now();
+        // The time that the collector reports counts as a part of what the process used, which may be less.
+        let all = loop {
+            let all = Everything::now();
+            if all.seconds("/cpu/classes/user:cpu-seconds") > 0.0 {
+                break all;
+            }
+        };
         let class = |name: &str| all.seconds(&format!("/cpu/classes/{name}:cpu-seconds"));
         let near = |sum: f64, total: f64| (sum - total).abs() <= 0.001 * total;
         let gc = class("gc/mark/assist")
@@ -189,7 +195,7 @@ fn classes_of_processor_time_add_up() {
         assert!(near(scavenge, class("scavenge/total")) && scavenge > 0.0);
         let total = class("gc/total") + class("scavenge/total") + class("user") + class("idle");
         assert!(near(total, class("total")), "{total}");
-        assert!(class("user") > 0.0 && class("idle") > 0.0);
+        assert!(class("idle") > 0.0);
     });
 }
 
