@@ -2,12 +2,12 @@
 //!
 //! Blocks above [`size_class::LARGEST`] stay in the program's allocator, which may treat them
 //! specially. A hash table of fixed size holds the addresses of the sampled ones; only frees of
-//! large blocks search it. Each address has two lines of eight possible places. A compare-and-swap
+//! large blocks search it. Each address has three lines of eight possible places. A compare-and-swap
 //! takes a place, and a store frees it: no locks, no tombstones.
 //!
 //! The first lines of neighbouring addresses lie on one page, so that a search touches little memory: in a
-//! forked child, each page that its parent did not touch is a page fault. The second lines, which are
-//! anywhere, are searched only if one was ever used.
+//! forked child, each page that its parent did not touch is a page fault. The other two, which are anywhere,
+//! are used where a first line is full, and searched only if that ever happened.
 
 use plimsoll_sys::os::region::{PAGE, Region};
 use plimsoll_sys::primitives::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -41,8 +41,8 @@ pub(super) struct SampledLarge {
     region: Region,
     /// The number of blocks in the table: while it is 0, frees skip the search.
     blocks: AtomicUsize,
-    /// Whether a block was ever noted in its second line.
-    uses_second_lines: AtomicBool,
+    /// Whether a block was ever noted in another line than its first.
+    uses_other_lines: AtomicBool,
 }
 
 /// The table of the process.
@@ -53,7 +53,7 @@ impl SampledLarge {
         Self {
             region: Region::new(),
             blocks: AtomicUsize::new(0),
-            uses_second_lines: AtomicBool::new(false),
+            uses_other_lines: AtomicBool::new(false),
         }
     }
 
@@ -73,10 +73,10 @@ impl SampledLarge {
         if !self.region.commit(self.region.length()) || self.region.length() == 0 {
             return false;
         }
+        // A thread that frees the block receives its address from this thread after all these stores.
         for (turn, line) in lines_of(address).into_iter().enumerate() {
             if turn == 1 {
-                // A thread that frees the block received its address from this thread after this.
-                self.uses_second_lines.store(true, Ordering::Relaxed);
+                self.uses_other_lines.store(true, Ordering::Relaxed);
             }
             for (at, place) in self.line(line).addresses.iter().enumerate() {
                 if place.load(Ordering::Relaxed) == 0
@@ -84,7 +84,6 @@ impl SampledLarge {
                         .compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed)
                         .is_ok()
                 {
-                    // The same holds for this.
                     let entry = self.entry(line, at);
                     entry.bucket.store(sample.bucket.0, Ordering::Relaxed);
                     entry.cycle.store(sample.cycle.0, Ordering::Relaxed);
@@ -110,11 +109,12 @@ impl SampledLarge {
     }
 
     fn find(&self, address: usize) -> Option<Sample> {
-        let lines = match self.uses_second_lines.load(Ordering::Relaxed) {
-            true => 2,
-            false => 1,
+        let lines = lines_of(address);
+        let searched = match self.uses_other_lines.load(Ordering::Relaxed) {
+            true => &lines[..],
+            false => &lines[..1],
         };
-        for line in lines_of(address).into_iter().take(lines) {
+        for &line in searched {
             for (at, place) in self.line(line).addresses.iter().enumerate() {
                 if place.load(Ordering::Relaxed) == address {
                     let entry = self.entry(line, at);
@@ -147,21 +147,24 @@ impl SampledLarge {
     }
 }
 
-/// The bytes of memory whose blocks have the same first line, and the lines of neighbouring ones on a page.
-/// At most four blocks above [`size_class::LARGEST`] begin in such a piece.
+/// Blocks in the same piece of memory of so many bytes have the same first line: at most four blocks above
+/// [`size_class::LARGEST`], or any number of smaller ones of a redirected allocator.
 const PIECE: usize = 1 << 17;
-const NEIGHBOURS: usize = PAGE / size_of::<Line>();
 
-/// Returns the two lines in which an address may be.
-fn lines_of(address: usize) -> [usize; 2] {
+/// The lines on a page: the first lines of consecutive pieces.
+const LINES_ON_PAGE: usize = PAGE / size_of::<Line>();
+
+/// Returns the three lines in which an address may be.
+fn lines_of(address: usize) -> [usize; 3] {
     let piece = address / PIECE;
-    let page = mixed(piece / NEIGHBOURS) % (LINES / NEIGHBOURS);
-    let first = page * NEIGHBOURS + piece % NEIGHBOURS;
-    [first, mixed(address >> 4) % LINES]
+    let page = (mixed(piece / LINES_ON_PAGE) >> 48) as usize % (LINES / LINES_ON_PAGE);
+    let anywhere = mixed(address >> 4);
+    let [second, third] = [48, 32].map(|shift| (anywhere >> shift) as usize & (LINES - 1));
+    [page * LINES_ON_PAGE + piece % LINES_ON_PAGE, second, third]
 }
 
-fn mixed(number: usize) -> usize {
-    ((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+fn mixed(number: usize) -> u64 {
+    (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[cfg(test)]
@@ -196,7 +199,7 @@ mod tests {
     #[test]
     fn blocks_of_a_program_with_some_mib_touch_few_pages() {
         let pages: std::collections::HashSet<usize> = (0..100)
-            .map(|block| lines_of(0x5555_5550_0010 + block * 100_000)[0] / NEIGHBOURS)
+            .map(|block| lines_of(0x5555_5550_0010 + block * 100_000)[0] / LINES_ON_PAGE)
             .collect();
         assert!(pages.len() <= 3, "{pages:?}");
         let table = SampledLarge::new();
@@ -204,7 +207,20 @@ mod tests {
         for block in 0..100 {
             assert!(table.note(0x5555_5550_0010 + block * 100_000, sample(block as u64)));
         }
-        assert!(!table.uses_second_lines.load(Ordering::Relaxed));
+        assert!(!table.uses_other_lines.load(Ordering::Relaxed));
+    }
+
+    /// Small blocks are noted here under a redirected allocator. If all of them are sampled, the first lines are
+    /// full at once.
+    #[test]
+    fn most_places_can_be_used_by_small_blocks_that_lie_close_together() {
+        let table = SampledLarge::new();
+        table.open();
+        let noted = |block: &u64| table.note(*block as usize * 64, sample(*block));
+        assert_eq!((1..=90_000).filter(|block| !noted(block)).count(), 0);
+        for block in 1..=90_000u64 {
+            assert_eq!(table.take(block as usize * 64), Some(sample(block)));
+        }
     }
 
     #[test]
