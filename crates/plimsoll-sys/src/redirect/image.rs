@@ -7,6 +7,8 @@ use std::ffi::CStr;
 
 use libc::{Elf64_Phdr, Elf64_Sym};
 
+use crate::os::loader::{DT_STRTAB, Dynamic, dynamic_address, dynamic_entries};
+
 /// A function of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol {
@@ -16,13 +18,6 @@ pub struct Symbol {
     pub size: usize,
     /// Whether the symbol is a function. False for data and for functions that a resolver chooses.
     pub is_function: bool,
-}
-
-/// An entry of the dynamic section.
-#[repr(C)]
-struct Dynamic {
-    tag: i64,
-    value: u64,
 }
 
 /// The program that the process executes.
@@ -39,12 +34,11 @@ pub struct Image {
     has_text_relocations: bool,
 }
 
-const DT_STRTAB: i64 = 5;
-const DT_SYMTAB: i64 = 6;
-const DT_TEXTREL: i64 = 22;
-const DT_FLAGS: i64 = 30;
-const DT_GNU_HASH: i64 = 0x6fff_fef5;
-const DF_TEXTREL: u64 = 4;
+const DT_SYMTAB: isize = 6;
+const DT_TEXTREL: isize = 22;
+const DT_FLAGS: isize = 30;
+const DT_GNU_HASH: isize = 0x6fff_fef5;
+const DF_TEXTREL: usize = 4;
 
 impl Image {
     /// Returns the program of this process; `None` if it has no dynamic symbols with a GNU hash table.
@@ -73,15 +67,14 @@ impl Image {
             table: 0,
             has_text_relocations: false,
         };
-        let entries = bias.wrapping_add(dynamic.p_vaddr as usize) as *const Dynamic;
-        for at in 0..dynamic.p_memsz as usize / size_of::<Dynamic>() {
-            // SAFETY: the entry lies in the dynamic section, which the loader has mapped.
-            let &Dynamic { tag, value } = unsafe { &*entries.add(at) };
+        let section = bias.wrapping_add(dynamic.p_vaddr as usize);
+        // SAFETY: the loader has mapped the program's dynamic section, and never unmaps it.
+        let entries = unsafe { dynamic_entries(section, dynamic.p_memsz as usize) };
+        for &Dynamic { tag, value } in entries {
             match tag {
-                0 => break,
-                DT_SYMTAB => image.symbols = image.address(value),
-                DT_STRTAB => image.strings = image.address(value),
-                DT_GNU_HASH => image.table = image.address(value),
+                DT_SYMTAB => image.symbols = dynamic_address(bias, value),
+                DT_STRTAB => image.strings = dynamic_address(bias, value),
+                DT_GNU_HASH => image.table = dynamic_address(bias, value),
                 DT_TEXTREL => image.has_text_relocations = true,
                 DT_FLAGS if value & DF_TEXTREL != 0 => image.has_text_relocations = true,
                 _ => {}
@@ -99,17 +92,6 @@ impl Image {
     /// Returns the difference between addresses in memory and those in the file.
     pub(super) fn bias(&self) -> usize {
         self.bias
-    }
-
-    /// Returns an address of the dynamic section. Some loaders replace addresses of the file there by
-    /// those in memory.
-    fn address(&self, value: u64) -> usize {
-        let value = value as usize;
-        if value < self.bias {
-            value + self.bias
-        } else {
-            value
-        }
     }
 
     fn loaded(&self) -> impl Iterator<Item = (&Elf64_Phdr, std::ops::Range<usize>)> {

@@ -86,38 +86,55 @@ pub(super) unsafe fn segments_at<'a>(
 
 /// An entry of a dynamic section.
 #[repr(C)]
-struct Dynamic {
-    tag: isize,
-    value: usize,
+pub(crate) struct Dynamic {
+    pub(crate) tag: isize,
+    pub(crate) value: usize,
 }
 
 const PT_DYNAMIC: u32 = 2;
 const DT_NULL: isize = 0;
 const DT_NEEDED: isize = 1;
-const DT_STRTAB: isize = 5;
+pub(crate) const DT_STRTAB: isize = 5;
 const DT_SONAME: isize = 14;
+
+/// Returns the entries of the dynamic section at an address, up to the one that ends them.
+///
+/// # Safety
+/// The loader has mapped the section, of so many bytes, and keeps it while the result is used.
+pub(crate) unsafe fn dynamic_entries<'a>(
+    section: usize,
+    bytes: usize,
+) -> impl Iterator<Item = &'a Dynamic> + Clone {
+    let count = bytes / size_of::<Dynamic>();
+    // SAFETY: the section is mapped, by this function's contract. Any bytes are valid entries.
+    let entries = unsafe { std::slice::from_raw_parts(section as *const Dynamic, count) };
+    entries.iter().take_while(|entry| entry.tag != DT_NULL)
+}
+
+/// Returns an address of the dynamic section of an object that is loaded at `base`. Some loaders replace
+/// addresses of the file there by those in memory.
+pub(crate) fn dynamic_address(base: usize, value: usize) -> usize {
+    match value < base {
+        true => base + value,
+        false => value,
+    }
+}
 
 pub(super) fn names(object: &Object<'_>, visit: &mut dyn FnMut(Name<'_>)) {
     let mut segments = object.segments();
     let Some(dynamic) = segments.find(|segment| segment.kind == PT_DYNAMIC) else {
         return;
     };
-    let entries = object.base.wrapping_add(dynamic.address as usize) as *const Dynamic;
-    let count = dynamic.memory_size as usize / size_of::<Dynamic>();
-    // SAFETY: the loader has mapped the section of this object, which stays loaded meanwhile.
-    let entries = unsafe { std::slice::from_raw_parts(entries, count) };
-    let entries = || entries.iter().take_while(|entry| entry.tag != DT_NULL);
-    let Some(texts) = entries().find(|entry| entry.tag == DT_STRTAB) else {
+    let section = object.base.wrapping_add(dynamic.address as usize);
+    // SAFETY: the section is that of this object, which stays loaded meanwhile.
+    let entries = unsafe { dynamic_entries(section, dynamic.memory_size as usize) };
+    let Some(texts) = entries.clone().find(|entry| entry.tag == DT_STRTAB) else {
         return;
     };
-    // Some loaders replace addresses of the file by those in memory.
-    let texts = match texts.value < object.base {
-        true => object.base + texts.value,
-        false => texts.value,
-    };
+    let texts = dynamic_address(object.base, texts.value);
     // SAFETY: the values of these entries are positions of C strings in the table, as the loader reads them.
     let text = |entry: &Dynamic| unsafe { CStr::from_ptr((texts + entry.value) as *const _) };
-    for entry in entries() {
+    for entry in entries {
         match entry.tag {
             DT_NEEDED => visit(Name::Needed(text(entry))),
             DT_SONAME => visit(Name::Own(text(entry))),
