@@ -150,7 +150,7 @@ impl Allocator {
         found.is_named = is_named;
         found.library = needed.iter().find(|name| is_allocator(name)).cloned();
         if is_stripped && found.linked.is_none() {
-            found.linked = in_texts(|find| elf.find_in(".rodata", find));
+            found.linked = in_constants(elf);
             if found.linked.is_some() && found.own == Own::No {
                 found.own = Own::Texts;
             }
@@ -223,20 +223,20 @@ const CALLED_BY_SYSTEM: [&[u8]; 4] = [b"calloc", b"posix_memalign", b"aligned_al
 /// C library for all memory unless the environment selects mimalloc.
 const PYTHONS: &[u8] = b"_PyRuntime";
 
-/// Returns the first of the known allocators of which the texts contain one. `read` calls its argument with one
-/// piece of the texts after the other, until that returns a value.
-fn in_texts(
-    read: impl FnOnce(&mut dyn FnMut(&[u8]) -> Option<()>) -> Option<()>,
-) -> Option<&'static str> {
-    let mut found = KNOWN.len();
-    read(&mut |piece| {
-        let mut before = KNOWN[..found].iter();
-        if let Some(at) = before.position(|known| contains(piece, known.text)) {
-            found = at;
-        }
-        (found == 0).then_some(())
+/// Returns the name of the first known allocator of which the program's constants contain a text.
+fn in_constants(elf: &Elf<'_>) -> Option<&'static str> {
+    let mut first = KNOWN.len();
+    elf.find_in(".rodata", |piece| {
+        first = in_texts(piece, &KNOWN[..first]).unwrap_or(first);
+        (first == 0).then_some(())
     });
-    KNOWN.get(found).map(|known| known.name)
+    KNOWN.get(first).map(|known| known.name)
+}
+
+/// Returns the position of the first of these allocators of which `texts` contains a text.
+fn in_texts(texts: &[u8], allocators: &[Known]) -> Option<usize> {
+    let mut allocators = allocators.iter();
+    allocators.position(|known| contains(texts, known.text))
 }
 
 /// Returns whether `bytes` contains a text. `marked` is the text with a mark (`|`) in it, which is
@@ -320,15 +320,13 @@ mod tests {
     fn texts_are_found_wherever_they_are() {
         let with = |text: &str| {
             let texts = format!("abc\0<jemalloc<{text}\0");
-            in_texts(|find| find(texts.as_bytes()))
+            in_texts(texts.as_bytes(), &KNOWN).map(|at| KNOWN[at].name)
         };
-        assert_eq!(with(&["<jemal", "loc>: "].concat()), Some("jemalloc"));
-        assert_eq!(with(&["mimal", "loc: "].concat()), Some("mimalloc"));
+        let (jemalloc, mimalloc) = (["<jemal", "loc>: "].concat(), ["mimal", "loc: "].concat());
+        assert_eq!(with(&jemalloc), Some("jemalloc"));
+        assert_eq!(with(&mimalloc), Some("mimalloc"));
         assert_eq!(with(""), None);
-        assert_eq!(in_texts(|_| None), None);
-        // The order of the list decides, not that of the texts.
-        let both = [["mimal", "loc: "].concat(), ["<jemal", "loc>: "].concat()];
-        let in_pieces = in_texts(|find| both.iter().find_map(|text| find(text.as_bytes())));
-        assert_eq!(in_pieces, Some("jemalloc"));
+        assert_eq!(with(&[mimalloc, jemalloc].concat()), Some("jemalloc"));
+        assert_eq!(in_texts(b"", &KNOWN), None);
     }
 }

@@ -320,8 +320,8 @@ impl<'a> Elf<'a> {
     }
 
     /// Calls `find` with one piece of a section after the other, until it returns a value. A text of at most
-    /// [`OVERLAP`] bytes lies within a piece. Takes little memory, unlike [`Elf::contents_of`]: to read a large
-    /// section into new memory takes several times as long.
+    /// [`OVERLAP`] bytes lies within a piece. Unlike [`Elf::contents_of`], needs no new memory for the whole
+    /// section, whose pages take longer than its bytes.
     pub(super) fn find_in<T>(
         &self,
         name: &str,

@@ -296,9 +296,10 @@ mod tests {
             ..Course::default()
         };
         let mut seconds = 0.0_f64;
-        while course.interval < 0.02 {
+        while seconds < 2000.0 {
             course.add(at(seconds, 1), 0);
-            seconds += (seconds / 64.0).clamp(0.01, 0.25);
+            let [first, longest] = [FIRST_INTERVAL, LONGEST_INTERVAL].map(|it| it.as_secs_f64());
+            seconds += (seconds / f64::from(INTERVAL_PART)).clamp(first, longest);
         }
         let last = course.points.last().unwrap().seconds;
         let half = |from: f64, to: f64| {

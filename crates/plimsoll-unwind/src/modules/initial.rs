@@ -89,7 +89,7 @@ mod tests {
             object(c, &[loader]),
             object(of_preloaded, &[c]),
             object(loader, &[]),
-            // Loaded later, with a library of its own, and another one of a name that was known.
+            // Loaded later: a library, another that only this one needs, and one of a known name.
             object(20, &[21, c, a]),
             object(21, &[]),
             object(a, &[]),

@@ -1,11 +1,11 @@
-//! The counts of all buckets at one instant, which later readings can omit.
+//! The counts of all buckets at a time when no thread counts, which later readings can omit.
 
 use plimsoll_sys::primitives::Ordering;
 
 use super::Table;
 use super::readings::Counts;
 
-/// The counts of all buckets at one instant.
+/// The counts of all buckets, such as those that the child of a fork inherits.
 #[derive(Debug, Default)]
 pub(crate) struct Baseline {
     /// The buckets that had counts, by name, in the order of a reading.
@@ -13,7 +13,8 @@ pub(crate) struct Baseline {
 }
 
 impl Table {
-    /// Returns the counts of all buckets, in one reading.
+    /// Returns the counts of all buckets. If other threads count meanwhile, those of [`super::Kind::Heap`] are
+    /// of another instant than the rest.
     pub(crate) fn baseline(&self) -> Baseline {
         let mut counts = Vec::new();
         self.read_all(|record| counts.push((record.name, Counts::of(&record))));
@@ -37,7 +38,7 @@ impl Table {
 
     /// Returns the counts that a reading omits.
     pub(super) fn omitted(&self) -> Omitted {
-        // SAFETY: the pointer is null, or that of a `&'static Baseline`.
+        // SAFETY: the pointer is null or comes from a `&'static Baseline`.
         let baseline = unsafe { self.baseline.load(Ordering::Acquire).as_ref() };
         Omitted(baseline.map_or(&[], |baseline| &baseline.counts))
     }

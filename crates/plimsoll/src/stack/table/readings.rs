@@ -116,7 +116,7 @@ impl Table {
         });
     }
 
-    /// Reads all buckets of all kinds at one instant.
+    /// Reads the buckets of all kinds: those of [`Kind::Heap`] at one instant, and all others at one instant.
     #[cfg(feature = "preload")]
     pub(super) fn read_all(&self, mut visit: impl FnMut(Record)) {
         let alone = self.lock_readers();
