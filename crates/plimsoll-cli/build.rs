@@ -20,6 +20,7 @@ mod args;
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/args");
+    println!("cargo::rerun-if-changed=preload.ld");
     let out = PathBuf::from(variable("OUT_DIR"));
     // The directory of the program is the third above: <profile>/build/<package>/out.
     let beside = out.ancestors().nth(3).unwrap_or(&out);
@@ -45,12 +46,13 @@ fn preload(beside: &Path) -> io::Result<()> {
         println!("cargo::rerun-if-changed={}", lock.display());
         write(&package.join("Cargo.lock"), &fs::read_to_string(lock)?)?;
     }
-    // Without the network if possible: this build may be offline, and there is no way to know.
-    let mut built = cargo_build(&package, &directory, &target, &["--offline", "--quiet"])?;
-    if !built.success() {
-        built = cargo_build(&package, &directory, &target, &["--quiet"])?;
-    }
-    if !built.success() {
+    let built_in_order = |order| {
+        write(&package.join("build.rs"), &link_arguments(order))?;
+        built(&package, &directory, &target)
+    };
+    // Some linkers do not know such scripts, which only save time.
+    let order = manifest.join("preload.ld");
+    if !built_in_order(Some(&order))? && !built_in_order(None)? {
         return Err(io::Error::other(
             "plimsoll-preload, the library that `plimsoll run` preloads, was not built",
         ));
@@ -119,6 +121,24 @@ debug = "limited"
 strip = "debuginfo"
 "#
     )
+}
+
+/// The build script of that package: links it with the sections in an order that a file describes.
+fn link_arguments(order: Option<&Path>) -> String {
+    let lines = order.map_or_else(String::new, |order| {
+        let order = order.display();
+        ["cargo::rerun-if-changed=", "cargo::rustc-cdylib-link-arg="]
+            .map(|instruction| format!("    println!({:?});\n", format!("{instruction}{order}")))
+            .join("    println!(\"cargo::rustc-cdylib-link-arg=-T\");\n")
+    });
+    format!("fn main() {{\n{lines}}}\n")
+}
+
+/// Builds without the network if possible: this build may be offline, and there is no way to know.
+fn built(package: &Path, directory: &Path, target: &str) -> io::Result<bool> {
+    let is_built =
+        |options| cargo_build(package, directory, target, options).map(|built| built.success());
+    Ok(is_built(&["--offline", "--quiet"])? || is_built(&["--quiet"])?)
 }
 
 /// Runs `cargo build` in the current directory, whose configuration (vendored sources, mirrors,

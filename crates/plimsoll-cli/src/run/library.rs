@@ -151,7 +151,38 @@ mod tests {
     use std::fs::DirBuilder;
     use std::os::unix::fs::DirBuilderExt;
 
+    use object::read::elf::ElfFile64;
+    use object::{Object, ObjectSection, ObjectSymbol};
+
     use super::*;
+
+    /// With the order of `preload.ld`. What a child writes to is copied page by page.
+    #[test]
+    fn small_statics_and_the_code_of_forked_children_lie_together() {
+        let library: ElfFile64<'_> = ElfFile64::parse(LIBRARY).unwrap();
+        let section = |name: &str| {
+            library
+                .section_by_name(name)
+                .unwrap_or_else(|| panic!("{name}"))
+        };
+        let (small, forked) = (section(".bss"), section(".text.forked"));
+        let large: Vec<String> = library
+            .symbols()
+            .filter(|symbol| symbol.section_index() == Some(small.index()) && symbol.size() >= 4096)
+            .filter_map(|symbol| Some(symbol.name().ok()?.to_owned()))
+            .filter(|name| !name.contains("5alloc6counts4HEAP"))
+            .collect();
+        assert!(large.is_empty(), "not in `preload.ld`: {large:?}");
+        assert!(small.size() < 32 << 10, "{} bytes", small.size());
+        let code = section(".text").size() + forked.size();
+        assert!(
+            forked.size() < code / 2,
+            "{} of {code} bytes",
+            forked.size()
+        );
+        let hook = library.symbol_by_name("malloc").unwrap();
+        assert_eq!(hook.section_index(), Some(forked.index()));
+    }
 
     #[test]
     fn a_new_version_replaces_old_ones() {
