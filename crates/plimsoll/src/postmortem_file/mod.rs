@@ -305,8 +305,8 @@ pub(crate) fn on_stray(leave: fn()) {
 #[inline]
 pub(crate) fn leave_if_parents() {
     if BASE.load(Ordering::Relaxed) != 0
-        && OWNER.is_forgotten()
         && OWNER.load(Ordering::Relaxed) == 0
+        && OWNER.is_forgotten()
     {
         // Only the first thread leaves the file, if there are several.
         if OWNER.swap(1, Ordering::Relaxed) != 0 {
