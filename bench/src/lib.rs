@@ -5,6 +5,7 @@ pub mod callgrind;
 pub mod children;
 pub mod clock;
 pub mod crew;
+pub mod environment;
 pub mod load;
 pub mod machine;
 pub mod pairs;

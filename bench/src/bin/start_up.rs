@@ -7,8 +7,8 @@
 use std::mem::MaybeUninit;
 use std::process::{Command, Stdio};
 
-use plimsoll_bench::machine;
 use plimsoll_bench::quantiles::median;
+use plimsoll_bench::{environment, machine};
 
 const PROGRAMS: [&[&str]; 5] = [
     &["true"],
@@ -57,7 +57,8 @@ fn main() {
 /// Returns the CPU time of a command and of its children; `None` if it cannot be run or fails.
 fn cpu_ms(line: &[&str]) -> Option<f64> {
     let before = children_ms();
-    let status = Command::new(line[0])
+    let mut command = Command::new(line[0]);
+    let status = environment::plain(&mut command)
         .args(&line[1..])
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use works::{PYTHON, Work, is_there, works};
 
-use plimsoll_bench::machine;
 use plimsoll_bench::quantiles::median;
+use plimsoll_bench::{environment, machine};
 
 /// The ways of running a program; 0 is alone.
 const RUN: usize = 1;
@@ -249,7 +249,7 @@ fn wait(child: &mut Child, line: &str) {
 /// Runs a line in a shell. Prints the peak of resident memory in bytes, and the CPU time in
 /// seconds.
 fn line(line: &str) {
-    let status = Command::new("/bin/sh")
+    let status = environment::plain(&mut Command::new("/bin/sh"))
         .args(["-c", line])
         .status()
         .expect("there is a shell");

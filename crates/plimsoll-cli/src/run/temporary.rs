@@ -61,6 +61,7 @@ pub fn write(
     };
     let shown = |Share { share, error }: Share, of: &str| match rate {
         0 | 1 => format!("{:.1} % of {of}", 100.0 * share),
+        _ if share + error >= 1.0 => format!("an unknown part of {of}"),
         _ if error >= share => format!("at most {:.1} % of {of}", 100.0 * (share + error)),
         _ => format!("{:.1} % ±{:.1} of {of}", 100.0 * share, 100.0 * error),
     };

@@ -50,7 +50,7 @@ const SHARE: u64 = 200;
 
 /// The age of a process at its first account, in nanoseconds: a shorter one would spend more than its
 /// share.
-const FIRST_ACCOUNT: u64 = 50_000_000;
+const FIRST_ACCOUNT: u64 = 100_000_000;
 
 /// The least growth of the resident memory between two accounts: in bytes, and as a part of it.
 const LEAST_GROWTH: u64 = 1 << 20;
