@@ -44,7 +44,7 @@ impl<R: Read> Feed<R> {
     /// The length of the buffer at first: most profiles of short runs are not longer.
     const SHORTEST: usize = 8 << 10;
 
-    /// The length up to which the buffer grows at each call of the reader.
+    /// The length up to which the buffer grows each time that the reader has filled it.
     const LONG: usize = 256 << 10;
 
     fn new(reader: R) -> Self {
@@ -61,11 +61,12 @@ impl<R: Read> Feed<R> {
     /// buffer grows with the bytes that arrive, not with `wanted`, which may be forged.
     fn at_least(&mut self, wanted: usize) -> io::Result<&[u8]> {
         if self.end - self.start < wanted {
+            let was_filled = self.end == self.buffer.len();
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
             let longer = (4 * self.buffer.len()).clamp(Self::SHORTEST, Self::LONG);
-            if longer > self.buffer.len() {
+            if was_filled && longer > self.buffer.len() {
                 self.buffer.resize(longer, 0);
             }
             while self.end < wanted {

@@ -13,6 +13,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 
 use memchr::memmem;
 
@@ -48,7 +49,7 @@ pub struct ReportFiles(HashMap<u32, Place>);
 enum Place {
     Own(PathBuf),
     /// A piece of a shared file.
-    Shared(Rc<File>, u64, u64),
+    Shared(Rc<InBlocks>, u64, u64),
 }
 
 impl ReportFiles {
@@ -74,7 +75,7 @@ impl ReportFiles {
                 Some(OWN) => add(Place::Own(path)),
                 Some(SHARED) => {
                     if let Ok(file) = open_report(&path) {
-                        each_piece(&Rc::new(file), &mut add);
+                        each_piece(&Rc::new(InBlocks::new(file)), &mut add);
                     }
                 }
                 _ => {}
@@ -100,16 +101,62 @@ impl Place {
             Self::Own(path) => {
                 let file = open_report(path).ok()?;
                 let size = file.metadata().ok()?.len();
-                Report::read(Rc::new(file), 0, size)
+                Report::read(Rc::new(InBlocks::new(file)), 0, size)
             }
             Self::Shared(file, at, end) => Report::read(Rc::clone(file), *at, *end),
         }
     }
 }
 
+/// A file that is read by blocks: what is read next is usually near, and a report has a dozen lines and
+/// parts of some hundred bytes.
+struct InBlocks {
+    file: File,
+    last: Mutex<Block>,
+}
+
+/// A piece of a file: its position, and as many bytes as were read there.
+#[derive(Default)]
+struct Block {
+    at: u64,
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl InBlocks {
+    const BLOCK: usize = 32 << 10;
+
+    fn new(file: File) -> Self {
+        Self {
+            file,
+            last: Mutex::default(),
+        }
+    }
+
+    /// Reads bytes at a position, as [`FileExt::read_at`] does.
+    fn read_at(&self, to: &mut [u8], at: u64) -> io::Result<usize> {
+        if to.len() >= Self::BLOCK {
+            return self.file.read_at(to, at);
+        }
+        let mut block = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let block = &mut *block;
+        let end = at.saturating_add(to.len() as u64);
+        if at < block.at || end > block.at + block.length as u64 {
+            block.bytes.resize(Self::BLOCK, 0);
+            block.length = 0;
+            block.length = self.file.read_at(&mut block.bytes, at)?;
+            block.at = at;
+        }
+        let bytes = &block.bytes[(at - block.at) as usize..block.length];
+        let read = to.len().min(bytes.len());
+        to[..read].copy_from_slice(&bytes[..read]);
+        Ok(read)
+    }
+}
+
 /// Calls `add` with each complete piece of a shared file.
-fn each_piece(file: &Rc<File>, add: &mut impl FnMut(Place)) {
-    let size = file.metadata().map_or(0, |found| found.len());
+fn each_piece(file: &Rc<InBlocks>, add: &mut impl FnMut(Place)) {
+    let size = file.file.metadata().map_or(0, |found| found.len());
     let mut at = 0;
     while at < size {
         if let Some((start, end, after)) = piece(file, at, size) {
@@ -124,7 +171,7 @@ fn each_piece(file: &Rc<File>, add: &mut impl FnMut(Place)) {
 }
 
 /// Returns where the report of the piece at `at` starts and ends, and where the piece ends.
-fn piece(file: &File, at: u64, size: u64) -> Option<(u64, u64, u64)> {
+fn piece(file: &InBlocks, at: u64, size: u64) -> Option<(u64, u64, u64)> {
     let (line, start) = read_line(file, at, size)?;
     let (process, length) = line.strip_prefix(BEGINNING)?.split_once(' ')?;
     let end = start.checked_add(length.parse().ok()?)?;
@@ -133,7 +180,7 @@ fn piece(file: &File, at: u64, size: u64) -> Option<(u64, u64, u64)> {
 }
 
 /// Returns the first position from `at` on at which a piece may begin.
-fn next_beginning(file: &File, mut at: u64) -> Option<u64> {
+fn next_beginning(file: &InBlocks, mut at: u64) -> Option<u64> {
     let mut part = [0; 16 << 10];
     loop {
         let read = file.read_at(&mut part, at).ok()?;
@@ -150,7 +197,7 @@ fn next_beginning(file: &File, mut at: u64) -> Option<u64> {
 }
 
 /// Reads the line at `at`, which ends before `end`. Returns it with the position after it.
-fn read_line(file: &File, at: u64, end: u64) -> Option<(String, u64)> {
+fn read_line(file: &InBlocks, at: u64, end: u64) -> Option<(String, u64)> {
     let mut bytes = [0; MAX_LINE];
     let limit = bytes
         .len()
@@ -163,14 +210,14 @@ fn read_line(file: &File, at: u64, end: u64) -> Option<(String, u64)> {
 
 /// A complete report.
 pub struct Report {
-    file: Rc<File>,
+    file: Rc<InBlocks>,
     /// The name, the start and the end of each part.
     parts: Vec<(String, u64, u64)>,
 }
 
 impl Report {
     /// Finds the parts of the report between two positions. Returns `None` if it is incomplete.
-    fn read(file: Rc<File>, mut at: u64, end: u64) -> Option<Self> {
+    fn read(file: Rc<InBlocks>, mut at: u64, end: u64) -> Option<Self> {
         let mut parts = Vec::new();
         while at < end {
             let (line, start) = read_line(&file, at, end)?;
@@ -206,7 +253,7 @@ impl Report {
 
 /// A reader of a part.
 struct Part<'a> {
-    file: &'a File,
+    file: &'a InBlocks,
     at: u64,
     end: u64,
 }
@@ -234,9 +281,9 @@ mod tests {
             Self(std::env::temp_dir().join(name))
         }
 
-        fn write(&self, bytes: &[u8]) -> Rc<File> {
+        fn write(&self, bytes: &[u8]) -> Rc<InBlocks> {
             std::fs::write(&self.0, bytes).unwrap();
-            Rc::new(File::open(&self.0).unwrap())
+            Rc::new(InBlocks::new(File::open(&self.0).unwrap()))
         }
     }
 
@@ -270,6 +317,39 @@ mod tests {
         assert_eq!(parts(b"numbers\n"), None);
         assert_eq!(parts(b"\xff 1\nx"), None);
         assert_eq!(parts(&[b'a'; 1000]), None);
+    }
+
+    #[test]
+    fn blocks_have_the_bytes_of_the_file_at_all_positions() {
+        let scene = Scene::new("blocks");
+        let bytes: Vec<u8> = (0..3 * InBlocks::BLOCK + 7)
+            .map(|at| (at % 251) as u8)
+            .collect();
+        let file = scene.write(&bytes);
+        let size = bytes.len();
+        let positions = [
+            0,
+            1,
+            100,
+            InBlocks::BLOCK - 50,
+            InBlocks::BLOCK,
+            size - 99,
+            size,
+        ];
+        let positions = positions.into_iter().chain([40, size + 1, 0]);
+        for at in positions {
+            for length in [0, 1, 100, InBlocks::BLOCK - 1, InBlocks::BLOCK + 1] {
+                let mut read = vec![0; length];
+                let count = file.read_at(&mut read, at as u64).unwrap();
+                let expected = &bytes[at.min(size)..(at + length).min(size).max(at.min(size))];
+                assert_eq!(&read[..count], expected, "{length} bytes at {at}");
+            }
+        }
+        let mut more = File::options().append(true).open(&scene.0).unwrap();
+        io::Write::write_all(&mut more, b"more").unwrap();
+        let mut read = [0; 9];
+        assert_eq!(file.read_at(&mut read, size as u64 - 3).unwrap(), 7);
+        assert_eq!(&read[3..7], b"more");
     }
 
     #[test]
