@@ -40,6 +40,19 @@ impl Share {
         let error = f64::max(CONFIDENCE * variance.sqrt(), least) / whole.total;
         Some(Self { share, error })
     }
+
+    /// Formats a share of blocks or bytes, sampled at a rate.
+    fn shown(self, of: &str, rate: u64) -> String {
+        let Self { share, error } = self;
+        match rate {
+            0 | 1 => format!("{:.1} % of {of}", 100.0 * share),
+            _ if error < share => format!("{:.1} % ±{:.1} of {of}", 100.0 * share, 100.0 * error),
+            _ if share + error < 1.0 => {
+                format!("at most {:.1} % of {of}", 100.0 * (share + error))
+            }
+            _ => format!("an unknown part of {of}"),
+        }
+    }
 }
 
 /// Writes the line of temporary allocations, unless nothing or too little of the heap was sampled.
@@ -59,12 +72,6 @@ pub fn write(
     let (Some(blocks), Some(bytes)) = (share(Counted::Blocks), share(Counted::Bytes)) else {
         return Ok(());
     };
-    let shown = |Share { share, error }: Share, of: &str| match rate {
-        0 | 1 => format!("{:.1} % of {of}", 100.0 * share),
-        _ if share + error >= 1.0 => format!("an unknown part of {of}"),
-        _ if error >= share => format!("at most {:.1} % of {of}", 100.0 * (share + error)),
-        _ => format!("{:.1} % ±{:.1} of {of}", 100.0 * share, 100.0 * error),
-    };
     // The free of an untracked block is not noticed.
     let least = if numbers.untracked == 0 {
         ""
@@ -74,8 +81,8 @@ pub fn write(
     writeln!(
         to,
         "  temporary  {least}{}, {}: freed before their thread allocated again",
-        shown(blocks, "blocks"),
-        shown(bytes, "bytes"),
+        blocks.shown("blocks", rate),
+        bytes.shown("bytes", rate),
     )
 }
 
@@ -110,6 +117,22 @@ mod tests {
             let exact = Share::of(blocks(part, 1.0), blocks(100_000.0, 1.0)).unwrap();
             assert_eq!(exact.error, 0.0);
         }
+    }
+
+    #[test]
+    fn no_share_above_all_is_shown() {
+        let shown = |share, error| Share { share, error }.shown("blocks", 524_288);
+        assert_eq!(shown(1.0, 0.02), "100.0 % ±2.0 of blocks");
+        assert_eq!(shown(0.1, 0.2), "at most 30.0 % of blocks");
+        assert_eq!(shown(0.9, 1.3), "an unknown part of blocks");
+        assert_eq!(
+            Share {
+                share: 1.0,
+                error: 0.0
+            }
+            .shown("bytes", 1),
+            "100.0 % of bytes"
+        );
     }
 
     #[test]
