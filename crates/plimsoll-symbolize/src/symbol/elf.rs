@@ -189,34 +189,12 @@ impl<'a> Elf<'a> {
     /// each file that has the standard library's code: either the compiler left its name (since Rust 1.75,
     /// unless a tool removed it), or the symbol table has the function by which panics unwind.
     pub(super) fn may_have_rust(self) -> bool {
-        const UNWINDS: &[u8] = b"rust_eh_personality";
         let contains = |text: &[u8], part: &[u8]| memmem::find(text, part).is_some();
         let compilers = self
             .section(".comment")
             .and_then(|section| self.bytes_of(&section));
         compilers.is_some_and(|compilers| contains(compilers, b"rustc"))
-            || (self.has_symbols() || self.may_define(UNWINDS))
-                && contains(self.names_of_code(), UNWINDS)
-    }
-
-    /// Returns whether the dynamic linker's table may define a name, by the filter of its hash table, if it
-    /// has one: to read all names of a large program takes a millisecond.
-    fn may_define(self, name: &[u8]) -> bool {
-        let hashes = self
-            .section(".gnu.hash")
-            .and_then(|section| self.bytes_of(&section));
-        let is_excluded = || {
-            let hash = name.iter().fold(5381_u32, |hash, &byte| {
-                hash.wrapping_mul(33).wrapping_add(byte.into())
-            });
-            let hashes = hashes?;
-            let (words, shift) = (u32_at(hashes, 8)?, u32_at(hashes, 12)?);
-            let word = (hash / u64::BITS).checked_rem(words)?;
-            let word = u64_at(hashes, 16 + 8 * word as usize)?;
-            let second = hash.checked_shr(shift)?;
-            Some(word >> (hash % u64::BITS) & word >> (second % u64::BITS) & 1 == 0)
-        };
-        !is_excluded().unwrap_or(false)
+            || contains(self.names_of_code(), b"rust_eh_personality")
     }
 
     /// Returns the names of the table of [`code_symbols`](Self::code_symbols), each followed by a zero.
@@ -419,27 +397,6 @@ mod tests {
         assert!(names_rust(&program));
         let of_c = include_bytes!("tests/fixtures/zlib.so");
         assert!(!names_rust(of_c));
-    }
-
-    #[test]
-    fn names_that_a_library_defines_pass_the_filter_of_its_hash_table() {
-        let library = include_bytes!("tests/fixtures/zlib.so");
-        let elf = Elf::parse(library).unwrap();
-        for name in ["__outer", "bare", "entry", "mark_hidden", "mark_innermost"] {
-            assert!(elf.may_define(name.as_bytes()), "{name}");
-        }
-        // A filter of so few names lets some others pass.
-        let others = (0..100).map(|number| format!("rust_eh_personality_{number}"));
-        let passed = others.filter(|name| elf.may_define(name.as_bytes()));
-        assert!(passed.count() < 50);
-        let mut damaged = library.to_vec();
-        let hashes = elf.section(".gnu.hash").unwrap().offset as usize;
-        damaged[hashes + 8..hashes + 16].fill(0);
-        assert!(
-            Elf::parse(&damaged)
-                .unwrap()
-                .may_define(b"rust_eh_personality")
-        );
     }
 
     #[test]
