@@ -3,8 +3,8 @@
 use std::env;
 use std::process::Command;
 
-/// Leaves a program the variables `PATH` and `HOME` only: some programs do more by others, as node
-/// does that reads further certificates at its start.
+/// Removes all variables but `PATH` and `HOME`. Others may add work: by one, node reads further
+/// certificates at its start.
 pub fn plain(command: &mut Command) -> &mut Command {
     let kept = ["PATH", "HOME"].map(|name| (name, env::var_os(name)));
     command.env_clear();

@@ -46,13 +46,13 @@ fn preload(beside: &Path) -> io::Result<()> {
         println!("cargo::rerun-if-changed={}", lock.display());
         write(&package.join("Cargo.lock"), &fs::read_to_string(lock)?)?;
     }
-    let built_in_order = |order| {
-        write(&package.join("build.rs"), &link_arguments(order))?;
-        built(&package, &directory, &target)
+    let build_in_order = |order| {
+        write(&package.join("build.rs"), &build_script(order))?;
+        build_package(&package, &directory, &target)
     };
-    // Some linkers do not know such scripts, which only save time.
+    // Some linkers do not support such scripts. The order only saves time.
     let order = manifest.join("preload.ld");
-    if !built_in_order(Some(&order))? && !built_in_order(None)? {
+    if !build_in_order(Some(&order))? && !build_in_order(None)? {
         return Err(io::Error::other(
             "plimsoll-preload, the library that `plimsoll run` preloads, was not built",
         ));
@@ -123,8 +123,9 @@ strip = "debuginfo"
     )
 }
 
-/// The build script of that package: links it with the sections in an order that a file describes.
-fn link_arguments(order: Option<&Path>) -> String {
+/// Returns the build script of the package. It passes a file to the linker, if any, which orders the
+/// sections of the library.
+fn build_script(order: Option<&Path>) -> String {
     let lines = order.map_or_else(String::new, |order| {
         let order = order.display();
         ["cargo::rerun-if-changed=", "cargo::rustc-cdylib-link-arg="]
@@ -134,11 +135,11 @@ fn link_arguments(order: Option<&Path>) -> String {
     format!("fn main() {{\n{lines}}}\n")
 }
 
-/// Builds without the network if possible: this build may be offline, and there is no way to know.
-fn built(package: &Path, directory: &Path, target: &str) -> io::Result<bool> {
-    let is_built =
-        |options| cargo_build(package, directory, target, options).map(|built| built.success());
-    Ok(is_built(&["--offline", "--quiet"])? || is_built(&["--quiet"])?)
+/// Builds the package, without the network if possible. Returns whether that succeeded.
+fn build_package(package: &Path, directory: &Path, target: &str) -> io::Result<bool> {
+    let build =
+        |options| cargo_build(package, directory, target, options).map(|status| status.success());
+    Ok(build(&["--offline", "--quiet"])? || build(&["--quiet"])?)
 }
 
 /// Runs `cargo build` in the current directory, whose configuration (vendored sources, mirrors,

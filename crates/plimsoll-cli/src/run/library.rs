@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// With the order of `preload.ld`. What a child writes to is copied page by page.
+    /// Checks that the linker followed `preload.ld`. The ledger's head is large, but every child writes to it.
     #[test]
     fn small_statics_and_the_code_of_forked_children_lie_together() {
         let library: ElfFile64<'_> = ElfFile64::parse(LIBRARY).unwrap();
@@ -180,6 +180,18 @@ mod tests {
             "{} of {code} bytes",
             forked.size()
         );
+        let cleared = ["WAITING", "WAITERS", "OWNER", "6timers7ENTRIES", "BIRTHS"].map(|name| {
+            let mut symbols = library.symbols();
+            let table = symbols.find(|symbol| {
+                symbol.section_index() == Some(section(".bss.large").index())
+                    && symbol.name().is_ok_and(|symbol| symbol.contains(name))
+            });
+            let table = table.unwrap_or_else(|| panic!("{name}"));
+            (table.address(), table.address() + table.size())
+        });
+        for (one, next) in cleared.iter().zip(&cleared[1..]) {
+            assert_eq!(one.1, next.0, "no neighbours: {cleared:x?}");
+        }
         let hook = library.symbol_by_name("malloc").unwrap();
         assert_eq!(hook.section_index(), Some(forked.index()));
     }

@@ -49,7 +49,7 @@ pub struct ReportFiles(HashMap<u32, Place>);
 enum Place {
     Own(PathBuf),
     /// A piece of a shared file.
-    Shared(Rc<InBlocks>, u64, u64),
+    Shared(Rc<ReportsFile>, u64, u64),
 }
 
 impl ReportFiles {
@@ -75,7 +75,7 @@ impl ReportFiles {
                 Some(OWN) => add(Place::Own(path)),
                 Some(SHARED) => {
                     if let Ok(file) = open_report(&path) {
-                        each_piece(&Rc::new(InBlocks::new(file)), &mut add);
+                        each_piece(&Rc::new(ReportsFile::shared(file)), &mut add);
                     }
                 }
                 _ => {}
@@ -101,21 +101,25 @@ impl Place {
             Self::Own(path) => {
                 let file = open_report(path).ok()?;
                 let size = file.metadata().ok()?.len();
-                Report::read(Rc::new(InBlocks::new(file)), 0, size)
+                Report::read(Rc::new(ReportsFile::own(file)), 0, size)
             }
             Self::Shared(file, at, end) => Report::read(Rc::clone(file), *at, *end),
         }
     }
 }
 
-/// A file that is read by blocks: what is read next is usually near, and a report has a dozen lines and
-/// parts of some hundred bytes.
-struct InBlocks {
+/// A file of reports. Shared files are read by blocks of 32 KiB: their reports lie close together, and a report
+/// has a dozen lines and parts of some hundred bytes. Other files are read directly: many may be open, and a
+/// block of each would take much memory.
+struct ReportsFile {
     file: File,
+    /// Smaller readings use the block; 0 for direct reading.
+    block_bytes: usize,
+    /// Locked because a second thread may decompress a profile. Never contended.
     last: Mutex<Block>,
 }
 
-/// A piece of a file: its position, and as many bytes as were read there.
+/// The last block that was read.
 #[derive(Default)]
 struct Block {
     at: u64,
@@ -123,26 +127,34 @@ struct Block {
     length: usize,
 }
 
-impl InBlocks {
+impl ReportsFile {
     const BLOCK: usize = 32 << 10;
 
-    fn new(file: File) -> Self {
+    fn own(file: File) -> Self {
         Self {
             file,
+            block_bytes: 0,
             last: Mutex::default(),
+        }
+    }
+
+    fn shared(file: File) -> Self {
+        Self {
+            block_bytes: Self::BLOCK,
+            ..Self::own(file)
         }
     }
 
     /// Reads bytes at a position, as [`FileExt::read_at`] does.
     fn read_at(&self, to: &mut [u8], at: u64) -> io::Result<usize> {
-        if to.len() >= Self::BLOCK {
+        if to.len() >= self.block_bytes {
             return self.file.read_at(to, at);
         }
         let mut block = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let block = &mut *block;
         let end = at.saturating_add(to.len() as u64);
         if at < block.at || end > block.at + block.length as u64 {
-            block.bytes.resize(Self::BLOCK, 0);
+            block.bytes.resize(self.block_bytes, 0);
             block.length = 0;
             block.length = self.file.read_at(&mut block.bytes, at)?;
             block.at = at;
@@ -155,7 +167,7 @@ impl InBlocks {
 }
 
 /// Calls `add` with each complete piece of a shared file.
-fn each_piece(file: &Rc<InBlocks>, add: &mut impl FnMut(Place)) {
+fn each_piece(file: &Rc<ReportsFile>, add: &mut impl FnMut(Place)) {
     let size = file.file.metadata().map_or(0, |found| found.len());
     let mut at = 0;
     while at < size {
@@ -171,7 +183,7 @@ fn each_piece(file: &Rc<InBlocks>, add: &mut impl FnMut(Place)) {
 }
 
 /// Returns where the report of the piece at `at` starts and ends, and where the piece ends.
-fn piece(file: &InBlocks, at: u64, size: u64) -> Option<(u64, u64, u64)> {
+fn piece(file: &ReportsFile, at: u64, size: u64) -> Option<(u64, u64, u64)> {
     let (line, start) = read_line(file, at, size)?;
     let (process, length) = line.strip_prefix(BEGINNING)?.split_once(' ')?;
     let end = start.checked_add(length.parse().ok()?)?;
@@ -180,7 +192,7 @@ fn piece(file: &InBlocks, at: u64, size: u64) -> Option<(u64, u64, u64)> {
 }
 
 /// Returns the first position from `at` on at which a piece may begin.
-fn next_beginning(file: &InBlocks, mut at: u64) -> Option<u64> {
+fn next_beginning(file: &ReportsFile, mut at: u64) -> Option<u64> {
     let mut part = [0; 16 << 10];
     loop {
         let read = file.read_at(&mut part, at).ok()?;
@@ -197,7 +209,7 @@ fn next_beginning(file: &InBlocks, mut at: u64) -> Option<u64> {
 }
 
 /// Reads the line at `at`, which ends before `end`. Returns it with the position after it.
-fn read_line(file: &InBlocks, at: u64, end: u64) -> Option<(String, u64)> {
+fn read_line(file: &ReportsFile, at: u64, end: u64) -> Option<(String, u64)> {
     let mut bytes = [0; MAX_LINE];
     let limit = bytes
         .len()
@@ -210,14 +222,14 @@ fn read_line(file: &InBlocks, at: u64, end: u64) -> Option<(String, u64)> {
 
 /// A complete report.
 pub struct Report {
-    file: Rc<InBlocks>,
+    file: Rc<ReportsFile>,
     /// The name, the start and the end of each part.
     parts: Vec<(String, u64, u64)>,
 }
 
 impl Report {
     /// Finds the parts of the report between two positions. Returns `None` if it is incomplete.
-    fn read(file: Rc<InBlocks>, mut at: u64, end: u64) -> Option<Self> {
+    fn read(file: Rc<ReportsFile>, mut at: u64, end: u64) -> Option<Self> {
         let mut parts = Vec::new();
         while at < end {
             let (line, start) = read_line(&file, at, end)?;
@@ -253,7 +265,7 @@ impl Report {
 
 /// A reader of a part.
 struct Part<'a> {
-    file: &'a InBlocks,
+    file: &'a ReportsFile,
     at: u64,
     end: u64,
 }
@@ -281,9 +293,9 @@ mod tests {
             Self(std::env::temp_dir().join(name))
         }
 
-        fn write(&self, bytes: &[u8]) -> Rc<InBlocks> {
+        fn write(&self, bytes: &[u8]) -> Rc<ReportsFile> {
             std::fs::write(&self.0, bytes).unwrap();
-            Rc::new(InBlocks::new(File::open(&self.0).unwrap()))
+            Rc::new(ReportsFile::shared(File::open(&self.0).unwrap()))
         }
     }
 
@@ -322,7 +334,7 @@ mod tests {
     #[test]
     fn blocks_have_the_bytes_of_the_file_at_all_positions() {
         let scene = Scene::new("blocks");
-        let bytes: Vec<u8> = (0..3 * InBlocks::BLOCK + 7)
+        let bytes: Vec<u8> = (0..3 * ReportsFile::BLOCK + 7)
             .map(|at| (at % 251) as u8)
             .collect();
         let file = scene.write(&bytes);
@@ -331,14 +343,14 @@ mod tests {
             0,
             1,
             100,
-            InBlocks::BLOCK - 50,
-            InBlocks::BLOCK,
+            ReportsFile::BLOCK - 50,
+            ReportsFile::BLOCK,
             size - 99,
             size,
         ];
         let positions = positions.into_iter().chain([40, size + 1, 0]);
         for at in positions {
-            for length in [0, 1, 100, InBlocks::BLOCK - 1, InBlocks::BLOCK + 1] {
+            for length in [0, 1, 100, ReportsFile::BLOCK - 1, ReportsFile::BLOCK + 1] {
                 let mut read = vec![0; length];
                 let count = file.read_at(&mut read, at as u64).unwrap();
                 let expected = &bytes[at.min(size)..(at + length).min(size).max(at.min(size))];

@@ -42,7 +42,7 @@ impl Share {
     }
 
     /// Formats a share of blocks or bytes, sampled at a rate.
-    fn shown(self, of: &str, rate: u64) -> String {
+    fn format(self, of: &str, rate: u64) -> String {
         let Self { share, error } = self;
         match rate {
             0 | 1 => format!("{:.1} % of {of}", 100.0 * share),
@@ -81,8 +81,8 @@ pub fn write(
     writeln!(
         to,
         "  temporary  {least}{}, {}: freed before their thread allocated again",
-        blocks.shown("blocks", rate),
-        bytes.shown("bytes", rate),
+        blocks.format("blocks", rate),
+        bytes.format("bytes", rate),
     )
 }
 
@@ -120,17 +120,17 @@ mod tests {
     }
 
     #[test]
-    fn no_share_above_all_is_shown() {
-        let shown = |share, error| Share { share, error }.shown("blocks", 524_288);
-        assert_eq!(shown(1.0, 0.02), "100.0 % ±2.0 of blocks");
-        assert_eq!(shown(0.1, 0.2), "at most 30.0 % of blocks");
-        assert_eq!(shown(0.9, 1.3), "an unknown part of blocks");
+    fn a_share_that_may_be_all_or_nothing_is_unknown() {
+        let sampled = |share, error| Share { share, error }.format("blocks", 524_288);
+        assert_eq!(sampled(1.0, 0.02), "100.0 % ±2.0 of blocks");
+        assert_eq!(sampled(0.1, 0.2), "at most 30.0 % of blocks");
+        assert_eq!(sampled(0.9, 1.3), "an unknown part of blocks");
         assert_eq!(
             Share {
                 share: 1.0,
                 error: 0.0
             }
-            .shown("bytes", 1),
+            .format("bytes", 1),
             "100.0 % of bytes"
         );
     }

@@ -8,8 +8,8 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The tables that the system clears, in no order. Apart from the tables, so that neighbouring
-/// tables are one mapping, which a fork copies faster than one for each.
+/// The tables that the system clears, in no order. They are recorded outside of the tables, so that
+/// neighbouring tables form one mapping: a fork takes longer for each mapping.
 static CLEARED: [AtomicPtr<()>; 8] = [const { AtomicPtr::new(ptr::null_mut()) }; 8];
 
 /// A table in separate pages. All zeros must be the empty table.
@@ -33,7 +33,7 @@ impl<T> Forgotten<T> {
         let answer =
             unsafe { libc::madvise(start.cast(), size_of::<Self>(), libc::MADV_WIPEONFORK) };
         if answer == 0 {
-            // A table for which there is no place counts as a copy.
+            // If all places are taken, the table counts as a copy.
             let _ = CLEARED.iter().find(|place| {
                 place
                     .compare_exchange(
@@ -87,7 +87,7 @@ mod tests {
         if child == 0 {
             let is_right =
                 contents == [0, 1] && CLEARED_TABLE.is_forgotten() && !COPIED_TABLE.is_forgotten();
-            // SAFETY: ends the child without running what belongs to the parent.
+            // SAFETY: ends the child without the parent's exit handlers.
             unsafe { libc::_exit(i32::from(!is_right)) };
         }
         assert_eq!(contents, [1, 1]);

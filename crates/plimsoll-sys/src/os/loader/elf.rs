@@ -126,7 +126,7 @@ pub(super) fn names(object: &Object<'_>, visit: &mut dyn FnMut(Name<'_>)) {
         return;
     };
     let section = object.base.wrapping_add(dynamic.address as usize);
-    // SAFETY: the section is that of this object, which stays loaded meanwhile.
+    // SAFETY: the loader has mapped the section with this object, and keeps it while the borrow of the object lasts.
     let entries = unsafe { dynamic_entries(section, dynamic.memory_size as usize) };
     let Some(texts) = entries.clone().find(|entry| entry.tag == DT_STRTAB) else {
         return;
