@@ -451,6 +451,14 @@ pub(crate) fn wants_thread() -> bool {
             .is_some_and(|limit| limit != MemoryLimit::Off)
 }
 
+/// Returns whether the environment requests pages.
+#[cfg(all(feature = "preload", feature = "http"))]
+pub(crate) fn wants_pages() -> bool {
+    let text = environment().unwrap_or_default();
+    let (config, _) = config().with_environment(&text.to_string_lossy());
+    config.http.is_some()
+}
+
 /// Begins to record CPU samples if the environment requests that.
 #[cfg(feature = "preload")]
 pub(crate) fn start_cpu_samples() {

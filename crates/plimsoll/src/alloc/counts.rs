@@ -57,23 +57,19 @@ unsafe impl Delta for HeapDelta {
 
 #[cfg(feature = "preload")]
 impl HeapDelta {
-    /// Returns the counts since `earlier`, except for accounts, which keep their totals.
-    pub(crate) fn since(&self, earlier: &Self) -> Self {
-        let less = |now: &[u64; size_class::CLASSES], before: &[u64; size_class::CLASSES]| {
-            std::array::from_fn(|class| now[class].saturating_sub(before[class]))
-        };
-        Self {
-            mallocs: less(&self.mallocs, &earlier.mallocs),
-            frees: less(&self.frees, &earlier.frees),
-            large_mallocs: self.large_mallocs.saturating_sub(earlier.large_mallocs),
-            large_frees: self.large_frees.saturating_sub(earlier.large_frees),
-            large_malloc_bytes: (self.large_malloc_bytes)
-                .saturating_sub(earlier.large_malloc_bytes),
-            large_free_bytes: self
-                .large_free_bytes
-                .saturating_sub(earlier.large_free_bytes),
-            asked_bytes: self.asked_bytes.saturating_sub(earlier.asked_bytes),
-            accounts: self.accounts,
+    /// Subtracts the counts of `earlier`, except for accounts, which keep their totals.
+    pub(crate) fn subtract(&mut self, earlier: &Self) {
+        let pairs = [
+            (&mut self.large_mallocs, earlier.large_mallocs),
+            (&mut self.large_frees, earlier.large_frees),
+            (&mut self.large_malloc_bytes, earlier.large_malloc_bytes),
+            (&mut self.large_free_bytes, earlier.large_free_bytes),
+            (&mut self.asked_bytes, earlier.asked_bytes),
+        ];
+        let mallocs = self.mallocs.iter_mut().zip(earlier.mallocs);
+        let frees = self.frees.iter_mut().zip(earlier.frees);
+        for (count, before) in mallocs.chain(frees).chain(pairs) {
+            *count = count.saturating_sub(before);
         }
     }
 

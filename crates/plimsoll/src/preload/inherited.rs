@@ -8,7 +8,7 @@ use plimsoll_sys::primitives::{AtomicPtr, Ordering};
 
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::malloc;
-use crate::ledger::{Cut, Delta};
+use crate::ledger::Cut;
 use crate::profile::reading::{Reading, now_nanos};
 use crate::profile::{self, LostEvents};
 use crate::stack::{Baseline, CPU_TABLE, TABLE};
@@ -24,9 +24,29 @@ pub(super) struct Counted {
     pub(super) threads: u64,
 }
 
+/// Blocks in use, and their bytes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Live {
+    pub(super) objects: u64,
+    pub(super) bytes: u64,
+}
+
+impl Live {
+    // Not inlined: the counts of all sizes are larger than most frames.
+    #[inline(never)]
+    pub(super) fn of(heap: &Cut<HeapDelta>) -> Self {
+        let heap = HeapStats::of(heap);
+        Self {
+            objects: heap.live_objects(),
+            bytes: heap.live_bytes(),
+        }
+    }
+}
+
 /// The state of a child right after its fork.
 pub(super) struct Inherited {
     pub(super) counted: Counted,
+    pub(super) live: Live,
     /// The counts of all profiles but the next one.
     counts: Baseline,
     /// The profile of CPU time, which has another table, if any was recorded.
@@ -41,19 +61,24 @@ static INHERITED: AtomicPtr<Inherited> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Records the inherited state in the child of a fork, which has one thread. The peak begins anew.
 pub(super) fn take_down() {
-    let counted = Counted::read();
-    malloc::restart_peak(HeapStats::of(&counted.heap).live_bytes());
-    TABLE.restart_peak();
-    let was_recorded = CPU_TABLE.bytes() != 0;
-    let cpu = was_recorded.then(|| profile::lookup(kinds::PROFILE.name));
-    let inherited = Inherited {
-        counted,
+    // Filled in place, because a copy on the stack is a page fault more.
+    let inherited = Box::leak(Box::<Inherited>::new_uninit());
+    let inherited = inherited.write(Inherited {
+        counted: Counted::of(HEAP.read_alone()),
+        live: Live::default(),
         counts: TABLE.baseline(),
-        cpu: cpu.flatten().map(|profile| profile.read()),
+        cpu: None,
         time_nanos: now_nanos(),
-    };
+    });
+    inherited.live = Live::of(&inherited.counted.heap);
+    malloc::restart_peak(inherited.live.bytes);
+    TABLE.restart_peak();
+    if CPU_TABLE.bytes() != 0 {
+        let cpu = profile::lookup(kinds::PROFILE.name);
+        inherited.cpu = cpu.map(|profile| profile.read());
+    }
     // The parent's record, if any, is leaked: one for each generation of forks.
-    INHERITED.store(Box::into_raw(Box::new(inherited)), Ordering::Release);
+    INHERITED.store(inherited, Ordering::Release);
 }
 
 pub(super) fn get() -> Option<&'static Inherited> {
@@ -87,62 +112,43 @@ pub(super) fn own_reading(
     Some(reading)
 }
 
-impl Default for Counted {
-    fn default() -> Self {
-        Self {
-            heap: Cut {
-                delta: HeapDelta::ZERO,
-                exact: true,
-            },
-            locks: LockStats::default(),
-            lost: LostEvents::default(),
-            threads: 0,
-        }
-    }
-}
-
 impl Counted {
     pub(super) fn read() -> Self {
+        Self::of(HEAP.read())
+    }
+
+    fn of(heap: Cut<HeapDelta>) -> Self {
         Self {
-            heap: HEAP.read(),
+            heap,
             locks: lock_stats(),
             lost: profile::lost_events(),
             threads: thread::creation::created(),
         }
     }
 
-    /// Returns the counts since `earlier`. A process has one thread that it did not create.
-    pub(super) fn since(&self, earlier: &Self) -> Self {
-        let less = |of: fn(&Self) -> u64| of(self).saturating_sub(of(earlier));
-        let shorter = |of: fn(&Self) -> Duration| of(self).saturating_sub(of(earlier));
-        Self {
-            heap: Cut {
-                delta: self.heap.delta.since(&earlier.heap.delta),
-                exact: self.heap.exact,
-            },
-            locks: LockStats {
-                waits: less(|counted| counted.locks.waits),
-                waited: shorter(|counted| counted.locks.waited),
-                lock_waits: less(|counted| counted.locks.lock_waits),
-                lock_waited: shorter(|counted| counted.locks.lock_waited),
-                lock_waited_estimate: shorter(|counted| counted.locks.lock_waited_estimate),
-                wakeup_latency: shorter(|counted| counted.locks.wakeup_latency),
-                contended_releases: less(|counted| counted.locks.contended_releases),
-                blamed: shorter(|counted| counted.locks.blamed),
-            },
-            lost: LostEvents {
-                without_stack: less(|counted| counted.lost.without_stack),
-                table_full: less(|counted| counted.lost.table_full),
-                cut_stacks: less(|counted| counted.lost.cut_stacks),
-                untracked: less(|counted| counted.lost.untracked),
-                waits: less(|counted| counted.lost.waits),
-                mappings: less(|counted| counted.lost.mappings),
-                ..self.lost
-            },
-            threads: match earlier.threads {
-                0 => self.threads,
-                before => 1 + self.threads.saturating_sub(before),
-            },
+    /// Subtracts the counts of `earlier`. A process has one thread that it did not create.
+    pub(super) fn subtract(&mut self, earlier: &Self) {
+        let less = |count: &mut u64, before: u64| *count = count.saturating_sub(before);
+        let shorter = |time: &mut Duration, before: Duration| *time = time.saturating_sub(before);
+        self.heap.delta.subtract(&earlier.heap.delta);
+        let (locks, before) = (&mut self.locks, &earlier.locks);
+        less(&mut locks.waits, before.waits);
+        shorter(&mut locks.waited, before.waited);
+        less(&mut locks.lock_waits, before.lock_waits);
+        shorter(&mut locks.lock_waited, before.lock_waited);
+        shorter(&mut locks.lock_waited_estimate, before.lock_waited_estimate);
+        shorter(&mut locks.wakeup_latency, before.wakeup_latency);
+        less(&mut locks.contended_releases, before.contended_releases);
+        shorter(&mut locks.blamed, before.blamed);
+        let (lost, before) = (&mut self.lost, &earlier.lost);
+        less(&mut lost.without_stack, before.without_stack);
+        less(&mut lost.table_full, before.table_full);
+        less(&mut lost.cut_stacks, before.cut_stacks);
+        less(&mut lost.untracked, before.untracked);
+        less(&mut lost.waits, before.waits);
+        less(&mut lost.mappings, before.mappings);
+        if earlier.threads > 0 {
+            self.threads = 1 + self.threads.saturating_sub(earlier.threads);
         }
     }
 }

@@ -7,6 +7,7 @@
 //! pages, a memory limit or a wall-clock profile are requested. The program may count its threads, and the C library is
 //! faster in a process of one thread.
 
+mod arguments;
 mod inherited;
 mod maximum;
 mod report;
@@ -118,6 +119,8 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     SINGLE_THREADED.store(flag.cast(), Ordering::Relaxed);
     CHILDREN.store(children, Ordering::Relaxed);
     if children {
+        #[cfg(feature = "http")]
+        SERVES_PAGES.store(config::wants_pages(), Ordering::Relaxed);
         known_rules::share_with_children();
     }
     // No other part reports the underlying allocator.
@@ -136,12 +139,18 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
 /// Whether processes that are forked from this one report as well.
 static CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// Finds what the reports of children need and cannot change: the loaded objects and the program's path.
+/// Whether the settings request pages, which each process serves.
+#[cfg(feature = "http")]
+static SERVES_PAGES: AtomicBool = AtomicBool::new(false);
+
+/// Finds what the reports of children need and cannot change: the loaded objects, the program's path and
+/// the place of its arguments.
 pub(crate) fn before_fork() {
     if CHILDREN.load(Ordering::Relaxed) {
         let _counting = Counting::begin();
         symbol::remember_objects();
         report::program();
+        arguments::find();
     }
 }
 
@@ -161,8 +170,10 @@ pub(crate) fn after_fork_in_child() {
     inherited::take_down();
     wall::after_fork_in_child();
     #[cfg(feature = "http")]
-    if let Some(address) = config::serve_in_child() {
-        note_address(address);
+    if SERVES_PAGES.load(Ordering::Relaxed) {
+        if let Some(address) = config::serve_in_child() {
+            note_address(address);
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
 use plimsoll_sys::os::clock;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
-use super::inherited::{self, Counted, Inherited};
-use super::{maximum, shared_file, wall};
+use super::inherited::{self, Counted, Inherited, Live};
+use super::{arguments, maximum, shared_file, wall};
 use crate::alloc::malloc::{self, UnderlyingKind};
 use crate::export;
 use crate::json;
@@ -71,7 +71,7 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let inherited = inherited::get();
     // Read before the profiles, to exclude their memory. The numbers of mappings are the sums of
     // their profile, because other threads map and unmap meanwhile.
-    let counted = Counted::read();
+    let mut counted = Counted::read();
     stack::refresh_modules();
     // First, to exclude the work for the report.
     let mut cpu = (profile::cpu::rate() != 0)
@@ -83,7 +83,7 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let mut memory = (!is_short && !FAULTS.contains(&ending))
         .then(profile::memory::read_at_exit)
         .flatten();
-    let numbers = numbers(ending, &counted, inherited, mapped, memory.as_ref());
+    let numbers = numbers(ending, &mut counted, inherited, mapped, memory.as_ref());
     let readings = AT_EXIT.into_iter().filter_map(|ProfileKind { name, .. }| {
         let reading = match name {
             "profile" => cpu.take(),
@@ -187,28 +187,24 @@ pub(super) fn program() -> &'static Path {
 #[inline(never)]
 fn numbers(
     ending: &str,
-    counted: &Counted,
+    counted: &mut Counted,
     inherited: Option<&Inherited>,
     mapped: Mapped,
     memory: Option<&AtExit>,
 ) -> String {
     let maximum = maximum::highest(memory.map(|memory| &memory.by_owner));
-    let none = Counted::default();
-    let before = inherited.map_or(&none, |inherited| &inherited.counted);
-    let most = malloc::most(HeapStats::of(&counted.heap).live_bytes());
-    let inherited_stats = HeapStats::of(&before.heap);
+    let most = malloc::most(Live::of(&counted.heap).bytes);
+    let live = inherited.map_or(Live::default(), |inherited| inherited.live);
     let inherited_heap = match inherited {
-        Some(_) => format!(
-            "[{},{}]",
-            inherited_stats.live_objects(),
-            inherited_stats.live_bytes()
-        ),
+        Some(_) => format!("[{},{}]", live.objects, live.bytes),
         None => "null".to_owned(),
     };
-    let counted = counted.since(before);
+    if let Some(inherited) = inherited {
+        counted.subtract(&inherited.counted);
+    }
     let heap = HeapStats::of(&counted.heap);
     let (locks, lost) = (&counted.locks, &counted.lost);
-    let own = OutsideHeap::read();
+    let own = OutsideHeap::without_stacks();
     let usage = Usage::read();
     let elapsed = elapsed();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -250,7 +246,7 @@ fn numbers(
         program = quoted(&program.to_string_lossy()),
         ending = quoted(ending),
         parent = PARENT.load(Ordering::Relaxed),
-        arguments = arguments(),
+        arguments = quoted_arguments(),
         cpu_seconds = usage.cpu_seconds,
         started = started,
         seconds = elapsed.as_secs_f64(),
@@ -264,7 +260,7 @@ fn numbers(
         malloc_bytes = heap.malloc_bytes,
         free_bytes = heap.free_bytes,
         asked = counted.heap.delta.asked_bytes,
-        peak = most.bytes.saturating_sub(inherited_stats.live_bytes()),
+        peak = most.bytes.saturating_sub(live.bytes),
         peak_estimated = most.is_estimated,
         exact = heap.exact,
         classes = classes.join(","),
@@ -289,7 +285,7 @@ fn numbers(
         mapped_bytes = mapped.bytes,
         unmapped_bytes = mapped.bytes - mapped.live_bytes,
         lost_mappings = lost.mappings,
-        own_bytes = own.shards + own.table + own.other,
+        own_bytes = own.of_plimsoll(),
         peak_resident = match inherited {
             // The process has executed no program since its fork.
             Some(_) => usage.resident,
@@ -303,17 +299,10 @@ fn numbers(
     to
 }
 
-/// The maximum length of the arguments in bytes.
-const MAX_ARGUMENTS: usize = 4096;
-
-/// Returns the arguments as strings of JSON, as the process left them: some programs replace them by a
-/// title.
-// Not inlined, for the same reason as `numbers`.
-#[inline(never)]
-fn arguments() -> String {
-    let mut line = [0; MAX_ARGUMENTS];
-    let length = read("/proc/self/cmdline", &mut line).unwrap_or(0);
-    let arguments = line[..length].split(|&byte| byte == 0);
+/// Returns the arguments as strings of JSON.
+fn quoted_arguments() -> String {
+    let line = arguments::read();
+    let arguments = line.split(|&byte| byte == 0);
     let mut arguments: Vec<_> = arguments
         .map(|argument| quoted(&String::from_utf8_lossy(argument)))
         .collect();

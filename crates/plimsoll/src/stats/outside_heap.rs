@@ -24,10 +24,19 @@ pub(crate) struct OutsideHeap {
 
 impl OutsideHeap {
     pub(crate) fn read() -> Self {
+        Self {
+            stacks: stacks::bytes() as u64,
+            ..Self::without_stacks()
+        }
+    }
+
+    /// Returns what [`OutsideHeap::read`] does, except for the stacks, which take system calls: they
+    /// are 0.
+    pub(crate) fn without_stacks() -> Self {
         let (shards_in_use, shards) = HEAP.shard_bytes();
         let (plimsoll_blocks, program_blocks) = alloc::self_bytes();
         Self {
-            stacks: stacks::bytes() as u64,
+            stacks: 0,
             shards_in_use: shards_in_use as u64,
             shards: shards as u64,
             table: (TABLE.bytes() + CPU_TABLE.bytes()) as u64,
@@ -36,5 +45,10 @@ impl OutsideHeap {
                 + postmortem_file::bytes()
                 + plimsoll_blocks.saturating_sub(program_blocks)) as u64,
         }
+    }
+
+    /// Returns the memory that Plimsoll uses itself.
+    pub(crate) fn of_plimsoll(&self) -> u64 {
+        self.shards + self.table + self.other
     }
 }

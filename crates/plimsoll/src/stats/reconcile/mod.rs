@@ -389,8 +389,7 @@ fn other_rows(rows: &mut Vec<Row>, sorted: &Sorted) {
         Owner::KeptStacks,
         mapped(Owner::KeptStacks),
     );
-    let plimsoll = own.shards + own.table + own.other;
-    put("plimsoll", Owner::Plimsoll, Some(plimsoll));
+    put("plimsoll", Owner::Plimsoll, Some(own.of_plimsoll()));
     put(
         "files: code and constants",
         Owner::Files,
