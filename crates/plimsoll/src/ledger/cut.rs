@@ -72,22 +72,6 @@ impl<D: Delta> Ledger<D> {
         self.cut(|shards, frozen| shards.settle(frozen))
     }
 
-    /// Takes a cut in a process that has no other thread: in the child of a fork. Neither turns the
-    /// generation nor writes to memory: the pages stay shared with the parent.
-    #[cfg(all(feature = "preload", not(loom)))]
-    pub(crate) fn read_alone(&self) -> Cut<D> {
-        let reader = self.lock_readers();
-        let current = self.generation();
-        // Nothing was written to the other generation since it was frozen.
-        let mut delta = reader.saved[current.other().index()];
-        self.shared.add_up(current, &mut delta);
-        if let Some(shards) = self.shards() {
-            shards.add_up(current, &mut delta);
-        }
-        let exact = self.exactness(true);
-        Cut { delta, exact }
-    }
-
     /// Applies `sum`, which must be additive, to a cut; returns `None` if another reader is
     /// running. Hooks, which may have little stack, may call it if the protocol is
     /// [`Protocol::PerCpu`], under which a reader waits for no thread.

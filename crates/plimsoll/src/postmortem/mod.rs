@@ -160,8 +160,17 @@ static FORKING: Forking = Forking(UnsafeCell::new(None));
 /// Saves the state for the child before a fork, because the file belongs to the parent from the
 /// fork on. The child lacks events that other threads count between this call and the fork. Readers
 /// of the ledger and the table are locked out.
+#[inline]
 pub(crate) fn before_fork(reader: &mut Reader<HeapDelta>) {
-    let Some(header) = header() else { return };
+    if let Some(header) = header() {
+        save_for_child(header, reader);
+    }
+}
+
+// Not inlined: the counts would enlarge the frame on each fork, also without a file.
+#[cold]
+#[inline(never)]
+fn save_for_child(header: &[AtomicU64], reader: &mut Reader<HeapDelta>) {
     let table = part_of(header, word::TABLE).base;
     let length = TABLE.bytes();
     let Some(copy) = region::map(length.max(PAGE)) else {
@@ -191,22 +200,31 @@ pub(crate) fn before_fork(reader: &mut Reader<HeapDelta>) {
 /// Frees the copy in the parent, after a fork.
 pub(crate) fn after_fork_in_parent() {
     // SAFETY: the readers' locks are held.
-    let Some(unused) = (unsafe { (*FORKING.0.get()).take() }) else {
+    let kept = unsafe { &mut *FORKING.0.get() };
+    let Some(unused) = kept else {
         return;
     };
     let (copy, length) = unused.table;
+    *kept = None;
     // SAFETY: the copy was mapped before the fork and has no other user.
     unsafe { call3(libc::SYS_munmap, copy, length.max(PAGE), 0) };
 }
 
 /// Replaces the file with private memory in the child of a fork, before anything counts there.
 /// Without memory for that, the child continues to count in its parent's file, which is marked.
+#[inline]
 pub(crate) fn after_fork_in_child(reader: &mut Reader<HeapDelta>) {
+    if let Some((header, base)) = postmortem_file::detach() {
+        leave_file(header, base, reader);
+    }
+}
+
+// Not inlined, as [`save_for_child`].
+#[cold]
+#[inline(never)]
+fn leave_file(header: &[AtomicU64], base: usize, reader: &mut Reader<HeapDelta>) {
     // SAFETY: the only thread holds the readers' locks.
     let kept = unsafe { (*FORKING.0.get()).take() };
-    let Some((header, base)) = postmortem_file::detach() else {
-        return;
-    };
     let Some(kept) = kept else {
         header[word::STRAYS].fetch_add(1, Ordering::Relaxed);
         return;

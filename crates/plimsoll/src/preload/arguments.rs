@@ -55,7 +55,11 @@ impl Place {
             return None;
         }
         let is_next = environment.start == arguments.end && !environment.is_empty();
-        let end = if is_next { environment.end } else { arguments.end };
+        let end = if is_next {
+            environment.end
+        } else {
+            arguments.end
+        };
         Some(Self { arguments, end })
     }
 

@@ -1,10 +1,11 @@
 //! The state that a forked child inherits from its parent: counts, the heap and profiles. The
 //! child's report omits it.
 
+use std::hint::black_box;
 use std::time::Duration;
 
 use plimsoll_pprof::kinds;
-use plimsoll_sys::primitives::{AtomicPtr, Ordering};
+use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::malloc;
@@ -59,12 +60,23 @@ pub(super) struct Inherited {
 /// replace it.
 static INHERITED: AtomicPtr<Inherited> = AtomicPtr::new(std::ptr::null_mut());
 
+/// Reads the counts before the first fork. Then all pages of them are in use, and the page faults of a
+/// first use are not repeated in each child.
+pub(super) fn read_once() {
+    static WAS_READ: AtomicBool = AtomicBool::new(false);
+    if !WAS_READ.load(Ordering::Relaxed) {
+        WAS_READ.store(true, Ordering::Relaxed);
+        // Once for each generation.
+        black_box([Counted::read(), Counted::read()]);
+    }
+}
+
 /// Records the inherited state in the child of a fork, which has one thread. The peak begins anew.
 pub(super) fn take_down() {
     // Filled in place, because a copy on the stack is a page fault more.
     let inherited = Box::leak(Box::<Inherited>::new_uninit());
     let inherited = inherited.write(Inherited {
-        counted: Counted::of(HEAP.read_alone()),
+        counted: Counted::read(),
         live: Live::default(),
         counts: TABLE.baseline(),
         cpu: None,
@@ -114,12 +126,8 @@ pub(super) fn own_reading(
 
 impl Counted {
     pub(super) fn read() -> Self {
-        Self::of(HEAP.read())
-    }
-
-    fn of(heap: Cut<HeapDelta>) -> Self {
         Self {
-            heap,
+            heap: HEAP.read(),
             locks: lock_stats(),
             lost: profile::lost_events(),
             threads: thread::creation::created(),

@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufWriter, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -101,42 +101,36 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let readings: Vec<(&str, Reading)> = readings.collect();
     let encoded = export::plain_pprof(readings.iter().map(|(_, reading)| reading));
     let names = readings.iter().map(|(name, _)| *name);
-    let profiles = names.zip(encoded);
+    let mut parts: Vec<Part> = names.zip(encoded).map(Part::new).collect();
+    parts.push(Part::new(("numbers", numbers.into_bytes())));
+    let pieces: Vec<&[u8]> = parts.iter().flat_map(Part::pieces).collect();
     // The report of a program that the process executes has the same process number, and replaces this.
-    if inherited.is_some() && ending != "exec" {
-        let mut report = Vec::new();
-        // Writing to memory does not fail.
-        let _ = write_parts(&mut report, profiles, &numbers);
-        if shared_file::append(directory, process, &report).is_err() {
-            let _ = super::put(directory, &own_name(process), |mut file| {
-                file.write_all(&report)
-            });
-        }
-        return;
+    let is_shared = inherited.is_some()
+        && ending != "exec"
+        && shared_file::append(directory, process, &pieces).is_ok();
+    if !is_shared {
+        let _ = super::put(directory, &format!("{process}.report"), |mut file| {
+            pieces.iter().try_for_each(|piece| file.write_all(piece))
+        });
     }
-    let _ = super::put(directory, &own_name(process), |file| {
-        let mut file = BufWriter::new(file);
-        write_parts(&mut file, profiles, &numbers)?;
-        file.flush()
-    });
 }
 
-/// Returns the name of the file that a process does not share.
-fn own_name(process: u32) -> String {
-    format!("{process}.report")
+/// A part of a report. A file for each part would take longer than to read them.
+struct Part {
+    /// The line with the name and the length.
+    line: String,
+    content: Vec<u8>,
 }
 
-/// Writes profiles and numbers: a file for each would take longer than to read them.
-fn write_parts<'a>(
-    to: &mut impl io::Write,
-    profiles: impl Iterator<Item = (&'a str, Vec<u8>)>,
-    numbers: &str,
-) -> io::Result<()> {
-    for (name, bytes) in profiles {
-        writeln!(to, "{name} {}", bytes.len())?;
-        to.write_all(&bytes)?;
+impl Part {
+    fn new((name, content): (&str, Vec<u8>)) -> Self {
+        let line = format!("{name} {}\n", content.len());
+        Self { line, content }
     }
-    write!(to, "numbers {}\n{numbers}", numbers.len())
+
+    fn pieces(&self) -> [&[u8]; 2] {
+        [self.line.as_bytes(), &self.content]
+    }
 }
 
 /// Mappings of the program, by the values of their profile.

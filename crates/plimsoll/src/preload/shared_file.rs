@@ -10,24 +10,28 @@
 //! with another that repeats the process.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The longest report in bytes that is appended. A longer one has a separate file.
 const LONGEST: usize = 256 << 10;
 
-/// Appends the report of a process. After an error, the file has no complete piece of this report.
-pub(super) fn append(directory: &Path, process: u32, report: &[u8]) -> io::Result<()> {
-    if report.len() > LONGEST {
+/// Appends the report of a process, which consists of these pieces. After an error, the file has no
+/// complete report of the process.
+pub(super) fn append(directory: &Path, process: u32, report: &[&[u8]]) -> io::Result<()> {
+    let length: usize = report.iter().map(|piece| piece.len()).sum();
+    if length > LONGEST {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    let mut piece = Vec::with_capacity(report.len() + 64);
-    writeln!(piece, "plimsoll report {process} {}", report.len())?;
-    piece.extend_from_slice(report);
-    writeln!(piece, "end {process}")?;
-    let written = open(directory)?.write(&piece)?;
-    match written == piece.len() {
+    let first = format!("plimsoll report {process} {length}\n");
+    let last = format!("end {process}\n");
+    let mut pieces = Vec::with_capacity(report.len() + 2);
+    pieces.push(IoSlice::new(first.as_bytes()));
+    pieces.extend(report.iter().map(|piece| IoSlice::new(piece)));
+    pieces.push(IoSlice::new(last.as_bytes()));
+    let written = open(directory)?.write_vectored(&pieces)?;
+    match written == first.len() + length + last.len() {
         true => Ok(()),
         false => Err(io::ErrorKind::WriteZero.into()),
     }
@@ -93,8 +97,9 @@ mod tests {
                 let directory = &scene.0;
                 scope.spawn(move || {
                     let report = vec![b'0' + process; 5000 * usize::from(process)];
+                    let (begin, end) = report.split_at(usize::from(process));
                     for _ in 0..EACH {
-                        append(directory, process.into(), &report).unwrap();
+                        append(directory, process.into(), &[begin, end]).unwrap();
                     }
                 });
             }
@@ -123,14 +128,14 @@ mod tests {
         let victim = scene.0.join("victim");
         fs::write(&victim, "precious").unwrap();
         symlink(&victim, scene.shared()).unwrap();
-        assert!(append(&scene.0, 1, b"report").is_err());
+        assert!(append(&scene.0, 1, &[b"rep", b"ort"]).is_err());
         fs::remove_file(scene.shared()).unwrap();
         fs::hard_link(&victim, scene.shared()).unwrap();
-        assert!(append(&scene.0, 1, b"report").is_err());
+        assert!(append(&scene.0, 1, &[b"rep", b"ort"]).is_err());
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         fs::remove_file(scene.shared()).unwrap();
-        append(&scene.0, 1, b"report").unwrap();
-        assert!(append(&scene.0, 1, &vec![0; LONGEST + 1]).is_err());
+        append(&scene.0, 1, &[b"rep", b"ort"]).unwrap();
+        assert!(append(&scene.0, 1, &[&vec![0; LONGEST], &[0]]).is_err());
         let text = fs::read_to_string(scene.shared()).unwrap();
         assert_eq!(text, "plimsoll report 1 6\nreportend 1\n");
     }

@@ -80,9 +80,12 @@ const CARRIED: u64 = (1 << 40) - 1;
 pub(in crate::thread) fn after_fork_in_child() {
     for request in &REQUESTS {
         let phase = request.phase.load(Ordering::Relaxed);
-        request
-            .phase
-            .store((phase & !PHASE) | FREE, Ordering::Relaxed);
+        // A read does not copy an untouched page.
+        if phase & PHASE != FREE {
+            request
+                .phase
+                .store((phase & !PHASE) | FREE, Ordering::Relaxed);
+        }
     }
 }
 
