@@ -8,7 +8,8 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use plimsoll_sys::os::copied_memory;
+use plimsoll_sys::os::probe;
+use plimsoll_sys::os::region::PAGE;
 
 /// The maximum length of the arguments in bytes.
 const MAX_LENGTH: usize = 4096;
@@ -65,23 +66,87 @@ impl Place {
 
     /// Reads what `/proc/<process>/cmdline` shows. Returns `None` if the memory is not readable.
     fn read(&self) -> Option<Vec<u8>> {
-        let read = |end: usize| {
-            let start = self.arguments.start;
-            let mut line = vec![0; (end - start).min(MAX_LENGTH)];
-            copied_memory::fill(start, &mut line).then_some(line)
-        };
+        let start = self.arguments.start;
+        let read = |end: usize| copy(start..end.min(start + MAX_LENGTH));
         let mut line = read(self.arguments.end)?;
-        let mut last = [line[line.len() - 1]];
-        if self.arguments.len() > line.len() {
-            copied_memory::fill(self.arguments.end - 1, &mut last);
-        }
+        let last = match self.arguments.len() == line.len() {
+            true => line.last().copied()?,
+            false => copy(self.arguments.end - 1..self.arguments.end)?[0],
+        };
         // A title that does not end with the arguments continues in the environment.
-        let is_title = last != [0];
+        let is_title = last != 0;
         if is_title {
             line = read(self.end)?;
             let length = line.iter().position(|&byte| byte == 0);
             line.truncate(length.unwrap_or(line.len()));
         }
         Some(line)
+    }
+}
+
+/// Copies memory that is mapped as long as the process, unless the program unmaps its first stack.
+/// Returns `None` if it is not readable.
+fn copy(range: Range<usize>) -> Option<Vec<u8>> {
+    let first = range.start - range.start % PAGE;
+    if !(first..range.end).step_by(PAGE).all(probe::readable) {
+        return None;
+    }
+    // SAFETY: all pages are readable. The program may change the bytes, each of which is read once.
+    let byte = |address: usize| unsafe { (address as *const u8).read_volatile() };
+    Some(range.map(byte).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_reads_its_arguments_as_the_system_shows_them() {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        let arguments = Place::parse(&stat).unwrap().read().unwrap();
+        assert_eq!(arguments, std::fs::read("/proc/self/cmdline").unwrap());
+        assert!(!arguments.is_empty());
+    }
+
+    /// Returns a line of `/proc/<process>/stat` with these last fields of interest.
+    fn stat(places: [usize; 4]) -> String {
+        let zeros = "0 ".repeat(44);
+        let [start, end, environment, environment_end] = places;
+        format!("1 (a) b) R {zeros}{start} {end} {environment} {environment_end} 0\n")
+    }
+
+    fn read(memory: &[u8], arguments: usize, environment: Range<usize>) -> Option<Vec<u8>> {
+        let base = memory.as_ptr() as usize;
+        let places = [0, arguments, environment.start, environment.end];
+        let place = Place::parse(&stat(places.map(|place| base + place)))?;
+        place.read()
+    }
+
+    #[test]
+    fn a_title_may_continue_in_the_environment_that_follows() {
+        assert_eq!(read(b"a\0b\0E=1\0", 4, 4..8).unwrap(), b"a\0b\0");
+        assert_eq!(read(b"a title\0\0\0", 4, 4..10).unwrap(), b"a title");
+        assert_eq!(read(b"a title", 4, 4..7).unwrap(), b"a title", "no end");
+        assert_eq!(read(b"a title\0", 4, 5..8).unwrap(), b"a ti", "elsewhere");
+    }
+
+    #[test]
+    fn long_arguments_are_cut() {
+        let mut memory = b"word\0".repeat(2000);
+        let length = memory.len();
+        let read_all = |memory: &[u8]| read(memory, length, length..length).unwrap();
+        assert_eq!(read_all(&memory), memory[..MAX_LENGTH]);
+        // The system shows a title if the last byte is not zero.
+        memory[length - 1] = b'!';
+        assert_eq!(read_all(&memory), b"word");
+    }
+
+    #[test]
+    fn places_that_the_system_hides_or_that_are_not_readable_are_refused() {
+        assert!(Place::parse(&stat([0; 4])).is_none());
+        assert!(Place::parse("1 (a) R 0").is_none());
+        assert!(Place::parse("").is_none());
+        let unreadable = Place::parse(&stat([16, 32, 32, 48])).unwrap();
+        assert!(unreadable.read().is_none());
     }
 }

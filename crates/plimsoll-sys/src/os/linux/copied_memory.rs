@@ -25,56 +25,23 @@ pub fn copy(address: usize, into: &mut [usize]) -> usize {
         iov_base: into.as_mut_ptr().cast(),
         iov_len: pages * PAGE,
     };
-    // SAFETY: `place` lies within `into`.
-    match unsafe { read(place, &ranges[..pages]) } {
-        Some(copied) => copied & !(PAGE - 1),
-        None => copy_from_file(address, into, pages),
-    }
-}
-
-/// Copies memory from `address`, of any alignment, if all of it is readable. Returns whether it is.
-pub fn fill(address: usize, into: &mut [u8]) -> bool {
-    let range = libc::iovec {
-        iov_base: address as *mut _,
-        iov_len: into.len(),
-    };
-    let place = libc::iovec {
-        iov_base: into.as_mut_ptr().cast(),
-        iov_len: into.len(),
-    };
-    // SAFETY: `place` is all of `into`.
-    match unsafe { read(place, &[range]) } {
-        Some(copied) => copied == into.len(),
-        None => memory_file().is_some_and(|file| file.read_exact_at(into, address as u64).is_ok()),
-    }
-}
-
-/// Copies ranges of memory to one place. Returns the number of bytes copied, or `None` if the system
-/// forbids the call.
-///
-/// # Safety
-/// `place` is writable memory that nothing else uses.
-unsafe fn read(place: libc::iovec, ranges: &[libc::iovec]) -> Option<usize> {
     let arguments = [
         std::process::id() as usize,
         &raw const place as usize,
         1,
         ranges.as_ptr() as usize,
-        ranges.len(),
+        pages,
         0,
     ];
-    // SAFETY: the kernel writes to `place` only, which this function's contract makes writable, and
-    // fails on ranges that it cannot read.
+    // SAFETY: the kernel writes at most `pages` pages to `into`, which is that long, and fails on
+    // ranges that it cannot read.
     let copied = unsafe { call(libc::SYS_process_vm_readv, arguments) };
     match usize::try_from(copied) {
-        Ok(copied) => Some(copied),
-        Err(_) if copied == -(libc::EFAULT as isize) => Some(0),
-        Err(_) => None,
+        Ok(copied) => copied & !(PAGE - 1),
+        Err(_) if copied == -(libc::EFAULT as isize) => 0,
+        // The system forbids the call.
+        Err(_) => copy_from_file(address, into, pages),
     }
-}
-
-fn memory_file() -> Option<File> {
-    File::open("/proc/self/mem").ok()
 }
 
 /// Returns the word at an address, which must be word-aligned; 0 if the memory is unmapped.
@@ -88,7 +55,7 @@ pub fn word(address: usize, memory: &mut [usize]) -> usize {
 
 #[cold]
 fn copy_from_file(address: usize, into: &mut [usize], pages: usize) -> usize {
-    let Some(file) = memory_file() else {
+    let Ok(file) = File::open("/proc/self/mem") else {
         return 0;
     };
     // SAFETY: `into` holds at least `pages` pages, by the caller's computation, and words are valid
@@ -107,23 +74,6 @@ fn copy_from_file(address: usize, into: &mut [usize], pages: usize) -> usize {
 mod tests {
     use super::*;
     use crate::os::region;
-
-    #[test]
-    fn memory_of_any_alignment_is_copied_if_all_is_readable() {
-        let memory = region::map(2 * PAGE).unwrap();
-        // SAFETY: accesses only the pages mapped above, which no other code uses.
-        unsafe {
-            ((memory + PAGE - 3) as *mut [u8; 3]).write(*b"abc");
-            libc::mprotect((memory + PAGE) as *mut _, PAGE, libc::PROT_NONE);
-        }
-        let mut bytes = [0; 3];
-        assert!(fill(memory + PAGE - 3, &mut bytes));
-        assert_eq!(&bytes, b"abc");
-        assert!(!fill(memory + PAGE - 2, &mut bytes), "into protected memory");
-        assert!(!fill(0, &mut bytes));
-        assert!(!fill(usize::MAX - 1, &mut bytes));
-        assert!(fill(memory, &mut []));
-    }
 
     #[test]
     fn both_methods_copy_the_readable_part() {

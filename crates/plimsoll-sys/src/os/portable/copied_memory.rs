@@ -19,9 +19,3 @@ pub fn copy(_: usize, _: &mut [usize]) -> usize {
 pub fn word(_: usize, _: &mut [usize]) -> usize {
     0
 }
-
-/// Copies nothing, and returns false, as for memory that is not readable.
-#[inline]
-pub fn fill(_: usize, _: &mut [u8]) -> bool {
-    false
-}
