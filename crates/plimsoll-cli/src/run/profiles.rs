@@ -10,7 +10,7 @@ use super::interpreters;
 use super::jit_dump;
 use super::library;
 use super::perf_map::{Generated, PerfMap};
-use super::report_file::{Report, ReportFiles};
+use super::report_file::ReportFiles;
 use super::say;
 use crate::profile::{self, Limits, Profile, Sum};
 
@@ -31,33 +31,17 @@ pub fn read(
     processes: &[u32],
     names: Names,
 ) -> HashMap<&'static str, Profile> {
-    let opened = processes
-        .iter()
-        .filter_map(|&process| Some((process, files.open(process)?)));
-    let files: HashMap<u32, Report> = opened.collect();
-    let maps: HashMap<u32, OnceCell<PerfMap>> = (processes.iter())
-        .map(|&process| (process, OnceCell::new()))
-        .collect();
-    let of_one = |process: u32, kind: &str| {
-        let mut profile = files.get(&process)?.profile(kind)?;
-        let map = maps.get(&process)?;
-        let map = map.get_or_init(|| generated_code(&profile, process));
-        profile.name_generated_code(|address| map.find(address).map(frame));
-        Some(profile)
+    let mut all: HashMap<&'static str, Profile> = match processes {
+        [process] => profiles_of(files, *process).collect(),
+        // Process by process, because each report is in one place of its file.
+        _ => sum(processes.iter().map(|&process| {
+            let profiles = profiles_of(files, process);
+            profiles.filter(|(kind, _)| *kind != "memory")
+        })),
     };
-    let read = |ProfileKind { name, .. }: &ProfileKind| {
-        let mut profile = match processes {
-            [process] => of_one(*process, name)?,
-            _ if *name == "memory" => return None,
-            _ => {
-                let all = processes.iter();
-                added_up(all.filter_map(|&process| of_one(process, name)))?
-            }
-        };
+    for profile in all.values_mut() {
         profile.hide_leaves_in(|file| file.ends_with(library::NAME));
-        Some((*name, profile))
-    };
-    let mut all: HashMap<&'static str, Profile> = AT_EXIT.iter().filter_map(read).collect();
+    }
     let mut each: Vec<&mut Profile> = all.values_mut().collect();
     profile::find_names_of_all(&mut each, names == Names::WithLines);
     for profile in each {
@@ -67,6 +51,19 @@ pub fn read(
         interpreters::hide_loops(profile);
     }
     all
+}
+
+/// Returns the profiles in the report of a process, with the names of code that it generated.
+fn profiles_of(files: &ReportFiles, process: u32) -> impl Iterator<Item = (&'static str, Profile)> {
+    let report = files.open(process);
+    let map = OnceCell::new();
+    let kinds = AT_EXIT.iter().map(|ProfileKind { name, .. }| *name);
+    kinds.filter_map(move |kind| {
+        let mut profile = report.as_ref()?.profile(kind)?;
+        let map: &PerfMap = map.get_or_init(|| generated_code(&profile, process));
+        profile.name_generated_code(|address| map.find(address).map(frame));
+        Some((kind, profile))
+    })
 }
 
 /// Returns the code that a process generated, by what it listed for perf. All of its profiles have the
@@ -89,29 +86,45 @@ fn frame(function: &Generated) -> Frame<'_> {
 
 /// Adds up the profiles of several processes by kind.
 pub fn sum(
-    all: impl Iterator<Item = HashMap<&'static str, Profile>>,
+    processes: impl Iterator<Item = impl IntoIterator<Item = (&'static str, Profile)>>,
 ) -> HashMap<&'static str, Profile> {
-    let mut by_kind: HashMap<&'static str, Vec<Profile>> = HashMap::new();
-    for (kind, profile) in all.flatten() {
-        by_kind.entry(kind).or_default().push(profile);
+    let mut by_kind: HashMap<&'static str, Adding> = HashMap::new();
+    for (kind, profile) in processes.flatten() {
+        by_kind.entry(kind).or_default().add(&profile);
     }
     let sums = by_kind.into_iter();
-    sums.filter_map(|(kind, all)| Some((kind, added_up(all.into_iter())?)))
+    sums.filter_map(|(kind, adding)| Some((kind, adding.sum?.finish())))
         .collect()
 }
 
-/// Returns the sum of profiles of one kind. A message names the first that cannot be added, which ends
-/// the sum.
-fn added_up(mut all: impl Iterator<Item = Profile>) -> Option<Profile> {
-    let mut sum = Sum::of(&all.next()?, Limits::default()).ok()?;
-    for (number, profile) in all.enumerate() {
-        if let Err(error) = sum.add(&profile) {
-            let added = number + 1;
-            say(&format!(
-                "plimsoll: profiles of {added} processes are added up, the others are left out: {error}"
-            ));
-            break;
+/// The sum of profiles of one kind.
+#[derive(Default)]
+struct Adding {
+    sum: Option<Sum>,
+    added: u64,
+    /// Whether a profile could not be added, so that the sum is without it and all after it.
+    has_ended: bool,
+}
+
+impl Adding {
+    /// Adds a profile. A message says which is the first that cannot be added.
+    fn add(&mut self, profile: &Profile) {
+        if self.has_ended {
+            return;
+        }
+        let added = match &mut self.sum {
+            Some(sum) => sum.add(profile),
+            None => Sum::of(profile, Limits::default()).map(|sum| self.sum = Some(sum)),
+        };
+        match added {
+            Ok(()) => self.added += 1,
+            Err(error) => {
+                self.has_ended = true;
+                say(&format!(
+                    "plimsoll: profiles of {} processes are added up, the others are left out: {error}",
+                    self.added
+                ));
+            }
         }
     }
-    Some(sum.finish())
 }

@@ -122,8 +122,11 @@ fn report_ended(
             output.profiles(&group.processes())
         };
         let files = output.put_group(&group, profiles, &mut verdicts, record);
-        for numbers in numbers.iter().filter(|of| group.has(of.process)) {
-            record.processes.push(line(numbers, &files));
+        if output.is_kept() {
+            let members = numbers.iter().filter(|of| group.has(of.process));
+            record
+                .processes
+                .extend(members.map(|numbers| line(numbers, &files)));
         }
     }
     output.keep_numbers(record)
