@@ -180,6 +180,13 @@ pub(crate) fn self_bytes() -> (usize, usize) {
     (blocks + SAMPLED_LARGE.bytes(), in_use)
 }
 
+/// Makes memory for samples accessible, so that forked children need no system call for it.
+#[cfg(feature = "preload")]
+pub(crate) fn commit_for_children() {
+    sampled_blocks::commit_first();
+    SAMPLED_LARGE.commit();
+}
+
 /// Whether the underlying allocator was found to be the C library's.
 static IS_OVER_C: AtomicBool = AtomicBool::new(false);
 

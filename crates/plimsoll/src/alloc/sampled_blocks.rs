@@ -72,6 +72,12 @@ pub(super) fn open(base: usize, length: usize) {
     }
 }
 
+/// Makes memory for the first samples accessible, without using it.
+#[cfg(feature = "preload")]
+pub(super) fn commit_first() {
+    let _ = BLOCKS.commit(SPAN) && NOTES.commit(NOTES_OF_SPAN);
+}
+
 /// Bytes of a span's notes: its size, then a note for each slot.
 const NOTES_OF_SPAN: usize = (MAX_SLOTS + 1) * size_of::<NoteEntry>();
 

@@ -2,11 +2,13 @@
 //! child's report omits it.
 
 use std::hint::black_box;
+use std::sync::Once;
 use std::time::Duration;
 
 use plimsoll_pprof::kinds;
-use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, Ordering};
+use plimsoll_sys::primitives::{AtomicPtr, Ordering};
 
+use crate::alloc;
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::malloc;
 use crate::ledger::Cut;
@@ -60,15 +62,15 @@ pub(super) struct Inherited {
 /// replace it.
 static INHERITED: AtomicPtr<Inherited> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Reads the counts before the first fork. Then all pages of them are in use, and the page faults of a
-/// first use are not repeated in each child.
-pub(super) fn read_once() {
-    static WAS_READ: AtomicBool = AtomicBool::new(false);
-    if !WAS_READ.load(Ordering::Relaxed) {
-        WAS_READ.store(true, Ordering::Relaxed);
-        // Once for each generation.
+/// Prepares memory before the first fork, which each child would do for itself otherwise.
+pub(super) fn prepare_once() {
+    static PREPARED: Once = Once::new();
+    PREPARED.call_once(|| {
+        alloc::commit_for_children();
+        // A reading uses all pages of the counts, and a first use is a page fault for each. Once for
+        // each generation.
         black_box([Counted::read(), Counted::read()]);
-    }
+    });
 }
 
 /// Records the inherited state in the child of a fork, which has one thread. The peak begins anew.

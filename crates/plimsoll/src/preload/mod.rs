@@ -151,7 +151,7 @@ pub(crate) fn before_fork() {
         symbol::remember_objects();
         report::program();
         arguments::find();
-        inherited::read_once();
+        inherited::prepare_once();
     }
 }
 

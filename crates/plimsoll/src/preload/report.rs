@@ -209,7 +209,8 @@ fn numbers(
     let obstacle = malloc::why_not_redirected();
     let obstacle = obstacle.map_or_else(|| "null".to_owned(), |why| quoted(&why.to_string()));
     let program = program();
-    let mut to = String::new();
+    // Longer than most: a string that grows leaves gaps, and each page is a page fault in a forked child.
+    let mut to = String::with_capacity(2048);
     let classes = heap.by_class.iter().filter(|class| class.mallocs != 0);
     let classes: Vec<String> = classes
         .map(|class| format!("[{},{},{}]", class.size, class.mallocs, class.frees))
