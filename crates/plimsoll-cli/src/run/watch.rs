@@ -7,8 +7,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -131,7 +132,8 @@ pub struct Watch {
 }
 
 struct Reader {
-    stop: Sender<()>,
+    /// Whether the thread shall end. A channel would spin before each wait, longer than a reading takes.
+    ends: Arc<AtomicBool>,
     thread: JoinHandle<Course>,
 }
 
@@ -150,18 +152,20 @@ impl Watch {
         if ends_before(process, began + FIRST_INTERVAL) {
             return Ok(Self { reader: None });
         }
-        let (stop, stopped) = channel();
-        let watch = move || watch(process, &status, began, limit, &stopped);
-        let thread = std::thread::Builder::new().spawn(watch)?;
-        let reader = Some(Reader { stop, thread });
+        let ends = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&ends);
+        let watch = move || watch(process, &status, began, limit, &seen);
+        let thread = thread::Builder::new().spawn(watch)?;
+        let reader = Some(Reader { ends, thread });
         Ok(Self { reader })
     }
 
     pub fn stop(self) -> Course {
-        let Some(Reader { stop, thread }) = self.reader else {
+        let Some(Reader { ends, thread }) = self.reader else {
             return Course::default();
         };
-        drop(stop);
+        ends.store(true, Ordering::Relaxed);
+        thread.thread().unpark();
         thread.join().unwrap_or_default()
     }
 }
@@ -200,7 +204,7 @@ fn watch(
     status: &File,
     began: Instant,
     mut limit: Option<Limit>,
-    stopped: &Receiver<()>,
+    ends: &AtomicBool,
 ) -> Course {
     // The first reading is due.
     let mut interval = Duration::ZERO;
@@ -209,7 +213,7 @@ fn watch(
         ..Course::default()
     };
     let mut buffer = vec![0; 4096];
-    while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+    while !is_over(interval, ends) {
         let length = status.read_at(&mut buffer, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(&buffer[..length]);
         if let Some((mut point, peak)) = point(&text) {
@@ -228,6 +232,19 @@ fn watch(
         };
     }
     course
+}
+
+/// Waits for a time, or until the thread shall end. Returns whether it shall.
+fn is_over(interval: Duration, ends: &AtomicBool) -> bool {
+    let began = Instant::now();
+    while !ends.load(Ordering::Relaxed) {
+        let left = interval.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        thread::park_timeout(left);
+    }
+    true
 }
 
 /// Reads the resident memory and its maximum from the text of `/proc/PID/status`; `None` for a process

@@ -26,7 +26,11 @@ static PLACE: OnceLock<Option<Place>> = OnceLock::new();
 
 /// Finds out where the system keeps the arguments, for children.
 pub(super) fn find() {
-    PLACE.get_or_init(|| Place::parse(&std::fs::read_to_string("/proc/self/stat").ok()?));
+    if PLACE.get().is_none() {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok();
+        // Another thread may have found the same.
+        let _ = PLACE.set(stat.and_then(|stat| Place::parse(&stat)));
+    }
 }
 
 /// Returns the arguments, each of which ends with a zero, up to a length of 4096 bytes.

@@ -2,11 +2,10 @@
 //! child's report omits it.
 
 use std::hint::black_box;
-use std::sync::Once;
 use std::time::Duration;
 
 use plimsoll_pprof::kinds;
-use plimsoll_sys::primitives::{AtomicPtr, Ordering};
+use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::alloc;
 use crate::alloc::counts::{HEAP, HeapDelta};
@@ -62,15 +61,17 @@ pub(super) struct Inherited {
 /// replace it.
 static INHERITED: AtomicPtr<Inherited> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Prepares memory before the first fork, which each child would do for itself otherwise.
+/// Prepares memory before the first fork, which each child would do for itself otherwise. Two threads that
+/// fork at once may both do it.
 pub(super) fn prepare_once() {
-    static PREPARED: Once = Once::new();
-    PREPARED.call_once(|| {
+    static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+    if !IS_PREPARED.load(Ordering::Relaxed) {
         alloc::commit_for_children();
         // A reading uses all pages of the counts, and a first use is a page fault for each. Once for
         // each generation.
         black_box([Counted::read(), Counted::read()]);
-    });
+        IS_PREPARED.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Records the inherited state in the child of a fork, which has one thread. The peak begins anew.

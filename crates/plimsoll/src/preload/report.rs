@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufWriter, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -101,18 +101,30 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let readings: Vec<(&str, Reading)> = readings.collect();
     let encoded = export::plain_pprof(readings.iter().map(|(_, reading)| reading));
     let names = readings.iter().map(|(name, _)| *name);
-    let mut parts: Vec<Part> = names.zip(encoded).map(Part::new).collect();
-    parts.push(Part::new(("numbers", numbers.into_bytes())));
-    let pieces: Vec<&[u8]> = parts.iter().flat_map(Part::pieces).collect();
+    let numbers = ("numbers", numbers.into_bytes());
+    let parts = names.zip(encoded).chain([numbers]).map(Part::new);
+    let own_name = format!("{process}.report");
     // The report of a program that the process executes has the same process number, and replaces this.
-    let is_shared = inherited.is_some()
-        && ending != "exec"
-        && shared_file::append(directory, process, &pieces).is_ok();
-    if !is_shared {
-        let _ = super::put(directory, &format!("{process}.report"), |mut file| {
-            pieces.iter().try_for_each(|piece| file.write_all(piece))
-        });
+    if inherited.is_some() && ending != "exec" {
+        let parts: Vec<Part> = parts.collect();
+        let pieces: Vec<&[u8]> = parts.iter().flat_map(Part::pieces).collect();
+        if shared_file::append(directory, process, &pieces).is_err() {
+            let _ = super::put(directory, &own_name, |mut file| {
+                pieces.iter().try_for_each(|piece| file.write_all(piece))
+            });
+        }
+        return;
     }
+    // Part by part, because profiles may be large.
+    let _ = super::put(directory, &own_name, |file| {
+        let mut file = BufWriter::new(file);
+        for part in parts {
+            part.pieces()
+                .into_iter()
+                .try_for_each(|piece| file.write_all(piece))?;
+        }
+        file.flush()
+    });
 }
 
 /// A part of a report. A file for each part would take longer than to read them.
