@@ -180,8 +180,9 @@ pub(crate) struct Ledger<D: Delta> {
     #[cfg(not(loom))]
     per_cpu: PerCpu<D>,
     per_thread: PerThread<D>,
-    shared: SharedShard<D>,
+    /// Near the words above, to which a fork and its child write as well: each page is a page fault.
     reader: Mutex<Reader<D>>,
+    shared: SharedShard<D>,
 }
 
 /// Memory for the shards: parts of a file.

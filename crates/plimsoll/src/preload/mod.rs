@@ -40,7 +40,7 @@ use crate::deferred_signals::Counting;
 use crate::maintenance::PeriodicCheck;
 use crate::{
     config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem,
-    postmortem_file, sampler, symbol, wakeup,
+    postmortem_file, sampler, stack, symbol, wakeup,
 };
 
 /// The allocator of the library itself: its blocks count as Plimsoll's own.
@@ -169,6 +169,7 @@ pub(crate) fn after_fork_in_child() {
     let _own = internal_scope::scope();
     report::begin();
     inherited::take_down();
+    stack::cache_later();
     wall::after_fork_in_child();
     #[cfg(feature = "http")]
     if SERVES_PAGES.load(Ordering::Relaxed) {

@@ -361,9 +361,25 @@ fn walk_by_tables(
     (walk, remembered_if_whole(from, &walk, trail))
 }
 
+/// The number of walks that are not cached yet.
+static UNCACHED: AtomicU32 = AtomicU32::new(0);
+
+/// Does without the cache for the next walks, in the child of a fork that may be short: most of its stacks
+/// occur once, and each new entry is two page faults. The entries of its parent stay.
+#[cfg(feature = "preload")]
+pub(crate) fn cache_later() {
+    UNCACHED.store(16, Ordering::Relaxed);
+}
+
 /// Caches a walk that reached the outermost frame.
 fn remembered_if_whole(from: Option<Beginning>, walk: &Walk, trail: &Trail) -> Option<Remembered> {
     let from = from.filter(|_| walk.end == End::Outermost)?;
+    // Threads that walk at the same time may count as one.
+    let uncached = UNCACHED.load(Ordering::Relaxed);
+    if uncached > 0 {
+        UNCACHED.store(uncached - 1, Ordering::Relaxed);
+        return None;
+    }
     walk_cache::remember(&from, trail)
 }
 

@@ -16,6 +16,8 @@ pub(crate) use capture::{
     forget_vanished_threads, lock_lists, observe_modules, prepare, refresh_modules,
     slots_for_requests, slots_for_requests_made, with_stack, with_stack_of_event,
 };
+#[cfg(feature = "preload")]
+pub(crate) use capture::cache_later;
 pub(crate) use heap_cycle::{CycleNumber, Stream};
 pub(crate) use plimsoll_unwind::registers::{Registers, Start};
 pub(crate) use plimsoll_unwind::walk_cache::StackName;
