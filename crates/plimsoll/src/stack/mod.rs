@@ -11,13 +11,13 @@ mod remote;
 mod table;
 mod unknown_code;
 
+#[cfg(feature = "preload")]
+pub(crate) use capture::cache_later;
 pub(crate) use capture::{
     RetiredList, Slot, Unwinder, events_with_cut_stack, events_without_stack, find_interpreter,
     forget_vanished_threads, lock_lists, observe_modules, prepare, refresh_modules,
     slots_for_requests, slots_for_requests_made, with_stack, with_stack_of_event,
 };
-#[cfg(feature = "preload")]
-pub(crate) use capture::cache_later;
 pub(crate) use heap_cycle::{CycleNumber, Stream};
 pub(crate) use plimsoll_unwind::registers::{Registers, Start};
 pub(crate) use plimsoll_unwind::walk_cache::StackName;
