@@ -175,7 +175,7 @@ mod tests {
         assert!(small.size() < 16 << 10, "{} bytes", small.size());
         let code = section(".text").size() + forked.size();
         assert!(
-            forked.size() < code / 4,
+            forked.size() < code / 5,
             "{} of {code} bytes",
             forked.size()
         );

@@ -142,15 +142,25 @@ impl Counted {
         let less = |count: &mut u64, before: u64| *count = count.saturating_sub(before);
         let shorter = |time: &mut Duration, before: Duration| *time = time.saturating_sub(before);
         self.heap.delta.subtract(&earlier.heap.delta);
-        let (locks, before) = (&mut self.locks, &earlier.locks);
-        less(&mut locks.waits, before.waits);
-        shorter(&mut locks.waited, before.waited);
-        less(&mut locks.lock_waits, before.lock_waits);
-        shorter(&mut locks.lock_waited, before.lock_waited);
-        shorter(&mut locks.lock_waited_estimate, before.lock_waited_estimate);
-        shorter(&mut locks.wakeup_latency, before.wakeup_latency);
-        less(&mut locks.contended_releases, before.contended_releases);
-        shorter(&mut locks.blamed, before.blamed);
+        // All fields, so that a new one must be placed here.
+        let LockStats {
+            waits,
+            waited,
+            lock_waits,
+            lock_waited,
+            lock_waited_estimate,
+            wakeup_latency,
+            contended_releases,
+            blamed,
+        } = &mut self.locks;
+        less(waits, earlier.locks.waits);
+        shorter(waited, earlier.locks.waited);
+        less(lock_waits, earlier.locks.lock_waits);
+        shorter(lock_waited, earlier.locks.lock_waited);
+        shorter(lock_waited_estimate, earlier.locks.lock_waited_estimate);
+        shorter(wakeup_latency, earlier.locks.wakeup_latency);
+        less(contended_releases, earlier.locks.contended_releases);
+        shorter(blamed, earlier.locks.blamed);
         let (lost, before) = (&mut self.lost, &earlier.lost);
         less(&mut lost.without_stack, before.without_stack);
         less(&mut lost.table_full, before.table_full);
