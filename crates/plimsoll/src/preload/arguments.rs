@@ -14,7 +14,8 @@ use plimsoll_sys::os::region::PAGE;
 /// The maximum length of the arguments in bytes.
 const MAX_LENGTH: usize = 4096;
 
-/// Where the system keeps the arguments of this process and of its forked children.
+/// Where the system keeps the arguments of this process and of its forked children. A program that moves
+/// them (`PR_SET_MM`) after its first fork is shown with its former arguments.
 struct Place {
     arguments: Range<usize>,
     /// The end of the environment, if it follows the arguments: a title may extend into it.

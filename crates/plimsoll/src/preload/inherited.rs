@@ -66,11 +66,19 @@ static INHERITED: AtomicPtr<Inherited> = AtomicPtr::new(std::ptr::null_mut());
 pub(super) fn prepare_once() {
     static IS_PREPARED: AtomicBool = AtomicBool::new(false);
     if !IS_PREPARED.load(Ordering::Relaxed) {
-        alloc::commit_for_children();
-        // A reading uses all pages of the counts, and a first use is a page fault for each. Once for
-        // each generation.
-        black_box([Counted::read(), Counted::read()]);
+        prepare();
         IS_PREPARED.store(true, Ordering::Relaxed);
+    }
+}
+
+// Not inlined: the counts would enlarge the frame on each fork.
+#[cold]
+#[inline(never)]
+fn prepare() {
+    alloc::commit_for_children();
+    // A reading uses all pages of a generation's counts, and a first use is a page fault for each.
+    for _generation in 0..2 {
+        black_box(&Counted::read());
     }
 }
 

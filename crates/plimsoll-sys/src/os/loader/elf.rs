@@ -126,7 +126,8 @@ pub(super) fn names(object: &Object<'_>, visit: &mut dyn FnMut(Name<'_>)) {
         return;
     };
     let section = object.base.wrapping_add(dynamic.address as usize);
-    // SAFETY: the loader has mapped the section with this object, and keeps it while the borrow of the object lasts.
+    // SAFETY: the loader has mapped the section with this object, and keeps it while the borrow of the
+    // object lasts.
     let entries = unsafe { dynamic_entries(section, dynamic.memory_size as usize) };
     let Some(texts) = entries.clone().find(|entry| entry.tag == DT_STRTAB) else {
         return;
