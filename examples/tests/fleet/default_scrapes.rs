@@ -4,6 +4,7 @@
 //! program runs here.
 
 use std::net::SocketAddr;
+use std::thread::ScopedJoinHandle;
 
 use plimsoll_testkit::client::{Answer, exchange};
 use plimsoll_testkit::pprof::Profile;
@@ -105,29 +106,40 @@ fn types(name: &str, profile: &Profile) -> Vec<String> {
         .collect()
 }
 
+/// Requests a profile, and checks its types and its content.
+fn scrape(host: &str, agent: &str, seconds: i64, (name, path, expected): (&str, &str, &[&str])) {
+    let is_cpu = name == "process_cpu";
+    let target = match is_cpu {
+        true => format!("{path}?seconds={seconds}"),
+        false => path.to_owned(),
+    };
+    let profile = profile(&target, &answer(host, agent, &target, None));
+    assert_eq!(types(name, &profile), expected);
+    if is_cpu {
+        let duration = profile.duration_nanos;
+        assert!(duration >= seconds * 1_000_000_000, "{target}: {duration}");
+    }
+    let is_off = ["block", "mutex"].contains(&name);
+    assert_eq!(profile.sample.is_empty(), is_off, "{target}");
+}
+
 /// Sends the requests of a scraper without a configuration of profiles, all at once as it does.
 fn scrape_by_default(agent: &str, seconds: i64) {
     // The example sets these rates.
     let search = Running::search("block_rate=0,mutex_fraction=0");
+    let host = &search.profiles;
     std::thread::scope(|scope| {
-        for (name, path, expected) in DEFAULTS {
-            let host = &search.profiles;
-            scope.spawn(move || {
-                let is_cpu = name == "process_cpu";
-                let target = match is_cpu {
-                    true => format!("{path}?seconds={seconds}"),
-                    false => path.to_owned(),
-                };
-                let profile = profile(&target, &answer(host, agent, &target, None));
-                assert_eq!(types(name, &profile), expected);
-                if is_cpu {
-                    assert!(profile.duration_nanos >= seconds * 1_000_000_000);
-                }
-                let is_off = ["block", "mutex"].contains(&name);
-                assert_eq!(profile.sample.is_empty(), is_off, "{target}");
-            });
-        }
+        let requests =
+            DEFAULTS.map(|profile| scope.spawn(move || scrape(host, agent, seconds, profile)));
+        requests.map(join);
     });
+}
+
+/// Waits for a thread, and panics as it did, so that its message is the last one.
+fn join(thread: ScopedJoinHandle<'_, ()>) {
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
 }
 
 /// A fixture of the protocol: Parca records CPU time for its interval of 10 seconds, Alloy for a second
@@ -135,7 +147,9 @@ fn scrape_by_default(agent: &str, seconds: i64) {
 #[test]
 fn the_default_scrapes_of_parca_and_alloy_succeed() {
     std::thread::scope(|scope| {
-        scope.spawn(|| scrape_by_default(PARCA_AGENT, 10));
-        scope.spawn(|| scrape_by_default(ALLOY_AGENT, 14));
+        let scrapers = [(PARCA_AGENT, 10), (ALLOY_AGENT, 14)];
+        let scrapers =
+            scrapers.map(|(agent, seconds)| scope.spawn(move || scrape_by_default(agent, seconds)));
+        scrapers.map(join);
     });
 }

@@ -33,7 +33,7 @@ pub(crate) fn encode(reading: &Reading, idle: bool, symbols: &Symbols) -> Vec<u8
         default_sample_type: reading.default_type,
         period_type: (reading.period_type.name, reading.period_type.unit),
         period: reading.period,
-        time_nanos: reading.time_nanos,
+        time_nanos: reading.moment.since_1970,
         duration_nanos: reading.duration_nanos,
     };
     let types: Vec<Option<String>> = reading

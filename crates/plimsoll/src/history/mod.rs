@@ -46,6 +46,7 @@ use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Mutex, Ordering};
 
 use crate::profile::delta::difference;
 use crate::profile::heap::IN_USE_TYPES;
+use crate::profile::moment::Moment;
 use crate::profile::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, ValueType};
 use crate::profile::snapshot::Snapshot;
 use crate::profile::{self, Profile};
@@ -246,15 +247,18 @@ fn snapshot(profile: &Profile, reading: Reading) -> Snapshot {
 
 fn dated(past: PastReading, start: SystemTime) -> Reading {
     Reading {
-        time_nanos: nanoseconds_since_1970(start, past.at),
+        moment: moment(start, past.at),
         ..past.reading
     }
 }
 
-fn nanoseconds_since_1970(start: SystemTime, since_start: u64) -> i64 {
-    let time = (start + Duration::from_nanos(since_start)).duration_since(UNIX_EPOCH);
+fn moment(start: SystemTime, since_boot: u64) -> Moment {
+    let time = (start + Duration::from_nanos(since_boot)).duration_since(UNIX_EPOCH);
     let nanoseconds = time.unwrap_or_default().as_nanos();
-    nanoseconds.try_into().unwrap_or(i64::MAX)
+    Moment {
+        since_1970: nanoseconds.try_into().unwrap_or(i64::MAX),
+        since_boot,
+    }
 }
 
 /// Returns the time at which the system started, by the current clock.
@@ -293,7 +297,7 @@ fn reading(heap: &Heap, start: SystemTime) -> Reading {
             unit: "bytes",
         },
         period: sampler::rate() as i64,
-        time_nanos: nanoseconds_since_1970(start, heap.at),
+        moment: moment(start, heap.at),
         duration_nanos: 0,
         samples: samples.collect(),
         leaf: leaves::allocation::leaf,

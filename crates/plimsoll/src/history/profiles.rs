@@ -342,6 +342,7 @@ mod tests {
 
     use super::*;
     use crate::label::Labels;
+    use crate::profile::moment::Moment;
     use crate::profile::reading::{TextReading, Total, ValueType};
 
     static STACKS: [usize; 5000] = [7; 5000];
@@ -385,7 +386,7 @@ mod tests {
             default_type: "",
             period_type: TYPES[0],
             period: 1,
-            time_nanos: 0,
+            moment: Moment::default(),
             duration_nanos: 0,
             samples,
             leaf: |_, _| Leaf::Shown,

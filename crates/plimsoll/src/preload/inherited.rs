@@ -11,7 +11,8 @@ use crate::alloc;
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::alloc::malloc;
 use crate::ledger::Cut;
-use crate::profile::reading::{Reading, now_nanos};
+use crate::profile::moment::Moment;
+use crate::profile::reading::Reading;
 use crate::profile::{self, LostEvents};
 use crate::stack::{Baseline, CPU_TABLE, TABLE};
 use crate::stats::lock_stats;
@@ -54,7 +55,7 @@ pub(super) struct Inherited {
     /// The profile of CPU time, which has another table, if any was recorded.
     cpu: Option<Reading>,
     /// The time of the fork, in nanoseconds since 1970.
-    time_nanos: i64,
+    moment: Moment,
 }
 
 /// A null pointer in a process that was not forked from one that reports. Children of children
@@ -91,7 +92,7 @@ pub(super) fn take_down() {
         live: Live::default(),
         counts: TABLE.baseline(),
         cpu: None,
-        time_nanos: now_nanos(),
+        moment: Moment::now(),
     });
     inherited.live = Live::of(&inherited.counted.heap);
     malloc::restart_peak(inherited.live.bytes);
@@ -131,7 +132,7 @@ pub(super) fn own_reading(
         });
     }
     let mut reading = TABLE.since(&inherited.counts, || profile.read());
-    reading.duration_nanos = reading.time_nanos.saturating_sub(inherited.time_nanos);
+    reading.duration_nanos = reading.moment.since(inherited.moment);
     Some(reading)
 }
 

@@ -45,9 +45,9 @@ use plimsoll_symbolize::leaves::Leaf;
 use plimsoll_sys::primitives::Mutex;
 
 use super::delta::difference;
+use super::moment::Moment;
 use super::reading::{
     MAX_VALUES, PolledTask, Reading, Row, Sample, Stack, Tag, TextReading, Total, ValueType,
-    now_nanos,
 };
 use super::snapshot::Snapshot;
 use super::{Profile, Source};
@@ -253,7 +253,7 @@ impl Source for Cpu {
             default_type: "",
             period_type: SAMPLE_TYPES[1],
             period: cpu::period_ns() as i64,
-            time_nanos: now_nanos(),
+            moment: Moment::now(),
             duration_nanos: 0,
             comments: comments(&samples, total.exact),
             samples,

@@ -1,8 +1,7 @@
 //! Common part of block and mutex profiles: events with a count and a waiting time.
 
-use super::reading::{
-    MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
-};
+use super::moment::Moment;
+use super::reading::{MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::waiting;
 use crate::contention::{COUNT_BITS, Totals, WaitKind, cell, totals};
 use crate::label::Labels;
@@ -55,7 +54,7 @@ pub(super) fn count(kind: Kind) -> usize {
 /// Reads the profile. `exactly` returns the exact figures that the estimates approximate: a name,
 /// the number of events, and their nanoseconds.
 pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64)) -> Reading {
-    let time_nanos = now_nanos();
+    let moment = Moment::now();
     let sites = sites(kind);
     let comments = super::comments_on_whole(|| comments(&sites, exactly(&totals())));
     let samples = sites.into_iter().map(|site| {
@@ -74,7 +73,7 @@ pub(super) fn read(kind: Kind, exactly: fn(&Totals) -> (&'static str, u64, u64))
         default_type: "",
         period_type: SAMPLE_TYPES[0],
         period: 1,
-        time_nanos,
+        moment,
         duration_nanos: 0,
         samples: samples.collect(),
         leaf: waiting::leaf,

@@ -34,7 +34,7 @@ pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
     let comments = total.map(|total| (total.comments)(&samples, total.exact));
     Reading {
         samples,
-        duration_nanos: later.time_nanos.saturating_sub(earlier.time_nanos),
+        duration_nanos: later.moment.since(earlier.moment),
         period: later.period.max(earlier.period),
         comments: comments.unwrap_or_default(),
         total,
@@ -96,7 +96,7 @@ impl Events {
             // They describe everything since the process began, which is what the reading has.
             news.comments = comments;
         }
-        news.time_nanos = self.0.time_nanos;
+        news.moment = self.0.moment;
         news
     }
 }
@@ -113,6 +113,7 @@ fn combine(
 mod tests {
     use plimsoll_symbolize::leaves::Leaf;
 
+    use super::super::moment::Moment;
     use super::super::reading::{Frames, Sample, Stack, Tag, ValueType};
     use super::*;
     use crate::label::Labels;
@@ -122,7 +123,15 @@ mod tests {
         bytes.map_or(Tag::Labels(labels), |bytes| Tag::Bytes(bytes, labels))
     }
 
-    fn reading(time_nanos: i64, samples: &[(&'static [usize], Option<i64>, i64)]) -> Reading {
+    /// A moment at which both clocks show the same.
+    fn moment(nanoseconds: u64) -> Moment {
+        Moment {
+            since_1970: nanoseconds as i64,
+            since_boot: nanoseconds,
+        }
+    }
+
+    fn reading(nanoseconds: u64, samples: &[(&'static [usize], Option<i64>, i64)]) -> Reading {
         let samples = samples.iter().map(|&(frames, bytes, value)| Sample {
             stack: Stack::Frames(Frames::Kept(frames)),
             values: [value, 2 * value, 0, 0, 0, 0],
@@ -136,7 +145,7 @@ mod tests {
                 unit: "bytes",
             },
             period: 1,
-            time_nanos,
+            moment: moment(nanoseconds),
             duration_nanos: 0,
             samples: samples.collect(),
             leaf: |_, _| Leaf::Shown,
@@ -168,7 +177,7 @@ mod tests {
         );
         let delta = difference(later, &earlier);
         assert_eq!(delta.duration_nanos, 250);
-        assert_eq!(delta.time_nanos, 350);
+        assert_eq!(delta.moment.since_1970, 350);
         let mut left: Vec<_> = delta
             .samples
             .iter()
@@ -227,7 +236,7 @@ mod tests {
         };
         let events = Events::of(read(100, &earlier), false);
         let news = events.news(later.clone());
-        assert_eq!((news.time_nanos, news.duration_nanos), (100, 250));
+        assert_eq!((news.moment.since_1970, news.duration_nanos), (100, 250));
         assert_eq!(values(&news), [[0, 3], [4, 9], [6, 0]]);
         assert!(news.comments.is_empty());
         // All of a custom profile is state, whatever its type is called.

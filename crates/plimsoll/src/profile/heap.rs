@@ -6,7 +6,8 @@ use std::fmt::Write;
 use plimsoll_pprof::kinds::{self, ProfileKind};
 use plimsoll_symbolize::leaves;
 
-use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos};
+use super::moment::Moment;
+use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use super::text_scale::text_rows;
 
 use super::Source;
@@ -172,7 +173,7 @@ pub(super) fn records() -> Vec<Site> {
 }
 
 fn read(default_type: &'static str) -> Reading {
-    let time_nanos = now_nanos();
+    let moment = Moment::now();
     let sites = records();
     let samples = sites.iter().map(|site| {
         let in_use = site.in_use();
@@ -201,7 +202,7 @@ fn read(default_type: &'static str) -> Reading {
             unit: "bytes",
         },
         period: sampler::rate() as i64,
-        time_nanos,
+        moment,
         duration_nanos: 0,
         samples: samples.collect(),
         leaf: leaves::allocation::leaf,

@@ -3,9 +3,8 @@
 use plimsoll_pprof::kinds::{self, ProfileKind};
 use plimsoll_symbolize::leaves;
 
-use super::reading::{
-    MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
-};
+use super::moment::Moment;
+use super::reading::{MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 
 use super::Source;
 use crate::sampler;
@@ -61,7 +60,7 @@ impl Source for Lifetimes {
                 unit: "bytes",
             },
             period: sampler::rate() as i64,
-            time_nanos: now_nanos(),
+            moment: Moment::now(),
             duration_nanos: 0,
             samples: records().iter().map(sample).collect(),
             leaf: leaves::allocation::leaf,

@@ -5,9 +5,8 @@ use plimsoll_symbolize::leaves::Leaf;
 
 use super::Source;
 
-use super::reading::{
-    MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
-};
+use super::moment::Moment;
+use super::reading::{MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 use crate::alloc::mappings::{self, cell};
 use crate::stack::Record;
 
@@ -46,7 +45,7 @@ impl Source for Mmap {
     }
 
     fn read(&self) -> Reading {
-        let time_nanos = now_nanos();
+        let moment = Moment::now();
         let records = records();
         Reading {
             total: None,
@@ -57,7 +56,7 @@ impl Source for Mmap {
                 unit: "bytes",
             },
             period: 1,
-            time_nanos,
+            moment,
             duration_nanos: 0,
             samples: records.iter().map(sample).collect(),
             leaf: |_, _| Leaf::Shown,

@@ -31,6 +31,7 @@ mod longpoll;
 pub(crate) mod memory;
 #[cfg(feature = "mmap")]
 mod mmap;
+pub(crate) mod moment;
 mod mutex;
 pub(crate) mod peak;
 pub(crate) mod reading;

@@ -3,9 +3,8 @@
 use plimsoll_pprof::kinds::{self, ProfileKind};
 use plimsoll_symbolize::leaves;
 
-use super::reading::{
-    MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
-};
+use super::moment::Moment;
+use super::reading::{MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
 
 use super::Source;
 use crate::sampler::{self, WEIGHT_BITS};
@@ -43,7 +42,7 @@ impl Source for Peak {
                 unit: "bytes",
             },
             period: sampler::rate() as i64,
-            time_nanos: now_nanos(),
+            moment: Moment::now(),
             duration_nanos: 0,
             samples: samples(),
             leaf: leaves::allocation::leaf,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use plimsoll_symbolize::leaves::{Leaf, LeafRule};
 
 use super::activity::Activity;
+use super::moment::Moment;
 use crate::contention::WaitKind;
 use crate::label::Labels;
 use crate::stack::Record;
@@ -36,8 +37,7 @@ pub(crate) struct Reading {
     pub(crate) period_type: ValueType,
     /// The sampling period; 0 omits it.
     pub(crate) period: i64,
-    /// The time of the reading, in nanoseconds since 1970.
-    pub(crate) time_nanos: i64,
+    pub(crate) moment: Moment,
     /// The time that the reading covers, in nanoseconds; 0 for everything since the process began.
     pub(crate) duration_nanos: i64,
     pub(crate) samples: Vec<Sample>,
@@ -69,7 +69,7 @@ impl Reading {
             default_type: "",
             period_type: sample_types[0],
             period: 1,
-            time_nanos: now_nanos(),
+            moment: Moment::now(),
             duration_nanos: 0,
             samples,
             leaf: |_, _| Leaf::Shown,
@@ -251,12 +251,4 @@ impl Row {
         };
         counts.into_iter().map(row).collect()
     }
-}
-
-/// Returns the current time in nanoseconds since 1970.
-pub(crate) fn now_nanos() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-    })
 }

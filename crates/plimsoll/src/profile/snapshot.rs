@@ -86,7 +86,7 @@ impl Snapshot {
     /// Returns the time at which the profile was read; for a difference, the time of the later
     /// reading.
     pub fn time(&self) -> SystemTime {
-        UNIX_EPOCH + nanoseconds(self.reading.time_nanos)
+        UNIX_EPOCH + nanoseconds(self.reading.moment.since_1970)
     }
 
     /// Returns the time between the two readings of a difference; `None` for a snapshot of

@@ -16,7 +16,8 @@ use plimsoll_sys::os::{clock, random};
 use plimsoll_sys::primitives::{AtomicBool, Mutex, Ordering};
 
 use super::activity::Record;
-use super::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, ValueType, now_nanos};
+use super::moment::Moment;
+use super::reading::{MAX_VALUES, Reading, Sample, Stack, Tag, ValueType};
 use crate::internal_thread::OwnThread;
 use crate::stack::StackReader;
 use crate::{internal_scope, internal_thread, overhead, task, thread};
@@ -150,7 +151,7 @@ impl Looks {
         Reading {
             period_type: SAMPLE_TYPES[1],
             period: INTERVAL.as_nanos() as i64,
-            time_nanos: now_nanos().saturating_sub(self.covered_ns as i64),
+            moment: Moment::now().before(self.covered_ns),
             duration_nanos: self.covered_ns as i64,
             ..Reading::of_counts(&SAMPLE_TYPES, samples.collect(), comments)
         }

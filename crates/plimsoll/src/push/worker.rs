@@ -51,7 +51,7 @@ const EXTENT: export::Extent = export::Extent {
 impl Interval {
     /// Returns the beginning and the end, in nanoseconds since 1970.
     pub(super) fn nanoseconds(&self) -> (i64, i64) {
-        let from = self.reading.time_nanos;
+        let from = self.reading.moment.since_1970;
         (from, from + self.reading.duration_nanos)
     }
 

@@ -21,8 +21,9 @@ use plimsoll_pprof::kinds::{self, ProfileKind};
 use plimsoll_symbolize::leaves;
 
 use super::Source;
+use super::moment::Moment;
 use super::reading::{
-    Frames, MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType, now_nanos,
+    Frames, MAX_VALUES, Reading, Row, Sample, Stack, Tag, TextReading, ValueType,
 };
 use crate::label::Labels;
 use crate::stats::reconcile::parts::{self, Holder, Resident};
@@ -47,12 +48,12 @@ impl Source for Memory {
     }
 
     fn read(&self) -> Reading {
-        let time_nanos = now_nanos();
+        let moment = Moment::now();
         let (samples, comments) = match Division::read() {
             Some(division) => (division.samples, division.comments),
             None => (Vec::new(), vec![format!("plimsoll: {UNAVAILABLE}")]),
         };
-        reading(time_nanos, samples, comments)
+        reading(moment, samples, comments)
     }
 
     fn read_text(&self) -> TextReading {
@@ -83,7 +84,7 @@ impl Source for Memory {
     }
 }
 
-fn reading(time_nanos: i64, samples: Vec<Sample>, comments: Vec<String>) -> Reading {
+fn reading(moment: Moment, samples: Vec<Sample>, comments: Vec<String>) -> Reading {
     Reading {
         sample_types: &SAMPLE_TYPES,
         default_type: "",
@@ -92,7 +93,7 @@ fn reading(time_nanos: i64, samples: Vec<Sample>, comments: Vec<String>) -> Read
             unit: "bytes",
         },
         period: 1,
-        time_nanos,
+        moment,
         duration_nanos: 0,
         samples,
         leaf: leaves::allocation::leaf,
@@ -118,14 +119,14 @@ pub(crate) struct AtExit {
 /// interrupted. `None` if the system does not report the memory.
 #[cfg(feature = "preload")]
 pub(crate) fn read_at_exit() -> Option<AtExit> {
-    let time_nanos = now_nanos();
+    let moment = Moment::now();
     let threads = Threads::names();
     let resident = parts::read()?;
     let by_owner = sums(&resident);
     let division = Division::of(resident, &threads);
     Some(AtExit {
         bytes: division.bytes,
-        reading: reading(time_nanos, division.samples, division.comments),
+        reading: reading(moment, division.samples, division.comments),
         by_owner,
     })
 }

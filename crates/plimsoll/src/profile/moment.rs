@@ -1,0 +1,64 @@
+//! When a profile was read, by two clocks.
+
+use plimsoll_sys::os::clock;
+
+/// A time by the clock of the day, which profiles show, and by one that nobody can set, which measures
+/// durations.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moment {
+    /// Nanoseconds since 1970.
+    pub(crate) since_1970: i64,
+    /// Nanoseconds since the system started.
+    pub(crate) since_boot: u64,
+}
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        Self {
+            since_1970: i64::try_from(clock::unix_nanos()).unwrap_or(i64::MAX),
+            since_boot: clock::since_boot(),
+        }
+    }
+
+    /// Returns the moment that many nanoseconds earlier.
+    pub(super) fn before(self, nanoseconds: u64) -> Self {
+        let of_day = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+        Self {
+            since_1970: self.since_1970.saturating_sub(of_day),
+            since_boot: self.since_boot.saturating_sub(nanoseconds),
+        }
+    }
+
+    /// Returns the nanoseconds from `earlier` to this moment; 0 if it is not earlier.
+    pub(crate) fn since(self, earlier: Self) -> i64 {
+        let nanoseconds = self.since_boot.saturating_sub(earlier.since_boot);
+        i64::try_from(nanoseconds).unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setting_the_clock_of_the_day_changes_no_duration() {
+        let earlier = Moment {
+            since_1970: 1_000,
+            since_boot: 100,
+        };
+        let later = Moment {
+            since_1970: 900,
+            since_boot: 350,
+        };
+        assert_eq!(later.since(earlier), 250);
+        assert_eq!(earlier.since(later), 0);
+    }
+
+    #[test]
+    fn a_moment_before_is_earlier_by_both_clocks() {
+        let now = Moment::now();
+        let before = now.before(7);
+        assert_eq!(now.since_1970 - before.since_1970, 7);
+        assert_eq!(now.since(before), 7);
+    }
+}
