@@ -3,7 +3,7 @@
 //! Messages refer to strings by their index in the string table. A field of value 0 is left out:
 //! readers default it to 0.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use crate::field;
 use crate::message::Message;
@@ -165,11 +165,16 @@ pub(crate) struct Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
+    const FEW: usize = 56;
+
     pub(crate) fn new() -> Self {
-        Self {
-            indices: HashMap::from([("", 0)]),
-            ordered: vec![""],
-        }
+        let mut strings = Self {
+            // More than most profiles without names have.
+            indices: HashMap::with_capacity(Self::FEW),
+            ordered: Vec::with_capacity(Self::FEW),
+        };
+        strings.index("");
+        strings
     }
 
     pub(crate) fn index(&mut self, string: &'a str) -> u64 {

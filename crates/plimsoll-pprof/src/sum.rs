@@ -1,6 +1,6 @@
 //! The sum of profiles of several processes.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use crate::error::Error;
 use crate::ids::{FunctionId, StringId};

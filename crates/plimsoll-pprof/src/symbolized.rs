@@ -2,9 +2,10 @@
 //! resolved.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
+use foldhash::fast::RandomState;
+use foldhash::{HashMap, HashMapExt};
 use plimsoll_symbolize::Symbols;
 use plimsoll_symbolize::leaves::{LeafRule, visible};
 
@@ -90,8 +91,13 @@ pub struct Encoder<'a> {
     symbols: &'a Symbols,
     leaf: LeafRule,
     max_frames: usize,
-    /// The ids of written locations, by return address and number of hidden innermost lines.
-    locations: HashMap<(usize, usize), u64>,
+    /// The ids of written locations by their position in `symbols`; 0 for those that are not written.
+    whole: Vec<u64>,
+    /// The ids of written locations that are unknown, or without innermost lines: by return address and
+    /// number of hidden lines.
+    others: HashMap<(usize, usize), u64>,
+    /// The number of written locations.
+    written: u64,
     /// The ids of locations that are only a name, such as the reason for an unknown stack.
     named: HashMap<&'a str, u64>,
     /// The names of these locations, in the order of their functions.
@@ -100,6 +106,8 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
+    const FEW_NAMES: usize = 7;
+
     /// Begins a profile. `leaf` hides functions at the leaf. At most `max_frames` visible frames of
     /// a stack are kept, at least 1.
     pub fn new(head: &Head<'a>, symbols: &'a Symbols, leaf: LeafRule, max_frames: usize) -> Self {
@@ -127,8 +135,10 @@ impl<'a> Encoder<'a> {
             symbols,
             leaf,
             max_frames: max_frames.max(1),
-            locations: HashMap::new(),
-            named: HashMap::new(),
+            whole: vec![0; symbols.location_count()],
+            others: HashMap::new(),
+            written: 0,
+            named: HashMap::with_capacity(Self::FEW_NAMES),
             names: Vec::new(),
             samples: Samples::new(head.sample_types.len()),
         }
@@ -187,15 +197,18 @@ impl<'a> Encoder<'a> {
 
     /// Returns the id of a location without its `hidden` innermost lines. Writes it if it is new.
     fn location(&mut self, return_address: usize, hidden: usize) -> u64 {
-        let next = self.next_location();
-        let id = *self
-            .locations
-            .entry((return_address, hidden))
-            .or_insert(next);
-        if id == next {
+        let next = self.written + 1;
+        let position = self.symbols.position(return_address);
+        let id = match position.filter(|_| hidden == 0) {
+            Some(at) => &mut self.whole[at],
+            None => self.others.entry((return_address, hidden)).or_default(),
+        };
+        if *id == 0 {
+            *id = next;
+            self.written = next;
             // The address of the call, not of the instruction after it.
             let address = return_address.saturating_sub(1) as u64;
-            let location = self.symbols.location(return_address);
+            let location = position.map(|at| self.symbols.location_at(at));
             let mapping = location.and_then(|location| location.mapping);
             let lines =
                 location.map_or(&[][..], |location| &self.symbols.lines(location)[hidden..]);
@@ -203,26 +216,24 @@ impl<'a> Encoder<'a> {
                 .iter()
                 .map(|line| (u64::from(line.function) + 1, line.line));
             let mapping = mapping.map_or(0, |mapping| u64::from(mapping) + 1);
-            self.messages.location(id, mapping, address, lines);
+            self.messages.location(next, mapping, address, lines);
+            return next;
         }
-        id
+        *id
     }
 
     /// Returns the id of a location that is only a name.
     fn named(&mut self, name: &'a str) -> u64 {
-        let next = self.next_location();
+        let next = self.written + 1;
         let id = *self.named.entry(name).or_insert(next);
         if id == next {
+            self.written = next;
             let function = (self.symbols.functions.len() + self.names.len() + 1) as u64;
             let lines = [(function, 0)].into_iter();
             self.messages.location(id, 0, 0, lines);
             self.names.push(name);
         }
         id
-    }
-
-    fn next_location(&self) -> u64 {
-        (self.locations.len() + self.named.len() + 1) as u64
     }
 
     fn mappings(&mut self) {
@@ -294,6 +305,8 @@ struct Sample {
 }
 
 impl Samples {
+    const FEW: usize = 28;
+
     fn new(value_count: usize) -> Self {
         Self {
             value_count,
@@ -302,8 +315,8 @@ impl Samples {
             labels: 0,
             samples: Vec::new(),
             values: Vec::new(),
-            hasher: RandomState::new(),
-            newest: HashMap::new(),
+            hasher: RandomState::default(),
+            newest: HashMap::with_capacity(Self::FEW),
         }
     }
 

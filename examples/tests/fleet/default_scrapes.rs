@@ -131,7 +131,7 @@ fn scrape_by_default(agent: &str, seconds: i64) {
     std::thread::scope(|scope| {
         let requests =
             DEFAULTS.map(|profile| scope.spawn(move || scrape(host, agent, seconds, profile)));
-        requests.map(join);
+        requests.into_iter().for_each(join);
     });
 }
 
@@ -150,6 +150,6 @@ fn the_default_scrapes_of_parca_and_alloy_succeed() {
         let scrapers = [(PARCA_AGENT, 10), (ALLOY_AGENT, 14)];
         let scrapers =
             scrapers.map(|(agent, seconds)| scope.spawn(move || scrape_by_default(agent, seconds)));
-        scrapers.map(join);
+        scrapers.into_iter().for_each(join);
     });
 }

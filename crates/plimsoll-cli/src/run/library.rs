@@ -191,6 +191,13 @@ mod tests {
         for (one, next) in cleared.iter().zip(&cleared[1..]) {
             assert_eq!(one.1, next.0, "no neighbours: {cleared:x?}");
         }
+        let mut symbols = library.symbols();
+        let last = symbols.find(|symbol| {
+            let name = symbol.name();
+            name.is_ok_and(|name| name.contains("8plimsoll2gc8registry8REGISTRY"))
+        });
+        let before_last = last.unwrap().address() - section(".data.forked").address();
+        assert!(before_last < 2 * 4096, "{before_last} bytes, as pages");
         let hook = library.symbol_by_name("malloc").unwrap();
         assert_eq!(hook.section_index(), Some(forked.index()));
     }

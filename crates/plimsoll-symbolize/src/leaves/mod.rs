@@ -57,6 +57,9 @@ pub fn hidden<'a>(leaf: LeafRule, functions: impl Iterator<Item = (&'a str, &'a 
 /// hidden innermost lines of the next frame. A stack of hidden functions only is shown whole.
 /// `frames` are return addresses.
 pub fn visible(frames: &[usize], leaf: LeafRule, symbols: &Symbols) -> (usize, usize) {
+    if symbols.functions.is_empty() {
+        return (0, 0);
+    }
     let mut hidden = hidden(leaf, functions(frames, symbols));
     for (at, &frame) in frames.iter().enumerate() {
         let lines = lines(frame, symbols).len().max(1);

@@ -189,10 +189,25 @@ impl Symbols {
 
     /// Returns the location of an address; `None` if it was not among the resolved addresses.
     pub fn location(&self, return_address: usize) -> Option<&Location> {
-        let found = self
-            .locations
-            .binary_search_by_key(&return_address, |at| at.return_address);
-        found.ok().map(|at| &self.locations[at])
+        Some(self.location_at(self.position(return_address)?))
+    }
+
+    /// Returns the number of resolved addresses.
+    pub fn location_count(&self) -> usize {
+        self.locations.len()
+    }
+
+    /// Returns the position of an address among the resolved ones, less than
+    /// [`Symbols::location_count`]; `None` if it is not among them.
+    pub fn position(&self, return_address: usize) -> Option<usize> {
+        let locations = &self.locations;
+        let found = locations.binary_search_by_key(&return_address, |at| at.return_address);
+        found.ok()
+    }
+
+    /// Returns the location at a [`position`](Symbols::position). Panics if there is none.
+    pub fn location_at(&self, position: usize) -> &Location {
+        &self.locations[position]
     }
 
     /// Returns the call chain at a location, from the innermost inlined call to the physical

@@ -66,16 +66,26 @@ impl HeapDelta {
             (&mut self.large_free_bytes, earlier.large_free_bytes),
             (&mut self.asked_bytes, earlier.asked_bytes),
         ];
-        let mallocs = self.mallocs.iter_mut().zip(earlier.mallocs);
-        let frees = self.frees.iter_mut().zip(earlier.frees);
-        for (count, before) in mallocs.chain(frees).chain(pairs) {
+        let mallocs = self.mallocs.iter_mut().zip(&earlier.mallocs);
+        let frees = self.frees.iter_mut().zip(&earlier.frees);
+        for (count, before) in mallocs.chain(frees) {
+            *count = count.saturating_sub(*before);
+        }
+        for (count, before) in pairs {
             *count = count.saturating_sub(before);
         }
     }
 
+    /// Returns the number of blocks in use, modulo 2^64.
+    pub(crate) fn live_objects(&self) -> u64 {
+        let sum = |counts: &[u64]| counts.iter().fold(0, |sum: u64, n| sum.wrapping_add(*n));
+        let mallocs = self.large_mallocs.wrapping_add(sum(&self.mallocs));
+        mallocs.wrapping_sub(self.large_frees.wrapping_add(sum(&self.frees)))
+    }
+
     /// Returns the bytes in use, modulo 2^64, so that the values of several shards add up to their
     /// sum.
-    pub(super) fn live_bytes(&self) -> u64 {
+    pub(crate) fn live_bytes(&self) -> u64 {
         let live = |mallocs: u64, frees: u64| mallocs.wrapping_sub(frees);
         let classes = self.mallocs.iter().zip(&self.frees).enumerate();
         classes.fold(

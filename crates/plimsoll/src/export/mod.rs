@@ -15,7 +15,6 @@ mod threads;
 pub(crate) mod vars;
 mod visible_frames;
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -90,8 +89,24 @@ fn symbols(records: &[Record], detail: Detail) -> Symbols {
 
 /// Returns each address of the stacks once: stacks have most of their addresses in common.
 fn distinct<'a>(stacks: impl Iterator<Item = &'a [usize]>) -> Vec<usize> {
-    let addresses: HashSet<usize> = stacks.flatten().copied().collect();
-    addresses.into_iter().collect()
+    // Grows only if more than half of it is distinct.
+    let mut addresses = Vec::with_capacity(256);
+    for stack in stacks {
+        if addresses.len() + stack.len() > addresses.capacity() {
+            remove_repetitions(&mut addresses);
+            if addresses.len() > addresses.capacity() / 2 {
+                addresses.reserve(addresses.capacity());
+            }
+        }
+        addresses.extend_from_slice(stack);
+    }
+    remove_repetitions(&mut addresses);
+    addresses
+}
+
+fn remove_repetitions(addresses: &mut Vec<usize>) {
+    addresses.sort_unstable();
+    addresses.dedup();
 }
 
 /// Replaces the file at `path` with `bytes`, through a temporary file beside it.

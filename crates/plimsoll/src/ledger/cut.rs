@@ -103,9 +103,13 @@ impl<D: Delta> Ledger<D> {
         settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool,
     ) -> Cut<D> {
         let exact = self.turn(reader, settle);
-        let [mut delta, other] = reader.saved;
-        delta.add(&other);
-        Cut { delta, exact }
+        // Copied once, because a delta is nearly as large as a page of the stack.
+        let mut cut = Cut {
+            delta: reader.saved[0],
+            exact,
+        };
+        cut.delta.add(&reader.saved[1]);
+        cut
     }
 
     /// Turns the generation and sums the one that this freezes: both of the reader's sums then add

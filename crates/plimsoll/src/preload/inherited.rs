@@ -15,8 +15,8 @@ use crate::profile::moment::Moment;
 use crate::profile::reading::Reading;
 use crate::profile::{self, LostEvents};
 use crate::stack::{Baseline, CPU_TABLE, TABLE};
+use crate::stats::LockStats;
 use crate::stats::lock_stats;
-use crate::stats::{HeapStats, LockStats};
 use crate::thread;
 
 /// Counts since the process began, or since an ancestor did.
@@ -35,13 +35,12 @@ pub(super) struct Live {
 }
 
 impl Live {
-    // Not inlined: the counts of all sizes are larger than most frames.
-    #[inline(never)]
     pub(super) fn of(heap: &Cut<HeapDelta>) -> Self {
-        let heap = HeapStats::of(heap);
+        // Inexact counts may lack an allocation whose free they have.
+        let at_least_0 = |count: u64| (count as i64).max(0) as u64;
         Self {
-            objects: heap.live_objects(),
-            bytes: heap.live_bytes(),
+            objects: at_least_0(heap.delta.live_objects()),
+            bytes: at_least_0(heap.delta.live_bytes()),
         }
     }
 }

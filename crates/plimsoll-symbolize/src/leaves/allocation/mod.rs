@@ -30,6 +30,9 @@ pub fn leaf(function: &str, file: &str) -> Leaf {
 /// `Vec<u8>`: that of the outermost hidden function whose name contains these types. `None` without
 /// such a function. `frames` are return addresses.
 pub fn allocated_type(frames: &[usize], symbols: &Symbols) -> Option<String> {
+    if symbols.functions.is_empty() {
+        return None;
+    }
     let count = hidden(leaf, functions(frames, symbols));
     type_in(functions(frames, symbols).take(count).map(|(name, _)| name))
 }
