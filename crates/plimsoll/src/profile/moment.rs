@@ -2,8 +2,7 @@
 
 use plimsoll_sys::os::clock;
 
-/// A time by the clock of the day, which profiles show, and by one that nobody can set, which measures
-/// durations.
+/// A time by the clock of the day, which profiles show, and by a clock that cannot be set, for durations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
     /// Nanoseconds since 1970.
