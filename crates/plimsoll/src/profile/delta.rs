@@ -91,7 +91,9 @@ impl Events {
     /// beginning of the interval.
     pub(crate) fn news(&self, later: Reading) -> Reading {
         let comments = later.comments.clone();
+        let duration = later.moment.since_by_day(self.0.moment);
         let mut news = difference(later, &self.0);
+        news.duration_nanos = duration;
         if self.0.samples.is_empty() && news.total.is_none() {
             // They describe everything since the process began, which is what the reading has.
             news.comments = comments;

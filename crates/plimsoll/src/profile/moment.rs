@@ -33,6 +33,18 @@ impl Moment {
         let nanoseconds = self.since_boot.saturating_sub(earlier.since_boot);
         i64::try_from(nanoseconds).unwrap_or(i64::MAX)
     }
+
+    /// Returns the nanoseconds from `earlier` to this moment by the clock of the day, by which intervals
+    /// follow each other without a gap. If that clock was set back or forward by a second or more
+    /// meanwhile, does what [`Moment::since`] does.
+    #[cfg(feature = "push")]
+    pub(super) fn since_by_day(self, earlier: Self) -> i64 {
+        const SECOND: u64 = 1_000_000_000;
+        let by_day = self.since_1970.saturating_sub(earlier.since_1970);
+        let by_boot = self.since(earlier);
+        let was_set = by_day <= 0 || by_day.abs_diff(by_boot) >= SECOND;
+        if was_set { by_boot } else { by_day }
+    }
 }
 
 #[cfg(test)]
@@ -51,6 +63,21 @@ mod tests {
         };
         assert_eq!(later.since(earlier), 250);
         assert_eq!(earlier.since(later), 0);
+    }
+
+    #[cfg(feature = "push")]
+    #[test]
+    fn intervals_follow_the_clock_of_the_day_unless_it_is_set() {
+        const SECOND: i64 = 1_000_000_000;
+        let moment = |since_1970: i64, since_boot: i64| Moment {
+            since_1970,
+            since_boot: since_boot as u64,
+        };
+        let earlier = moment(5 * SECOND, 7 * SECOND);
+        let since = |since_1970, since_boot| moment(since_1970, since_boot).since_by_day(earlier);
+        assert_eq!(since(6 * SECOND + 3, 8 * SECOND), SECOND + 3);
+        assert_eq!(since(9 * SECOND, 8 * SECOND), SECOND);
+        assert_eq!(since(2 * SECOND, 8 * SECOND), SECOND);
     }
 
     #[test]
