@@ -1,7 +1,7 @@
 //! Assembles a profile from parts that arrive in any order and refer to each other by ids, and
 //! checks them.
 
-use foldhash::HashMap;
+use std::collections::HashMap;
 
 use crate::error::Error;
 use crate::ids::{FunctionId, StringId};

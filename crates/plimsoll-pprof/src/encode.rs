@@ -165,11 +165,11 @@ pub(crate) struct Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
+    /// The initial capacity: more strings than most profiles without names have.
     const FEW: usize = 56;
 
     pub(crate) fn new() -> Self {
         let mut strings = Self {
-            // More than most profiles without names have.
             indices: HashMap::with_capacity(Self::FEW),
             ordered: Vec::with_capacity(Self::FEW),
         };

@@ -106,6 +106,7 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
+    /// The initial capacity for locations that are only a name.
     const FEW_NAMES: usize = 7;
 
     /// Begins a profile. `leaf` hides functions at the leaf. At most `max_frames` visible frames of
@@ -305,6 +306,7 @@ struct Sample {
 }
 
 impl Samples {
+    /// The initial capacity: more samples than most short processes have.
     const FEW: usize = 28;
 
     fn new(value_count: usize) -> Self {

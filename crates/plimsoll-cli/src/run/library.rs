@@ -197,7 +197,10 @@ mod tests {
             name.is_ok_and(|name| name.contains("8plimsoll2gc8registry8REGISTRY"))
         });
         let before_last = last.unwrap().address() - section(".data.forked").address();
-        assert!(before_last < 2 * 4096, "{before_last} bytes, as pages");
+        assert!(
+            before_last < 2 * 4096,
+            "{before_last} bytes are more than two pages"
+        );
         let hook = library.symbol_by_name("malloc").unwrap();
         assert_eq!(hook.section_index(), Some(forked.index()));
     }

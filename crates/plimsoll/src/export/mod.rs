@@ -162,6 +162,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn addresses_of_many_stacks_are_distinct() {
+        // Longer than the first memory for addresses, and repeated more often than that grows.
+        let stacks: Vec<Vec<usize>> = (0..1000).map(|at| (at..at + 300).collect()).collect();
+        let found = distinct(stacks.iter().map(Vec::as_slice));
+        assert!(found.into_iter().eq(0..1299));
+        assert!(distinct(std::iter::empty()).is_empty());
+    }
+
+    #[test]
     fn a_file_is_replaced_whole_or_not_at_all() {
         let dir = std::env::temp_dir().join(format!("plimsoll-replace-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();

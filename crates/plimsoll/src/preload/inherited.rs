@@ -53,7 +53,7 @@ pub(super) struct Inherited {
     counts: Baseline,
     /// The profile of CPU time, which has another table, if any was recorded.
     cpu: Option<Reading>,
-    /// The time of the fork, in nanoseconds since 1970.
+    /// The time of the fork.
     moment: Moment,
 }
 
