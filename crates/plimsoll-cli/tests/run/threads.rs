@@ -57,7 +57,7 @@ fn the_owner_of_a_contended_lock_is_named() {
     assert!(first.contains("keeps_others_waiting"), "{text}");
 }
 
-/// A static library whose threads wait for a lock of Rust's standard library.
+/// A library whose threads wait for a lock of Rust's standard library.
 const LOCK_OF_RUST: &str = r#"
 use std::sync::{Barrier, Mutex};
 use std::thread;
@@ -83,21 +83,24 @@ extern "C" fn contend() {
 #[test]
 fn locks_of_a_rust_library_in_a_c_program_are_recognized() {
     let scene = Scene::new("rust-in-c");
-    let (source, library) = (scene.path("contend.rs"), scene.path("libcontend.a"));
+    let source = scene.path("contend.rs");
     std::fs::write(&source, LOCK_OF_RUST).unwrap();
-    let status = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
-        .args(["--edition=2024", "-Copt-level=2", "--crate-type=staticlib"])
-        .arg("-o")
-        .args([&library, &source])
-        .status()
-        .unwrap();
-    assert!(status.success());
-    let program = scene.compile(
-        "cc",
-        "contend",
-        "#include <stdio.h>\nvoid contend(void);\nint main() { contend(); puts(\"done\"); return 0; }",
-        &[library.to_str().unwrap(), "-pthread", "-ldl", "-lm"],
-    );
+    let [program, with_library] = [("staticlib", "a"), ("cdylib", "so")].map(|(kind, ending)| {
+        let library = scene.path(&format!("libcontend.{ending}"));
+        let status = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+            .args(["--edition=2024", "-Copt-level=2", "--crate-type", kind])
+            .arg("-o")
+            .args([&library, &source])
+            .status()
+            .unwrap();
+        assert!(status.success());
+        scene.compile(
+            "cc",
+            &format!("contend-{kind}"),
+            "#include <stdio.h>\nvoid contend(void);\nint main() { contend(); puts(\"done\"); return 0; }",
+            &[library.to_str().unwrap(), "-pthread", "-ldl", "-lm"],
+        )
+    });
     // Some tools remove the names of compilers.
     let nameless = scene.path("nameless");
     let status = Command::new("objcopy")
@@ -106,7 +109,7 @@ fn locks_of_a_rust_library_in_a_c_program_are_recognized() {
         .status()
         .unwrap();
     assert!(status.success());
-    for program in [&program, &nameless] {
+    for program in [&program, &nameless, &with_library] {
         // Each of 80 turns but the first ones keeps three threads waiting.
         let report = only(same(program, &[]));
         assert!(number(&report, "lock_waits") >= 20, "{report}");

@@ -1,12 +1,16 @@
 //! Resolves names to addresses: enumerates the functions of the program that were compiled from Rust.
 //!
-//! Most libraries have no code of Rust. Their symbol tables are not searched, since a large one takes
-//! milliseconds: see [`Elf::may_have_rust`].
+//! Most libraries have no code of Rust. Their files are not opened, or their symbol tables not searched,
+//! since a large one takes milliseconds: see [`without_standard_library`] and [`Elf::may_have_rust`].
 //!
 //! [`Elf::may_have_rust`]: super::elf::Elf::may_have_rust
 
+use std::collections::HashSet;
+use std::ffi::CStr;
 use std::ops::Range;
 use std::path::PathBuf;
+
+use plimsoll_sys::os::loader;
 
 use super::names::demangle;
 use super::source::Source;
@@ -41,12 +45,14 @@ pub(super) fn each(
     let mut name = String::new();
     let before = std::mem::take(&mut searched.searched);
     let left_out = searched.left_out;
+    let others = without_standard_library();
     for object in objects::loaded().iter() {
         let identity = (object.base, object.path.clone(), object.build_id.clone());
         let is_new = !before.contains(&identity);
         searched.searched.push(identity);
         let is_left_out = |address| object.code().any(|code| code.contains(&address));
-        if !is_new || left_out.is_some_and(is_left_out) {
+        let may_have_rust = object.is_program || !others.contains(&object.base);
+        if !is_new || !may_have_rust || left_out.is_some_and(is_left_out) {
             continue;
         }
         let Some(source) = Source::open(object, None, Detail::Names) else {
@@ -67,6 +73,26 @@ pub(super) fn each(
             }
         }
     }
+}
+
+/// Returns the base addresses of loaded objects that neither contain nor use Rust's standard library, as
+/// far as their symbols in memory show it: all code of Rust that can unwind refers to a function
+/// that does so, and the standard library refers to a function that lists the loaded objects, for the stack
+/// of a panic.
+fn without_standard_library() -> HashSet<usize> {
+    const SIGNS: [&CStr; 3] = [
+        c"dl_iterate_phdr",
+        c"_Unwind_Backtrace",
+        c"rust_eh_personality",
+    ];
+    let mut others = HashSet::new();
+    loader::each_object(|object| {
+        if object.refers_to(&SIGNS) == Some(false) {
+            others.insert(object.base);
+        }
+        true
+    });
+    others
 }
 
 #[cfg(test)]

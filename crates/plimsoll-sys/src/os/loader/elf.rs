@@ -95,7 +95,10 @@ const PT_DYNAMIC: u32 = 2;
 const DT_NULL: isize = 0;
 const DT_NEEDED: isize = 1;
 pub(crate) const DT_STRTAB: isize = 5;
+const DT_SYMTAB: isize = 6;
+const DT_SYMENT: isize = 11;
 const DT_SONAME: isize = 14;
+const DT_GNU_HASH: isize = 0x6fff_fef5;
 
 /// Returns the entries of the dynamic section at an address, up to the one that ends them.
 ///
@@ -120,15 +123,20 @@ pub(crate) fn dynamic_address(base: usize, value: usize) -> usize {
     }
 }
 
-pub(super) fn names(object: &Object<'_>, visit: &mut dyn FnMut(Name<'_>)) {
+/// Returns the entries of an object's dynamic section.
+fn entries_of<'a>(object: &'a Object<'_>) -> Option<impl Iterator<Item = &'a Dynamic> + Clone> {
     let mut segments = object.segments();
-    let Some(dynamic) = segments.find(|segment| segment.kind == PT_DYNAMIC) else {
-        return;
-    };
+    let dynamic = segments.find(|segment| segment.kind == PT_DYNAMIC)?;
     let section = object.base.wrapping_add(dynamic.address as usize);
     // SAFETY: the loader has mapped the section with this object, and keeps it while the borrow of the
     // object lasts.
-    let entries = unsafe { dynamic_entries(section, dynamic.memory_size as usize) };
+    Some(unsafe { dynamic_entries(section, dynamic.memory_size as usize) })
+}
+
+pub(super) fn names(object: &Object<'_>, visit: &mut dyn FnMut(Name<'_>)) {
+    let Some(entries) = entries_of(object) else {
+        return;
+    };
     let Some(texts) = entries.clone().find(|entry| entry.tag == DT_STRTAB) else {
         return;
     };
@@ -142,6 +150,36 @@ pub(super) fn names(object: &Object<'_>, visit: &mut dyn FnMut(Name<'_>)) {
             _ => {}
         }
     }
+}
+
+pub(super) fn refers_to(object: &Object<'_>, names: &[&CStr]) -> Option<bool> {
+    let entries = entries_of(object)?;
+    let value = |tag| {
+        let found = entries.clone().find(|entry| entry.tag == tag);
+        found.map(|entry| entry.value)
+    };
+    let address = |tag| value(tag).map(|value| dynamic_address(object.base, value));
+    let (symbols, texts) = (address(DT_SYMTAB)?, address(DT_STRTAB)?);
+    let (hashes, size) = (address(DT_GNU_HASH)?, value(DT_SYMENT)?);
+    // SAFETY: a GNU hash table has four numbers, a filter and the buckets. The loader relies on that, and on
+    // the rest below, and keeps the object meanwhile.
+    let (first, is_empty) = unsafe {
+        let [buckets, first, filters] = [0, 1, 2].map(|at| *(hashes as *const u32).add(at));
+        let filter = (hashes as *const u32).add(4).cast::<usize>();
+        let bucket = filter.add(filters as usize).cast::<u32>();
+        (first as usize, buckets == 1 && *bucket == 0)
+    };
+    // Some linkers leave out the index in an empty table.
+    if is_empty {
+        return None;
+    }
+    // The first symbol in the table follows all symbols of other objects.
+    // SAFETY: each symbol begins with the position of its name, a C string in the table of names.
+    let name = |at: usize| unsafe {
+        let name = ((symbols + at * size) as *const u32).read() as usize;
+        CStr::from_ptr((texts + name) as *const _)
+    };
+    Some((0..first).any(|at| names.contains(&name(at))))
 }
 
 pub(super) fn each_object(mut visit: Visit<'_>) {

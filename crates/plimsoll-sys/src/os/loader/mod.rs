@@ -104,6 +104,12 @@ impl Object<'_> {
     pub fn names(&self, mut visit: impl FnMut(Name<'_>)) {
         elf::names(self, &mut visit);
     }
+
+    /// Returns whether the object refers to a symbol of another one by one of `names`; `None` if it has no
+    /// GNU hash table with a symbol, by which the number of these symbols is known. The loader's lock is held.
+    pub fn refers_to(&self, names: &[&CStr]) -> Option<bool> {
+        elf::refers_to(self, names)
+    }
 }
 
 /// Returns the program headers of an object by its file header, which the loader has mapped at
@@ -176,6 +182,26 @@ mod tests {
             false
         });
         assert_eq!(objects, 1, "the visitor ends the listing");
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(plimsoll_portable_os)))]
+    fn an_object_refers_to_the_functions_that_it_calls_in_others() {
+        let mut objects = 0;
+        each_object(|object| {
+            let refers_to = |name| object.refers_to(&[c"no_such_function", name]);
+            if object.name.is_empty() {
+                let program = refers_to(c"dl_iterate_phdr");
+                assert_ne!(program, Some(false), "`None` if it exports nothing");
+            }
+            if object.name.to_bytes().ends_with(b"/libc.so.6") {
+                assert_eq!(refers_to(c"__tls_get_addr"), Some(true));
+                assert_eq!(refers_to(c"getppid"), Some(false), "it defines that");
+                objects += 1;
+            }
+            true
+        });
+        assert_eq!(objects, 1);
     }
 
     /// A listed object whose first segment begins with the file header has the same program

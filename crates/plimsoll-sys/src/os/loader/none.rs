@@ -27,6 +27,11 @@ pub(super) fn names(object: &Object<'_>, _: &mut dyn FnMut(Name<'_>)) {
     let _: Infallible = object.segments.0;
 }
 
+pub(super) fn refers_to(object: &Object<'_>, _: &[&CStr]) -> Option<bool> {
+    let _: Infallible = object.segments.0;
+    None
+}
+
 pub(super) fn each_object(_: &mut dyn FnMut(&Object<'_>) -> bool) {}
 
 pub(super) fn function(_: &CStr) -> *mut c_void {
