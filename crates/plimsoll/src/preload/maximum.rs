@@ -7,7 +7,7 @@
 //!
 //! # Cost
 //! An account that took some CPU time delays the next one by [`SHARE`] times as much. So all accounts but
-//! the last take at most 0.5 % of a processor. Readings add some microseconds each. A maximum within the
+//! the last take at most 0.5 % of a processor. Readings add one or some microseconds each. A maximum within the
 //! delay has no account. The report shows the difference to the kernel's maximum.
 //!
 //! # Concurrency
@@ -19,7 +19,7 @@
 use std::time::Duration;
 
 use plimsoll_postmortem::layout::maximum::{HIGHEST, Maximum, OWNERS, WORDS, WRITTEN, copy};
-use plimsoll_sys::os::{clock, residency};
+use plimsoll_sys::os::{clock, peak_resident_bytes, residency};
 use plimsoll_sys::primitives::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use super::{is_alone, report, reports};
@@ -32,6 +32,10 @@ static ACCOUNT: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 /// The resident bytes from which a new account is made.
 static NEXT_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// The kernel's maximum of the resident bytes at the beginning. It may be from a program that the process
+/// executed before.
+static FIRST_PEAK: AtomicU64 = AtomicU64::new(0);
 
 /// The time since the start of the process from which a new account is made, in nanoseconds.
 static NEXT_ACCOUNT: AtomicU64 = AtomicU64::new(0);
@@ -85,6 +89,7 @@ pub(super) fn begin() {
     let part = usize::try_from(stack_limit() / 2).unwrap_or(usize::MAX);
     STACK_PART.store(part.min(LARGEST_STACK_PART), Ordering::Relaxed);
     NEXT_ACCOUNT.store(FIRST_ACCOUNT, Ordering::Relaxed);
+    FIRST_PEAK.store(peak_resident_bytes(), Ordering::Relaxed);
     IS_ON.store(true, Ordering::Relaxed);
     wakeup::call_before_releases(before_release);
     maintenance::check_periodically(PeriodicCheck {
@@ -167,15 +172,24 @@ fn check_if_alone(interval: u64) {
 
 /// Reads the memory of a process of this age in nanoseconds, and makes an account if the memory is
 /// clearly higher than at the last one, and the last one is long enough ago.
+///
+/// The kernel's maximum takes less time than the present value, and is no less. In most cases it shows that
+/// no account is due.
 fn read_at(age: u64) {
     let _own = internal_scope::scope();
+    let peak = peak_resident_bytes();
+    let is_of_this_program = peak > FIRST_PEAK.load(Ordering::Relaxed);
+    if is_of_this_program {
+        has_been(peak);
+        if !is_account_due(peak, age) {
+            return;
+        }
+    }
     let Some(bytes) = residency::total() else {
         return;
     };
-    each_place(|words| {
-        words[HIGHEST].fetch_max(bytes, Ordering::Relaxed);
-    });
-    if bytes < NEXT_BYTES.load(Ordering::Relaxed) || age < NEXT_ACCOUNT.load(Ordering::Relaxed) {
+    has_been(bytes);
+    if !is_account_due(bytes, age) {
         return;
     }
     let began = clock::thread_cpu();
@@ -190,6 +204,18 @@ fn read_at(age: u64) {
     let took = clock::thread_cpu().saturating_sub(began);
     let next = report::age().saturating_add(SHARE * took);
     NEXT_ACCOUNT.store(next, Ordering::Relaxed);
+}
+
+/// Records that so many bytes have been resident.
+fn has_been(bytes: u64) {
+    each_place(|words| {
+        words[HIGHEST].fetch_max(bytes, Ordering::Relaxed);
+    });
+}
+
+/// Returns whether a process of this age in nanoseconds makes an account if so many bytes are resident.
+fn is_account_due(bytes: u64, age: u64) -> bool {
+    bytes >= NEXT_BYTES.load(Ordering::Relaxed) && age >= NEXT_ACCOUNT.load(Ordering::Relaxed)
 }
 
 /// Converts an account of a process of this age in nanoseconds.

@@ -22,3 +22,12 @@ pub struct Mapping {
     /// Resident bytes that belong to no file, including private copies of file pages.
     pub anonymous: u64,
 }
+
+/// The reading of private mappings of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrivateFiles {
+    /// Pages that the process modified are anonymous.
+    Divided,
+    /// All pages may count as pages of the file. Takes less time for large files.
+    Whole,
+}

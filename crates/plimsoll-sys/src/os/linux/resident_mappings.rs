@@ -12,7 +12,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::mem::MaybeUninit;
 
-use super::mapping::Mapping;
+use super::mapping::{Mapping, PrivateFiles};
 use super::mapping_query::{self, READABLE, SHARED, WRITABLE};
 use super::page_scan::{self, FILE, Piece};
 
@@ -22,13 +22,13 @@ const FIRST_VERSION: (u32, u32) = (6, 18);
 /// The number of pieces that a request returns at most.
 const PIECES: usize = 512;
 
-/// From this size in bytes, a separate request for private memory is faster: the kernel need not read
-/// whether its pages belong to files.
+/// From this size in bytes, a separate request is faster for mappings of which the kernel need not read
+/// whether their pages belong to files.
 const SMALL: usize = 1 << 20;
 
 /// Returns all mappings, ordered by address; `None` if the kernel refuses a request. Memory for the result
 /// is resident before the page tables are read.
-pub(super) fn read() -> Option<Vec<Mapping>> {
+pub(super) fn read(files: PrivateFiles) -> Option<Vec<Mapping>> {
     if version()? < FIRST_VERSION {
         return None;
     }
@@ -58,8 +58,11 @@ pub(super) fn read() -> Option<Vec<Mapping>> {
     };
     let mut pieces = vec![unused; PIECES];
     let needs_files = |(mapping, rule): (&Mapping, &Rule)| {
-        let is_small = mapping.range.len() < SMALL;
-        is_small || mapping.of_file || *rule == Rule::PagesOfFiles
+        *rule == Rule::PagesOfFiles
+            || match files {
+                PrivateFiles::Divided => mapping.of_file || mapping.range.len() < SMALL,
+                PrivateFiles::Whole => false,
+            }
     };
     let mut rest = 0;
     while let Some(first) = mappings.get(rest) {
@@ -74,6 +77,10 @@ pub(super) fn read() -> Option<Vec<Mapping>> {
         rest = group.end;
         let (mappings, rules) = (&mut mappings[group.clone()], &rules[group]);
         scan(&tables, categories, mappings, rules, &mut pieces)?;
+    }
+    if files == PrivateFiles::Whole {
+        let files = mappings.iter_mut().filter(|mapping| mapping.of_file);
+        files.for_each(|mapping| mapping.anonymous = 0);
     }
     Some(mappings)
 }
@@ -172,11 +179,13 @@ mod tests {
     #[test]
     fn the_requests_have_the_figures_of_the_text() {
         if version().unwrap() < FIRST_VERSION {
-            assert!(read().is_none());
+            assert!(read(PrivateFiles::Divided).is_none());
             return;
         }
         let ranges = make();
-        let (found, text) = (read().unwrap(), smaps::of_text().unwrap());
+        let read = |files| read(files).unwrap();
+        let (found, text) = (read(PrivateFiles::Divided), smaps::of_text().unwrap());
+        let whole = read(PrivateFiles::Whole);
         for (range, (name, resident, anonymous)) in ranges.iter().zip(PARTS) {
             // Mappings with equal properties may be one.
             let of = |all: &[Mapping]| {
@@ -190,6 +199,15 @@ mod tests {
                 expected,
                 "{name}"
             );
+            let of_file = Mapping {
+                anonymous: if of(&text).of_file {
+                    0
+                } else {
+                    anonymous * PAGE as u64
+                },
+                ..of(&text)
+            };
+            assert_eq!(of(&whole), of_file, "{name}");
         }
         // Reading the clock touches both.
         for name in ["[vdso]", "[vvar]"] {

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 
-pub use super::mapping::Mapping;
+pub use super::mapping::{Mapping, PrivateFiles};
 
 use super::resident_mappings;
 
@@ -25,8 +25,8 @@ pub struct Rollup {
 
 /// Returns all mappings, ordered by address; `None` if the system does not list them. Takes some
 /// microseconds per mapping.
-pub fn mappings() -> Option<Vec<Mapping>> {
-    resident_mappings::read().or_else(of_text)
+pub fn mappings(files: PrivateFiles) -> Option<Vec<Mapping>> {
+    resident_mappings::read(files).or_else(of_text)
 }
 
 /// Returns all mappings by the text of the file; `None` if that is unreadable.
@@ -217,7 +217,7 @@ Anonymous:           132 kB
     #[test]
     fn the_sum_over_this_process_is_near_the_systems_figure() {
         let _alone = residency::tests::lock_large();
-        let mappings = mappings().unwrap();
+        let mappings = mappings(PrivateFiles::Divided).unwrap();
         let sum: u64 = mappings.iter().map(|mapping| mapping.resident).sum();
         let rollup = rollup().unwrap();
         // Other tests run concurrently.

@@ -23,6 +23,15 @@ pub struct Mapping {
     pub anonymous: u64,
 }
 
+/// The reading of private mappings of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrivateFiles {
+    /// Pages that the process modified are anonymous.
+    Divided,
+    /// All pages may count as pages of the file.
+    Whole,
+}
+
 /// The sums over all mappings, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rollup {
@@ -40,7 +49,7 @@ pub struct Rollup {
 
 /// Returns `None`.
 #[inline]
-pub fn mappings() -> Option<Vec<Mapping>> {
+pub fn mappings(_: PrivateFiles) -> Option<Vec<Mapping>> {
     None
 }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use plimsoll_pprof::kinds::{self, ProfileKind};
 use plimsoll_symbolize::leaves;
+use plimsoll_sys::os::smaps::PrivateFiles;
 
 use super::Source;
 use super::moment::Moment;
@@ -121,7 +122,7 @@ pub(crate) struct AtExit {
 pub(crate) fn read_at_exit() -> Option<AtExit> {
     let moment = Moment::now();
     let threads = Threads::names();
-    let resident = parts::read()?;
+    let resident = parts::read(PrivateFiles::Divided)?;
     let by_owner = sums(&resident);
     let division = Division::of(resident, &threads);
     Some(AtExit {
@@ -135,7 +136,8 @@ pub(crate) fn read_at_exit() -> Option<AtExit> {
 /// the memory.
 #[cfg(feature = "preload")]
 pub(crate) fn by_owner() -> Option<ByOwner> {
-    parts::read().map(|resident| sums(&resident))
+    // Files are one owner with their modified pages.
+    parts::read(PrivateFiles::Whole).map(|resident| sums(&resident))
 }
 
 #[cfg(feature = "preload")]
@@ -176,7 +178,7 @@ impl Division {
     fn read() -> Option<Self> {
         // Memory for the stacks is in use before the memory is read.
         let threads = Threads::read();
-        let resident = parts::read()?;
+        let resident = parts::read(PrivateFiles::Divided)?;
         Some(Self::of(resident, &threads.with_start_functions()))
     }
 

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use classify::{Known, Owner, Sorted};
-use plimsoll_sys::os::smaps::{self, Mapping, Rollup};
+use plimsoll_sys::os::smaps::{self, Mapping, PrivateFiles, Rollup};
 use plimsoll_sys::os::task_file::TaskDirectory;
 use plimsoll_sys::os::{cgroup, region, thread_stack};
 
@@ -140,7 +140,7 @@ pub fn reconcile() -> Reconciliation {
     let _own = internal_scope::scope();
     let probe = alloc::probe();
     let (known, pages) = known(probe);
-    let of_kernel = smaps::mappings();
+    let of_kernel = smaps::mappings(PrivateFiles::Divided);
     let of_kernel = of_kernel.as_deref().unwrap_or_default();
     let rollup = smaps::rollup();
     let (heap, accounts) = heap_stats_with_accounts();

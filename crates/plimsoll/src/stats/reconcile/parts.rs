@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use plimsoll_sys::os::smaps::{self, Mapping};
+use plimsoll_sys::os::smaps::{self, Mapping, PrivateFiles};
 
 use super::classify::{self, Known, Owner, Part, Sorted};
 use super::{HeapUse, known};
@@ -66,12 +66,12 @@ pub(crate) struct Resident {
     pub(crate) live: u64,
 }
 
-/// Reads the resident memory; `None` if the system does not list the mappings. Not for signal
-/// handlers, and not for hooks.
-pub(crate) fn read() -> Option<Resident> {
+/// Reads the resident memory; `None` if the system does not list the mappings. [`PrivateFiles::Whole`] gives
+/// [`Holder::Variables`] to [`Holder::File`] in part. Not for signal handlers, and not for hooks.
+pub(crate) fn read(files: PrivateFiles) -> Option<Resident> {
     let probe = alloc::probe();
     let (known, _) = known(probe);
-    let mappings = smaps::mappings()?;
+    let mappings = smaps::mappings(files)?;
     let (heap, accounts) = heap_stats_with_accounts();
     let sorted = classify::sort(&mappings, &known);
     let heap = HeapUse::of(&heap, &sorted, &known, probe);
