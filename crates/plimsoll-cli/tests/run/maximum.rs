@@ -34,7 +34,7 @@ static void open_file(const char *directory) {
     DIR *all = opendir(directory);
     sprintf(begin, "%d-", getpid());
     while ((entry = readdir(all)))
-        if (!strncmp(entry->d_name, begin, strlen(begin))) {
+        if (!strncmp(entry->d_name, begin, strlen(begin)) && !strstr(entry->d_name, ".old")) {
             sprintf(path, "%s/%s", directory, entry->d_name);
             file = open(path, O_RDONLY);
         }
@@ -75,6 +75,11 @@ int main(int count, char **arguments) {
     alarm(100);
     offset = atol(arguments[2]);
     words = atol(arguments[3]);
+    if (!strncmp(kind, "executes ", 9)) {
+        memset(malloc(300 << 20), 1, 300 << 20);
+        execl(arguments[0], arguments[0], arguments[1], arguments[2], arguments[3], kind + 9, (char *)0);
+        exit(6);
+    }
     open_file(arguments[1]);
     if (strstr(kind, "threads")) pthread_create(&thread, 0, sleeps, 0);
     if (strstr(kind, "small")) {
@@ -232,6 +237,26 @@ fn reported(options: &[&str], file: &Path) -> String {
         .output()
         .unwrap();
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// The kernel's maximum of a process includes the programs that it executed before.
+#[test]
+fn a_program_that_was_executed_before_does_not_count_for_the_maximum() {
+    let holder = Holder::new("executed");
+    holder.run(&[], "executes mapped killed");
+    let files = std::fs::read_dir(&holder.directory).unwrap();
+    let mut files = files.map(|file| file.unwrap().path());
+    let file = files
+        .find(|file| {
+            file.extension()
+                .is_some_and(|ending| ending == "postmortem")
+        })
+        .unwrap();
+    let text = reported(&[], &file);
+    let maximum = text.split(" of a maximum of ").nth(1);
+    let maximum = maximum.and_then(|text| text.split("MB").next()?.parse::<f64>().ok());
+    let maximum = maximum.unwrap_or_else(|| panic!("{text}"));
+    assert!((100.0..200.0).contains(&maximum), "{text}");
 }
 
 /// A child has its parent's memory at first, so its maximum would be its parent's.

@@ -7,7 +7,7 @@
 //!
 //! # Cost
 //! An account that took some CPU time delays the next one by [`SHARE`] times as much. So all accounts but
-//! the last take at most 0.5 % of a processor. Readings add one or some microseconds each. A maximum within the
+//! the last take at most 0.5 % of a processor. Readings add one to ten microseconds each. A maximum within the
 //! delay has no account. The report shows the difference to the kernel's maximum.
 //!
 //! # Concurrency
@@ -173,8 +173,8 @@ fn check_if_alone(interval: u64) {
 /// Reads the memory of a process of this age in nanoseconds, and makes an account if the memory is
 /// clearly higher than at the last one, and the last one is long enough ago.
 ///
-/// The kernel's maximum takes less time than the present value, and is no less. In most cases it shows that
-/// no account is due.
+/// The kernel's maximum is at least the current value, and takes less time to read. In most cases it shows
+/// that no account is due. It counts only if it is from this program.
 fn read_at(age: u64) {
     let _own = internal_scope::scope();
     let peak = peak_resident_bytes();
