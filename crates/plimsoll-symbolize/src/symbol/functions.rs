@@ -5,6 +5,7 @@
 //!
 //! [`Elf::may_have_rust`]: super::elf::Elf::may_have_rust
 
+use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::ffi::CStr;
 use std::ops::Range;
@@ -45,14 +46,17 @@ pub(super) fn each(
     let mut name = String::new();
     let before = std::mem::take(&mut searched.searched);
     let left_out = searched.left_out;
-    let others = without_standard_library();
+    // Not needed if no object is new.
+    let others = LazyCell::new(without_standard_library);
     for object in objects::loaded().iter() {
         let identity = (object.base, object.path.clone(), object.build_id.clone());
         let is_new = !before.contains(&identity);
         searched.searched.push(identity);
         let is_left_out = |address| object.code().any(|code| code.contains(&address));
-        let may_have_rust = object.is_program || !others.contains(&object.base);
-        if !is_new || !may_have_rust || left_out.is_some_and(is_left_out) {
+        if !is_new || left_out.is_some_and(is_left_out) {
+            continue;
+        }
+        if !object.is_program && others.contains(&object.base) {
             continue;
         }
         let Some(source) = Source::open(object, None, Detail::Names) else {
@@ -75,10 +79,10 @@ pub(super) fn each(
     }
 }
 
-/// Returns the base addresses of loaded objects that neither contain nor use Rust's standard library, as
-/// far as their symbols in memory show it: all code of Rust that can unwind refers to a function
-/// that does so, and the standard library refers to a function that lists the loaded objects, for the stack
-/// of a panic.
+/// Returns the base addresses of loaded objects whose symbols in memory show no sign of Rust.
+///
+/// The standard library calls functions that list the loaded objects and walk the stack, to print the stack
+/// of a panic. Code that uses it as a shared library, and can unwind, refers to its unwinding function.
 fn without_standard_library() -> HashSet<usize> {
     const SIGNS: [&CStr; 3] = [
         c"dl_iterate_phdr",

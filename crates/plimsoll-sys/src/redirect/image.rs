@@ -7,7 +7,9 @@ use std::ffi::CStr;
 
 use libc::{Elf64_Phdr, Elf64_Sym};
 
-use crate::os::loader::{DT_STRTAB, Dynamic, dynamic_address, dynamic_entries};
+use crate::os::loader::{
+    DT_GNU_HASH, DT_STRTAB, DT_SYMTAB, Dynamic, dynamic_address, dynamic_entries,
+};
 
 /// A function of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +36,8 @@ pub struct Image {
     has_text_relocations: bool,
 }
 
-const DT_SYMTAB: isize = 6;
 const DT_TEXTREL: isize = 22;
 const DT_FLAGS: isize = 30;
-const DT_GNU_HASH: isize = 0x6fff_fef5;
 const DF_TEXTREL: usize = 4;
 
 impl Image {

@@ -23,7 +23,7 @@ pub struct Mapping {
     pub anonymous: u64,
 }
 
-/// The reading of private mappings of files.
+/// How private mappings of files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrivateFiles {
     /// Pages that the process modified are anonymous.

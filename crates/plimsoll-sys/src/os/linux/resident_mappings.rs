@@ -22,8 +22,8 @@ const FIRST_VERSION: (u32, u32) = (6, 18);
 /// The number of pieces that a request returns at most.
 const PIECES: usize = 512;
 
-/// From this size in bytes, a separate request is faster for mappings of which the kernel need not read
-/// whether their pages belong to files.
+/// The size in bytes from which a separate request is faster for a mapping that does not need the category
+/// [`FILE`].
 const SMALL: usize = 1 << 20;
 
 /// Returns all mappings, ordered by address; `None` if the kernel refuses a request. Memory for the result
@@ -199,7 +199,7 @@ mod tests {
                 expected,
                 "{name}"
             );
-            let of_file = Mapping {
+            let as_whole = Mapping {
                 anonymous: if of(&text).of_file {
                     0
                 } else {
@@ -207,7 +207,7 @@ mod tests {
                 },
                 ..of(&text)
             };
-            assert_eq!(of(&whole), of_file, "{name}");
+            assert_eq!(of(&whole), as_whole, "{name}");
         }
         // Reading the clock touches both.
         for name in ["[vdso]", "[vvar]"] {

@@ -95,10 +95,10 @@ const PT_DYNAMIC: u32 = 2;
 const DT_NULL: isize = 0;
 const DT_NEEDED: isize = 1;
 pub(crate) const DT_STRTAB: isize = 5;
-const DT_SYMTAB: isize = 6;
+pub(crate) const DT_SYMTAB: isize = 6;
 const DT_SYMENT: isize = 11;
 const DT_SONAME: isize = 14;
-const DT_GNU_HASH: isize = 0x6fff_fef5;
+pub(crate) const DT_GNU_HASH: isize = 0x6fff_fef5;
 
 /// Returns the entries of the dynamic section at an address, up to the one that ends them.
 ///
@@ -169,7 +169,7 @@ pub(super) fn refers_to(object: &Object<'_>, names: &[&CStr]) -> Option<bool> {
         let bucket = filter.add(filters as usize).cast::<u32>();
         (first as usize, buckets == 1 && *bucket == 0)
     };
-    // Some linkers leave out the index in an empty table.
+    // In an empty table, some linkers write 1 in place of the index.
     if is_empty {
         return None;
     }

@@ -34,7 +34,9 @@ use std::ffi::{CStr, c_void};
 use std::sync::MutexGuard;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-pub(crate) use elf::{DT_STRTAB, Dynamic, dynamic_address, dynamic_entries};
+pub(crate) use elf::{
+    DT_GNU_HASH, DT_STRTAB, DT_SYMTAB, Dynamic, dynamic_address, dynamic_entries,
+};
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub use exported::Exported;
 

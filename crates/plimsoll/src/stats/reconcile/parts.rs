@@ -66,8 +66,9 @@ pub(crate) struct Resident {
     pub(crate) live: u64,
 }
 
-/// Reads the resident memory; `None` if the system does not list the mappings. [`PrivateFiles::Whole`] gives
-/// [`Holder::Variables`] to [`Holder::File`] in part. Not for signal handlers, and not for hooks.
+/// Reads the resident memory; `None` if the system does not list the mappings. With
+/// [`PrivateFiles::Whole`], modified pages of files may count as [`Holder::File`]. Not for signal handlers, and
+/// not for hooks.
 pub(crate) fn read(files: PrivateFiles) -> Option<Resident> {
     let probe = alloc::probe();
     let (known, _) = known(probe);
