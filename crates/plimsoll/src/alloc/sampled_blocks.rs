@@ -7,8 +7,11 @@
 //!
 //! The range is cut into spans of 64 KiB, each for slots of one size. Free slots of a size form a
 //! list; fresh ones come from the size's current span. Each slot has a note, elsewhere in memory,
-//! with the sample that the block stands for. Every step is a compare-and-swap: there are no locks,
-//! and a signal handler may interrupt at any point.
+//! with the sample that the block stands for. The notes of the first slots of 64 spans lie on one page,
+//! because most forked children have few samples of each size, and each page is a page fault. Every
+//! step is a compare-and-swap: there are no locks, and a signal handler may interrupt at any point.
+
+use std::mem::offset_of;
 
 use plimsoll_sys::os::region::Region;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -41,6 +44,24 @@ struct NoteEntry {
     born: AtomicU64,
 }
 
+/// The head of a span's notes.
+#[repr(C, align(64))]
+struct SpanHead {
+    /// The index of the size of the slots.
+    size: AtomicU32,
+    /// The notes of the first slots.
+    first: [NoteEntry; FIRST],
+}
+
+/// The number of notes in the head of a span.
+const FIRST: usize = 2;
+
+/// The number of spans whose heads lie together, on one page. The other notes of these spans follow.
+const GROUP: usize = HEADS / size_of::<SpanHead>();
+
+/// The bytes of the heads of a group: the smallest size of a page.
+const HEADS: usize = 4096;
+
 struct Size {
     /// 1 + the first free slot; the high half is a tag against reuse.
     free: AtomicU64,
@@ -67,19 +88,34 @@ static BYTES_IN_USE: AtomicUsize = AtomicUsize::new(0);
 /// Sets the range to use. Called once.
 pub(super) fn open(base: usize, length: usize) {
     // Without memory for notes, no block is ever placed here.
-    if NOTES.reserve(length / SPAN * NOTES_OF_SPAN, 1) {
-        BLOCKS.adopt(base, length.min(NOTES.length() / NOTES_OF_SPAN * SPAN));
+    if NOTES.reserve(notes_of(length / SPAN), 1) {
+        BLOCKS.adopt(base, length.min(spans_in(NOTES.length()) * SPAN));
     }
 }
 
 /// Makes memory for the first samples accessible, without using it.
 #[cfg(feature = "preload")]
 pub(super) fn commit_first() {
-    let _ = BLOCKS.commit(SPAN) && NOTES.commit(NOTES_OF_SPAN);
+    let _ = BLOCKS.commit(SPAN) && NOTES.commit(notes_of(1));
 }
 
-/// Bytes of a span's notes: its size, then a note for each slot.
-const NOTES_OF_SPAN: usize = (MAX_SLOTS + 1) * size_of::<NoteEntry>();
+/// The bytes of a span's notes after the heads of its group.
+const NOTES_OF_SPAN: usize = (MAX_SLOTS - FIRST) * size_of::<NoteEntry>();
+
+/// The bytes of a group's heads and notes.
+const NOTES_OF_GROUP: usize = HEADS + GROUP * NOTES_OF_SPAN;
+
+/// Returns the bytes of the notes of the first `spans` spans, which are at least one.
+fn notes_of(spans: usize) -> usize {
+    let last = spans - 1;
+    last / GROUP * NOTES_OF_GROUP + HEADS + (last % GROUP + 1) * NOTES_OF_SPAN
+}
+
+/// Returns the number of spans whose notes fit into `bytes`.
+fn spans_in(bytes: usize) -> usize {
+    let rest = (bytes % NOTES_OF_GROUP).saturating_sub(HEADS);
+    bytes / NOTES_OF_GROUP * GROUP + rest / NOTES_OF_SPAN
+}
 
 #[inline]
 pub(super) fn contains(address: usize) -> bool {
@@ -173,22 +209,36 @@ fn address(slot: u32, size: usize) -> usize {
 fn slot_of(block: *mut u8) -> (u32, usize) {
     let offset = block as usize - BLOCKS.base();
     let span = offset / SPAN;
-    let at = span_size(span).load(Ordering::Relaxed) as usize;
+    let at = head(span).size.load(Ordering::Relaxed) as usize;
     (name(span, offset % SPAN / SLOT_SIZES[at]), at)
 }
 
 fn entry(slot: u32) -> &'static NoteEntry {
-    let (span, position) = (slot as usize / MAX_SLOTS, slot as usize % MAX_SLOTS);
-    let address = NOTES.base() + span * NOTES_OF_SPAN + (position + 1) * size_of::<NoteEntry>();
+    let address = NOTES.base() + place_of_note(slot);
     // SAFETY: the notes of a span are committed before any slot of it is assigned.
     unsafe { &*(address as *const NoteEntry) }
 }
 
-/// Returns the place of a span's slot size.
-fn span_size(span: usize) -> &'static AtomicU32 {
-    // SAFETY: the notes of a span, with this word before them, are committed before any slot of it
-    // is assigned.
-    unsafe { &*((NOTES.base() + span * NOTES_OF_SPAN) as *const AtomicU32) }
+/// Returns the head of a span's notes.
+fn head(span: usize) -> &'static SpanHead {
+    let address = NOTES.base() + place_of_head(span);
+    // SAFETY: the notes of a span, with its head, are committed before any slot of it is assigned.
+    unsafe { &*(address as *const SpanHead) }
+}
+
+/// Returns the offset of a slot's note in the memory for notes.
+fn place_of_note(slot: u32) -> usize {
+    let (span, position) = (slot as usize / MAX_SLOTS, slot as usize % MAX_SLOTS);
+    let (start, index) = match position.checked_sub(FIRST) {
+        None => (place_of_head(span) + offset_of!(SpanHead, first), position),
+        Some(after) => (notes_of(span + 1) - NOTES_OF_SPAN, after),
+    };
+    start + index * size_of::<NoteEntry>()
+}
+
+/// Returns the offset of a span's head in the memory for notes.
+fn place_of_head(span: usize) -> usize {
+    span / GROUP * NOTES_OF_GROUP + span % GROUP * size_of::<SpanHead>()
 }
 
 fn pop(size: &Size) -> Option<u32> {
@@ -251,7 +301,7 @@ fn fresh(at: usize) -> Option<u32> {
             }
         }
         let new = new_span()?;
-        span_size(new).store(at as u32, Ordering::Relaxed);
+        head(new).size.store(at as u32, Ordering::Relaxed);
         let begun = (new as u64 + 1) << 32 | 1;
         match SIZES[at]
             .fresh
@@ -276,13 +326,36 @@ fn new_span() -> Option<usize> {
     let span = SPANS
         .fetch_update(Ordering::AcqRel, Ordering::Acquire, fits)
         .ok()?;
-    let usable = BLOCKS.commit((span + 1) * SPAN) && NOTES.commit((span + 1) * NOTES_OF_SPAN);
+    let usable = BLOCKS.commit((span + 1) * SPAN) && NOTES.commit(notes_of(span + 1));
     usable.then_some(span)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn notes_do_not_overlap_and_lie_in_the_memory_that_is_committed_for_them() {
+        let mut all = Vec::new();
+        for span in [0, 1, 2, GROUP - 1, GROUP, GROUP + 1, 3 * GROUP - 1] {
+            let end = notes_of(span + 1);
+            let size = place_of_head(span);
+            all.push(size..size + size_of::<AtomicU32>());
+            for position in [0, 1, 2, 3, MAX_SLOTS - 2, MAX_SLOTS - 1] {
+                let start = place_of_note(name(span, position));
+                assert_eq!(start % align_of::<NoteEntry>(), 0);
+                all.push(start..start + size_of::<NoteEntry>());
+            }
+            assert!(all.iter().all(|range| range.end <= end), "span {span}");
+            assert_eq!(spans_in(end), span + 1);
+            assert_eq!(spans_in(end - 1), span);
+        }
+        all.sort_by_key(|range| range.start);
+        assert!(all.windows(2).all(|two| two[0].end <= two[1].start));
+        assert_eq!((spans_in(0), spans_in(HEADS)), (0, 0));
+        let first_of_all = (0..GROUP).flat_map(|span| [name(span, 0), name(span, 1)]);
+        assert!({ first_of_all }.all(|slot| place_of_note(slot) < HEADS));
+    }
 
     #[test]
     fn every_size_and_alignment_has_the_smallest_slot_that_fits() {

@@ -55,24 +55,27 @@ pub(crate) fn unwinder() -> Unwinder {
     }
 }
 
-/// The state of one capture.
+/// The state of one capture. All that a capture of a few dozen frames writes is at the beginning, within one
+/// page: each page is a page fault in a forked child.
+#[repr(C, align(2048))]
 pub(crate) struct Slot {
     /// The thread pointer of the thread that uses it; 0 when free.
     owner: AtomicUsize,
     /// The module list that the owner may be reading.
     reading: AtomicPtr<ModuleList>,
-    scratch: UnsafeCell<Scratch>,
     /// The memory for stacks with functions of an interpreter, once there is one. Never freed.
     interpreted: AtomicPtr<Buffers>,
+    scratch: UnsafeCell<Scratch>,
 }
 
 // SAFETY: only the thread that owns the slot uses `scratch`; the other fields are atomic.
 unsafe impl Sync for Slot {}
 
+#[repr(C)]
 struct Scratch {
-    context: Context,
     trail: Trail,
     frames: [usize; DEEPEST + HIDDEN_FRAMES],
+    context: Context,
 }
 
 /// The pool, once made. It is never freed.
@@ -141,9 +144,9 @@ impl Slot {
             owner: AtomicUsize::new(0),
             reading: AtomicPtr::new(ptr::null_mut()),
             scratch: UnsafeCell::new(Scratch {
-                context: Context::new_in(),
                 trail: Trail::new(),
                 frames: [0; DEEPEST + HIDDEN_FRAMES],
+                context: Context::new_in(),
             }),
             interpreted: AtomicPtr::new(ptr::null_mut()),
         }
