@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use plimsoll_pprof::symbolized::{Encoder, Head, Label, Stack};
+use plimsoll_pprof::symbolized::{Encoder, Head, Label, Stack, Tables};
 use plimsoll_symbolize::Detail;
 use plimsoll_symbolize::leaves::{self, Leaf, LeafRule};
 use plimsoll_symbolize::offline::{self, MappedCode};
@@ -138,7 +138,7 @@ impl PostMortem {
     }
 
     /// Returns the head of a profile of the memory in use, without a time.
-    fn head(&self) -> Head<'static> {
+    fn head(&self) -> Head<'static, 'static> {
         Head {
             sample_types: &IN_USE_TYPES,
             default_sample_type: "inuse_space",
@@ -151,7 +151,7 @@ impl PostMortem {
 
     fn encode<'a, const VALUES: usize>(
         &'a self,
-        head: &Head<'_>,
+        head: &Head<'_, '_>,
         samples: impl Iterator<Item = (&'a Site, [i64; VALUES])>,
         detail: Detail,
         comments: &[String],
@@ -162,7 +162,7 @@ impl PostMortem {
 
     fn encode_with<'a, const VALUES: usize>(
         &'a self,
-        head: &Head<'_>,
+        head: &Head<'_, '_>,
         samples: impl Iterator<Item = (Place<'a>, [i64; VALUES])>,
         detail: Detail,
         comments: &[String],
@@ -182,7 +182,8 @@ impl PostMortem {
                 found(frame);
             }
         });
-        let mut encoder = Encoder::new(head, &symbols, leaf, self.stack_depth);
+        let mut tables = Tables::new(&symbols);
+        let mut encoder = Encoder::new(head, &mut tables, leaf, self.stack_depth);
         for (place, values) in samples {
             let labels = self.notes.labels.get(&place.labels).into_iter().flatten();
             let labels = labels.map(|(key, text)| Label::text(key, text));
@@ -191,7 +192,8 @@ impl PostMortem {
             let stack = Stack::of(place.stack, place.overflow);
             encoder.sample(stack, &labels, &values);
         }
-        encoder.finish(comments.iter().map(String::as_str))
+        let profile = encoder.finish(comments.iter().map(String::as_str));
+        tables.finish(profile)
     }
 
     /// Returns the profile's comments: how the process ended, exact totals, and losses.

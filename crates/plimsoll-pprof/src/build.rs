@@ -12,7 +12,7 @@ use crate::varint;
 
 /// A map from the ids of a table's entries to indices. Most writers number entries from 1, which
 /// takes no memory.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Ids {
     count: u32,
     /// The index of each id, from the first id on that is not its index + 1.
@@ -56,6 +56,7 @@ impl Ids {
 }
 
 /// The parts of a profile. They refer to strings by index, and to all other entries by id.
+#[derive(Clone)]
 pub(crate) struct Builder {
     limits: Limits,
     profile: Profile,

@@ -49,6 +49,19 @@ pub(crate) struct Function {
 }
 
 impl Encoder {
+    /// Continues with the encoded messages of a profile.
+    pub(crate) fn after(profile: Vec<u8>) -> Self {
+        Self {
+            profile: Message::from(profile),
+            ..Self::default()
+        }
+    }
+
+    /// Appends all messages of another encoder.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.profile.append(other.profile.as_bytes());
+    }
+
     pub(crate) fn sample_type(&mut self, name: u64, unit: u64) {
         self.value_type(field::profile::SAMPLE_TYPE, name, unit);
     }

@@ -81,6 +81,8 @@ pub use merge::{Difference, difference};
 pub use names::find_names_of_all;
 #[cfg(feature = "read")]
 pub use profile::{Function, Line, Location, Mapping, Profile, ValueType};
+#[cfg(feature = "read")]
+pub use proto::SharedTables;
 #[cfg(feature = "frames")]
 pub use prune::Pruning;
 #[cfg(feature = "read")]

@@ -10,6 +10,13 @@ const VARINT: u64 = 0;
 const FIXED_64: u64 = 1;
 const LENGTH_DELIMITED: u64 = 2;
 
+impl From<Vec<u8>> for Message {
+    /// Continues a message of which these fields are encoded.
+    fn from(fields: Vec<u8>) -> Self {
+        Self(fields)
+    }
+}
+
 impl Message {
     /// Removes all fields, and keeps the memory.
     pub fn clear(&mut self) {

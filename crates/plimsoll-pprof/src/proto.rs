@@ -13,13 +13,7 @@ const LONGEST_MESSAGE: u64 = 64 << 20;
 
 /// Reads an uncompressed profile.
 pub(crate) fn read(from: impl Read, limits: Limits) -> Result<Profile, Error> {
-    let mut decoder = Decoder {
-        builder: Builder::new(limits),
-        lines: Vec::new(),
-        locations: Vec::new(),
-        values: Vec::new(),
-        labels: Vec::new(),
-    };
+    let mut decoder = Decoder::new(Builder::new(limits));
     match decoder.profile(&mut Feed::new(from)) {
         Ok(()) => decoder.builder.finish(),
         // Arbitrary input may begin with one or two valid fields.
@@ -30,14 +24,54 @@ pub(crate) fn read(from: impl Read, limits: Limits) -> Result<Profile, Error> {
     }
 }
 
+/// The tables that several profiles share: strings, locations, functions and mappings.
+pub struct SharedTables(Builder);
+
+impl SharedTables {
+    /// Decodes uncompressed tables, which are the fields that the profiles lack. The limits are those of a
+    /// profile with the tables.
+    ///
+    /// # Errors
+    /// If the input is malformed or exceeds the limits.
+    pub fn parse(tables: Vec<u8>, limits: Limits) -> Result<Self, Error> {
+        let mut decoder = Decoder::new(Builder::new(limits));
+        decoder.profile(&mut Feed::of(tables))?;
+        Ok(Self(decoder.builder))
+    }
+
+    /// Decodes an uncompressed profile without tables, and adds these, with all of their locations.
+    ///
+    /// # Errors
+    /// If the profile is malformed or exceeds the limits.
+    pub fn profile(&self, profile: Vec<u8>) -> Result<Profile, Error> {
+        let mut decoder = Decoder::new(self.0.clone());
+        decoder.profile(&mut Feed::of(profile))?;
+        decoder.builder.finish()
+    }
+}
+
 /// The input, buffered at least as far as the next message needs.
 struct Feed<R> {
-    reader: R,
+    /// `None` at the end of the input.
+    reader: Option<R>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
     /// The number of bytes taken so far: the offset of `start` in the input.
     taken: u64,
+}
+
+impl Feed<io::Empty> {
+    /// Creates a feed of an input that is in memory.
+    fn of(input: Vec<u8>) -> Self {
+        Self {
+            reader: None,
+            end: input.len(),
+            buffer: input,
+            start: 0,
+            taken: 0,
+        }
+    }
 }
 
 impl<R: Read> Feed<R> {
@@ -49,7 +83,7 @@ impl<R: Read> Feed<R> {
 
     fn new(reader: R) -> Self {
         Self {
-            reader,
+            reader: Some(reader),
             buffer: Vec::new(),
             start: 0,
             end: 0,
@@ -60,28 +94,34 @@ impl<R: Read> Feed<R> {
     /// Returns the buffered input: at least `wanted` bytes, unless the input ends earlier. The
     /// buffer grows with the bytes that arrive, not with `wanted`, which may be forged.
     fn at_least(&mut self, wanted: usize) -> io::Result<&[u8]> {
-        if self.end - self.start < wanted {
-            let was_filled = self.end == self.buffer.len();
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-            let longer = (4 * self.buffer.len()).clamp(Self::SHORTEST, Self::LONG);
-            if was_filled && longer > self.buffer.len() {
-                self.buffer.resize(longer, 0);
-            }
-            while self.end < wanted {
-                if self.end == self.buffer.len() {
-                    self.buffer.resize(2 * self.end, 0);
-                }
-                match self.reader.read(&mut self.buffer[self.end..]) {
-                    Ok(0) => break,
-                    Ok(read) => self.end += read,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
-                }
-            }
+        if self.end - self.start < wanted && self.reader.is_some() {
+            self.fill(wanted)?;
         }
         Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// Reads until `wanted` bytes are buffered, or the input ends.
+    fn fill(&mut self, wanted: usize) -> io::Result<()> {
+        let was_filled = self.end == self.buffer.len();
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        let longer = (4 * self.buffer.len()).clamp(Self::SHORTEST, Self::LONG);
+        if was_filled && longer > self.buffer.len() {
+            self.buffer.resize(longer, 0);
+        }
+        while let Some(reader) = self.reader.as_mut().filter(|_| self.end < wanted) {
+            if self.end == self.buffer.len() {
+                self.buffer.resize(2 * self.end, 0);
+            }
+            match reader.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.reader = None,
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, count: usize) {
@@ -178,6 +218,16 @@ struct Decoder {
 }
 
 impl Decoder {
+    fn new(builder: Builder) -> Self {
+        Self {
+            builder,
+            lines: Vec::new(),
+            locations: Vec::new(),
+            values: Vec::new(),
+            labels: Vec::new(),
+        }
+    }
+
     fn profile(&mut self, feed: &mut Feed<impl Read>) -> Result<(), Error> {
         loop {
             let mut head = feed.at_least(2 * varint::LONGEST)?;

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// The ending of a killed process, in [`Numbers::ending`].
 pub const KILLED: &str = "killed";
 
-/// The numbers of a process.
+/// The numbers of a process. Reports leave out those that are 0.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Numbers {
     /// The version of the form of the report.
-    #[serde(default)]
     pub version: u32,
     pub process: u32,
     /// The path of the executable file.
@@ -20,27 +20,21 @@ pub struct Numbers {
     pub ending: String,
     pub seconds: f64,
     /// The process that started it; 0 if unknown.
-    #[serde(default)]
     pub parent: u32,
     /// Its arguments at its end. Some programs replace them by a title.
-    #[serde(default)]
     pub arguments: Vec<String>,
     /// CPU time without children.
-    #[serde(default)]
     pub cpu_seconds: f64,
     /// The time of the start in seconds since 1970.
-    #[serde(default)]
     pub started: f64,
     /// The blocks and bytes that a forked child inherited; `None` for other processes. The other
     /// numbers of a forked child count from the fork.
-    #[serde(default)]
     pub inherited: Option<[u64; 2]>,
     /// The allocator: `libc` or `other`, or `redirected` if it is in the program and its functions are
     /// redirected, or `unmeasured` or `program` if its heap is not observed. `unknown` if the process
     /// was killed before `main`.
     pub allocator: String,
     /// Why the functions of an allocator in the program are not redirected.
-    #[serde(default)]
     pub obstacle: Option<String>,
     pub heap_rate: u64,
     pub block_rate: u64,
@@ -80,18 +74,16 @@ pub struct Numbers {
     pub lost_mappings: u64,
     pub own_bytes: u64,
     /// The highest resident memory by the kernel; 0 if unknown.
-    #[serde(default)]
     pub peak_resident: u64,
     /// The resident memory at the end: `resident`, and its parts by owner, in bytes.
-    #[serde(default)]
     pub memory: Option<BTreeMap<String, u64>>,
     /// The highest reading of the resident memory with its parts by owner.
-    #[serde(default)]
     pub maximum: Option<Maximum>,
 }
 
 /// The resident memory by owner at its highest reading.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Maximum {
     /// The time since the start of the process.
     pub seconds: f64,

@@ -1,12 +1,14 @@
 //! The reports that processes leave in a directory: profiles, and numbers as JSON.
 //!
 //! A report has parts. Each part follows a line with its name and its length in bytes. The numbers are
-//! the last part: a report that does not end with them is incomplete, and is skipped.
+//! the last part: a report that does not end with them is incomplete, and is skipped. If a report has a part
+//! `tables`, its profiles lack strings, locations, functions and mappings, which are there.
 //!
 //! A process leaves the file `PID.report`. A forked child appends a piece to the file `UID.reports`, which
 //! all children of its user share. A piece begins with the line `plimsoll report PID LENGTH`, and ends
 //! with the line `end PID`. After an incomplete piece, the search continues with the next beginning.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,7 +21,7 @@ use memchr::memmem;
 
 use super::numbers::Numbers;
 use super::reports::open_report;
-use crate::profile::{self, Limits, Profile};
+use crate::profile::{self, Limits, Profile, SharedTables};
 
 /// The extensions of a process's own file and of a shared file.
 const OWN: &str = "report";
@@ -27,6 +29,9 @@ const SHARED: &str = "reports";
 
 /// The beginning of a piece of a shared file.
 const BEGINNING: &str = "plimsoll report ";
+
+/// The name of the part with the tables of all profiles, if they share them.
+const TABLES: &str = "tables";
 
 /// The name of the last part.
 const NUMBERS: &str = "numbers";
@@ -225,6 +230,8 @@ pub struct Report {
     file: Rc<ReportsFile>,
     /// The name, the start and the end of each part.
     parts: Vec<(String, u64, u64)>,
+    /// The tables that the profiles share, once they are needed; `None` if they cannot be read.
+    tables: OnceCell<Option<SharedTables>>,
 }
 
 impl Report {
@@ -238,19 +245,32 @@ impl Report {
             parts.push((name.to_owned(), start, at));
         }
         let is_whole = at == end && parts.last()?.0 == NUMBERS;
-        is_whole.then_some(Self { file, parts })
+        let tables = OnceCell::new();
+        is_whole.then_some(Self {
+            file,
+            parts,
+            tables,
+        })
     }
 
     fn numbers(&self) -> Option<Numbers> {
-        let mut text = Vec::new();
-        let part = self.part(NUMBERS)?;
-        part.take(MAX_NUMBERS).read_to_end(&mut text).ok()?;
-        serde_json::from_slice(&text).ok()
+        let text = self.part(NUMBERS)?.bytes(MAX_NUMBERS)?;
+        let numbers: Numbers = serde_json::from_slice(&text).ok()?;
+        (numbers.process != 0).then_some(numbers)
     }
 
     /// Reads the profile of a kind, if the report has one.
     pub fn profile(&self, kind: &str) -> Option<Profile> {
-        profile::read(self.part(kind)?, Limits::default()).ok()
+        let (part, limits) = (self.part(kind)?, Limits::default());
+        let Some(tables) = self.part(TABLES) else {
+            return profile::read(part, limits).ok();
+        };
+        let tables = self.tables.get_or_init(|| {
+            let tables = tables.bytes(limits.kept_bytes)?;
+            SharedTables::parse(tables, limits).ok()
+        });
+        let profile = part.bytes(limits.kept_bytes)?;
+        tables.as_ref()?.profile(profile).ok()
     }
 
     fn part(&self, name: &str) -> Option<Part<'_>> {
@@ -268,6 +288,17 @@ struct Part<'a> {
     file: &'a ReportsFile,
     at: u64,
     end: u64,
+}
+
+impl Part<'_> {
+    /// Returns all bytes, at most `limit`.
+    fn bytes(mut self, limit: u64) -> Option<Vec<u8>> {
+        let length = self.end - self.at;
+        // A shorter file than the report says ends before.
+        let mut bytes = Vec::with_capacity(length.min(limit).min(1 << 20) as usize);
+        (&mut self).take(limit).read_to_end(&mut bytes).ok()?;
+        (bytes.len() as u64 == length).then_some(bytes)
+    }
 }
 
 impl Read for Part<'_> {
@@ -329,6 +360,33 @@ mod tests {
         assert_eq!(parts(b"numbers\n"), None);
         assert_eq!(parts(b"\xff 1\nx"), None);
         assert_eq!(parts(&[b'a'; 1000]), None);
+    }
+
+    #[test]
+    fn profiles_that_share_tables_need_them() {
+        let scene = Scene::new("tables");
+        // The sample type `a` without a unit, and the strings of the table.
+        let (profile, tables) = (b"\x0a\x02\x08\x01", b"\x32\x00\x32\x01a");
+        let report = |tables: &[u8]| {
+            let tables = [
+                b"tables ",
+                tables.len().to_string().as_bytes(),
+                b"\n",
+                tables,
+            ]
+            .concat();
+            let report = [b"heap 4\n", &profile[..], &tables, b"numbers 2\n{}"].concat();
+            Report::read(scene.write(&report), 0, report.len() as u64).unwrap()
+        };
+        let read = report(tables);
+        for _ in 0..2 {
+            let profile = read.profile("heap").unwrap();
+            assert_eq!(profile.sample_types()[0].name, "a");
+        }
+        assert!(read.profile("mmap").is_none());
+        for length in 0..tables.len() {
+            assert!(report(&tables[..length]).profile("heap").is_none());
+        }
     }
 
     #[test]
@@ -439,6 +497,9 @@ mod tests {
             assert_eq!(opened.ending, numbers.ending);
         }
         assert!(files.open(4).is_none());
+        std::fs::write(scene.0.join(own_name(5)), "numbers 2\n{}").unwrap();
+        let (_, numbers) = ReportFiles::find(&scene.0);
+        assert_eq!(numbers.len(), 3, "numbers without a process are no report");
         std::fs::remove_dir_all(&scene.0).unwrap();
     }
 }

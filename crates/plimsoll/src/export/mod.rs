@@ -56,10 +56,24 @@ pub(crate) fn uncompressed_pprof(reading: &Reading, extent: Extent) -> Vec<u8> {
 pub(crate) fn plain_pprof<'a>(
     readings: impl Iterator<Item = &'a Reading> + Clone,
 ) -> impl Iterator<Item = Vec<u8>> {
-    let samples = readings.clone().flat_map(|reading| &reading.samples);
-    let stacks = samples.map(|sample| sample.stack.frames());
-    let symbols = symbol::locate(&distinct(stacks));
+    let symbols = located(readings.clone());
     readings.map(move |reading| pprof::encode(reading, false, &symbols))
+}
+
+/// Returns what [`plain_pprof`] returns, without the tables, and the tables, which all share.
+#[cfg(feature = "preload")]
+pub(crate) fn sharing_pprof<'a>(
+    readings: impl Iterator<Item = &'a Reading> + Clone,
+) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let symbols = located(readings.clone());
+    pprof::encode_sharing(readings, &symbols)
+}
+
+/// Returns the modules of all addresses of the readings.
+#[cfg(feature = "preload")]
+fn located<'a>(readings: impl Iterator<Item = &'a Reading>) -> Symbols {
+    let samples = readings.flat_map(|reading| &reading.samples);
+    symbol::locate(&distinct(samples.map(|sample| sample.stack.frames())))
 }
 
 /// Returns the text format.

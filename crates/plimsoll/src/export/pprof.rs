@@ -1,6 +1,6 @@
 //! Encodes a reading in the `profile.proto` of `github.com/google/pprof`.
 
-use plimsoll_pprof::symbolized::{self, Encoder, Head, Label};
+use plimsoll_pprof::symbolized::{self, Encoder, Head, Label, Tables};
 use plimsoll_symbolize::Symbols;
 use plimsoll_symbolize::leaves::allocation::allocated_type;
 
@@ -25,6 +25,34 @@ fn type_of(sample: &Sample, symbols: &Symbols) -> Option<String> {
 
 /// Encodes a reading, uncompressed. Includes idle waits only if `idle` is set.
 pub(crate) fn encode(reading: &Reading, idle: bool, symbols: &Symbols) -> Vec<u8> {
+    let samples = reading.samples.iter();
+    let types: Vec<_> = samples.map(|sample| type_of(sample, symbols)).collect();
+    let mut tables = Tables::new(symbols);
+    let profile = without_tables(reading, &types, idle, &mut tables);
+    tables.finish(profile)
+}
+
+/// Encodes several readings, uncompressed and without idle waits. Returns each without its tables, and the
+/// tables that they share. The symbols are addresses only.
+#[cfg(feature = "preload")]
+pub(crate) fn encode_sharing<'a>(
+    readings: impl Iterator<Item = &'a Reading>,
+    symbols: &Symbols,
+) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let mut tables = Tables::new(symbols);
+    let profiles = readings.map(|reading| without_tables(reading, &[], false, &mut tables));
+    let profiles = profiles.collect();
+    (profiles, tables.finish(Vec::new()))
+}
+
+/// Encodes a reading without its tables. `types` are those of the samples; empty if no type is known.
+fn without_tables<'a>(
+    reading: &'a Reading,
+    types: &'a [Option<String>],
+    idle: bool,
+    tables: &mut Tables<'a>,
+) -> Vec<u8> {
+    let symbols = tables.symbols();
     let sample_types = reading.sample_types.iter();
     let sample_types: Vec<(&str, &str)> =
         sample_types.map(|value| (value.name, value.unit)).collect();
@@ -36,14 +64,9 @@ pub(crate) fn encode(reading: &Reading, idle: bool, symbols: &Symbols) -> Vec<u8
         time_nanos: reading.moment.since_1970,
         duration_nanos: reading.duration_nanos,
     };
-    let types: Vec<Option<String>> = reading
-        .samples
-        .iter()
-        .map(|sample| type_of(sample, symbols))
-        .collect();
-    let mut encoder = Encoder::new(&head, symbols, reading.leaf, stack::depth());
+    let mut encoder = Encoder::new(&head, tables, reading.leaf, stack::depth());
     let mut encoded = Vec::new();
-    for (sample, allocated) in reading.samples.iter().zip(&types) {
+    for (at, sample) in reading.samples.iter().enumerate() {
         let labels = labels(&sample.tag, sample.stack.frames(), symbols);
         if labels.are_idle() && !idle {
             continue;
@@ -51,7 +74,7 @@ pub(crate) fn encode(reading: &Reading, idle: bool, symbols: &Symbols) -> Vec<u8
         encoded.clear();
         let texts = labels.texts().into_iter();
         encoded.extend(texts.map(|(key, text)| Label::text(key, text)));
-        if let Some(allocated) = allocated {
+        if let Some(Some(allocated)) = types.get(at) {
             encoded.push(Label::text(TYPE, allocated));
         }
         match labels {

@@ -72,33 +72,29 @@ impl Place {
     /// Reads what `/proc/<process>/cmdline` shows. Returns `None` if the memory is not readable.
     fn read(&self) -> Option<Vec<u8>> {
         let start = self.arguments.start;
-        let read = |end: usize| copy(start..end.min(start + MAX_LENGTH));
-        let mut line = read(self.arguments.end)?;
-        let last = match self.arguments.len() == line.len() {
-            true => line.last().copied()?,
-            false => copy(self.arguments.end - 1..self.arguments.end)?[0],
-        };
+        let read = |end: usize| bytes(start..end.min(start + MAX_LENGTH));
         // A title that does not end with the arguments continues in the environment.
-        let is_title = last != 0;
-        if is_title {
-            line = read(self.end)?;
-            let length = line.iter().position(|&byte| byte == 0);
-            line.truncate(length.unwrap_or(line.len()));
+        let last = bytes(self.arguments.end - 1..self.arguments.end).next()?;
+        match last? {
+            0 => read(self.arguments.end).collect(),
+            _ => read(self.end).take_while(|&byte| byte != Some(0)).collect(),
         }
-        Some(line)
     }
 }
 
-/// Copies memory that is mapped as long as the process, unless the program unmaps its first stack.
-/// Returns `None` if it is not readable.
-fn copy(range: Range<usize>) -> Option<Vec<u8>> {
-    let first = range.start - range.start % PAGE;
-    if !(first..range.end).step_by(PAGE).all(probe::readable) {
-        return None;
-    }
-    // SAFETY: all pages are readable. The program may change the bytes, each of which is read once.
-    let byte = |address: usize| unsafe { (address as *const u8).read_volatile() };
-    Some(range.map(byte).collect())
+/// Reads memory that is mapped as long as the process, unless the program unmaps its first stack.
+/// Returns `None` for bytes that are not readable.
+fn bytes(range: Range<usize>) -> impl Iterator<Item = Option<u8>> {
+    let mut readable = 0..0;
+    range.map(move |address| {
+        if !readable.contains(&address) {
+            let page = address - address % PAGE;
+            readable = page..page + PAGE * usize::from(probe::readable(page));
+        }
+        // SAFETY: the page is readable. The program may change the byte, which is read once.
+        let byte = || unsafe { (address as *const u8).read_volatile() };
+        readable.contains(&address).then(byte)
+    })
 }
 
 #[cfg(test)]

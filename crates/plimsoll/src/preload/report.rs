@@ -3,9 +3,9 @@
 //!
 //! A report has parts. Each part follows a line with its name and its length in bytes. The numbers are
 //! the last part: a report that ends with them is complete. A report is a file, or a piece of the file
-//! that forked children share: see [`super::shared_file`].
+//! that forked children share: see [`super::shared_file`]. In a piece, the profiles share their tables, which
+//! are another part: they have most stacks in common, and are shorter than their tables.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::mem::MaybeUninit;
@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_postmortem::layout::maximum::Maximum;
 use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
 use plimsoll_sys::os::clock;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
@@ -22,14 +21,14 @@ use super::inherited::{self, Counted, Inherited, Live};
 use super::{arguments, maximum, shared_file, wall};
 use crate::alloc::malloc::{self, UnderlyingKind};
 use crate::export;
-use crate::json;
+use crate::json::Object;
 use crate::profile;
 use crate::profile::memory::AtExit;
 use crate::profile::reading::Reading;
 use crate::sampler;
 use crate::stack;
-use crate::stats::HeapStats;
 use crate::stats::outside_heap::OutsideHeap;
+use crate::stats::{ClassCounts, HeapStats};
 
 /// The start of the process, as far as this library knows it, by [`clock::since_boot`].
 static BEGAN: AtomicU64 = AtomicU64::new(0);
@@ -99,14 +98,16 @@ pub(super) fn write(directory: &Path, ending: &str) {
         Some((name, reading.filter(is_written)?))
     });
     let readings: Vec<(&str, Reading)> = readings.collect();
-    let encoded = export::plain_pprof(readings.iter().map(|(_, reading)| reading));
     let names = readings.iter().map(|(name, _)| *name);
+    let plain = readings.iter().map(|(_, reading)| reading);
     let numbers = ("numbers", numbers.into_bytes());
-    let parts = names.zip(encoded).chain([numbers]).map(Part::new);
     let own_name = format!("{process}.report");
     // The report of a program that the process executes has the same process number, and replaces this.
     if inherited.is_some() && ending != "exec" {
-        let parts: Vec<Part> = parts.collect();
+        let (profiles, tables) = export::sharing_pprof(plain);
+        let tables = (!profiles.is_empty()).then_some(("tables", tables));
+        let parts = names.zip(profiles).chain(tables).chain([numbers]);
+        let parts: Vec<Part> = parts.map(Part::new).collect();
         let pieces: Vec<&[u8]> = parts.iter().flat_map(Part::pieces).collect();
         if shared_file::append(directory, process, &pieces).is_err() {
             let _ = super::put(directory, &own_name, |mut file| {
@@ -116,9 +117,10 @@ pub(super) fn write(directory: &Path, ending: &str) {
         return;
     }
     // Part by part, because profiles may be large.
+    let parts = names.zip(export::plain_pprof(plain)).chain([numbers]);
     let _ = super::put(directory, &own_name, |file| {
         let mut file = BufWriter::new(file);
-        for part in parts {
+        for part in parts.map(Part::new) {
             part.pieces()
                 .into_iter()
                 .try_for_each(|piece| file.write_all(piece))?;
@@ -198,126 +200,114 @@ fn numbers(
     mapped: Mapped,
     memory: Option<&AtExit>,
 ) -> String {
-    let maximum = maximum::highest(memory.map(|memory| &memory.by_owner));
     let most = malloc::most(Live::of(&counted.heap).bytes);
     let live = inherited.map_or(Live::default(), |inherited| inherited.live);
-    let inherited_heap = match inherited {
-        Some(_) => format!("[{},{}]", live.objects, live.bytes),
-        None => "null".to_owned(),
-    };
     if let Some(inherited) = inherited {
         counted.subtract(&inherited.counted);
     }
     let heap = HeapStats::of(&counted.heap);
     let (locks, lost) = (&counted.locks, &counted.lost);
-    let own = OutsideHeap::without_stacks();
     let usage = Usage::read();
     let elapsed = elapsed();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let started = now
-        .unwrap_or_default()
-        .saturating_sub(elapsed)
-        .as_secs_f64();
-    let obstacle = malloc::why_not_redirected();
-    let obstacle = obstacle.map_or_else(|| "null".to_owned(), |why| quoted(&why.to_string()));
-    let program = program();
-    // Longer than most: a string that grows leaves gaps, and each page is a page fault in a forked child.
-    let mut to = String::with_capacity(2048);
+    let mut to = Object::with_capacity(1024);
+    to.number("version", 1);
+    if inherited.is_some() {
+        to.numbers("inherited", &[live.objects, live.bytes]);
+    }
+    to.number("process", std::process::id().into());
+    to.text("program", &program().to_string_lossy());
+    to.text("ending", ending);
+    to.number("parent", PARENT.load(Ordering::Relaxed).into());
+    put_arguments(&mut to);
+    to.seconds("cpu_seconds", usage.cpu);
+    to.seconds("started", now.unwrap_or_default().saturating_sub(elapsed));
+    to.seconds("seconds", elapsed);
+    to.text("allocator", allocator());
+    if let Some(obstacle) = malloc::why_not_redirected() {
+        to.text("obstacle", &obstacle.to_string());
+    }
+    to.flag("peak_estimated", most.is_estimated);
+    to.flag("exact", heap.exact);
     let classes = heap.by_class.iter().filter(|class| class.mallocs != 0);
-    let classes: Vec<String> = classes
-        .map(|class| format!("[{},{},{}]", class.size, class.mallocs, class.frees))
-        .collect();
-    // Writing to a string does not fail.
-    let _ = write!(
-        to,
-        concat!(
-            "{{\"version\":1,\"inherited\":{inherited},\"process\":{process},\"program\":{program},\"ending\":{ending},",
-            "\"parent\":{parent},\"arguments\":[{arguments}],\"cpu_seconds\":{cpu_seconds},",
-            "\"started\":{started},\"seconds\":{seconds},\"allocator\":\"{allocator}\",\"obstacle\":{obstacle},\"heap_rate\":{rate},",
-            "\"block_rate\":{block_rate},\"mutex_fraction\":{mutex_fraction},",
-            "\"mallocs\":{mallocs},\"frees\":{frees},\"malloc_bytes\":{malloc_bytes},",
-            "\"free_bytes\":{free_bytes},\"asked_bytes\":{asked},\"peak_bytes\":{peak},\"peak_estimated\":{peak_estimated},",
-            "\"exact\":{exact},\"classes\":[{classes}],",
-            "\"large\":[{large_mallocs},{large_frees},{large_malloc_bytes},{large_free_bytes}],",
-            "\"threads\":{threads},\"waits\":{waits},\"waited_ns\":{waited},",
-            "\"lock_waits\":{lock_waits},\"lock_waited_ns\":{lock_waited},",
-            "\"contended_releases\":{releases},\"blamed_ns\":{blamed},",
-            "\"without_stack\":{without_stack},\"cut_stacks\":{cut_stacks},\"table_full\":{table_full},",
-            "\"untracked\":{untracked},\"lost_waits\":{lost_waits},",
-            "\"mappings\":{mappings},\"mapping_calls\":{mapping_calls},\"mapped_bytes\":{mapped_bytes},",
-            "\"unmapped_bytes\":{unmapped_bytes},\"lost_mappings\":{lost_mappings},\"own_bytes\":{own_bytes},",
-            "\"peak_resident\":{peak_resident},\"memory\":{memory},\"maximum\":{maximum}}}\n",
-        ),
-        inherited = inherited_heap,
-        process = std::process::id(),
-        program = quoted(&program.to_string_lossy()),
-        ending = quoted(ending),
-        parent = PARENT.load(Ordering::Relaxed),
-        arguments = quoted_arguments(),
-        cpu_seconds = usage.cpu_seconds,
-        started = started,
-        seconds = elapsed.as_secs_f64(),
-        allocator = allocator(),
-        obstacle = obstacle,
-        rate = sampler::rate(),
-        block_rate = profile::block_rate().as_nanos(),
-        mutex_fraction = profile::mutex_fraction(),
-        mallocs = heap.mallocs,
-        frees = heap.frees,
-        malloc_bytes = heap.malloc_bytes,
-        free_bytes = heap.free_bytes,
-        asked = counted.heap.delta.asked_bytes,
-        peak = most.bytes.saturating_sub(live.bytes),
-        peak_estimated = most.is_estimated,
-        exact = heap.exact,
-        classes = classes.join(","),
-        large_mallocs = heap.large.mallocs,
-        large_frees = heap.large.frees,
-        large_malloc_bytes = heap.large.malloc_bytes,
-        large_free_bytes = heap.large.free_bytes,
-        threads = counted.threads,
-        waits = locks.waits,
-        waited = locks.waited.as_nanos(),
-        lock_waits = locks.lock_waits,
-        lock_waited = locks.mutex_wait_total().as_nanos(),
-        releases = locks.contended_releases,
-        blamed = locks.blamed.as_nanos(),
-        without_stack = lost.without_stack,
-        cut_stacks = lost.cut_stacks,
-        table_full = lost.table_full,
-        untracked = lost.untracked,
-        lost_waits = lost.waits,
-        mappings = mapped.mappings.max(0),
-        mapping_calls = mapped.calls,
-        mapped_bytes = mapped.bytes,
-        unmapped_bytes = mapped.bytes - mapped.live_bytes,
-        lost_mappings = lost.mappings,
-        own_bytes = own.of_plimsoll(),
-        peak_resident = match inherited {
-            // The process has executed no program since its fork.
-            Some(_) => usage.resident,
-            None => highest_resident(),
-        },
-        memory = memory.map_or_else(|| "null".to_owned(), by_owner),
-        maximum = maximum
-            .as_ref()
-            .map_or_else(|| "null".to_owned(), at_maximum),
+    let row = |class: &ClassCounts| [class.size as u64, class.mallocs, class.frees];
+    to.rows("classes", classes.map(row));
+    let large = &heap.large;
+    to.numbers(
+        "large",
+        &[
+            large.mallocs,
+            large.frees,
+            large.malloc_bytes,
+            large.free_bytes,
+        ],
     );
-    to
+    let nanoseconds = |time: Duration| time.as_nanos() as u64;
+    for (name, value) in [
+        ("heap_rate", sampler::rate() as u64),
+        ("block_rate", nanoseconds(profile::block_rate())),
+        ("mutex_fraction", profile::mutex_fraction().into()),
+        ("mallocs", heap.mallocs),
+        ("frees", heap.frees),
+        ("malloc_bytes", heap.malloc_bytes),
+        ("free_bytes", heap.free_bytes),
+        ("asked_bytes", counted.heap.delta.asked_bytes),
+        ("peak_bytes", most.bytes.saturating_sub(live.bytes)),
+        ("threads", counted.threads),
+        ("waits", locks.waits),
+        ("waited_ns", nanoseconds(locks.waited)),
+        ("lock_waits", locks.lock_waits),
+        ("lock_waited_ns", nanoseconds(locks.mutex_wait_total())),
+        ("contended_releases", locks.contended_releases),
+        ("blamed_ns", nanoseconds(locks.blamed)),
+        ("without_stack", lost.without_stack),
+        ("cut_stacks", lost.cut_stacks),
+        ("table_full", lost.table_full),
+        ("untracked", lost.untracked),
+        ("lost_waits", lost.waits),
+        ("mappings", mapped.mappings.max(0) as u64),
+        ("mapping_calls", mapped.calls.max(0) as u64),
+        ("mapped_bytes", mapped.bytes.max(0) as u64),
+        (
+            "unmapped_bytes",
+            (mapped.bytes - mapped.live_bytes).max(0) as u64,
+        ),
+        ("lost_mappings", lost.mappings),
+        ("own_bytes", OutsideHeap::without_stacks().of_plimsoll()),
+        (
+            "peak_resident",
+            match inherited {
+                // The process has executed no program since its fork.
+                Some(_) => usage.resident,
+                None => highest_resident(),
+            },
+        ),
+    ] {
+        to.number(name, value);
+    }
+    if let Some(memory) = memory {
+        let owners = memory.by_owner.iter();
+        let owners = owners.map(|(owner, bytes)| (*owner, *bytes));
+        to.object("memory", by_owner(memory.bytes, owners));
+    }
+    if let Some(maximum) = maximum::highest(memory.map(|memory| &memory.by_owner)) {
+        let mut account = Object::with_capacity(256);
+        account.seconds("seconds", Duration::from_nanos(maximum.after_ns));
+        account.object("memory", by_owner(maximum.bytes(), maximum.by_owner()));
+        to.object("maximum", account);
+    }
+    to.finish()
 }
 
-/// Returns the arguments as strings of JSON.
-fn quoted_arguments() -> String {
+/// Writes the arguments of the process.
+fn put_arguments(to: &mut Object) {
     let line = arguments::read();
-    let arguments = line.split(|&byte| byte == 0);
-    let mut arguments: Vec<_> = arguments
-        .map(|argument| quoted(&String::from_utf8_lossy(argument)))
-        .collect();
+    let line = String::from_utf8_lossy(&line);
     // Zeros follow the last argument, and all of a title.
-    while arguments.last().is_some_and(|last| last == "\"\"") {
-        arguments.pop();
+    let line = line.trim_end_matches('\0');
+    if !line.is_empty() {
+        to.texts("arguments", line.split('\0'));
     }
-    arguments.join(",")
 }
 
 /// Reads the beginning of a file in one call.
@@ -327,7 +317,7 @@ fn read(path: &str, to: &mut [u8]) -> io::Result<usize> {
 
 /// Resources that the process used, without its children.
 struct Usage {
-    cpu_seconds: f64,
+    cpu: Duration,
     /// The highest resident memory in bytes, also in programs that the process executed before.
     resident: u64,
 }
@@ -340,9 +330,11 @@ impl Usage {
             libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
             usage.assume_init()
         };
-        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        let time = |time: libc::timeval| {
+            Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+        };
         Self {
-            cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+            cpu: time(usage.ru_utime) + time(usage.ru_stime),
             resident: 1024 * usage.ru_maxrss as u64,
         }
     }
@@ -362,29 +354,12 @@ fn highest_resident() -> u64 {
     1024 * kib.unwrap_or(0)
 }
 
-/// Formats the resident memory and its owners.
-fn by_owner(memory: &AtExit) -> String {
-    let mut to = format!("{{\"resident\":{}", memory.bytes);
-    for (owner, bytes) in &memory.by_owner {
-        let _ = write!(to, ",\"{owner}\":{bytes}");
+/// Returns the resident bytes and those of each owner that has some.
+fn by_owner<'a>(resident: u64, owners: impl Iterator<Item = (&'a str, u64)>) -> Object {
+    let mut to = Object::with_capacity(256);
+    to.number("resident", resident);
+    for (owner, bytes) in owners {
+        to.number(owner, bytes);
     }
-    to + "}"
-}
-
-/// Formats the account at the maximum.
-fn at_maximum(maximum: &Maximum) -> String {
-    let seconds = Duration::from_nanos(maximum.after_ns).as_secs_f64();
-    let resident = maximum.bytes();
-    let mut to = format!("{{\"seconds\":{seconds},\"memory\":{{\"resident\":{resident}");
-    for (owner, bytes) in maximum.by_owner().filter(|&(_, bytes)| bytes > 0) {
-        let _ = write!(to, ",\"{owner}\":{bytes}");
-    }
-    to + "}}"
-}
-
-fn quoted(text: &str) -> String {
-    let mut quoted = String::new();
-    // Writing to a string does not fail.
-    let _ = json::put_string(&mut quoted, text);
-    quoted
+    to
 }
