@@ -353,8 +353,8 @@ mod tests {
         all.sort_by_key(|range| range.start);
         assert!(all.windows(2).all(|two| two[0].end <= two[1].start));
         assert_eq!((spans_in(0), spans_in(HEADS)), (0, 0));
-        let first_of_all = (0..GROUP).flat_map(|span| [name(span, 0), name(span, 1)]);
-        assert!({ first_of_all }.all(|slot| place_of_note(slot) < HEADS));
+        let mut first_of_all = (0..GROUP).flat_map(|span| [name(span, 0), name(span, 1)]);
+        assert!(first_of_all.all(|slot| place_of_note(slot) < HEADS));
     }
 
     #[test]
