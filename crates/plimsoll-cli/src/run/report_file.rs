@@ -499,7 +499,11 @@ mod tests {
         assert!(files.open(4).is_none());
         std::fs::write(scene.0.join(own_name(5)), "numbers 2\n{}").unwrap();
         let (_, numbers) = ReportFiles::find(&scene.0);
-        assert_eq!(numbers.len(), 3, "numbers without a process are no report");
+        assert_eq!(
+            numbers.len(),
+            3,
+            "numbers without a process are not a report"
+        );
         std::fs::remove_dir_all(&scene.0).unwrap();
     }
 }

@@ -9,7 +9,7 @@
 //! list; fresh ones come from the size's current span. Each slot has a note, elsewhere in memory,
 //! with the sample that the block stands for. The notes of the first slots of 64 spans lie on one page,
 //! because most forked children have few samples of each size, and each page is a page fault. Every
-//! step is a compare-and-swap: there are no locks, and a signal handler may interrupt at any point.
+//! step is a compare-and-swap, without locks, so a signal handler may interrupt at any point.
 
 use std::mem::offset_of;
 
@@ -105,9 +105,11 @@ const NOTES_OF_SPAN: usize = (MAX_SLOTS - FIRST) * size_of::<NoteEntry>();
 /// The bytes of a group's heads and notes.
 const NOTES_OF_GROUP: usize = HEADS + GROUP * NOTES_OF_SPAN;
 
-/// Returns the bytes of the notes of the first `spans` spans, which are at least one.
+/// Returns the bytes of the notes of the first `spans` spans.
 fn notes_of(spans: usize) -> usize {
-    let last = spans - 1;
+    let Some(last) = spans.checked_sub(1) else {
+        return 0;
+    };
     last / GROUP * NOTES_OF_GROUP + HEADS + (last % GROUP + 1) * NOTES_OF_SPAN
 }
 
@@ -352,7 +354,7 @@ mod tests {
         }
         all.sort_by_key(|range| range.start);
         assert!(all.windows(2).all(|two| two[0].end <= two[1].start));
-        assert_eq!((spans_in(0), spans_in(HEADS)), (0, 0));
+        assert_eq!((notes_of(0), spans_in(0), spans_in(HEADS)), (0, 0, 0));
         let mut first_of_all = (0..GROUP).flat_map(|span| [name(span, 0), name(span, 1)]);
         assert!(first_of_all.all(|slot| place_of_note(slot) < HEADS));
     }
