@@ -16,6 +16,9 @@
 //! The innermost instruction and the depth of the stack select an entry. Readers take no locks: a
 //! read that overlaps a write is discarded. A second concurrent writer skips its write.
 
+use std::hint::black_box;
+
+use plimsoll_sys::os::region::PAGE;
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::arch;
@@ -278,6 +281,14 @@ impl Beginning {
     fn set(&self) -> usize {
         let mixed = (self.key ^ self.depth.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 56) as usize % SETS
+    }
+}
+
+/// Reads a word of each page of keys. A page that was never used has a page fault at the first search,
+/// and the children of later forks inherit that it is done.
+pub fn prepare() {
+    for set in KEYS.iter().step_by(PAGE / size_of::<Set>()) {
+        black_box(set.missed.load(Ordering::Relaxed));
     }
 }
 

@@ -159,6 +159,8 @@ pub mod push;
 mod recording;
 mod sampler;
 mod settings;
+#[cfg(feature = "preload")]
+mod single_thread;
 pub mod size_class;
 mod stack;
 mod startup;

@@ -17,7 +17,7 @@ pub(crate) const LARGEST_STEP: usize = 1024;
 const STEPS: usize = LARGEST_STEP / 8 + 1;
 
 /// The classes above the steps, by the largest size in each: Go's.
-const LARGER: [usize; 35] = [
+static LARGER: [usize; 35] = [
     1152, 1280, 1408, 1536, 1792, 2048, 2304, 2688, 3072, 3200, 3456, 4096, 4864, 5376, 6144, 6528,
     6784, 6912, 8192, 9472, 9728, 10240, 10880, 12288, 13568, 14336, 16384, 18432, 19072, 20480,
     21760, 24576, 27264, 28672, 32768,

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::port::Port;
-use crate::scene::{Scene, number, reports, run};
+use crate::scene::{Scene, number, report, reports, run};
 
 const FORKS: &str = r#"
 #include <stdio.h>
@@ -168,6 +168,73 @@ fn a_forked_childs_report_is_of_its_own_life() {
     assert!(peak.starts_with("9.5 MiB"), "{of_child}");
     let of_grandchild = section(" of_grandchild <");
     assert!(!of_grandchild.contains(" of_child <"), "{of_grandchild}");
+}
+
+const FREED_BEFORE: &str = r#"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *blocks[100];
+__attribute__((noinline)) static void of_parent(void) {
+    for (int i = 0; i < 100; i++) blocks[i] = malloc(500000);
+    for (int i = 0; i < 100; i++) free(blocks[i]);
+}
+__attribute__((noinline)) static void of_child(void) {
+    for (int i = 0; i < 100; i++) blocks[i] = malloc(50000);
+}
+int main() {
+    /* After the first child without new samples, after an event, and of a child. */
+    for (int i = 0; i < 3; i++) {
+        if (i % 2 == 0) of_parent();
+        if (!fork()) {
+            of_child();
+            if (i == 2 && !fork()) { of_child(); _exit(0); }
+            while (wait(0) > 0) {}
+            _exit(0);
+        }
+        wait(0);
+    }
+    return 0;
+}"#;
+
+/// The parent's memory in use was at its maximum long before the fork.
+#[test]
+fn the_peak_of_a_forked_child_begins_with_what_is_in_use_at_the_fork() {
+    let scene = Scene::new("freed-before");
+    let program = scene.c("freed_before", FREED_BEFORE);
+    let out = scene.path("out");
+    let options = [
+        "--quiet",
+        "--children",
+        "--each",
+        "--heap-rate",
+        "1",
+        "--out",
+    ];
+    let status = run(
+        &[&options[..], &[out.to_str().unwrap()]].concat(),
+        &program,
+        &[],
+    )
+    .status();
+    assert!(status.unwrap().success());
+    let files = std::fs::read_dir(&out).unwrap();
+    let of_children = files.map(|file| file.unwrap().path()).filter(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.ends_with(".peak.pb.gz")
+    });
+    let mut count = 0;
+    for path in of_children {
+        let folded = report(&["--folded"], &path);
+        for line in folded.lines() {
+            let (stack, bytes) = line.rsplit_once(' ').unwrap();
+            assert!(stack.ends_with(";of_child"), "{folded}");
+            let bytes: u64 = bytes.parse().unwrap();
+            assert!((4_900_000..5_200_000).contains(&bytes), "{folded}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 4);
 }
 
 const DISTANCES: &str = r#"

@@ -105,6 +105,19 @@ pub fn reports(output: &Output) -> (String, Vec<Value>) {
     (errors, reports)
 }
 
+/// Returns what `plimsoll report` shows of a profile.
+pub fn report(options: &[&str], profile: &Path) -> String {
+    let output = Command::new(PLIMSOLL)
+        .arg("report")
+        .args(options)
+        .arg(profile)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// Returns a number of a report.
 pub fn number(report: &Value, name: &str) -> u64 {
     report[name]

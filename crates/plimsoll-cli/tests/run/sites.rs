@@ -2,20 +2,7 @@
 
 use std::path::Path;
 
-use crate::scene::{PLIMSOLL, Scene, run};
-
-/// Returns the output of `plimsoll report` for the heap profile in a directory.
-fn report(options: &[&str], directory: &Path) -> String {
-    let output = std::process::Command::new(PLIMSOLL)
-        .arg("report")
-        .args(options)
-        .arg(directory.join("heap.pb.gz"))
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
+use crate::scene::{Scene, report, run};
 
 const SITES: &str = r#"
 #include <stdlib.h>
@@ -206,7 +193,8 @@ fn blocks_of_cpp_belong_to_the_functions_that_want_them() {
         let found = found.unwrap_or_else(|| panic!("{row} in {text}"));
         assert!(is_about(mebibytes(found), expected), "{found}");
     }
-    let reports = ["--top", "--tree", "--folded"].map(|view| report(&[view], &out));
+    let reports =
+        ["--top", "--tree", "--folded"].map(|view| report(&[view], &out.join("heap.pb.gz")));
     for hidden in [
         "_Zn",
         "operator new",
@@ -273,7 +261,7 @@ fn profiles_are_kept_with_names_and_lines() {
     for name in ["heap", "peak", "block", "mutex", "threadcreate"] {
         assert!(out.join(format!("{name}.pb.gz")).is_file(), "{name}");
     }
-    let report = |options: &[&str]| report(options, &out);
+    let report = |options: &[&str]| report(options, &out.join("heap.pb.gz"));
     assert!(report(&[]).contains("hoard"), "{}", report(&[]));
     let folded = report(&["--folded"]);
     assert!(

@@ -88,10 +88,10 @@ impl SampledLarge {
             }
             let line = self.line(line);
             for (place, entry) in line.addresses.iter().zip(&line.notes) {
-                if place.load(Ordering::Relaxed) == 0
-                    && place
-                        .compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed)
-                        .is_ok()
+                // Not read first: on a page without memory, that is a page fault of its own.
+                if place
+                    .compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
                 {
                     entry.bucket.store(sample.bucket.0, Ordering::Relaxed);
                     entry.cycle.store(sample.cycle.0, Ordering::Relaxed);

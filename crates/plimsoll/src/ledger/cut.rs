@@ -72,19 +72,54 @@ impl<D: Delta> Ledger<D> {
         self.cut(|shards, frozen| shards.settle(frozen))
     }
 
+    /// Does what [`Ledger::read`] does, in a process that has no other thread. The generation does not turn,
+    /// so that the thread goes on with the pages of memory that it used before.
+    #[cfg(all(feature = "preload", not(loom)))]
+    pub(crate) fn read_alone(&self) -> Cut<D> {
+        // With the other protocols, the thread may have been interrupted while it counted.
+        if self.protocol() != Some(Protocol::PerCpu) {
+            return self.read();
+        }
+        let mut reader = self
+            .reader
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.sum_open(&mut reader);
+        Self::whole(&reader, true)
+    }
+
     /// Applies `sum`, which must be additive, to a cut; returns `None` if another reader is
     /// running. Hooks, which may have little stack, may call it if the protocol is
-    /// [`Protocol::PerCpu`], under which a reader waits for no thread.
+    /// [`Protocol::PerCpu`], under which a reader waits for no thread. `is_alone` means that the process
+    /// has no other thread, so that the generation need not turn.
     #[cfg(all(feature = "preload", not(loom)))]
-    pub(crate) fn try_sum(&self, sum: impl Fn(&D) -> u64) -> Option<u64> {
+    pub(crate) fn try_sum(&self, is_alone: bool, sum: impl Fn(&D) -> u64) -> Option<u64> {
         let mut reader = match self.reader.try_lock() {
             Ok(reader) => reader,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return None,
         };
-        self.turn(&mut reader, |shards, frozen| shards.settle(frozen));
+        if is_alone {
+            self.sum_open(&mut reader);
+        } else {
+            self.turn(&mut reader, |shards, frozen| shards.settle(frozen));
+        }
         let [one, other] = &reader.saved;
         Some(sum(one).wrapping_add(sum(other)))
+    }
+
+    /// Sums the generation to which the only thread of the process writes, under [`Protocol::PerCpu`]. Both of
+    /// the reader's sums then add up to a cut.
+    #[cfg(all(feature = "preload", not(loom)))]
+    fn sum_open(&self, reader: &mut Reader<D>) {
+        let open = self.generation();
+        // The next turn freezes this generation and sums it again.
+        let sum = &mut reader.saved[open.index()];
+        *sum = D::ZERO;
+        self.shared.add_up(open, sum);
+        if let Some(shards) = self.shards() {
+            shards.add_up(open, sum);
+        }
     }
 
     /// Does what [`Ledger::read`] does with its second step as an argument: tests leave that step
@@ -103,6 +138,12 @@ impl<D: Delta> Ledger<D> {
         settle: impl FnOnce(&dyn Shards<D>, Generation) -> bool,
     ) -> Cut<D> {
         let exact = self.turn(reader, settle);
+        Self::whole(reader, exact)
+    }
+
+    /// Returns the cut to which the reader's sums add up.
+    #[inline(always)]
+    fn whole(reader: &Reader<D>, exact: bool) -> Cut<D> {
         // Copied once, because a delta is nearly as large as a page of the stack.
         let mut cut = Cut {
             delta: reader.saved[0],

@@ -211,6 +211,33 @@ fn a_system_without_barriers_is_exact_only_with_fences() {
     assert_eq!((cut.delta.given[0], cut.exact), (3, false));
 }
 
+#[cfg(feature = "preload")]
+#[test]
+fn the_only_thread_reads_everything_without_a_turn() {
+    static LEDGER: Ledger<Flow> = Ledger::new();
+    LEDGER.record(Writer::Shared, &[(0, 2)]);
+    let protocol = LEDGER.open(Some(Protocol::PerCpu), None);
+    let writer = LEDGER.enlist();
+    let counted = |cut: Cut<Flow>| (cut.delta.given[0], cut.delta.together, cut.exact);
+    for round in 1..=6 {
+        // Shards of single words, of several words, and the shared shard; then turns in between.
+        LEDGER.record(writer, &[(0, 1)]);
+        LEDGER.record(writer, &[(TOGETHER, 1), (TOGETHER + 1, 1)]);
+        LEDGER.record(Writer::Shared, &[(0, 1)]);
+        let before = LEDGER.generation();
+        let expected = (2 + 2 * round, [round; 2], true);
+        assert_eq!(counted(LEDGER.read_alone()), expected);
+        let sum = LEDGER.try_sum(true, |part| part.given[0] + part.together[1]);
+        assert_eq!(sum, Some(2 + 3 * round));
+        if protocol == Some(Protocol::PerCpu) {
+            assert_eq!(LEDGER.generation(), before);
+        }
+        for _ in 0..round % 3 {
+            assert_eq!(counted(LEDGER.read()), expected);
+        }
+    }
+}
+
 #[test]
 fn opening_twice_changes_nothing_and_counts_from_before_stay() {
     static LEDGER: Ledger<Flow> = Ledger::new();

@@ -1,11 +1,14 @@
 //! The state that a forked child inherits from its parent: counts, the heap and profiles. The
 //! child's report omits it.
 
+use std::cell::UnsafeCell;
 use std::hint::black_box;
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use plimsoll_pprof::kinds;
 use plimsoll_sys::primitives::{AtomicBool, AtomicPtr, Ordering};
+use plimsoll_unwind::walk_cache;
 
 use crate::alloc;
 use crate::alloc::counts::{HEAP, HeapDelta};
@@ -50,46 +53,86 @@ pub(super) struct Inherited {
     pub(super) counted: Counted,
     pub(super) live: Live,
     /// The counts of all profiles but the next one.
-    counts: Baseline,
+    counts: Box<Baseline>,
     /// The profile of CPU time, which has another table, if any was recorded.
     cpu: Option<Reading>,
     /// The time of the fork.
     moment: Moment,
 }
 
-/// A null pointer in a process that was not forked from one that reports. Children of children
-/// replace it.
+/// Points to [`PLACE`], in most cases. A null pointer in a process that was not forked from one that reports.
 static INHERITED: AtomicPtr<Inherited> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Prepares memory before the first fork, which each child would do for itself otherwise. Two threads that
-/// fork at once may both do it.
-pub(super) fn prepare_once() {
+/// The memory of the inherited state: one page, since each page that a child writes to is a page fault.
+/// Children of children write to it again.
+static PLACE: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
+
+#[repr(C, align(4096))]
+struct Place(UnsafeCell<MaybeUninit<Inherited>>);
+
+const _: () = assert!(size_of::<Place>() == 4096);
+
+// SAFETY: only `take_down` writes to it, in a process without other threads, and only reports read it. In a
+// fork by a signal handler that interrupted a report, `take_down` does not use it.
+unsafe impl Sync for Place {}
+
+/// The counts of all profiles but the next one's, for the child of the next fork. Null while a thread reads
+/// them, and in a child until its first fork.
+static PREPARED: AtomicPtr<Baseline> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Does before a fork, once for many children, what each would do for itself otherwise.
+pub(super) fn prepare() {
     static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+    // Two threads that fork at once may both do it.
     if !IS_PREPARED.load(Ordering::Relaxed) {
-        prepare();
+        prepare_memory();
         IS_PREPARED.store(true, Ordering::Relaxed);
     }
+    prepare_counts();
+}
+
+/// Reads the counts if there were events since the last fork.
+fn prepare_counts() {
+    let counts = take_prepared().filter(|counts| TABLE.is_current(counts));
+    let counts = counts.unwrap_or_else(|| Box::new(TABLE.baseline()));
+    let of_other_thread = PREPARED.swap(Box::into_raw(counts), Ordering::AcqRel);
+    // SAFETY: as in `take_prepared`.
+    drop((!of_other_thread.is_null()).then(|| unsafe { Box::from_raw(of_other_thread) }));
+}
+
+fn take_prepared() -> Option<Box<Baseline>> {
+    let prepared = PREPARED.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    // SAFETY: `prepare_counts` stores boxes only, and the swap gives this one to this thread alone.
+    (!prepared.is_null()).then(|| unsafe { Box::from_raw(prepared) })
 }
 
 // Not inlined: the counts would enlarge the frame on each fork.
 #[cold]
 #[inline(never)]
-fn prepare() {
+fn prepare_memory() {
     alloc::commit_for_children();
+    walk_cache::prepare();
     // A reading uses all pages of a generation's counts, and a first use is a page fault for each.
     for _generation in 0..2 {
         black_box(&Counted::read());
     }
 }
 
-/// Records the inherited state in the child of a fork, which has one thread. The peak begins anew.
-pub(super) fn take_down() {
+/// Records the inherited state in the child of a fork, which has one thread. The peak begins anew. `interrupts`
+/// means that a signal handler forked, and that it may have interrupted a report.
+pub(super) fn take_down(interrupts: bool) {
+    let inherited = if interrupts {
+        Box::leak(Box::<Inherited>::new_uninit())
+    } else {
+        // SAFETY: the process has one thread, which runs here and not in a report.
+        unsafe { &mut *PLACE.0.get() }
+    };
+    let prepared = take_prepared().filter(|counts| TABLE.is_current(counts));
     // Filled in place, because a copy on the stack is a page fault more.
-    let inherited = Box::leak(Box::<Inherited>::new_uninit());
     let inherited = inherited.write(Inherited {
-        counted: Counted::read(),
+        counted: Counted::beside(HEAP.read_alone()),
         live: Live::default(),
-        counts: TABLE.baseline(),
+        counts: prepared.unwrap_or_else(|| Box::new(TABLE.baseline())),
         cpu: None,
         moment: Moment::now(),
     });
@@ -100,12 +143,12 @@ pub(super) fn take_down() {
         let cpu = profile::lookup(kinds::PROFILE.name);
         inherited.cpu = cpu.map(|profile| profile.read());
     }
-    // The parent's record, if any, is leaked: one for each generation of forks.
+    // What the parent's state referred to, if it was forked itself, is leaked.
     INHERITED.store(inherited, Ordering::Release);
 }
 
 pub(super) fn get() -> Option<&'static Inherited> {
-    // SAFETY: the pointer is null, or `take_down` leaked its value.
+    // SAFETY: the pointer is null, or `take_down` filled what it points to.
     unsafe { INHERITED.load(Ordering::Acquire).as_ref() }
 }
 
@@ -137,8 +180,14 @@ pub(super) fn own_reading(
 
 impl Counted {
     pub(super) fn read() -> Self {
+        Self::beside(HEAP.read())
+    }
+
+    /// Returns all counts, with those of the heap as they were read.
+    #[inline(always)]
+    fn beside(heap: Cut<HeapDelta>) -> Self {
         Self {
-            heap: HEAP.read(),
+            heap,
             locks: lock_stats(),
             lost: profile::lost_events(),
             threads: thread::creation::created(),

@@ -31,7 +31,7 @@ pub use crate::alloc::malloc::{
 pub use crate::deferred_signals::put_off;
 
 use plimsoll_sys::os::privileges;
-use plimsoll_sys::primitives::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use plimsoll_sys::primitives::{AtomicBool, AtomicI32, Ordering};
 use plimsoll_unwind::unwind_tables::known_rules;
 
 use crate::alloc::{malloc, process, thread as alloc_thread};
@@ -40,7 +40,7 @@ use crate::deferred_signals::Counting;
 use crate::maintenance::PeriodicCheck;
 use crate::{
     config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem,
-    postmortem_file, sampler, stack, symbol, wakeup,
+    postmortem_file, sampler, single_thread, stack, symbol, wakeup,
 };
 
 /// The allocator of the library itself: its blocks count as Plimsoll's own.
@@ -137,9 +137,7 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     report::begin();
     maximum::begin();
     notice_end_of_first();
-    // SAFETY: the name ends with a zero.
-    let flag = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
-    SINGLE_THREADED.store(flag.cast(), Ordering::Relaxed);
+    single_thread::find();
     CHILDREN.store(children, Ordering::Relaxed);
     if children {
         #[cfg(feature = "http")]
@@ -166,15 +164,15 @@ static CHILDREN: AtomicBool = AtomicBool::new(false);
 #[cfg(feature = "http")]
 static SERVES_PAGES: AtomicBool = AtomicBool::new(false);
 
-/// Finds what the reports of children need and cannot change: the loaded objects, the program's path and
-/// the place of its arguments.
+/// Finds what the reports of children need: the loaded objects, the program's path, the place of its arguments,
+/// and the counts that they inherit.
 pub(crate) fn before_fork() {
     if CHILDREN.load(Ordering::Relaxed) {
         let _counting = Counting::begin();
         symbol::remember_objects();
         report::program();
         arguments::find();
-        inherited::prepare_once();
+        inherited::prepare();
     }
 }
 
@@ -188,10 +186,10 @@ pub(crate) fn after_fork_in_child() {
         return;
     }
     PROCESS.store(own_process(), Ordering::Relaxed);
-    let _counting = Counting::begin();
+    let counting = Counting::begin();
     let _own = internal_scope::scope();
     report::begin();
-    inherited::take_down();
+    inherited::take_down(!counting.is_outermost());
     stack::cache_later();
     wall::after_fork_in_child();
     #[cfg(feature = "http")]
@@ -278,20 +276,9 @@ fn work_if_alone() {
 
 /// Reports whether the process has one thread, so that no maintenance thread exists.
 fn is_alone() -> bool {
-    PROCESS.load(Ordering::Relaxed) != 0 && !SET_OFF.load(Ordering::Relaxed) && is_single_threaded()
-}
-
-/// The C library's variable that shows whether the process has one thread; a null pointer if the
-/// library lacks it.
-static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
-
-/// Reports whether the C library has created no thread. Returns true if the library does not show
-/// that.
-fn is_single_threaded() -> bool {
-    let flag = SINGLE_THREADED.load(Ordering::Relaxed);
-    // SAFETY: a variable of the C library, which exists as long as the process. Other threads may
-    // set it, hence the volatile read.
-    flag.is_null() || unsafe { flag.read_volatile() } != 0
+    PROCESS.load(Ordering::Relaxed) != 0
+        && !SET_OFF.load(Ordering::Relaxed)
+        && single_thread::is_single_threaded().unwrap_or(true)
 }
 
 /// Whether the first thread has ended, as by `pthread_exit`, and the program has not.

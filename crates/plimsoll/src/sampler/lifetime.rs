@@ -21,7 +21,7 @@ pub(crate) mod cell {
 
 /// Lower limits of the decades, in nanoseconds; the last decade has no upper limit. One microsecond
 /// is little more than the time that a sample takes.
-const DECADES: [u64; 13] = [
+static DECADES: [u64; 13] = [
     0,
     1_000,
     10_000,

@@ -83,6 +83,12 @@ impl InUse {
         }
     }
 
+    /// Returns the current values.
+    #[cfg(feature = "preload")]
+    pub(super) fn now(&self) -> Amount {
+        self.now.each_ref().map(|now| now.load(Ordering::Relaxed))
+    }
+
     /// Returns the values at the last peak.
     pub(super) fn at_peak(&self, peak: &Peak) -> Amount {
         let noted = self.peak.load(Ordering::Relaxed) == peak.number.load(Ordering::Relaxed);

@@ -11,7 +11,7 @@ use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use crate::alloc::counts::{HEAP, HeapDelta};
 use crate::ledger::Protocol;
-use crate::stack;
+use crate::{single_thread, stack};
 
 /// The minimum of bytes allocated between two readings.
 const LEAST: u64 = 1 << 20;
@@ -35,7 +35,8 @@ pub(super) fn allocated(bytes: u64) {
         return;
     }
     SINCE.store(0, Ordering::Relaxed);
-    if let Some(live) = HEAP.try_sum(HeapDelta::live_bytes) {
+    let is_alone = single_thread::is_single_threaded() == Some(true);
+    if let Some(live) = HEAP.try_sum(is_alone, HeapDelta::live_bytes) {
         note(live);
     }
 }

@@ -10,19 +10,29 @@ use super::readings::Counts;
 pub(crate) struct Baseline {
     /// The buckets that had counts, by name, in the order of a reading.
     counts: Vec<(u32, Counts)>,
+    /// The table's number of events before the reading.
+    events: u64,
 }
 
 impl Table {
     /// Returns the counts of all buckets. If other threads count meanwhile, those of [`super::Kind::Heap`] are
-    /// of another instant than the rest.
+    /// of another instant than the rest, and the baseline is not [current](Table::is_current).
     pub(crate) fn baseline(&self) -> Baseline {
+        let events = self.events.load(Ordering::SeqCst);
         let mut counts = Vec::new();
-        self.read_all(|record| counts.push((record.name, Counts::of(&record))));
-        Baseline { counts }
+        self.read_all(|name, of_bucket| counts.push((name, of_bucket)));
+        Baseline { counts, events }
     }
 
-    /// Calls `read`, in which readings show the changes since `baseline` only. Values of memory in use can
-    /// decrease: they are differences modulo 2^64. Other threads that read meanwhile see the same.
+    /// Returns whether no event was counted since the baseline was read. The cycles of collectors, which
+    /// the preloaded library lacks, are no events.
+    pub(crate) fn is_current(&self, baseline: &Baseline) -> bool {
+        self.events.load(Ordering::SeqCst) == baseline.events
+    }
+
+    /// Calls `read`, in which readings show the changes since `baseline` only, and memory at the peak in
+    /// comparison with the memory in use at that time. Such values can be negative: they are differences
+    /// modulo 2^64. Other threads that read meanwhile see the same.
     pub(crate) fn since<R>(&self, baseline: &'static Baseline, read: impl FnOnce() -> R) -> R {
         let omitted = std::ptr::from_ref(baseline).cast_mut();
         self.baseline.store(omitted, Ordering::Release);
@@ -130,6 +140,19 @@ mod tests {
             [1_u64.wrapping_neg(), 1000_u64.wrapping_neg()]
         );
 
+        // Memory of before, freed when the peak begins anew, is not in the later peak.
+        let change = Change::Fewer([1, 1000]);
+        table.add_heap(block(7), Stream::Program, &[(2, 1)], change);
+        let later: &'static Baseline = Box::leak(Box::new(table.baseline()));
+        assert!(table.is_current(later) && !table.is_current(baseline));
+        table.restart_peak();
+        assert_eq!(table.since(later, || read(&table, Kind::Heap)), []);
+        grow(7, 10);
+        assert!(!table.is_current(later));
+        assert_eq!(
+            table.since(later, || read(&table, Kind::Heap)),
+            [(7, [1, 10], [1, 10])]
+        );
         assert!(!table.shows_changes());
         assert_eq!(read(&table, Kind::Block).len(), 11, "the whole");
         assert_eq!(read(&table, Kind::Block)[1], (1, [11, 102], [0, 0]));

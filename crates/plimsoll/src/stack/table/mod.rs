@@ -114,6 +114,9 @@ pub(crate) struct Table {
     /// The counts that readings omit; null for none.
     #[cfg(feature = "preload")]
     baseline: AtomicPtr<Baseline>,
+    /// The number of events so far.
+    #[cfg(feature = "preload")]
+    events: AtomicU64,
 }
 
 /// The beginning of the memory; the arrays of heads follow.
@@ -203,6 +206,8 @@ impl Table {
             reader: Mutex::new(()),
             #[cfg(feature = "preload")]
             baseline: AtomicPtr::new(std::ptr::null_mut()),
+            #[cfg(feature = "preload")]
+            events: AtomicU64::new(0),
         }
     }
 
@@ -337,7 +342,12 @@ impl Table {
         let _counting = crate::deferred_signals::Counting::begin();
         // SAFETY: a non-zero `Bucket` holds the name of a complete entry.
         let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
-        entry.change(|| self.cuts.count(|slot| entry.add(slot, amounts)));
+        entry.change(|| {
+            self.cuts.count(|slot| {
+                self.note_event();
+                entry.add(slot, amounts);
+            });
+        });
     }
 
     /// Does the same for a bucket of [`Kind::Heap`]. `in_use` is the change of its objects (in the
@@ -357,15 +367,22 @@ impl Table {
         // SAFETY: a non-zero `Bucket` holds the name of a complete entry.
         let entry = unsafe { self.entry::<BucketEntry>(bucket.0) };
         entry.change(|| {
-            let cycle = self
-                .cuts
-                .count_heap(stream, |slot| entry.add(slot, amounts));
-            match in_use {
-                Change::More(by) => entry.in_use.grows(&head.peak, by),
-                Change::Fewer(by) => entry.in_use.shrinks(&head.peak, by),
-            }
-            cycle
+            self.cuts.count_heap(stream, |slot| {
+                self.note_event();
+                entry.add(slot, amounts);
+                match in_use {
+                    Change::More(by) => entry.in_use.grows(&head.peak, by),
+                    Change::Fewer(by) => entry.in_use.shrinks(&head.peak, by),
+                }
+            })
         })
+    }
+
+    /// Notes an event before it is counted, in a cut.
+    #[inline]
+    fn note_event(&self) {
+        #[cfg(feature = "preload")]
+        self.events.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the stack of a bucket; empty if the bucket has none.

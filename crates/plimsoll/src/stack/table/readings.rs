@@ -28,24 +28,18 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
     cells: [u64; CELLS],
-    at_peak: [u64; 2],
+    /// Memory in use: objects, in the units of weights, and bytes.
+    in_use: [u64; 2],
 }
 
 #[cfg(feature = "preload")]
 impl Counts {
-    pub(super) fn of(record: &Record) -> Self {
-        Self {
-            cells: record.cells,
-            at_peak: record.at_peak,
-        }
-    }
-
     /// Removes these counts from a record. Returns whether any are left.
     fn remove_from(&self, record: &mut Record) -> bool {
         for (cell, before) in record.cells.iter_mut().zip(self.cells) {
             *cell = cell.wrapping_sub(before);
         }
-        for (value, before) in record.at_peak.iter_mut().zip(self.at_peak) {
+        for (value, before) in record.at_peak.iter_mut().zip(self.in_use) {
             *value = value.wrapping_sub(before);
         }
         record.cells != [0; CELLS] || record.at_peak != [0; 2]
@@ -118,7 +112,7 @@ impl Table {
 
     /// Reads the buckets of all kinds: those of [`Kind::Heap`] at one instant, and all others at one instant.
     #[cfg(feature = "preload")]
-    pub(super) fn read_all(&self, mut visit: impl FnMut(Record)) {
+    pub(super) fn read_all(&self, mut visit: impl FnMut(u32, Counts)) {
         let alone = self.lock_readers();
         let Some(head) = self.head() else {
             return;
@@ -127,7 +121,9 @@ impl Table {
         self.cuts.cut(|complete| self.fold(&alone, head, complete));
         self.for_each(head, |name, entry, overflow| {
             if let Some(record) = self.record(head, name, entry, overflow) {
-                visit(record);
+                let in_use = entry.in_use.now();
+                let cells = record.cells;
+                visit(name, Counts { cells, in_use });
             }
         });
     }
