@@ -27,7 +27,7 @@ pub(super) const SPAN: usize = 64 * 1024;
 const MAX_SLOTS: usize = SPAN / SLOT_SIZES[0];
 
 /// The sizes of slots in bytes: four for each doubling, multiples of 16.
-const SLOT_SIZES: [usize; 40] = [
+static SLOT_SIZES: [usize; 40] = [
     32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
     1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336,
     16384, 20480, 24576, 28672, 32768, SPAN,
@@ -44,14 +44,21 @@ struct NoteEntry {
     born: AtomicU64,
 }
 
+/// The size of the block in a slot, in bytes, which only a caller without layouts notes.
+type BlockSize = AtomicU32;
+
 /// The head of a span's notes.
 #[repr(C, align(64))]
 struct SpanHead {
     /// The index of the size of the slots.
     size: AtomicU32,
+    /// The sizes of the blocks in the first slots.
+    first_sizes: [BlockSize; FIRST],
     /// The notes of the first slots.
     first: [NoteEntry; FIRST],
 }
+
+const _: () = assert!(size_of::<SpanHead>() == 64);
 
 /// The number of notes in the head of a span.
 const FIRST: usize = 2;
@@ -99,8 +106,9 @@ pub(super) fn commit_first() {
     let _ = BLOCKS.commit(SPAN) && NOTES.commit(notes_of(1));
 }
 
-/// The bytes of a span's notes after the heads of its group.
-const NOTES_OF_SPAN: usize = (MAX_SLOTS - FIRST) * size_of::<NoteEntry>();
+/// The bytes of a span's notes after the heads of its group: notes, then sizes of blocks.
+const NOTES_OF_SPAN: usize =
+    (MAX_SLOTS - FIRST) * (size_of::<NoteEntry>() + size_of::<BlockSize>());
 
 /// The bytes of a group's heads and notes.
 const NOTES_OF_GROUP: usize = HEADS + GROUP * NOTES_OF_SPAN;
@@ -173,10 +181,17 @@ pub(super) fn note_recorded(block: *mut u8, sample: Sample) {
     entry.born.store(sample.born.0, Ordering::Relaxed);
 }
 
-/// Returns the usable size of a block.
+/// Notes the size of a block. Elsewhere in memory as the sample is: the program cannot overwrite it beyond the
+/// end of its block, and may not use the slot's last page.
 #[cfg(feature = "preload")]
-pub(super) fn usable(block: *mut u8) -> usize {
-    SLOT_SIZES[slot_of(block).1]
+pub(super) fn note_size(block: *mut u8, size: usize) {
+    size_entry(slot_of(block).0).store(size as u32, Ordering::Relaxed);
+}
+
+/// Returns the noted size of a block.
+#[cfg(feature = "preload")]
+pub(super) fn noted_size(block: *mut u8) -> usize {
+    size_entry(slot_of(block).0).load(Ordering::Relaxed) as usize
 }
 
 /// Frees the slot of a block of `size` bytes.
@@ -221,6 +236,13 @@ fn entry(slot: u32) -> &'static NoteEntry {
     unsafe { &*(address as *const NoteEntry) }
 }
 
+#[cfg(feature = "preload")]
+fn size_entry(slot: u32) -> &'static BlockSize {
+    let address = NOTES.base() + place_of_size(slot);
+    // SAFETY: the notes of a span, with these sizes, are committed before any slot of it is assigned.
+    unsafe { &*(address as *const BlockSize) }
+}
+
 /// Returns the head of a span's notes.
 fn head(span: usize) -> &'static SpanHead {
     let address = NOTES.base() + place_of_head(span);
@@ -236,6 +258,23 @@ fn place_of_note(slot: u32) -> usize {
         Some(after) => (notes_of(span + 1) - NOTES_OF_SPAN, after),
     };
     start + index * size_of::<NoteEntry>()
+}
+
+/// Returns the offset of the size of a slot's block in the memory for notes.
+#[cfg(any(feature = "preload", test))]
+fn place_of_size(slot: u32) -> usize {
+    let (span, position) = (slot as usize / MAX_SLOTS, slot as usize % MAX_SLOTS);
+    let (start, index) = match position.checked_sub(FIRST) {
+        None => {
+            let start = place_of_head(span) + offset_of!(SpanHead, first_sizes);
+            (start, position)
+        }
+        Some(after) => {
+            let sizes = (MAX_SLOTS - FIRST) * size_of::<BlockSize>();
+            (notes_of(span + 1) - sizes, after)
+        }
+    };
+    start + index * size_of::<BlockSize>()
 }
 
 /// Returns the offset of a span's head in the memory for notes.
@@ -347,6 +386,9 @@ mod tests {
                 let start = place_of_note(name(span, position));
                 assert_eq!(start % align_of::<NoteEntry>(), 0);
                 all.push(start..start + size_of::<NoteEntry>());
+                let size = place_of_size(name(span, position));
+                assert_eq!(size % align_of::<BlockSize>(), 0);
+                all.push(size..size + size_of::<BlockSize>());
             }
             assert!(all.iter().all(|range| range.end <= end), "span {span}");
             assert_eq!(spans_in(end), span + 1);
@@ -356,7 +398,7 @@ mod tests {
         assert!(all.windows(2).all(|two| two[0].end <= two[1].start));
         assert_eq!((notes_of(0), spans_in(0), spans_in(HEADS)), (0, 0, 0));
         let mut first_of_all = (0..GROUP).flat_map(|span| [name(span, 0), name(span, 1)]);
-        assert!(first_of_all.all(|slot| place_of_note(slot) < HEADS));
+        assert!(first_of_all.all(|slot| place_of_note(slot).max(place_of_size(slot)) < HEADS));
     }
 
     #[test]

@@ -13,9 +13,6 @@ use crate::alloc::{counts, sampled_blocks};
 use crate::sampler::{Sample, Weight};
 use crate::size_class;
 
-/// The size of a block's note in its slot.
-const NOTE: usize = 8;
-
 /// C's `malloc_usable_size` of a null pointer, or of a block that may not be the underlying
 /// allocator's.
 #[cold]
@@ -24,8 +21,7 @@ pub(super) unsafe extern "C" fn usable_size_of_any(block: *mut u8) -> usize {
     if block.is_null() {
         0
     } else if sampled_blocks::contains(block as usize) {
-        // SAFETY: `block` lies among the sampled blocks and is live, by C's contract for `block`.
-        unsafe { noted_size(block) }
+        sampled_blocks::noted_size(block)
     } else if crate::internal_heap::contains(block as usize) {
         // SAFETY: `block` lies in the internal heap and is live, by C's contract for `block`.
         unsafe { internal_blocks::size(block) }
@@ -51,10 +47,10 @@ pub(super) unsafe extern "C" fn free_cold(block: *mut u8) {
         }
         let thread = Thread::current();
         if sampled_blocks::contains(block as usize) {
-            let size = noted_size(block);
+            let size = sampled_blocks::noted_size(block);
             record_small_free(thread, block, size_class::counted_size(size));
             counts::free(thread.writer(), size);
-            return sampled_blocks::give_back(block, size + NOTE);
+            return sampled_blocks::give_back(block, size);
         }
         let size = underlying::usable::<PLAIN_CALL>(block);
         if !thread.in_own_scope() {
@@ -188,31 +184,11 @@ unsafe fn note_large(thread: Thread, block: *mut u8, weight: Weight) -> Placed {
 /// Takes a slot for a sampled block of `size` bytes and notes the size. Returns null if no slot is
 /// free.
 fn take_slot(size: usize, align: usize, sample: Sample) -> *mut u8 {
-    let block = sampled_blocks::take(size + NOTE, align, sample);
+    let block = sampled_blocks::take(size, align, sample);
     if !block.is_null() {
-        // SAFETY: the note is the last word of the slot, which has space for it after the block.
-        unsafe { note_of(block).write(size) };
+        sampled_blocks::note_size(block, size);
     }
     block
-}
-
-/// Returns the address of a sampled block's size.
-fn note_of(block: *mut u8) -> *mut usize {
-    block
-        .wrapping_add(sampled_blocks::usable(block) - NOTE)
-        .cast()
-}
-
-/// Returns the size of a sampled block.
-///
-/// # Safety
-/// `block` is a sampled block.
-unsafe fn noted_size(block: *mut u8) -> usize {
-    // SAFETY: `block` is a sampled block, by this function's contract; slots are multiples of 16
-    // bytes, so the note is aligned.
-    let size = unsafe { note_of(block).read() };
-    // A program that writes beyond the end of its block may have overwritten the note.
-    size.min(sampled_blocks::usable(block) - NOTE)
 }
 
 /// Makes a reallocation that is sampled, or of a sampled or large block, or to size zero, or by a
@@ -283,7 +259,7 @@ unsafe fn move_sampled(thread: Thread, block: *mut u8, old_size: usize, size: us
                 .block
                 .copy_from_nonoverlapping(block, old_size.min(size));
             record_small_replaced(block, size_class::counted_size(old_size));
-            sampled_blocks::give_back(block, old_size + NOTE);
+            sampled_blocks::give_back(block, old_size);
         }
         moved
     }
