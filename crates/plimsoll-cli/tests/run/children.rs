@@ -237,6 +237,43 @@ fn the_peak_of_a_forked_child_begins_with_what_is_in_use_at_the_fork() {
     assert_eq!(count, 4);
 }
 
+const FORKS_IN_HANDLER: &str = r#"
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile sig_atomic_t forks;
+static void handler(int signal) {
+    int child = fork();
+    if (!child) _exit(signal != SIGVTALRM);
+    int status;
+    while (waitpid(child, &status, 0) < 0) {}
+    if (status) _exit(1);
+    forks++;
+}
+int main() {
+    struct sigaction action = {0};
+    action.sa_handler = handler;
+    sigaction(SIGVTALRM, &action, 0);
+    struct itimerval often = {{0, 1000}, {0, 1000}};
+    setitimer(ITIMER_VIRTUAL, &often, 0);
+    while (forks < 200) free(malloc(100));
+    return 0;
+}"#;
+
+/// Most of the time, the handler interrupts its thread while that counts a sample.
+#[test]
+fn a_signal_handler_forks_while_its_thread_counts() {
+    let scene = Scene::new("forks-in-handler");
+    let program = scene.c("forks_in_handler", FORKS_IN_HANDLER);
+    let options = ["--children", "--json", "--heap-rate", "1"];
+    let output = run(&options, &program, &[]).output().unwrap();
+    let (_, reports) = reports(&output);
+    assert!(output.status.success(), "{:?}", output.status);
+    assert!(reports.len() >= 201, "{} reports", reports.len());
+}
+
 const DISTANCES: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>

@@ -20,7 +20,7 @@ use crate::profile::{self, LostEvents};
 use crate::stack::{Baseline, CPU_TABLE, TABLE};
 use crate::stats::LockStats;
 use crate::stats::lock_stats;
-use crate::thread;
+use crate::{single_thread, thread};
 
 /// Counts since the process began, or since an ancestor did.
 pub(super) struct Counted {
@@ -80,15 +80,20 @@ unsafe impl Sync for Place {}
 /// them, and in a child until its first fork.
 static PREPARED: AtomicPtr<Baseline> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Does before a fork, once for many children, what each would do for itself otherwise.
-pub(super) fn prepare() {
+/// Does before a fork, once for many children, what each would do for itself otherwise. `interrupts` means that
+/// a signal handler forks, whose thread may be counting.
+pub(super) fn prepare(interrupts: bool) {
     static IS_PREPARED: AtomicBool = AtomicBool::new(false);
     // Two threads that fork at once may both do it.
     if !IS_PREPARED.load(Ordering::Relaxed) {
         prepare_memory();
         IS_PREPARED.store(true, Ordering::Relaxed);
     }
-    prepare_counts();
+    // A reading waits until no thread is counting. This one may be, below the handler, and another may be
+    // stopped.
+    if !interrupts && single_thread::is_single_threaded() == Some(true) {
+        prepare_counts();
+    }
 }
 
 /// Reads the counts if there were events since the last fork.

@@ -168,11 +168,11 @@ static SERVES_PAGES: AtomicBool = AtomicBool::new(false);
 /// and the counts that they inherit.
 pub(crate) fn before_fork() {
     if CHILDREN.load(Ordering::Relaxed) {
-        let _counting = Counting::begin();
+        let counting = Counting::begin();
         symbol::remember_objects();
         report::program();
         arguments::find();
-        inherited::prepare();
+        inherited::prepare(!counting.is_outermost());
     }
 }
 
