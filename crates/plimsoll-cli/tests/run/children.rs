@@ -262,7 +262,7 @@ int main() {
     return 0;
 }"#;
 
-/// Most of the time, the handler interrupts its thread while that counts a sample.
+/// Each allocation is sampled, so the handler often interrupts its thread while that counts.
 #[test]
 fn a_signal_handler_forks_while_its_thread_counts() {
     let scene = Scene::new("forks-in-handler");

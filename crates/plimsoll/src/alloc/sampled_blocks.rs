@@ -26,7 +26,8 @@ pub(super) const SPAN: usize = 64 * 1024;
 /// Slots in a span of the smallest size.
 const MAX_SLOTS: usize = SPAN / SLOT_SIZES[0];
 
-/// The sizes of slots in bytes: four for each doubling, multiples of 16.
+/// The sizes of slots in bytes: four for each doubling, multiples of 16. A static, so that the linker can
+/// place it beside other tables (`preload.ld` of the command).
 static SLOT_SIZES: [usize; 40] = [
     32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
     1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336,
@@ -181,8 +182,8 @@ pub(super) fn note_recorded(block: *mut u8, sample: Sample) {
     entry.born.store(sample.born.0, Ordering::Relaxed);
 }
 
-/// Notes the size of a block. Elsewhere in memory as the sample is: the program cannot overwrite it beyond the
-/// end of its block, and may not use the slot's last page.
+/// Notes the size of a block, outside its slot: the program cannot overwrite it by a write beyond the block,
+/// and the slot's last page stays unused if the program does not use it.
 #[cfg(feature = "preload")]
 pub(super) fn note_size(block: *mut u8, size: usize) {
     size_entry(slot_of(block).0).store(size as u32, Ordering::Relaxed);

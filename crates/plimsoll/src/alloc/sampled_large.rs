@@ -88,7 +88,7 @@ impl SampledLarge {
             }
             let line = self.line(line);
             for (place, entry) in line.addresses.iter().zip(&line.notes) {
-                // Not read first: on a page without memory, that is a page fault of its own.
+                // Not read first: on a page without memory, that would be one more page fault.
                 if place
                     .compare_exchange(0, address, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()

@@ -148,7 +148,7 @@ pub(super) fn take_down(interrupts: bool) {
         let cpu = profile::lookup(kinds::PROFILE.name);
         inherited.cpu = cpu.map(|profile| profile.read());
     }
-    // What the parent's state referred to, if it was forked itself, is leaked.
+    // If the parent was forked, too, what its state referred to is leaked.
     INHERITED.store(inherited, Ordering::Release);
 }
 

@@ -24,8 +24,8 @@ impl Table {
         Baseline { counts, events }
     }
 
-    /// Returns whether no event was counted since the baseline was read. The cycles of collectors, which
-    /// the preloaded library lacks, are no events.
+    /// Returns whether no event was counted since the baseline was read. Cycles of collectors do not count: the
+    /// preloaded library has no collectors.
     pub(crate) fn is_current(&self, baseline: &Baseline) -> bool {
         self.events.load(Ordering::SeqCst) == baseline.events
     }
