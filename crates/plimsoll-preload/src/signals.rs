@@ -215,7 +215,7 @@ unsafe fn on_own_stack(signal: usize) {
                     libc::SIGPIPE => "SIGPIPE",
                     _ => "signal",
                 };
-                preload::report(name);
+                preload::report_in_handler(name);
             }
             Err(writer) if writer == me => {}
             Err(_) => loop {

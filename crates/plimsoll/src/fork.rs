@@ -3,10 +3,13 @@
 //! Readers' locks are taken before the fork and released on both sides, so no reading is
 //! interrupted. The data of hooks has no locks. Where hooks count themselves in and out, the child
 //! resets the counts of threads that no longer exist. Counts and profiles continue unchanged.
+//!
+//! The thread's signals are blocked meanwhile, because a signal handler may fork as well.
 
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
 
+use plimsoll_sys::os::signals::BlockedSignals;
 use plimsoll_sys::os::{self, loader};
 
 use crate::alloc::counts::{HEAP, HeapDelta};
@@ -24,39 +27,43 @@ use crate::stack::{self, CPU_TABLE, RetiredList, TABLE};
 use crate::stats::cpu_stats::{self, Meter};
 use crate::{internal_heap, internal_thread, memory_limit, postmortem, task, thread, wakeup};
 
-#[cfg(feature = "interpose")]
-type HookGuard = MutexGuard<'static, hook::Progress>;
-#[cfg(not(feature = "interpose"))]
-type HookGuard = ();
+type Guard<T> = MutexGuard<'static, T>;
 
-type Guards = (
-    MutexGuard<'static, Option<history::State>>,
-    MutexGuard<'static, history::growth::Thresholds>,
-    MutexGuard<'static, memory_limit::State>,
-    MutexGuard<'static, Option<profile::cpu::Recording>>,
-    MutexGuard<'static, cpu::Users>,
-    MutexGuard<'static, Option<task::Watcher>>,
-    MutexGuard<'static, ()>,
-    MutexGuard<'static, ()>,
-    HookGuard,
-    MutexGuard<'static, Vec<RetiredList>>,
-    MutexGuard<'static, ()>,
-    MutexGuard<'static, ()>,
-    MutexGuard<'static, Reader<HeapDelta>>,
-    MutexGuard<'static, gc::Registry>,
-    MutexGuard<'static, Meter>,
-    MutexGuard<'static, label::Known>,
-    MutexGuard<'static, Earlier>,
-    MutexGuard<'static, ()>,
-);
+/// What is held across a fork, in the order in which it is acquired and released. Fields whose names begin with
+/// an underscore are only held.
+struct Held {
+    // Before all others, which a reading takes.
+    _history: Guard<Option<history::State>>,
+    _thresholds: Guard<history::growth::Thresholds>,
+    limit: Guard<memory_limit::State>,
+    // Before the next, because dropping a recording takes that.
+    _recording: Guard<Option<profile::cpu::Recording>>,
+    cpu: Guard<cpu::Users>,
+    // Before the others, because code that holds it takes them.
+    _watcher: Guard<Option<task::Watcher>>,
+    _tasks: Guard<()>,
+    _rates: Guard<()>,
+    #[cfg(feature = "interpose")]
+    _hook: Guard<hook::Progress>,
+    _lists: Guard<Vec<RetiredList>>,
+    _table: Guard<()>,
+    _cpu_table: Guard<()>,
+    heap: Guard<Reader<HeapDelta>>,
+    collectors: Guard<gc::Registry>,
+    _meter: Guard<Meter>,
+    _labels: Guard<label::Known>,
+    _earlier: Guard<Earlier>,
+    _loader: Guard<()>,
+    // Acquired first and released last: signals arrive when no lock is held.
+    signals: BlockedSignals,
+}
 
-/// The locks that are held across a fork.
-struct Held(UnsafeCell<Option<Guards>>);
+struct Place(UnsafeCell<Option<Held>>);
 
 // SAFETY: only the thread that holds the locks uses it, between `before` and `after_*`.
-unsafe impl Sync for Held {}
+unsafe impl Sync for Place {}
 
-static HELD: Held = Held(UnsafeCell::new(None));
+static HELD: Place = Place(UnsafeCell::new(None));
 
 /// Registers the functions below, which the C library calls around each fork. Once.
 pub(crate) fn register() {
@@ -64,41 +71,38 @@ pub(crate) fn register() {
 }
 
 extern "C" fn before() {
+    let signals = BlockedSignals::new();
     // Before any lock is taken: it allocates.
     #[cfg(feature = "preload")]
     crate::preload::before_fork();
-    let guards = (
-        // Before all others, which a reading takes.
-        history::lock(),
-        history::growth::lock_thresholds(),
-        memory_limit::lock(),
-        // Before the next, because dropping a recording takes that.
-        profile::cpu::lock_started(),
-        cpu::lock(),
-        // Before the others, because code that holds it takes them.
-        task::lock_watcher(),
-        task::lock_cut(),
-        contention::lock_rates(),
+    let held = Held {
+        _history: history::lock(),
+        _thresholds: history::growth::lock_thresholds(),
+        limit: memory_limit::lock(),
+        _recording: profile::cpu::lock_started(),
+        cpu: cpu::lock(),
+        _watcher: task::lock_watcher(),
+        _tasks: task::lock_cut(),
+        _rates: contention::lock_rates(),
         #[cfg(feature = "interpose")]
-        hook::lock(),
-        #[cfg(not(feature = "interpose"))]
-        (),
-        stack::lock_lists(),
-        TABLE.lock_readers(),
-        CPU_TABLE.lock_readers(),
-        {
+        _hook: hook::lock(),
+        _lists: stack::lock_lists(),
+        _table: TABLE.lock_readers(),
+        _cpu_table: CPU_TABLE.lock_readers(),
+        heap: {
             let mut readers = HEAP.lock_readers();
             postmortem::before_fork(&mut readers);
             readers
         },
-        gc::lock(),
-        cpu_stats::lock(),
-        label::lock(),
-        profile::lock_earlier(),
-        loader::lock(),
-    );
+        collectors: gc::lock(),
+        _meter: cpu_stats::lock(),
+        _labels: label::lock(),
+        _earlier: profile::lock_earlier(),
+        _loader: loader::lock(),
+        signals,
+    };
     // SAFETY: this thread holds the locks, so no other uses `HELD`.
-    unsafe { *HELD.0.get() = Some(guards) };
+    unsafe { *HELD.0.get() = Some(held) };
     internal_heap::lock();
     thread::before_fork();
 }
@@ -112,8 +116,8 @@ extern "C" fn after_in_parent() {
 
 extern "C" fn after_in_child() {
     // SAFETY: the child's only thread has held the locks since `before`.
-    if let Some((.., readers, _, _, _, _, _)) = unsafe { &mut *HELD.0.get() } {
-        postmortem::after_fork_in_child(readers);
+    if let Some(held) = unsafe { &mut *HELD.0.get() } {
+        postmortem::after_fork_in_child(&mut held.heap);
     }
     os::forget_thread_id();
     #[cfg(feature = "http")]
@@ -130,13 +134,13 @@ extern "C" fn after_in_child() {
     thread::after_fork_in_child();
     internal_heap::unlock();
     // SAFETY: the child's only thread has held the locks since `before`.
-    let mut held = unsafe { (*HELD.0.get()).take() };
-    if let Some((_, _, limit, _, cpu, .., collectors, _, _, _, _)) = &mut held {
-        limit.after_fork_in_child();
-        cpu.after_fork_in_child();
-        collectors.after_fork_in_child();
-    }
-    drop(held);
+    let held = unsafe { (*HELD.0.get()).take() };
+    let _signals = held.map(|mut held| {
+        held.limit.after_fork_in_child();
+        held.cpu.after_fork_in_child();
+        held.collectors.after_fork_in_child();
+        held.signals
+    });
     #[cfg(feature = "preload")]
     crate::preload::after_fork_in_child();
 }

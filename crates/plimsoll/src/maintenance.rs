@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::signals::BlockedSignals;
 
 use crate::{internal_scope, internal_thread, overhead, stack, wakeup};
 
@@ -85,6 +86,7 @@ fn work() {
 /// and allocates.
 pub(crate) fn refresh_if_requested() {
     if wakeup::take_modules_request() {
+        let _blocked = BlockedSignals::new();
         let _own = internal_scope::scope();
         stack::refresh_modules();
     }

@@ -238,40 +238,68 @@ fn the_peak_of_a_forked_child_begins_with_what_is_in_use_at_the_fork() {
 }
 
 const FORKS_IN_HANDLER: &str = r#"
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
-static volatile sig_atomic_t forks;
-static void handler(int signal) {
-    int child = fork();
-    if (!child) _exit(signal != SIGVTALRM);
-    int status;
-    while (waitpid(child, &status, 0) < 0) {}
+static volatile sig_atomic_t forks, is_child;
+static void await(int child) {
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     if (status) _exit(1);
+}
+static void handler(int signal) {
+    (void)signal;
+    if (is_child) return;
+    int child = fork();
+    /* The child goes on where the signal arrived. */
+    if (!child) { is_child = 1; return; }
+    await(child);
     forks++;
 }
-int main() {
+int main(int count, char **arguments) {
+    size_t size = atol(arguments[1]);
+    int most = atoi(arguments[2]);
+    int forks_outside = count > 3;
     struct sigaction action = {0};
     action.sa_handler = handler;
     sigaction(SIGVTALRM, &action, 0);
     struct itimerval often = {{0, 1000}, {0, 1000}};
     setitimer(ITIMER_VIRTUAL, &often, 0);
-    while (forks < 200) free(malloc(100));
+    for (int left = 100; forks < most && left;) {
+        void *volatile block = malloc(size);
+        free(block);
+        left -= is_child;
+        if (forks_outside && !is_child) {
+            int child = fork();
+            if (!child) _exit(0);
+            await(child);
+        }
+    }
     return 0;
 }"#;
 
-/// Each allocation is sampled, so the handler often interrupts its thread while that counts.
+/// Each allocation is sampled, and the counts are read after each MiB. So the handler often interrupts its thread
+/// while that counts or reads the counts.
 #[test]
 fn a_signal_handler_forks_while_its_thread_counts() {
     let scene = Scene::new("forks-in-handler");
     let program = scene.c("forks_in_handler", FORKS_IN_HANDLER);
     let options = ["--children", "--json", "--heap-rate", "1"];
-    let output = run(&options, &program, &[]).output().unwrap();
-    let (_, reports) = reports(&output);
-    assert!(output.status.success(), "{:?}", output.status);
-    assert!(reports.len() >= 201, "{} reports", reports.len());
+    for (size, forks, outside) in [
+        ("100", 200, None),
+        ("1048576", 200, None),
+        ("1048576", 20, Some("forks-outside")),
+    ] {
+        let most = forks.to_string();
+        let arguments: Vec<&str> = [size, &most].into_iter().chain(outside).collect();
+        let output = run(&options, &program, &arguments).output().unwrap();
+        let (_, reports) = reports(&output);
+        assert!(output.status.success(), "{:?}", output.status);
+        assert!(reports.len() > forks, "{} reports", reports.len());
+    }
 }
 
 const DISTANCES: &str = r#"

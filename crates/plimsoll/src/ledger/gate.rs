@@ -73,7 +73,11 @@ impl Gate {
     /// Counts the caller out again, on the same thread. Release: a reader that finds the gate empty
     /// sees everything that was written inside.
     pub(crate) fn leave(&self, generation: Generation) {
-        self.place().inside[generation.index()].fetch_sub(1, Ordering::Release);
+        // The count is 0 if a signal handler forked while this thread was inside: the child discards all writers.
+        let inside = &self.place().inside[generation.index()];
+        let _ = inside.fetch_update(Ordering::Release, Ordering::Relaxed, |count| {
+            count.checked_sub(1)
+        });
     }
 
     /// Waits until no writer is inside `generation`, which must no longer be the current one.
@@ -96,7 +100,8 @@ impl Gate {
         inside.all(|inside| inside.load(Ordering::Acquire) == 0)
     }
 
-    /// Discards all writers: in the child of a fork, where the other threads no longer exist.
+    /// Discards all writers: in the child of a fork, where the other threads no longer exist. If a signal handler
+    /// forked while this thread was inside, a reader does not wait for it, and sees parts of its event.
     #[cfg(not(loom))]
     pub(crate) fn reset(&self) {
         for inside in self.places.iter().flat_map(|place| &place.inside) {

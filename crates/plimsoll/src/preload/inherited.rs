@@ -73,7 +73,7 @@ struct Place(UnsafeCell<MaybeUninit<Inherited>>);
 const _: () = assert!(size_of::<Place>() == 4096);
 
 // SAFETY: only `take_down` writes to it, in a process without other threads, and only reports read it. In a
-// fork by a signal handler that interrupted a report, `take_down` does not use it.
+// fork by a signal handler that interrupted Plimsoll, `take_down` does not use it.
 unsafe impl Sync for Place {}
 
 /// The counts of all profiles but the next one's, for the child of the next fork. Null while a thread reads
@@ -84,14 +84,17 @@ static PREPARED: AtomicPtr<Baseline> = AtomicPtr::new(std::ptr::null_mut());
 /// a signal handler forks, whose thread may be counting.
 pub(super) fn prepare(interrupts: bool) {
     static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+    // A reading waits until no thread is counting. This one may be, below the handler.
+    if interrupts {
+        return;
+    }
     // Two threads that fork at once may both do it.
     if !IS_PREPARED.load(Ordering::Relaxed) {
         prepare_memory();
         IS_PREPARED.store(true, Ordering::Relaxed);
     }
-    // A reading waits until no thread is counting. This one may be, below the handler, and another may be
-    // stopped.
-    if !interrupts && single_thread::is_single_threaded() == Some(true) {
+    // Another thread that is counting may be stopped.
+    if single_thread::is_single_threaded() == Some(true) {
         prepare_counts();
     }
 }
@@ -124,7 +127,7 @@ fn prepare_memory() {
 }
 
 /// Records the inherited state in the child of a fork, which has one thread. The peak begins anew. `interrupts`
-/// means that a signal handler forked, and that it may have interrupted a report.
+/// means that a signal handler forked while Plimsoll worked on this thread.
 pub(super) fn take_down(interrupts: bool) {
     let inherited = if interrupts {
         Box::leak(Box::<Inherited>::new_uninit())

@@ -19,6 +19,7 @@
 use std::time::Duration;
 
 use plimsoll_postmortem::layout::maximum::{HIGHEST, Maximum, OWNERS, WORDS, WRITTEN, copy};
+use plimsoll_sys::os::signals::BlockedSignals;
 use plimsoll_sys::os::{clock, peak_resident_bytes, residency};
 use plimsoll_sys::primitives::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -161,6 +162,7 @@ fn check_if_alone(interval: u64) {
         return;
     }
     LAST_READING.store(age, Ordering::Relaxed);
+    let _blocked = BlockedSignals::new();
     // SAFETY: `errno` is the thread's own variable.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: `errno` is the address of the thread's own variable.

@@ -31,6 +31,7 @@ pub use crate::alloc::malloc::{
 pub use crate::deferred_signals::put_off;
 
 use plimsoll_sys::os::privileges;
+use plimsoll_sys::os::signals::BlockedSignals;
 use plimsoll_sys::primitives::{AtomicBool, AtomicI32, Ordering};
 use plimsoll_unwind::unwind_tables::known_rules;
 
@@ -253,6 +254,7 @@ fn own_process() -> i32 {
 fn activate() {
     if reports() && !SET_OFF.swap(true, Ordering::Relaxed) {
         let _counting = Counting::begin();
+        let _blocked = BlockedSignals::new();
         let _own = internal_scope::scope();
         let started = config::start();
         #[cfg(feature = "http")]
@@ -347,8 +349,17 @@ pub fn reports() -> bool {
 }
 
 /// Writes the report, in place of an earlier one. `ending` is a word for the cause of the end, such
-/// as `exit` or `signal 15`. Does nothing in a process that does not report.
+/// as `exit`. Does nothing in a process that does not report. Blocks the thread's signals meanwhile, because a
+/// signal handler may fork.
 pub fn report(ending: &str) {
+    if reports() {
+        let _blocked = BlockedSignals::new();
+        report_in_handler(ending);
+    }
+}
+
+/// Does the same in the handler of a signal that ends the process, such as `SIGTERM`, and blocks no signals.
+pub fn report_in_handler(ending: &str) {
     if let Some(directory) = DIRECTORY.get().filter(|_| reports()) {
         let _counting = Counting::begin();
         let _own = internal_scope::scope();

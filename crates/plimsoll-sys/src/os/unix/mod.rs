@@ -3,5 +3,6 @@
 pub mod close_on_fork;
 pub mod environment;
 pub mod fork;
+pub mod signals;
 pub mod thread_end;
 pub mod threads;

@@ -4,6 +4,8 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 
+use super::signals::BlockedSignals;
+
 /// The start function of a thread. Must not unwind.
 pub type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -15,17 +17,6 @@ pub struct Thread(libc::pthread_t);
 unsafe impl Send for Thread {}
 // SAFETY: a shared reference permits no operation.
 unsafe impl Sync for Thread {}
-
-/// Signals that an instruction of the receiving thread causes.
-const OF_INSTRUCTIONS: [i32; 7] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGILL,
-    libc::SIGFPE,
-    libc::SIGTRAP,
-    libc::SIGSYS,
-    libc::SIGABRT,
-];
 
 /// Creates a thread with a stack of `stack` bytes that calls `start` with an argument. It blocks the
 /// program's signals, for which the program may wait in a thread of its choice; it receives only
@@ -49,16 +40,10 @@ pub unsafe fn spawn(stack: usize, start: Start, argument: *mut c_void) -> io::Re
         check(libc::pthread_attr_init(attributes.as_mut_ptr()))?;
         // A failure leaves the default size.
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack);
-        let (mut programs, mut before): (libc::sigset_t, libc::sigset_t) =
-            (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&raw mut programs);
-        for own in OF_INSTRUCTIONS {
-            libc::sigdelset(&raw mut programs, own);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const programs, &raw mut before);
+        let blocked = BlockedSignals::new();
         let attributes = attributes.as_mut_ptr();
         let status = libc::pthread_create(thread.as_mut_ptr(), attributes, start, argument);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        drop(blocked);
         libc::pthread_attr_destroy(attributes);
         check(status)?;
         Ok(Thread(thread.assume_init()))

@@ -7,6 +7,7 @@
 //! several times as much. The figure is never too large.
 //! Where readers would wait for a thread that is counting, the figure comes from the samples.
 
+use plimsoll_sys::os::signals::BlockedSignals;
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
 use crate::alloc::counts::{HEAP, HeapDelta};
@@ -35,6 +36,8 @@ pub(super) fn allocated(bytes: u64) {
         return;
     }
     SINCE.store(0, Ordering::Relaxed);
+    // A fork by a signal handler would wait for the readers' lock, which this thread holds.
+    let _blocked = BlockedSignals::new();
     let is_alone = single_thread::is_single_threaded() == Some(true);
     if let Some(live) = HEAP.try_sum(is_alone, HeapDelta::live_bytes) {
         note(live);

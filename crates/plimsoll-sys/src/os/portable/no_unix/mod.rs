@@ -4,6 +4,7 @@ pub mod close_on_fork;
 pub mod eventfd;
 pub mod fork;
 pub mod privileges;
+pub mod signals;
 pub mod threads;
 
 use std::ffi::CStr;
