@@ -112,3 +112,22 @@ impl Gate {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_was_discarded_leaves_the_gate_empty() {
+        let gate = Gate::new();
+        let current = || Generation::of_index(0);
+        let discarded = gate.enter(current);
+        gate.reset();
+        let next = gate.enter(current);
+        assert!(!gate.is_quiet());
+        gate.leave(next);
+        gate.leave(discarded);
+        assert!(gate.is_quiet());
+        gate.settle(discarded);
+    }
+}
