@@ -124,8 +124,8 @@ extern "C" fn after_in_child() {
     os::close_on_fork::after_fork_in_child();
     HEAP.after_fork_in_child(alloc_thread::writer());
     alloc_thread::draw_anew();
-    TABLE.after_fork_in_child();
-    CPU_TABLE.after_fork_in_child();
+    TABLE.discard_writers();
+    CPU_TABLE.discard_writers();
     stack::forget_vanished_threads();
     contention::after_fork_in_child();
     task::after_fork_in_child();

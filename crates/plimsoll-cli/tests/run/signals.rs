@@ -312,3 +312,56 @@ fn a_fatal_signal_at_any_instant_is_no_deadlock() {
         }
     }
 }
+
+const ENDS_IN_HANDLER: &str = r#"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+static const char *volatile way;
+static void handler(int signal) {
+    (void)signal;
+    if (!strcmp(way, "_exit")) _exit(3);
+    if (!strcmp(way, "exit")) exit(3);
+    if (!strcmp(way, "quick_exit")) quick_exit(3);
+    if (!strcmp(way, "exec")) execl("/bin/sh", "sh", "-c", "exit 3", (char *)0);
+    kill(getpid(), SIGKILL);
+}
+int main(int count, char **arguments) {
+    way = arguments[1];
+    size_t size = atol(arguments[2]);
+    /* A wait that does not end uses the processor. */
+    struct rlimit limit = {20, 20};
+    setrlimit(RLIMIT_CPU, &limit);
+    signal(SIGALRM, handler);
+    struct itimerval once = {{0, 0}, {0, atoi(arguments[3])}};
+    setitimer(ITIMER_REAL, &once, 0);
+    for (;;) {
+        void *volatile block = malloc(size);
+        free(block);
+    }
+}"#;
+
+/// The report is written by a handler that interrupted its thread while that counted: more than one in ten times,
+/// since each allocation is sampled.
+#[test]
+fn a_signal_handler_ends_the_program_while_its_thread_counts() {
+    let scene = Scene::new("ends-in-handler");
+    let program = scene.c("ends_in_handler", ENDS_IN_HANDLER);
+    for ledger in ["auto", "per-thread"] {
+        for way in ["_exit", "exit", "quick_exit", "exec"] {
+            for microseconds in (500..1000).step_by(25) {
+                let microseconds = microseconds.to_string();
+                let size = if way == "exit" { "1048576" } else { "100" };
+                let arguments = [way, size, &microseconds];
+                let mut run = run(&["--json", "--heap-rate", "1"], &program, &arguments);
+                let output = run.env("PLIMSOLL", format!("ledger={ledger}")).output();
+                let output = output.unwrap();
+                assert_eq!(output.status.code(), Some(3), "{arguments:?}: {output:?}");
+                assert!(!reports(&output).1.is_empty(), "{arguments:?}");
+            }
+        }
+    }
+}

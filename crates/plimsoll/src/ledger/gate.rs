@@ -73,7 +73,7 @@ impl Gate {
     /// Counts the caller out again, on the same thread. Release: a reader that finds the gate empty
     /// sees everything that was written inside.
     pub(crate) fn leave(&self, generation: Generation) {
-        // The count is 0 if a signal handler forked while this thread was inside: the child discards all writers.
+        // The count is 0 if it was reset while this thread was inside.
         let inside = &self.place().inside[generation.index()];
         let _ = inside.fetch_update(Ordering::Release, Ordering::Relaxed, |count| {
             count.checked_sub(1)
@@ -100,8 +100,9 @@ impl Gate {
         inside.all(|inside| inside.load(Ordering::Acquire) == 0)
     }
 
-    /// Discards all writers: in the child of a fork, where the other threads no longer exist. If a signal handler
-    /// forked while this thread was inside, a reader does not wait for it, and sees parts of its event.
+    /// Discards all writers: in the child of a fork, where the other threads no longer exist, and in a signal handler
+    /// that interrupted this thread inside and ends the process. A reader does not wait for discarded writers, and may
+    /// see parts of their events.
     #[cfg(not(loom))]
     pub(crate) fn reset(&self) {
         for inside in self.places.iter().flat_map(|place| &place.inside) {

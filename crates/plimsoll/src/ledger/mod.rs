@@ -410,5 +410,18 @@ impl<D: Delta> Ledger<D> {
     }
 }
 
+#[cfg(all(feature = "preload", not(loom)))]
+impl<D: Delta> Ledger<D> {
+    /// Discards an operation of the calling thread that a signal handler interrupted, so that the handler can read.
+    /// A reading may have a part of the operation. `own` is how the thread writes.
+    pub(crate) fn discard_interrupted(&self, own: Writer) {
+        match own {
+            Writer::Sequence(_) => {}
+            Writer::Shard(shard) | Writer::FencedShard(shard) => self.per_thread.discard(shard),
+            Writer::Shared => self.shared.reset(),
+        }
+    }
+}
+
 /// The maximum number of words that one operation may change together.
 pub(crate) const MAX_ENTRIES: usize = 4;

@@ -374,6 +374,12 @@ mod storage {
             self.storage.area(shard.0)
         }
 
+        /// Lowers the flag of a shard, so that readers do not wait for its thread.
+        #[cfg(feature = "preload")]
+        pub(crate) fn discard(&self, shard: ShardIndex) {
+            self.storage.active(shard.0).store(0, Ordering::Release);
+        }
+
         /// Releases all shards except `kept`: in the child of a fork, where no other owner exists.
         pub(crate) fn reclaim_all_but(&self, kept: Option<ShardIndex>) {
             self.free.store(0, Ordering::Relaxed);

@@ -437,3 +437,20 @@ fn the_generation_as_the_flag_is_noticed() {
         "the broken ledger passed"
     );
 }
+
+/// The flag of the interrupted operation is up, and its thread reads in the signal handler.
+#[cfg(feature = "preload")]
+#[test]
+fn a_reader_does_not_wait_for_a_discarded_operation() {
+    static LEDGER: Ledger<Flow> = Ledger::new();
+    assert_eq!(
+        LEDGER.open(Some(Protocol::PerThread), None),
+        Some(Protocol::PerThread)
+    );
+    let writer = LEDGER.enlist();
+    LEDGER.record(writer, &[(0, 1)]);
+    // SAFETY: the area is the thread's shard, which stays mapped.
+    unsafe { (*LEDGER.area(writer)).sequence = 1 };
+    LEDGER.discard_interrupted(writer);
+    assert_eq!(LEDGER.read().delta.given[0], 1);
+}

@@ -35,10 +35,12 @@ use plimsoll_sys::os::signals::BlockedSignals;
 use plimsoll_sys::primitives::{AtomicBool, AtomicI32, Ordering};
 use plimsoll_unwind::unwind_tables::known_rules;
 
+use crate::alloc::counts::HEAP;
 use crate::alloc::{malloc, process, thread as alloc_thread};
 use crate::backend;
 use crate::deferred_signals::Counting;
 use crate::maintenance::PeriodicCheck;
+use crate::stack::{CPU_TABLE, TABLE};
 use crate::{
     config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem,
     postmortem_file, sampler, single_thread, stack, symbol, wakeup,
@@ -361,9 +363,21 @@ pub fn report(ending: &str) {
 /// Does the same in the handler of a signal that ends the process, such as `SIGTERM`, and blocks no signals.
 pub fn report_in_handler(ending: &str) {
     if let Some(directory) = DIRECTORY.get().filter(|_| reports()) {
-        let _counting = Counting::begin();
+        let counting = Counting::begin();
+        discard_interrupted(!counting.is_outermost());
         let _own = internal_scope::scope();
         report::write(directory, ending);
+    }
+}
+
+/// Discards what the calling thread was counting when a signal handler interrupted it, for which readings would wait
+/// forever. In an event, which `in_event` means, those of other threads are discarded as well: the report may have
+/// a part of such an event.
+fn discard_interrupted(in_event: bool) {
+    HEAP.discard_interrupted(alloc_thread::writer());
+    if in_event {
+        TABLE.discard_writers();
+        CPU_TABLE.discard_writers();
     }
 }
 

@@ -126,9 +126,9 @@ impl Cuts {
         });
     }
 
-    /// Forgets the threads inside, which no longer exist in the child of a fork.
+    /// Forgets the threads inside; see [`Gate::reset`].
     #[cfg(not(loom))]
-    pub(super) fn after_fork_in_child(&self) {
+    pub(super) fn discard_writers(&self) {
         self.gate.reset();
     }
 

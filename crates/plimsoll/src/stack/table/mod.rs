@@ -441,9 +441,10 @@ impl Table {
         unsafe { std::slice::from_raw_parts(self.region.base() as *const u8, used) }.to_vec()
     }
 
-    /// Forgets threads in the middle of counting, which no longer exist in the child of a fork.
-    pub(crate) fn after_fork_in_child(&self) {
-        self.cuts.after_fork_in_child();
+    /// Forgets threads in the middle of counting: in the child of a fork, where they no longer exist, and in a signal
+    /// handler that interrupted this thread there and ends the process. Readings do not wait for them.
+    pub(crate) fn discard_writers(&self) {
+        self.cuts.discard_writers();
     }
 
     /// Notes that the memory is private and no longer a file's, in the child of a fork.
