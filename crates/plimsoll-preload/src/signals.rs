@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll::preload;
 use plimsoll_sys::arch;
+use plimsoll_sys::os::signals::BlockedSignals;
 
 use crate::next::Next;
 
@@ -163,6 +164,8 @@ unsafe extern "C" fn ends(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_v
         let mut default: libc::sigaction = zeroed();
         default.sa_sigaction = libc::SIG_DFL;
         real_sigaction(signal, &default, std::ptr::null_mut());
+        // A handler of the program that forks would wait for the report below it.
+        let _blocked = BlockedSignals::new();
         if preload::reports() {
             end_at_last(signal);
             on_own_stack(signal as usize);
@@ -215,7 +218,7 @@ unsafe fn on_own_stack(signal: usize) {
                     libc::SIGPIPE => "SIGPIPE",
                     _ => "signal",
                 };
-                preload::report_in_handler(name);
+                preload::report_blocked(name);
             }
             Err(writer) if writer == me => {}
             Err(_) => loop {

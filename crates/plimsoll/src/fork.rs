@@ -58,6 +58,7 @@ struct Held {
     signals: BlockedSignals,
 }
 
+/// Filled between `before` and `after_*`.
 struct Place(UnsafeCell<Option<Held>>);
 
 // SAFETY: only the thread that holds the locks uses it, between `before` and `after_*`.

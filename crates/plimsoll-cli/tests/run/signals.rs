@@ -365,3 +365,53 @@ fn a_signal_handler_ends_the_program_while_its_thread_counts() {
         }
     }
 }
+
+const FORKS_BELOW_REPORT: &str = r#"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void handler(int signal) {
+    (void)signal;
+    int child = fork();
+    if (!child) _exit(0);
+    while (waitpid(child, 0, 0) < 0 && errno == EINTR) {}
+}
+/* As many stacks as take a while to be read. */
+static int deeper(int depth) {
+    for (int i = 0; i < 20; i++) {
+        void *volatile block = malloc(i * 100);
+        free(block);
+    }
+    return depth ? deeper(depth - 1) + 1 : 0;
+}
+int main(int count, char **arguments) {
+    (void)count;
+    deeper(200);
+    signal(SIGALRM, handler);
+    struct itimerval once = {{0, 0}, {0, atoi(arguments[1])}};
+    setitimer(ITIMER_REAL, &once, 0);
+    raise(SIGTERM);
+    return 0;
+}"#;
+
+/// The fork would wait for the report below the handler, and the process would end without one.
+#[test]
+fn a_handler_that_forks_does_not_interrupt_the_report_of_a_fatal_signal() {
+    let scene = Scene::new("forks-in-report");
+    let program = scene.c("forks_in_report", FORKS_BELOW_REPORT);
+    let options = ["--children", "--json", "--heap-rate", "1"];
+    for microseconds in (200..4000).step_by(200) {
+        let arguments = [&*microseconds.to_string()];
+        let output = run(&options, &program, &arguments).output().unwrap();
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(output.status.signal(), Some(libc::SIGTERM), "{output:?}");
+        let (_, reports) = reports(&output);
+        assert!(
+            reports.iter().any(|report| report["ending"] == "SIGTERM"),
+            "{reports:?}"
+        );
+    }
+}

@@ -72,22 +72,18 @@ struct Place(UnsafeCell<MaybeUninit<Inherited>>);
 
 const _: () = assert!(size_of::<Place>() == 4096);
 
-// SAFETY: only `take_down` writes to it, in a process without other threads, and only reports read it. In a
-// fork by a signal handler that interrupted Plimsoll, `take_down` does not use it.
+// SAFETY: only `take_down` writes to it, in a process without other threads, and only reports read it. No signal
+// handler interrupts a report.
 unsafe impl Sync for Place {}
 
 /// The counts of all profiles but the next one's, for the child of the next fork. Null while a thread reads
 /// them, and in a child until its first fork.
 static PREPARED: AtomicPtr<Baseline> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Does before a fork, once for many children, what each would do for itself otherwise. `interrupts` means that
-/// a signal handler forks, whose thread may be counting.
-pub(super) fn prepare(interrupts: bool) {
+/// Does before a fork, once for many children, what each would do for itself otherwise. The calling thread must
+/// not be counting, because a reading waits until no thread is.
+pub(super) fn prepare() {
     static IS_PREPARED: AtomicBool = AtomicBool::new(false);
-    // A reading waits until no thread is counting. This one may be, below the handler.
-    if interrupts {
-        return;
-    }
     // Two threads that fork at once may both do it.
     if !IS_PREPARED.load(Ordering::Relaxed) {
         prepare_memory();
@@ -126,15 +122,10 @@ fn prepare_memory() {
     }
 }
 
-/// Records the inherited state in the child of a fork, which has one thread. The peak begins anew. `interrupts`
-/// means that a signal handler forked while Plimsoll worked on this thread.
-pub(super) fn take_down(interrupts: bool) {
-    let inherited = if interrupts {
-        Box::leak(Box::<Inherited>::new_uninit())
-    } else {
-        // SAFETY: the process has one thread, which runs here and not in a report.
-        unsafe { &mut *PLACE.0.get() }
-    };
+/// Records the inherited state in the child of a fork, which has one thread. The peak begins anew.
+pub(super) fn take_down() {
+    // SAFETY: the process has one thread, which runs here and not in a report.
+    let inherited = unsafe { &mut *PLACE.0.get() };
     let prepared = take_prepared().filter(|counts| TABLE.is_current(counts));
     // Filled in place, because a copy on the stack is a page fault more.
     let inherited = inherited.write(Inherited {

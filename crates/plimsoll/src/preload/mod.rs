@@ -175,7 +175,10 @@ pub(crate) fn before_fork() {
         symbol::remember_objects();
         report::program();
         arguments::find();
-        inherited::prepare(!counting.is_outermost());
+        // In a signal handler that interrupted Plimsoll, a reading might wait for this thread.
+        if counting.is_outermost() {
+            inherited::prepare();
+        }
     }
 }
 
@@ -189,10 +192,10 @@ pub(crate) fn after_fork_in_child() {
         return;
     }
     PROCESS.store(own_process(), Ordering::Relaxed);
-    let counting = Counting::begin();
+    let _counting = Counting::begin();
     let _own = internal_scope::scope();
     report::begin();
-    inherited::take_down(!counting.is_outermost());
+    inherited::take_down();
     stack::cache_later();
     wall::after_fork_in_child();
     #[cfg(feature = "http")]
@@ -354,14 +357,13 @@ pub fn reports() -> bool {
 /// as `exit`. Does nothing in a process that does not report. Blocks the thread's signals meanwhile, because a
 /// signal handler may fork.
 pub fn report(ending: &str) {
-    if reports() {
-        let _blocked = BlockedSignals::new();
-        report_in_handler(ending);
-    }
+    let _blocked = BlockedSignals::new();
+    report_blocked(ending);
 }
 
-/// Does the same in the handler of a signal that ends the process, such as `SIGTERM`, and blocks no signals.
-pub fn report_in_handler(ending: &str) {
+/// Does the same in the handler of a signal that ends the process, such as `SIGTERM`. The caller has blocked all
+/// signals but that one.
+pub fn report_blocked(ending: &str) {
     if let Some(directory) = DIRECTORY.get().filter(|_| reports()) {
         let counting = Counting::begin();
         discard_interrupted(!counting.is_outermost());
