@@ -5,15 +5,15 @@
 //! every such call passes through this crate, without preloading, registration or rebuilding.
 //!
 //! Until [`set_mode`] enables interception, the code here does what the C library's does: it moves
-//! the arguments, makes the system call, and sets `errno`. Calls other than `futex` are never
-//! intercepted. Except to set `errno`, they use no stack and call no function, so even a `clone` or
-//! `vfork` through `syscall` works as before. Intercepted futex calls go to the [`Hook`] with the
+//! the arguments, makes the system call, and sets `errno`. Calls other than `futex` are intercepted
+//! only if they are watched: see [`watch`]. Except to set `errno`, the others use no stack and call
+//! no function, so even a `clone` or `vfork` through `syscall` works as before. Intercepted futex calls go to the [`Hook`] with the
 //! registers of the caller, from which its stack can be unwound without a frame of this crate. On
 //! aarch64, a futex call that is not intercepted saves the return address on the stack, where a
 //! profiler finds it while the thread waits.
 //!
-//! The crate interposes `pthread_create`, which creates threads, in the same way: see the module
-//! `threads`.
+//! The crate interposes `prctl` in the same way, and `pthread_create`, which creates threads: see the
+//! module `threads`.
 //!
 //! # Supported systems
 //! Linux with glibc or musl, on x86-64 and aarch64. Elsewhere, [`IN_FORCE`] is false and nothing is
@@ -45,4 +45,6 @@ pub mod pthread;
 mod syscall;
 pub mod threads;
 
-pub use syscall::{Call, Hook, IN_FORCE, Mode, hook, is_linked, set_hook, set_mode};
+pub use syscall::{
+    Call, Hook, IN_FORCE, Mode, NUMBERS, hook, is_linked, set_hook, set_mode, set_watcher, watch,
+};

@@ -24,5 +24,8 @@ mod processes;
 #[path = "pass_through/registers.rs"]
 mod registers;
 
+#[path = "pass_through/watched.rs"]
+mod watched;
+
 /// The process has no other hook.
 fn before_the_hook_is_set() {}

@@ -10,6 +10,8 @@
 
 #[cfg(not(loom))]
 pub mod arch;
+#[cfg(not(loom))]
+pub mod hash;
 pub mod primitives;
 
 #[cfg(not(loom))]

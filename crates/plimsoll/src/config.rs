@@ -386,7 +386,7 @@ pub(crate) fn serve_in_child() -> Option<std::net::SocketAddr> {
     let (config, _) = config().with_environment(&text.to_string_lossy());
     let address = config.http?;
     let address = match address.strip_prefix(UNIX) {
-        Some(path) => format!("{UNIX}{path}.{}", std::process::id()),
+        Some(path) => format!("{UNIX}{path}.{}", plimsoll_sys::os::process_id()),
         None => {
             let host = address.rsplit_once(':');
             format!("{}:0", host.map_or("127.0.0.1", |(host, _)| host))

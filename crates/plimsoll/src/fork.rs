@@ -120,7 +120,7 @@ extern "C" fn after_in_child() {
     if let Some(held) = unsafe { &mut *HELD.0.get() } {
         postmortem::after_fork_in_child(&mut held.heap);
     }
-    os::forget_thread_id();
+    os::forget_ids();
     #[cfg(feature = "http")]
     os::close_on_fork::after_fork_in_child();
     HEAP.after_fork_in_child(alloc_thread::writer());

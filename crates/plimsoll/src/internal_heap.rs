@@ -76,6 +76,14 @@ pub(crate) fn trim() {
     });
 }
 
+/// Makes the next `bytes` of the heap's range accessible, without using them: for a time when that is impossible.
+#[cfg(feature = "preload")]
+pub(crate) fn commit_ahead(bytes: usize) {
+    let top = HEAP.top.load(Ordering::Relaxed);
+    // Without them, the heap may be full.
+    let _ = REGION.commit((top + bytes).min(REGION.length()));
+}
+
 /// Waits until no thread is inside the heap, and blocks others: for a fork. [`unlock`] ends it.
 pub(crate) fn lock() {
     HEAP.lock();

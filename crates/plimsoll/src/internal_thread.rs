@@ -5,11 +5,15 @@ use std::ffi::{CStr, c_void};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use plimsoll_sys::os;
+use plimsoll_sys::os::own_threads::{self, Registration};
 use plimsoll_sys::os::threads::{self, Thread};
-use plimsoll_sys::primitives::{AtomicI32, Ordering};
+use plimsoll_sys::os::{self, process_id};
 
 use crate::internal_scope;
+
+pub(crate) use plimsoll_sys::os::own_threads::{
+    MustEnd, after_fork_in_child, count, end_all, is_own, wait,
+};
 
 /// A thread that runs, or has ended and is not joined. Dropping this detaches the thread.
 #[derive(Debug)]
@@ -18,52 +22,6 @@ pub(crate) struct OwnThread {
     thread: Option<Thread>,
     /// The process that contains the thread; a child of a fork does not.
     process: u32,
-}
-
-/// The system's numbers of Plimsoll's running threads; 0 for a free place. Only used to distinguish
-/// them from the program's threads; a thread that finds no free place counts as the program's.
-static RUNNING: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
-
-/// Returns whether a thread of this process is one of Plimsoll's.
-pub(crate) fn is_own(thread: i32) -> bool {
-    let mut running = RUNNING.iter();
-    running.any(|place| place.load(Ordering::Relaxed) == thread)
-}
-
-/// Returns the number of Plimsoll's threads.
-pub(crate) fn count() -> usize {
-    let running = RUNNING.iter();
-    running
-        .filter(|place| place.load(Ordering::Relaxed) != 0)
-        .count()
-}
-
-/// Clears the list in the child of a fork, which has none of these threads.
-pub(crate) fn after_fork_in_child() {
-    for place in &RUNNING {
-        place.store(0, Ordering::Relaxed);
-    }
-}
-
-/// The calling thread's place in the list, until this is dropped.
-struct Place(Option<&'static AtomicI32>);
-
-impl Place {
-    fn take() -> Self {
-        let me = os::thread_id();
-        Self(RUNNING.iter().find(|place| {
-            let taken = place.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed);
-            taken.is_ok()
-        }))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(place) = self.0 {
-            place.store(0, Ordering::Relaxed);
-        }
-    }
 }
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -85,13 +43,15 @@ pub(crate) fn spawn(
         work();
     };
     let work: *mut Work = Box::into_raw(Box::new(Box::new(named)));
+    own_threads::announce();
     // SAFETY: `run` expects the pointer to the work, which it takes over.
     match unsafe { threads::spawn(STACK, run, work.cast()) } {
         Ok(thread) => Ok(OwnThread {
             thread: Some(thread),
-            process: std::process::id(),
+            process: process_id(),
         }),
         Err(error) => {
+            own_threads::withdraw();
             // SAFETY: the thread was not created, so this is the only pointer to the work.
             drop(unsafe { Box::from_raw(work) });
             Err(error)
@@ -101,7 +61,7 @@ pub(crate) fn spawn(
 
 extern "C" fn run(work: *mut c_void) -> *mut c_void {
     let _own = internal_scope::scope();
-    let _place = Place::take();
+    let _registration = Registration::enter();
     // SAFETY: `spawn` made the box, and passed ownership to this thread.
     let work = unsafe { Box::from_raw(work.cast::<Work>()) };
     // The panic hook has reported the panic; no thread joins this one for its result.
@@ -118,7 +78,7 @@ impl OwnThread {
     }
 
     fn is_here(&self) -> bool {
-        self.process == std::process::id()
+        self.process == process_id()
     }
 }
 

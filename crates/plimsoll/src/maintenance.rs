@@ -7,9 +7,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::filter;
 use plimsoll_sys::os::signals::BlockedSignals;
 
-use crate::{internal_scope, internal_thread, overhead, stack, wakeup};
+use crate::internal_thread::MustEnd;
+use crate::{internal_scope, internal_thread, overhead, stack, thread, wakeup};
 
 /// Starts the thread, once. It lives as long as the process, and sleeps until it is woken. Without
 /// it, the list of modules is refreshed when a profile is written.
@@ -56,21 +58,37 @@ fn run() {
         // Also before the first wait: a request that preceded the bell's registration did not ring
         // it.
         work();
-        wait(bell);
+        if wait(bell).is_err() {
+            return;
+        }
     }
 }
 
-fn wait(bell: &Bell) {
+fn wait(bell: &Bell) -> Result<(), MustEnd> {
     let checks = || PERIODIC_CHECKS.iter().filter_map(OnceLock::get);
-    let due = checks().filter_map(|check| (check.period)()).min();
-    match due {
+    let due = checks().filter_map(|check| (check.period)());
+    let due = due.chain(filter::is_restricted().then_some(LAST_THREAD_AFTER));
+    match due.min() {
         Some(time) => {
-            bell.wait_at_most(time);
+            internal_thread::wait(bell, Some(time))?;
+            end_without_program();
             for check in checks().filter(|check| (check.period)().is_some()) {
                 (check.check)();
             }
+            Ok(())
         }
-        None => bell.wait(),
+        None => internal_thread::wait(bell, None),
+    }
+}
+
+/// The interval at which a process with a system call filter is checked for threads of the program.
+const LAST_THREAD_AFTER: Duration = Duration::from_millis(200);
+
+/// Ends the process if no thread of the program is left, because a filter has ended each of them. Plimsoll's threads would
+/// keep the process, and no thread of it would receive a signal.
+fn end_without_program() {
+    if filter::is_restricted() && !thread::is_any_left() {
+        thread::end_as_first();
     }
 }
 

@@ -37,7 +37,10 @@ extern "C" fn prepare() {
     cpu::prepare();
     postmortem::prepare();
     #[cfg(feature = "interpose")]
-    crate::hook::threads::start();
+    {
+        crate::hook::threads::start();
+        crate::hook::filters::start();
+    }
 }
 
 /// Updates the users of the module list after it was replaced. Not for hooks.

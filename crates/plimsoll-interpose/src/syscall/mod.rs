@@ -1,4 +1,4 @@
-//! Futex calls that the interposed `syscall` intercepts.
+//! System calls that the interposed `syscall` and `prctl` intercept: `futex`, and those that are watched.
 
 #[cfg(interposes_syscall)]
 mod interposed;
@@ -8,14 +8,14 @@ use crate::in_force::in_force;
 /// Whether this crate defines anything on this system.
 pub const IN_FORCE: bool = cfg!(interposes_syscall);
 
-/// An intercepted futex call.
+/// An intercepted call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// The number of the system call. Callers may leave garbage in the upper half.
     pub number: usize,
-    /// The arguments as the caller passed them. Arguments that the operation does not use are
-    /// garbage, and so may be the upper halves of 32-bit arguments.
+    /// The arguments as the caller passed them. Arguments that the call does not use are garbage, and so
+    /// may be the upper halves of 32-bit arguments.
     pub arguments: [usize; 6],
     /// The caller's frame pointer register.
     pub frame_pointer: usize,
@@ -39,7 +39,26 @@ pub enum Mode {
     All = 1,
 }
 
-/// Sets the hook. Call this before the mode is set to anything but [`Mode::Off`]. A later hook
+/// The numbers of system calls that can be watched are below this.
+pub const NUMBERS: u32 = 512;
+
+/// Sets the hook of the calls that [`watch`] selects. Call this before.
+pub fn set_watcher(hook: Hook) {
+    in_force!(syscall => interposed::set_watcher(hook), {
+        let _ = hook;
+    })
+}
+
+/// Makes calls of that number go to the hook of [`set_watcher`] from now on, whether they are made by `syscall` or, if it
+/// is the number of `prctl`, by that function. For calls that return once, on the stack on which they were made. A number
+/// from [`NUMBERS`] on, and that of `futex`, is ignored.
+pub fn watch(number: u32) {
+    in_force!(syscall => interposed::watch(number), {
+        let _ = number;
+    })
+}
+
+/// Sets the hook of futex calls. Call this before the mode is set to anything but [`Mode::Off`]. A later hook
 /// replaces an earlier one, in which calls may still be executing.
 pub fn set_hook(hook: Hook) {
     in_force!(syscall => interposed::set_hook(hook), {

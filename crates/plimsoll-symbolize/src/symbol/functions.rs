@@ -6,11 +6,11 @@
 //! [`Elf::may_have_rust`]: super::elf::Elf::may_have_rust
 
 use std::cell::LazyCell;
-use std::collections::HashSet;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use plimsoll_sys::hash::HashSet;
 use plimsoll_sys::os::loader;
 
 use super::names::demangle;
@@ -89,7 +89,7 @@ fn without_standard_library() -> HashSet<usize> {
         c"_Unwind_Backtrace",
         c"rust_eh_personality",
     ];
-    let mut others = HashSet::new();
+    let mut others = HashSet::default();
     loader::each_object(|object| {
         if object.refers_to(&SIGNS) == Some(false) {
             others.insert(object.base);

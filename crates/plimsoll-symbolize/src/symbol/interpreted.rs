@@ -1,7 +1,7 @@
 //! Names of functions that an interpreter executes. Their addresses stand for them, outside of all
 //! mapped code; the interpreter's reader has the names.
 
-use std::collections::HashMap;
+use plimsoll_sys::hash::HashMap;
 
 use super::texts::Text;
 use super::{Function, Line, Symbols};
@@ -39,8 +39,8 @@ impl Symbols {
         &mut self,
         mut find: impl FnMut(usize, &mut dyn FnMut(InterpretedFrame<'_>)),
     ) {
-        let mut texts: HashMap<String, Text> = HashMap::new();
-        let mut functions: HashMap<(Text, u64), u32> = HashMap::new();
+        let mut texts: HashMap<String, Text> = HashMap::default();
+        let mut functions: HashMap<(Text, u64), u32> = HashMap::default();
         for at in 0..self.locations.len() {
             let location = &self.locations[at];
             if location.mapping.is_some() || !location.lines.is_empty() {

@@ -1,10 +1,10 @@
 //! Resolves addresses of an ended process, from the files that it had mapped, as
 //! `symbol::resolve` does for this process. Used by the command.
 
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use plimsoll_sys::hash::{HashMap, HashSet};
 use plimsoll_sys::os::loader;
 
 use super::elf::{Elf, PT_LOAD, Segment};
@@ -179,8 +179,8 @@ fn objects(
 ) -> Vec<Object> {
     let mut addresses = return_addresses.to_vec();
     addresses.sort_unstable();
-    let mut files: HashMap<(&str, &str), Option<LoadedFile>> = HashMap::new();
-    let mut bases: HashMap<(&str, &str), HashSet<usize>> = HashMap::new();
+    let mut files: HashMap<(&str, &str), Option<LoadedFile>> = HashMap::default();
+    let mut bases: HashMap<(&str, &str), HashSet<usize>> = HashMap::default();
     let in_files = mapped.iter().filter(|code| code.file.starts_with('/'));
     let objects = in_files.filter_map(|code| {
         let calls = code.start as usize + 1..=code.limit as usize;

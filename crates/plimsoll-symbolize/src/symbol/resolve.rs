@@ -1,10 +1,10 @@
 //! Resolves return addresses to [`Symbols`].
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 
 use plimsoll_sys::os::code_mappings::{self, CodeMapping};
+use plimsoll_sys::os::{files, filter};
 
 use super::maps::{self, Mapped};
 use super::objects::{self, Object};
@@ -31,10 +31,17 @@ pub(super) fn locate(return_addresses: &[usize]) -> Symbols {
         .collect();
     calls.sort_unstable();
     let remembered = objects::remembered_code();
-    let found = remembered
-        .and_then(|all| files_of(&calls, &all))
-        .or_else(|| files_of(&calls, &code_mappings::code_mappings_of(&calls)?));
-    let mapped = mapped(found.or_else(code_mappings::code_mappings));
+    let found = (remembered.as_ref())
+        .and_then(|all| files_of(&calls, all))
+        .or_else(|| files_of(&calls, &code_mappings::code_mappings_of(&calls)?))
+        .or_else(code_mappings::code_mappings)
+        // A system call filter forbids to ask for them.
+        .or_else(|| {
+            remembered
+                .filter(|_| !filter::may_read_files())
+                .map(|all| all.to_vec())
+        });
+    let mapped = mapped(found);
     resolve_in(
         &mapped,
         &objects::loaded(),
@@ -77,7 +84,7 @@ fn mapped(found: Option<Vec<CodeMapping>>) -> Vec<Mapped> {
 /// Reads the list of mappings in few calls: each makes the kernel search for its position.
 fn read_maps() -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(32 << 10);
-    File::open("/proc/self/maps")?.read_to_end(&mut text)?;
+    files::open("/proc/self/maps")?.read_to_end(&mut text)?;
     Ok(text)
 }
 

@@ -1,9 +1,10 @@
 //! The table in which answers are assembled: functions, their names and the lines of all locations.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 #[cfg(feature = "debug-info")]
+use plimsoll_sys::hash::HashMap;
+
 use super::module_paths;
 use super::symtab::Symbol;
 use super::texts::{Interner, Text};
@@ -52,7 +53,7 @@ impl Table {
         Self {
             texts: Interner::new(),
             functions: Vec::new(),
-            places: HashMap::new(),
+            places: HashMap::default(),
             lines: Vec::new(),
             scratch: String::new(),
         }

@@ -1,8 +1,9 @@
 //! A table that stores each string once: ten thousand addresses refer to the same few hundred
 //! files.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
+
+use plimsoll_sys::hash::{HashMap, Seeded};
 
 /// The index of a string in [`Texts`]. Within one `Texts`, equal strings have equal indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,7 +67,7 @@ pub(super) struct Interner {
     /// Open addressing with linear probing, at most half full. 0 marks a free slot; other values
     /// are indices of texts. The empty text needs no slot.
     slots: Vec<u32>,
-    hasher: RandomState,
+    hasher: Seeded,
 }
 
 impl Interner {
@@ -78,7 +79,7 @@ impl Interner {
         Self {
             texts,
             slots: vec![0; 64],
-            hasher: RandomState::new(),
+            hasher: Seeded,
         }
     }
 

@@ -16,6 +16,7 @@ mod portable;
 mod unix;
 
 pub mod loader;
+pub mod own_threads;
 pub mod region;
 pub mod rseq;
 

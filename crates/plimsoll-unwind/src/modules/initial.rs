@@ -4,10 +4,9 @@
 //! Libraries that were loaded later may need the same, which changes nothing. The loader lists objects in the
 //! order of loading, so that the first object of a name is the one that was found by it at the start.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::LazyLock;
+use std::hash::BuildHasher;
 
+use plimsoll_sys::hash::{HashMap, Seeded};
 use plimsoll_sys::os::loader::{Name, Object};
 
 /// The names in an object, by their hashes.
@@ -18,14 +17,11 @@ pub(super) struct Names {
     needed: Vec<u64>,
 }
 
-/// The same hash for all listings.
-static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-
 impl Names {
     pub(super) fn of(object: &Object<'_>) -> Self {
         let path = object.name.to_bytes();
         let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-        let hash = |name: &[u8]| HASHER.hash_one(name);
+        let hash = |name: &[u8]| Seeded.hash_one(name);
         let mut names = Self::default();
         if !path.is_empty() {
             names.own = [None, Some(hash(path)), Some(hash(file))];
@@ -40,7 +36,7 @@ impl Names {
 
 /// Reports for each object whether it was loaded before the program began. False where that is uncertain.
 pub(super) fn are_initial(objects: &[Names]) -> Vec<bool> {
-    let mut first_of = HashMap::new();
+    let mut first_of = HashMap::default();
     for (at, object) in objects.iter().enumerate() {
         for name in object.own.into_iter().flatten() {
             first_of.entry(name).or_insert(at);

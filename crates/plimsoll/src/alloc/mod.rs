@@ -187,6 +187,14 @@ pub(crate) fn commit_for_children() {
     SAMPLED_LARGE.commit();
 }
 
+/// Makes memory for later samples accessible, for a process that will not be able to: most of all sizes.
+#[cfg(feature = "preload")]
+pub(crate) fn commit_before_filter() {
+    const SPANS: usize = 256;
+    sampled_blocks::commit_ahead(SPANS);
+    SAMPLED_LARGE.commit();
+}
+
 /// Whether the underlying allocator was found to be the C library's.
 static IS_OVER_C: AtomicBool = AtomicBool::new(false);
 

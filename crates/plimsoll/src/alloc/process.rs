@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use plimsoll_sys::os::filter;
 use plimsoll_sys::os::region::Region;
 use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::primitives::{AtomicU32, Ordering};
@@ -51,6 +52,8 @@ fn set_up() -> bool {
         Ok(_) => {}
         Err(state) => return state == OPEN,
     }
+    // Before the first call that a filter may answer by ending the process.
+    filter::notice_inherited(settings::known_filters());
     let early = settings::early();
     crate::sampler::set_rate(early.heap_rate);
     stack::set_depth(early.stack_depth);

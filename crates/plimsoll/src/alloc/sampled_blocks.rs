@@ -107,6 +107,13 @@ pub(super) fn commit_first() {
     let _ = BLOCKS.commit(SPAN) && NOTES.commit(notes_of(1));
 }
 
+/// Makes memory for further samples accessible, without using it: for a time when that is impossible.
+#[cfg(feature = "preload")]
+pub(super) fn commit_ahead(spans: usize) {
+    let spans = (SPANS.load(Ordering::Relaxed) + spans).min(BLOCKS.length() / SPAN);
+    let _ = BLOCKS.commit(spans * SPAN) && NOTES.commit(notes_of(spans));
+}
+
 /// The bytes of a span's notes after the heads of its group: notes, then sizes of blocks.
 const NOTES_OF_SPAN: usize =
     (MAX_SLOTS - FIRST) * (size_of::<NoteEntry>() + size_of::<BlockSize>());

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::internal_scope;
 use crate::profile::{self, Format};
 use crate::warning;
+use plimsoll_sys::os::process_id;
 
 /// Creates the directory, and warns if profiles cannot be written there.
 pub(super) fn prepare(directory: &Path) {
@@ -47,7 +48,7 @@ fn create(directory: &Path) -> io::Result<()> {
 
 /// Creates and removes a file. Permissions alone do not show a read-only or special file system.
 fn try_to_write(directory: &Path) -> io::Result<()> {
-    let path = directory.join(format!(".plimsoll-{}.part", std::process::id()));
+    let path = directory.join(format!(".plimsoll-{}.part", process_id()));
     let created = OpenOptions::new().write(true).create_new(true).open(&path);
     match created {
         Ok(_) => fs::remove_file(&path),

@@ -30,6 +30,8 @@ use crate::settings;
 use crate::stack::{Bucket, CPU_TABLE, Kind, StackName};
 use crate::task;
 
+#[cfg(all(feature = "interpose", target_os = "linux", not(plimsoll_portable_os)))]
+pub(crate) use os::before_filter;
 pub(crate) use os::{HANDLER_TIMES, lost_samples, prepare, unwatched_threads};
 
 /// The samples for each second of CPU time, unless another rate is set.
@@ -74,6 +76,8 @@ pub enum StartError {
     NoSignal,
     /// The system has no memory for the handler.
     NoMemory,
+    /// A system call filter (seccomp) of the process forbids this call.
+    Filtered(&'static str),
 }
 
 impl std::error::Error for StartError {}
@@ -81,6 +85,12 @@ impl std::error::Error for StartError {}
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Filtered(call) => {
+                return write!(
+                    f,
+                    "a system call filter (seccomp) of the process forbids {call}, which cpu profiling needs"
+                );
+            }
             Self::InUse => "cpu profiling already in use",
             Self::Unsupported => "cpu profiling is not available on this system",
             Self::NoSignal => {
@@ -140,12 +150,7 @@ impl Users {
             }
             return Ok(());
         }
-        if self.running != 0 {
-            os::stop();
-            let since = clock::process_cpu().saturating_sub(BEGAN_AT_CPU.load(Ordering::Relaxed));
-            RECORDED_CPU.fetch_add(since, Ordering::Relaxed);
-            self.running = 0;
-        }
+        self.end_recording();
         if rate != 0 {
             if !self.is_table_open {
                 self.is_table_open = true;
@@ -158,6 +163,15 @@ impl Users {
             (self.running, self.last) = (rate, rate);
         }
         Ok(())
+    }
+
+    fn end_recording(&mut self) {
+        if self.running != 0 {
+            os::stop();
+            let since = clock::process_cpu().saturating_sub(BEGAN_AT_CPU.load(Ordering::Relaxed));
+            RECORDED_CPU.fetch_add(since, Ordering::Relaxed);
+            self.running = 0;
+        }
     }
 
     /// Ends sessions in the child of a fork, which the threads of the parent began. Samples that are

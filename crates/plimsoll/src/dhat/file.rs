@@ -1,10 +1,11 @@
 //! The end of a profiler: its counts as text, and its profile as a file.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
 use plimsoll_symbolize::Detail;
+
+use plimsoll_sys::hash::HashMap;
 
 use super::{Running, alloc};
 use crate::export::{self, Extent};
@@ -55,7 +56,7 @@ impl Recording {
     /// Restores the settings, and returns the profile since the creation.
     fn finish(self) -> Reading {
         let later = reading("heap");
-        let mut at_peak = HashMap::<(Stack, Tag), [i64; 2]>::new();
+        let mut at_peak = HashMap::<(Stack, Tag), [i64; 2]>::default();
         for Sample { stack, tag, values } in reading("peak").samples {
             let sum = at_peak.entry((stack, tag)).or_default();
             *sum = [sum[0] + values[0], sum[1] + values[1]];

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::history::{History, SERIES};
 use crate::json;
+use plimsoll_sys::os::process_id;
 
 /// Returns the readings, with times in seconds since 1970:
 ///
@@ -34,7 +35,7 @@ fn put(text: &mut String, history: &History, started: Option<f64>) -> fmt::Resul
         .file_name()
         .unwrap_or_default();
     json::put_string(text, &program.to_string_lossy())?;
-    write!(text, ",\"pid\":{},\"series\":[", std::process::id())?;
+    write!(text, ",\"pid\":{},\"series\":[", process_id())?;
     for (at, name) in SERIES.iter().enumerate() {
         comma(text, at);
         json::put_string(text, name)?;

@@ -25,6 +25,7 @@ use plimsoll_symbolize::{Detail, Symbols};
 use crate::profile::activity::Record;
 use crate::profile::reading::{Reading, Stack, TextReading};
 use crate::symbol;
+use plimsoll_sys::os::process_id;
 
 pub(crate) use page::TextPage;
 pub(crate) use profile::{fragmentation_page, threads_page};
@@ -162,7 +163,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     loop {
         let mut name = name.to_os_string();
         let made = MADE.fetch_add(1, Ordering::Relaxed);
-        name.push(format!(".{}.{made}.part", std::process::id()));
+        name.push(format!(".{}.{made}.part", process_id()));
         let beside = path.with_file_name(name);
         match options.open(&beside) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

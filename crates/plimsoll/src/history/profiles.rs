@@ -4,9 +4,9 @@
 //! The values of a reading are those of the last one less all changes since. The last values are
 //! kept in full, once for each stack with its labels.
 
-use std::collections::HashMap;
-
 use plimsoll_pprof::varint;
+
+use plimsoll_sys::hash::HashMap;
 
 use super::spacing::{PERIOD, Spacing};
 use crate::profile::Source;
@@ -96,7 +96,7 @@ impl Past {
         Self {
             source,
             header,
-            numbers: HashMap::new(),
+            numbers: HashMap::default(),
             last: Vec::new(),
             kept: Vec::new(),
         }

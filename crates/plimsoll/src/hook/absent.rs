@@ -9,6 +9,10 @@ pub(crate) struct Progress(());
 
 static PROGRESS: Mutex<Progress> = Mutex::new(Progress(()));
 
+pub(crate) mod filters {
+    pub(crate) fn start() {}
+}
+
 pub(crate) mod threads {
     pub(crate) fn start() {}
 }

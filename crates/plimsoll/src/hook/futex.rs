@@ -131,7 +131,7 @@ fn wake(call: &Call) -> isize {
 
 fn forward(call: &Call) -> isize {
     // SAFETY: the number and arguments are those of the program's own call, unmodified.
-    unsafe { syscall::call(call.number as _, call.arguments) }
+    unsafe { syscall::forward(call.number as _, call.arguments) }
 }
 
 /// Returns the registers of the caller at its return address.

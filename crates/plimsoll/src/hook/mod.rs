@@ -2,6 +2,7 @@
 //! interposed.
 
 mod calibrate;
+pub(crate) mod filters;
 mod futex;
 mod parking_lot;
 #[cfg(feature = "pthread")]

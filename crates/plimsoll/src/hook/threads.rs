@@ -26,6 +26,8 @@ pub(crate) fn call_at_creations(observer: fn()) {
 /// Makes a thread, and records its creator.
 unsafe extern "C" fn called(creation: &Creation) -> c_int {
     #[cfg(feature = "preload")]
+    crate::single_thread::note_creation();
+    #[cfg(feature = "preload")]
     if let Some(observer) = AT_CREATIONS.get() {
         observer();
     }

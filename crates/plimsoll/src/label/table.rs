@@ -1,10 +1,10 @@
 //! The sets of labels, by number. They are never freed.
 
-use std::collections::HashMap;
 use std::ptr;
 use std::sync::MutexGuard;
 use std::sync::atomic::AtomicPtr;
 
+use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::primitives::{AtomicU64, Mutex, Ordering};
 
 use crate::{internal_scope, postmortem_file};

@@ -6,8 +6,7 @@
 //! thread's end are read once, before any owner. Such a wait is not over if the awaited thread did
 //! nothing, or itself waits for another thread's end, because then it still exists.
 
-use std::collections::{HashMap, HashSet};
-
+use plimsoll_sys::hash::{HashMap, HashSet};
 use plimsoll_sys::os::copied_memory::PAGE_WORDS;
 
 use crate::contention::holder::{self, Wait};
@@ -78,7 +77,7 @@ fn read() -> Option<Waits> {
     let joins = || descriptors.map_or(Vec::new(), Descriptors::joins);
     let numbers = |holders: &[usize]| -> HashMap<i32, usize> {
         let Some(descriptors) = descriptors else {
-            return HashMap::new();
+            return HashMap::default();
         };
         let mut memory = vec![0; PAGE_WORDS];
         let number = |&holder: &usize| Some((descriptors.number(holder, &mut memory)?, holder));
@@ -134,12 +133,12 @@ pub(super) fn circles(waits: &[Wait]) -> HashMap<i32, Stuck> {
     // Each thread waits for one lock, which one thread holds: each has at most one successor.
     let next = |wait: &Wait| by_thread.get(&wait.holder).copied();
     // `None` for threads that may continue.
-    let mut found: HashMap<usize, Option<(u32, bool)>> = HashMap::new();
+    let mut found: HashMap<usize, Option<(u32, bool)>> = HashMap::default();
     let mut circles = 0;
     for start in waits {
         // Follows the successors until they end, or reach a thread that was visited before.
         let mut way: Vec<usize> = Vec::new();
-        let mut steps: HashMap<usize, usize> = HashMap::new();
+        let mut steps: HashMap<usize, usize> = HashMap::default();
         let mut at = Some(start);
         let leads_to = loop {
             let Some(wait) = at else { break None };
@@ -253,7 +252,7 @@ mod tests {
     #[test]
     fn a_joiner_of_a_stuck_thread_is_stuck() {
         // Thread 1 waits for a lock of 2, which joins 1. Thread 3 joins 2, and 4 joins 3.
-        let holders = HashMap::from([(2, 2000)]);
+        let holders = HashMap::from_iter([(2, 2000)]);
         let joins = [join(4, 3), join(3, 2), join(2, 1), join(6, 5)];
         let mut waits = vec![wait(1, 2000)];
         add(&mut waits, &joins, &holders);
@@ -278,7 +277,7 @@ mod tests {
             },
         ] {
             let mut waits = vec![wait(1, 1000)];
-            add(&mut waits, &[other], &HashMap::new());
+            add(&mut waits, &[other], &HashMap::default());
             assert_eq!(circles(&waits).into_keys().collect::<Vec<_>>(), [1]);
         }
     }

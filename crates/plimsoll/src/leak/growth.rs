@@ -3,8 +3,9 @@
 //! For each place and kind of wait, the old waiters are counted. In a leak that number rises and
 //! never falls; waiters that are only slow disappear in the end.
 
-use std::collections::HashMap;
 use std::hash::Hash;
+
+use plimsoll_sys::hash::HashMap;
 
 /// The number of rises, without a fall in between, after which a place grows.
 const RISES: u32 = 2;

@@ -5,8 +5,9 @@
 //! before that. Each wait was there at one instant with its owner; waits of threads and those of tasks were
 //! read at two.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+
+use plimsoll_sys::hash::{HashMap, HashSet};
 
 use super::Leak;
 use super::deadlock::{Stuck, Waits};
@@ -69,7 +70,7 @@ impl LockGraph {
     pub(crate) fn add_threads(&mut self, waits: &Waits) {
         let stuck = waits.stuck();
         let locks = || waits.all().iter().filter(|wait| wait.lock != 0);
-        let owners: std::collections::HashSet<usize> = locks().map(|wait| wait.holder).collect();
+        let owners: HashSet<usize> = locks().map(|wait| wait.holder).collect();
         for wait in waits.all() {
             let is_join = wait.lock == 0;
             if is_join && !owners.contains(&wait.thread) {

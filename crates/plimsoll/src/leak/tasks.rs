@@ -6,8 +6,7 @@
 //! cycle is probable, and never proved. A wait for a message counts only once it is as old as
 //! [`age`](super::age). Until then, another task may have the sender and may be about to answer.
 
-use std::collections::{HashMap, HashSet};
-
+use plimsoll_sys::hash::{HashMap, HashSet};
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::copied_memory::{self, PAGE_WORDS};
 
@@ -81,7 +80,7 @@ impl TaskWaits {
         let waits: Vec<Owned> = lock_owners::all_waits().into_iter().map(owned).collect();
         let mut suspended = suspended(&waiting);
         suspended.retain(|task, suspended| before.get(task) == Some(suspended));
-        let mut waits_of: HashMap<u64, Vec<Owned>> = HashMap::new();
+        let mut waits_of: HashMap<u64, Vec<Owned>> = HashMap::default();
         for owned in waits {
             if suspended.contains_key(&owned.wait.task) {
                 waits_of.entry(owned.wait.task).or_default().push(owned);
@@ -123,7 +122,7 @@ impl TaskWaits {
 
 /// Returns those of `tasks` that are suspended and can resume only through their registrations.
 fn suspended(tasks: &HashSet<u64>) -> HashMap<u64, Suspended> {
-    let mut found = HashMap::new();
+    let mut found = HashMap::default();
     task::read(|seen| {
         if seen.state == State::Waiting && tasks.contains(&seen.id) {
             if let Some(registrations) = seen.registrations {

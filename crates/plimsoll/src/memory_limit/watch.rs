@@ -89,9 +89,9 @@ pub(super) fn wake() -> io::Result<()> {
 fn watch(bell: &Bell) {
     let mut watcher = Watcher::default();
     loop {
-        match watcher.look() {
-            Some(period) => bell.wait_at_most(period),
-            None => bell.wait(),
+        let period = watcher.look();
+        if internal_thread::wait(bell, period).is_err() {
+            return;
         }
     }
 }

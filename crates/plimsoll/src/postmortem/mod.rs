@@ -33,6 +33,8 @@ use std::path::PathBuf;
 
 use plimsoll_postmortem::layout::{HEADER_BYTES, note, word};
 use plimsoll_symbolize::{Detail, Mapping};
+use plimsoll_sys::os::files;
+use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::region::{self, PAGE};
 use plimsoll_sys::os::syscall::{call, call3};
 use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Mutex, Ordering};
@@ -40,9 +42,7 @@ use plimsoll_sys::primitives::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::alloc::counts::{self, HEAP, HeapDelta};
 use crate::alloc::postmortem::SETTING;
 use crate::ledger::{GENERATION_BYTES, Reader};
-use crate::postmortem_file::{
-    self, Refusal, expanded, header, notes, now_nanos, own_process, part_of,
-};
+use crate::postmortem_file::{self, Refusal, expanded, header, notes, now_nanos, part_of};
 use crate::stack::TABLE;
 use crate::symbol;
 use crate::{internal_scope, settings, warning};
@@ -61,7 +61,7 @@ pub(crate) fn prepare() {
     let Some(path) = settings::early_word(SETTING).filter(|path| !path.is_empty()) else {
         return;
     };
-    let path = expanded(path, own_process());
+    let path = expanded(path, process_id());
     if !postmortem_file::ask() {
         warning::warn(format_args!(
             "no post-mortem in {path}: nothing is counted, since plimsoll::Alloc is not the program's allocator"
@@ -78,7 +78,7 @@ pub(crate) fn prepare() {
     postmortem_file::on_stray(stray::leave);
     postmortem_file::mark_owner();
     note_early(header);
-    let program = std::fs::read_link("/proc/self/exe").unwrap_or_else(|_| PathBuf::new());
+    let program = files::read_link("/proc/self/exe").unwrap_or_else(|_| PathBuf::new());
     notes::program(&program);
     note_new_modules();
     // SAFETY: `note_end` has the right type and lives as long as the program.

@@ -17,6 +17,7 @@ use plimsoll_postmortem::layout::maximum::WORDS as WORDS_OF_MAXIMUM;
 use plimsoll_postmortem::layout::{
     HEADER_BYTES, Layout, MAGIC, MAX_CLASSES, NOTES_BYTES, VERSION, word,
 };
+use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::region::{self, COMMIT_STEP, PAGE, Part, within_address_space_limit};
 use plimsoll_sys::os::syscall::call3;
 use plimsoll_sys::os::wipe_on_fork::Forgotten;
@@ -106,7 +107,7 @@ fn open_file(path: &str, contents: &Contents) -> Result<Parts, Refused> {
     let length = lengths
         .iter()
         .fold(HEADER_BYTES, |sum, (_, length)| sum + length);
-    let process = own_process();
+    let process = process_id();
     let mut file = file::make(path, process, length)?.commit(0, HEADER_BYTES)?;
     let mut offset = HEADER_BYTES;
     for (at, length) in lengths {
@@ -351,11 +352,6 @@ pub(crate) fn part_of(header: &[AtomicU64], at: usize) -> Part {
         base: header.as_ptr() as usize + header[at].load(Ordering::Relaxed) as usize,
         length: header[at + 1].load(Ordering::Relaxed) as usize,
     }
-}
-
-pub(crate) fn own_process() -> u32 {
-    // SAFETY: the call has no arguments, and cannot fail.
-    unsafe { call3(libc::SYS_getpid, 0, 0, 0) as u32 }
 }
 
 /// Returns the time in nanoseconds since 1970.

@@ -3,11 +3,15 @@
 //! the process. Needs the feature `preload`; not for programs. The interface may change with every
 //! version.
 //!
+//! Before the process confines itself, as by a system call filter, [`before_confinement`] prepares the report: see
+//! `confined`. From then on, a filter leaves the library no system call.
+//!
 //! Plimsoll creates a thread in such a program only when the program has several threads, or if
 //! pages, a memory limit or a wall-clock profile are requested. The program may count its threads, and the C library is
 //! faster in a process of one thread.
 
 mod arguments;
+mod confined;
 mod inherited;
 mod maximum;
 mod report;
@@ -30,9 +34,13 @@ pub use crate::alloc::malloc::{
 
 pub use crate::deferred_signals::put_off;
 
+use plimsoll_sys::os::files;
+use plimsoll_sys::os::filter::{self, Calls};
 use plimsoll_sys::os::privileges;
+use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::signals::BlockedSignals;
-use plimsoll_sys::primitives::{AtomicBool, AtomicI32, Ordering};
+use plimsoll_sys::os::wipe_on_fork::Forgotten;
+use plimsoll_sys::primitives::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use plimsoll_unwind::unwind_tables::known_rules;
 
 use crate::alloc::counts::HEAP;
@@ -42,8 +50,8 @@ use crate::deferred_signals::Counting;
 use crate::maintenance::PeriodicCheck;
 use crate::stack::{CPU_TABLE, TABLE};
 use crate::{
-    config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem,
-    postmortem_file, sampler, single_thread, stack, symbol, wakeup,
+    alloc, config, hook, internal_heap, internal_scope, internal_thread, maintenance, postmortem,
+    postmortem_file, sampler, single_thread, stack, symbol, thread, wakeup,
 };
 
 /// The allocator of the library itself: its blocks count as Plimsoll's own.
@@ -135,6 +143,12 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
         check: end_if_no_thread_is_left,
     });
     hook::threads::call_at_creations(activate);
+    hook::filters::observe(hook::filters::Observer {
+        before: before_filter,
+        refused: after_refused_filter,
+        confined: before_confinement,
+        ends: before_raw_end,
+    });
     let _ = DIRECTORY.set(directory);
     PROCESS.store(own_process(), Ordering::Relaxed);
     report::begin();
@@ -157,6 +171,76 @@ pub fn begin(directory: PathBuf, children: bool, wall: bool) {
     }
     if wall {
         wall::begin();
+    }
+}
+
+/// Whether this process is the one that reports, once a filter forbids to ask for its number: the system clears it in
+/// children.
+static IS_REPORTER: Forgotten<AtomicU32> = Forgotten::new(AtomicU32::new(0));
+
+/// The end of Plimsoll's threads before a filter takes at most so long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Memory of Plimsoll's own heap in bytes that is made accessible for what follows a filter.
+const HEAP_AHEAD: usize = 8 << 20;
+
+/// The same for new stacks.
+const TABLE_AHEAD: usize = 1 << 20;
+
+/// Functions of the preloaded library that a filter concerns.
+static OF_FILTERS: OnceLock<[fn(); 2]> = OnceLock::new();
+
+/// Registers functions that are called before each filter, and after one that the kernel refused.
+pub fn call_around_filters(before: fn(), refused: fn()) {
+    let _ = OF_FILTERS.set([before, refused]);
+}
+
+/// Prepares the report of a process that is about to confine itself, so that it could not write one at its end. Call it
+/// before each change of the user, of the root directory, of namespaces and of limits.
+pub fn before_confinement() {
+    if let Some(directory) = DIRECTORY.get().filter(|_| reports()) {
+        let _counting = Counting::begin();
+        let _blocked = BlockedSignals::new();
+        let _own = internal_scope::scope();
+        // Without the file, the process has no report if it cannot write one.
+        let _ = confined::prepare(directory);
+    }
+}
+
+/// Prepares the process for a filter. Returns the calls that Plimsoll goes on to make, of those that the filter allows: it
+/// reads the clock, which takes a system call on few machines.
+fn before_filter(allowed: &Calls) -> Calls {
+    internal_thread::end_all(PATIENCE);
+    if reports() {
+        before_confinement();
+        IS_REPORTER.prepare();
+        IS_REPORTER.store(1, Ordering::Relaxed);
+        symbol::remember_objects();
+        report::before_filter();
+        internal_heap::commit_ahead(HEAP_AHEAD + 2 * TABLE.bytes());
+        alloc::commit_before_filter();
+        TABLE.prepare_pages(TABLE_AHEAD, false);
+    }
+    if let Some([before, _]) = OF_FILTERS.get() {
+        before();
+    }
+    match allowed.contains(libc::SYS_clock_gettime) {
+        true => Calls::NONE.with(libc::SYS_clock_gettime),
+        false => Calls::NONE,
+    }
+}
+
+/// Reports before the program ends its process by `syscall`, or the only thread.
+fn before_raw_end(is_of_thread: bool) {
+    if !is_of_thread || single_thread::is_single_threaded() == Some(true) {
+        report("_exit");
+    }
+}
+
+fn after_refused_filter() {
+    report::after_refused_filter();
+    if let Some([_, refused]) = OF_FILTERS.get() {
+        refused();
     }
 }
 
@@ -186,7 +270,9 @@ pub(crate) fn before_fork() {
 /// report, ends the samples of allocations, which have no reader.
 pub(crate) fn after_fork_in_child() {
     maximum::end_in_child();
-    if !CHILDREN.load(Ordering::Relaxed) {
+    confined::after_fork_in_child();
+    // The child of a process with a filter has the filter, and no place for a report.
+    if !CHILDREN.load(Ordering::Relaxed) || filter::is_restricted() {
         sampler::set_rate(0);
         alloc_thread::draw_anew();
         return;
@@ -212,7 +298,7 @@ pub(crate) fn after_fork_in_child() {
 fn note_address(address: std::net::SocketAddr) {
     if let Some(directory) = DIRECTORY.get() {
         let process = own_process();
-        let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        let name = files::read_to_string("/proc/self/comm").unwrap_or_default();
         let text = format!("{address}\n{name}");
         let _ = put_whole(directory, &format!("{process}.http"), |mut file| {
             file.write_all(text.as_bytes())
@@ -250,8 +336,7 @@ fn create(path: &Path) -> io::Result<File> {
 }
 
 fn own_process() -> i32 {
-    // SAFETY: the call has no arguments. The C library's function may return a wrong number here.
-    unsafe { libc::syscall(libc::SYS_getpid) as i32 }
+    process_id() as i32
 }
 
 /// Activates the settings, once. Unless they need a thread of Plimsoll, this is delayed until the
@@ -319,38 +404,22 @@ fn last_thread_after() -> Option<Duration> {
 /// `pthread_exit` ends with its last thread, but the C library takes Plimsoll's thread for the
 /// last. Runs on the maintenance thread.
 fn end_if_no_thread_is_left() {
-    if !has_ended(Path::new("/proc/self")) {
-        return;
-    }
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
-        return;
-    };
-    let is_left = |thread: &std::fs::DirEntry| {
-        let number = thread.file_name();
-        let number = number.to_str().and_then(|number| number.parse().ok());
-        !number.is_some_and(internal_thread::is_own) && !has_ended(&thread.path())
-    };
-    if !threads.flatten().any(|thread| is_left(&thread)) {
+    if !thread::is_any_left() {
         abandon_what_is_under_way();
         // SAFETY: `exit` may be called on any thread.
         unsafe { libc::exit(0) };
     }
 }
 
-/// Reports whether a thread has ended or no longer exists.
-fn has_ended(thread: &Path) -> bool {
-    let Ok(stat) = std::fs::read(thread.join("stat")) else {
-        return true;
-    };
-    // The name is in parentheses, and may contain some.
-    let name_ends = stat.iter().rposition(|&byte| byte == b')');
-    let state = name_ends.and_then(|at| stat.get(at + 2));
-    matches!(state, Some(b'Z' | b'X'))
-}
-
 /// Returns whether this process reports.
 pub fn reports() -> bool {
-    PROCESS.load(Ordering::Relaxed) == own_process()
+    let process = PROCESS.load(Ordering::Relaxed);
+    if filter::is_restricted() {
+        return process != 0
+            && IS_REPORTER.load(Ordering::Relaxed) != 0
+            && IS_REPORTER.is_forgotten();
+    }
+    process == own_process()
 }
 
 /// Writes the report, in place of an earlier one. `ending` is a word for the cause of the end, such

@@ -6,19 +6,20 @@
 //! that forked children share: see [`super::shared_file`]. In a piece, the profiles share their tables, which
 //! are another part: they have most stacks in common, and are shorter than their tables.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
-use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use plimsoll_pprof::kinds::{AT_EXIT, ProfileKind};
-use plimsoll_sys::os::clock;
+use plimsoll_pprof::symbolized;
+use plimsoll_sys::os::files;
+use plimsoll_sys::os::process_id;
+use plimsoll_sys::os::{self, clock, filter};
 use plimsoll_sys::primitives::{AtomicU32, AtomicU64, Ordering};
 
 use super::inherited::{self, Counted, Inherited, Live};
-use super::{arguments, maximum, shared_file, wall};
+use super::{arguments, confined, maximum, shared_file, wall};
 use crate::alloc::malloc::{self, UnderlyingKind};
 use crate::export;
 use crate::json::Object;
@@ -26,6 +27,7 @@ use crate::profile;
 use crate::profile::memory::AtExit;
 use crate::profile::reading::Reading;
 use crate::sampler;
+use crate::single_thread;
 use crate::stack;
 use crate::stats::outside_heap::OutsideHeap;
 use crate::stats::{ClassCounts, HeapStats};
@@ -64,9 +66,27 @@ pub(super) fn age() -> u64 {
     clock::since_boot().saturating_sub(began)
 }
 
+/// The age of the process in nanoseconds when a system call filter began to restrict it, plus 1; 0 without a filter.
+static FILTERED: AtomicU64 = AtomicU64::new(0);
+
+/// Prepares the report for a filter, after which nothing can be asked of the system.
+pub(super) fn before_filter() {
+    program();
+    arguments::keep();
+    symbolized::prepare();
+    single_thread::find_out_whether_alone();
+    FILTERED.store(age() + 1, Ordering::Relaxed);
+}
+
+/// Forgets a filter that the kernel refused.
+pub(super) fn after_refused_filter() {
+    FILTERED.store(0, Ordering::Relaxed);
+}
+
 /// Writes everything; parts that cannot be written are missing.
 pub(super) fn write(directory: &Path, ending: &str) {
-    let process = std::process::id();
+    let process = process_id();
+    let is_restricted = filter::is_restricted();
     let inherited = inherited::get();
     // Read before the profiles, to exclude their memory. The numbers of mappings are the sums of
     // their profile, because other threads map and unmap meanwhile.
@@ -79,7 +99,7 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let mut mmap = inherited::own_reading(inherited, "mmap");
     let mapped = mmap.as_ref().map(Mapped::of).unwrap_or_default();
     let is_short = inherited.is_some() && elapsed() < SHORT_LIFE;
-    let mut memory = (!is_short && !FAULTS.contains(&ending))
+    let mut memory = (!is_short && !is_restricted && !FAULTS.contains(&ending))
         .then(profile::memory::read_at_exit)
         .flatten();
     let numbers = numbers(ending, &mut counted, inherited, mapped, memory.as_ref());
@@ -101,6 +121,17 @@ pub(super) fn write(directory: &Path, ending: &str) {
     let names = readings.iter().map(|(name, _)| *name);
     let plain = readings.iter().map(|(_, reading)| reading);
     let numbers = ("numbers", numbers.into_bytes());
+    if is_restricted || confined::is_prepared() {
+        let numbers = Part::new(numbers);
+        let parts = names.zip(export::plain_pprof(plain)).map(Part::new);
+        let parts: Vec<Part> = parts.chain([numbers]).collect();
+        let pieces: Vec<&[u8]> = parts.iter().flat_map(Part::pieces).collect();
+        if !confined::write(&pieces) {
+            let last = parts.last().map(Part::pieces).unwrap_or_default();
+            confined::write(&last);
+        }
+        return;
+    }
     let own_name = format!("{process}.report");
     // The report of a program that the process executes has the same process number, and replaces this.
     if inherited.is_some() && ending != "exec" {
@@ -187,7 +218,7 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Returns the path of the program's file; empty if it is unknown. Children of forks inherit it.
 pub(super) fn program() -> &'static Path {
-    PROGRAM.get_or_init(|| std::fs::read_link("/proc/self/exe").unwrap_or_default())
+    PROGRAM.get_or_init(|| files::read_link("/proc/self/exe").unwrap_or_default())
 }
 
 // Not inlined, so that its memory on the stack is free again while the profiles are encoded: each page of it
@@ -209,19 +240,22 @@ fn numbers(
     let (locks, lost) = (&counted.locks, &counted.lost);
     let usage = Usage::read();
     let elapsed = elapsed();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = Duration::from_nanos(clock::unix_nanos());
     let mut to = Object::with_capacity(1024);
     to.number("version", 1);
     if inherited.is_some() {
         to.numbers("inherited", &[live.objects, live.bytes]);
     }
-    to.number("process", std::process::id().into());
+    to.number("process", process_id().into());
+    if let Some(filtered) = FILTERED.load(Ordering::Relaxed).checked_sub(1) {
+        to.seconds("filter_seconds", Duration::from_nanos(filtered));
+    }
     to.text("program", &program().to_string_lossy());
     to.text("ending", ending);
     to.number("parent", PARENT.load(Ordering::Relaxed).into());
     put_arguments(&mut to);
     to.seconds("cpu_seconds", usage.cpu);
-    to.seconds("started", now.unwrap_or_default().saturating_sub(elapsed));
+    to.seconds("started", now.saturating_sub(elapsed));
     to.seconds("seconds", elapsed);
     to.text("allocator", allocator());
     if let Some(obstacle) = malloc::why_not_redirected() {
@@ -312,10 +346,11 @@ fn put_arguments(to: &mut Object) {
 
 /// Reads the beginning of a file in one call.
 fn read(path: &str, to: &mut [u8]) -> io::Result<usize> {
-    File::open(path)?.read(to)
+    files::open(path)?.read(to)
 }
 
-/// Resources that the process used, without its children.
+/// Resources that the process used, without its children; zeros if a filter forbids to ask for them.
+#[derive(Default)]
 struct Usage {
     cpu: Duration,
     /// The highest resident memory in bytes, also in programs that the process executed before.
@@ -324,11 +359,8 @@ struct Usage {
 
 impl Usage {
     fn read() -> Self {
-        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: `usage` is writable, and zero is valid for its integers.
-        let usage = unsafe {
-            libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-            usage.assume_init()
+        let Some(usage) = os::usage() else {
+            return Self::default();
         };
         let time = |time: libc::timeval| {
             Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)

@@ -1,13 +1,13 @@
 //! Differences between two readings of a profile.
 
-use std::collections::HashMap;
+use plimsoll_sys::hash::HashMap;
 
 use super::reading::{MAX_VALUES, Reading, Total};
 
 /// Returns `later` less `earlier`, sample by sample; samples with only zeros are omitted. Values
 /// can be negative: memory in use may have decreased.
 pub(crate) fn difference(later: Reading, earlier: &Reading) -> Reading {
-    let mut before: HashMap<_, [i64; MAX_VALUES]> = HashMap::new();
+    let mut before: HashMap<_, [i64; MAX_VALUES]> = HashMap::default();
     for sample in &earlier.samples {
         let sum = before
             .entry((sample.stack.clone(), sample.tag.clone()))

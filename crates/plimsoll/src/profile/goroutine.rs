@@ -1,10 +1,11 @@
 //! The `goroutine` profile: all threads and tasks, and what each is doing. The name is Go's, which
 //! Go's tools recognize.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use plimsoll_pprof::kinds::{self, ProfileKind};
+
+use plimsoll_sys::hash::HashMap;
 
 use super::activity::Record;
 use super::reading::{Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
@@ -82,7 +83,7 @@ pub(crate) fn each_activity_and_locks() -> (Vec<Record>, Vec<Held>) {
 
 /// Returns the records as rows of text, one for all that are alike.
 pub(super) fn rows<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Row> {
-    let mut counts: HashMap<(Stack, Tag), usize> = HashMap::new();
+    let mut counts: HashMap<(Stack, Tag), usize> = HashMap::default();
     for record in records {
         let key = (record.stack(), Tag::Activity(record.activity.clone()));
         *counts.entry(key).or_default() += record.count;
@@ -107,7 +108,7 @@ fn all_activity_and_waits(which: Which) -> (AllActivity, AllWaits) {
         Which::Alike => CaptureDetail::ToCount,
         Which::AlikeWithTimes | Which::Each => CaptureDetail::InFull,
     };
-    let mut alike: HashMap<Alike, usize> = HashMap::new();
+    let mut alike: HashMap<Alike, usize> = HashMap::default();
     let mut tasks: Vec<Group> = Vec::new();
     let age = leak::age();
     let mut waits = AllWaits::of_tasks();

@@ -3,13 +3,13 @@
 //!
 //! Each stack has two values: the number of proved leaks, and the number of probable ones.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use plimsoll_pprof::kinds::{self, ProfileKind};
 use plimsoll_symbolize::leaves::visible;
 use plimsoll_symbolize::{Detail, Symbols};
+use plimsoll_sys::hash::{HashMap, HashSet};
 use plimsoll_sys::primitives::Mutex;
 
 use super::activity::{Activity, Now, Record};
@@ -194,8 +194,8 @@ fn growing(records: &[Record]) -> (HashMap<usize, usize>, u64) {
         .filter(|&at| records[at].activity.leak.is_none() && may_leak(&records[at]))
         .collect();
     let names = symbols(records, candidates.iter(), Detail::Names);
-    let mut counts: HashMap<Place, Number> = HashMap::new();
-    let mut first: HashMap<Place, usize> = HashMap::new();
+    let mut counts: HashMap<Place, Number> = HashMap::default();
+    let mut first: HashMap<Place, usize> = HashMap::default();
     for at in candidates {
         let record = &records[at];
         let place = place(record, &names);
@@ -204,7 +204,7 @@ fn growing(records: &[Record]) -> (HashMap<usize, usize>, u64) {
         number.at_least += record.old;
         number.at_most += record.old + usize::from(may_be_old(record));
     }
-    let mut growing = HashMap::new();
+    let mut growing = HashMap::default();
     let mut earlier = lock_earlier();
     earlier.observe(counts, |place, count| {
         growing.insert(first[place], count);

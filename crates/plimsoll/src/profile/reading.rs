@@ -1,12 +1,13 @@
 //! The content of a profile before function names are resolved and a format is chosen.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use plimsoll_symbolize::leaves::{Leaf, LeafRule};
+
+use plimsoll_sys::hash::HashMap;
 
 use super::activity::Activity;
 use super::moment::Moment;

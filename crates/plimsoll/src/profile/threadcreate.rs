@@ -1,9 +1,10 @@
 //! The `threadcreate` profile: where the living threads were created.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_pprof::kinds::{self, ProfileKind};
+
+use plimsoll_sys::hash::HashMap;
 
 use super::activity::{Activity, Now};
 use super::reading::{Frames, Reading, Row, Sample, Stack, Tag, TextReading, ValueType};
@@ -33,7 +34,7 @@ impl Source for ThreadCreate {
     fn read_text(&self) -> TextReading {
         let creations: Vec<(Stack, Tag)> = samples(thread::creations()).collect();
         let head = format!("threadcreate profile: total {}\n", creations.len());
-        let mut counts: HashMap<(Stack, Tag), usize> = HashMap::new();
+        let mut counts: HashMap<(Stack, Tag), usize> = HashMap::default();
         for creation in creations {
             *counts.entry(creation).or_default() += 1;
         }

@@ -7,10 +7,10 @@
 //! time x tasks. If looking takes long, the interval grows, so that it takes at most 1 / [`REST`] of a
 //! processor.
 
-use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::os::eventfd::Bell;
 use plimsoll_sys::os::{clock, random};
 use plimsoll_sys::primitives::{AtomicBool, Mutex, Ordering};
@@ -167,20 +167,22 @@ impl Shared {
 
 fn watch(shared: &Shared) {
     let mut threads = Vec::new();
-    let mut names = HashMap::new();
+    let mut names = HashMap::default();
     let mut reader = StackReader::new();
     let mut last = clock::now();
     let mut interval = INTERVAL.as_nanos() as u64;
     for turn in 0.. {
         // Half the interval to one and a half of it, so as not to be in step with the program.
         let wait = interval / 2 + random::seed() % interval.max(1);
-        shared.bell.wait_at_most(Duration::from_nanos(wait));
+        if internal_thread::wait(&shared.bell, Some(Duration::from_nanos(wait))).is_err() {
+            return;
+        }
         let _time = overhead::measure();
         let began = clock::thread_cpu();
         if turn % LIST_AGAIN == 0 {
             threads = thread::list().unwrap_or_default();
             threads.retain(|&id| !internal_thread::is_own(id));
-            names = HashMap::new();
+            names = HashMap::default();
         }
         let mut records = Vec::new();
         read_threads(&threads, &mut names, &mut reader, &mut records);

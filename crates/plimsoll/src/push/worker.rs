@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::process_id;
 
 use super::address::Address;
 use super::client::{self, Failure};
@@ -118,7 +119,7 @@ impl Pushing {
         Ok(Self {
             shared,
             thread: Some(thread),
-            process: std::process::id(),
+            process: process_id(),
         })
     }
 
@@ -135,7 +136,7 @@ impl Drop for Pushing {
     fn drop(&mut self) {
         let _own = internal_scope::scope();
         // The child of a fork has no such thread, and its bells are those of the parent.
-        if self.process != std::process::id() {
+        if self.process != process_id() {
             return;
         }
         self.shared.stopped.store(true, Ordering::Release);
@@ -196,7 +197,9 @@ impl Worker {
             let is_last = shared.stopped.load(Ordering::Acquire);
             let remaining = due.saturating_duration_since(Instant::now());
             if !is_last && !remaining.is_zero() {
-                shared.wakeup.wait_at_most(remaining);
+                if internal_thread::wait(&shared.wakeup, Some(remaining)).is_err() {
+                    return;
+                }
                 continue;
             }
             // A round that takes longer than the interval delays the next one, which then covers more.
@@ -286,7 +289,9 @@ impl Worker {
             // The end of the push leaves no time for another attempt.
             while !shared.stopped.load(Ordering::Acquire) && Instant::now() < end {
                 let pause = end.saturating_duration_since(Instant::now());
-                shared.wakeup.wait_at_most(pause);
+                if internal_thread::wait(&shared.wakeup, Some(pause)).is_err() {
+                    return Err(failure);
+                }
             }
             if shared.stopped.load(Ordering::Acquire) {
                 return Err(failure);

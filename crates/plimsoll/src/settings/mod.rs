@@ -28,6 +28,22 @@ pub(crate) const VARIABLE: &str = if cfg!(feature = "preload") {
     "PLIMSOLL"
 };
 
+/// The environment variable with the number of filters that the command had when it started the program.
+#[cfg(feature = "preload")]
+pub(crate) const FILTERS: &str = "PLIMSOLL_RUN_FILTERS";
+
+/// Returns the number of system call filters with which this program was started, if it was by a command that stated it. For
+/// hooks.
+pub(crate) fn known_filters() -> Option<u32> {
+    #[cfg(feature = "preload")]
+    {
+        let stated = os::environment::variable(FILTERS);
+        Some(stated.and_then(|stated| stated.parse().ok()).unwrap_or(0))
+    }
+    #[cfg(not(feature = "preload"))]
+    None
+}
+
 /// The settings that apply from the first allocation on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Early {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use plimsoll_sys::os::files;
 use plimsoll_sys::os::{clock, cpus};
 use plimsoll_sys::primitives::{Mutex, MutexGuard};
 
@@ -197,7 +198,7 @@ fn less(all: u64, part: u64, owed: &mut u64) -> u64 {
 /// Returns the start time of the process, or `now` if the system does not report it.
 fn process_began(now: u64) -> u64 {
     let _own = internal_scope::scope();
-    let ticks = std::fs::read_to_string("/proc/self/stat")
+    let ticks = files::read_to_string("/proc/self/stat")
         .ok()
         .and_then(|stat| {
             // The program's name may contain any character; it ends with the last parenthesis.

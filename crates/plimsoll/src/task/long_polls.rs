@@ -19,6 +19,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::os::{self, clock};
 use plimsoll_sys::primitives::{AtomicU64, AtomicUsize, Mutex, Ordering};
@@ -161,7 +162,7 @@ pub(super) fn set_threshold(nanoseconds: u64) -> u64 {
     let before = THRESHOLD.swap(nanoseconds, Ordering::Relaxed);
     if nanoseconds != 0 {
         prepare_key();
-        let process = std::process::id();
+        let process = process_id();
         if watcher.as_ref().map(|watcher| watcher.process) != Some(process) {
             // Without a watcher thread, long polls are counted without stacks.
             *watcher = start(process);
@@ -188,14 +189,15 @@ fn start(process: u32) -> Option<Watcher> {
 
 fn watch(bell: &Bell) {
     loop {
-        match THRESHOLD.load(Ordering::Relaxed) {
-            0 => bell.wait(),
+        let next = match THRESHOLD.load(Ordering::Relaxed) {
+            0 => None,
             threshold => {
-                let alone = lock_watcher();
-                let next = look(threshold);
-                drop(alone);
-                bell.wait_at_most(Duration::from_nanos(next));
+                let _alone = lock_watcher();
+                Some(Duration::from_nanos(look(threshold)))
             }
+        };
+        if internal_thread::wait(bell, next).is_err() {
+            return;
         }
     }
 }

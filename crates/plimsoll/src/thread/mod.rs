@@ -20,10 +20,10 @@ mod spawn;
 pub(crate) mod stacks;
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::os::task_file::{self, TaskDirectory};
 use plimsoll_sys::os::thread_id;
 
@@ -100,7 +100,7 @@ pub(crate) fn creations() -> Vec<Creation> {
     };
     let creation = |id| Creation {
         #[cfg(feature = "preload")]
-        is_first: id == std::process::id() as i32,
+        is_first: id == plimsoll_sys::os::process_id() as i32,
         name: match id == me {
             true => os::own_name(),
             false => of_other(id).unwrap_or_default(),
@@ -178,6 +178,24 @@ pub(crate) fn count() -> usize {
     let threads = list().unwrap_or_else(|| vec![thread_id()]);
     let of_program = threads.iter().filter(|&&id| !internal_thread::is_own(id));
     of_program.count()
+}
+
+/// Returns whether a thread of the program is left; true if the system does not report it. Not for hooks.
+pub(crate) fn is_any_left() -> bool {
+    let (Some(ids), Ok(tasks)) = (list(), TaskDirectory::open()) else {
+        return true;
+    };
+    let is_left = |&id: &i32| !internal_thread::is_own(id) && !os::has_ended(&tasks, id);
+    ids.iter().any(is_left)
+}
+
+/// Ends the process as its first thread has ended: by the same signal, or with the same status.
+pub(crate) fn end_as_first() -> ! {
+    os::end_with(
+        TaskDirectory::open()
+            .ok()
+            .and_then(|tasks| os::exit_code(&tasks)),
+    )
 }
 
 /// Returns the current number of all threads, including Plimsoll's own, and the number of the

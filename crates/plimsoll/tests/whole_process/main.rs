@@ -9,6 +9,7 @@ plimsoll_testkit::process_per_module!();
 
 #[cfg(not(plimsoll_sanitized))]
 mod everything_at_once;
+mod filters;
 mod pass_through;
 mod process;
 mod settings;

@@ -1,6 +1,7 @@
 //! `syscall`.
 
 pub(crate) const FUTEX: i32 = 98;
+pub(crate) const PRCTL: i32 = 167;
 
 /// The function is written in assembly for three reasons. The hook needs the caller's registers
 /// unchanged. Calls that only pass through must not create a frame. A Rust function of that name
@@ -9,7 +10,7 @@ pub(crate) const FUTEX: i32 = 98;
 /// A futex call that passes through keeps a frame record nevertheless. Without one, its return address
 /// would be in the link register only, which another thread cannot read while this one waits.
 ///
-/// The mode is read with acquire order, since the hook was set before.
+/// The mode and the watched numbers are read with acquire order, since the hooks were set before.
 macro_rules! body {
     () => {
         concat!(
@@ -18,6 +19,16 @@ macro_rules! body {
     hint #34
     cmp w0, {futex}
     b.eq 1f
+    cmp w0, {numbers}
+    b.hs 5f
+    adrp x9, plimsoll_interpose_watched
+    add x9, x9, :lo12:plimsoll_interpose_watched
+    lsr w10, w0, 5
+    add x9, x9, w10, uxtw 2
+    ldar w9, [x9]
+    lsr w9, w9, w0
+    tbnz w9, 0, 6f
+5:
     mov w8, w0
     mov x0, x1
     mov x1, x2
@@ -52,7 +63,14 @@ macro_rules! body {
     .cfi_restore x29
     .cfi_restore x30
     b 3f
+6:
+    adrp x10, plimsoll_interpose_watcher
+    ldr x10, [x10, :lo12:plimsoll_interpose_watcher]
+    b 7f
 2:
+    adrp x10, plimsoll_interpose_hook
+    ldr x10, [x10, :lo12:plimsoll_interpose_hook]
+7:
     // The frame record, and a `Call` of ten words.
     stp x29, x30, [sp, -96]!
     .cfi_def_cfa_offset 96
@@ -65,10 +83,8 @@ macro_rules! body {
     add x9, sp, 96
     stp x9, x30, [sp, 80]
     mov x29, sp
-    adrp x9, plimsoll_interpose_hook
-    ldr x9, [x9, :lo12:plimsoll_interpose_hook]
     add x0, sp, 16
-    blr x9
+    blr x10
     ldp x29, x30, [sp], 96
     .cfi_def_cfa_offset 0
     .cfi_restore x29
@@ -85,4 +101,22 @@ macro_rules! body {
     };
 }
 
-pub(crate) use body;
+/// Calls `syscall` with the number of `prctl`, as if the caller had done so.
+macro_rules! prctl {
+    () => {
+        r#"
+    .cfi_startproc
+    hint #34
+    mov x5, x4
+    mov x4, x3
+    mov x3, x2
+    mov x2, x1
+    mov x1, x0
+    mov w0, {prctl}
+    b plimsoll_interpose_syscall
+    .cfi_endproc
+    "#
+    };
+}
+
+pub(crate) use {body, prctl};

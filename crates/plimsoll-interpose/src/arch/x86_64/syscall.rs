@@ -1,6 +1,7 @@
 //! `syscall`.
 
 pub(crate) const FUTEX: i32 = 202;
+pub(crate) const PRCTL: i32 = 157;
 
 /// The function is written in assembly for three reasons. The hook needs the caller's registers
 /// unchanged. Calls that only pass through must not create a frame. A Rust function of that name
@@ -12,6 +13,10 @@ macro_rules! body {
     .cfi_startproc
     cmp edi, {futex}
     je 2f
+    cmp edi, {numbers}
+    jae 1f
+    bt dword ptr [rip + plimsoll_interpose_watched], edi
+    jc 4f
 1:
     mov rax, rdi
     mov rdi, rsi
@@ -27,6 +32,11 @@ macro_rules! body {
 2:
     cmp byte ptr [rip + plimsoll_interpose_mode], 0
     je 1b
+    mov r11, [rip + plimsoll_interpose_hook]
+    jmp 5f
+4:
+    mov r11, [rip + plimsoll_interpose_watcher]
+5:
     // A `Call`, of ten words, which also keeps the stack aligned.
     push rbp
     .cfi_def_cfa_offset 16
@@ -49,7 +59,7 @@ macro_rules! body {
     mov rax, [rbp + 8]
     mov [rsp + 72], rax
     mov rdi, rsp
-    call [rip + plimsoll_interpose_hook]
+    call r11
     leave
     .cfi_def_cfa rsp, 8
     .cfi_restore rbp
@@ -71,4 +81,21 @@ macro_rules! body {
     };
 }
 
-pub(crate) use body;
+/// Calls `syscall` with the number of `prctl`, as if the caller had done so.
+macro_rules! prctl {
+    () => {
+        r#"
+    .cfi_startproc
+    mov r9, r8
+    mov r8, rcx
+    mov rcx, rdx
+    mov rdx, rsi
+    mov rsi, rdi
+    mov edi, {prctl}
+    jmp plimsoll_interpose_syscall
+    .cfi_endproc
+    "#
+    };
+}
+
+pub(crate) use {body, prctl};

@@ -4,9 +4,9 @@
 //! declaration. Each supplies attributes that the entries before it lack. Both may be in another
 //! unit if units were optimized together.
 
-use std::collections::HashMap;
-
 use gimli::{AttributeValue, DebugInfoOffset, Dwarf};
+
+use plimsoll_sys::hash::HashMap;
 
 use super::Bytes;
 use super::units::{Unit, Units};
@@ -42,8 +42,8 @@ const LONGEST: usize = 8;
 impl<'a> Origins<'a> {
     pub(super) fn new() -> Self {
         Self {
-            known: HashMap::new(),
-            others: HashMap::new(),
+            known: HashMap::default(),
+            others: HashMap::default(),
         }
     }
 

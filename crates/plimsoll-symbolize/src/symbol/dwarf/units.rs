@@ -1,6 +1,5 @@
 //! Compilation units, opened one by one.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +7,8 @@ use gimli::{
     Abbreviations, AttributeValue, DebugAbbrevOffset, DebugInfoOffset, Dwarf, UnitOffset, UnitRef,
     UnitSectionOffset,
 };
+
+use plimsoll_sys::hash::HashMap;
 
 use super::Bytes;
 use super::code::Code;
@@ -70,7 +71,7 @@ impl<'d, 'a> Units<'d, 'a> {
         Some(Unit {
             unit,
             start,
-            files: HashMap::new(),
+            files: HashMap::default(),
         })
     }
 

@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use plimsoll_sys::os::filter;
+
 /// A whole file, mapped. Its pages belong to the system's page cache, not to this process's private
 /// memory.
 pub(in super::super) struct MappedFile {
@@ -18,6 +20,9 @@ pub(in super::super) struct MappedFile {
 impl MappedFile {
     /// Maps the file at `path`. Returns `None` if it is unreadable, empty, or not a regular file.
     pub(in super::super) fn open(path: &Path) -> Option<Self> {
+        if !filter::may_read_files() {
+            return None;
+        }
         // Opening a device may have side effects.
         if !path.metadata().ok()?.is_file() {
             return None;

@@ -1,7 +1,8 @@
 //! Memory use and memory limits of the process's control group, of version 1 or 2.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use super::files;
 
 /// The memory of a control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,8 +21,8 @@ const NONE_FROM: u64 = 1 << 62;
 /// or if the files are unreadable. Reads several files.
 #[inline]
 pub fn memory() -> Option<Memory> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let groups = files::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = files::read_to_string("/proc/self/mountinfo").ok()?;
     memory_by(&groups, &mounts)
 }
 
@@ -134,7 +135,7 @@ impl Place {
         let mut directory = self.directory.clone();
         loop {
             let number = |file: &str| {
-                let text = fs::read_to_string(directory.join(file)).ok()?;
+                let text = files::read_to_string(directory.join(file)).ok()?;
                 text.trim().parse::<u64>().ok()
             };
             memory.current = memory.current.or_else(|| number(current));
@@ -150,7 +151,7 @@ impl Place {
 
     /// Returns the least limit of a group and those above it, as version 1 reports it.
     fn least_limit(&self) -> Option<u64> {
-        let text = fs::read_to_string(self.directory.join("memory.stat")).ok()?;
+        let text = files::read_to_string(self.directory.join("memory.stat")).ok()?;
         let mut lines = text.lines();
         let limit = lines.find_map(|line| line.strip_prefix("hierarchical_memory_limit "))?;
         limit.trim().parse().ok()
@@ -159,6 +160,8 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     struct Directory(PathBuf);

@@ -4,9 +4,12 @@
 //! by the processor's time stamp counter, the counter is read directly, at half the cost. The
 //! kernel uses it only if the counters of all processors run at one constant speed and agree.
 
+use std::ffi::CStr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::files;
+use super::filter::{self, Calls};
 use crate::arch::{self, ticks, ticks_per_second};
 use crate::primitives::{AtomicU64, Ordering};
 
@@ -44,7 +47,10 @@ const COMPARED_NS: u64 = 2_000_000;
 /// not for use in hooks. A concurrent second caller does not wait.
 pub fn prepare() {
     static PREPARED: AtomicBool = AtomicBool::new(false);
-    if PREPARED.swap(true, Ordering::Relaxed) || !kernel_trusts_counter() {
+    if !filter::allows(libc::SYS_clock_nanosleep)
+        || PREPARED.swap(true, Ordering::Relaxed)
+        || !kernel_trusts_counter()
+    {
         return;
     }
     let (now_ns, now_ticks) = both();
@@ -137,6 +143,75 @@ fn system() -> u64 {
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
+    if filter::is_restricted() {
+        return read_restricted(clock);
+    }
+    read_unrestricted(clock)
+}
+
+/// The clocks that the C library reads without a system call, and their values when a filter forbade the call.
+static STOPPED: [(libc::clockid_t, AtomicU64); 4] = [
+    (libc::CLOCK_MONOTONIC, AtomicU64::new(0)),
+    (libc::CLOCK_MONOTONIC_COARSE, AtomicU64::new(0)),
+    (libc::CLOCK_REALTIME, AtomicU64::new(0)),
+    (libc::CLOCK_BOOTTIME, AtomicU64::new(0)),
+];
+
+/// The process's CPU time when a filter forbade to ask for it.
+static STOPPED_CPU: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the clocks stand still.
+static IS_STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Stops the clocks if a filter that allows these calls forbids to read them: from then on, they show the present
+/// time, and a thread's CPU time is 0. Call this before the filter is installed. Clocks that need no system call go
+/// on, unless the process is in the strict mode of seccomp, in which the processor's counter cannot be read either.
+/// Returns whether clocks were stopped, for [`go_on`].
+pub fn stop_if_forbidden(allowed: &Calls, is_strict: bool) -> bool {
+    if IS_STOPPED.load(Ordering::Relaxed) || allowed.contains(libc::SYS_clock_gettime) {
+        return false;
+    }
+    STOPPED_CPU.store(process_cpu(), Ordering::Relaxed);
+    if !is_strict && is_read_without_call() {
+        return false;
+    }
+    for (clock, value) in &STOPPED {
+        value.store(read(*clock), Ordering::Relaxed);
+    }
+    RATE.store(0, Ordering::Release);
+    IS_STOPPED.store(true, Ordering::Release);
+    true
+}
+
+/// Lets stopped clocks go on, because the kernel refused the filter.
+pub fn go_on() {
+    IS_STOPPED.store(false, Ordering::Release);
+}
+
+/// Returns whether the kernel keeps time by a counter that the C library reads itself.
+fn is_read_without_call() -> bool {
+    const COUNTERS: [&[u8]; 4] = [
+        b"tsc",
+        b"kvm-clock",
+        b"hyperv_clocksource_tsc_page",
+        b"arch_sys_counter",
+    ];
+    counter(&mut [0; 64]).is_some_and(|counter| COUNTERS.contains(&counter))
+}
+
+#[cold]
+fn read_restricted(clock: libc::clockid_t) -> u64 {
+    let stopped = STOPPED.iter().find(|(stopped, _)| *stopped == clock);
+    match stopped {
+        Some((_, value)) if IS_STOPPED.load(Ordering::Acquire) => value.load(Ordering::Relaxed),
+        Some(_) => read_unrestricted(clock),
+        None if filter::allows(libc::SYS_clock_gettime) => read_unrestricted(clock),
+        None if clock == libc::CLOCK_PROCESS_CPUTIME_ID => STOPPED_CPU.load(Ordering::Relaxed),
+        None => 0,
+    }
+}
+
+fn read_unrestricted(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -146,11 +221,16 @@ fn read(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// The file with the name of the counter by which the kernel keeps time.
+const SOURCE: &CStr = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
 fn kernel_trusts_counter() -> bool {
-    const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    !arch::CLOCK_SOURCE.is_empty()
-        && std::fs::read(SOURCE)
-            .is_ok_and(|source| source.trim_ascii() == arch::CLOCK_SOURCE.as_bytes())
+    !arch::CLOCK_SOURCE.is_empty() && counter(&mut [0; 64]) == Some(arch::CLOCK_SOURCE.as_bytes())
+}
+
+/// Returns the name of the counter by which the kernel keeps time.
+fn counter(buffer: &mut [u8]) -> Option<&[u8]> {
+    files::read_into(SOURCE, buffer).map(<[u8]>::trim_ascii)
 }
 
 #[cfg(debug_assertions)]

@@ -1,8 +1,8 @@
 //! Reads memory of this process that other threads may unmap at the same time.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use super::files;
 use super::pages::PAGE;
 use super::syscall::call;
 
@@ -26,7 +26,7 @@ pub fn copy(address: usize, into: &mut [usize]) -> usize {
         iov_len: pages * PAGE,
     };
     let arguments = [
-        std::process::id() as usize,
+        super::process_id() as usize,
         &raw const place as usize,
         1,
         ranges.as_ptr() as usize,
@@ -55,7 +55,7 @@ pub fn word(address: usize, memory: &mut [usize]) -> usize {
 
 #[cold]
 fn copy_from_file(address: usize, into: &mut [usize], pages: usize) -> usize {
-    let Ok(file) = File::open("/proc/self/mem") else {
+    let Ok(file) = files::open("/proc/self/mem") else {
         return 0;
     };
     // SAFETY: `into` holds at least `pages` pages, by the caller's computation, and words are valid

@@ -1,5 +1,6 @@
 //! The number of processors that the kernel may ever number, and that the process may use.
 
+use super::filter;
 use super::syscall::call3;
 use crate::primitives::{AtomicUsize, Ordering};
 
@@ -17,9 +18,13 @@ pub fn available() -> usize {
     AVAILABLE.load(Ordering::Relaxed).max(1)
 }
 
-/// Updates [`available`] from the affinity of the calling thread and a limit that is read once. Not
-/// for use in hooks.
+/// Updates [`available`] from the affinity of the calling thread and a limit that is read once, unless a filter forbids
+/// that. Not for use in hooks.
 pub fn look() {
+    // The standard library reads files.
+    if filter::check(&filter::FILES).is_err() || !filter::allows(libc::SYS_sched_getaffinity) {
+        return;
+    }
     let affinity = by_affinity();
     let limit = match LIMIT.load(Ordering::Relaxed) {
         0 => {
@@ -51,7 +56,8 @@ fn by_affinity() -> Option<usize> {
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let size = size_of::<libc::cpu_set_t>();
-        let found = libc::sched_getaffinity(0, size, &raw mut set) == 0;
+        let to = &raw mut set as usize;
+        let found = call3(libc::SYS_sched_getaffinity, 0, size, to) >= 0;
         found.then(|| libc::CPU_COUNT(&set) as usize)
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
+use super::filter;
 use super::syscall::call3;
 
 /// An event that a thread can wait for together with other descriptors.
@@ -17,8 +18,14 @@ impl Bell {
     /// Creates a silent bell.
     ///
     /// # Errors
-    /// The system's error, if the process has too many descriptors.
+    /// The system's error, if the process has too many descriptors; or the call that a filter forbids.
     pub fn new() -> io::Result<Self> {
+        filter::check(&[
+            (libc::SYS_eventfd2, "eventfd2"),
+            (libc::SYS_fcntl, "fcntl"),
+            (libc::SYS_ppoll, "ppoll"),
+            (libc::SYS_read, "read"),
+        ])?;
         // SAFETY: `eventfd` takes no pointers and creates a descriptor.
         let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if descriptor < 0 {

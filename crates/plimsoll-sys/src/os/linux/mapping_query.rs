@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
+use super::files;
 use super::syscall::call3;
 
 /// The request's argument.
@@ -58,7 +59,7 @@ impl Reader {
     /// Returns `None` if the list of mappings cannot be opened.
     pub(super) fn open() -> Option<Self> {
         Some(Self {
-            file: File::open("/proc/self/maps").ok()?,
+            file: files::open("/proc/self/maps").ok()?,
             name: [0; NAME_SIZE],
         })
     }

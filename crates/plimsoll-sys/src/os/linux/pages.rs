@@ -1,5 +1,6 @@
 //! Memory in pages, by direct system calls.
 
+use super::files;
 use super::syscall::{call, call3};
 
 /// The size of a page, in bytes.
@@ -105,28 +106,8 @@ pub fn forbid_huge(address: usize, length: usize) -> bool {
 /// Returns whether the system overcommits memory.
 pub fn are_overcommitted() -> bool {
     let mut mode = [0_u8; 1];
-    let path = c"/proc/sys/vm/overcommit_memory";
-    let arguments = [
-        // AT_FDCWD is negative; the kernel reads the low 32 bits.
-        libc::AT_FDCWD as usize,
-        path.as_ptr() as usize,
-        libc::O_CLOEXEC as usize,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: the path ends with a zero, and the buffer has the given length; the file is closed
-    // once.
-    let read = unsafe {
-        let file = call(libc::SYS_openat, arguments);
-        if file < 0 {
-            return false;
-        }
-        let read = call3(libc::SYS_read, file as usize, mode.as_mut_ptr() as usize, 1);
-        call3(libc::SYS_close, file as usize, 0, 0);
-        read
-    };
-    read == 1 && mode[0] != b'2'
+    let mode = files::read_into(c"/proc/sys/vm/overcommit_memory", &mut mode);
+    matches!(mode, Some(&[mode]) if mode != b'2')
 }
 
 /// The value of `MADV_POPULATE_WRITE` (Linux 5.14), which older headers of the C library lack.

@@ -6,6 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::filter;
 use crate::primitives::{AtomicI32, Ordering};
 
 /// A handler that runs on the thread that receives the signal.
@@ -41,9 +42,14 @@ impl RealtimeSignal {
         self.chosen.store(0, Ordering::Relaxed);
     }
 
-    /// Returns a signal that `handler` handles; `None` if all are in use. All calls must pass the
+    /// Returns a signal that `handler` handles; `None` if all are in use, or if a filter forbids handlers. All calls must pass the
     /// same handler. Not for signal handlers.
     pub fn ready(&self, handler: Handler) -> Option<c_int> {
+        // Each handler ends with the second call.
+        let used = [libc::SYS_rt_sigaction, libc::SYS_rt_sigreturn];
+        if !used.into_iter().all(filter::allows) {
+            return None;
+        }
         let chosen = self.chosen.load(Ordering::Relaxed);
         if chosen != 0 && goes_to(chosen, handler) {
             return Some(chosen);

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 
+use super::files;
 use super::page_scan::{self, Piece};
 use super::pages::PAGE;
 use super::syscall::call3;
@@ -11,7 +12,7 @@ use super::syscall::call3;
 /// per processor. Returns `None` without `/proc`. Takes two to seven microseconds.
 #[inline]
 pub fn total() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let text = files::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
     Some(pages * PAGE as u64)
 }
@@ -21,7 +22,7 @@ pub fn total() -> Option<u64> {
 /// without a file. Returns `None` without `/proc`. Takes two to seven microseconds.
 #[inline]
 pub fn anonymous() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let text = files::read_to_string("/proc/self/statm").ok()?;
     let mut pages = text.split(' ').skip(1).map(str::parse::<u64>);
     let (resident, of_files) = (pages.next()?.ok()?, pages.next()?.ok()?);
     Some(resident.saturating_sub(of_files) * PAGE as u64)
@@ -36,7 +37,7 @@ impl PageTables {
     /// Opens `/proc/self/pagemap`, if the system permits it.
     #[inline]
     pub fn open() -> Self {
-        Self(File::open("/proc/self/pagemap").ok())
+        Self(files::open("/proc/self/pagemap").ok())
     }
 
     /// Returns the resident bytes of whole pages in `range`. Takes a system call for each 64

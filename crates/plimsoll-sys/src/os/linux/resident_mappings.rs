@@ -12,9 +12,11 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::mem::MaybeUninit;
 
+use super::files;
 use super::mapping::{Mapping, PrivateFiles};
 use super::mapping_query::{self, READABLE, SHARED, WRITABLE};
 use super::page_scan::{self, FILE, Piece};
+use super::syscall::call3;
 
 /// The first version of Linux whose figures are known to equal those of the text.
 const FIRST_VERSION: (u32, u32) = (6, 18);
@@ -32,7 +34,7 @@ pub(super) fn read(files: PrivateFiles) -> Option<Vec<Mapping>> {
     if version()? < FIRST_VERSION {
         return None;
     }
-    let tables = File::open("/proc/self/pagemap").ok()?;
+    let tables = files::open("/proc/self/pagemap").ok()?;
     let mut mappings = Vec::new();
     // In the order of the mappings.
     let mut rules = Vec::new();
@@ -147,7 +149,7 @@ fn version() -> Option<(u32, u32)> {
     let mut names = MaybeUninit::<libc::utsname>::zeroed();
     // SAFETY: `names` is writable. Zeros are valid strings for all of its fields.
     let names = unsafe {
-        libc::uname(names.as_mut_ptr());
+        call3(libc::SYS_uname, names.as_mut_ptr() as usize, 0, 0);
         names.assume_init()
     };
     // SAFETY: the release is a C string within `names`.

@@ -1,11 +1,11 @@
 //! Readers of `/proc/self/smaps` and `/proc/self/smaps_rollup`, the kernel's figures on memory. Recent kernels
 //! have requests by which the former is read faster.
 
-use std::fs::{self, File};
 use std::io::{self, Read};
 
 pub use super::mapping::{Mapping, PrivateFiles};
 
+use super::files;
 use super::resident_mappings;
 
 /// The sums over all mappings, in bytes.
@@ -54,7 +54,7 @@ const SHORT: usize = 64 << 10;
 fn expected_length() -> Option<usize> {
     /// The length of a mapping's figures below its line, with some more.
     const EACH: usize = 720;
-    let mut file = File::open("/proc/self/maps").ok()?;
+    let mut file = files::open("/proc/self/maps").ok()?;
     let mut part = [0; 4096];
     let mut length = 0;
     loop {
@@ -79,7 +79,7 @@ struct Text {
 impl Text {
     /// Reads the whole file. Returns whether the memory had to grow.
     fn read(&mut self) -> io::Result<bool> {
-        let mut file = File::open("/proc/self/smaps")?;
+        let mut file = files::open("/proc/self/smaps")?;
         let before = self.bytes.len();
         self.length = 0;
         loop {
@@ -98,7 +98,7 @@ impl Text {
 
 /// Returns the sums; `None` if the file is unreadable.
 pub fn rollup() -> Option<Rollup> {
-    let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let text = files::read_to_string("/proc/self/smaps_rollup").ok()?;
     let mut rollup = Rollup::default();
     for (key, bytes) in text.lines().filter_map(attribute) {
         match key {

@@ -19,7 +19,10 @@ pub fn threads() -> Option<usize> {
     // SAFETY: the path is NUL-terminated, and zeros are a valid `stat`.
     let links = unsafe {
         let mut status: libc::stat = std::mem::zeroed();
-        let found = libc::stat(c"/proc/self/task".as_ptr(), &raw mut status);
+        let path = c"/proc/self/task".as_ptr() as usize;
+        let directory = libc::AT_FDCWD as usize;
+        let arguments = [directory, path, &raw mut status as usize, 0, 0, 0];
+        let found = call(libc::SYS_newfstatat, arguments);
         (found == 0).then_some(status.st_nlink)
     };
     // Two links are the directory's own entry and its name in the parent directory.

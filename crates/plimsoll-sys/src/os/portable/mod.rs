@@ -9,6 +9,8 @@ pub mod clock;
 pub mod code_mappings;
 pub mod copied_memory;
 pub mod cpus;
+pub mod files;
+pub mod filter;
 pub mod membarrier;
 pub mod probe;
 pub mod random;
@@ -64,9 +66,20 @@ pub fn thread_id() -> i32 {
     }
 }
 
+/// Returns the number of the process.
+#[inline]
+pub fn process_id() -> u32 {
+    std::process::id()
+}
+
+/// Returns `false`: which threads exist is unknown.
+pub fn is_running(_thread: i32) -> bool {
+    false
+}
+
 /// Does nothing: in the child of a fork, the thread keeps its number.
 #[inline]
-pub fn forget_thread_id() {}
+pub fn forget_ids() {}
 
 #[cfg(test)]
 mod tests {

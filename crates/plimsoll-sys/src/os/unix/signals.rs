@@ -15,10 +15,11 @@ const OF_INSTRUCTIONS: [i32; 7] = [
 ];
 
 /// The calling thread's signals are blocked until this is dropped on the same thread. A signal that arrives
-/// earlier is delivered then.
+/// earlier is delivered then. Where a system call filter forbids to block signals, they stay as they are.
 #[derive(Debug)]
 pub struct BlockedSignals {
-    before: libc::sigset_t,
+    /// `None` if they are not blocked.
+    before: Option<libc::sigset_t>,
     _of_this_thread: PhantomData<*mut ()>,
 }
 
@@ -26,6 +27,12 @@ impl BlockedSignals {
     /// Blocks all signals but those that the thread's own instructions cause. For code that a signal handler must
     /// not interrupt: a handler may fork, and a fork waits for locks that its own thread may hold.
     pub fn new() -> Self {
+        if !may_block() {
+            return Self {
+                before: None,
+                _of_this_thread: PhantomData,
+            };
+        }
         let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: the first call initializes the set, and the others use it. Zero is a valid set.
@@ -36,11 +43,21 @@ impl BlockedSignals {
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr());
             Self {
-                before: before.assume_init(),
+                before: Some(before.assume_init()),
                 _of_this_thread: PhantomData,
             }
         }
     }
+}
+
+#[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+fn may_block() -> bool {
+    crate::os::filter::allows(libc::SYS_rt_sigprocmask)
+}
+
+#[cfg(not(all(target_os = "linux", not(plimsoll_portable_os))))]
+fn may_block() -> bool {
+    true
 }
 
 impl Default for BlockedSignals {
@@ -51,13 +68,12 @@ impl Default for BlockedSignals {
 
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
+        let Some(before) = self.before.filter(|_| may_block()) else {
+            return;
+        };
         // SAFETY: `before` is the set that the system wrote.
         unsafe {
-            libc::pthread_sigmask(
-                libc::SIG_SETMASK,
-                &raw const self.before,
-                std::ptr::null_mut(),
-            );
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         }
     }
 }

@@ -23,11 +23,14 @@ unsafe impl Sync for Thread {}
 /// signals that its own instructions cause.
 ///
 /// # Errors
-/// The system's error: too many threads, or out of memory.
+/// The system's error: too many threads, or out of memory. Or the call that a system call filter forbids: the thread
+/// would have the filter, too.
 ///
 /// # Safety
 /// `start` may be called with `argument`, in another thread.
 pub unsafe fn spawn(stack: usize, start: Start, argument: *mut c_void) -> io::Result<Thread> {
+    #[cfg(all(target_os = "linux", not(plimsoll_portable_os)))]
+    crate::os::filter::check(&crate::os::filter::THREADS)?;
     let check = |status| match status {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),

@@ -12,7 +12,7 @@ use std::ops::Range;
 use plimsoll_interpose::mappings::{self, Call, Function};
 
 use plimsoll_sys::os::region::PAGE;
-use plimsoll_sys::os::syscall::call as system_call;
+use plimsoll_sys::os::syscall::forward as system_call;
 
 use super::table::{Cut, LIMIT, Note, Remainder};
 use super::{MAPPINGS, cell};

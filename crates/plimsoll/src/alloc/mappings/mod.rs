@@ -12,9 +12,9 @@
 mod hooks;
 mod table;
 
-use std::collections::HashMap;
 use std::ops::Range;
 
+use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 use table::Mappings;
 
@@ -90,7 +90,7 @@ pub(crate) fn all(block: Option<usize>) -> Vec<Mapped> {
             bucket == of_block || site(bucket).is_some() && site(bucket) == site(of_block)
         })
     };
-    let mut by_code = HashMap::new();
+    let mut by_code = HashMap::default();
     let mut is_of_its_code = |bucket: Bucket| {
         let known = by_code.entry(bucket.0);
         *known.or_insert_with(|| site(bucket).is_some_and(|&site| is_code_of_allocator(site)))

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::OnceLock;
 
 use plimsoll_sys::os::eventfd::Bell;
+use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::syscall::call3;
 use plimsoll_sys::primitives::{AtomicU32, Ordering};
 
@@ -28,19 +29,18 @@ pub(crate) fn on_sigquit() -> io::Result<()> {
         if BELL.set(bell).is_err() {
             return Ok(());
         }
-    } else if PROCESS.load(Ordering::Relaxed) == std::process::id() {
+    } else if PROCESS.load(Ordering::Relaxed) == process_id() {
         return Ok(());
     }
     let Some(bell) = BELL.get() else {
         return Ok(());
     };
     internal_thread::spawn(c"plimsoll-dump", move || {
-        loop {
-            bell.wait();
+        while internal_thread::wait(bell, None).is_ok() {
             dump_to_stderr();
         }
     })?;
-    PROCESS.store(std::process::id(), Ordering::Release);
+    PROCESS.store(process_id(), Ordering::Release);
     // SAFETY: the handler has the type that the flags require, only makes async-signal-safe calls,
     // and lives as long as the program.
     unsafe {
@@ -60,9 +60,8 @@ pub(crate) fn on_sigquit() -> io::Result<()> {
 }
 
 extern "C" fn quit(signal: i32) {
-    // SAFETY: `getpid` has no conditions.
-    let process = unsafe { call3(libc::SYS_getpid, 0, 0, 0) };
-    if PROCESS.load(Ordering::Acquire) as isize == process {
+    let process = process_id();
+    if PROCESS.load(Ordering::Acquire) == process {
         if let Some(bell) = BELL.get() {
             bell.ring();
         }

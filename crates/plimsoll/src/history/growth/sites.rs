@@ -1,6 +1,6 @@
 //! The allocation sites whose growth is observed, and their readings.
 
-use std::collections::HashMap;
+use plimsoll_sys::hash::HashMap;
 
 use super::levels::{JUDGED, Levels, Window};
 use super::verdict::{self, Circumstances, Judgement, Slot, Verdict};
@@ -99,7 +99,7 @@ impl Sites {
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             most: bytes / (size_of::<Site>() + 2 * size_of::<Key>()),
-            observed: HashMap::new(),
+            observed: HashMap::default(),
             was_full: false,
             readings: 0,
         }
@@ -112,7 +112,7 @@ impl Sites {
 
     /// Reads all sites of the heap profile.
     pub(super) fn read(&mut self) {
-        let mut sums: HashMap<Key, (&'static [usize], Sums)> = HashMap::new();
+        let mut sums: HashMap<Key, (&'static [usize], Sums)> = HashMap::default();
         TABLE.read(Kind::Heap, |record| {
             if !record.overflow {
                 let key = (record.stack.as_ptr(), record.stack.len());

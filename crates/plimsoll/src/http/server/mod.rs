@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_sys::os::close_on_fork;
+use plimsoll_sys::os::process_id;
 
 use self::reactor::Reactor;
 use self::socket::Listener;
@@ -151,7 +152,7 @@ pub fn serve_unix(path: impl Into<PathBuf>, clients: Clients) -> io::Result<Unix
     let running = Running::start(listener, access).map_err(&named)?;
     Ok(UnixServer {
         path,
-        process: std::process::id(),
+        process: process_id(),
         _running: running,
     })
 }
@@ -205,7 +206,7 @@ impl UnixServer {
 
 impl Drop for UnixServer {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
+        if self.process == process_id() {
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use plimsoll_sys::os::own_threads::{self, MustEnd};
+
 use super::super::access::Access;
 use super::super::answer::{Answer, Step};
 use super::super::pages::{Effort, TEXT};
@@ -70,25 +72,30 @@ impl Reactor {
 
     /// Serves until the server is stopped, and then for at most [`DRAIN_TIME`] until all answers are
     /// sent that do not wait. Returns the rest if requests are under way; a second call serves these
-    /// to the end.
+    /// to the end. Ends at once if the thread must end.
     pub(super) fn run(mut self) -> Option<Self> {
+        let served = self.serve();
+        (served.is_ok() && !self.connections.is_empty()).then_some(self)
+    }
+
+    fn serve(&mut self) -> Result<(), MustEnd> {
         if self.listener.is_some() {
             while !self.shared.is_stopped() {
-                self.turn();
+                self.turn()?;
             }
             self.listener = None;
             let until = Instant::now() + DRAIN_TIME;
             self.drains_until = Some(until);
             while self.is_answering() && Instant::now() < until {
-                self.turn();
+                self.turn()?;
             }
             self.drains_until = None;
         } else {
             while !self.connections.is_empty() {
-                self.turn();
+                self.turn()?;
             }
         }
-        (!self.connections.is_empty()).then_some(self)
+        Ok(())
     }
 
     /// Reports whether an answer is computed or sent. A request with `seconds=` that waits for its
@@ -98,7 +105,7 @@ impl Reactor {
         all.any(|connection| matches!(connection.state, State::Computing(_) | State::Writing(_)))
     }
 
-    fn turn(&mut self) {
+    fn turn(&mut self) -> Result<(), MustEnd> {
         self.take_done();
         let now = Instant::now();
         self.expire(now);
@@ -106,7 +113,7 @@ impl Reactor {
         if self.connections.is_empty() {
             internal_heap::trim();
         }
-        let ready = self.wait(now);
+        let ready = self.wait(now)?;
         let now = Instant::now();
         for (number, events) in ready {
             match number {
@@ -114,11 +121,12 @@ impl Reactor {
                 None => self.accept(now),
             }
         }
+        Ok(())
     }
 
     /// Waits for the next event. Returns the connections that have events, and `None` for the
     /// listener.
-    fn wait(&mut self, now: Instant) -> Vec<(Option<u64>, libc::c_short)> {
+    fn wait(&mut self, now: Instant) -> Result<Vec<(Option<u64>, libc::c_short)>, MustEnd> {
         self.accepts_from = self.accepts_from.filter(|from| *from > now);
         let mut numbers = Vec::with_capacity(self.connections.len() + 1);
         let mut entries = vec![self.shared.bell.poll_entry()];
@@ -143,10 +151,11 @@ impl Reactor {
             .chain(self.drains_until)
             .min();
         let time = next.map(|next| next.saturating_duration_since(Instant::now()));
-        self.shared.bell.poll(&mut entries, time);
+        let bell = &self.shared.bell;
+        own_threads::wait_with(bell, || bell.poll(&mut entries, time))?;
         let events = entries[1..].iter().map(|entry| entry.revents);
         let ready = numbers.into_iter().zip(events);
-        ready.filter(|(_, events)| *events != 0).collect()
+        Ok(ready.filter(|(_, events)| *events != 0).collect())
     }
 
     fn accept(&mut self, now: Instant) {

@@ -22,6 +22,7 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use plimsoll_sys::os::files;
 use plimsoll_sys::os::loader;
 
 use super::memory::{Memory, Reader};
@@ -103,7 +104,7 @@ fn codes_of_python() -> Vec<Range<usize>> {
         let own;
         let path = match object.name.to_bytes() {
             b"" => {
-                let link = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+                let link = files::read_link("/proc/self/exe").unwrap_or_default();
                 own = link.into_os_string().into_encoded_bytes();
                 &own[..]
             }

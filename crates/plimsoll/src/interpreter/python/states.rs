@@ -7,8 +7,7 @@
 //! Threads change the lists meanwhile. The walk is bounded, and a state counts only if it contains the
 //! identifier of the thread when the thread is read.
 
-use std::collections::HashMap;
-
+use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::syscall::call3;
 
@@ -40,7 +39,7 @@ impl OtherThreads {
         let own = unsafe { libc::pthread_self() } as usize;
         Self {
             memory: CopiedPages::new(),
-            states: HashMap::new(),
+            states: HashMap::default(),
             list_again_ns: 0,
             distance: robust_list(0).map(|list| list.wrapping_sub(own)),
         }
@@ -77,7 +76,7 @@ impl OtherThreads {
 /// oldest counts: the creator of a thread makes its state, which contains the creator's identifier until
 /// the thread begins. A thread that runs several interpreters has its first state in the oldest.
 fn list(python: &Python, memory: &mut CopiedPages) -> HashMap<usize, usize> {
-    let mut found = HashMap::new();
+    let mut found = HashMap::default();
     // Whatever was listed until a list could not be followed is complete.
     let _ = list_all(python, memory, &mut found);
     found

@@ -11,10 +11,10 @@
 mod heap;
 mod threads;
 
+use plimsoll_sys::hash::HashMap;
 use std::borrow::Cow;
 #[cfg(feature = "preload")]
 use std::collections::BTreeMap;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_pprof::kinds::{self, ProfileKind};
@@ -200,7 +200,7 @@ impl Division {
         );
         let (mut others, mut reported) = (0, 0);
         // Holders can have the same categories, such as threads with the same name and function.
-        let mut sums: HashMap<Stack, u64> = HashMap::new();
+        let mut sums: HashMap<Stack, u64> = HashMap::default();
         for (holder, &bytes) in &parts {
             if let Some(stack) = stack(holder, threads) {
                 others += bytes;

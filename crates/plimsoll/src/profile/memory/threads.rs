@@ -1,10 +1,11 @@
 //! The names of threads, and the functions with which they began.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_symbolize::{Detail, Symbols};
+
+use plimsoll_sys::hash::HashMap;
 
 use crate::profile::reading::{Frames, Stack};
 use crate::symbol;

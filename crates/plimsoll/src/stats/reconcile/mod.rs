@@ -14,9 +14,10 @@ pub(crate) mod parts;
 mod table;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use classify::{Known, Owner, Sorted};
+use plimsoll_sys::hash::HashSet;
+use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::smaps::{self, Mapping, PrivateFiles, Rollup};
 use plimsoll_sys::os::task_file::TaskDirectory;
 use plimsoll_sys::os::{cgroup, region, thread_stack};
@@ -221,7 +222,7 @@ fn known(probe: Option<usize>) -> (Known, Pages) {
     let mut threads: Vec<_> = stacks::all().collect();
     let seen: HashSet<i32> = threads.iter().map(|stack| stack.thread).collect();
     threads.push(Stack {
-        thread: std::process::id() as i32,
+        thread: process_id() as i32,
         range: thread_stack::main(),
     });
     let stacks = threads.iter().map(|stack| stack.range.clone());
@@ -451,7 +452,7 @@ mod tests {
         let near = |&(_, pointer): &(i32, usize)| pointer < here && here - pointer < 64 << 10;
         // Until the thread waits, the system reports no stack pointer for it.
         let begun = std::time::Instant::now();
-        while !stack_pointers(&HashSet::new()).iter().any(near) {
+        while !stack_pointers(&HashSet::default()).iter().any(near) {
             assert!(begun.elapsed().as_secs() < 20);
             std::thread::yield_now();
         }

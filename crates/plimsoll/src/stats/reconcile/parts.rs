@@ -3,8 +3,7 @@
 //! The total is the sum over the kernel's list of mappings, so each page is in exactly one part.
 //! Reported figures, such as those of accounts, only explain memory that nothing else explains.
 
-use std::collections::HashMap;
-
+use plimsoll_sys::hash::HashMap;
 use plimsoll_sys::os::smaps::{self, Mapping, PrivateFiles};
 
 use super::classify::{self, Known, Owner, Part, Sorted};
@@ -78,7 +77,7 @@ pub(crate) fn read(files: PrivateFiles) -> Option<Resident> {
     let heap = HeapUse::of(&heap, &sorted, &known, probe);
     let mut division = Division {
         unowned: mappings.iter().map(|mapping| mapping.resident).sum(),
-        parts: HashMap::new(),
+        parts: HashMap::default(),
     };
     let bytes = division.unowned;
     let own_library = own_library();

@@ -72,6 +72,21 @@ pub(crate) fn list() -> Option<Vec<i32>> {
     None
 }
 
+/// Returns false: the system reports no states of threads.
+pub(in super::super) fn has_ended(_tasks: &TaskDirectory, _id: i32) -> bool {
+    false
+}
+
+/// Returns `None`: the system reports no exit codes of threads.
+pub(in super::super) fn exit_code(_tasks: &TaskDirectory) -> Option<i32> {
+    None
+}
+
+/// Ends the process.
+pub(in super::super) fn end_with(_code: Option<i32>) -> ! {
+    std::process::exit(0)
+}
+
 /// Returns no signals: none interrupts a thread.
 #[expect(clippy::reversed_empty_ranges, reason = "it is meant to be empty")]
 pub(crate) fn signals() -> RangeInclusive<i32> {

@@ -9,10 +9,10 @@ mod handler;
 mod timers;
 mod watch;
 
-use plimsoll_sys::os::clock;
+use plimsoll_sys::os::{clock, filter};
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
-use super::super::StartError;
+use super::super::{RATE, StartError, lock};
 use crate::thread;
 
 pub(crate) use handler::{HANDLER_TIMES, lost_samples};
@@ -32,8 +32,28 @@ pub(crate) fn prepare() {
     thread::call_at_beginnings(timers::arm_own);
 }
 
+/// The calls that recordings need. A handler ends with the last one.
+const CALLS: [filter::Named; 5] = [
+    (libc::SYS_timer_create, "timer_create"),
+    (libc::SYS_timer_settime, "timer_settime"),
+    (libc::SYS_timer_delete, "timer_delete"),
+    (libc::SYS_rt_sigaction, "rt_sigaction"),
+    (libc::SYS_rt_sigreturn, "rt_sigreturn"),
+];
+
+/// Ends the samples before a filter that leaves the process these system calls, unless they suffice. A session goes on
+/// without further samples.
+#[cfg(feature = "interpose")]
+pub(crate) fn before_filter(allowed: &filter::Calls) {
+    if !CALLS.iter().all(|&(number, _)| allowed.contains(number)) {
+        RATE.store(0, Ordering::Relaxed);
+        lock().end_recording();
+    }
+}
+
 /// Begins a recording. No other may be running.
 pub(in super::super) fn start(period_ns: u64) -> Result<(), StartError> {
+    filter::check(&CALLS).map_err(|forbidden| StartError::Filtered(forbidden.call))?;
     clock::prepare();
     handler::prepare()?;
     PERIOD.store(period_ns, Ordering::SeqCst);

@@ -4,10 +4,10 @@
 //! not seen. It also counts the CPU time of threads that block the signal, whose samples would be
 //! missing.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use plimsoll_sys::hash::{HashMap, HashSet};
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::eventfd::Bell;
 use plimsoll_sys::os::task_file::TaskDirectory;
@@ -68,8 +68,8 @@ pub(super) fn after_fork_in_child() {
 fn watch(recording: u64, bell: &Bell) {
     let mut interval = INTERVAL;
     loop {
-        bell.wait_at_most(interval);
-        if RECORDING.load(Ordering::SeqCst) != recording {
+        let goes_on = internal_thread::wait(bell, Some(interval)).is_ok();
+        if !goes_on || RECORDING.load(Ordering::SeqCst) != recording {
             return;
         }
         let _time = overhead::measure();

@@ -7,6 +7,7 @@
 //! belong to one moment.
 
 use plimsoll_sys::os;
+use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::task_file::{TaskDirectory, TaskFile};
 
 use crate::label::Labels;
@@ -113,14 +114,8 @@ fn runs(times: &TaskFile) -> Option<u64> {
 /// Returns the reason why a thread cannot be read.
 fn gone_or_refused(id: i32) -> Found {
     // SAFETY: signal 0 only checks whether the thread exists.
-    let asked = unsafe {
-        os::syscall::call3(
-            libc::SYS_tgkill,
-            std::process::id() as usize,
-            id as usize,
-            0,
-        )
-    };
+    let asked =
+        unsafe { os::syscall::call3(libc::SYS_tgkill, process_id() as usize, id as usize, 0) };
     if asked == 0 {
         Found::Refused
     } else {

@@ -8,11 +8,11 @@ mod requests;
 mod status;
 mod times;
 
-use std::fs;
-
+use plimsoll_sys::os::files;
 pub(crate) use plimsoll_sys::os::realtime_signal::range as signals;
+use plimsoll_sys::os::syscall::call3;
 use plimsoll_sys::os::task_file::{self, TaskDirectory};
-use plimsoll_sys::os::thread_id;
+use plimsoll_sys::os::{process_id, thread_id};
 
 use super::super::Thread;
 use crate::stack::{self, StackReader};
@@ -75,16 +75,53 @@ pub(in super::super) fn read(
     refused
 }
 
+/// Reports whether a thread has ended, as the first one may while others go on.
+pub(in super::super) fn has_ended(tasks: &TaskDirectory, id: i32) -> bool {
+    Status::of(tasks, id).is_none_or(|status| status.has_ended())
+}
+
+/// Returns the exit code of the first thread, in the form of `wait`: 0 while it lives.
+pub(in super::super) fn exit_code(tasks: &TaskDirectory) -> Option<i32> {
+    let mut buffer = [0; 1024];
+    let stat = tasks.file(process_id() as i32, "stat").ok()?;
+    let stat = std::str::from_utf8(stat.read(&mut buffer).ok()?).ok()?;
+    // The code is the last field.
+    stat.trim_end().rsplit(' ').next()?.parse().ok()
+}
+
+/// Ends the process with this code, in the form of `wait`.
+pub(in super::super) fn end_with(code: Option<i32>) -> ! {
+    let code = code.unwrap_or(0);
+    let signal = libc::WTERMSIG(code);
+    if signal != 0 {
+        // SAFETY: the default action is valid. This thread blocks the signal, unless an instruction causes it.
+        unsafe {
+            let default: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, &raw const default, std::ptr::null_mut());
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, signal);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+            libc::raise(signal);
+        }
+    }
+    // SAFETY: `_exit` may be called on any thread.
+    unsafe { libc::_exit(libc::WEXITSTATUS(code)) }
+}
+
 /// Reports whether a thread blocks a signal; false if the system does not report that.
 pub(crate) fn blocks(tasks: &TaskDirectory, id: i32, signal: std::ffi::c_int) -> bool {
     Status::of(tasks, id).is_some_and(|status| status.blocks(signal))
 }
 
-/// Returns the name of the calling thread.
+/// Returns the name of the calling thread; empty if a filter forbids to ask for it.
 pub(in super::super) fn own_name() -> String {
     let mut name = [0; 16];
     // SAFETY: the kernel writes at most 16 bytes, the last of which is zero.
-    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    unsafe {
+        let (operation, to) = (libc::PR_GET_NAME as usize, name.as_mut_ptr() as usize);
+        call3(libc::SYS_prctl, operation, to, 0)
+    };
     let length = name.iter().position(|&byte| byte == 0);
     String::from_utf8_lossy(&name[..length.unwrap_or(0)]).into_owned()
 }
@@ -94,7 +131,7 @@ pub(crate) fn list() -> Option<Vec<i32>> {
     if task_file::threads() == Some(1) {
         return Some(vec![thread_id()]);
     }
-    let entries = fs::read_dir("/proc/self/task").ok()?;
+    let entries = files::read_dir("/proc/self/task").ok()?;
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     Some(ids.collect())
 }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use plimsoll_sys::arch::call_on_stack;
 use plimsoll_sys::os::clock;
 use plimsoll_sys::os::handler_stacks::HandlerStacks;
+use plimsoll_sys::os::process_id;
 use plimsoll_sys::os::realtime_signal::RealtimeSignal;
 use plimsoll_sys::os::syscall::{call, call3};
 use plimsoll_sys::os::task_file::TaskDirectory;
@@ -302,13 +303,13 @@ impl Asked {
 
 /// Sends a thread the signal with a value. Returns 0, or the system's error number.
 fn send(thread: i32, signal: c_int, carried: u64) -> c_int {
-    let process = std::process::id();
+    let process = process_id();
     let mut information = [0u32; 32];
     information[0] = signal as u32;
     information[2] = libc::SI_QUEUE as u32;
     information[4] = process;
     // SAFETY: `getuid` has no preconditions.
-    information[5] = unsafe { libc::getuid() };
+    information[5] = unsafe { call3(libc::SYS_getuid, 0, 0, 0) } as u32;
     information[6] = carried as u32;
     information[7] = (carried >> 32) as u32;
     let arguments = [
@@ -353,7 +354,7 @@ extern "C" fn interrupted(_: c_int, information: *mut libc::siginfo_t, context: 
     let carried = unsafe { information.si_value() }.sival_ptr as u64;
     // SAFETY: `getpid` has no preconditions; a queued signal has a sender's number.
     let from_here = information.si_code == libc::SI_QUEUE
-        && unsafe { information.si_pid() as isize == call3(libc::SYS_getpid, 0, 0, 0) };
+        && unsafe { information.si_pid() as u32 == process_id() };
     let number = (carried & 0xff) as usize;
     if !from_here || carried >> 48 != MARK >> 48 || number >= BATCH {
         return;

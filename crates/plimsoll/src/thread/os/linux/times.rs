@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use plimsoll_sys::os::syscall::call3;
 use plimsoll_sys::os::task_file::TaskDirectory;
 use plimsoll_sys::os::{self, clock};
 use plimsoll_sys::primitives::Mutex;
@@ -172,20 +173,15 @@ fn go_to(processor: usize) -> bool {
     let status = unsafe {
         let mut only: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(processor, &mut only);
-        libc::sched_setaffinity(0, size_of_val(&only), &raw const only)
+        let set = &raw const only as usize;
+        call3(libc::SYS_sched_setaffinity, 0, size_of_val(&only), set)
     };
     status == 0
 }
 
 /// Returns the CPU time of the calling thread.
 fn cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the call fills the struct; with this clock it cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    Duration::from_nanos(clock::thread_cpu())
 }
 
 /// Returns the time at which a thread last ran, or zero, and how often it has stopped to run.

@@ -3,10 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::Process;
+use plimsoll_sys::os::files;
+use plimsoll_sys::os::syscall::{call, call3};
+use plimsoll_sys::os::{filter, process_id};
 
 /// Returns the system's figures.
 pub(in super::super) fn read() -> Process {
-    let stat = std::fs::read("/proc/self/stat").ok();
+    let stat = files::read("/proc/self/stat").ok();
     let stat = stat.as_deref().and_then(Stat::parse).unwrap_or_default();
     Process {
         cpu_seconds: seconds(libc::CLOCK_PROCESS_CPUTIME_ID),
@@ -55,7 +58,7 @@ fn start(ticks: u64) -> Option<f64> {
     /// The process number in the upper bits, and hundredths of a second in the lower ones.
     static START: AtomicU64 = AtomicU64::new(0);
     const LOWER: u32 = 40;
-    let process = u64::from(std::process::id());
+    let process = u64::from(process_id());
     let known = START.load(Ordering::Relaxed);
     let hundredths = if known >> LOWER == process {
         known
@@ -79,8 +82,9 @@ fn seconds(clock: libc::clockid_t) -> Option<f64> {
         tv_sec: 0,
         tv_nsec: 0,
     };
+    let (number, to) = (clock as usize, &raw mut time as usize);
     // SAFETY: `time` is writable for the call.
-    let read = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    let read = unsafe { call3(libc::SYS_clock_gettime, number, to, 0) };
     (read == 0).then(|| time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
 }
 
@@ -89,17 +93,19 @@ fn limit(of: Resource) -> Option<u64> {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: `limits` is writable for the call.
-    let read = unsafe { libc::getrlimit(of, &raw mut limits) };
+    let arguments = [0, of as usize, 0, &raw mut limits as usize, 0, 0];
+    // SAFETY: `limits` is writable for the call, which only reads the limits of this process.
+    let read = unsafe { call(libc::SYS_prlimit64, arguments) };
     (read == 0).then_some(limits.rlim_cur)
 }
 
 /// Returns the number of open files. Kernels from 6.2 on report it as the size of the directory.
 fn open_files() -> Option<u64> {
     const LIST: &str = "/proc/self/fd";
+    filter::check(&filter::FILES).ok()?;
     match std::fs::metadata(LIST).ok()?.len() {
         // One of them is the directory's own.
-        0 => Some((std::fs::read_dir(LIST).ok()?.count() as u64).saturating_sub(1)),
+        0 => Some((files::read_dir(LIST).ok()?.count() as u64).saturating_sub(1)),
         count => Some(count),
     }
 }

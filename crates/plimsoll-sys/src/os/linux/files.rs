@@ -1,0 +1,81 @@
+//! Files that Plimsoll reads, in `/proc` and elsewhere, unless a system call filter forbids that. All but
+//! [`read_into`] allocate, and are not for hooks.
+
+use std::ffi::CStr;
+use std::fs::{self, File, ReadDir};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::filter;
+use super::syscall::{call, call3};
+
+/// Reads the beginning of a file, up to the length of `buffer`. Returns `None` if the file cannot be read.
+pub fn read_into<'b>(path: &CStr, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    let arguments = [
+        // AT_FDCWD is negative; the kernel reads the low 32 bits.
+        libc::AT_FDCWD as usize,
+        path.as_ptr() as usize,
+        (libc::O_RDONLY | libc::O_CLOEXEC) as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the path ends with a zero, the kernel writes at most the length of the buffer, and the file is closed
+    // once.
+    let read = unsafe {
+        let file = usize::try_from(call(libc::SYS_openat, arguments)).ok()?;
+        let (to, length) = (buffer.as_mut_ptr() as usize, buffer.len());
+        let read = call3(libc::SYS_read, file, to, length);
+        call3(libc::SYS_close, file, 0, 0);
+        read
+    };
+    Some(&buffer[..usize::try_from(read).ok()?])
+}
+
+/// Opens a file for reading.
+///
+/// # Errors
+/// The system's error, or the call that a filter forbids.
+pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
+    filter::check(&filter::FILES)?;
+    File::open(path)
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// As [`open`].
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    filter::check(&filter::FILES)?;
+    fs::read(path)
+}
+
+/// Reads a whole file as text.
+///
+/// # Errors
+/// As [`open`]; also if the file is not UTF-8.
+pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    filter::check(&filter::FILES)?;
+    fs::read_to_string(path)
+}
+
+/// Lists a directory.
+///
+/// # Errors
+/// As [`open`].
+pub fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
+    filter::check(&filter::FILES)?;
+    fs::read_dir(path)
+}
+
+/// Returns the target of a link.
+///
+/// # Errors
+/// As [`open`].
+pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    filter::check(&filter::FILES)?;
+    filter::check(&[(libc::SYS_readlinkat, "readlink")])?;
+    #[cfg(target_arch = "x86_64")]
+    filter::check(&[(libc::SYS_readlink, "readlink")])?;
+    fs::read_link(path)
+}

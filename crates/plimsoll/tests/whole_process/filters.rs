@@ -1,0 +1,239 @@
+//! A process that forbids itself system calls goes on under each filter, with everything switched on, and each reading
+//! works or returns an error that names the filter.
+#![cfg(target_os = "linux")]
+
+use std::ffi::c_long;
+use std::fmt::Write as _;
+use std::process::Command;
+
+use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
+use plimsoll::profile::{self, Format};
+use plimsoll_testkit::child;
+
+/// Calls that the C library makes for the child itself, in an allocation or to end.
+const NEEDED: [c_long; 10] = [
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_futex,
+    libc::SYS_write,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// Calls that Plimsoll makes and the child does not need, by name and number.
+const OWN: [(&str, c_long); 33] = [
+    ("clock_gettime", libc::SYS_clock_gettime),
+    ("clock_nanosleep", libc::SYS_clock_nanosleep),
+    ("close", libc::SYS_close),
+    ("eventfd2", libc::SYS_eventfd2),
+    ("fcntl", libc::SYS_fcntl),
+    ("fstat", libc::SYS_fstat),
+    ("getdents64", libc::SYS_getdents64),
+    ("get_robust_list", libc::SYS_get_robust_list),
+    ("getpid", libc::SYS_getpid),
+    ("getrandom", libc::SYS_getrandom),
+    ("getrusage", libc::SYS_getrusage),
+    ("gettid", libc::SYS_gettid),
+    ("getuid", libc::SYS_getuid),
+    ("ioctl", libc::SYS_ioctl),
+    ("lseek", libc::SYS_lseek),
+    ("membarrier", libc::SYS_membarrier),
+    ("mincore", libc::SYS_mincore),
+    ("newfstatat", libc::SYS_newfstatat),
+    ("openat", libc::SYS_openat),
+    ("ppoll", libc::SYS_ppoll),
+    ("pread64", libc::SYS_pread64),
+    ("prlimit64", libc::SYS_prlimit64),
+    ("process_vm_readv", libc::SYS_process_vm_readv),
+    ("read", libc::SYS_read),
+    ("rt_sigaction", libc::SYS_rt_sigaction),
+    ("rt_sigprocmask", libc::SYS_rt_sigprocmask),
+    ("rt_sigreturn", libc::SYS_rt_sigreturn),
+    ("rt_tgsigqueueinfo", libc::SYS_rt_tgsigqueueinfo),
+    ("sched_getaffinity", libc::SYS_sched_getaffinity),
+    ("statx", libc::SYS_statx),
+    ("timer_create", libc::SYS_timer_create),
+    ("timer_delete", libc::SYS_timer_delete),
+    ("uname", libc::SYS_uname),
+];
+
+/// The variable with the filter of a child: an action, `all` threads or `one`, and names of calls, or `needed`.
+const FILTER: &str = "PLIMSOLL_TEST_FILTER";
+
+fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    let code = code as u16;
+    sock_filter { code, jt, jf, k }
+}
+
+/// Installs a filter that answers calls of these numbers by `of_these`, and others by `of_others`.
+fn install(numbers: &[c_long], of_these: u32, of_others: u32, for_all: bool) {
+    let load = instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0);
+    let mut program = vec![load];
+    for (at, &number) in numbers.iter().enumerate() {
+        let to_last = (numbers.len() - at) as u8;
+        program.push(instruction(
+            BPF_JMP | BPF_JEQ | BPF_K,
+            number as u32,
+            to_last,
+            0,
+        ));
+    }
+    program.push(instruction(BPF_RET | BPF_K, of_others, 0, 0));
+    program.push(instruction(BPF_RET | BPF_K, of_these, 0, 0));
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the program is valid for the call.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let flags = if for_all {
+            libc::SECCOMP_FILTER_FLAG_TSYNC
+        } else {
+            0
+        };
+        let mode = libc::SECCOMP_SET_MODE_FILTER;
+        let installed = libc::syscall(libc::SYS_seccomp, mode, flags, &raw const filter);
+        assert_eq!(installed, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+fn install_described(description: &str) {
+    let mut words = description.split(' ');
+    let refusal = match words.next() {
+        Some("kill") => libc::SECCOMP_RET_KILL_PROCESS,
+        Some("trap") => libc::SECCOMP_RET_TRAP,
+        _ => libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+    };
+    let for_all = words.next() == Some("all");
+    let names: Vec<&str> = words.collect();
+    if names == ["needed"] {
+        return install(&NEEDED, libc::SECCOMP_RET_ALLOW, refusal, for_all);
+    }
+    let numbers: Vec<c_long> = OWN
+        .iter()
+        .filter(|(name, _)| names.contains(name))
+        .map(|(_, number)| *number)
+        .collect();
+    assert_eq!(numbers.len(), names.len(), "{description}");
+    install(&numbers, refusal, libc::SECCOMP_RET_ALLOW, for_all);
+}
+
+/// Reads everything, and ends the process: with 0 if it survives. Prints a line for each reading.
+fn read_everything(description: &str) -> ! {
+    let started = plimsoll::config()
+        .http("127.0.0.1:0")
+        .cpu_rate(100)
+        .memory_limit(plimsoll::MemoryLimit::Bytes(1 << 40))
+        .start();
+    assert!(started.http_address().is_some());
+    let mut blocks: Vec<Vec<u8>> = (0..2000).map(|size| vec![1; 16 * size]).collect();
+    install_described(description);
+    let mut lines = String::new();
+    let mut metrics: Vec<_> = plimsoll::metrics::all()
+        .map(|metric| plimsoll::metrics::Sample::new(metric.name))
+        .collect();
+    // Names take most of the time; the first filter is the strictest.
+    let is_written = description.ends_with("needed");
+    for _ in 0..2 {
+        blocks.extend((0..2000).map(|size| vec![1; 16 * size]));
+        let text = format!("{} {}", blocks.len(), plimsoll::reconcile());
+        lines.push_str(&text[..1]);
+        let stats = plimsoll::mem_stats();
+        assert!(stats.mallocs > 2000);
+        for profile in profile::profiles() {
+            let mut bytes = Vec::new();
+            let written = is_written.then(|| profile.write_to(&mut bytes, Format::Pprof));
+            let count = profile.snapshot().records().len();
+            let _ = writeln!(lines, "{}: {written:?}, {count}", profile.name());
+        }
+        plimsoll::metrics::read(&mut metrics);
+        let _ = profile::cpu::start().map(|()| profile::cpu::stop());
+    }
+    lines.push_str("survived\n");
+    // SAFETY: writes initialized bytes, and ends the process without the handlers of exit.
+    unsafe {
+        libc::write(1, lines.as_ptr().cast(), lines.len());
+        libc::_exit(0)
+    }
+}
+
+/// Runs a child under the filter. Returns what it printed.
+fn under(description: &str) -> String {
+    let mut command: Command = child::command("each_filter_is_survived", "heap_rate=10000");
+    let output = command
+        .env(FILTER, description)
+        .output()
+        .expect("it starts");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && printed.ends_with("survived\n"),
+        "{description}: {}\n{printed}{errors}",
+        output.status
+    );
+    printed
+}
+
+/// The system ends the only thread of the program for a call that it makes. Plimsoll's threads, to which the filter does
+/// not apply, must not keep the process.
+#[test]
+fn a_process_ends_when_a_filter_has_ended_its_threads() {
+    if std::env::var_os(FILTER).is_none() {
+        let mut command = child::command(
+            "a_process_ends_when_a_filter_has_ended_its_threads",
+            "http=127.0.0.1:0,memory_limit=1g",
+        );
+        let output = command.env(FILTER, "").output().expect("it starts");
+        let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+        assert_eq!(signal, Some(libc::SIGSYS), "{output:?}");
+        return;
+    }
+    // SAFETY: the child of the fork has one thread, and makes system calls only after the start of Plimsoll.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let _started = plimsoll::start();
+            let refusal = libc::SECCOMP_RET_KILL_THREAD;
+            install(
+                &[libc::SYS_getppid],
+                refusal,
+                libc::SECCOMP_RET_ALLOW,
+                false,
+            );
+            libc::getppid();
+            libc::_exit(1);
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        // Ends in the same way, without a core file.
+        let none: libc::rlimit = std::mem::zeroed();
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        if libc::WIFSIGNALED(status) {
+            libc::raise(libc::WTERMSIG(status));
+        }
+    }
+    std::process::exit(1);
+}
+
+#[test]
+fn each_filter_is_survived() {
+    if let Ok(description) = std::env::var(FILTER) {
+        read_everything(&description);
+    }
+    for action in ["kill", "trap", "errno"] {
+        for scope in ["all", "one"] {
+            let printed = under(&format!("{action} {scope} needed"));
+            assert!(printed.contains("heap: Some(Ok(()))"), "{printed}");
+        }
+    }
+    for (name, _) in OWN {
+        under(&format!("kill all {name}"));
+    }
+    let without_one = OWN.map(|(name, _)| name).join(" ");
+    under(&format!("kill one {without_one}"));
+}
