@@ -10,6 +10,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use plimsoll::preload;
+use plimsoll_sys::os::filter;
 
 use crate::arch::Call;
 use crate::next::Next;
@@ -86,7 +87,8 @@ unsafe extern "C" fn called(of: usize, call: &Call) -> *mut c_void {
     }
     if preload::reports() {
         preload::report("exec");
-        if let Some(wanted) = WANTED.get() {
+        // A program that inherits a system call filter is not observed.
+        if let Some(wanted) = WANTED.get().filter(|_| !filter::is_restricted()) {
             // SAFETY: `call` is a call of function number `of`, since its entry point called this.
             unsafe { execute(of, call, wanted) };
             return std::ptr::null_mut();

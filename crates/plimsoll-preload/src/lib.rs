@@ -10,6 +10,7 @@
 #![cfg(feature = "library")]
 
 mod arch;
+mod confinement;
 mod ending;
 mod execution;
 mod memory;

@@ -65,6 +65,24 @@ pub(crate) fn prepare() {
     PREPARED.store(true, Ordering::Relaxed);
 }
 
+/// Restores the default actions before a system call filter, which may forbid all that a handler does.
+pub(crate) fn before_filter() {
+    PREPARED.store(false, Ordering::Relaxed);
+    for signal in FATAL {
+        // SAFETY: `now` is writable, and the default action is valid.
+        unsafe {
+            let mut now = MaybeUninit::zeroed();
+            if real_sigaction(signal, std::ptr::null(), now.as_mut_ptr()) == 0
+                && is_ours(now.assume_init().sa_sigaction)
+            {
+                let mut default: libc::sigaction = zeroed();
+                default.sa_sigaction = libc::SIG_DFL;
+                real_sigaction(signal, &default, std::ptr::null_mut());
+            }
+        }
+    }
+}
+
 fn ours() -> libc::sigaction {
     // SAFETY: the struct consists of integers and pointers, for which zero is a valid value.
     let mut action: libc::sigaction = unsafe { zeroed() };

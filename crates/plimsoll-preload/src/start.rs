@@ -8,23 +8,27 @@
 //! | `PLIMSOLL_RUN_CHILDREN` | requests reports of children and of programs that they execute; the
 //! environment then stays |
 //! | `PLIMSOLL_RUN_WALL` | requests a wall-clock profile |
+//! | `PLIMSOLL_RUN_FILTERS` | the number of system call filters of the command |
 //!
-//! A process with elevated privileges (setuid, setgid, file capabilities) ignores all of them.
+//! A process with elevated privileges (setuid, setgid, file capabilities) ignores all of them, and so does one with a
+//! system call filter that the command does not have.
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use plimsoll::preload;
+use plimsoll_sys::os::filter;
 
 use crate::{ending, execution, relocation, signals};
 
 /// Variables that only this library reads.
-const OURS: [&str; 4] = [
+const OURS: [&str; 5] = [
     "PLIMSOLL_RUN",
     "PLIMSOLL_RUN_TO",
     "PLIMSOLL_RUN_CHILDREN",
     "PLIMSOLL_RUN_WALL",
+    "PLIMSOLL_RUN_FILTERS",
 ];
 
 /// The variable in which the loader finds preloaded libraries.
@@ -37,7 +41,7 @@ static AT_START: extern "C" fn() = at_start;
 extern "C" fn at_start() {
     relocation::keep();
     preload::open();
-    if !preload::may_obey_environment() {
+    if !preload::may_obey_environment() || filter::is_restricted() {
         return leave_no_trace();
     }
     let children = variable(OURS[2]).is_some();
@@ -46,6 +50,7 @@ extern "C" fn at_start() {
         preload::begin(directory, children, variable(OURS[3]).is_some());
         signals::prepare();
         ending::prepare();
+        preload::call_around_filters(signals::before_filter, signals::prepare);
     }
     if children {
         note_use(library());

@@ -43,6 +43,8 @@ use ran::{Executed, Ran};
 use reports::Reports;
 use watch::{Course, Limit, Watch};
 
+use plimsoll_sys::os::filter;
+
 use crate::args::RunArguments;
 use crate::failure::Failure;
 use crate::plain_text::{PlainText, plain};
@@ -293,6 +295,9 @@ fn environment(
         ("PLIMSOLL_RUN", settings),
         ("PLIMSOLL_RUN_TO", reports.into()),
     ];
+    if let Some(filters) = filter::inherited_filters() {
+        environment.push(("PLIMSOLL_RUN_FILTERS", filters.to_string().into()));
+    }
     if arguments.children {
         environment.push(("PLIMSOLL_RUN_CHILDREN", "1".into()));
     }

@@ -36,6 +36,9 @@ pub struct Numbers {
     pub allocator: String,
     /// Why the functions of an allocator in the program are not redirected.
     pub obstacle: Option<String>,
+    /// The age of the process in seconds when a system call filter began to restrict it; `None` without one. From then
+    /// on, only allocations, locks, threads and mappings are recorded.
+    pub filter_seconds: Option<f64>,
     pub heap_rate: u64,
     pub block_rate: u64,
     pub mutex_fraction: u64,

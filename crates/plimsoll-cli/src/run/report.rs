@@ -7,6 +7,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use plimsoll_sys::os::filter;
+
 use super::child::Ended;
 use super::compare::{Comparison, FILES, Record, files};
 use super::directory::Directory;
@@ -361,6 +363,9 @@ fn why_none(ended: &Ended) -> &'static str {
             "no program can handle that signal; --postmortem keeps the counts up to it"
         }
         Some(_) => "the signal arrived where no report could be written",
+        None if filter::ends_processes() => {
+            "a system call filter (seccomp) that plimsoll was started with forbids calls that it makes"
+        }
         None => "the library was not loaded, or could not write the report",
     }
 }

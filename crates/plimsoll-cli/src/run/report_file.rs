@@ -7,6 +7,9 @@
 //! A process leaves the file `PID.report`. A forked child appends a piece to the file `UID.reports`, which
 //! all children of its user share. A piece begins with the line `plimsoll report PID LENGTH`, and ends
 //! with the line `end PID`. After an incomplete piece, the search continues with the next beginning.
+//!
+//! A process that confines itself has created the file `PID.confined` or `PID-N.confined` before, and writes to it by
+//! its memory. The report follows a mark and its length, which is 0 until the report is complete.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -26,6 +29,10 @@ use crate::profile::{self, Limits, Profile, SharedTables};
 /// The extensions of a process's own file and of a shared file.
 const OWN: &str = "report";
 const SHARED: &str = "reports";
+const CONFINED: &str = "confined";
+
+/// The beginning of the file of a confined process, which the length follows.
+const CONFINED_MARK: [u8; 16] = *b"plimsoll confine";
 
 /// The beginning of a piece of a shared file.
 const BEGINNING: &str = "plimsoll report ";
@@ -53,6 +60,8 @@ pub struct ReportFiles(HashMap<u32, Place>);
 
 enum Place {
     Own(PathBuf),
+    /// The file of a confined process.
+    Confined(PathBuf),
     /// A piece of a shared file.
     Shared(Rc<ReportsFile>, u64, u64),
 }
@@ -78,6 +87,7 @@ impl ReportFiles {
             let extension = path.extension().and_then(|extension| extension.to_str());
             match extension {
                 Some(OWN) => add(Place::Own(path)),
+                Some(CONFINED) => add(Place::Confined(path)),
                 Some(SHARED) => {
                     if let Ok(file) = open_report(&path) {
                         each_piece(&Rc::new(ReportsFile::shared(file)), &mut add);
@@ -107,6 +117,20 @@ impl Place {
                 let file = open_report(path).ok()?;
                 let size = file.metadata().ok()?.len();
                 Report::read(Rc::new(ReportsFile::own(file)), 0, size)
+            }
+            Self::Confined(path) => {
+                let file = ReportsFile::own(open_report(path).ok()?);
+                let mut head = [0; CONFINED_MARK.len() + 8];
+                let read = file.read_at(&mut head, 0).ok()?;
+                let (mark, length) = head.split_at(CONFINED_MARK.len());
+                if read < head.len() || mark != CONFINED_MARK {
+                    return None;
+                }
+                let (start, length) = (
+                    head.len() as u64,
+                    u64::from_le_bytes(length.try_into().ok()?),
+                );
+                Report::read(Rc::new(file), start, start.checked_add(length)?)
             }
             Self::Shared(file, at, end) => Report::read(Rc::clone(file), *at, *end),
         }

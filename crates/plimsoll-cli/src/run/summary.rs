@@ -68,6 +68,14 @@ fn head(
              its last instant"
         )?;
     }
+    if let Some(from) = numbers.filter_seconds {
+        writeln!(
+            to,
+            "  filter     a system call filter (seccomp) began {} after the start: from then on no CPU samples, pages or \
+             resident memory by owner",
+            seconds(from)
+        )?;
+    }
     resident::write(to, numbers, ran)?;
     let why = why_unseen(numbers);
     if let Some(unseen) = unseen.filter(|_| why.is_none()) {

@@ -4,6 +4,7 @@
 mod blocks;
 mod children;
 mod compare;
+mod confined;
 mod cpu;
 mod endings;
 mod environment;
