@@ -53,6 +53,7 @@ extern "C" fn at_start() {
         preload::call_around_filters(signals::before_filter, signals::prepare);
     }
     if children {
+        execution::prepare_inherited(library());
         note_use(library());
     } else {
         execution::prepare(variables(), library());

@@ -459,3 +459,57 @@ fn programs_that_confine_themselves_otherwise_report_to_the_end() {
         }
     }
 }
+
+/// The loader prints an error for a preloaded library that it cannot open.
+#[test]
+fn a_program_that_does_not_see_the_library_is_executed_without_it() {
+    // SAFETY: `geteuid` takes no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can hide directories");
+        return;
+    }
+    let source = r#"
+        #include <sched.h>
+        #include <sys/mount.h>
+        extern char **environ;
+        int main(int count, char **way) {
+            int w = atoi(way[1]);
+            keep(100, 1000);
+            if (unshare(CLONE_NEWNS) || mount("none", "/", 0, MS_REC | MS_PRIVATE, 0)
+                || mount("t", "/var/cache", "tmpfs", 0, 0) || mount("t", "/dev/shm", "tmpfs", 0, 0))
+                return 9;
+            pid_t child = w & 8 ? vfork() : fork();
+            if (child == 0) {
+                char *arguments[] = { "sh", "-c", "echo $0 $1 [$LD_PRELOAD]; exit 5", "a", "b", 0 };
+                switch (w & 7) {
+                case 0: execv("/bin/sh", arguments); break;
+                case 1: execvp("sh", arguments); break;
+                case 2: execve("/bin/sh", arguments, environ); break;
+                case 3: execl("/bin/sh", "sh", "-c", "echo $0 $1 [$LD_PRELOAD]; exit 5", "a", "b", (char *)0); break;
+                case 4: execlp("sh", "sh", "-c", "echo $0 $1 [$LD_PRELOAD]; exit 5", "a", "b", (char *)0); break;
+                case 5: execle("/bin/sh", "sh", "-c", "echo $0 $1 [$LD_PRELOAD]; exit 5", "a", "b", (char *)0, environ);
+                        break;
+                default: execvpe("sh", arguments, environ);
+                }
+                _exit(8);
+            }
+            int status;
+            waitpid(child, &status, 0);
+            return WEXITSTATUS(status);
+        }
+    "#;
+    let scene = Scene::new("invisible");
+    let program = scene.c("invisible", &format!("{FILTER}{source}"));
+    for way in 0..15 {
+        same_with(&["--children"], &program, &[&way.to_string()]);
+    }
+    // Another library that is preloaded stays.
+    let other = scene.compile("cc", "other.so", "int other;", &["-shared", "-fPIC"]);
+    let output = run(&["--children", "-q"], &program, &["2"])
+        .env("LD_PRELOAD", &other)
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed, format!("a b [{}]\n", other.display()));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
