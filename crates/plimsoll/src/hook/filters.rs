@@ -242,7 +242,7 @@ mod tests {
     const SECCOMP: c_long = libc::SYS_seccomp;
 
     #[test]
-    fn calls_that_install_a_filter_are_told_from_others() {
+    fn calls_that_install_a_filter_are_recognised() {
         let of = |number, arguments: [usize; 3]| {
             let [a, b, c] = arguments;
             let filter = Filter::of(number, &[a, b, c, 0, 0, 0])?;

@@ -18,7 +18,7 @@ use std::{fmt, io};
 
 use crate::primitives::{AtomicBool, AtomicU64, Ordering};
 
-/// The number of system calls that are told apart; numbers from here on count as forbidden by each filter.
+/// The number of system calls that are distinguished; numbers from here on count as forbidden by each filter.
 const NUMBERS: usize = 512;
 
 const WORDS: usize = NUMBERS / 64;
