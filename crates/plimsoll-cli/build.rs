@@ -76,9 +76,11 @@ fn wrapper(manifest: &Path) -> String {
     for name in [
         "plimsoll",
         "plimsoll-interpose",
+        "plimsoll-page",
         "plimsoll-preload",
         "plimsoll-postmortem",
         "plimsoll-pprof",
+        "plimsoll-server",
         "plimsoll-settings",
         "plimsoll-symbolize",
         "plimsoll-sys",

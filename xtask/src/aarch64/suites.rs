@@ -52,6 +52,7 @@ impl Suite {
 pub const SUITES: &[Suite] = &[
     lib("plimsoll-settings"),
     lib("plimsoll-sys"),
+    lib("plimsoll-server"),
     lib("plimsoll-unwind"),
     lib("plimsoll-symbolize"),
     lib("plimsoll-pprof"),

@@ -44,6 +44,7 @@ pub const CRATES: &[Crate] = &[
     crate_with("plimsoll-page", ""),
     crate_with("plimsoll-interpose", "mmap,pthread"),
     crate_with("plimsoll-sys", ""),
+    crate_with("plimsoll-server", ""),
     crate_with("plimsoll-unwind", ""),
     crate_with("plimsoll-symbolize", "cpp"),
     crate_with("plimsoll-pprof", "symbols"),

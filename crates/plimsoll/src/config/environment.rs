@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use plimsoll_server::access::Names;
+
 use super::{Config, VARIABLE, words};
 use crate::alloc::postmortem::SETTING;
 use crate::cpu;
-#[cfg(feature = "http")]
-use crate::http;
 use crate::settings::{Early, MemoryLimit};
 use crate::{postmortem_file, settings, thread};
 
@@ -134,9 +134,8 @@ impl Config {
             return Err("contains no host");
         }
         let hosts: Vec<&str> = value.split('+').collect();
-        #[cfg(feature = "http")]
         for host in &hosts {
-            http::access::Names::default().add(host)?;
+            Names::default().add(host)?;
         }
         self.http_hosts = hosts.into_iter().map(String::from).collect();
         Ok(true)

@@ -1,5 +1,9 @@
 //! A long text that is formatted in parts, so that it is never in memory as a whole.
 
+use plimsoll_server::answer::Text;
+
+use crate::overhead;
+
 /// The source of a [`TextPage`]: parts that can be formatted in any order, with the same result
 /// each time.
 pub(super) trait Parts: Send {
@@ -15,8 +19,7 @@ pub(super) trait Parts: Send {
 pub(crate) struct TextPage {
     parts: Box<dyn Parts>,
     length: usize,
-    /// The part that [`TextPage::chunk`] formats next.
-    #[cfg(feature = "http")]
+    /// The part that the next chunk begins with.
     next: usize,
 }
 
@@ -32,26 +35,8 @@ impl TextPage {
         Self {
             parts: Box::new(parts),
             length,
-            #[cfg(feature = "http")]
             next: 0,
         }
-    }
-
-    /// Returns the length of the whole text, in bytes.
-    #[cfg(feature = "http")]
-    pub(crate) fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Returns the next parts, of `bytes` or more together unless the text ends; empty at its end.
-    #[cfg(feature = "http")]
-    pub(crate) fn chunk(&mut self, bytes: usize) -> Vec<u8> {
-        let mut chunk = String::new();
-        while chunk.len() < bytes && self.next < self.parts.count() {
-            self.parts.put(self.next, &mut chunk);
-            self.next += 1;
-        }
-        chunk.into_bytes()
     }
 
     /// Returns the whole text, regardless of chunks taken before.
@@ -61,6 +46,22 @@ impl TextPage {
             self.parts.put(part, &mut text);
         }
         text.into_bytes()
+    }
+}
+
+impl Text for TextPage {
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn chunk(&mut self, bytes: usize) -> Vec<u8> {
+        let _time = overhead::measure();
+        let mut chunk = String::new();
+        while chunk.len() < bytes && self.next < self.parts.count() {
+            self.parts.put(self.next, &mut chunk);
+            self.next += 1;
+        }
+        chunk.into_bytes()
     }
 }
 
@@ -81,7 +82,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "http")]
     fn chunks_add_up_to_the_whole_text() {
         for count in [0, 1, 2, 10, 1000] {
             let whole = TextPage::new(Numbers(count)).into_bytes();

@@ -1,8 +1,7 @@
 //! The page for browsers: files of the crate `plimsoll-page`.
 
 use plimsoll_page::{ASSETS, Asset, CONTENT_SECURITY_POLICY};
-
-use super::answer::Answer;
+use plimsoll_server::answer::Answer;
 
 /// The path of the page's directory.
 pub(super) const ROOT: &str = "/debug/plimsoll/";
@@ -16,14 +15,9 @@ pub(super) fn find(path: &str) -> Option<&'static Asset> {
 /// Returns a file. Browsers ask again at each visit, because the next version of the program may have
 /// another one. All browsers accept `gzip`.
 pub(super) fn answer(asset: &Asset) -> Answer {
-    let mut answer = Answer::new(200, asset.content_type, asset.gzip.to_vec());
-    for (name, value) in [
-        ("Content-Encoding", "gzip"),
-        ("Content-Security-Policy", CONTENT_SECURITY_POLICY),
-        ("Cache-Control", "no-cache"),
-        ("Referrer-Policy", "no-referrer"),
-    ] {
-        answer.headers.push((name, value.into()));
-    }
-    answer
+    Answer::new(200, asset.content_type, asset.gzip)
+        .header("Content-Encoding", "gzip")
+        .header("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        .header("Cache-Control", "no-cache")
+        .header("Referrer-Policy", "no-referrer")
 }

@@ -2,12 +2,12 @@
 
 use std::io;
 
-use super::access::Names;
-use super::token::Token;
+use plimsoll_server::access::Names;
+use plimsoll_server::token::Token;
 
 /// The clients that a server answers. By default, requests without a token, for an IP address or
 /// `localhost`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use = "it is an argument of `serve_to`"]
 pub struct Clients {
     pub(super) names: Names,
@@ -17,7 +17,10 @@ pub struct Clients {
 impl Clients {
     /// Creates the default.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            names: Names::with_advice(", or add the name to the setting http_hosts"),
+            token: None,
+        }
     }
 
     /// Also answers requests whose header `Host` has this name: one by which other machines or a
@@ -42,6 +45,12 @@ impl Clients {
         let token = Token::new(token).map_err(|why| invalid(format!("http_token: {why}")))?;
         self.token = Some(token);
         Ok(self)
+    }
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

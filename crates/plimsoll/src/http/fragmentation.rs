@@ -1,8 +1,10 @@
 //! The free space in the allocator's pages, as text or JSON.
 
-use super::answer::Answer;
-use super::pages::{Page, TEXT};
-use super::{Request, query, vars};
+use plimsoll_server::answer::{Answer, TEXT};
+use plimsoll_server::query;
+
+use super::pages::Page;
+use super::{Request, vars};
 use crate::{export, stats};
 
 /// The entry in the list of pages.
@@ -21,7 +23,5 @@ fn answer(request: &Request<'_>) -> Answer {
         page.map(|page| Answer::new(200, TEXT, page))
     };
     // The same status as for an unsupported profile.
-    answered.unwrap_or_else(|unavailable| {
-        Answer::new(501, TEXT, format!("{unavailable}\n").into_bytes())
-    })
+    answered.unwrap_or_else(|unavailable| Answer::line(501, &unavailable.to_string()))
 }

@@ -1,7 +1,8 @@
 //! The growth of allocation sites, as JSON.
 
-use super::answer::Answer;
-use super::pages::{Page, TEXT};
+use plimsoll_server::answer::Answer;
+
+use super::pages::Page;
 use super::{Request, vars};
 use crate::{export, history, internal_heap, internal_scope, overhead};
 
@@ -16,7 +17,7 @@ fn answer(_: &Request<'_>) -> Answer {
     let (_own, _time) = (internal_scope::scope(), overhead::measure());
     let growth = history::growth();
     if growth.readings == 0 {
-        return Answer::new(404, TEXT, OFF.into());
+        return Answer::line(404, OFF);
     }
     let text = export::growth::write(&growth);
     drop(growth);
@@ -25,4 +26,4 @@ fn answer(_: &Request<'_>) -> Answer {
 }
 
 /// The text of an answer without readings.
-const OFF: &str = "growth is not observed: start Plimsoll, without growth=off or history=off\n";
+const OFF: &str = "growth is not observed: start Plimsoll, without growth=off or history=off";

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::access::{self, Names, Refused};
+use plimsoll_server::access::{self, Names, Refused};
 
 /// Headers that a reverse proxy adds: the peer is then not the client.
 const OF_PROXIES: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];

@@ -1,8 +1,10 @@
 //! The history of the process, as JSON.
 
-use super::answer::Answer;
-use super::pages::{Page, TEXT};
-use super::{Request, query, vars};
+use plimsoll_server::answer::Answer;
+use plimsoll_server::query;
+
+use super::pages::Page;
+use super::{Request, vars};
 use crate::export;
 use crate::history;
 use crate::{internal_scope, overhead};
@@ -22,7 +24,7 @@ fn answer(request: &Request<'_>) -> Answer {
     };
     let history = history::read_where(|time| (from..=to).contains(&export::history::seconds(time)));
     if history.steps.is_empty() {
-        return Answer::new(404, TEXT, OFF.into());
+        return Answer::line(404, OFF);
     }
     let started = export::prometheus::process_start();
     let text = export::history::write(&history, started);
@@ -30,7 +32,7 @@ fn answer(request: &Request<'_>) -> Answer {
 }
 
 /// The text of an answer while the history is off.
-pub(super) const OFF: &str = "the history is off: start Plimsoll, without history=off\n";
+pub(super) const OFF: &str = "the history is off: start Plimsoll, without history=off";
 
 /// Returns the parameters that are times in seconds since 1970; `None` for absent ones.
 ///
@@ -51,8 +53,8 @@ pub(super) fn times<const N: usize>(
             .ok()
             .filter(|seconds: &f64| seconds.is_finite());
         let Some(seconds) = seconds else {
-            let message = format!("invalid value for \"{name}\" - must be seconds since 1970\n");
-            return Err(Answer::new(400, TEXT, message.into_bytes()));
+            let message = format!("invalid value for \"{name}\" - must be seconds since 1970");
+            return Err(Answer::line(400, &message));
         };
         *time = Some(seconds);
     }

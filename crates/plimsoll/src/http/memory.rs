@@ -1,8 +1,10 @@
 //! The distribution of the resident memory, as text or JSON.
 
-use super::answer::Answer;
-use super::pages::{Page, TEXT};
-use super::{Request, query, vars};
+use plimsoll_server::answer::{Answer, TEXT};
+use plimsoll_server::query;
+
+use super::pages::Page;
+use super::{Request, vars};
 use crate::stats;
 
 /// The entry in the list of pages.

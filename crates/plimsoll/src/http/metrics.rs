@@ -1,6 +1,7 @@
 //! The page `/metrics`, for Prometheus.
 
-use super::answer::Answer;
+use plimsoll_server::answer::Answer;
+
 use super::pages::Page;
 use super::{Request, accept};
 use crate::export::prometheus;

@@ -58,8 +58,6 @@
 //! user's browser, it must check them.
 
 mod accept;
-pub(crate) mod access;
-mod answer;
 #[cfg(feature = "axum")]
 mod axum;
 mod browser;
@@ -75,9 +73,8 @@ mod memory;
 mod metrics;
 mod pages;
 mod pprof;
-mod query;
 #[cfg(feature = "http")]
-#[cfg_attr(not(unix), path = "server/absent.rs")]
+#[cfg_attr(not(unix), path = "absent.rs")]
 mod server;
 #[cfg(feature = "tower")]
 mod service;
@@ -85,15 +82,14 @@ mod service;
 mod spawn;
 mod symbol_names;
 mod threads;
-#[cfg(feature = "http")]
-pub(crate) mod token;
 mod vars;
 
 use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use self::answer::{Answer, Step};
+use plimsoll_server::answer::{Answer, Step};
+
 use self::headers::{Headers, Peers};
 use self::pprof::Delta;
 use crate::{internal_heap, internal_scope, overhead};
@@ -231,7 +227,7 @@ impl<'a> Request<'a> {
         let answer = match self.begin() {
             Step::Answer(answer) => answer,
             Step::Wait(time, delta) if wait(time, self.cancelled) => finish(delta),
-            Step::Wait(..) => pprof::error(500, "the client has gone"),
+            Step::Wait(..) => Answer::error(500, "the client has gone"),
         };
         let response = answer.into();
         internal_heap::trim();
@@ -239,11 +235,11 @@ impl<'a> Request<'a> {
     }
 
     /// Computes the answer, except for a wait.
-    fn begin(&self) -> Step {
+    fn begin(&self) -> Step<Delta> {
         let (_own, _time) = (internal_scope::scope(), overhead::measure());
         let step = match self.headers.check(self.peers) {
             Ok(()) => pages::answer(self),
-            Err((status, text)) => pprof::error(status, &text).into(),
+            Err((status, text)) => Answer::error(status, &text).into(),
         };
         internal_heap::trim();
         step
@@ -270,6 +266,16 @@ fn wait(time: Duration, cancelled: &dyn Fn() -> bool) -> bool {
             return false;
         }
         std::thread::sleep(left.min(LOOK_AGAIN));
+    }
+}
+
+impl From<Answer> for Response {
+    fn from(answer: Answer) -> Self {
+        Self {
+            status: answer.status,
+            headers: answer.headers,
+            body: answer.body.into_bytes(),
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! The pages and their paths.
 
-use super::answer::{Answer, Step};
-use super::{
-    Request, browser, fragmentation, growth, history, memory, metrics, pprof, query, threads, vars,
-};
+use plimsoll_server::answer::{Answer, Step, TEXT};
+#[cfg(feature = "http")]
+use plimsoll_server::pages::Effort;
+use plimsoll_server::query;
 
-pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+use super::pprof::Delta;
+use super::{
+    Request, browser, fragmentation, growth, history, memory, metrics, pprof, threads, vars,
+};
 
 /// A page that is not below [`pprof::ROOT`].
 pub(super) struct Page {
@@ -42,17 +45,16 @@ fn page(path: &str) -> Option<&'static Page> {
     PAGES.into_iter().find(|page| page.path == path)
 }
 
-pub(super) fn answer(request: &Request<'_>) -> Step {
+pub(super) fn answer(request: &Request<'_>) -> Step<Delta> {
     let Some(path) = query::path(request.path) else {
-        return Answer::new(400, TEXT, b"Bad Request\n".into()).into();
+        return Answer::line(400, "Bad Request").into();
     };
     let Some(path) = below(&path, request.prefix) else {
         return not_found().into();
     };
     if let Some((status, root)) = moved(path, request) {
-        let mut answer = Answer::new(status, TEXT, Vec::new());
-        answer.headers.push(("Location", root));
-        return answer.into();
+        let answer = Answer::new(status, TEXT, Vec::new());
+        return answer.header("Location", root).into();
     }
     let profile = profile(path);
     let page = page(path);
@@ -61,9 +63,8 @@ pub(super) fn answer(request: &Request<'_>) -> Step {
         return not_found().into();
     }
     if !matches!(request.method, "GET" | "HEAD") {
-        let mut answer = Answer::new(405, TEXT, b"Method Not Allowed\n".into());
-        answer.headers.push(("Allow", "GET, HEAD".into()));
-        return answer.into();
+        let answer = Answer::line(405, "Method Not Allowed");
+        return answer.header("Allow", "GET, HEAD").into();
     }
     match (page, asset) {
         (Some(page), _) => (page.answer)(request).into(),
@@ -73,7 +74,7 @@ pub(super) fn answer(request: &Request<'_>) -> Step {
 }
 
 fn not_found() -> Answer {
-    Answer::new(404, TEXT, b"404 page not found\n".into())
+    Answer::line(404, "404 page not found")
 }
 
 /// Returns the part of a decoded path below the prefix: empty, or with a slash at the beginning.
@@ -108,20 +109,6 @@ fn moved(path: &str, request: &Request<'_>) -> Option<(u16, String)> {
     }
 }
 
-/// The work of an answer, which determines how many of the kind a server computes at once.
-#[cfg(feature = "http")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effort {
-    /// Numbers, lists and errors: some milliseconds, whatever the program does.
-    Short,
-    /// Profiles, names for addresses, the allocator's pages: up to seconds.
-    Long,
-    /// Runs the program's collectors first.
-    Collect,
-    /// The second half of an answer with `seconds`.
-    Difference,
-}
-
 /// Returns the work of the answer to a request for that path and query.
 #[cfg(feature = "http")]
 pub(super) fn effort(path: &str, query: &str) -> Effort {
@@ -130,7 +117,7 @@ pub(super) fn effort(path: &str, query: &str) -> Effort {
     };
     match profile(&path) {
         Some("" | "cmdline") => Effort::Short,
-        Some("heap") if query::number(query, "gc") > 0 => Effort::Collect,
+        Some("heap") if query::number(query, "gc") > 0 => Effort::Exclusive,
         Some(_) => Effort::Long,
         None if page(&path).is_some_and(|page| page.is_long) => Effort::Long,
         None => Effort::Short,

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plimsoll_server::answer::{Answer, Body, Step, TEXT};
+use plimsoll_server::query;
 use plimsoll_symbolize::Detail;
 
-use super::answer::{Answer, Body, Step};
-use super::pages::TEXT;
-use super::{Request, history, index, query, symbol_names};
+use super::{Request, history, index, symbol_names};
 use crate::cpu::StartError;
 use crate::gc;
 use crate::profile::reading::Reading;
@@ -25,7 +25,7 @@ const LONGEST_COLLECTION: Duration = Duration::from_secs(5);
 const MAX_SECONDS: i64 = 3600;
 
 /// Answers a request for the page `name` below the root.
-pub(super) fn answer(name: &str, request: &Request<'_>) -> Step {
+pub(super) fn answer(name: &str, request: &Request<'_>) -> Step<Delta> {
     let Request {
         query, cancelled, ..
     } = *request;
@@ -35,10 +35,10 @@ pub(super) fn answer(name: &str, request: &Request<'_>) -> Step {
         "symbol" => Answer::new(200, TEXT, symbol_names::answer(query).into_bytes()),
         "profile" => return cpu_page(query),
         "wall" => return wall_page(query),
-        "trace" => error(501, "execution traces are not supported"),
+        "trace" => Answer::error(501, "execution traces are not supported"),
         name => match profile::lookup(name) {
             Some(profile) => return profile_page(profile, query, cancelled),
-            None => error(404, "Unknown profile"),
+            None => Answer::error(404, "Unknown profile"),
         },
     };
     answer.into()
@@ -46,22 +46,11 @@ pub(super) fn answer(name: &str, request: &Request<'_>) -> Step {
 
 /// Returns a file, with the name under which a browser saves it.
 fn attachment(name: &str, body: Vec<u8>) -> Answer {
-    let mut answer = Answer::new(200, BINARY, body);
-    answer.headers.push((
-        "Content-Disposition",
-        format!("attachment; filename=\"{name}\""),
-    ));
-    answer
+    let disposition = format!("attachment; filename=\"{name}\"");
+    Answer::new(200, BINARY, body).header("Content-Disposition", disposition)
 }
 
-/// Returns an error in the form of Go's handler, marked so that its tools show the text.
-pub(super) fn error(status: u16, message: &str) -> Answer {
-    let mut answer = Answer::new(status, TEXT, format!("{message}\n").into_bytes());
-    answer.headers.push(("X-Go-Pprof", "1".into()));
-    answer
-}
-
-fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> Step {
+fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> Step<Delta> {
     let seconds = query::first(query, "seconds");
     let debug = query::number(query, "debug");
     let profile = match query::number(query, "idle") {
@@ -77,7 +66,7 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
     }
     if !seconds.is_empty() && profile.name() == "peak" {
         let message = "seconds and a peak, which covers a single instant, are incompatible";
-        return error(400, message).into();
+        return Answer::error(400, message).into();
     }
     if !seconds.is_empty() {
         return delta_page(profile, &seconds, debug);
@@ -89,9 +78,8 @@ fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> 
         let bytes = profile.bytes(Format::Pprof, Detail::Full);
         return attachment(profile.name(), bytes).into();
     }
-    let mut answer = Answer::new(200, TEXT, Vec::new());
-    answer.body = Body::Text(profile.page(debug > 1));
-    answer.into()
+    let text = Body::Text(Box::new(profile.page(debug > 1)));
+    Answer::new(200, TEXT, text).into()
 }
 
 /// Returns a profile from the history, if the parameters name a time.
@@ -118,7 +106,7 @@ fn kept(profile: &Profile, query: &str) -> Option<Answer> {
     };
     Some(match snapshot {
         Some(snapshot) => attachment(profile.name(), snapshot.bytes()),
-        None => error(
+        None => Answer::error(
             404,
             "the history has no reading of this profile, or not two, for that time",
         ),
@@ -153,7 +141,7 @@ fn recorded_time(query: &str) -> Result<Duration, Answer> {
 }
 
 /// Begins a wall-clock profile.
-fn wall_page(query: &str) -> Step {
+fn wall_page(query: &str) -> Step<Delta> {
     let time = match recorded_time(query) {
         Ok(time) => time,
         Err(answer) => return answer.into(),
@@ -162,43 +150,43 @@ fn wall_page(query: &str) -> Step {
         Ok(recording) => Step::Wait(time, Delta::Wall(recording)),
         Err(reason) => {
             let message = format!("Could not enable wall-clock profiling: {reason}");
-            error(500, &message).into()
+            Answer::error(500, &message).into()
         }
     }
 }
 
 /// Begins a CPU profile.
-fn cpu_page(query: &str) -> Step {
+fn cpu_page(query: &str) -> Step<Delta> {
     let time = match recorded_time(query) {
         Ok(time) => time,
         Err(answer) => return answer.into(),
     };
     match cpu::Recording::begin(false) {
         Ok(recording) => Step::Wait(time, Delta::Cpu(Box::new(recording))),
-        Err(reason @ StartError::Unsupported) => error(501, &reason.to_string()).into(),
+        Err(reason @ StartError::Unsupported) => Answer::error(501, &reason.to_string()).into(),
         Err(reason) => {
             let message = format!("Could not enable CPU profiling: {reason}");
-            error(500, &message).into()
+            Answer::error(500, &message).into()
         }
     }
 }
 
 fn too_long() -> Answer {
     let message = format!("invalid value for \"seconds\" - must be at most {MAX_SECONDS}");
-    error(400, &message)
+    Answer::error(400, &message)
 }
 
 /// Begins a difference of a profile over some seconds.
-fn delta_page(profile: Profile, seconds: &str, debug: i64) -> Step {
+fn delta_page(profile: Profile, seconds: &str, debug: i64) -> Step<Delta> {
     let Some(seconds) = query::integer(seconds).filter(|&seconds| seconds > 0) else {
         let message = "invalid value for \"seconds\" - must be a positive integer";
-        return error(400, message).into();
+        return Answer::error(400, message).into();
     };
     if seconds > MAX_SECONDS {
         return too_long().into();
     }
     if debug != 0 {
-        return error(400, "seconds and debug params are incompatible").into();
+        return Answer::error(400, "seconds and debug params are incompatible").into();
     }
     let earlier = profile.read();
     Step::Wait(

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::runtime::Handle;
 
-use super::{Request, Response, pprof};
+use plimsoll_server::answer::Answer;
+
+use super::{Request, Response};
 use crate::internal_scope;
 
 /// Reports the end of the request: it is dropped with the future that waits for the answer.
@@ -32,7 +34,7 @@ impl Request<'_> {
             let Ok(runtime) = Handle::try_current() else {
                 let text = "Plimsoll's answers need a runtime of tokio here; elsewhere, call \
                             plimsoll::http::Request::answer on a thread that may block";
-                return pprof::error(500, text).into();
+                return Answer::error(500, text).into();
             };
             let gone = Arc::new(AtomicBool::new(false));
             let guard = Gone(Arc::clone(&gone));
@@ -52,7 +54,7 @@ impl Request<'_> {
             let answered = work.await;
             drop(guard);
             let text = "Internal Server Error: the page could not be computed";
-            answered.unwrap_or_else(|_| pprof::error(500, text).into())
+            answered.unwrap_or_else(|_| Answer::error(500, text).into())
         }
     }
 }

@@ -1,6 +1,7 @@
 //! All threads and tasks, as JSON.
 
-use super::answer::Answer;
+use plimsoll_server::answer::Answer;
+
 use super::pages::Page;
 use super::{Request, vars};
 use crate::export;

@@ -1,7 +1,8 @@
 //! Go's `/debug/vars`.
 
 use super::Request;
-use super::answer::Answer;
+use plimsoll_server::answer::Answer;
+
 use super::pages::Page;
 use crate::export::vars;
 use crate::stats;

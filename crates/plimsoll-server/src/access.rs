@@ -1,10 +1,11 @@
-//! The requests from web browsers that the server refuses.
+//! The requests from web browsers that a server refuses.
 //!
 //! A web page of any site can make its reader's browser send requests here. They take capacity. The
 //! page also reads the answers if its own host name resolves to this address ("DNS rebinding").
 //! Browsers state the origin of a request: `Host` is the name that was resolved, `Sec-Fetch-Site`
-//! and `Origin` identify the site of the page. A request without these headers does not come from
-//! a current browser and passes.
+//! and `Origin` identify the site of the page. Current browsers send `Sec-Fetch-Site` to loopback
+//! addresses and by https only. A request without these headers passes: if a page sent it, the browser
+//! keeps the answer from that page.
 //!
 //! An IP address as `Host` always passes: no name was resolved, so the page came from that address.
 //! A name passes if no foreign name server can resolve it: `localhost`, the names below it, and the
@@ -12,26 +13,38 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-#[cfg(feature = "http")]
-use super::token::Token;
-use crate::escape::put_quoted;
+use crate::quoted::quoted;
+use crate::token::Token;
 
-/// The names by which the program is reached, in lower case and without a trailing dot.
+/// The names by which a server is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Names(Vec<String>);
+pub struct Names {
+    /// In lower case and without a trailing dot.
+    names: Vec<String>,
+    /// The end of the refusal of another name: how to add it.
+    advice: &'static str,
+}
 
 impl Names {
+    /// Creates an empty list. `advice` ends the refusal of another name, such as
+    /// `, or add the name to the setting x`.
+    pub fn with_advice(advice: &'static str) -> Self {
+        Self {
+            names: Vec::new(),
+            advice,
+        }
+    }
+
     /// Adds a name.
     ///
     /// # Errors
     /// A description of the mistake if it is not a host name; a host name has no port.
-    #[cfg(feature = "http")]
-    pub(crate) fn add(&mut self, name: &str) -> Result<(), &'static str> {
+    pub fn add(&mut self, name: &str) -> Result<(), &'static str> {
         if name.contains(':') {
             return Err("has a port or is an address; give a name such as host.example.com");
         }
         match Host::parse(name) {
-            Some(Host::Name(name)) => self.0.push(name),
+            Some(Host::Name(name)) => self.names.push(name),
             // Addresses always pass.
             Some(Host::Address { .. }) => {}
             None => return Err("is not a host name such as host.example.com"),
@@ -40,26 +53,26 @@ impl Names {
     }
 
     /// Adds the host in `host:port` if it is a name.
-    #[cfg(feature = "http")]
-    pub(super) fn add_listening(&mut self, address: &str) {
+    pub fn add_listening(&mut self, address: &str) {
         if let Some(Host::Name(name)) = Host::parse(address) {
-            self.0.push(name);
+            self.names.push(name);
         }
     }
 
     fn contains(&self, name: &str) -> bool {
-        self.0.iter().any(|known| known == name)
+        self.names.iter().any(|known| known == name)
     }
 }
 
 /// The requests that a server answers.
-#[cfg(feature = "http")]
 #[derive(Clone, Debug, Default)]
-pub(super) struct Access {
-    pub(super) names: Names,
-    pub(super) token: Option<Token>,
+pub struct Access {
+    /// The names that a request may have as its host, beside addresses and loopback names.
+    pub names: Names,
+    /// The token that a client must send, if any.
+    pub token: Option<Token>,
     /// Whether clients connect by a path, so that the host they name means nothing.
-    pub(super) is_local: bool,
+    pub is_local: bool,
 }
 
 /// The host in `host:port`.
@@ -127,13 +140,13 @@ impl Host {
 }
 
 /// The refusal of a request: the status, and a line with the reason.
-pub(super) type Refused = (u16, String);
+pub type Refused = (u16, String);
 
 /// Checks the host that a request names: the value of `Host`, or the host in an absolute target.
 ///
 /// # Errors
 /// 400 if the host is invalid, and 403 if it is a name that is not among `names`.
-pub(super) fn check_host(host: &str, names: &Names) -> Result<(), Refused> {
+pub fn check_host(host: &str, names: &Names) -> Result<(), Refused> {
     let Some(parsed) = Host::parse(host) else {
         let text = format!("Bad Request: {} is not a host", quoted(host));
         return Err((400, text));
@@ -142,11 +155,23 @@ pub(super) fn check_host(host: &str, names: &Names) -> Result<(), Refused> {
         return Ok(());
     }
     let text = format!(
-        "Forbidden: unknown host name {}: use the address, or add the name to the setting \
-         http_hosts",
-        quoted(host)
+        "Forbidden: unknown host name {}: use the address{}",
+        quoted(host),
+        names.advice
     );
     Err((403, text))
+}
+
+/// Returns the host in `host:port` as a part of a URL. `None` if it is invalid.
+pub fn host_of(authority: &str) -> Option<String> {
+    Some(match Host::parse(authority)? {
+        Host::Address { text, .. } if authority.starts_with('[') => {
+            // The name of the client's network interface means nothing here.
+            let address: Ipv6Addr = text.split('%').next()?.parse().ok()?;
+            format!("[{address}]")
+        }
+        Host::Address { text, .. } | Host::Name(text) => text,
+    })
 }
 
 /// Checks that the request does not come from a page of another site. `fetch_sites` and `origins`
@@ -154,7 +179,7 @@ pub(super) fn check_host(host: &str, names: &Names) -> Result<(), Refused> {
 ///
 /// # Errors
 /// 403 if it comes from a page of another site.
-pub(super) fn check_site<'a>(
+pub fn check_site<'a>(
     mut fetch_sites: impl Iterator<Item = &'a str>,
     mut origins: impl Iterator<Item = &'a str>,
     host: Option<&str>,
@@ -191,16 +216,7 @@ fn is_own(origin: &str, host: Option<&Host>, names: &Names) -> bool {
     matches!(scheme, "http" | "https") && (is_same || is_name)
 }
 
-/// Quotes a value from a request for a line of text, and truncates a long one.
-fn quoted(value: &str) -> String {
-    const LONGEST: usize = 100;
-    let mut text = String::new();
-    let short: String = value.chars().take(LONGEST).collect();
-    put_quoted(&mut text, &short).expect("writing to a string cannot fail");
-    text
-}
-
-#[cfg(all(test, feature = "http"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -327,12 +343,27 @@ mod tests {
     }
 
     #[test]
+    fn a_host_in_a_url_has_no_port_and_no_other_characters() {
+        for (authority, host) in [
+            ("LocalHost:80", Some("localhost")),
+            ("127.0.0.1", Some("127.0.0.1")),
+            ("[::1]:6060", Some("[::1]")),
+            ("[fe80::1%x\r\ny]:6060", Some("[fe80::1]")),
+            ("a\r\nb", None),
+            ("a/b", None),
+            ("", None),
+        ] {
+            assert_eq!(host_of(authority).as_deref(), host, "{authority:?}");
+        }
+    }
+
+    #[test]
     fn a_refusal_names_the_value_in_one_short_line() {
         let host = format!("a\u{202e}\n{}", "x".repeat(10_000));
         let (status, text) = check_host(&host, &Names::default()).unwrap_err();
         assert_eq!(status, 400);
         assert!(
-            text.contains(r#""a\u202e\nxxx"#) && text.len() < 200,
+            text.contains(r#""a\u{202e}\nxxx"#) && text.len() < 200,
             "{text}"
         );
     }

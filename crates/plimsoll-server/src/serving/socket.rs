@@ -1,7 +1,7 @@
 //! Sockets of the server: of an address, or of a path.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 /// A listening socket.
+#[derive(Debug)]
 pub(super) enum Listener {
     Address(TcpListener),
     Path(UnixListener),
@@ -48,10 +49,14 @@ impl Listener {
         }
     }
 
-    pub(super) fn accept(&self) -> io::Result<Stream> {
+    /// Accepts a connection. Also returns the address of the client, if the server listens at one.
+    pub(super) fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
         Ok(match self {
-            Self::Address(listener) => Stream::Address(listener.accept()?.0),
-            Self::Path(listener) => Stream::Path(listener.accept()?.0),
+            Self::Address(listener) => {
+                let (stream, peer) = listener.accept()?;
+                (Stream::Address(stream), Some(peer))
+            }
+            Self::Path(listener) => (Stream::Path(listener.accept()?.0), None),
         })
     }
 }

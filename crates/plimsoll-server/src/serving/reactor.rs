@@ -9,20 +9,17 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sys::os::own_threads::{self, MustEnd};
 
-use super::super::access::Access;
-use super::super::answer::{Answer, Step};
-use super::super::pages::{Effort, TEXT};
-use super::super::pprof;
 use super::connection::{Connection, End, State};
-use super::head::Received;
 use super::socket::Listener;
-use super::work::{Job, Shared, Workers};
-use crate::internal_heap;
+use super::work::{Control, Job, Workers};
+use crate::access::Access;
+use crate::answer::{Answer, Step};
+use crate::pages::{Effort, Pages, Request};
 
 /// Maximum numbers of connections in a state: see the [module above](super).
-pub(super) const MAX_READING: usize = 32;
-pub(super) const MAX_WAITING: usize = 8;
-pub(super) const MAX_WRITING: usize = 24;
+const MAX_READING: usize = 32;
+const MAX_WAITING: usize = 8;
+const MAX_WRITING: usize = 24;
 const MAX_LINGERING: usize = 16;
 
 /// Maximum memory of unsent answers, in bytes.
@@ -41,7 +38,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 const TOO_MANY: &str = "Service Unavailable: too many requests at once";
 
 /// All connections of a server. Everything that a client can delay is done here without blocking.
-pub(super) struct Reactor {
+pub(super) struct Reactor<P: Pages> {
     /// `None` once the server was dropped.
     listener: Option<Listener>,
     /// The time until which a dropped server waits for answers.
@@ -50,14 +47,19 @@ pub(super) struct Reactor {
     accepts_from: Option<Instant>,
     access: Access,
     /// Connections by number: the oldest first.
-    connections: BTreeMap<u64, Connection>,
+    connections: BTreeMap<u64, Connection<P::Pending>>,
     accepted: u64,
-    workers: Workers,
-    shared: Arc<Shared>,
+    workers: Workers<P>,
+    control: Arc<Control>,
 }
 
-impl Reactor {
-    pub(super) fn new(listener: Listener, access: Access, shared: Arc<Shared>) -> Self {
+impl<P: Pages> Reactor<P> {
+    pub(super) fn new(
+        listener: Listener,
+        access: Access,
+        pages: Arc<P>,
+        control: Arc<Control>,
+    ) -> Self {
         Self {
             listener: Some(listener),
             drains_until: None,
@@ -65,8 +67,8 @@ impl Reactor {
             access,
             connections: BTreeMap::new(),
             accepted: 0,
-            workers: Workers::new(Arc::clone(&shared)),
-            shared,
+            workers: Workers::new(pages, Arc::clone(&control)),
+            control,
         }
     }
 
@@ -80,7 +82,7 @@ impl Reactor {
 
     fn serve(&mut self) -> Result<(), MustEnd> {
         if self.listener.is_some() {
-            while !self.shared.is_stopped() {
+            while !self.control.is_stopped() {
                 self.turn()?;
             }
             self.listener = None;
@@ -111,7 +113,7 @@ impl Reactor {
         self.expire(now);
         self.workers.dispatch();
         if self.connections.is_empty() {
-            internal_heap::trim();
+            self.workers.pages().rest();
         }
         let ready = self.wait(now)?;
         let now = Instant::now();
@@ -129,7 +131,7 @@ impl Reactor {
     fn wait(&mut self, now: Instant) -> Result<Vec<(Option<u64>, libc::c_short)>, MustEnd> {
         self.accepts_from = self.accepts_from.filter(|from| *from > now);
         let mut numbers = Vec::with_capacity(self.connections.len() + 1);
-        let mut entries = vec![self.shared.bell.poll_entry()];
+        let mut entries = vec![self.control.bell.poll_entry()];
         let mut add = |number, fd, events| {
             numbers.push(number);
             entries.push(libc::pollfd {
@@ -151,7 +153,7 @@ impl Reactor {
             .chain(self.drains_until)
             .min();
         let time = next.map(|next| next.saturating_duration_since(Instant::now()));
-        let bell = &self.shared.bell;
+        let bell = &self.control.bell;
         own_threads::wait_with(bell, || bell.poll(&mut entries, time))?;
         let events = entries[1..].iter().map(|entry| entry.revents);
         let ready = numbers.into_iter().zip(events);
@@ -164,8 +166,8 @@ impl Reactor {
                 return;
             };
             match listener.accept() {
-                Ok(stream) => {
-                    if let Ok(connection) = Connection::new(stream, now) {
+                Ok((stream, peer)) => {
+                    if let Ok(connection) = Connection::new(stream, peer, now) {
                         self.accepted += 1;
                         let number = self.accepted;
                         self.connections.insert(number, connection);
@@ -214,12 +216,16 @@ impl Reactor {
         }
     }
 
-    fn queue(&mut self, number: u64, request: Received, now: Instant) {
+    fn queue(&mut self, number: u64, request: Request, now: Instant) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
         connection.with_body = request.method != "HEAD";
-        let effort = request.effort();
+        let effort = match &*request.method {
+            "GET" | "HEAD" => self.workers.pages().effort(&request),
+            // Refused, whatever the path is.
+            _ => Effort::Short,
+        };
         connection.state = State::Computing(effort);
         let is_gone = Arc::clone(&connection.is_gone);
         for queued in self.workers.queued_if_full(effort) {
@@ -228,7 +234,7 @@ impl Reactor {
         let job = Job::Begin(request);
         let dropped = self.workers.push(number, effort, job, &is_gone);
         if let Some(dropped) = dropped {
-            self.answer(dropped, Answer::plain(503, TOO_MANY), now);
+            self.answer(dropped, Answer::line(503, TOO_MANY), now);
         }
         self.workers.dispatch();
     }
@@ -240,17 +246,17 @@ impl Reactor {
             let number = done.connection;
             match done.step {
                 Some(Step::Answer(answer)) => self.answer(number, answer, now),
-                Some(Step::Wait(time, delta)) => {
+                Some(Step::Wait(time, pending)) => {
                     let Some(connection) = self.connections.get_mut(&number) else {
                         continue;
                     };
                     let due = now + time;
-                    connection.state = State::Waiting { due, delta };
+                    connection.state = State::Waiting { due, pending };
                     self.limit_waiting(now);
                 }
                 None => {
                     let text = "Internal Server Error: the page could not be computed";
-                    self.answer(number, Answer::plain(500, text), now);
+                    self.answer(number, Answer::line(500, text), now);
                 }
             }
         }
@@ -258,7 +264,7 @@ impl Reactor {
 
     /// Proceeds with connections whose deadlines have passed.
     fn expire(&mut self, now: Instant) {
-        let is_due = |connection: &Connection| {
+        let is_due = |connection: &Connection<P::Pending>| {
             let deadline = connection.deadline();
             deadline.is_some_and(|deadline| deadline <= now)
         };
@@ -270,14 +276,14 @@ impl Reactor {
             };
             match &connection.state {
                 State::Reading { .. } => {
-                    self.answer(number, Answer::plain(408, "Request Timeout"), now);
+                    self.answer(number, Answer::line(408, "Request Timeout"), now);
                 }
                 State::Waiting { .. } => {
-                    let effort = Effort::Difference;
+                    let effort = Effort::Finish;
                     let computing = State::Computing(effort);
                     let before = std::mem::replace(&mut connection.state, computing);
-                    if let State::Waiting { delta, .. } = before {
-                        let job = Job::Finish(delta);
+                    if let State::Waiting { pending, .. } = before {
+                        let job = Job::Finish(pending);
                         // The queue is at least as long as the limit of waiting connections, so it
                         // does not overflow.
                         self.workers.push(number, effort, job, &connection.is_gone);
@@ -316,7 +322,7 @@ impl Reactor {
     }
 
     /// Returns the connections for which `key` has a value: the values, with their numbers.
-    fn all<K>(&self, key: impl Fn(&State) -> Option<K>) -> Vec<(K, u64)> {
+    fn all<K>(&self, key: impl Fn(&State<P::Pending>) -> Option<K>) -> Vec<(K, u64)> {
         let all = self.connections.iter();
         all.filter_map(|(number, connection)| Some((key(&connection.state)?, *number)))
             .collect()
@@ -325,7 +331,7 @@ impl Reactor {
     fn limit_reading(&mut self, now: Instant) {
         let reading = self.all(|state| matches!(state, State::Reading { .. }).then_some(()));
         if reading.len() > MAX_READING {
-            self.answer(reading[0].1, Answer::plain(503, TOO_MANY), now);
+            self.answer(reading[0].1, Answer::line(503, TOO_MANY), now);
         }
     }
 
@@ -337,7 +343,7 @@ impl Reactor {
         if waiting.len() > MAX_WAITING {
             if let Some((_, last)) = waiting.into_iter().max() {
                 let text = "Service Unavailable: too many requests with seconds at once";
-                self.answer(last, Answer::plain(503, text), now);
+                self.answer(last, Answer::line(503, text), now);
             }
         }
     }
@@ -376,17 +382,9 @@ impl Reactor {
 
 /// Returns the answer to a request that is refused. With status 401, browsers ask for a password.
 fn refusal(status: u16, text: &str) -> Answer {
-    let mut answer = pprof::error(status, text);
-    if status == 401 {
-        let challenge = "Basic realm=\"plimsoll\", Bearer";
-        answer.headers.push(("WWW-Authenticate", challenge.into()));
-    }
-    answer
-}
-
-impl Answer {
-    /// Returns an answer with a line of text, for requests that get no page.
-    fn plain(status: u16, reason: &str) -> Self {
-        Self::new(status, TEXT, format!("{reason}\n").into_bytes())
+    let answer = Answer::error(status, text);
+    match status {
+        401 => answer.header("WWW-Authenticate", "Basic realm=\"plimsoll\", Bearer"),
+        _ => answer,
     }
 }

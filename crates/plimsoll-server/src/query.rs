@@ -5,7 +5,7 @@ use std::num::ParseIntError;
 
 /// Returns the first value of a parameter, decoded; empty if it is absent. Parts with broken
 /// escapes or a semicolon are ignored, as in Go.
-pub(super) fn first<'a>(query: &'a str, name: &str) -> Cow<'a, str> {
+pub fn first<'a>(query: &'a str, name: &str) -> Cow<'a, str> {
     for part in query.split('&') {
         if part.is_empty() || part.contains(';') {
             continue;
@@ -22,7 +22,7 @@ pub(super) fn first<'a>(query: &'a str, name: &str) -> Cow<'a, str> {
 }
 
 /// Parses a parameter as a number, clamped to the range of the type; anything else is 0.
-pub(super) fn number(query: &str, name: &str) -> i64 {
+pub fn number(query: &str, name: &str) -> i64 {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     let value = first(query, name);
     value
@@ -35,12 +35,12 @@ pub(super) fn number(query: &str, name: &str) -> i64 {
 }
 
 /// Parses decimal digits with an optional sign.
-pub(super) fn integer(text: &str) -> Option<i64> {
+pub fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
 /// Decodes a path; `None` if an escape is broken.
-pub(super) fn path(text: &str) -> Option<Cow<'_, str>> {
+pub fn path(text: &str) -> Option<Cow<'_, str>> {
     unescape(text, b'+')
 }
 

@@ -1,52 +1,21 @@
-//! A small server for the pages, on threads of Plimsoll.
-//!
-//! One thread, the [`reactor`], does all input and output and never blocks on a connection. Each
-//! computation of an answer gets a separate thread. A client that sends nothing, reads nothing or
-//! requests `seconds=` thus holds only a descriptor and some memory. It holds neither a thread nor
-//! a place for computing.
-//!
-//! # Limits
-//! Connections are limited by their states, so that those in one state cannot displace those in
-//! another. At a limit, a new connection displaces one whose client is gone, or else the slowest.
-//!
-//! | state | limit | ends | at the limit |
-//! |---|---|---|---|
-//! | the request is read | 32 | after 10 s, with 408 | the oldest is answered 503 |
-//! | the answer is queued, the newest first | 16 for each [`Effort`](super::pages::Effort) | | the oldest is answered 503 |
-//! | the answer is computed | 2 short, 2 long, 1 collection, 1 difference | | others are queued |
-//! | `seconds=` passes | 8 | with the client | the one that ends last is answered 503 |
-//! | the answer is written | 24, and 64 MiB | after 20 s and 1 s for each 16 KiB | the slowest is closed |
-//! | the end is awaited | 16 | after 100 ms | the oldest is closed |
-//!
-//! Short pages, which scrapers request often, have places that no profile takes. Each connection
-//! serves one request.
+//! The server of the pages, on threads of Plimsoll.
 
-mod connection;
-mod head;
-mod outgoing;
-mod reactor;
-mod socket;
-mod work;
-
+use std::ffi::CStr;
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use plimsoll_sys::os::close_on_fork;
+use plimsoll_server::access::Access;
+use plimsoll_server::answer::{Answer, Step};
+use plimsoll_server::pages::{self as served, Effort, Thread, Work};
+use plimsoll_server::serving::{Listener, Running};
 use plimsoll_sys::os::process_id;
 
-use self::reactor::Reactor;
-use self::socket::Listener;
-use self::work::Shared;
-use super::access::Access;
 use super::clients::Clients;
-use crate::internal_scope;
+use super::pprof::Delta;
+use super::{Request, finish, pages};
 use crate::internal_thread::{self, OwnThread};
-
-/// Length of the system's queue of connections to be accepted, as far as the system allows.
-const BACKLOG: libc::c_int = 4096;
+use crate::{internal_heap, internal_scope};
 
 /// A running server. It stops when this value is dropped. The drop closes the listening socket, and
 /// then waits until the answers under way are sent, for at most two seconds. It does not wait for
@@ -55,7 +24,7 @@ const BACKLOG: libc::c_int = 4096;
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    _running: Running,
+    _running: OwnRunning,
 }
 
 /// A running server at a path. When it is dropped, it stops like [`Server`], and the socket's file is
@@ -65,15 +34,12 @@ pub struct UnixServer {
     path: PathBuf,
     /// The process that created the socket; the child of a fork does not remove it.
     process: u32,
-    _running: Running,
+    _running: OwnRunning,
 }
 
-/// The thread of a server.
+/// A running server whose memory is Plimsoll's. `None` only during the drop.
 #[derive(Debug)]
-struct Running {
-    shared: Arc<Shared>,
-    thread: Option<OwnThread>,
-}
+struct OwnRunning(Option<Running>);
 
 /// Serves the pages at an address, such as `127.0.0.1:6060`; port 0 selects a free one.
 ///
@@ -119,15 +85,11 @@ pub fn serve_to(
         is_local: false,
     };
     access.names.add_listening(&address.to_string());
-    let listener = TcpListener::bind(&address).map_err(&named)?;
-    // The standard library's queue of 128 overflows when many clients connect at once. The system
-    // then delays a scraper by a second.
-    // SAFETY: `listener` is an open, listening socket; the call changes the length of its queue.
-    unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
-    let address = listener.local_addr().map_err(&named)?;
-    let running = Running::start(Listener::Address(listener), access).map_err(&named)?;
+    let listener = Listener::at_address(&address).map_err(&named)?;
+    let bound = listener.address().map_err(&named)?;
+    let running = OwnRunning::start(listener, access).map_err(&named)?;
     Ok(Server {
-        address,
+        address: bound.ok_or_else(|| named(io::ErrorKind::AddrNotAvailable.into()))?,
         _running: running,
     })
 }
@@ -149,7 +111,7 @@ pub fn serve_unix(path: impl Into<PathBuf>, clients: Clients) -> io::Result<Unix
         is_local: true,
     };
     let listener = Listener::at_path(&path).map_err(&named)?;
-    let running = Running::start(listener, access).map_err(&named)?;
+    let running = OwnRunning::start(listener, access).map_err(&named)?;
     Ok(UnixServer {
         path,
         process: process_id(),
@@ -168,25 +130,59 @@ fn named(address: &impl std::fmt::Display) -> impl Fn(io::Error) -> io::Error {
     }
 }
 
-impl Running {
+/// The pages, computed on threads of Plimsoll.
+struct Pages;
+
+impl served::Pages for Pages {
+    type Pending = Delta;
+
+    fn effort(&self, request: &served::Request) -> Effort {
+        pages::effort(&request.path, &request.query)
+    }
+
+    fn begin(
+        &self,
+        request: &served::Request,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Step<Delta> {
+        Request::new(&request.method, &request.path, &request.query)
+            .accept(&request.accept)
+            .cancelled(cancelled)
+            .begin()
+    }
+
+    fn finish(&self, delta: Delta) -> Answer {
+        finish(delta)
+    }
+
+    fn rest(&self) {
+        internal_heap::trim();
+    }
+
+    fn spawn(&self, name: &'static CStr, work: Work) -> io::Result<Box<dyn Thread>> {
+        Ok(Box::new(internal_thread::spawn(name, work)?))
+    }
+}
+
+impl Thread for OwnThread {
+    fn join(self: Box<Self>) {
+        (*self).join();
+    }
+}
+
+impl OwnRunning {
     fn start(listener: Listener, access: Access) -> io::Result<Self> {
         crate::recording::note_owners();
-        close_on_fork::register(listener.as_fd());
-        listener.set_nonblocking()?;
-        let shared = Arc::new(Shared::new()?);
-        let reactor = Reactor::new(listener, access, Arc::clone(&shared));
-        let thread = internal_thread::spawn(c"plimsoll-http", move || {
-            // Serves the remaining requests, if any. The port is free by now.
-            if let Some(rest) = reactor.run() {
-                let _ = internal_thread::spawn(c"plimsoll-http", move || {
-                    rest.run();
-                });
-            }
-        })?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
+        listener
+            .serve(access, Pages)
+            .map(|running| Self(Some(running)))
+    }
+}
+
+impl Drop for OwnRunning {
+    fn drop(&mut self) {
+        let _own = internal_scope::scope();
+        self.0 = None;
     }
 }
 
@@ -208,16 +204,6 @@ impl Drop for UnixServer {
     fn drop(&mut self) {
         if self.process == process_id() {
             let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _own = internal_scope::scope();
-        self.shared.stop();
-        if let Some(thread) = self.thread.take() {
-            thread.join();
         }
     }
 }

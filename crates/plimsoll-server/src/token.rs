@@ -3,33 +3,36 @@
 //! Clients send `Authorization: Bearer TOKEN`, or a password: `Authorization: Basic` with any user
 //! name and the token as the password, so that browsers and `http://user:TOKEN@host/` work.
 
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 
-use super::access::Refused;
-
 /// The prefix of a setting that names a file with the token.
 const FILE: &str = "file:";
 
+/// The length of the first line of that file that is read, in bytes.
+const LONGEST_LINE: u64 = 16 << 10;
+
 /// A token that clients must present. Its debug form does not show it.
 #[derive(Clone)]
-pub(crate) struct Token(String);
+pub struct Token(String);
 
 impl Token {
     /// Returns a token: the text, or the first line of the file that `file:PATH` names.
     ///
     /// # Errors
     /// The reason, if the token is empty, contains a character that a header cannot have, or its file
-    /// cannot be read.
-    pub(crate) fn new(text: &str) -> Result<Self, String> {
+    /// cannot be read. Also if the text looks like a misspelt `file:PATH`: others can guess a path.
+    pub fn new(text: &str) -> Result<Self, String> {
         let token = match text.strip_prefix(FILE) {
-            None => text.to_owned(),
-            Some(path) => {
-                let content = std::fs::read_to_string(path);
-                let content = content.map_err(|error| format!("the file {path}: {error}"))?;
-                content.lines().next().unwrap_or_default().trim().to_owned()
+            Some(path) => first_line(path).map_err(|error| format!("the file {path}: {error}"))?,
+            None if is_path(text) => {
+                return Err("a token that looks like a path is not used; write file:PATH for the first line of a file".into());
             }
+            None => text.to_owned(),
         };
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("a token has one or more printable ASCII characters, and no spaces".into());
@@ -37,21 +40,20 @@ impl Token {
         Ok(Self(token))
     }
 
-    /// Checks the values of the header `Authorization`. The time does not depend on how much of the
-    /// token is right.
-    ///
-    /// # Errors
-    /// 401 without the token.
-    pub(super) fn check<'a>(
-        &self,
-        mut values: impl Iterator<Item = &'a str>,
-    ) -> Result<(), Refused> {
-        if values.any(|value| self.is_in(value)) {
-            return Ok(());
-        }
-        let text =
-            "Unauthorized: send the token of the setting http_token, as bearer token or password";
-        Err((401, text.into()))
+    /// Reports whether one of the values of the header `Authorization` has the token. The time does
+    /// not depend on how much of the token is right.
+    pub fn is_among<'a>(&self, mut values: impl Iterator<Item = &'a str>) -> bool {
+        values.any(|value| self.is_in(value))
+    }
+
+    /// Reports whether a text is the token. The time does not depend on how much of it is right.
+    pub fn is(&self, text: &str) -> bool {
+        self.0.as_bytes().ct_eq(text.as_bytes()).into()
+    }
+
+    /// Returns the token, to send it.
+    pub fn reveal(&self) -> &str {
+        &self.0
     }
 
     fn is_in(&self, value: &str) -> bool {
@@ -68,6 +70,20 @@ impl Token {
         };
         self.0.as_bytes().ct_eq(&presented).into()
     }
+}
+
+/// Returns the first line of a file.
+fn first_line(path: &str) -> io::Result<String> {
+    let mut line = String::new();
+    let file = BufReader::new(File::open(path)?);
+    file.take(LONGEST_LINE).read_line(&mut line)?;
+    Ok(line.trim().to_owned())
+}
+
+/// Reports whether a text is the path of a file, or has a prefix like `file:/`.
+fn is_path(text: &str) -> bool {
+    let is_file = text.starts_with('/') && std::path::Path::new(text).exists();
+    is_file || text.contains(":/")
 }
 
 impl std::fmt::Debug for Token {
@@ -89,7 +105,7 @@ mod tests {
             "Basic dXNlcjpzM2NyM3Q6eA==",
             "basic OnMzY3IzdDp4",
         ] {
-            assert_eq!(token.check([value].into_iter()), Ok(()), "{value}");
+            assert!(token.is_among([value].into_iter()), "{value}");
         }
         for value in [
             "",
@@ -105,23 +121,39 @@ mod tests {
             "Basic czNjcjN0Ong=",
             "Basic dXNlcg==",
         ] {
-            let refused = token.check([value].into_iter());
-            assert_eq!(refused.map_err(|refused| refused.0), Err(401), "{value}");
+            assert!(!token.is_among([value].into_iter()), "{value}");
         }
-        assert!(token.check(std::iter::empty()).is_err());
+        assert!(!token.is_among(std::iter::empty()));
         assert_eq!(format!("{token:?}"), "Token");
     }
 
     #[test]
     fn tokens_are_printable_or_in_a_file() {
-        for text in ["", "a b", "a\nb", "\u{e9}", "file:/nowhere/token"] {
+        for text in [
+            "",
+            "a b",
+            "a\nb",
+            "\u{e9}",
+            "file:",
+            "file:/nowhere/token",
+            // A misspelt `file:`, which others could guess.
+            "fil:/nowhere/token",
+            "File:/nowhere/token",
+            "file://nowhere/token",
+            "/proc/self/status",
+        ] {
             let error = Token::new(text).unwrap_err();
             assert!(!error.is_empty(), "{text:?}");
         }
         let path = std::env::temp_dir().join(format!("plimsoll-token-{}", std::process::id()));
         std::fs::write(&path, "from-a-file\nrest\n").unwrap();
-        let token = Token::new(&format!("file:{}", path.display())).unwrap();
+        let name = path.display();
+        assert!(
+            Token::new(&format!("{name}")).is_err(),
+            "a path without file:"
+        );
+        let token = Token::new(&format!("file:{name}")).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(token.check(["Bearer from-a-file"].into_iter()), Ok(()));
+        assert!(token.is_among(["Bearer from-a-file"].into_iter()));
     }
 }

@@ -1,6 +1,7 @@
 //! A connection and its state.
 
 use std::io::{self, ErrorKind, Read};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,13 +9,12 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sys::os::eventfd::ENDED;
 
-use super::super::access::Access;
-use super::super::answer::Answer;
-use super::super::pages::Effort;
-use super::super::pprof::Delta;
-use super::head::{self, Received, Refusal};
 use super::outgoing::Outgoing;
 use super::socket::Stream;
+use crate::access::{Access, Refused};
+use crate::answer::Answer;
+use crate::head;
+use crate::pages::{Effort, Request};
 
 /// Time limit for a client to send its request.
 const READ_TIME: Duration = Duration::from_secs(10);
@@ -25,10 +25,12 @@ const LINGER_TIME: Duration = Duration::from_millis(100);
 /// Number of reads from a connection before others have their turn.
 const READS_PER_TURN: usize = 8;
 
-/// A connection of a client.
-pub(super) struct Connection {
+/// A connection of a client. `P` is the first half of an answer.
+pub(super) struct Connection<P> {
     pub(super) stream: Stream,
-    pub(super) state: State,
+    /// The address of the client; `None` if the server listens at a path.
+    peer: Option<SocketAddr>,
+    pub(super) state: State<P>,
     /// Whether the answer has a body: not for `HEAD`.
     pub(super) with_body: bool,
     /// Set when the client is gone, for the thread that computes the answer.
@@ -54,13 +56,13 @@ fn limit_buffer(stream: &Stream) {
 }
 
 /// The state of a connection, named after the event for which it waits.
-pub(super) enum State {
+pub(super) enum State<P> {
     /// The rest of the request's head.
     Reading { head: Vec<u8>, until: Instant },
     /// A thread that computes the answer, or a place for it.
     Computing(Effort),
     /// The end of the time that a difference covers.
-    Waiting { due: Instant, delta: Delta },
+    Waiting { due: Instant, pending: P },
     /// Space in the socket's buffer for the rest of the answer.
     Writing(Outgoing),
     /// The end of the connection, which the client closes after reading the answer.
@@ -71,15 +73,16 @@ pub(super) enum State {
 pub(super) enum End {
     /// The client is gone.
     Gone,
-    Refused(Refusal),
+    Refused(Refused),
 }
 
-impl Connection {
-    pub(super) fn new(stream: Stream, now: Instant) -> io::Result<Self> {
+impl<P> Connection<P> {
+    pub(super) fn new(stream: Stream, peer: Option<SocketAddr>, now: Instant) -> io::Result<Self> {
         stream.set_nonblocking()?;
         limit_buffer(&stream);
         Ok(Self {
             stream,
+            peer,
             state: State::Reading {
                 head: Vec::new(),
                 until: now + READ_TIME,
@@ -96,7 +99,7 @@ impl Connection {
             State::Reading { .. } | State::Lingering { .. } => libc::POLLIN,
             // A client that shuts down its sending direction may still read, and gets its answer.
             // If the answer takes long, the client counts as gone, as in Go.
-            State::Computing(Effort::Collect) | State::Waiting { .. } => ENDED,
+            State::Computing(Effort::Exclusive) | State::Waiting { .. } => ENDED,
             State::Computing(_) => 0,
             State::Writing(_) => libc::POLLOUT,
         }
@@ -125,7 +128,7 @@ impl Connection {
     }
 
     /// Reads the available bytes of the request. Returns `Ok(None)` if the request is incomplete.
-    pub(super) fn read_request(&mut self, access: &Access) -> Result<Option<Received>, End> {
+    pub(super) fn read_request(&mut self, access: &Access) -> Result<Option<Request>, End> {
         let State::Reading { head, .. } = &mut self.state else {
             return Ok(None);
         };
@@ -139,7 +142,7 @@ impl Connection {
                 Err(_) => return Err(End::Gone),
             };
             head.extend_from_slice(&chunk[..read]);
-            if let Some(parsed) = head::parse(head, read, access) {
+            if let Some(parsed) = head::parse(head, read, access, self.peer) {
                 return parsed.map(Some).map_err(End::Refused);
             }
         }

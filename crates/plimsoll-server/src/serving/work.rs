@@ -10,12 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_sys::os::eventfd::Bell;
 
-use super::super::answer::Step;
-use super::super::pages::Effort;
-use super::super::pprof::Delta;
-use super::super::{Request, finish};
-use super::head::Received;
-use crate::internal_thread;
+use crate::answer::Step;
+use crate::pages::{Effort, Pages, Request};
 
 /// Number of answers computed at once, in the order of [`EFFORTS`].
 const PLACES: [usize; 4] = [2, 2, 1, 1];
@@ -23,26 +19,23 @@ const PLACES: [usize; 4] = [2, 2, 1, 1];
 const EFFORTS: [Effort; 4] = [
     Effort::Short,
     Effort::Long,
-    Effort::Collect,
-    Effort::Difference,
+    Effort::Exclusive,
+    Effort::Finish,
 ];
 
 /// Maximum number of queued answers of each effort.
 const MAX_QUEUED: usize = 16;
 
-/// The state that the server's threads share.
+/// The means to wake and to stop the server's thread.
 #[derive(Debug)]
-pub(super) struct Shared {
-    /// Results that the reactor has not taken yet.
-    done: Mutex<Vec<Done>>,
+pub(super) struct Control {
     stopped: AtomicBool,
     pub(super) bell: Bell,
 }
 
-impl Shared {
+impl Control {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
-            done: Mutex::default(),
             stopped: AtomicBool::new(false),
             bell: Bell::new()?,
         })
@@ -59,50 +52,58 @@ impl Shared {
     }
 }
 
-/// A computation.
-pub(super) enum Job {
-    Begin(Received),
-    Finish(Delta),
+/// The state that the server's threads share.
+struct Shared<P: Pages> {
+    pages: Arc<P>,
+    /// Results that the reactor has not taken yet.
+    done: Mutex<Vec<Done<P::Pending>>>,
+    control: Arc<Control>,
+}
+
+/// A computation. `P` is the first half of an answer.
+pub(super) enum Job<P> {
+    Begin(Request),
+    Finish(P),
 }
 
 /// The result of a job.
-pub(super) struct Done {
+pub(super) struct Done<P> {
     /// The number of the connection.
     pub(super) connection: u64,
     effort: Effort,
     /// `None` if the job panicked or no thread could be created.
-    pub(super) step: Option<Step>,
+    pub(super) step: Option<Step<P>>,
 }
 
-impl std::fmt::Debug for Done {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut done = f.debug_struct("Done");
-        done.field("connection", &self.connection);
-        done.field("effort", &self.effort).finish_non_exhaustive()
-    }
-}
-
-struct Queued {
+struct Queued<P> {
     connection: u64,
-    job: Job,
+    job: Job<P>,
     is_gone: Arc<AtomicBool>,
 }
 
 /// The queued jobs, and the number of running ones.
-pub(super) struct Workers {
-    shared: Arc<Shared>,
+pub(super) struct Workers<P: Pages> {
+    shared: Arc<Shared<P>>,
     /// The queues, in the order of [`EFFORTS`], like `running`.
-    queues: [VecDeque<Queued>; 4],
+    queues: [VecDeque<Queued<P::Pending>>; 4],
     running: [usize; 4],
 }
 
-impl Workers {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+impl<P: Pages> Workers<P> {
+    pub(super) fn new(pages: Arc<P>, control: Arc<Control>) -> Self {
         Self {
-            shared,
+            shared: Arc::new(Shared {
+                pages,
+                done: Mutex::default(),
+                control,
+            }),
             queues: Default::default(),
             running: [0; 4],
         }
+    }
+
+    pub(super) fn pages(&self) -> &P {
+        &self.shared.pages
     }
 
     /// Returns the connections with queued jobs of that effort if its queue is full, and none
@@ -119,7 +120,7 @@ impl Workers {
         &mut self,
         connection: u64,
         effort: Effort,
-        job: Job,
+        job: Job<P::Pending>,
         is_gone: &Arc<AtomicBool>,
     ) -> Option<u64> {
         let queue = &mut self.queues[effort as usize];
@@ -155,7 +156,7 @@ impl Workers {
     }
 
     /// Takes the new results.
-    pub(super) fn take_done(&mut self) -> Vec<Done> {
+    pub(super) fn take_done(&mut self) -> Vec<Done<P::Pending>> {
         let mut done = self.shared.done.lock();
         let done = std::mem::take(&mut **done.as_mut().unwrap_or_else(PoisonError::get_mut));
         for done in &done {
@@ -166,12 +167,12 @@ impl Workers {
 }
 
 /// Delivers the result of a job when it is dropped, even by a panic.
-struct Report {
-    shared: Arc<Shared>,
-    done: Option<Done>,
+struct Report<P: Pages> {
+    shared: Arc<Shared<P>>,
+    done: Option<Done<P::Pending>>,
 }
 
-impl Drop for Report {
+impl<P: Pages> Drop for Report<P> {
     fn drop(&mut self) {
         let mut all = self
             .shared
@@ -180,18 +181,18 @@ impl Drop for Report {
             .unwrap_or_else(PoisonError::into_inner);
         all.extend(self.done.take());
         drop(all);
-        self.shared.bell.ring();
+        self.shared.control.bell.ring();
     }
 }
 
-fn start(shared: Arc<Shared>, effort: Effort, queued: Queued) {
+fn start<P: Pages>(shared: Arc<Shared<P>>, effort: Effort, queued: Queued<P::Pending>) {
     let Queued {
         connection,
         job,
         is_gone,
     } = queued;
     let mut report = Report {
-        shared,
+        shared: Arc::clone(&shared),
         done: Some(Done {
             connection,
             effort,
@@ -199,22 +200,25 @@ fn start(shared: Arc<Shared>, effort: Effort, queued: Queued) {
         }),
     };
     // If no thread can be created, the closure is dropped, and with it the report.
-    drop(internal_thread::spawn(c"plimsoll-answer", move || {
-        let step = job.run(&|| is_gone.load(Ordering::Relaxed));
+    let work = Box::new(move || {
+        let is_gone = || is_gone.load(Ordering::Relaxed);
+        let step = job.run(&*report.shared.pages, &is_gone);
         if let Some(done) = &mut report.done {
             done.step = Some(step);
         }
-    }));
+    });
+    drop(shared.pages.spawn(c"plimsoll-answer", work));
 }
 
-impl Job {
-    fn run(self, cancelled: &(dyn Fn() -> bool + Sync)) -> Step {
+impl<P: Send + 'static> Job<P> {
+    fn run(
+        self,
+        pages: &impl Pages<Pending = P>,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Step<P> {
         match self {
-            Self::Begin(request) => Request::new(&request.method, &request.path, &request.query)
-                .accept(&request.accept)
-                .cancelled(cancelled)
-                .begin(),
-            Self::Finish(delta) => finish(delta).into(),
+            Self::Begin(request) => pages.begin(&request, cancelled),
+            Self::Finish(pending) => pages.finish(pending).into(),
         }
     }
 }

@@ -3,9 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
-use super::super::answer::{Answer, Body};
-use crate::export::TextPage;
-use crate::overhead;
+use crate::answer::{Answer, Body};
 
 /// Size of the chunks in which a long text is formatted, in bytes.
 const CHUNK: usize = 32 << 10;
@@ -17,10 +15,10 @@ const MIN_BYTES_PER_SECOND: u64 = 16 << 10;
 /// An answer that is being sent.
 pub(super) struct Outgoing {
     /// A part of the answer, of which the first `at` bytes are sent.
-    bytes: Vec<u8>,
+    part: Body,
     at: usize,
     /// The rest of the answer.
-    rest: Body,
+    rest: Option<Body>,
     begun: Instant,
     sent: u64,
 }
@@ -28,26 +26,22 @@ pub(super) struct Outgoing {
 impl Outgoing {
     /// Formats the head of an answer. `with_body` is false if only the head was requested.
     pub(super) fn new(answer: Answer, with_body: bool, now: Instant) -> Self {
-        let length = match &answer.body {
-            Body::Bytes(bytes) => bytes.len(),
-            Body::Text(page) => page.len(),
-        };
+        let length = answer.body.len();
         let status = answer.status;
         let mut head = format!("HTTP/1.1 {status} {}\r\n", reason(status));
         for (name, value) in &answer.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            // A line end in a value would begin another header.
+            if !value.contains(|character: char| character.is_control()) {
+                head.push_str(&format!("{name}: {value}\r\n"));
+            }
         }
         head.push_str(&format!(
             "Content-Length: {length}\r\nConnection: close\r\n\r\n"
         ));
         Self {
-            bytes: head.into_bytes(),
+            part: Body::Bytes(head.into_bytes()),
             at: 0,
-            rest: if with_body {
-                answer.body
-            } else {
-                Body::Bytes(Vec::new())
-            },
+            rest: with_body.then_some(answer.body),
             begun: now,
             sent: 0,
         }
@@ -61,19 +55,21 @@ impl Outgoing {
     pub(super) fn write(&mut self, to: &mut impl Write) -> io::Result<bool> {
         let mut formatted = 0;
         loop {
-            if self.at == self.bytes.len() {
-                let is_text = matches!(self.rest, Body::Text(_));
+            let rest = &bytes(&self.part)[self.at..];
+            if rest.is_empty() {
+                let is_text = matches!(self.rest, Some(Body::Text(_)));
                 if is_text && formatted > 0 {
                     return Ok(false);
                 }
-                self.bytes = self.next();
+                self.part = self.next();
                 self.at = 0;
                 formatted += usize::from(is_text);
-                if self.bytes.is_empty() {
+                if bytes(&self.part).is_empty() {
                     return Ok(true);
                 }
+                continue;
             }
-            match to.write(&self.bytes[self.at..]) {
+            match to.write(rest) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     self.at += written;
@@ -87,11 +83,11 @@ impl Outgoing {
     }
 
     /// Returns the next bytes to be sent; none at the end.
-    fn next(&mut self) -> Vec<u8> {
-        match &mut self.rest {
-            Body::Bytes(bytes) => std::mem::take(bytes),
-            Body::Text(page) => format_chunk(page),
+    fn next(&mut self) -> Body {
+        if let Some(Body::Text(text)) = &mut self.rest {
+            return Body::Bytes(text.chunk(CHUNK));
         }
+        self.rest.take().unwrap_or(Body::Static(&[]))
     }
 
     /// Returns the time at which the client is too slow. The connection with the earliest is the
@@ -100,19 +96,27 @@ impl Outgoing {
         self.begun + GRACE + Duration::from_secs(self.sent / MIN_BYTES_PER_SECOND)
     }
 
-    /// Returns the memory that it holds, in bytes, without the source of a long text.
+    /// Returns the memory that it holds, in bytes, without bytes that others share, and without the
+    /// source of a long text.
     pub(super) fn held(&self) -> usize {
-        let rest = match &self.rest {
+        let parts = [Some(&self.part), self.rest.as_ref()];
+        let own = parts.into_iter().flatten().map(|part| match part {
             Body::Bytes(bytes) => bytes.len(),
-            Body::Text(_) => 0,
-        };
-        self.bytes.len() + rest
+            Body::Static(_) | Body::Shared(_) | Body::Text(_) => 0,
+        });
+        own.sum()
     }
 }
 
-fn format_chunk(page: &mut TextPage) -> Vec<u8> {
-    let _time = overhead::measure();
-    page.chunk(CHUNK)
+/// Returns the bytes of a part that is sent as a whole.
+fn bytes(part: &Body) -> &[u8] {
+    match part {
+        Body::Bytes(bytes) => bytes,
+        Body::Static(bytes) => bytes,
+        Body::Shared(bytes) => bytes,
+        // Only its chunks are sent.
+        Body::Text(_) => &[],
+    }
 }
 
 fn reason(status: u16) -> &'static str {
@@ -120,6 +124,7 @@ fn reason(status: u16) -> &'static str {
         200 => "OK",
         301 => "Moved Permanently",
         302 => "Found",
+        307 => "Temporary Redirect",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",
