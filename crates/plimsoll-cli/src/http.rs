@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use plimsoll_server::token::Token;
 use ureq::{Agent, Error};
 
 use crate::failure::Failure;
@@ -23,7 +24,7 @@ const MAX_REFUSAL: u64 = 4 << 10;
 /// The maximum number of redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
-/// The environment variable with the token that the pages require.
+/// The environment variable with the token that the pages require: the token, or `file:PATH`.
 const TOKEN: &str = "PLIMSOLL_TOKEN";
 
 /// The interval between progress reports.
@@ -67,12 +68,25 @@ pub fn base_url(name: &str) -> Option<String> {
     Some(format!("http://{host}:{port}{rest}"))
 }
 
+/// How a server became known. This decides what it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// A program whose address the user named: it gets the token, without a proxy.
+    Named,
+    /// A program whose address was found, as among the ports of a process. Any process may be the one
+    /// behind the address, so it gets no token. It cannot redirect to another server.
+    Found,
+    /// A server of files, not a program with Plimsoll: it gets no token, and requests pass through the
+    /// proxy that the environment names.
+    Files,
+}
+
 /// Fetches the page at a URL and returns it decompressed.
 ///
 /// # Errors
 /// No complete page arrives within `timeout`, or the status is not 200.
-pub fn get(url: &str, timeout: Duration) -> Result<Vec<u8>, Failure> {
-    get_with_progress(url, timeout, |_| {})
+pub fn get(server: Server, url: &str, timeout: Duration) -> Result<Vec<u8>, Failure> {
+    get_with_progress(server, url, timeout, |_| {})
 }
 
 /// Like [`get`], but calls `report` several times a second with the number of body bytes so far.
@@ -80,11 +94,12 @@ pub fn get(url: &str, timeout: Duration) -> Result<Vec<u8>, Failure> {
 /// # Errors
 /// The errors of [`get`].
 pub fn get_with_progress(
+    server: Server,
     url: &str,
     timeout: Duration,
     report: impl FnMut(u64),
 ) -> Result<Vec<u8>, Failure> {
-    match request(url, timeout, report)? {
+    match request(server, url, timeout, report)? {
         Answer { status: 200, body } => Ok(body),
         Answer { status, body } => Err(Failure::new(url, refusal(status, &body))),
     }
@@ -99,37 +114,11 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// The kind of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Server {
-    /// A program, on this machine or in its network: with its token, and without a proxy.
-    Program,
-    /// A server of files: without a token, and through the proxy that the environment names.
-    Files,
-}
-
 /// Requests a page. Calls `report` as [`get_with_progress`] does.
 ///
 /// # Errors
 /// No complete response arrives within `timeout`.
-pub fn request(url: &str, timeout: Duration, report: impl FnMut(u64)) -> Result<Answer, Failure> {
-    request_from(Server::Program, url, timeout, report)
-}
-
-/// Requests a file from a server that is not a program with Plimsoll. Calls `report` as
-/// [`get_with_progress`] does.
-///
-/// # Errors
-/// No complete response arrives within `timeout`.
-pub fn request_file(
-    url: &str,
-    timeout: Duration,
-    report: impl FnMut(u64),
-) -> Result<Answer, Failure> {
-    request_from(Server::Files, url, timeout, report)
-}
-
-fn request_from(
+pub fn request(
     server: Server,
     url: &str,
     timeout: Duration,
@@ -233,11 +222,27 @@ fn authority(url: &str) -> &str {
 const NO_HTTPS: &str = "https is not supported by this build, which lacks the feature tls; fetch it with another \
                         program, as in `curl -o profile.pb.gz URL`, and give the file";
 
+/// Returns the scheme, host and port of a URL: the servers that get the token have the same.
+fn origin(url: &str) -> &str {
+    let scheme = url.find("://").map_or(0, |at| at + "://".len());
+    let rest = &url[scheme..];
+    &url[..scheme + rest.find(['/', '?', '#']).unwrap_or(rest.len())]
+}
+
+/// Returns the token in the environment; `None` if the variable is unset or empty.
+fn token() -> Result<Option<Token>, String> {
+    let Some(text) = std::env::var_os(TOKEN).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let token = Token::new(&text.to_string_lossy());
+    token.map(Some).map_err(|why| format!("{TOKEN}: {why}"))
+}
+
 /// Returns a client whose requests end after `timeout`.
 fn agent(server: Server, timeout: Duration) -> Agent {
     Agent::config_builder()
         .proxy(match server {
-            Server::Program => None,
+            Server::Named | Server::Found => None,
             Server::Files => ureq::Proxy::try_from_env(),
         })
         .timeout_global(Some(timeout))
@@ -268,18 +273,27 @@ fn fetch(
         },
         error => describe(error, url),
     };
-    let token = std::env::var(TOKEN).ok();
-    let token = token.filter(|token| !token.is_empty() && server == Server::Program);
-    // Redirects are followed here, because each URL must be checked. The token is sent to the first
-    // host only.
-    let host = authority(url).to_owned();
+    let mut token = match server {
+        Server::Named => token()?,
+        Server::Found | Server::Files => None,
+    };
+    // Redirects are followed here, because each URL must be checked.
+    let first = url;
     let mut url = url.to_owned();
     let mut redirects = 0;
+    let mut is_withheld = false;
     let mut answer = loop {
         check(&url)?;
+        if origin(&url) != origin(first) {
+            if server == Server::Found {
+                return Err(format!("it redirects to another server: {url}"));
+            }
+            // For the rest of the way: the other server chose the next URL.
+            is_withheld |= token.take().is_some();
+        }
         let mut request = agent.get(&url);
-        if let Some(token) = token.as_ref().filter(|_| authority(&url) == host) {
-            request = request.header("Authorization", format!("Bearer {token}"));
+        if let Some(token) = &token {
+            request = request.header("Authorization", format!("Bearer {}", token.reveal()));
         }
         let answer = request.call().map_err(describe)?;
         let location = answer.headers().get("location");
@@ -288,10 +302,7 @@ fn fetch(
         };
         let location = String::from_utf8_lossy(location.as_bytes());
         url = match location.strip_prefix('/') {
-            Some(_) => {
-                let scheme = url.split("://").next().unwrap_or_default();
-                format!("{scheme}://{}{location}", authority(&url))
-            }
+            Some(_) => format!("{}{location}", origin(&url)),
             None => location.into_owned(),
         };
         redirects += 1;
@@ -300,6 +311,12 @@ fn fetch(
         }
     };
     let status = answer.status().as_u16();
+    if status == 401 && is_withheld {
+        return Err(format!(
+            "it redirects to {url}, which requires a token; the token is sent only to a server that you \
+             name, so give that URL"
+        ));
+    }
     if answer.body().content_length() > Some(MAX_BODY) {
         return Err(too_long());
     }
@@ -361,4 +378,24 @@ fn describe(error: Error, url: &str) -> String {
 
 fn too_long() -> String {
     format!("the response is longer than {} MiB", MAX_BODY >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_a_scheme_with_a_host_and_a_port() {
+        for (url, expected) in [
+            ("http://a:1/b", "http://a:1"),
+            ("http://a:1", "http://a:1"),
+            ("https://a:1?b/c", "https://a:1"),
+            ("http://a#b", "http://a"),
+            ("http://[::1]:80/", "http://[::1]:80"),
+        ] {
+            assert_eq!(origin(url), expected);
+        }
+        // Otherwise the token would leave its encrypted connection.
+        assert_ne!(origin("https://a:1/b"), origin("http://a:1/b"));
+    }
 }

@@ -17,6 +17,7 @@ mod progress;
 pub mod report;
 mod run;
 mod ship;
+mod sockets;
 mod summary;
 mod symbolize;
 mod time;

@@ -13,7 +13,7 @@ use plimsoll_symbolize::Detail;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::failure::Failure;
-use crate::http;
+use crate::http::{self, Server};
 use crate::progress::Progress;
 
 /// Returns the timeout of a request: a minute plus the seconds that its query requests.
@@ -72,7 +72,7 @@ pub fn read_url_or_file(name: &str, default: &str) -> Result<Profile, Failure> {
 /// Reads a page; `None` if the program refuses it, or has no samples for it on its system.
 fn read_default(url: &str) -> Result<Option<Profile>, Failure> {
     let mut progress = Progress::new(format!("fetching {url}"), 0);
-    let answer = http::request(url, timeout(url), |bytes| progress.at(bytes))?;
+    let answer = http::request(Server::Named, url, timeout(url), |bytes| progress.at(bytes))?;
     drop(progress);
     if answer.status != 200 {
         return Ok(None);
@@ -85,7 +85,8 @@ fn read_default(url: &str) -> Result<Option<Profile>, Failure> {
 
 fn read_url(url: &str) -> Result<Profile, Failure> {
     let mut progress = Progress::new(format!("fetching {url}"), 0);
-    let bytes = http::get_with_progress(url, timeout(url), |bytes| progress.at(bytes))?;
+    let bytes =
+        http::get_with_progress(Server::Named, url, timeout(url), |bytes| progress.at(bytes))?;
     drop(progress);
     parse(&bytes, Limits::default()).map_err(|error| Failure::new(url, error))
 }

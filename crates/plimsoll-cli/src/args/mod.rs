@@ -37,7 +37,7 @@ Exit status:
 
 Environment:
   PLIMSOLL        settings of programs that contain Plimsoll: word=value,word=value
-  PLIMSOLL_TOKEN  the token of pages that require one (the setting http_token)
+  PLIMSOLL_TOKEN  the token of pages that require one (the setting http_token), or file:PATH
   PATH            searched for a program whose name has no slash
   NO_COLOR        if set and not empty, disables colours";
 

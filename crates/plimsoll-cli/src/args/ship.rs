@@ -9,7 +9,7 @@ confirmed it; until then, it waits in DIRECTORY/.plimsoll-ship.
 
 Environment:
   PLIMSOLL_SHIP_TOKEN    the bearer token for an http:// destination
-  PLIMSOLL_TOKEN         the token of pages that require one (the setting http_token)
+  PLIMSOLL_TOKEN         the token of pages that require one (the setting http_token), or file:PATH
   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
                          the keys for s3://
   AWS_REGION             the region of the bucket, or AWS_DEFAULT_REGION; us-east-1 by default

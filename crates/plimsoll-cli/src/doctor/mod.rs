@@ -6,6 +6,7 @@
 
 mod findings;
 mod machine;
+mod pages;
 mod platform;
 mod process;
 mod program;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 use self::findings::Section;
 use crate::args::DoctorArguments;
 use crate::failure::Failure;
+use crate::http::Server;
 use crate::program::{Program, find_in_environment};
 
 /// Prints the findings. The exit code is 0 if everything works that is needed, and 1 otherwise.
@@ -50,7 +52,7 @@ fn examine(subject: Option<&OsStr>) -> Result<Vec<Section>, Failure> {
     };
     let text = subject.to_string_lossy();
     if url::is_one(&text) {
-        return Ok(vec![url::section(&text)?]);
+        return Ok(vec![url::section(&text, Server::Named)?]);
     }
     let mut sections = match text.parse() {
         Ok(id) => process::sections(id)?,

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::findings::{Finding, Section};
-use super::{program, settings, url};
+use super::{pages, program, settings};
 use crate::failure::Failure;
 use crate::program::{Program, allocator};
 
@@ -116,7 +116,7 @@ pub(super) fn sections(id: u32) -> Result<Vec<Section>, Failure> {
             findings: program::of(executable, &program.file),
         });
     }
-    sections.extend(wanted.as_deref().and_then(pages));
+    sections.extend(wanted.and_then(|wanted| pages::section(id, &wanted)));
     Ok(sections)
 }
 
@@ -273,31 +273,6 @@ fn filter(status: &Status) -> Finding {
         )
         .so("allow membarrier, process_vm_readv and rt_tgsigqueueinfo"),
     }
-}
-
-/// Returns findings about the pages, if the process's settings serve them.
-fn pages(settings: &str) -> Option<Section> {
-    let address = settings::value(settings, "http").filter(|&value| value != "off")?;
-    let url = match address.parse::<u16>() {
-        Ok(port) => format!("http://127.0.0.1:{port}"),
-        Err(_) => {
-            // A server at 0.0.0.0 also listens at 127.0.0.1.
-            let address = address
-                .strip_prefix("0.0.0.0:")
-                .map(|port| format!("127.0.0.1:{port}"));
-            let given = settings::value(settings, "http").unwrap_or_default();
-            format!("http://{}", address.as_deref().unwrap_or(given))
-        }
-    };
-    Some(url::section(&url).unwrap_or_else(|failure| Section {
-        title: format!("pages at {url}"),
-        findings: vec![
-            Finding::bad("pages", format!("its settings enable them, but {failure}")).so(
-                "check its standard error; it must call plimsoll::start, and keep the returned \
-                 value",
-            ),
-        ],
-    }))
 }
 
 #[cfg(test)]

@@ -42,20 +42,42 @@ pub(super) fn value<'a>(settings: &'a str, word: &str) -> Option<&'a str> {
 
 /// Judges the value of the variable.
 pub(super) fn finding(settings: &str) -> Finding {
-    let words = settings
-        .split(',')
-        .map(|setting| setting.trim())
+    let shown = without_secrets(settings);
+    let words = shown
+        .iter()
         .filter(|setting| !setting.is_empty() && *setting != "help")
         .map(|setting| setting.split('=').next().unwrap_or(setting).trim());
     let unknown: Vec<&str> = words.filter(|word| !WORDS.contains(word)).collect();
+    let text = shown.join(",");
     if unknown.is_empty() {
-        return Finding::ok(VARIABLE, settings);
+        return Finding::ok(VARIABLE, text);
     }
     let says = format!(
-        "{settings}: no setting `{}` exists, so it has no effect",
+        "{text}: no setting `{}` exists, so it has no effect, and pages are not served",
         unknown.join("`, `")
     );
     Finding::note(VARIABLE, says).so(format!("available: {}", WORDS.join(", ")))
+}
+
+/// Returns the settings in order. Hides the value of a token and of an unknown word, which may be a
+/// misspelt token. Hides what follows a token and is not a setting, since a token may have commas.
+fn without_secrets(settings: &str) -> Vec<String> {
+    let mut is_behind_token = false;
+    let shown = settings.split(',').map(str::trim).map(|setting| {
+        let (word, value) = setting.split_once('=').unwrap_or((setting, ""));
+        let word = word.trim();
+        let is_known = WORDS.contains(&word);
+        let is_file = value.trim_start().starts_with("file:");
+        if is_known {
+            is_behind_token = word == "http_token";
+        }
+        match setting.contains('=') {
+            _ if !is_known && is_behind_token => "...".to_owned(),
+            true if !is_known || (is_behind_token && !is_file) => format!("{word}=..."),
+            _ => setting.to_owned(),
+        }
+    });
+    shown.collect()
 }
 
 #[cfg(test)]
@@ -83,6 +105,26 @@ mod tests {
         let unknown = finding("http=6060, heaprate=1,x");
         assert_eq!(unknown.level, Level::Note);
         assert!(unknown.says.contains("`heaprate`, `x`"), "{}", unknown.says);
+    }
+
+    #[test]
+    fn tokens_are_not_shown() {
+        for (settings, shown) in [
+            (
+                "http=1,http_token=s3cr3t,out=x",
+                "http=1,http_token=...,out=x",
+            ),
+            (
+                "http_token=s3c,r3t=s3cr3t, out=x",
+                "http_token=...,...,out=x",
+            ),
+            ("http_tokn=s3cr3t", "http_tokn=..."),
+            ("http_token=file:/run/token", "http_token=file:/run/token"),
+        ] {
+            let says = finding(settings).says;
+            assert!(says.starts_with(shown), "{says}");
+            assert!(!says.contains("s3c") && !says.contains("r3t"), "{says}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::findings::{Finding, Section};
 use crate::failure::Failure;
-use crate::http;
+use crate::http::{self, Server};
 
 /// The timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,15 +36,17 @@ pub(super) fn is_one(subject: &str) -> bool {
 ///
 /// # Errors
 /// The URL is invalid, or no server responds.
-pub(super) fn section(url: &str) -> Result<Section, Failure> {
+pub(super) fn section(url: &str, server: Server) -> Result<Section, Failure> {
     let base = Base::parse(url).map_err(|cause| Failure::new(url, cause))?;
     let fail = |cause: String| Failure::new(url, cause);
-    let index = base.get("/debug/pprof/").map_err(fail)?;
-    let metrics = base.get("/metrics").map_err(fail)?;
-    Ok(Section {
-        title: format!("pages at http://{}{}", base.host, base.path),
-        findings: findings(&index, &metrics),
-    })
+    let index = base.get(server, "/debug/pprof/").map_err(fail)?;
+    let metrics = base.get(server, "/metrics").map_err(fail)?;
+    let title = format!("pages at http://{}{}", base.host, base.path);
+    let findings = match (index.status, metrics.status) {
+        (401, _) | (_, 401) => vec![needs_token(server, url)],
+        _ => findings(&index, &metrics),
+    };
+    Ok(Section { title, findings })
 }
 
 /// A response: its status and body.
@@ -90,9 +92,9 @@ impl Base {
         })
     }
 
-    fn get(&self, page: &str) -> Result<Answer, String> {
+    fn get(&self, server: Server, page: &str) -> Result<Answer, String> {
         let url = format!("http://{}{}{page}", self.host, self.path);
-        let answer = http::request(&url, TIMEOUT, |_| {});
+        let answer = http::request(server, &url, TIMEOUT, |_| {});
         let answer = answer.map_err(|failure| failure.cause().to_owned())?;
         Ok(Answer {
             status: answer.status,
@@ -220,6 +222,15 @@ fn findings(index: &Answer, metrics: &Answer) -> Vec<Finding> {
         findings.push(Finding::ok("plimsoll", says));
     }
     findings
+}
+
+/// Returns the finding about pages that require a token. It is sent only to a URL that the user names.
+fn needs_token(server: Server, url: &str) -> Finding {
+    let finding = Finding::bad("pages", "they require a token");
+    match server {
+        Server::Named => finding.so("set PLIMSOLL_TOKEN to the token"),
+        _ => finding.so(format!("PLIMSOLL_TOKEN=TOKEN plimsoll doctor {url}")),
+    }
 }
 
 fn of_index(index: &Answer) -> Finding {

@@ -10,7 +10,7 @@ use super::{Stop, write};
 use crate::args::ViewArguments;
 use crate::failure::Failure;
 use crate::growth::{self, Growth};
-use crate::http;
+use crate::http::{self, Server};
 use crate::plain_text::PlainText;
 use crate::profile::read_post_mortem;
 
@@ -40,7 +40,7 @@ pub(super) fn report(name: &str, view: &ViewArguments) -> Result<ExitCode, Failu
             (growth, body)
         }
         (None, Some(url)) => {
-            let body = http::get(&url, TIMEOUT)?;
+            let body = http::get(Server::Named, &url, TIMEOUT)?;
             let growth = Growth::parse(&body).map_err(|cause| Failure::new(&url, cause))?;
             (growth, body)
         }

@@ -8,7 +8,7 @@ use super::destination::Content;
 use super::name::{self, PROFILE};
 use super::queue::program_of;
 use crate::failure::Failure;
-use crate::http;
+use crate::http::{self, Server};
 use crate::profile::{HEAP, Limits, parse};
 use crate::run::name_of;
 
@@ -93,7 +93,7 @@ impl Program {
     /// The program does not answer, or its pages are not those of Plimsoll.
     pub(super) fn read(&mut self, rule: &Rule) -> Result<(), Failure> {
         let url = format!("{}/debug/plimsoll/memory?format=json", self.url);
-        let memory = http::get(&url, PAGE_TIMEOUT)?;
+        let memory = http::get(Server::Named, &url, PAGE_TIMEOUT)?;
         let memory: Value = serde_json::from_slice(&memory).unwrap_or_default();
         let resident = memory["kernel"]["resident"]
             .as_f64()
@@ -108,7 +108,7 @@ impl Program {
             return Ok(());
         }
         let url = format!("{}/debug/pprof/{HEAP}", self.url);
-        let bytes = http::get(&url, PROFILE_TIMEOUT)?;
+        let bytes = http::get(Server::Named, &url, PROFILE_TIMEOUT)?;
         let profile = parse(&bytes, Limits::default());
         let profile = profile.map_err(|error| Failure::new(&url, error))?;
         let (_, address) = self.url.split_once("://").unwrap_or_default();
@@ -135,7 +135,7 @@ impl Program {
     fn process(&self) -> Result<Value, Failure> {
         // No reading is of the future.
         let url = format!("{}/debug/plimsoll/history?from={}", self.url, u32::MAX);
-        let answer = http::request(&url, PAGE_TIMEOUT, |_| {})?;
+        let answer = http::request(Server::Named, &url, PAGE_TIMEOUT, |_| {})?;
         let page = (answer.status == 200).then(|| serde_json::from_slice(&answer.body));
         Ok(page.and_then(Result::ok).unwrap_or_default())
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::args::ReportArguments;
 use crate::failure::Failure;
 use crate::growth::Growth;
-use crate::http;
+use crate::http::{self, Server};
 use crate::input::Input;
 use crate::profile::HEAP;
 use crate::report::growth::url_of;
@@ -151,7 +151,7 @@ fn is_program(name: &str) -> bool {
 
 /// Requests a page of a program. Returns `None` if the program does not serve it.
 fn page(url: &str) -> Result<Option<Vec<u8>>, Failure> {
-    let answer = http::request(url, TIMEOUT, |_| {})?;
+    let answer = http::request(Server::Named, url, TIMEOUT, |_| {})?;
     Ok((answer.status == 200).then_some(answer.body))
 }
 

@@ -128,7 +128,9 @@ impl Server {
     fn fetch(&self, build_id: &str, to: &Path, timeout: Duration) -> Result<bool, Failure> {
         let url = format!("{}/buildid/{build_id}/debuginfo", self.url);
         let mut progress = Progress::new(format!("fetching {url}"), 0);
-        let answer = http::request_file(&url, timeout, |bytes| progress.at(bytes))?;
+        let answer = http::request(http::Server::Files, &url, timeout, |bytes| {
+            progress.at(bytes)
+        })?;
         drop(progress);
         match answer.status {
             200 => {}

@@ -31,6 +31,8 @@ pub(super) struct Profile {
 pub(super) struct Trouble {
     /// Whether the program no longer responds.
     pub(super) gone: bool,
+    /// Whether the program requires a token.
+    pub(super) needs_token: bool,
     /// The reason in a few words.
     pub(super) why: String,
 }
@@ -40,6 +42,7 @@ impl Trouble {
     pub(super) fn with_answer(why: &str) -> Self {
         Self {
             gone: false,
+            needs_token: false,
             why: clean(why),
         }
     }
@@ -131,6 +134,7 @@ mod tests {
     fn trouble_is_since_it_began_and_until_figures_come() {
         let refused = |why: &str| Trouble {
             gone: true,
+            needs_token: false,
             why: why.into(),
         };
         let mut model = Model::default();

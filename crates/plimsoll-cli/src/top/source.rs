@@ -17,7 +17,7 @@ use super::model::{Trouble, Update};
 use super::profiles;
 use super::readings::Point;
 use super::sites::{Kind, Sites};
-use crate::http;
+use crate::http::{self, Server};
 
 /// The timeout of a request for figures. `PROFILE_TIMEOUT` is that for a profile.
 const FIGURES_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,6 +25,9 @@ const PROFILE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum size of the page of figures in bytes. Plimsoll's has some ten thousand.
 const LONGEST_FIGURES: usize = 16 << 20;
+
+/// The beginning of the page of a server that requires a token.
+const TOKEN_IS_MISSING: &[u8] = b"Unauthorized: send the token";
 
 /// The maximum time until a missing server is noticed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -38,6 +41,8 @@ const REST: Duration = Duration::from_millis(50);
 pub(super) struct Pages {
     /// The URL before `/metrics` and `/debug/pprof/`: `http://host:port`, and a path if needed.
     base: String,
+    /// How the URL became known.
+    server: Server,
 }
 
 impl Pages {
@@ -49,12 +54,17 @@ impl Pages {
         let below = ["/debug/pprof", "/debug/vars", "/metrics"];
         let end = below.iter().filter_map(|page| url.find(page)).min();
         let base = url[..end.unwrap_or(url.len())].trim_end_matches('/');
-        Some(Self { base: base.into() })
+        Some(Self {
+            base: base.into(),
+            server: Server::Named,
+        })
     }
 
-    pub(super) fn of_address(address: SocketAddr) -> Self {
+    /// Returns the pages at an address that was found: the user has not named it.
+    pub(super) fn found(address: SocketAddr) -> Self {
         Self {
             base: format!("http://{address}"),
+            server: Server::Found,
         }
     }
 
@@ -92,10 +102,20 @@ impl Pages {
 
     fn get(&self, page: &str, timeout: Duration) -> Result<Vec<u8>, Trouble> {
         let url = format!("{}{page}", self.base);
-        http::get(&url, timeout).map_err(|failure| Trouble {
+        let answer = http::request(self.server, &url, timeout, |_| {});
+        let answer = answer.map_err(|failure| Trouble {
             gone: self.is_gone(),
+            needs_token: false,
             why: clean(failure.cause()),
-        })
+        })?;
+        match answer.status {
+            200 => Ok(answer.body),
+            status => Err(Trouble {
+                gone: false,
+                needs_token: status == 401 && answer.body.starts_with(TOKEN_IS_MISSING),
+                why: clean(&http::refusal(status, &answer.body)),
+            }),
+        }
     }
 
     /// Returns whether the address refuses connections, because no server listens there.

@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::command::{Directory, failure_of, stdout_of};
+use crate::command::{Directory, failure_of, file_of_command, stdout_of};
 use crate::proto::{Writer, gzip};
-use plimsoll_cli::http::{get, get_with_progress, profile_url};
+use plimsoll_cli::http::{Server, get, get_with_progress, profile_url};
 
 /// Serves one response after the other. The thread returns the requests.
 fn server(answers: Vec<Vec<u8>>) -> (String, JoinHandle<Vec<String>>) {
@@ -107,7 +107,7 @@ fn answers_come_in_chunks_compressed_and_from_elsewhere() {
         answer("200 OK", b"hello, world"),
     ]);
     for _ in 0..3 {
-        let page = get(&format!("http://{address}/here"), TIMEOUT).unwrap();
+        let page = get(Server::Named, &format!("http://{address}/here"), TIMEOUT).unwrap();
         assert_eq!(String::from_utf8(page).unwrap(), "hello, world");
     }
     assert_eq!(server.join().unwrap()[3], "GET /there HTTP/1.1");
@@ -183,13 +183,13 @@ fn an_invalid_answer_is_refused_in_one_line() {
 fn a_circle_of_answers_and_silence_end() {
     let moved = answer("301 Moved\r\nLocation: /again", b"");
     let (address, server) = server(vec![moved; 6]);
-    let error = get(&format!("http://{address}/"), TIMEOUT).unwrap_err();
+    let error = get(Server::Named, &format!("http://{address}/"), TIMEOUT).unwrap_err();
     assert!(error.to_string().contains("too many redirects"), "{error}");
     server.join().unwrap();
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let error = get(&url, Duration::from_millis(50)).unwrap_err();
+    let error = get(Server::Named, &url, Duration::from_millis(50)).unwrap_err();
     assert!(error.to_string().contains("no response arrived"), "{error}");
 }
 
@@ -221,7 +221,7 @@ fn an_answer_that_drips_is_given_up_in_time() {
         ),
     ] {
         let (url, server) = dripping(beginning, piece);
-        let error = get(&url, Duration::from_millis(300)).unwrap_err();
+        let error = get(Server::Named, &url, Duration::from_millis(300)).unwrap_err();
         let says = error.to_string();
         let expected = match beginning.ends_with("\r\n\r\n") {
             true => "the response is incomplete after 3",
@@ -237,9 +237,12 @@ fn progress_is_reported_while_bytes_arrive() {
     let body = vec![b'x'; 3_000_000];
     let (address, server) = server(vec![answer("200 OK", &body)]);
     let mut received = Vec::new();
-    let page = get_with_progress(&format!("http://{address}/"), TIMEOUT, |bytes| {
-        received.push(bytes)
-    });
+    let page = get_with_progress(
+        Server::Named,
+        &format!("http://{address}/"),
+        TIMEOUT,
+        |bytes| received.push(bytes),
+    );
     assert_eq!(page.unwrap(), body);
     server.join().unwrap();
     assert!(received.is_sorted());
@@ -280,7 +283,7 @@ fn the_token_is_sent_to_the_given_host_only() {
         head
     });
     let (address, head) = redirecting_server(format!("http://{other}/profile"));
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+    let output = std::process::Command::new(file_of_command())
         .args(["report", &format!("http://{address}/profile")])
         .env("PLIMSOLL_TOKEN", "s3cr3t")
         .output()
@@ -293,6 +296,81 @@ fn the_token_is_sent_to_the_given_host_only() {
     );
     let other_head = other_head.join().unwrap();
     assert!(!other_head.contains("authorization"), "{other_head}");
+}
+
+/// Serves one answer after the other. The thread returns the heads of the requests.
+fn heads_of(listener: TcpListener, answers: Vec<String>) -> JoinHandle<Vec<String>> {
+    thread::spawn(move || {
+        let serve = |head: String| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let asked = head_of(&stream);
+            stream.write_all(&answer(&head, b"")).unwrap();
+            asked
+        };
+        answers.into_iter().map(serve).collect()
+    })
+}
+
+/// The other server chooses the address to which it redirects.
+#[test]
+fn a_token_that_left_its_server_is_not_sent_again() {
+    let [first, second] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [one, two] = [&first, &second].map(|listener| listener.local_addr().unwrap());
+    let moved = |to: String| format!("302 Found\r\nContent-Length: 0\r\nLocation: {to}");
+    let first = heads_of(
+        first,
+        vec![
+            moved("/same".to_owned()),
+            moved(format!("http://{two}/other")),
+            "401 Unauthorized\r\nContent-Length: 0".to_owned(),
+        ],
+    );
+    let second = heads_of(second, vec![moved(format!("http://{one}/back"))]);
+    let output = std::process::Command::new(file_of_command())
+        .args(["report", &format!("http://{one}/profile")])
+        .env("PLIMSOLL_TOKEN", "s3cr3t")
+        .output()
+        .unwrap();
+    let complained = String::from_utf8(output.stderr).unwrap();
+    let says = format!("it redirects to http://{one}/back, which requires a token");
+    assert!(complained.contains(&says), "{complained}");
+    let has_token = |heads: Vec<String>| -> Vec<bool> {
+        let has = |head: &String| head.contains("authorization: bearer s3cr3t");
+        heads.iter().map(has).collect()
+    };
+    assert_eq!(has_token(first.join().unwrap()), [true, true, false]);
+    assert_eq!(has_token(second.join().unwrap()), [false]);
+}
+
+#[test]
+fn the_token_can_be_in_a_file_and_an_unusable_one_is_not_sent() {
+    let files = Directory::new("http-token");
+    let file = files.file("token", b"s3cr3t\n");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let url = format!("http://{address}/profile");
+    let report = |token: &str| {
+        let mut command = std::process::Command::new(file_of_command());
+        command.args(["report", &url]).env("PLIMSOLL_TOKEN", token);
+        String::from_utf8(command.output().unwrap().stderr).unwrap()
+    };
+    for (token, why) in [
+        ("two words", "PLIMSOLL_TOKEN: a token has one or more"),
+        ("file:/nowhere", "PLIMSOLL_TOKEN: the file /nowhere: "),
+        (&file, "PLIMSOLL_TOKEN: a token that looks like a path"),
+    ] {
+        let complained = report(token);
+        assert!(complained.contains(why), "{complained}");
+        assert_eq!(complained.lines().count(), 1, "{complained}");
+    }
+    // No request has arrived so far.
+    let head = heads_of(
+        listener,
+        vec!["404 Not Found\r\nContent-Length: 0".to_owned()],
+    );
+    report(&format!("file:{file}"));
+    let head = head.join().unwrap();
+    assert!(head[0].contains("authorization: bearer s3cr3t"), "{head:?}");
 }
 
 const GROWTH: &str = r#"{"version":1,"readings":128,"readings_needed":64,"observed":1280.5,"bytes_per_second":5000.0,

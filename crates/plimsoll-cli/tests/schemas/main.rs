@@ -262,7 +262,7 @@ fn pages_of_a_program_and_its_post_mortem_file() {
     ));
     let page = |path: &str| {
         let url = format!("http://{}/debug/plimsoll/{path}", process.address);
-        let body = http::get(&url, Duration::from_secs(60)).unwrap();
+        let body = http::get(http::Server::Named, &url, Duration::from_secs(60)).unwrap();
         parsed(&String::from_utf8(body).unwrap())
     };
     let growth = page("growth");

@@ -6,9 +6,11 @@ plimsoll_testkit::process_per_module!();
 
 mod fake;
 mod live;
+mod network;
 mod once;
 mod pane;
 #[path = "../port/mod.rs"]
 mod port;
 mod process;
 mod tmux;
+mod token;

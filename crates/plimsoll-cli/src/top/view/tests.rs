@@ -67,6 +67,7 @@ fn has(screen: &[String], text: &str) -> bool {
 fn gone() -> Trouble {
     Trouble {
         gone: true,
+        needs_token: false,
         why: "no server listens".into(),
     }
 }
