@@ -16,6 +16,7 @@ pub mod program;
 mod progress;
 pub mod report;
 mod run;
+mod server_thread;
 mod ship;
 mod sockets;
 mod summary;

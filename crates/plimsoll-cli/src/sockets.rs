@@ -58,7 +58,6 @@ pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
 
 /// Returns the user of the client of a connection on this machine; `None` if the kernel lists no such
 /// client, or it has closed the connection.
-#[allow(dead_code)]
 pub(crate) fn user_of_client(client: SocketAddr, server: SocketAddr) -> Option<u32> {
     let mut user = None;
     let _ = each_socket(&"self", |socket| {

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::num::ParseIntError;
 
+use crate::quoted::quoted;
+
 /// Returns the first value of a parameter, decoded; empty if it is absent. Parts with broken
 /// escapes or a semicolon are ignored, as in Go.
 pub fn first<'a>(query: &'a str, name: &str) -> Cow<'a, str> {
@@ -19,6 +21,43 @@ pub fn first<'a>(query: &'a str, name: &str) -> Cow<'a, str> {
         }
     }
     "".into()
+}
+
+/// Refuses parameters that a page would ignore. `known` are those of the page; a name for which
+/// `has_meaning` is false is ignored, as Go ignores it. A known parameter must be there once, and with
+/// valid escapes: otherwise a part of it would be ignored.
+///
+/// # Errors
+/// The first such parameter, with the reason.
+pub fn refuse_others(
+    query: &str,
+    known: &[&str],
+    has_meaning: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    let mut seen: Vec<String> = Vec::new();
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        let is_valid = !part.contains(';') && part.split('=').all(|text| decode(text).is_some());
+        // Go ignores a part with a semicolon: what is between them may have been meant.
+        for pair in part.split(';') {
+            let raw = pair.split('=').next().unwrap_or_default();
+            let name = decode(raw).unwrap_or(raw.into());
+            if !has_meaning(&name) {
+                continue;
+            }
+            let why = if !known.contains(&&*name) {
+                "this page has no such parameter"
+            } else if !is_valid {
+                "its value has a semicolon or an invalid escape"
+            } else if seen.iter().any(|seen| *seen == name) {
+                "it is there twice"
+            } else {
+                seen.push(name.into_owned());
+                continue;
+            };
+            return Err(format!("parameter {}: {why}", quoted(&name)));
+        }
+    }
+    Ok(())
 }
 
 /// Parses a parameter as a number, clamped to the range of the type; anything else is 0.
@@ -83,6 +122,58 @@ mod tests {
         assert_eq!(first("", "a"), "");
         assert_eq!(first("&&=x&a=1", "a"), "1");
         assert_eq!(first("A=1", "a"), "");
+    }
+
+    #[test]
+    fn a_parameter_that_would_be_ignored_is_refused_by_name() {
+        let check = |query: &str| refuse_others(query, &["at", "from"], |name| name != "other");
+        for query in [
+            "",
+            "&&",
+            "at=1",
+            "at=1&from=2",
+            "a%74=1",
+            "other=x",
+            "other=%&at=1",
+        ] {
+            assert_eq!(check(query), Ok(()), "{query}");
+        }
+        for (query, why) in [
+            (
+                "form=1",
+                "parameter \"form\": this page has no such parameter",
+            ),
+            (
+                "at=1&AT=1",
+                "parameter \"AT\": this page has no such parameter",
+            ),
+            ("x", "parameter \"x\": this page has no such parameter"),
+            ("=1", "parameter \"\": this page has no such parameter"),
+            ("at=1&at=2", "parameter \"at\": it is there twice"),
+            ("at=1&%61t=2", "parameter \"at\": it is there twice"),
+            (
+                "at=%",
+                "parameter \"at\": its value has a semicolon or an invalid escape",
+            ),
+            (
+                "at=1;from=2",
+                "parameter \"at\": its value has a semicolon or an invalid escape",
+            ),
+            (
+                "other=1;at=2",
+                "parameter \"at\": its value has a semicolon or an invalid escape",
+            ),
+            (
+                "%zz=1",
+                "parameter \"%zz\": this page has no such parameter",
+            ),
+            (
+                "a%0d%0ab=1",
+                "parameter \"a\\r\\nb\": this page has no such parameter",
+            ),
+        ] {
+            assert_eq!(check(query), Err(why.to_owned()), "{query}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod client;
 pub mod counts;
 pub mod exposition;
 pub mod groups;
+pub mod hostile;
 pub mod os;
 pub mod page;
 pub mod pages;

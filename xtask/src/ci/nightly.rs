@@ -353,9 +353,14 @@ fn page(steps: &Steps, extent: Extent) -> Result<(), String> {
         Extent::Short => steps.run(&format!("npm run --silent test:unit {FOLDER}")),
         Extent::Full => {
             steps.run("cargo build -p plimsoll-examples --example search")?;
+            steps.run("cargo build -p plimsoll-cli")?;
             let example = steps.path("target/debug/examples/search");
+            let command = steps.path("target/debug/plimsoll");
             steps.run_with(
-                &[("PLIMSOLL_EXAMPLE", &example)],
+                &[
+                    ("PLIMSOLL_EXAMPLE", &example),
+                    ("PLIMSOLL_COMMAND", &command),
+                ],
                 &format!("npm test --silent {FOLDER}"),
             )
         }

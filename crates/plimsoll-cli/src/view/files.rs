@@ -1,7 +1,7 @@
 //! The files that are shown.
 
-use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::history;
 use crate::failure::Failure;
@@ -18,11 +18,11 @@ const ENDINGS: [&str; 5] = [".pb.gz", ".pb", ".pprof", ".prof", ".heap"];
 struct File {
     path: String,
     /// The profile at the end, in pprof's format with names.
-    profile: Vec<u8>,
+    profile: Arc<[u8]>,
     /// The history as JSON, for a post-mortem file that has one.
-    history: Option<String>,
+    history: Option<Arc<[u8]>>,
     /// The growth of sites as JSON, for a post-mortem file that has verdicts.
-    growth: Option<Vec<u8>>,
+    growth: Option<Arc<[u8]>>,
 }
 
 /// All files, by their numbers.
@@ -76,18 +76,18 @@ impl Files {
         &self,
         number: usize,
         moment: Moment,
-    ) -> Option<Result<Cow<'_, [u8]>, Failure>> {
+    ) -> Option<Result<Arc<[u8]>, Failure>> {
         Some(self.0.get(number)?.profile(moment))
     }
 
     /// Returns the growth of the sites of a file as JSON.
-    pub(super) fn growth(&self, number: usize) -> Option<&[u8]> {
-        self.0.get(number)?.growth.as_deref()
+    pub(super) fn growth(&self, number: usize) -> Option<Arc<[u8]>> {
+        self.0.get(number)?.growth.clone()
     }
 
     /// Returns the history of a file as JSON.
-    pub(super) fn history(&self, number: usize) -> Option<&str> {
-        self.0.get(number)?.history.as_deref()
+    pub(super) fn history(&self, number: usize) -> Option<Arc<[u8]>> {
+        self.0.get(number)?.history.clone()
     }
 }
 
@@ -101,29 +101,33 @@ impl File {
         let growth = growth.map(|growth| serde_json::to_vec(&growth));
         Ok(Self {
             profile: profile(path, Moment::End)?,
-            history: post_mortem.as_ref().and_then(history::json),
+            history: post_mortem
+                .as_ref()
+                .and_then(history::json)
+                .map(|history| history.into_bytes().into()),
             growth: growth
                 .transpose()
-                .map_err(|error| Failure::new(path, error))?,
+                .map_err(|error| Failure::new(path, error))?
+                .map(Arc::from),
             path: path.to_owned(),
         })
     }
 
-    fn profile(&self, moment: Moment) -> Result<Cow<'_, [u8]>, Failure> {
+    fn profile(&self, moment: Moment) -> Result<Arc<[u8]>, Failure> {
         match moment {
-            Moment::End => Ok(Cow::Borrowed(&self.profile)),
-            _ => profile(&self.path, moment).map(Cow::Owned),
+            Moment::End => Ok(Arc::clone(&self.profile)),
+            _ => profile(&self.path, moment),
         }
     }
 }
 
 /// Reads the profile of a file.
-fn profile(path: &str, moment: Moment) -> Result<Vec<u8>, Failure> {
+fn profile(path: &str, moment: Moment) -> Result<Arc<[u8]>, Failure> {
     let input = match moment {
         Moment::End => Input::read(path, None, false, HEAP)?,
         _ => Input::read_at(path, moment, "the time", false)?,
     };
-    Ok(input.profile.to_bytes(|_| true))
+    Ok(input.profile.to_bytes(|_| true).into())
 }
 
 /// Returns the profiles and post-mortem files in a directory, by name.

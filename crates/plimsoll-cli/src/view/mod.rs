@@ -18,22 +18,23 @@ use server::Server;
 /// A file cannot be read, a directory has none, or the port cannot be opened.
 pub(crate) fn view(arguments: &BrowserArguments) -> Result<ExitCode, Failure> {
     let files = Files::read(&arguments.files)?;
-    let server = Server::open(arguments.port, &files)?;
-    let url = server.url();
     let count = match files.len() {
         1 => "1 file".to_owned(),
         count => format!("{count} files"),
     };
+    let server = Server::start(arguments.port, files)?;
     let mut out = std::io::stdout();
     // Without standard output, the browser still opens.
-    let _ = writeln!(out, "{url} shows {count}; Ctrl-C ends it");
+    let _ = writeln!(out, "{} shows {count}; Ctrl-C ends it", server.url);
     let _ = out.flush();
     if !arguments.no_open && has_display() {
         // Without a browser, the address is on standard output.
-        let _ = open::that_detached(&url);
+        let _ = open::that_detached(&server.url_for_browser);
     }
-    server.serve();
-    Ok(ExitCode::SUCCESS)
+    // The server has threads. A signal ends the process.
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Returns whether a browser can show itself. On Linux, a program for the terminal could open

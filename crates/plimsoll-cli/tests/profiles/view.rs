@@ -1,19 +1,24 @@
-//! `plimsoll view` serves files to browsers on this machine only.
+//! `plimsoll view` serves files to the browsers of one user on this machine.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 use crate::command::{Directory, failure_of, file_of_command};
 use crate::proto::Writer;
+use plimsoll_testkit::client::{Answer, connect, get, wait_for};
+use plimsoll_testkit::hostile;
 
 /// A running server, which ends with the test.
 struct Server {
     child: Child,
     /// Kept open: the command may write to it.
     _out: BufReader<ChildStdout>,
-    address: String,
+    /// Host and port.
+    address: SocketAddr,
+    /// The path of the page, with the token.
+    root: String,
 }
 
 impl Drop for Server {
@@ -25,42 +30,33 @@ impl Drop for Server {
 
 impl Server {
     fn new(files: &[&str]) -> Self {
-        let mut child = Command::new(file_of_command())
-            .args(["view", "--no-open"])
-            .args(files)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(file_of_command());
+        Self::start(command.args(["view", "--no-open"]).args(files))
+    }
+
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
-        let address = line.strip_prefix("http://").unwrap();
-        let address = address.split('/').next().unwrap().to_owned();
+        let url = line.split_whitespace().next().unwrap();
+        let rest = url.strip_prefix("http://").unwrap();
+        let (address, path) = rest.split_once('/').unwrap();
         Self {
             child,
             _out: out,
-            address,
+            address: address.parse().unwrap(),
+            root: format!("/{path}"),
         }
     }
 
-    /// Sends a request, and returns the status and the whole answer.
-    fn request(&self, method: &str, path: &str, host: &str) -> (u16, Vec<u8>) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let status = String::from_utf8_lossy(&answer[9..12]).parse().unwrap();
-        (status, answer)
+    /// Requests a page below the token.
+    fn get(&self, path: &str) -> Answer {
+        get(self.address, &format!("{}{path}", self.root))
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
-        let (status, answer) = self.request("GET", path, &self.address);
-        (status, String::from_utf8_lossy(&answer).into_owned())
+    fn status(&self, path: &str) -> u16 {
+        self.get(path).status
     }
 }
 
@@ -80,87 +76,177 @@ fn the_page_lists_the_files_in_their_order() {
         std::fs::write(format!("{inner}/{name}"), profile(name)).unwrap();
     }
     let server = Server::new(&[&single, &inner]);
-    let (status, page) = server.get("/");
-    assert_eq!(status, 200);
-    assert!(
-        page.contains("Content-Security-Policy: default-src 'none'"),
-        "{page}"
-    );
+    let answer = server.get("");
+    assert_eq!(answer.status, 200);
+    let policy = answer.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let page = answer.text();
     let places: Vec<usize> = ["one.pb\"", "profiles/a.heap.pb\"", "profiles/b.pb.gz\""]
         .iter()
         .map(|title| page.find(title).unwrap())
         .collect();
     assert!(places.is_sorted(), "{page}");
     assert!(!page.contains("notes.txt"));
-    for path in ["/page.js", "/page.css", "/profiles/0", "/profiles/2"] {
-        assert_eq!(server.get(path).0, 200, "{path}");
+    for path in ["page.js", "page.css", "profiles/0", "profiles/2"] {
+        assert_eq!(server.status(path), 200, "{path}");
     }
 }
 
+/// The files may be readable by one user only, and all users can connect to the port.
 #[test]
-fn a_request_for_another_host_or_to_change_something_is_refused() {
-    let directory = Directory::new("view-refused");
-    let file = directory.file("one.pb", &profile("one"));
+fn without_the_token_no_page_is_shown() {
+    let directory = Directory::new("view-token");
+    let file = directory.file("one.pb", &profile("secret_function"));
     let server = Server::new(&[&file]);
-    let port = server.address.rsplit(':').next().unwrap();
-    let own = [format!("localhost:{port}"), server.address.clone()];
-    for host in &own {
-        assert_eq!(server.request("GET", "/", host).0, 200, "{host}");
-    }
-    for host in [
-        "evil.example",
-        "127.0.0.1",
-        "localhost",
-        "",
-        &format!("evil:{port}"),
-    ] {
-        let (status, answer) = server.request("GET", "/profiles/0", host);
-        assert_eq!(status, 403, "{host}");
-        assert!(!answer.windows(4).any(|part| part == b"main"));
-    }
-    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
-        assert_eq!(
-            server.request(method, "/", &server.address).0,
-            405,
-            "{method}"
-        );
-    }
+    let token = server.root.trim_matches('/');
+    assert!(token.len() >= 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let others = Server::new(&[&file]);
+    assert_ne!(others.root, server.root);
     for path in [
-        "/profiles/1",
-        "/profiles/-1",
-        "/profiles/",
-        "/history/0",
-        "/growth/0",
-        "/../etc/passwd",
+        "/",
+        "//",
+        "/page.js",
+        "/profiles/0",
+        "/index.html",
+        &others.root,
+        &format!("/{}/", &token[..token.len() - 1]),
+        &format!("/{token}x/"),
+        &format!("/{}/", token.to_uppercase()),
+        &format!("//{token}/"),
+        &format!("/x/../{token}/"),
+        &format!("/?token={token}"),
     ] {
-        assert_eq!(server.get(path).0, 404, "{path}");
+        let answer = get(server.address, path);
+        assert_eq!(answer.status, 403, "{path}");
+        let text = answer.text();
+        assert!(text.starts_with("Forbidden: open the address that plimsoll view printed"));
+        assert!(!text.contains(token) && !text.contains("secret"), "{text}");
     }
-    let (status, text) = server.get("/profiles/0?at=yesterday");
-    assert_eq!(status, 400);
-    assert!(text.contains("at=yesterday is not a number"), "{text}");
-    let (status, text) = server.get("/profiles/0?at=1");
-    assert_eq!(status, 404);
-    assert!(
-        text.contains("only a post-mortem file has a history"),
-        "{text}"
+    let answer = get(server.address, server.root.trim_end_matches('/'));
+    assert_eq!(
+        (answer.status, answer.header("location")),
+        (302, Some(&*server.root))
     );
 }
 
+/// Requests a page as another user, if this process may do that.
+fn get_as_another_user(address: SocketAddr, path: &str) -> Option<Answer> {
+    const OTHER: libc::c_long = 65_534;
+    std::thread::scope(|scope| {
+        let request = scope.spawn(|| {
+            // SAFETY: the call takes numbers, and changes the user of this thread only.
+            let status = unsafe { libc::syscall(libc::SYS_setresuid, OTHER, OTHER, OTHER) };
+            (status == 0).then(|| get(address, path))
+        });
+        request.join().unwrap()
+    })
+}
+
+/// Other users see the arguments of the browser.
 #[test]
-fn clients_that_send_nothing_or_half_a_request_do_not_stop_the_server() {
+fn the_address_in_the_browsers_arguments_works_for_this_user_only() {
+    let directory = Directory::new("view-browser");
+    let file = directory.file("one.pb", &profile("one"));
+    let tools = directory.path("tools");
+    std::fs::create_dir(&tools).unwrap();
+    let opened = directory.path("opened");
+    let script =
+        format!("#!/bin/sh\nprintf %s \"$1\" > {opened}.part && mv {opened}.part {opened}\n");
+    let browser = format!("{tools}/xdg-open");
+    std::fs::write(&browser, script).unwrap();
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{tools}:{}", std::env::var("PATH").unwrap());
+    let server = Server::start(
+        Command::new(file_of_command())
+            .args(["view", &file])
+            .env("PATH", path)
+            .env("DISPLAY", ":0"),
+    );
+    wait_for("the browser", || std::fs::exists(&opened).unwrap());
+    let url = std::fs::read_to_string(&opened).unwrap();
+    let prefix = format!("http://{}", server.address);
+    let path = url.strip_prefix(&prefix).expect("the server");
+    assert!(!path.contains(server.root.trim_matches('/')), "{path}");
+    if let Some(answer) = get_as_another_user(server.address, path) {
+        assert_eq!((answer.status, answer.header("location")), (403, None));
+    } else {
+        eprintln!("skipped: another user needs root");
+    }
+    for _ in 0..2 {
+        let answer = get(server.address, path);
+        let found = (answer.status, answer.header("location"));
+        assert_eq!(found, (302, Some(&*server.root)));
+    }
+    // The path below it is not a page.
+    let below = get(server.address, &format!("{path}profiles/0"));
+    assert_eq!(below.status, 302);
+}
+
+#[test]
+fn pages_that_do_not_exist_and_parameters_without_a_meaning_are_refused() {
+    let directory = Directory::new("view-refused");
+    let file = directory.file("one.pb", &profile("one"));
+    let server = Server::new(&[&file]);
+    for path in [
+        "profiles/1",
+        "profiles/-1",
+        "profiles/+0",
+        "profiles/0/",
+        "profiles/0x0",
+        "profiles/",
+        "profiles/99999999999999999999999",
+        "history/0",
+        "growth/0",
+        "/",
+        "../etc/passwd",
+        "profiles/..%2f..%2fetc%2fpasswd",
+        "profiles/%2e%2e/",
+    ] {
+        assert_eq!(server.status(path), 404, "{path}");
+    }
+    for (query, why) in [
+        ("at=yesterday", "at=yesterday is not a number"),
+        ("at=NaN", "at=NaN is not a number"),
+        ("at=-1", "at=-1 is not a number"),
+        ("at=inf", "at=inf is not a number"),
+        ("from=1", "from and to belong together"),
+        ("at=1&from=1&to=2", "at excludes from and to"),
+        ("at=1&at=2", "parameter \"at\": it is there twice"),
+        (
+            "atx=1",
+            "parameter \"atx\": this page has no such parameter",
+        ),
+        ("at=%", "invalid escape"),
+    ] {
+        let answer = server.get(&format!("profiles/0?{query}"));
+        assert_eq!(answer.status, 400, "{query}");
+        assert!(answer.text().contains(why), "{query}: {}", answer.text());
+    }
+    assert_eq!(server.status("growth/0?at=1"), 400);
+    assert_eq!(server.status("?at=1"), 400);
+    let answer = server.get("profiles/0?at=1");
+    assert_eq!(answer.status, 404);
+    let why = "only a post-mortem file has a history";
+    assert!(answer.text().contains(why), "{}", answer.text());
+}
+
+#[test]
+fn hostile_clients_read_nothing_and_keep_out_no_other() {
+    let directory = Directory::new("view-hostile");
+    let file = directory.file("one.pb", &profile("one"));
+    let server = Server::new(&[&file]);
+    hostile::attack(server.address, &server.root, 200);
+}
+
+#[test]
+fn more_silent_clients_than_the_server_holds_keep_out_no_other() {
     let directory = Directory::new("view-silent");
     let file = directory.file("one.pb", &profile("one"));
     let server = Server::new(&[&file]);
-    let silent: Vec<TcpStream> = (0..50)
-        .map(|number| {
-            let mut stream = TcpStream::connect(&server.address).unwrap();
-            if number % 2 == 0 {
-                stream.write_all(b"GET / HTTP/1.1\r\nHos").unwrap();
-            }
-            stream
-        })
-        .collect();
-    assert_eq!(server.get("/").0, 200);
+    let silent: Vec<TcpStream> = (0..300).map(|_| connect(server.address)).collect();
+    assert_eq!(server.status(""), 200);
     drop(silent);
 }
 
@@ -181,10 +267,10 @@ fn a_bad_file_is_named() {
     }
     let good = directory.file("good.pb", &profile("good"));
     let server = Server::new(&[&good]);
-    let port = server.address.rsplit(':').next().unwrap();
-    let (line, code) = failure_of(&["view", "--no-open", "--port", port, &good]);
+    let port = server.address.port().to_string();
+    let (line, code) = failure_of(&["view", "--no-open", "--port", &port, &good]);
     assert!(
-        line.contains(&server.address) && line.contains("in use"),
+        line.contains(&server.address.to_string()) && line.contains("in use"),
         "{line}"
     );
     assert_eq!(code, 1);

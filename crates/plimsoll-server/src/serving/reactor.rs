@@ -381,10 +381,11 @@ impl<P: Pages> Reactor<P> {
 }
 
 /// Returns the answer to a request that is refused. With status 401, browsers ask for a password.
+/// Chromium does so only if the challenge has no second scheme.
 fn refusal(status: u16, text: &str) -> Answer {
     let answer = Answer::error(status, text);
     match status {
-        401 => answer.header("WWW-Authenticate", "Basic realm=\"plimsoll\", Bearer"),
+        401 => answer.header("WWW-Authenticate", "Basic realm=\"plimsoll\""),
         _ => answer,
     }
 }
