@@ -93,7 +93,7 @@ fn start_of(process: &str) -> Option<u64> {
 
 /// Returns whether a process has the environment of this run. Servers overwrite it by their title; of
 /// these, an orphan with the library is taken for one.
-fn is_of_run(process: u32, reports: &Path) -> bool {
+pub(super) fn is_of_run(process: u32, reports: &Path) -> bool {
     const VARIABLE: &[u8] = b"PLIMSOLL_RUN_TO=";
     let read = |file: &str| std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
     let environment = read("environ");

@@ -15,6 +15,7 @@ mod generated;
 mod hostile;
 mod inside;
 mod killed;
+mod list;
 mod loading;
 mod many;
 mod mappings;
