@@ -69,7 +69,7 @@ pub fn start() -> Plimsoll {
 /// `PLIMSOLL=help` prints this table to standard error when Plimsoll starts; the program continues.
 ///
 /// An unknown word or a bad value has no effect except for a warning on standard error that names
-/// it.
+/// it. With an unknown word, no pages are served: it may be a misspelt `http_token`.
 ///
 /// A process that runs setuid, setgid or with file capabilities ignores the variable, and
 /// [`Config::start`] writes a line to standard error that reports this. Settings from code remain
@@ -264,13 +264,7 @@ impl Config {
         let (config, complaints) = match text.as_deref().map(|text| text.to_str().ok_or(text)) {
             None => (self, Vec::new()),
             Some(Ok(text)) => self.with_environment(text),
-            Some(Err(text)) => {
-                let complaint = format!(
-                    "{VARIABLE} is not UTF-8 and is not used: {}",
-                    text.to_string_lossy()
-                );
-                (self, vec![complaint])
-            }
+            Some(Err(_)) => self.without_environment(),
         };
         if settings::is_ignored() {
             warning::warn(format_args!(
@@ -286,6 +280,16 @@ impl Config {
             words::print();
         }
         config.activate()
+    }
+
+    /// Returns the settings from code, with a complaint about an environment that cannot be read. It may
+    /// have a token, so it is not shown, and no pages are served without it.
+    fn without_environment(mut self) -> (Self, Vec<String>) {
+        let mut complaint = format!("{VARIABLE} is not UTF-8 and is not used");
+        if self.http.take().is_some() {
+            complaint.push_str(environment::NOT_SERVED);
+        }
+        (self, vec![complaint])
     }
 
     fn follow_cpu_rate(&self) {

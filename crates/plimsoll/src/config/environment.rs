@@ -10,18 +10,36 @@ use crate::cpu;
 use crate::settings::{Early, MemoryLimit};
 use crate::{postmortem_file, settings, thread};
 
+/// The end of a complaint about a word that may have been meant to protect the pages.
+pub(super) const NOT_SERVED: &str =
+    "; no pages are served, since this may have been meant to protect them";
+
 impl Config {
-    /// Overlays the settings in the environment. Also returns a complaint for each mistake in them.
+    /// Overlays the settings in the environment. Also returns a complaint for each mistake in them. No
+    /// pages are served with a word that is none: it may be a misspelt `http_token`.
     pub(super) fn with_environment(mut self, text: &str) -> (Self, Vec<String>) {
         let mut complaints = Vec::new();
+        // The complaints about words that may have been meant to protect the pages.
+        let mut unprotected = Vec::new();
+        let mut is_behind_token = false;
         let mut early = Early::DEFAULT;
         for (word, value) in plimsoll_settings::words(text) {
             if is_help((word, value)) {
                 continue;
             }
+            let is_known = words::has(word);
+            // A token with a comma: the rest of it is not shown.
+            let shown = match is_behind_token && !is_known {
+                true => "(the text behind the comma in http_token)",
+                false => word,
+            };
+            is_behind_token = word == "http_token" || (is_behind_token && !is_known);
             let Some(value) = value else {
+                if !is_known || word == "http_token" {
+                    unprotected.push(complaints.len());
+                }
                 complaints.push(format!(
-                    "{VARIABLE}: `{word}` has no value; settings are written word=value"
+                    "{VARIABLE}: `{shown}` has no value; settings are written word=value"
                 ));
                 continue;
             };
@@ -107,14 +125,21 @@ impl Config {
                 (Ok(true), "unwinder") => self.unwinder = early.unwinder,
                 (Ok(true), _) => {}
                 (Ok(false), _) => {
+                    unprotected.push(complaints.len());
                     complaints.push(format!(
-                        "{VARIABLE}: no setting `{word}`; available: {}",
+                        "{VARIABLE}: no setting `{shown}`; available: {}",
                         words::names()
                     ));
                 }
                 (Err(why), _) => {
                     complaints.push(format!("{VARIABLE}: `{word}={value}`: the value {why}"))
                 }
+            }
+        }
+        if self.http.is_some() && !unprotected.is_empty() {
+            self.http = None;
+            for at in unprotected {
+                complaints[at].push_str(NOT_SERVED);
             }
         }
         (self, complaints)

@@ -35,8 +35,8 @@ fn bad_settings_are_named_and_the_others_are_used() {
         "memory_limit=101%,dump_on=sigquit+off,leak_age=10,long_poll=10,task_times=1,go_names=yes,thread_signal=9,block_rate=1,mutex_fraction=-1,htp=1,heap_rate=often,stack_depth=9999,http,out=,http=,http_hosts=,http_hosts=a:80,http_hosts=a+b c,ledger=x,heap_rate=4k",
     );
     assert_eq!(config.heap_rate, Some(4096));
-    assert_eq!(config.http.as_deref(), Some("from code:1"));
-    let mut expected = vec![
+    assert_eq!(config.http, None, "`htp` may have been meant to protect it");
+    let expected = vec![
         "`memory_limit=101%`: the value is not a share",
         "`dump_on=sigquit+off`: the value is not one of",
         "`leak_age=10`: the value is not a length of time",
@@ -57,15 +57,54 @@ fn bad_settings_are_named_and_the_others_are_used() {
         "`http_hosts=a+b c`: the value is not a host name",
         "`ledger=x`",
     ];
-    if !cfg!(feature = "http") {
-        // Only the server examines names.
-        expected.retain(|text| !text.contains("http_hosts=a"));
-    }
     assert_eq!(complaints.len(), expected.len(), "{complaints:?}");
     for (complaint, expected) in complaints.iter().zip(expected) {
         assert!(complaint.contains(expected), "{complaint}");
         assert!(complaint.starts_with("PLIMSOLL"), "{complaint}");
     }
+}
+
+/// The server would start without the protection that was meant.
+#[test]
+fn no_pages_are_served_with_a_word_that_may_have_been_meant_to_protect_them() {
+    for text in [
+        "http=127.0.0.1:1,http_tokn=s3cr3t",
+        "http_tokn=s3cr3t,http=127.0.0.1:1",
+        "HTTP_TOKEN=s3cr3t",
+        "http_token",
+        "token=s3cr3t",
+        "http_hots=a",
+        "http_tokens=file:/run/s3cr3t",
+        // The second part of a token with a comma.
+        "http_token=x,s3cr3t",
+        "http_token=x,s3cr3t=s3cr3t",
+        "http_token=x,s3cr3t,s3cr3t",
+        "http-token=s3cr3t,heap_rate=1",
+    ] {
+        let (config, complaints) = read(text);
+        assert_eq!(config.http, None, "{text}");
+        for complaint in complaints {
+            assert!(complaint.ends_with(environment::NOT_SERVED), "{complaint}");
+            assert!(!complaint.contains("s3cr3t"), "{complaint}");
+            assert!(!complaint.contains('\n'), "{complaint}");
+        }
+    }
+    // Words that have nothing to do with pages have no effect on them.
+    for text in [
+        "heap_rate=x",
+        "heap_rate",
+        "help",
+        "http_hosts=a:80",
+        "http",
+    ] {
+        assert!(read(text).0.http.is_some(), "{text}");
+    }
+    // Where no pages are requested, the complaint does not mention them.
+    let (_, complaints) = config().with_environment("colour=red");
+    assert!(!complaints[0].contains("pages"), "{complaints:?}");
+    let (config, complaints) = config().http("127.0.0.1:1").without_environment();
+    assert_eq!(config.http, None);
+    assert!(complaints[0].ends_with(environment::NOT_SERVED));
 }
 
 #[test]

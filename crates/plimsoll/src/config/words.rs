@@ -139,6 +139,11 @@ pub(super) const WORDS: [Word; 22] = [
     ),
 ];
 
+/// Returns whether there is such a word.
+pub(super) fn has(name: &str) -> bool {
+    WORDS.iter().any(|word| word.name == name)
+}
+
 /// Returns the names of all words, for a complaint.
 pub(super) fn names() -> String {
     let names: Vec<&str> = WORDS.iter().map(|word| word.name).collect();

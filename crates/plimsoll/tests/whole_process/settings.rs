@@ -175,7 +175,9 @@ fn settings_that_are_not_utf_8_are_named_and_not_used() {
     };
     let lines = lines(&stderr);
     assert_eq!(lines.len(), 1, "{stderr}");
-    assert!(lines[0].contains("PLIMSOLL is not UTF-8") && lines[0].contains("heap_rate=4k"));
+    assert!(lines[0].contains("PLIMSOLL is not UTF-8"));
+    // They may have a token.
+    assert!(!lines[0].contains("heap_rate=4k"), "{stderr}");
 }
 
 #[test]

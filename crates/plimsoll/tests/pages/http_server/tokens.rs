@@ -130,6 +130,25 @@ fn settings_select_the_path_and_the_token() {
 }
 
 #[test]
+fn a_misspelt_setting_is_a_warning_and_no_page_is_served() {
+    let output = child::stderr_of(
+        "a_misspelt_setting_is_a_warning_and_no_page_is_served",
+        "http=127.0.0.1:0,http_tokn=s3cr3t",
+        || {
+            let plimsoll = plimsoll::start();
+            assert!(plimsoll.http_address().is_none());
+        },
+    );
+    if let Some(warnings) = output {
+        let lines: Vec<&str> = warnings.lines().collect();
+        let warning = lines.iter().find(|line| line.contains("http_tokn"));
+        let warning = warning.unwrap_or_else(|| panic!("{warnings}"));
+        assert!(warning.contains("no pages are served"), "{warning}");
+        assert!(!warnings.contains("s3cr3t"), "{warnings}");
+    }
+}
+
+#[test]
 fn an_unusable_token_is_a_warning_without_the_token_and_no_page_is_served() {
     let output = child::stderr_of(
         "an_unusable_token_is_a_warning_without_the_token_and_no_page_is_served",

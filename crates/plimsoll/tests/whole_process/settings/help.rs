@@ -52,7 +52,7 @@ fn the_reference_lists_every_setting() {
     let mut text = String::from(
         "# Settings\n\n`PLIMSOLL=word=value,word=value` in the environment, or `plimsoll::Config` in the program. \
          Sizes take `k`, `m` and `g`;\ntimes take `ns`, `us`, `ms` and `s`. An invalid setting prints one warning that \
-         names it, and the others hold.\n\nThis page is written from the output of `PLIMSOLL=help`.\n\n\
+         names it, and the others hold. With an\nunknown word, no pages are served: it may be a misspelt `http_token`.\n\nThis page is written from the output of `PLIMSOLL=help`.\n\n\
          | word | meaning | default |\n|---|---|---|\n",
     );
     for line in &lines(&stderr)[1..] {
