@@ -4,6 +4,7 @@ use plimsoll_server::answer::{Answer, TEXT};
 use plimsoll_server::query;
 
 use super::pages::Page;
+use super::parameters::Parameters;
 use super::{Request, vars};
 use crate::{export, stats};
 
@@ -11,6 +12,10 @@ use crate::{export, stats};
 pub(super) const PAGE: Page = Page {
     path: "/debug/plimsoll/fragmentation",
     is_long: true,
+    parameters: Parameters {
+        formats: &["json", "text"],
+        ..Parameters::JSON
+    },
     answer,
 };
 

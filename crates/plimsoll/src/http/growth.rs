@@ -3,6 +3,7 @@
 use plimsoll_server::answer::Answer;
 
 use super::pages::Page;
+use super::parameters::Parameters;
 use super::{Request, vars};
 use crate::{export, history, internal_heap, internal_scope, overhead};
 
@@ -10,6 +11,7 @@ use crate::{export, history, internal_heap, internal_scope, overhead};
 pub(super) const PAGE: Page = Page {
     path: "/debug/plimsoll/growth",
     is_long: true,
+    parameters: Parameters::JSON,
     answer,
 };
 

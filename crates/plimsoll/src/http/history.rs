@@ -4,6 +4,7 @@ use plimsoll_server::answer::Answer;
 use plimsoll_server::query;
 
 use super::pages::Page;
+use super::parameters::Parameters;
 use super::{Request, vars};
 use crate::export;
 use crate::history;
@@ -13,6 +14,10 @@ use crate::{internal_scope, overhead};
 pub(super) const PAGE: Page = Page {
     path: "/debug/plimsoll/history",
     is_long: false,
+    parameters: Parameters {
+        names: &["from", "to"],
+        ..Parameters::JSON
+    },
     answer,
 };
 

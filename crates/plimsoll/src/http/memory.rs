@@ -4,6 +4,7 @@ use plimsoll_server::answer::{Answer, TEXT};
 use plimsoll_server::query;
 
 use super::pages::Page;
+use super::parameters::Parameters;
 use super::{Request, vars};
 use crate::stats;
 
@@ -11,6 +12,10 @@ use crate::stats;
 pub(super) const PAGE: Page = Page {
     path: "/debug/plimsoll/memory",
     is_long: true,
+    parameters: Parameters {
+        formats: &["json", "text"],
+        ..Parameters::JSON
+    },
     answer,
 };
 

@@ -3,6 +3,7 @@
 use plimsoll_server::answer::Answer;
 
 use super::pages::Page;
+use super::parameters::Parameters;
 use super::{Request, accept};
 use crate::export::prometheus;
 
@@ -10,6 +11,10 @@ use crate::export::prometheus;
 pub(super) const PAGE: Page = Page {
     path: "/metrics",
     is_long: false,
+    parameters: Parameters {
+        formats: &["prometheus"],
+        ..Parameters::GOS
+    },
     answer,
 };
 

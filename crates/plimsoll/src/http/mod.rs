@@ -39,6 +39,11 @@
 //! The [growth](crate::history::growth()) of allocation sites, the [history](crate::history), and all
 //! threads and tasks, as JSON.
 //!
+//! # Parameters
+//! Each parameter that changes the meaning of an answer is honoured, or refused with the status 400 and
+//! its name. The pages that Go has take `seconds`, `debug` and `gc` as Go does, and ignore names that
+//! neither Go nor Plimsoll knows. Pages below `/debug/plimsoll/` refuse all names but their own.
+//!
 //! # Access
 //! The pages show the inside of the program and are not for the public. Keep them on the loopback
 //! address, at a path that only the same user can connect to (`serve_unix`, `http=unix:PATH`), or
@@ -52,7 +57,7 @@
 //!   site and resolve to this address (DNS rebinding).
 //! * `Sec-Fetch-Site: cross-site`, or an `Origin` of another site.
 //!
-//! Requests without these headers are answered: they do not come from a current browser. `router`,
+//! Requests without these headers are answered: browsers keep such answers from pages of other sites. `router`,
 //! `service` and [`Request::headers`] check the latter two headers. [`Request::loopback_only`] also
 //! checks `Host`. [`handle`] sees no headers: if the program's own server is reachable from its
 //! user's browser, it must check them.
@@ -72,6 +77,7 @@ mod index;
 mod memory;
 mod metrics;
 mod pages;
+mod parameters;
 mod pprof;
 #[cfg(feature = "http")]
 #[cfg_attr(not(unix), path = "absent.rs")]

@@ -5,6 +5,7 @@ use plimsoll_server::answer::{Answer, Step, TEXT};
 use plimsoll_server::pages::Effort;
 use plimsoll_server::query;
 
+use super::parameters::Parameters;
 use super::pprof::Delta;
 use super::{
     Request, browser, fragmentation, growth, history, memory, metrics, pprof, threads, vars,
@@ -16,6 +17,7 @@ pub(super) struct Page {
     /// Whether an answer can take longer than some milliseconds.
     #[cfg_attr(not(feature = "http"), allow(dead_code))]
     pub(super) is_long: bool,
+    pub(super) parameters: Parameters,
     pub(super) answer: fn(&Request<'_>) -> Answer,
 }
 
@@ -66,9 +68,13 @@ pub(super) fn answer(request: &Request<'_>) -> Step<Delta> {
         let answer = Answer::line(405, "Method Not Allowed");
         return answer.header("Allow", "GET, HEAD").into();
     }
+    let checked = |parameters: &Parameters, answer: &dyn Fn() -> Answer| {
+        let refused = parameters.check(request.query).err();
+        refused.unwrap_or_else(answer).into()
+    };
     match (page, asset) {
-        (Some(page), _) => (page.answer)(request).into(),
-        (None, Some(asset)) => browser::answer(asset).into(),
+        (Some(page), _) => checked(&page.parameters, &|| (page.answer)(request)),
+        (None, Some(asset)) => checked(&Parameters::GOS, &|| browser::answer(asset)),
         (None, None) => pprof::answer(profile.unwrap_or_default(), request),
     }
 }

@@ -6,6 +6,7 @@ use plimsoll_server::answer::{Answer, Body, Step, TEXT};
 use plimsoll_server::query;
 use plimsoll_symbolize::Detail;
 
+use super::parameters::{self, Parameters};
 use super::{Request, history, index, symbol_names};
 use crate::cpu::StartError;
 use crate::gc;
@@ -24,24 +25,67 @@ const LONGEST_COLLECTION: Duration = Duration::from_secs(5);
 /// The largest value of `seconds`.
 const MAX_SECONDS: i64 = 3600;
 
+/// The parameters of the pages of profiles, beside those of Go.
+const OF_PROFILES: Parameters = Parameters {
+    names: &["at", "from", "idle", "to"],
+    ..Parameters::GOS
+};
+
+const OF_HEAP: Parameters = Parameters {
+    names: &["at", "from", "idle", "peak", "to"],
+    ..Parameters::GOS
+};
+
+const OF_CPU: Parameters = Parameters {
+    names: &["at", "from", "to"],
+    ..Parameters::GOS
+};
+
+const OF_WALL: Parameters = Parameters {
+    formats: &["pprof"],
+    ..Parameters::GOS
+};
+
 /// Answers a request for the page `name` below the root.
 pub(super) fn answer(name: &str, request: &Request<'_>) -> Step<Delta> {
+    try_answer(name, request).unwrap_or_else(Step::Answer)
+}
+
+/// # Errors
+/// The answer to a request with a parameter that the page does not have.
+fn try_answer(name: &str, request: &Request<'_>) -> Result<Step<Delta>, Answer> {
     let Request {
         query, cancelled, ..
     } = *request;
+    let profile = profile::lookup(name);
+    let parameters = match (name, &profile) {
+        ("profile", _) => OF_CPU,
+        ("wall", _) => OF_WALL,
+        ("heap", _) => OF_HEAP,
+        (_, Some(_)) => OF_PROFILES,
+        (_, None) => Parameters::GOS,
+    };
+    // For other names, the status is 404, whatever the parameters are. Those of `symbol` are addresses.
+    let is_page = matches!(name, "" | "cmdline" | "trace" | "wall") || profile.is_some();
+    if is_page {
+        parameters.check(query)?;
+    }
     let answer = match name {
         "" => Answer::new(200, HTML, index::page().into_bytes()),
         "cmdline" => Answer::new(200, TEXT, command_line()),
         "symbol" => Answer::new(200, TEXT, symbol_names::answer(query).into_bytes()),
-        "profile" => return cpu_page(query),
-        "wall" => return wall_page(query),
+        "profile" => match profile.map(|profile| kept(&profile, query)).transpose()? {
+            Some(Some(answer)) => answer,
+            _ => return Ok(cpu_page(query)),
+        },
+        "wall" => return Ok(wall_page(query)),
         "trace" => Answer::error(501, "execution traces are not supported"),
-        name => match profile::lookup(name) {
+        _ => match profile {
             Some(profile) => return profile_page(profile, query, cancelled),
             None => Answer::error(404, "Unknown profile"),
         },
     };
-    answer.into()
+    Ok(answer.into())
 }
 
 /// Returns a file, with the name under which a browser saves it.
@@ -50,46 +94,62 @@ fn attachment(name: &str, body: Vec<u8>) -> Answer {
     Answer::new(200, BINARY, body).header("Content-Disposition", disposition)
 }
 
-fn profile_page(profile: Profile, query: &str, cancelled: &dyn Fn() -> bool) -> Step<Delta> {
+fn profile_page(
+    profile: Profile,
+    query: &str,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Step<Delta>, Answer> {
     let seconds = query::first(query, "seconds");
     let debug = query::number(query, "debug");
-    let profile = match query::number(query, "idle") {
-        0 => profile,
-        _ => profile.with_idle(),
+    let collects = profile.name() == "heap" && query::number(query, "gc") > 0;
+    let profile = match parameters::flag(query, "idle")? {
+        false => profile,
+        true => profile.with_idle(),
     };
     let profile = match profile::lookup("peak") {
-        Some(peak) if profile.name() == "heap" && query::number(query, "peak") > 0 => peak,
+        Some(peak) if parameters::flag(query, "peak")? => peak,
         _ => profile,
     };
-    if let Some(answer) = kept(&profile, query) {
-        return answer.into();
+    if let Some(answer) = kept(&profile, query)? {
+        return Ok(answer.into());
     }
     if !seconds.is_empty() && profile.name() == "peak" {
         let message = "seconds and a peak, which covers a single instant, are incompatible";
-        return Answer::error(400, message).into();
+        return Err(Answer::error(400, message));
     }
     if !seconds.is_empty() {
-        return delta_page(profile, &seconds, debug);
+        return Ok(delta_page(profile, &seconds, debug));
     }
-    if profile.name() == "heap" && query::number(query, "gc") > 0 {
+    if collects {
         gc::collect_unless(LONGEST_COLLECTION, cancelled);
     }
     if debug <= 0 {
         let bytes = profile.bytes(Format::Pprof, Detail::Full);
-        return attachment(profile.name(), bytes).into();
+        return Ok(attachment(profile.name(), bytes).into());
     }
     let text = Body::Text(Box::new(profile.page(debug > 1)));
-    Answer::new(200, TEXT, text).into()
+    Ok(Answer::new(200, TEXT, text).into())
 }
 
 /// Returns a profile from the history, if the parameters name a time.
-fn kept(profile: &Profile, query: &str) -> Option<Answer> {
-    let [at, from, to] = match history::times(query, ["at", "from", "to"]) {
-        Ok(times) => times,
-        Err(answer) => return Some(answer),
-    };
+///
+/// # Errors
+/// The answer, if a time is not a number, or another parameter cannot be honoured with it.
+fn kept(profile: &Profile, query: &str) -> Result<Option<Answer>, Answer> {
+    let [at, from, to] = history::times(query, ["at", "from", "to"])?;
     if [at, from, to].iter().all(Option::is_none) {
-        return None;
+        return Ok(None);
+    }
+    let numbers = ["debug", "gc"].map(|name| query::number(query, name));
+    let other = match () {
+        () if at.is_some() && (from.is_some() || to.is_some()) => Some("at, and from or to,"),
+        () if !query::first(query, "seconds").is_empty() => Some("seconds and a time in the past"),
+        () if numbers[0] > 0 => Some("debug and a time in the past"),
+        () if numbers[1] > 0 => Some("gc and a time in the past"),
+        () => None,
+    };
+    if let Some(other) = other {
+        return Err(Answer::error(400, &format!("{other} are incompatible")));
     }
     let time = |seconds: f64| {
         let since = Duration::try_from_secs_f64(seconds.max(0.0));
@@ -104,13 +164,13 @@ fn kept(profile: &Profile, query: &str) -> Option<Answer> {
             times.and_then(|(from, to)| crate::history::profile_between(profile, from, to))
         }
     };
-    Some(match snapshot {
+    Ok(Some(match snapshot {
         Some(snapshot) => attachment(profile.name(), snapshot.bytes()),
         None => Answer::error(
             404,
             "the history has no reading of this profile, or not two, for that time",
         ),
-    })
+    }))
 }
 
 /// The first half of an answer that covers some seconds.

@@ -3,6 +3,7 @@
 use plimsoll_server::answer::Answer;
 
 use super::pages::Page;
+use super::parameters::Parameters;
 use super::{Request, vars};
 use crate::export;
 
@@ -10,6 +11,7 @@ use crate::export;
 pub(super) const PAGE: Page = Page {
     path: "/debug/plimsoll/threads",
     is_long: true,
+    parameters: Parameters::JSON,
     answer,
 };
 

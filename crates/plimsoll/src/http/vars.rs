@@ -4,6 +4,7 @@ use super::Request;
 use plimsoll_server::answer::Answer;
 
 use super::pages::Page;
+use super::parameters::Parameters;
 use crate::export::vars;
 use crate::stats;
 
@@ -11,6 +12,10 @@ use crate::stats;
 pub(super) const PAGE: Page = Page {
     path: "/debug/vars",
     is_long: false,
+    parameters: Parameters {
+        formats: &["json"],
+        ..Parameters::GOS
+    },
     answer,
 };
 

@@ -163,6 +163,48 @@ fn the_page_has_the_readings_of_a_window() {
     );
 }
 
+/// The page records for 30 seconds without these parameters.
+#[test]
+fn cpu_samples_of_the_past_are_read_from_the_history() {
+    child::run(
+        "cpu_samples_of_the_past_are_read_from_the_history",
+        "http=127.0.0.1:0,cpu_rate=1000",
+        || {
+            let plimsoll = plimsoll::start();
+            let address = plimsoll.http_address().unwrap();
+            let cpu = plimsoll::profile::lookup("profile").expect("built in");
+            // A recording would have the time of this thread.
+            std::thread::spawn(|| {
+                loop {
+                    black_box((0..1_000_000_u64).sum::<u64>());
+                }
+            });
+            let nanoseconds = |history: &history::History| {
+                let last = history.steps[0].points.last()?.time;
+                let snapshot = history::profile_at(&cpu, last)?;
+                let values = snapshot.records().filter_map(|record| record.value("cpu"));
+                Some((last, values.sum::<i64>()))
+            };
+            let mut past = None;
+            wait_until(|history| {
+                past = nanoseconds(history);
+                past.is_some()
+            });
+            let (time, sum) = past.unwrap();
+            let path = format!("/debug/pprof/profile?at={}", seconds(time));
+            let answer = request(address, "GET", &path);
+            assert_eq!(answer.status, 200);
+            let cpu = Profile::read(&answer.body);
+            let values = cpu.sample.iter().map(|sample| sample.value[1]);
+            assert_eq!(values.sum::<i64>(), sum);
+            for query in ["at=1e300", "from=5&to=4"] {
+                let answer = request(address, "GET", &format!("/debug/pprof/profile?{query}"));
+                assert_eq!(answer.status, 404, "{query}");
+            }
+        },
+    );
+}
+
 #[test]
 fn it_can_be_off() {
     child::run("it_can_be_off", "http=127.0.0.1:0,history=off", || {
