@@ -435,9 +435,14 @@ fn serve(address: &str, hosts: &[String], token: Option<&str>) -> std::io::Resul
     let server = http::serve_to(address, clients)?;
     let address = server.address();
     if token.is_none() && !address.ip().to_canonical().is_loopback() {
+        // The launcher has no option for a token.
+        let advice = match cfg!(feature = "preload") {
+            true => "use a loopback address",
+            false => "set http_token",
+        };
         warning::warn(format!(
             "the profiles at {address} can be read by every machine that reaches this address: no \
-             password is required; set http_token"
+             password is required; {advice}"
         ));
     }
     Ok(Serving::Address(server))

@@ -104,4 +104,36 @@ mod tests {
         }
         assert!(links > 50, "{links} links found");
     }
+
+    /// Appends the text of all Rust files in a folder, except for built ones.
+    fn sources(folder: &Path, text: &mut String) {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("target") && !path.ends_with("node_modules") {
+                sources(&path, text);
+            } else if path.extension().is_some_and(|of| of == "rs") {
+                text.push_str(&fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn every_promise_of_security_names_tests_that_exist() {
+        let page = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+        let rows = page.lines().filter(|line| line.starts_with("| "));
+        let rows: Vec<&str> = rows.skip(1).collect();
+        assert!(rows.len() > 10, "{} promises", rows.len());
+        let mut all = String::new();
+        sources(&root().join("crates"), &mut all);
+        for row in rows {
+            let tests = row.split('|').nth(2).unwrap().split('`').skip(1).step_by(2);
+            let missing: Vec<&str> = tests
+                .clone()
+                .filter(|test| !all.contains(&format!("#[test]\n    fn {test}()")))
+                .filter(|test| !all.contains(&format!("#[test]\nfn {test}()")))
+                .collect();
+            assert!(tests.count() > 0, "{row}");
+            assert!(missing.is_empty(), "{missing:?}");
+        }
+    }
 }

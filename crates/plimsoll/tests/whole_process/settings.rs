@@ -229,6 +229,7 @@ fn an_address_that_others_reach_is_warned_of_once() {
         ("http=localhost:0", false),
         ("http=127.7.7.7:0", false),
         ("http=0.0.0.0:0", true),
+        ("http=0.0.0.0:0,http_token=s3cr3t", false),
     ] {
         let name = "an_address_that_others_reach_is_warned_of_once";
         let Some(stderr) = child::stderr_of(name, settings, program) else {

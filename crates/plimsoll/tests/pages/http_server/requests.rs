@@ -5,6 +5,7 @@ use std::net::{Shutdown, SocketAddr};
 
 use crate::http_server::harness::{TEXT, exchange, get, head_of, page, reset, server};
 use plimsoll_testkit::client::{Answer, connect, read_answer};
+use plimsoll_testkit::hostile;
 
 /// Sends bytes and closes the sending direction.
 fn to_the_end(address: SocketAddr, bytes: &[u8]) -> Option<Answer> {
@@ -12,6 +13,13 @@ fn to_the_end(address: SocketAddr, bytes: &[u8]) -> Option<Answer> {
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     read_answer(&stream)
+}
+
+#[test]
+fn hostile_clients_are_refused_and_keep_out_no_other() {
+    let (_server, address) = server();
+    hostile::attack(address, "/debug/pprof/cmdline", 200);
+    hostile::attack(address, "/debug/plimsoll/page.js", 200);
 }
 
 #[test]
