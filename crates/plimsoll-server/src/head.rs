@@ -1,4 +1,4 @@
-//! Parses the head of a request, and applies the rules of [`access`](crate::access) to it.
+//! Parses the head of a request, and applies the rules of [`access`] to it.
 
 use std::net::SocketAddr;
 

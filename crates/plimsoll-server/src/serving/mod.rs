@@ -1,6 +1,6 @@
 //! The server: its threads, its connections, and their limits.
 //!
-//! One thread, the [`reactor`], does all input and output and never blocks on a connection. Each
+//! One thread, the reactor, does all input and output and never blocks on a connection. Each
 //! computation of an answer gets a separate thread. A client that sends nothing, reads nothing or
 //! requests `seconds=` thus holds only a descriptor and some memory. It holds neither a thread nor
 //! a place for computing.
