@@ -61,8 +61,8 @@ impl Listener {
     }
 }
 
-/// Creates a socket at a path, on which it does not listen yet.
-fn bind(path: &Path) -> io::Result<OwnedFd> {
+/// Returns the address of a path.
+fn address_of(path: &Path) -> io::Result<libc::sockaddr_un> {
     // SAFETY: zero is a valid `sockaddr_un`.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -75,6 +75,11 @@ fn bind(path: &Path) -> io::Result<OwnedFd> {
     for (to, from) in address.sun_path.iter_mut().zip(bytes) {
         *to = *from as libc::c_char;
     }
+    Ok(address)
+}
+
+/// Creates a socket that is closed when a program is executed.
+fn new_socket() -> io::Result<OwnedFd> {
     // SAFETY: the call has no pointers.
     let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0) };
     if socket < 0 {
@@ -82,18 +87,28 @@ fn bind(path: &Path) -> io::Result<OwnedFd> {
     }
     // SAFETY: `socket` was just created, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: the descriptor is open, and the call has no pointers.
+    match unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) } {
+        0 => Ok(socket),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Creates a socket at a path, on which it does not listen yet.
+fn bind(path: &Path) -> io::Result<OwnedFd> {
+    let address = address_of(path)?;
+    let socket = new_socket()?;
     // Linux gives the file this mode. By the path, another user could direct the change to another
     // file.
     // SAFETY: the descriptor is open.
     let has_mode = unsafe { libc::fchmod(socket.as_raw_fd(), 0o600) } == 0;
     // SAFETY: the descriptor is open; the address is valid and has this length.
     let failed = unsafe {
-        libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) != 0
-            || libc::bind(
-                socket.as_raw_fd(),
-                (&raw const address).cast(),
-                size_of_val(&address) as libc::socklen_t,
-            ) != 0
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of_val(&address) as libc::socklen_t,
+        ) != 0
     };
     if failed {
         return Err(io::Error::last_os_error());
@@ -109,8 +124,27 @@ fn bind(path: &Path) -> io::Result<OwnedFd> {
 fn is_abandoned(path: &Path) -> bool {
     let metadata = std::fs::symlink_metadata(path);
     metadata.is_ok_and(|metadata| metadata.file_type().is_socket())
-        && UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        && try_connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+/// Connects to a path. Fails instead of waiting if its queue of connections is full: the process that
+/// listens there may never accept one.
+fn try_connect(path: &Path) -> io::Result<()> {
+    let address = address_of(path)?;
+    let socket = UnixStream::from(new_socket()?);
+    socket.set_nonblocking(true)?;
+    // SAFETY: the descriptor is open; the address is valid and has this length.
+    let status = unsafe {
+        libc::connect(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of_val(&address) as libc::socklen_t,
+        )
+    };
+    match status {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 impl AsFd for Listener {

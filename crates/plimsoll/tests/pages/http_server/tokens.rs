@@ -1,13 +1,14 @@
 //! Pages for clients with a token, and at a path.
 
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use plimsoll::http::{Clients, serve_to, serve_unix};
 use plimsoll_testkit::child;
-use plimsoll_testkit::client::exchange;
+use plimsoll_testkit::client::{HANG, exchange};
 
 fn status(answer: &str) -> u16 {
     answer
@@ -111,6 +112,24 @@ fn a_socket_of_an_ended_process_is_replaced_and_other_files_are_not() {
     let long = format!("/tmp/{}", "x".repeat(200));
     let error = serve_unix(long, Clients::new()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+}
+
+/// Another user can listen there first.
+#[test]
+fn a_socket_that_accepts_no_connection_does_not_delay_the_start() {
+    let path = socket("full");
+    let listener = UnixListener::bind(&path).unwrap();
+    // SAFETY: the descriptor is an open, listening socket.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+    // The queue has a place beside its length of 0.
+    let waiting = UnixStream::connect(&path).unwrap();
+    let (send, served) = std::sync::mpsc::channel();
+    let at = path.clone();
+    std::thread::spawn(move || send.send(serve_unix(at, Clients::new()).map(drop)));
+    let error = served.recv_timeout(HANG).expect("it ends").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "{error}");
+    drop(waiting);
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
