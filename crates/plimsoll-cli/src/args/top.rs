@@ -20,7 +20,8 @@ Keys:
 
 The program must contain Plimsoll and serve its pages: set PLIMSOLL=http=127.0.0.1:6060 in its \
 environment. Each table of sites needs a profile, which costs the program some milliseconds: so \
-profiles are fetched less often than the figures, and only while they are shown.
+profiles are fetched less often than the figures, and only while they are shown. \
+The token in PLIMSOLL_TOKEN is sent to a URL, not to the ports of a process id.
 
 NO_COLOR (if set) disables colours; in a locale without UTF-8, only ASCII is drawn.
 
