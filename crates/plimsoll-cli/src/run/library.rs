@@ -179,7 +179,15 @@ mod tests {
             "{} of {code} bytes",
             forked.size()
         );
-        let cleared = ["OWNER", "WAITING", "6timers7ENTRIES", "BIRTHS", "WAITERS"].map(|name| {
+        let cleared = [
+            "OWNER",
+            "IS_REPORTER",
+            "WAITING",
+            "6timers7ENTRIES",
+            "BIRTHS",
+            "WAITERS",
+        ]
+        .map(|name| {
             let mut symbols = library.symbols();
             let table = symbols.find(|symbol| {
                 symbol.section_index() == Some(section(".bss.large").index())

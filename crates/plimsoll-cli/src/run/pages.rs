@@ -84,7 +84,7 @@ impl Pages {
         say(&format!("plimsoll: http://{address}/ lists the processes"));
         let print = move || {
             loop {
-                list.print_new();
+                list.print(&list.entries(&list.printed()));
                 std::thread::sleep(INTERVAL);
             }
         };
@@ -150,14 +150,24 @@ impl List {
                 || going_on::is_of_run(process, &self.reports))
     }
 
-    fn print_new(&self) {
+    /// Returns the addresses that were printed.
+    fn printed(&self) -> HashMap<u32, SocketAddr> {
+        let printed = self.printed.as_ref().map(Mutex::lock);
+        printed.map_or_else(HashMap::new, |printed| {
+            printed.unwrap_or_else(PoisonError::into_inner).clone()
+        })
+    }
+
+    /// Prints the addresses that were not printed before.
+    fn print(&self, entries: &[Entry]) {
         let Some(printed) = &self.printed else {
             return;
         };
         let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
-        for entry in self.entries(&printed) {
-            let Entry { process, address } = entry;
-            printed.insert(process, address);
+        for &Entry { process, address } in entries {
+            if printed.insert(process, address) == Some(address) {
+                continue;
+            }
             let name = name(process);
             say(&format!(
                 "plimsoll: {name} (process {process}) serves http://{address}/debug/pprof/"
@@ -174,9 +184,10 @@ impl List {
             return Answer::line(400, "Bad Request");
         }
         if request.path == "/" {
-            self.print_new();
+            let entries = self.entries(&HashMap::new());
+            self.print(&entries);
             let mut list = String::new();
-            for entry in self.entries(&HashMap::new()) {
+            for entry in entries {
                 let (process, to) = (entry.process, reachable(entry.address, host));
                 let name = name(process);
                 // Writing to a string does not fail.

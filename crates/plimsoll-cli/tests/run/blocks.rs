@@ -301,3 +301,62 @@ fn threads_and_forks_find_their_blocks_whole() {
         }
     }
 }
+
+/// Wrappers of `malloc` release by the C library's own names, and plugins by its own functions.
+#[test]
+fn blocks_may_be_released_by_ways_that_are_not_interposed() {
+    let scene = Scene::new("other-releases");
+    let library = "
+        #include <stdlib.h>
+        #include <string.h>
+        void *deep_alloc(size_t size) { return memset(malloc(size), 7, size); }
+        void *deep_resize(void *block, size_t size) { return realloc(block, size); }
+        void deep_free(void *block) { free(block); }
+    ";
+    let library = scene.compile("cc", "deep.so", library, &["-shared", "-fPIC"]);
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        extern void __libc_free(void *), *__libc_malloc(size_t), *__libc_realloc(void *, size_t);
+        int main(int count, char **arguments) {
+            void *deep = dlopen(arguments[1], RTLD_NOW | RTLD_DEEPBIND);
+            void *(*deep_alloc)(size_t) = dlsym(deep, "deep_alloc");
+            void *(*deep_resize)(void *, size_t) = dlsym(deep, "deep_resize");
+            void *c = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+            void (*frees[])(void *) = {
+                free, __libc_free, dlsym(deep, "deep_free"), dlsym(c, "free"), dlsym(RTLD_NEXT, "free"),
+            };
+            unsigned sum = 0;
+            for (int round = 0; round < 5; round++)
+                for (int i = 0; i < 20000; i++) {
+                    size_t size = 1 + i * 37 % 9000;
+                    char *blocks[] = {
+                        malloc(size), calloc(1, size), __libc_malloc(size), deep_alloc(size), aligned_alloc(64, size),
+                        strdup("text"), realloc(malloc(10), size), __libc_realloc(malloc(20), size),
+                        realloc(deep_alloc(30), size), deep_resize(malloc(40), size), realloc(__libc_malloc(50), size),
+                    };
+                    for (int b = 0; b < 11; b++) {
+                        sum += blocks[b][0] = b;
+                        frees[(round + b) % 5](blocks[b]);
+                    }
+                }
+            printf("%u\n", sum);
+            return 0;
+        }
+    "#;
+    let program = scene.compile("cc", "releases", source, &["-ldl"]);
+    let library = library.to_str().unwrap();
+    for options in [
+        &[][..],
+        &["--children"],
+        &["--heap-rate", "1"],
+        &["--heap-rate", "5000"],
+    ] {
+        let report = only(same_with(options, &program, &[library]));
+        // No figure is absurd: there are never more than some blocks.
+        assert!(number(&report, "peak_bytes") < 1 << 34, "{report}");
+    }
+}

@@ -14,7 +14,7 @@ pub(crate) mod postmortem;
 pub(crate) mod process;
 mod reallocations;
 pub(crate) mod sampled_blocks;
-mod sampled_large;
+mod sampled_inside;
 mod samples;
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ use std::alloc::{Layout, System};
 use std::fmt;
 
 use plimsoll_sys::primitives::{AtomicBool, Ordering};
-use sampled_large::SAMPLED_LARGE;
+use sampled_inside::SAMPLED_INSIDE;
 
 use crate::backend::{self, Backend};
 use crate::internal_scope;
@@ -177,22 +177,13 @@ impl<A: fmt::Debug, const COUNTED: bool> fmt::Debug for Alloc<A, COUNTED> {
 /// part that the program's sampled blocks occupy.
 pub(crate) fn self_bytes() -> (usize, usize) {
     let (blocks, in_use) = sampled_blocks::bytes();
-    (blocks + SAMPLED_LARGE.bytes(), in_use)
+    (blocks + SAMPLED_INSIDE.bytes(), in_use)
 }
 
-/// Makes memory for samples accessible, so that forked children need no system call for it.
+/// Makes memory for samples accessible, for forked children and for a process that will not be able to.
 #[cfg(feature = "preload")]
-pub(crate) fn commit_for_children() {
-    sampled_blocks::commit_first();
-    SAMPLED_LARGE.commit();
-}
-
-/// Makes memory for later samples accessible, for a process that will not be able to: most of all sizes.
-#[cfg(feature = "preload")]
-pub(crate) fn commit_before_filter() {
-    const SPANS: usize = 256;
-    sampled_blocks::commit_ahead(SPANS);
-    SAMPLED_LARGE.commit();
+pub(crate) fn commit_for_samples() {
+    SAMPLED_INSIDE.commit();
 }
 
 /// Whether the underlying allocator was found to be the C library's.

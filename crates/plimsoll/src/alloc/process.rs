@@ -7,7 +7,7 @@ use plimsoll_sys::os::region::Region;
 use plimsoll_sys::os::thread_end::Key;
 use plimsoll_sys::primitives::{AtomicU32, Ordering};
 
-use super::{counts::HEAP, postmortem, sampled_blocks, sampled_large::SAMPLED_LARGE, thread};
+use super::{counts::HEAP, postmortem, sampled_blocks, sampled_inside::SAMPLED_INSIDE, thread};
 use crate::settings;
 use crate::{internal_heap, stack};
 
@@ -33,8 +33,12 @@ const RANGE_PLACES: [(usize, usize); 4] = [
     (40 << 20, 24 << 20),
 ];
 
-/// Address space in bytes: four fifths for sampled blocks, one fifth for Plimsoll's own heap.
-const RANGE_BYTES: usize = 5 << if usize::BITS < 64 { 24 } else { 30 };
+/// Whether sampled blocks have slots in the range. A preloaded library leaves all of them in the underlying allocator.
+const HAS_SLOTS: bool = cfg!(any(not(feature = "preload"), test));
+
+/// Address space in bytes: four fifths for sampled blocks, if they have slots, and one fifth for Plimsoll's own heap.
+const RANGE_BYTES: usize =
+    (if HAS_SLOTS { 5 } else { 1 }) << if usize::BITS < 64 { 24 } else { 30 };
 
 /// The key whose destructor runs when a thread ends.
 static EXIT_KEY: Key = Key::new();
@@ -69,11 +73,14 @@ fn set_up() -> bool {
         // Slots are aligned relative to their span.
         let base = RANGE.base().next_multiple_of(sampled_blocks::SPAN);
         let length = RANGE.base() + RANGE.length() - base;
-        let sampled = length / 5 * 4 / sampled_blocks::SPAN * sampled_blocks::SPAN;
-        sampled_blocks::open(base, sampled);
+        let mut sampled = 0;
+        if HAS_SLOTS {
+            sampled = length / 5 * 4 / sampled_blocks::SPAN * sampled_blocks::SPAN;
+            sampled_blocks::open(base, sampled);
+        }
         internal_heap::REGION.adopt(base + sampled, length - sampled);
     }
-    SAMPLED_LARGE.open();
+    SAMPLED_INSIDE.open();
     stack::TABLE.open(early.table_bytes, file.map(|parts| parts.table));
     EXIT_KEY.prepare(thread_ends);
     STATE.store(OPEN, Ordering::Release);

@@ -3,7 +3,7 @@
 //! A free must recognize a sampled block, and cannot afford a look-up. So a small sampled block
 //! comes from here, not from the program's allocator: its address alone identifies it. About one
 //! block in several thousand is sampled. Blocks above [`size_class::LARGEST`] stay in the program's
-//! allocator (see [`super::sampled_large`]).
+//! allocator (see [`super::sampled_inside`]), and so do all of a preloaded library.
 //!
 //! The range is cut into spans of 64 KiB, each for slots of one size. Free slots of a size form a
 //! list; fresh ones come from the size's current span. Each slot has a note, elsewhere in memory,
@@ -45,16 +45,11 @@ struct NoteEntry {
     born: AtomicU64,
 }
 
-/// The size of the block in a slot, in bytes, which only a caller without layouts notes.
-type BlockSize = AtomicU32;
-
 /// The head of a span's notes.
 #[repr(C, align(64))]
 struct SpanHead {
     /// The index of the size of the slots.
     size: AtomicU32,
-    /// The sizes of the blocks in the first slots.
-    first_sizes: [BlockSize; FIRST],
     /// The notes of the first slots.
     first: [NoteEntry; FIRST],
 }
@@ -101,22 +96,8 @@ pub(super) fn open(base: usize, length: usize) {
     }
 }
 
-/// Makes memory for the first samples accessible, without using it.
-#[cfg(feature = "preload")]
-pub(super) fn commit_first() {
-    let _ = BLOCKS.commit(SPAN) && NOTES.commit(notes_of(1));
-}
-
-/// Makes memory for further samples accessible, without using it: for a time when that is impossible.
-#[cfg(feature = "preload")]
-pub(super) fn commit_ahead(spans: usize) {
-    let spans = (SPANS.load(Ordering::Relaxed) + spans).min(BLOCKS.length() / SPAN);
-    let _ = BLOCKS.commit(spans * SPAN) && NOTES.commit(notes_of(spans));
-}
-
-/// The bytes of a span's notes after the heads of its group: notes, then sizes of blocks.
-const NOTES_OF_SPAN: usize =
-    (MAX_SLOTS - FIRST) * (size_of::<NoteEntry>() + size_of::<BlockSize>());
+/// The bytes of a span's notes after the heads of its group.
+const NOTES_OF_SPAN: usize = (MAX_SLOTS - FIRST) * size_of::<NoteEntry>();
 
 /// The bytes of a group's heads and notes.
 const NOTES_OF_GROUP: usize = HEADS + GROUP * NOTES_OF_SPAN;
@@ -189,19 +170,6 @@ pub(super) fn note_recorded(block: *mut u8, sample: Sample) {
     entry.born.store(sample.born.0, Ordering::Relaxed);
 }
 
-/// Notes the size of a block, outside its slot: the program cannot overwrite it by a write beyond the block,
-/// and the slot's last page stays unused if the program does not use it.
-#[cfg(feature = "preload")]
-pub(super) fn note_size(block: *mut u8, size: usize) {
-    size_entry(slot_of(block).0).store(size as u32, Ordering::Relaxed);
-}
-
-/// Returns the noted size of a block.
-#[cfg(feature = "preload")]
-pub(super) fn noted_size(block: *mut u8) -> usize {
-    size_entry(slot_of(block).0).load(Ordering::Relaxed) as usize
-}
-
 /// Frees the slot of a block of `size` bytes.
 pub(super) fn give_back(block: *mut u8, size: usize) {
     let (slot, at) = slot_of(block);
@@ -244,13 +212,6 @@ fn entry(slot: u32) -> &'static NoteEntry {
     unsafe { &*(address as *const NoteEntry) }
 }
 
-#[cfg(feature = "preload")]
-fn size_entry(slot: u32) -> &'static BlockSize {
-    let address = NOTES.base() + place_of_size(slot);
-    // SAFETY: the notes of a span, with these sizes, are committed before any slot of it is assigned.
-    unsafe { &*(address as *const BlockSize) }
-}
-
 /// Returns the head of a span's notes.
 fn head(span: usize) -> &'static SpanHead {
     let address = NOTES.base() + place_of_head(span);
@@ -266,23 +227,6 @@ fn place_of_note(slot: u32) -> usize {
         Some(after) => (notes_of(span + 1) - NOTES_OF_SPAN, after),
     };
     start + index * size_of::<NoteEntry>()
-}
-
-/// Returns the offset of the size of a slot's block in the memory for notes.
-#[cfg(any(feature = "preload", test))]
-fn place_of_size(slot: u32) -> usize {
-    let (span, position) = (slot as usize / MAX_SLOTS, slot as usize % MAX_SLOTS);
-    let (start, index) = match position.checked_sub(FIRST) {
-        None => {
-            let start = place_of_head(span) + offset_of!(SpanHead, first_sizes);
-            (start, position)
-        }
-        Some(after) => {
-            let sizes = (MAX_SLOTS - FIRST) * size_of::<BlockSize>();
-            (notes_of(span + 1) - sizes, after)
-        }
-    };
-    start + index * size_of::<BlockSize>()
 }
 
 /// Returns the offset of a span's head in the memory for notes.
@@ -394,9 +338,6 @@ mod tests {
                 let start = place_of_note(name(span, position));
                 assert_eq!(start % align_of::<NoteEntry>(), 0);
                 all.push(start..start + size_of::<NoteEntry>());
-                let size = place_of_size(name(span, position));
-                assert_eq!(size % align_of::<BlockSize>(), 0);
-                all.push(size..size + size_of::<BlockSize>());
             }
             assert!(all.iter().all(|range| range.end <= end), "span {span}");
             assert_eq!(spans_in(end), span + 1);
@@ -406,7 +347,7 @@ mod tests {
         assert!(all.windows(2).all(|two| two[0].end <= two[1].start));
         assert_eq!((notes_of(0), spans_in(0), spans_in(HEADS)), (0, 0, 0));
         let mut first_of_all = (0..GROUP).flat_map(|span| [name(span, 0), name(span, 1)]);
-        assert!(first_of_all.all(|slot| place_of_note(slot).max(place_of_size(slot)) < HEADS));
+        assert!(first_of_all.all(|slot| place_of_note(slot) < HEADS));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use plimsoll_sys::usdt;
 
 use super::sampled_blocks;
-use super::sampled_large::SAMPLED_LARGE;
+use super::sampled_inside::{Noted, SAMPLED_INSIDE};
 use super::thread::Thread;
 use crate::sampler::Sample;
 use crate::size_class;
@@ -47,8 +47,12 @@ pub(super) fn record_inside(
 
 /// Records the sampled allocation of a block whose every free searches for a sample.
 pub(super) fn record_anywhere(thread: Thread, sample: Sample, counted: usize, block: *mut u8) {
+    // The program has released a block at this address in a way that is not seen.
+    if let Some(earlier) = SAMPLED_INSIDE.take(block as usize) {
+        record_inside_free(block, earlier, counted);
+    }
     let sample = record(sample, counted, block);
-    if SAMPLED_LARGE.note(block as usize, sample) {
+    if SAMPLED_INSIDE.note(block as usize, counted, sample) {
         thread.note_sample(block, sample);
     } else {
         untrack(sample, counted, block);
@@ -72,7 +76,7 @@ pub(super) fn record_small_replaced(block: *mut u8, counted: usize) {
 /// Removes and returns the sample of a large block of the inner allocator that is about to be
 /// reallocated, if it was sampled. Another thread may receive the address as soon as the block has
 /// moved.
-pub(super) fn take_large(block: *mut u8, size: usize) -> Option<Sample> {
+pub(super) fn take_large(block: *mut u8, size: usize) -> Option<Noted> {
     if size > size_class::LARGEST {
         take_anywhere(block)
     } else {
@@ -82,16 +86,17 @@ pub(super) fn take_large(block: *mut u8, size: usize) -> Option<Sample> {
 
 /// Removes and returns the sample of a block that is about to be reallocated, whose every free
 /// searches for a sample.
-pub(super) fn take_anywhere(block: *mut u8) -> Option<Sample> {
-    let sample = SAMPLED_LARGE.take(block as usize)?;
+pub(super) fn take_anywhere(block: *mut u8) -> Option<Noted> {
+    let noted = SAMPLED_INSIDE.take(block as usize)?;
     usdt::free(block);
-    Some(sample)
+    Some(noted)
 }
 
 /// Returns a sample to a block whose reallocation failed. Tracers have read its free, so they read its
 /// allocation again.
-pub(super) fn give_back(sample: Sample, counted: usize, block: *mut u8) {
-    if SAMPLED_LARGE.note(block as usize, sample) {
+pub(super) fn give_back(noted: Noted, counted: usize, block: *mut u8) {
+    let (sample, counted) = (noted.sample, noted.size(counted));
+    if SAMPLED_INSIDE.note(block as usize, counted, sample) {
         usdt::alloc(block, counted, sample.weight.times(counted));
     } else {
         sample.untrack(counted);
@@ -102,17 +107,23 @@ pub(super) fn give_back(sample: Sample, counted: usize, block: *mut u8) {
 #[inline]
 pub(super) fn forget_large(block: *mut u8, size: usize) {
     if size > size_class::LARGEST {
-        if let Some(sample) = SAMPLED_LARGE.take(block as usize) {
-            record_large_free(block, sample, size);
-        }
+        forget_anywhere(block, size);
+    }
+}
+
+/// Records the free of a block that counts at a size, if it was sampled. Call it on a thread that is set up.
+#[inline]
+pub(super) fn forget_anywhere(block: *mut u8, counted: usize) {
+    if let Some(noted) = SAMPLED_INSIDE.take(block as usize) {
+        record_inside_free(block, noted, counted);
     }
 }
 
 /// Records the free of a sampled block without a slot. Call it on a thread that is set up.
 #[cold]
 #[inline(never)]
-pub(super) fn record_large_free(block: *mut u8, sample: Sample, size: usize) {
-    let is_temporary = Thread::here().is_temporary(block, sample);
+fn record_inside_free(block: *mut u8, noted: Noted, counted: usize) {
+    let is_temporary = Thread::here().is_temporary(block, noted.sample);
     usdt::free(block);
-    sample.record_free(size, is_temporary);
+    noted.record_free(counted, is_temporary);
 }

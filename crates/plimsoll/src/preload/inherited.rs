@@ -115,7 +115,7 @@ fn take_prepared() -> Option<Box<Baseline>> {
 #[cold]
 #[inline(never)]
 fn prepare_memory() {
-    alloc::commit_for_children();
+    alloc::commit_for_samples();
     walk_cache::prepare();
     // A reading uses all pages of a generation's counts, and a first use is a page fault for each.
     for _generation in 0..2 {

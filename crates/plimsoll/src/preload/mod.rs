@@ -218,7 +218,7 @@ fn before_filter(allowed: &Calls) -> Calls {
         symbol::remember_objects();
         report::before_filter();
         internal_heap::commit_ahead(HEAP_AHEAD + 2 * TABLE.bytes());
-        alloc::commit_before_filter();
+        alloc::commit_for_samples();
         TABLE.prepare_pages(TABLE_AHEAD, false);
     }
     if let Some([before, _]) = OF_FILTERS.get() {

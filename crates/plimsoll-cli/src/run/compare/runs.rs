@@ -21,9 +21,6 @@ struct Definition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeats {
     Always,
-    /// Sampled blocks are larger, and so are their neighbours if the allocator does not split what
-    /// remains: usable sizes repeat if all blocks are sampled, or none.
-    WithoutSampling,
     Never,
 }
 
@@ -60,16 +57,6 @@ const fn exact(name: &'static str, title: &'static str, unit: Unit, value: Sourc
     }
 }
 
-const fn usable(name: &'static str, title: &'static str, unit: Unit, value: Source) -> Definition {
-    Definition {
-        name,
-        title,
-        unit,
-        value,
-        repeats: Repeats::WithoutSampling,
-    }
-}
-
 const fn measured(
     name: &'static str,
     title: &'static str,
@@ -91,17 +78,17 @@ static FIGURES: [Definition; 21] = {
     use Unit::{Bytes, Count, Nanoseconds};
     [
         exact("allocations", "allocations", Count, Heap("mallocs")),
-        usable("bytes", "bytes allocated", Bytes, Heap("malloc_bytes")),
+        exact("bytes", "bytes allocated", Bytes, Heap("malloc_bytes")),
         exact("requested", "bytes requested", Bytes, Heap("asked_bytes")),
         exact("frees", "frees", Count, Heap("frees")),
-        usable("freed_bytes", "bytes freed", Bytes, Heap("free_bytes")),
+        exact("freed_bytes", "bytes freed", Bytes, Heap("free_bytes")),
         exact(
             "live_blocks",
             "blocks at exit",
             Count,
             Live("mallocs", "frees"),
         ),
-        usable(
+        exact(
             "live_bytes",
             "bytes at exit",
             Bytes,
@@ -153,7 +140,6 @@ const LISTED: [&str; 2] = ["bytes", "live_bytes"];
 impl Comparison {
     /// Compares two runs.
     pub(crate) fn of_runs(before: &Record, now: &Record) -> Self {
-        let is_sampled = is_sampled([before, now]);
         let figures: Vec<Figure> = FIGURES
             .iter()
             .map(|definition| {
@@ -168,8 +154,6 @@ impl Comparison {
                             Basis::Within(errors.into_iter().max().unwrap_or(0))
                         }
                         (_, Repeats::Always) => Basis::Exact,
-                        (_, Repeats::WithoutSampling) if is_sampled => Basis::Measured,
-                        (_, Repeats::WithoutSampling) => Basis::Exact,
                         (_, Repeats::Never) => Basis::Measured,
                     },
                     before: values[0],
@@ -201,14 +185,6 @@ impl Comparison {
             listed: names(&LISTED),
         }
     }
-}
-
-/// Returns whether some blocks are sampled and others not, or none in one run and all in the other.
-fn is_sampled(records: [&Record; 2]) -> bool {
-    let processes = records.iter().flat_map(|record| &record.processes);
-    let mut rates = processes.map(|process| number(process, "heap_rate"));
-    let first = rates.next().flatten();
-    !matches!(first, Some(0 | 1)) || rates.any(|rate| rate != first)
 }
 
 /// Returns the reasons for which the runs may not be comparable.

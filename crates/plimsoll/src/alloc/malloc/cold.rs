@@ -3,13 +3,10 @@
 use std::ffi::c_void;
 
 use super::underlying::{self, PLAIN_CALL};
-use super::{ALIGN, Make, count_malloc, count_realloc, internal_blocks, peak, usable_size};
-use crate::alloc::samples::{
-    forget_large, give_back, record_inside, record_small, record_small_free, record_small_replaced,
-    take_large,
-};
+use super::{Make, count_malloc, count_realloc, internal_blocks, peak, usable_size};
+use crate::alloc::counts;
+use crate::alloc::samples::{forget_anywhere, give_back, record_anywhere, take_anywhere};
 use crate::alloc::thread::Thread;
-use crate::alloc::{counts, sampled_blocks};
 use crate::sampler::{Sample, Weight};
 use crate::size_class;
 
@@ -20,8 +17,6 @@ use crate::size_class;
 pub(super) unsafe extern "C" fn usable_size_of_any(block: *mut u8) -> usize {
     if block.is_null() {
         0
-    } else if sampled_blocks::contains(block as usize) {
-        sampled_blocks::noted_size(block)
     } else if crate::internal_heap::contains(block as usize) {
         // SAFETY: `block` lies in the internal heap and is live, by C's contract for `block`.
         unsafe { internal_blocks::size(block) }
@@ -32,8 +27,8 @@ pub(super) unsafe extern "C" fn usable_size_of_any(block: *mut u8) -> usize {
     }
 }
 
-/// Frees a null pointer, or a block that may not be the underlying allocator's, or a block of a
-/// thread that is not set up.
+/// Frees a null pointer, or a block that may be sampled or not the underlying allocator's, or a block of a thread that
+/// is not set up.
 #[cold]
 #[inline(never)]
 pub(super) unsafe extern "C" fn free_cold(block: *mut u8) {
@@ -46,17 +41,11 @@ pub(super) unsafe extern "C" fn free_cold(block: *mut u8) {
             return internal_blocks::free(block);
         }
         let thread = Thread::current();
-        if sampled_blocks::contains(block as usize) {
-            let size = sampled_blocks::noted_size(block);
-            record_small_free(thread, block, size_class::counted_size(size));
-            counts::free(thread.writer(), size);
-            return sampled_blocks::give_back(block, size);
-        }
         let size = underlying::usable::<PLAIN_CALL>(block);
         if !thread.in_own_scope() {
             crate::wakeup::before_release(size);
         }
-        forget_large(block, size);
+        forget_anywhere(block, size_class::counted_size(size));
         counts::free(thread.writer(), size);
         underlying::free::<PLAIN_CALL>(block);
     }
@@ -139,56 +128,29 @@ unsafe fn place_charged(thread: Thread, make: Make, size: usize) -> Placed {
         // SAFETY: `make` holds a valid alignment, by this function's contract.
         return Placed::unsampled(unsafe { make.inside::<PLAIN_CALL>(size) });
     };
-    if size <= size_class::LARGEST {
-        let got = underlying::usable_of(size);
-        let counted = size_class::counted_size(got);
-        let sample = Sample::take(counted, weight);
-        let block = take_slot(got, make.align(), sample);
-        if !block.is_null() {
-            if matches!(make, Make::Zeroed) {
-                // SAFETY: the slot holds at least `size` bytes.
-                unsafe { block.write_bytes(0, size) };
-            }
-            record_small(thread, sample, counted, block);
-            return Placed {
-                block,
-                stands_for: weight.times(counted),
-            };
-        }
-    }
     // SAFETY: `make` holds a valid alignment, by this function's contract.
     let block = unsafe { make.inside::<PLAIN_CALL>(size) };
     if block.is_null() {
         return Placed::unsampled(block);
     }
     // SAFETY: the block was just allocated.
-    unsafe { note_large(thread, block, weight) }
+    unsafe { note(thread, block, weight) }
 }
 
-/// Records the sampled allocation of a block that stays in the underlying allocator.
+/// Records the sampled allocation of a block.
 ///
 /// # Safety
 /// The block belongs to the underlying allocator.
-unsafe fn note_large(thread: Thread, block: *mut u8, weight: Weight) -> Placed {
+unsafe fn note(thread: Thread, block: *mut u8, weight: Weight) -> Placed {
     // SAFETY: `block` is a live block of the underlying allocator, by this function's contract.
     let got = unsafe { underlying::usable::<PLAIN_CALL>(block) };
     let counted = size_class::counted_size(got);
     let sample = Sample::take(counted, weight);
-    record_inside(thread, sample, counted, block, got);
+    record_anywhere(thread, sample, counted, block);
     Placed {
         block,
         stands_for: weight.times(counted),
     }
-}
-
-/// Takes a slot for a sampled block of `size` bytes and notes the size. Returns null if no slot is
-/// free.
-fn take_slot(size: usize, align: usize, sample: Sample) -> *mut u8 {
-    let block = sampled_blocks::take(size, align, sample);
-    if !block.is_null() {
-        sampled_blocks::note_size(block, size);
-    }
-    block
 }
 
 /// Makes a reallocation that is sampled, or of a sampled or large block, or to size zero, or by a
@@ -206,11 +168,7 @@ pub(super) unsafe extern "C" fn realloc_cold(block: *mut u8, size: usize) -> *mu
             return realloc_to_nothing(block);
         }
         let old_size = usable_size(block.cast());
-        let Placed { block, stands_for } = if sampled_blocks::contains(block as usize) {
-            move_sampled(thread, block, old_size, size)
-        } else {
-            realloc_inside(thread, block, old_size, size)
-        };
+        let Placed { block, stands_for } = realloc_inside(thread, block, old_size, size);
         if !block.is_null() {
             count_realloc(old_size, usable_size(block.cast()), size);
             sampled(stands_for);
@@ -223,20 +181,8 @@ pub(super) unsafe extern "C" fn realloc_cold(block: *mut u8, size: usize) -> *mu
 unsafe fn realloc_to_nothing(block: *mut u8) -> *mut c_void {
     // SAFETY: `block` is live, by C's contract for `realloc`.
     unsafe {
-        if sampled_blocks::contains(block as usize) {
-            let nothing = underlying::realloc::<PLAIN_CALL>(underlying::malloc::<PLAIN_CALL>(0), 0);
-            free_cold(block);
-            if !nothing.is_null() {
-                count_malloc(
-                    Thread::current(),
-                    underlying::usable::<PLAIN_CALL>(nothing),
-                    0,
-                );
-            }
-            return nothing.cast();
-        }
         let old_size = underlying::usable::<PLAIN_CALL>(block);
-        forget_large(block, old_size);
+        forget_anywhere(block, size_class::counted_size(old_size));
         let moved = underlying::realloc::<PLAIN_CALL>(block, 0);
         let writer = Thread::current().writer();
         if moved.is_null() {
@@ -248,50 +194,11 @@ unsafe fn realloc_to_nothing(block: *mut u8) -> *mut c_void {
     }
 }
 
-/// Reallocates a sampled block: it always moves.
-unsafe fn move_sampled(thread: Thread, block: *mut u8, old_size: usize, size: usize) -> Placed {
-    // SAFETY: the sampled block is live, by this function's contract; both blocks are at least as
-    // long as the copied part, and distinct.
-    unsafe {
-        let moved = place_charged(thread, Make::Plain, size);
-        if !moved.block.is_null() {
-            moved
-                .block
-                .copy_from_nonoverlapping(block, old_size.min(size));
-            record_small_replaced(block, size_class::counted_size(old_size));
-            sampled_blocks::give_back(block, old_size);
-        }
-        moved
-    }
-}
-
-/// Reallocates a block of the underlying allocator. A sampled small block moves to a slot.
+/// Reallocates a block of the underlying allocator.
 unsafe fn realloc_inside(thread: Thread, block: *mut u8, old_size: usize, size: usize) -> Placed {
     let old_counted = size_class::counted_size(old_size);
     let weight = thread.charge(size);
-    let old_sample = take_large(block, old_size);
-    if let Some(weight) = weight.filter(|_| size <= size_class::LARGEST) {
-        let got = underlying::usable_of(size);
-        let counted = size_class::counted_size(got);
-        let sample = Sample::take(counted, weight);
-        let moved = take_slot(got, ALIGN, sample);
-        if !moved.is_null() {
-            record_small(thread, sample, counted, moved);
-            if let Some(old_sample) = old_sample {
-                old_sample.record_replaced(old_counted);
-            }
-            // SAFETY: both blocks are at least as long as the copied part; `block` is live, by C's
-            // contract for `realloc`.
-            unsafe {
-                moved.copy_from_nonoverlapping(block, old_size.min(size));
-                underlying::free::<PLAIN_CALL>(block);
-            }
-            return Placed {
-                block: moved,
-                stands_for: weight.times(counted),
-            };
-        }
-    }
+    let old_sample = take_anywhere(block);
     // SAFETY: `block` is a live block of the underlying allocator, by this function's contract.
     let moved = unsafe { underlying::realloc::<PLAIN_CALL>(block, size) };
     if moved.is_null() {
@@ -305,7 +212,7 @@ unsafe fn realloc_inside(thread: Thread, block: *mut u8, old_size: usize, size: 
     }
     match weight {
         // SAFETY: `moved` was just reallocated.
-        Some(weight) => unsafe { note_large(thread, moved, weight) },
+        Some(weight) => unsafe { note(thread, moved, weight) },
         None => Placed::unsampled(moved),
     }
 }

@@ -3,8 +3,11 @@
 //!
 //! These entry points do the same as [`super::Alloc`], but C does not pass the size of a block to
 //! `free`. So a block counts at its usable size, which the underlying allocator knows of any block.
-//! The requested size is counted as well. A sampled block does not belong to the underlying
-//! allocator; the last bytes of its slot hold its size.
+//! The requested size is counted as well.
+//!
+//! A sampled block stays in the underlying allocator: the program may release it by a name that is not interposed, such as
+//! `__libc_free`, or by a pointer to the C library's own function. So each free of a block whose address
+//! [may belong to a sampled one](sampled_inside::may_have) searches for it.
 //!
 //! Functions that are not inlined here are `extern "C"`. Such functions do not unwind, so an entry
 //! point can jump to them without a frame or saved registers.
@@ -20,9 +23,8 @@ use std::alloc::Layout;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use super::samples::forget_large;
 use super::thread::Thread;
-use super::{counts, process};
+use super::{counts, process, sampled_inside};
 use crate::internal_scope::{self, Route};
 use crate::size_class;
 use cold::{alloc_cold, free_cold, realloc_cold, usable_size_of_any};
@@ -79,19 +81,11 @@ pub unsafe fn malloc(size: usize) -> *mut c_void {
     // SAFETY: a plain allocation has no condition.
     unsafe {
         if underlying::has_headers() {
-            malloc_with_headers(size)
+            place_counted::<WITH_HEADERS>(Make::Plain, size)
         } else {
             malloc_by_another(size)
         }
     }
-}
-
-/// Takes the path of [`malloc`] for blocks with headers. A separate function, so that neither path
-/// saves registers for the other.
-#[inline(never)]
-unsafe extern "C" fn malloc_with_headers(size: usize) -> *mut c_void {
-    // SAFETY: a plain allocation has no condition.
-    unsafe { place_counted::<WITH_HEADERS>(Make::Plain, size) }
 }
 
 #[inline(never)]
@@ -193,11 +187,14 @@ unsafe fn free_counted<const MODE: u8>(block: *mut u8) {
         if (block as usize) < route.limit.get() {
             return free_below_limit::<MODE>(block);
         }
+        if sampled_inside::may_have(block as usize) {
+            return free_cold(block);
+        }
         free_underlying::<MODE>(route, block);
     }
 }
 
-/// Frees a block of the underlying allocator, on a thread with an area.
+/// Frees a block of the underlying allocator that is not sampled, on a thread with an area.
 #[inline(always)]
 unsafe fn free_underlying<const MODE: u8>(route: &Route, block: *mut u8) {
     // SAFETY: the area is the thread's and not null, and `block` is a live block of the underlying
@@ -209,7 +206,7 @@ unsafe fn free_underlying<const MODE: u8>(route: &Route, block: *mut u8) {
             drop(entered);
             return free_larger(block, size);
         }
-        counts::free_small(route.area.get(), size);
+        counts::free_small(route.area.get(), underlying::small::<MODE>(size));
         underlying::free_usable::<MODE>(block, size);
     }
 }
@@ -222,7 +219,9 @@ unsafe extern "C" fn free_below_limit<const MODE: u8>(block: *mut u8) {
     // `free`.
     unsafe {
         let route = &*internal_scope::route();
-        if process::is_below_own_range(block) && !route.area.get().is_null() {
+        let is_plain =
+            process::is_below_own_range(block) && !sampled_inside::may_have(block as usize);
+        if is_plain && !route.area.get().is_null() {
             free_underlying::<MODE>(route, block);
         } else {
             free_cold(block);
@@ -270,7 +269,11 @@ unsafe fn realloc_counted<const MODE: u8>(block: *mut u8, size: usize) -> *mut c
         let countdown = &*internal_scope::countdown();
         let left = countdown.get().wrapping_sub(size as i64);
         countdown.set(left);
-        if left < 0 || (block as usize) < (*internal_scope::route()).limit.get() || size == 0 {
+        if left < 0
+            || (block as usize) < (*internal_scope::route()).limit.get()
+            || size == 0
+            || sampled_inside::may_have(block as usize)
+        {
             return realloc_uncommon::<MODE>(left, block, size);
         }
         realloc_underlying::<MODE>(block, size)
@@ -288,7 +291,11 @@ unsafe extern "C" fn realloc_uncommon<const MODE: u8>(
     // SAFETY: `block` is live, by the contract of `realloc`. A thread without an area has a negative
     // countdown.
     unsafe {
-        if left >= 0 && size != 0 && process::is_below_own_range(block) {
+        if left >= 0
+            && size != 0
+            && process::is_below_own_range(block)
+            && !sampled_inside::may_have(block as usize)
+        {
             realloc_underlying::<MODE>(block, size)
         } else {
             realloc_cold(block, size)
@@ -437,7 +444,7 @@ unsafe fn place_counted<const MODE: u8>(make: Make, size: usize) -> *mut c_void 
             return placed_larger(block, got, size);
         }
         let area = (*internal_scope::route()).area.get();
-        counts::malloc_small(area, got);
+        counts::malloc_small(area, underlying::small::<MODE>(got));
         counts::asked_in(area, size);
         block.cast()
     }
@@ -488,7 +495,6 @@ unsafe extern "C" fn free_larger(block: *mut u8, size: usize) {
         Some(class) => unsafe { counts::free_in((*internal_scope::route()).area.get(), class) },
         None => {
             crate::wakeup::before_release(size);
-            forget_large(block, size);
             // SAFETY: the same. Both calls leave the area as it is.
             unsafe { counts::free_large((*internal_scope::route()).area.get(), size) };
         }

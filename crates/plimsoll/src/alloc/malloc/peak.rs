@@ -40,7 +40,8 @@ pub(super) fn allocated(bytes: u64) {
     let _blocked = BlockedSignals::new();
     let is_alone = single_thread::is_single_threaded() == Some(true);
     if let Some(live) = HEAP.try_sum(is_alone, HeapDelta::live_bytes) {
-        note(live);
+        // Below 0 if the program frees blocks whose allocation was not seen.
+        note((live as i64).max(0) as u64);
     }
 }
 

@@ -11,7 +11,7 @@ use plimsoll_sys::primitives::{AtomicPtr, AtomicU8, Ordering};
 use plimsoll_sys::redirect::Image;
 
 use super::{program, sized};
-use crate::internal_scope;
+use crate::{internal_scope, size_class};
 
 type Malloc = unsafe extern "C" fn(usize) -> *mut u8;
 type Calloc = unsafe extern "C" fn(usize, usize) -> *mut u8;
@@ -233,6 +233,17 @@ pub(super) unsafe fn usable_of_new<const MODE: u8>(block: *mut u8, size: usize) 
     unsafe { usable::<MODE>(block) }
 }
 
+/// Returns a [`usable`] size up to [`size_class::LARGEST_STEP`] rounded up to its class. A header has multiples of 8
+/// alone, which the compiler does not see.
+#[inline(always)]
+pub(super) unsafe fn small<const MODE: u8>(usable: usize) -> usize {
+    if MODE == WITH_HEADERS {
+        // SAFETY: a multiple of 8, by this function's contract.
+        unsafe { std::hint::assert_unchecked(usable % 8 == 0) };
+    }
+    usable
+}
+
 /// Frees a block whose [`usable`] size is known.
 #[inline(always)]
 pub(super) unsafe fn free_usable<const MODE: u8>(block: *mut u8, usable: usize) {
@@ -248,24 +259,23 @@ pub(super) unsafe fn free_usable<const MODE: u8>(block: *mut u8, usable: usize) 
 
 /// Returns the usable size from the C library's header: the size of the whole chunk, with three
 /// flags in its low bits. A separately mapped chunk (the second flag) has two words before the
-/// block. Any other chunk may also use the first word of the next one.
+/// block, and is as large as a page at least. Any other chunk may also use the first word of the next one.
 #[inline(always)]
 unsafe fn in_header(block: *mut u8) -> usize {
+    let header = block.cast::<usize>().wrapping_sub(1);
     // SAFETY: glibc's allocator stores the size in the word before every live block.
-    let word = unsafe { block.cast::<usize>().sub(1).read() };
-    let overhead = 8 + ((word & 2) << 2);
-    (word & !7).wrapping_sub(overhead)
+    let usable = (unsafe { header.read() } & !7).wrapping_sub(8);
+    if usable <= size_class::LARGEST_STEP {
+        return usable;
+    }
+    unlikely();
+    // SAFETY: as before. Read anew, so that no register keeps the flags of small chunks.
+    let flags = unsafe { header.read_volatile() };
+    usable - ((flags & 2) << 2)
 }
 
-/// Returns the usable size of a small block requested with `size` bytes.
-pub(super) fn usable_of(size: usize) -> usize {
-    if has_headers() {
-        return (size + 8).next_multiple_of(16).max(32) - 8;
-    }
-    let is_sized = KIND.load(Ordering::Relaxed) == SIZED;
-    let usable = sized::usable_of(size).filter(|_| is_sized);
-    usable.unwrap_or_else(|| size.next_multiple_of(16).max(16))
-}
+#[cold]
+const fn unlikely() {}
 
 /// Returns the kind of underlying allocator of the linked program. Not for hooks.
 pub fn underlying_kind() -> UnderlyingKind {

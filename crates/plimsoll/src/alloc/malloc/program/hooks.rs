@@ -12,8 +12,8 @@ use crate::alloc::malloc::underlying::{ENTERED, Entered};
 use crate::alloc::malloc::{
     Make, count_malloc, count_realloc, internal_blocks, placed_larger, refuse,
 };
-use crate::alloc::sampled_large::SAMPLED_LARGE;
-use crate::alloc::samples::{give_back, record_anywhere, record_large_free, take_anywhere};
+use crate::alloc::sampled_inside::{self, SAMPLED_INSIDE};
+use crate::alloc::samples::{forget_anywhere, give_back, record_anywhere, take_anywhere};
 use crate::alloc::thread::Thread;
 use crate::internal_scope;
 use crate::sampler::{Sample, Weight};
@@ -235,8 +235,8 @@ pub(super) unsafe extern "C-unwind" fn store<const AT: usize>(
 /// Records the free of a block of `size` bytes, if it was sampled. The thread is set up.
 #[inline(always)]
 pub(super) fn forget(block: usize, size: usize) {
-    if let Some(sample) = SAMPLED_LARGE.take(block) {
-        record_large_free(block as *mut u8, sample, size_class::counted_size(size));
+    if sampled_inside::may_have(block) {
+        forget_anywhere(block as *mut u8, size_class::counted_size(size));
     }
 }
 
@@ -395,7 +395,7 @@ pub(super) unsafe extern "C-unwind" fn resize<const AT: usize>(
         let result = enter::<AT>([block, size, extra, flags]);
         let new = usable(block);
         if new != old {
-            if let Some(sample) = SAMPLED_LARGE.take(block) {
+            if let Some(sample) = SAMPLED_INSIDE.take(block) {
                 sample.record_replaced(size_class::counted_size(old));
             }
             count_realloc(old, new, size);

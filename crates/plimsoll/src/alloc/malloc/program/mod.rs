@@ -6,7 +6,7 @@
 //! still relocating. So no code of the program has run, no block exists, and no thread.
 //!
 //! A hook calls the original function and counts. Every block stays the program's allocator's, and
-//! a sampled one too: [`SAMPLED_LARGE`](crate::alloc::sampled_large) notes its address. So a block
+//! a sampled one too: [`SAMPLED_INSIDE`](crate::alloc::sampled_inside) notes its address. So a block
 //! may be freed by code that no hook sees, such as an inlined copy of `free`: the counts then miss
 //! the free, and the program works as before.
 //!
