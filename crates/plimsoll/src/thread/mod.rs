@@ -189,13 +189,15 @@ pub(crate) fn is_any_left() -> bool {
     ids.iter().any(is_left)
 }
 
-/// Ends the process as its first thread has ended: by the same signal, or with the same status.
-pub(crate) fn end_as_first() -> ! {
-    os::end_with(
-        TaskDirectory::open()
-            .ok()
-            .and_then(|tasks| os::exit_code(&tasks)),
-    )
+/// Ends the process as its first thread has ended: by the same signal, or with the same status. Returns if the system does
+/// not report how.
+pub(crate) fn end_as_first() {
+    if let Some(code) = TaskDirectory::open()
+        .ok()
+        .and_then(|tasks| os::exit_code(&tasks))
+    {
+        os::end_with(code);
+    }
 }
 
 /// Returns the current number of all threads, including Plimsoll's own, and the number of the

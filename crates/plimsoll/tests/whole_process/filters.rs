@@ -220,6 +220,42 @@ fn a_process_ends_when_a_filter_has_ended_its_threads() {
     std::process::exit(1);
 }
 
+/// Returns how often the thread that looks for threads of the program has waited.
+fn waits_of_maintenance() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the kernel lists threads");
+    let waits = tasks.filter_map(|task| {
+        let task = task.ok()?.path();
+        let name = std::fs::read_to_string(task.join("comm")).ok()?;
+        let status = std::fs::read_to_string(task.join("status")).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        (name == "plimsoll-maint\n").then(|| line?.trim().parse().ok())?
+    });
+    // A thread names itself.
+    waits.max().unwrap_or(0)
+}
+
+/// A thread of which nothing can be read has not ended.
+#[test]
+fn a_process_whose_threads_cannot_be_read_goes_on() {
+    if std::env::var_os(FILTER).is_none() {
+        let test = "a_process_whose_threads_cannot_be_read_goes_on";
+        let mut command = child::command(test, "memory_limit=1g");
+        let output = command.env(FILTER, "").output().expect("it starts");
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        return;
+    }
+    let _started = plimsoll::start();
+    install_described("kill all pread64");
+    // It looks each time that it has waited.
+    let before = waits_of_maintenance();
+    while waits_of_maintenance() < before + 4 {
+        std::thread::yield_now();
+    }
+    std::process::exit(3);
+}
+
 #[test]
 fn each_filter_is_survived() {
     if let Ok(description) = std::env::var(FILTER) {

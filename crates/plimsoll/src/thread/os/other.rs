@@ -83,7 +83,7 @@ pub(in super::super) fn exit_code(_tasks: &TaskDirectory) -> Option<i32> {
 }
 
 /// Ends the process.
-pub(in super::super) fn end_with(_code: Option<i32>) -> ! {
+pub(in super::super) fn end_with(_code: i32) -> ! {
     std::process::exit(0)
 }
 

@@ -77,7 +77,10 @@ pub(in super::super) fn read(
 
 /// Reports whether a thread has ended, as the first one may while others go on.
 pub(in super::super) fn has_ended(tasks: &TaskDirectory, id: i32) -> bool {
-    Status::of(tasks, id).is_none_or(|status| status.has_ended())
+    match Status::read(tasks, id) {
+        Ok(status) => status.is_some_and(|status| status.has_ended()),
+        Err(error) => matches!(error, libc::ENOENT | libc::ESRCH),
+    }
 }
 
 /// Returns the exit code of the first thread, in the form of `wait`: 0 while it lives.
@@ -90,8 +93,7 @@ pub(in super::super) fn exit_code(tasks: &TaskDirectory) -> Option<i32> {
 }
 
 /// Ends the process with this code, in the form of `wait`.
-pub(in super::super) fn end_with(code: Option<i32>) -> ! {
-    let code = code.unwrap_or(0);
+pub(in super::super) fn end_with(code: i32) -> ! {
     let signal = libc::WTERMSIG(code);
     if signal != 0 {
         // SAFETY: the default action is valid. This thread blocks the signal, unless an instruction causes it.

@@ -17,9 +17,21 @@ pub(super) struct Status {
 impl Status {
     /// Returns `None` if the system does not report the state.
     pub(super) fn of(tasks: &TaskDirectory, thread: i32) -> Option<Self> {
+        Self::read(tasks, thread).ok().flatten()
+    }
+
+    /// Returns `None` if the file has no state.
+    ///
+    /// # Errors
+    /// The error number of reading the file: `ENOENT` or `ESRCH` if the thread does not exist.
+    pub(super) fn read(tasks: &TaskDirectory, thread: i32) -> Result<Option<Self>, i32> {
         let mut buffer = [0; 4096];
-        let text = tasks.file(thread, "status").ok()?;
-        let text = String::from_utf8_lossy(text.read(&mut buffer).ok()?);
+        let file = tasks.file(thread, "status")?;
+        let text = String::from_utf8_lossy(file.read(&mut buffer)?);
+        Ok(Self::parsed(&text))
+    }
+
+    fn parsed(text: &str) -> Option<Self> {
         let field = |name| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             line.map(str::trim)
