@@ -11,9 +11,9 @@ use plimsoll_sys::os::{self, process_id};
 
 use crate::internal_scope;
 
-pub(crate) use plimsoll_sys::os::own_threads::{
-    MustEnd, after_fork_in_child, count, end_all, is_own, wait,
-};
+#[cfg(feature = "interpose")]
+pub(crate) use plimsoll_sys::os::own_threads::end_all;
+pub(crate) use plimsoll_sys::os::own_threads::{MustEnd, after_fork_in_child, count, is_own, wait};
 
 /// A thread that runs, or has ended and is not joined. Dropping this detaches the thread.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-#[cfg(feature = "debug-info")]
 use plimsoll_sys::hash::HashMap;
 
+#[cfg(feature = "debug-info")]
 use super::module_paths;
 use super::symtab::Symbol;
 use super::texts::{Interner, Text};

@@ -12,7 +12,9 @@ mod watch;
 use plimsoll_sys::os::{clock, filter};
 use plimsoll_sys::primitives::{AtomicU64, Ordering};
 
-use super::super::{RATE, StartError, lock};
+use super::super::StartError;
+#[cfg(feature = "interpose")]
+use super::super::{RATE, lock};
 use crate::thread;
 
 pub(crate) use handler::{HANDLER_TIMES, lost_samples};
