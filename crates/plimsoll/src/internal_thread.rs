@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use plimsoll_sys::os::own_threads::{self, Registration};
 use plimsoll_sys::os::threads::{self, Thread};
-use plimsoll_sys::os::{self, process_id};
+use plimsoll_sys::os::{self, loader, process_id};
 
 use crate::internal_scope;
 
@@ -29,7 +29,8 @@ type Work = Box<dyn FnOnce() + Send>;
 /// The stack size of these threads, in bytes: the default of the standard library's threads.
 const STACK: usize = 2 << 20;
 
-/// Starts a thread. The system truncates its name to 15 bytes. A panic ends only that thread.
+/// Starts a thread. The system truncates its name to 15 bytes. A panic ends only that thread. A library that contains
+/// this code stays loaded from now on.
 ///
 /// # Errors
 /// The system's error: too many threads, or out of memory.
@@ -43,6 +44,7 @@ pub(crate) fn spawn(
         work();
     };
     let work: *mut Work = Box::into_raw(Box::new(Box::new(named)));
+    loader::keep_this_library();
     own_threads::announce();
     // SAFETY: `run` expects the pointer to the work, which it takes over.
     match unsafe { threads::spawn(STACK, run, work.cast()) } {

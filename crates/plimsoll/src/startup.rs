@@ -24,6 +24,9 @@ extern "C" fn prepare() {
     // First: allocations below may reach the program's allocator, and make it map memory.
     #[cfg(feature = "mmap")]
     crate::alloc::mappings::start();
+    // jemalloc registers a destructor of threads that it never removes.
+    #[cfg(feature = "jemalloc")]
+    plimsoll_sys::os::loader::keep_this_library();
     // If the program's allocator is not `Alloc`, its first allocation does not do this.
     process::open();
     fork::register();

@@ -88,7 +88,7 @@ pub(crate) static AREAS: Areas = Areas {
 
 impl Areas {
     /// Decides which kind of slots the process uses. Called once, before [`attach`].
-    pub(crate) fn prepare(&self) -> Kind {
+    pub(crate) fn prepare(&'static self) -> Kind {
         let support = membarrier::register();
         let processors = cpus::possible().filter(|&processors| processors <= SLOTS);
         let kind = match (support, processors) {

@@ -7,6 +7,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::filter;
+use crate::os::loader;
 use crate::primitives::{AtomicI32, Ordering};
 
 /// A handler that runs on the thread that receives the signal.
@@ -95,8 +96,9 @@ fn take(signal: c_int, handler: Handler) -> bool {
     if action_of(signal).is_none_or(|action| action.sa_sigaction != libc::SIG_DFL) {
         return false;
     }
+    loader::keep_this_library();
     // SAFETY: the handler has the type that the flags promise, is async-signal-safe, and exists as
-    // long as the program.
+    // long as the process.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as usize;

@@ -29,6 +29,11 @@ mod elf;
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod exported;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod kept;
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+#[path = "kept_anyway.rs"]
+mod kept;
 
 use std::ffi::{CStr, c_void};
 use std::sync::MutexGuard;
@@ -39,6 +44,7 @@ pub(crate) use elf::{
 };
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub use exported::Exported;
+pub use kept::keep_this_library;
 
 use crate::primitives::Mutex;
 

@@ -1,8 +1,12 @@
 //! Destructors that run when a thread ends, at every kind of thread end.
+//!
+//! The C library knows a destructor by its address. So before a library that contains Plimsoll is unloaded, its keys
+//! are deleted: threads that end later run no destructor of it.
 
 use std::ffi::c_void;
+use std::ptr;
 
-use crate::primitives::{AtomicUsize, Ordering};
+use crate::primitives::{AtomicPtr, AtomicUsize, Ordering};
 
 /// A function that receives the ending thread's value of a key.
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
@@ -16,6 +20,26 @@ pub struct Key {
 /// The number of keys whose values C libraries keep in the thread itself; for others they may
 /// allocate.
 const KEYS_WITHOUT_ALLOCATION: usize = 32;
+
+/// The keys that have been prepared.
+static PREPARED: [AtomicPtr<Key>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
+
+/// The loader calls this before it unloads the library that contains it, and at the end of the process.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_UNLOADING: extern "C" fn() = delete_all;
+
+/// Deletes the keys. The values of running threads stay, without a destructor.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+extern "C" fn delete_all() {
+    for key in &PREPARED {
+        // SAFETY: the list holds references to statics.
+        if let Some(key) = unsafe { key.load(Ordering::Acquire).as_ref() } {
+            key.delete();
+        }
+    }
+}
 
 impl Default for Key {
     fn default() -> Self {
@@ -34,7 +58,16 @@ impl Key {
 
     /// Makes the key usable: `destructor` will receive the value of each ending thread that is not
     /// null. Call it once. Returns `false` if the system refuses.
-    pub fn prepare(&self, destructor: Destructor) -> bool {
+    pub fn prepare(&'static self, destructor: Destructor) -> bool {
+        let this = ptr::from_ref(self).cast_mut();
+        let is_listed = PREPARED.iter().any(|entry| {
+            let free = ptr::null_mut();
+            let listed = entry.compare_exchange(free, this, Ordering::AcqRel, Ordering::Acquire);
+            listed.is_ok() || listed == Err(this)
+        });
+        if !is_listed {
+            return false;
+        }
         let mut key = 0;
         // SAFETY: `key` is writable, and the destructor has the required type.
         let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) };
@@ -42,6 +75,15 @@ impl Key {
             self.number.store(key as usize + 1, Ordering::Release);
         }
         failed == 0
+    }
+
+    /// Makes the key unusable, as before [`Key::prepare`].
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn delete(&self) {
+        if let Some(key) = self.number.swap(0, Ordering::AcqRel).checked_sub(1) {
+            // SAFETY: `prepare` made the key, and this call alone has taken it.
+            unsafe { libc::pthread_key_delete(key as libc::pthread_key_t) };
+        }
     }
 
     /// Returns whether the key is usable.
