@@ -65,7 +65,8 @@ impl<'a> Frames<'a> {
     /// Builds the table from all locations of `profile`.
     ///
     /// # Errors
-    /// If the profile's `drop_frames` or `keep_frames` is not a valid regular expression.
+    /// If the profile's `drop_frames` or `keep_frames` is not a valid regular expression, and
+    /// [`Error::TooLarge`] if stacks have too many frames.
     pub fn new(profile: &'a Profile) -> Result<Self, Error> {
         let pruning = Pruning::new(profile)?;
         let mut by_name: HashMap<Cow<'a, str>, u32> = HashMap::new();
@@ -114,6 +115,7 @@ impl<'a> Frames<'a> {
             }
         }
         starts.push(frames.len() as u32);
+        check_stacks(profile, &starts)?;
         Ok(Self {
             profile,
             pruning,
@@ -196,6 +198,46 @@ fn shown_lines<'a>(profile: &'a Profile, pruning: &Pruning, id: LocationId) -> &
     &lines[pruning.hidden_lines(id, lines.len())..]
 }
 
+/// The maximum number of frames of one stack.
+const MAX_STACK: u64 = 1 << 20;
+
+/// The maximum number of frames of all stacks.
+const MAX_FRAMES: u64 = 1 << 28;
+
+/// The maximum mean number of frames of a location, in profiles with more than [`MAX_STACK`] frames.
+const MAX_INLINED: u64 = 32;
+
+/// Checks the number of frames of all stacks. A profile states the lines of a location once, so a small
+/// file can have stacks of any length.
+fn check_stacks(profile: &Profile, starts: &[u32]) -> Result<(), Error> {
+    let too_many = |which: &str, limit: u64| {
+        Err(Error::TooLarge(format!(
+            "{which} more than {limit} frames, with inlined functions"
+        )))
+    };
+    let (mut frames, mut locations) = (0, 0);
+    for sample in profile.samples() {
+        let before = frames;
+        for location in sample.locations() {
+            let index = location.index();
+            frames += u64::from(starts[index + 1] - starts[index]);
+            locations += 1;
+        }
+        if frames - before > MAX_STACK {
+            return too_many("a stack has", MAX_STACK);
+        }
+    }
+    let limit = MAX_FRAMES.min(MAX_STACK + MAX_INLINED * locations);
+    if frames > limit {
+        return too_many("the stacks have", limit);
+    }
+    Ok(())
+}
+
+/// The maximum length of a module's name in that of a location, in characters: the limit of file names
+/// on most systems.
+const MAX_MODULE: usize = 255;
+
 /// Returns the name of a location without functions: `module+0xoffset`, where the offset counts from
 /// the beginning of the module's file. Parts that the profile lacks are left out.
 fn address_name(profile: &Profile, id: LocationId) -> String {
@@ -203,6 +245,8 @@ fn address_name(profile: &Profile, id: LocationId) -> String {
     let mapping = location.mapping.map(|mapping| profile.mapping(mapping));
     let file = mapping.map_or("", |mapping| profile.string(mapping.file));
     let file = file.rsplit('/').next().unwrap_or_default();
+    let end = file.char_indices().nth(MAX_MODULE).map(|(end, _)| end);
+    let file = &file[..end.unwrap_or(file.len())];
     match (location.address, mapping) {
         (0, _) if file.is_empty() => "[unknown]".to_owned(),
         (0, _) => format!("[{file}]"),

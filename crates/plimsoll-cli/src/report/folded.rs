@@ -25,22 +25,18 @@ pub(crate) fn folded(to: &mut dyn Write, shown: &Shown<'_>) -> Result<(), Stop> 
     // Sorted, so that two outputs can be compared line by line.
     let mut stacks: Vec<(Box<[u32]>, i64)> = stacks.into_iter().collect();
     stacks.sort_unstable();
-    let mut line = String::new();
     for (stack, value) in stacks {
         if value == 0 {
             continue;
         }
-        line.clear();
-        for &frame in stack.iter().rev() {
-            if !line.is_empty() {
-                line.push(';');
-            }
-            line.push_str(&names[frame as usize]);
+        if stack.is_empty() {
+            write!(to, "[no stack]")?;
         }
-        if line.is_empty() {
-            line.push_str("[no stack]");
+        for (at, &frame) in stack.iter().rev().enumerate() {
+            let separator = if at == 0 { "" } else { ";" };
+            write!(to, "{separator}{}", names[frame as usize])?;
         }
-        writeln!(to, "{line} {value}")?;
+        writeln!(to, " {value}")?;
     }
     Ok(())
 }

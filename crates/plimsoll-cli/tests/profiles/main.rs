@@ -16,5 +16,7 @@ mod large;
 mod limits;
 mod read;
 mod report;
+#[cfg(unix)]
+mod stacks;
 mod summary;
 mod view;
