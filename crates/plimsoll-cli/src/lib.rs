@@ -5,6 +5,7 @@ mod cargo;
 mod diff;
 mod doctor;
 mod failure;
+mod files;
 mod graph;
 mod growth;
 pub mod http;

@@ -13,6 +13,7 @@ use plimsoll_symbolize::Detail;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::failure::Failure;
+use crate::files;
 use crate::http::{self, Server};
 use crate::progress::Progress;
 
@@ -55,10 +56,9 @@ pub fn read_url_or_file(name: &str, default: &str) -> Result<Profile, Failure> {
     if name == "-" {
         return read(io::stdin(), limits).map_err(fail);
     }
-    let file = File::open(Path::new(name)).map_err(|error| Failure::new(name, plainly(&error)))?;
-    let metadata = file
-        .metadata()
-        .map_err(|error| Failure::new(name, plainly(&error)))?;
+    let fail_plainly = |error| Failure::new(name, plainly(&error));
+    let file = files::open_input(Path::new(name)).map_err(fail_plainly)?;
+    let metadata = file.metadata().map_err(fail_plainly)?;
     if metadata.is_dir() {
         return Err(Failure::new(name, "it is a directory"));
     }
@@ -144,9 +144,7 @@ pub fn read_post_mortem(name: &str) -> Result<Option<PostMortem>, Failure> {
     if name == "-" || http::profile_url(name, HEAP).is_some() {
         return Ok(None);
     }
-    let is_file = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.is_file());
-    let path = Some(Path::new(name)).filter(|path| is_file(path));
-    let Some(file) = path.and_then(|path| File::open(path).ok()) else {
+    let Ok(file) = files::open_regular(Path::new(name)) else {
         return Ok(None);
     };
     let file = match is_post_mortem(&file) {

@@ -72,10 +72,18 @@ impl Token {
     }
 }
 
-/// Returns the first line of a file.
+/// Returns the first line of a regular file. A named pipe would block the program.
 fn first_line(path: &str) -> io::Result<String> {
     let mut line = String::new();
-    let file = BufReader::new(File::open(path)?);
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let file = BufReader::new(file);
     file.take(LONGEST_LINE).read_line(&mut line)?;
     Ok(line.trim().to_owned())
 }
@@ -145,6 +153,12 @@ mod tests {
             let error = Token::new(text).unwrap_err();
             assert!(!error.is_empty(), "{text:?}");
         }
+        #[cfg(unix)]
+        assert!(
+            Token::new("file:/dev/zero")
+                .unwrap_err()
+                .contains("not a regular file")
+        );
         let path = std::env::temp_dir().join(format!("plimsoll-token-{}", std::process::id()));
         std::fs::write(&path, "from-a-file\nrest\n").unwrap();
         let name = path.display();

@@ -5,12 +5,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::RUNNER;
 use crate::failure::Failure;
+use crate::files;
 use crate::run::directory::Directory;
 
 /// The files of a session: the arguments of `cargo plimsoll`; its working directory; the values of
@@ -172,7 +173,7 @@ impl Session {
             bytes.extend_from_slice(word.as_bytes());
             bytes.push(0);
         }
-        fs::write(self.path(name), bytes)
+        files::create(&self.path(name))?.write_all(&bytes)
     }
 
     fn read(&self, name: &str) -> Result<Vec<OsString>, Failure> {

@@ -15,13 +15,13 @@ pub(crate) mod measure;
 pub(crate) mod shown;
 mod text;
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::args::{ReportArguments, ViewArguments};
 use crate::failure::Failure;
+use crate::files;
 use crate::input::{Input, Moment};
 use crate::plain_text::PlainText;
 use crate::profile::HEAP;
@@ -209,7 +209,7 @@ pub(crate) fn write(
     };
     let done = match to {
         Some(path) => {
-            let mut file = BufWriter::new(File::create(path).map_err(fail)?);
+            let mut file = BufWriter::new(files::create(path).map_err(fail)?);
             report(&mut file).and_then(|()| Ok(file.flush()?))
         }
         None => {

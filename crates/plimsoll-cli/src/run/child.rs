@@ -45,6 +45,9 @@ fn handed_on() -> impl Iterator<Item = i32> {
 
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
+/// The program's status in the format of `waitpid`, once it has ended; -1 before.
+static STATUS: AtomicI32 = AtomicI32::new(-1);
+
 /// The disposition of `SIGPIPE` when this process started. Rust's runtime ignores the signal later.
 static PIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 
@@ -229,6 +232,7 @@ impl Running {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: `status` and `usage` are local and have space for the results.
         retried(|| unsafe { libc::wait4(process as i32, &raw mut status, 0, usage.as_mut_ptr()) })?;
+        STATUS.store(status, Ordering::Relaxed);
         // SAFETY: `usage` is initialized: `rusage` holds integers only, for which zero is valid.
         let usage = unsafe { usage.assume_init() };
         let time = |time: libc::timeval| {
@@ -296,7 +300,7 @@ fn retried(mut call: impl FnMut() -> i32) -> io::Result<()> {
 /// Sets the handler of a signal and returns the previous action.
 fn act(signal: i32, handler: usize) -> libc::sigaction {
     // SAFETY: both actions are local and valid. `handler` is `SIG_DFL` or `hand_on`, which is
-    // async-signal-safe.
+    // async-signal-safe, as this call is.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = (zeroed(), zeroed());
         action.sa_sigaction = handler;
@@ -307,17 +311,49 @@ fn act(signal: i32, handler: usize) -> libc::sigaction {
 }
 
 /// Forwards a signal to the program. After the program's end, the first signal of each kind is
-/// ignored, so that the summary can be written; the second one ends this process.
+/// ignored, so that the summary can be written; a second one that ends processes ends this one as the
+/// program ended.
 unsafe extern "C" fn hand_on(signal: i32, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     let child = CHILD.load(Ordering::Relaxed);
     // SAFETY: the kernel passes valid information. `CHILD` is reset before the child is reaped, so
     // the process id is the child's.
     unsafe {
         if child == 0 {
-            libc::signal(signal, libc::SIG_DFL);
+            let next = match signal {
+                libc::SIGCONT | libc::SIGTSTP | libc::SIGWINCH => libc::SIG_DFL,
+                _ => end_without_summary as *const () as usize,
+            };
+            libc::signal(signal, next);
         } else if (*info).si_code != libc::SI_KERNEL || signal == libc::SIGALRM {
             libc::kill(child, signal);
         }
+    }
+}
+
+/// Ends this process at once, as the program ended if it has.
+extern "C" fn end_without_summary(signal: i32) {
+    match STATUS.load(Ordering::Relaxed) {
+        -1 => end_by_signal(signal),
+        status if libc::WIFSIGNALED(status) => end_by_signal(libc::WTERMSIG(status)),
+        // SAFETY: the call has no preconditions.
+        status => unsafe { libc::_exit(libc::WEXITSTATUS(status)) },
+    }
+}
+
+/// Ends this process by a signal. Safe in a signal handler.
+fn end_by_signal(signal: i32) -> ! {
+    act(signal, libc::SIG_DFL);
+    // SAFETY: all arguments are local and valid. This process dumps no core, because the
+    // program may have dumped one.
+    unsafe {
+        let none: libc::rlimit = zeroed();
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        let mut mask = zeroed();
+        libc::sigemptyset(&raw mut mask);
+        libc::sigaddset(&raw mut mask, signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &mask, std::ptr::null_mut());
+        libc::raise(signal);
+        libc::_exit(128 + signal);
     }
 }
 
@@ -354,19 +390,7 @@ impl Ended {
     /// Ends this process in the same way.
     pub fn pass_on(&self) -> ! {
         if let Some(signal) = self.signal() {
-            act(signal, libc::SIG_DFL);
-            // SAFETY: all arguments are local and valid. This process dumps no core, because the
-            // program may have dumped one.
-            unsafe {
-                let none: libc::rlimit = zeroed();
-                libc::setrlimit(libc::RLIMIT_CORE, &none);
-                let mut mask = zeroed();
-                libc::sigemptyset(&raw mut mask);
-                libc::sigaddset(&raw mut mask, signal);
-                libc::sigprocmask(libc::SIG_UNBLOCK, &mask, std::ptr::null_mut());
-                libc::raise(signal);
-            }
-            std::process::exit(128 + signal);
+            end_by_signal(signal);
         }
         std::process::exit(libc::WEXITSTATUS(self.status));
     }

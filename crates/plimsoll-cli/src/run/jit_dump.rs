@@ -3,12 +3,11 @@
 //! in the profiles.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::perf_map::{Generated, PerfMap};
+use crate::files;
 use crate::profile::Profile;
 
 /// The maximum length of a file that is read, in bytes.
@@ -38,22 +37,9 @@ pub fn add_from_files(profile: &Profile, process: u32, to: &mut PerfMap) {
     for mapping in profile.mappings() {
         let path = profile.string(mapping.file);
         if path.ends_with(&name) {
-            let _ = open(Path::new(path)).and_then(|file| add(file, to));
+            let _ = files::open_trusted(Path::new(path)).and_then(|file| add(file, to));
         }
     }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    // A named pipe would block.
-    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    // SAFETY: the call has no arguments.
-    let own = unsafe { libc::geteuid() };
-    if !metadata.is_file() || ![own, 0].contains(&metadata.uid()) {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    Ok(file)
 }
 
 /// Adds all functions of a file. Stops at the first damaged record.

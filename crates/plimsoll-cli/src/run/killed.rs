@@ -14,9 +14,9 @@ use plimsoll_symbolize::Detail;
 use super::library;
 use super::numbers::{KILLED, Numbers};
 use super::report_file;
-use super::reports::open_report;
 use crate::args::RunArguments;
 use crate::failure::Failure;
+use crate::files::open_unlinked;
 use crate::profile::{self, Limits, Profile};
 
 /// The extension of post-mortem files. The stem is the process id.
@@ -80,7 +80,7 @@ impl Postmortem {
             let path = entry.ok()?.path();
             let process = path.file_name()?.to_str()?.strip_suffix(&self.suffix)?;
             let _: u32 = process.parse().ok()?;
-            let file = open_report(&path).ok()?;
+            let file = open_unlinked(&path).ok()?;
             let left = plimsoll_postmortem::read(&file).ok()?;
             // A process that still runs is not killed; its counts are incomplete.
             let is_gone = !matches!(left.ended, Ended::Running);

@@ -29,7 +29,6 @@ mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,6 +46,7 @@ use plimsoll_sys::os::filter;
 
 use crate::args::RunArguments;
 use crate::failure::Failure;
+use crate::files;
 use crate::plain_text::{PlainText, plain};
 use crate::program::{self, Program, Verdict, preload_verdict};
 
@@ -155,7 +155,7 @@ fn examine(name: &OsStr) -> Result<Executed, Failure> {
         | Verdict::HeapRedirected { .. }
         | Verdict::Unknown { .. } => Ok(Executed {
             path: program.file.canonicalize().unwrap_or_default(),
-            file: File::open(&program.file).ok(),
+            file: files::open_regular(&program.file).ok(),
         }),
         Verdict::Inside => refuse(
             "it already contains Plimsoll",

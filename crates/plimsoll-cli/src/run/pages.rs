@@ -24,8 +24,8 @@ use plimsoll_server::answer::{Answer, Step, TEXT};
 use plimsoll_server::pages::{self as served, Effort, Request, Thread, Work};
 use plimsoll_server::serving::Listener;
 
-use super::reports::open_report;
 use super::{going_on, say};
+use crate::files::open_unlinked;
 use crate::plain_text::plain;
 use crate::{server_thread, sockets};
 
@@ -128,7 +128,7 @@ impl List {
     fn noted(&self, process: u32) -> Option<Entry> {
         /// More than an address and a name have.
         const MAX_NOTE: u64 = 1000;
-        let file = open_report(&self.reports.join(format!("{process}.http"))).ok()?;
+        let file = open_unlinked(&self.reports.join(format!("{process}.http"))).ok()?;
         let owner = file.metadata().ok()?.uid();
         let own = rustix::process::geteuid().as_raw();
         if owner != own && !users_of(process)?.contains(&owner) {

@@ -2,10 +2,10 @@
 //! `--perf-basic-prof`, Python from 3.12 on with `-X perf`, and the runtimes of other languages.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use crate::files;
 
 /// The maximum length of a list that is read, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -51,12 +51,7 @@ impl PerfMap {
     /// Reads the list of a process; `None` if there is none, or if it belongs to another user.
     pub fn of_process(process: u32) -> Option<Self> {
         let path = format!("/tmp/perf-{process}.map");
-        let file = File::open(Path::new(&path)).ok()?;
-        let metadata = file.metadata().ok()?;
-        // SAFETY: the call has no arguments.
-        let own = unsafe { libc::geteuid() };
-        let is_trusted = metadata.is_file() && [own, 0].contains(&metadata.uid());
-        is_trusted.then(|| Self::read(file))
+        files::open_trusted(Path::new(&path)).ok().map(Self::read)
     }
 
     /// Reads a list. Lines of another form are left out.

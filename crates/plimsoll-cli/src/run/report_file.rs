@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use memchr::memmem;
 
 use super::numbers::Numbers;
-use super::reports::open_report;
+use crate::files::open_unlinked;
 use crate::profile::{self, Limits, Profile, SharedTables};
 
 /// The extensions of a process's own file and of a shared file.
@@ -89,7 +89,7 @@ impl ReportFiles {
                 Some(OWN) => add(Place::Own(path)),
                 Some(CONFINED) => add(Place::Confined(path)),
                 Some(SHARED) => {
-                    if let Ok(file) = open_report(&path) {
+                    if let Ok(file) = open_unlinked(&path) {
                         each_piece(&Rc::new(ReportsFile::shared(file)), &mut add);
                     }
                 }
@@ -114,12 +114,12 @@ impl Place {
     fn open(&self) -> Option<Report> {
         match self {
             Self::Own(path) => {
-                let file = open_report(path).ok()?;
+                let file = open_unlinked(path).ok()?;
                 let size = file.metadata().ok()?.len();
                 Report::read(Rc::new(ReportsFile::own(file)), 0, size)
             }
             Self::Confined(path) => {
-                let file = ReportsFile::own(open_report(path).ok()?);
+                let file = ReportsFile::own(open_unlinked(path).ok()?);
                 let mut head = [0; CONFINED_MARK.len() + 8];
                 let read = file.read_at(&mut head, 0).ok()?;
                 let (mark, length) = head.split_at(CONFINED_MARK.len());

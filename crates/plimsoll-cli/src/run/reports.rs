@@ -142,16 +142,3 @@ fn directory_in_memory() -> Option<PathBuf> {
     let free = found.f_bavail.saturating_mul(found.f_bsize as u64);
     (found.f_type as u64 == TMPFS && free >= ROOM).then(|| SHARED_MEMORY.into())
 }
-
-/// Opens a file of a process in the directory for reports. Fails if it is not a regular file: processes of
-/// several users may write there.
-pub(super) fn open_report(path: &Path) -> io::Result<File> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::ErrorKind::InvalidInput.into()),
-    }
-}

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::limited::{Limited, begin};
 use super::sites;
 use crate::failure::Failure;
+use crate::files::open_regular;
 use crate::profile::{Limits, read};
 use crate::run::compare::{self, Record, counted_peak};
 use crate::run::name_of;
@@ -175,7 +176,7 @@ fn write_sites(to: &mut Limited, name: &str, directory: &Path) -> Result<(), Fai
         return Ok(());
     };
     let fail = |error: &dyn Display| Failure::new(file.display(), error);
-    let opened = compare::open(file).map_err(|error| fail(&error))?;
+    let opened = open_regular(file).map_err(|error| fail(&error))?;
     let profile = read(opened, Limits::default()).map_err(|error| fail(&error))?;
     sites::write(to, name, &profile, profile.default_sample_type())
 }

@@ -12,6 +12,7 @@ use plimsoll_symbolize::offline::{DebugFiles, Unusable};
 
 use crate::args::SymbolizeArguments;
 use crate::failure::Failure;
+use crate::files;
 use crate::input::add_names;
 use crate::plain_text::plain;
 use crate::profile::{HEAP, Mapping, Profile, read_url_or_file};
@@ -32,7 +33,8 @@ pub fn symbolize(arguments: &SymbolizeArguments) -> Result<ExitCode, Failure> {
         add_names(&mut profile, &mut files);
     }
     let output = &arguments.output;
-    fs::write(output, profile.to_bytes(|_| true))
+    files::create(output)
+        .and_then(|mut file| file.write_all(&profile.to_bytes(|_| true)))
         .map_err(|error| Failure::new(output.display(), error))?;
     let failures = servers.into_iter().flat_map(Debuginfod::into_failures);
     for line in failures

@@ -384,3 +384,33 @@ fn an_unread_failure_still_fails() {
         assert_eq!(status.code(), Some(code), "{arguments:?}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_read_if_it_has_a_writer() {
+    let directory = Directory::new("named-pipe");
+    let file = directory.file("heap", &small().finish());
+    let pipe = directory.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for arguments in [
+        &["report", &*pipe][..],
+        &["diff", &file, &pipe],
+        &["view", &pipe],
+    ] {
+        let (line, code) = failure_of(arguments);
+        assert_eq!(code, 1, "{line}");
+        let cause = format!("plimsoll: {pipe}: a named pipe without a writer");
+        assert_eq!(line, cause, "{arguments:?}");
+    }
+    let script = format!("cat {file} > {pipe} & exec \"$0\" report --folded {pipe}");
+    let substituted = format!("exec \"$0\" report --folded <(cat {file})");
+    for script in [script, substituted] {
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_plimsoll")])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.stdout, b"main;leaf 7\n", "{errors}");
+    }
+}

@@ -205,3 +205,74 @@ fn profiles_are_not_written_through_planted_links() {
     let left = left.filter(|file| file.file_name().to_str().unwrap().ends_with(".part"));
     assert_eq!(left.count(), kinds.len(), "those that were planted");
 }
+
+/// Runs a command that must end within a minute.
+fn in_time(command: &Command) -> std::process::Output {
+    let mut bounded = Command::new("timeout");
+    bounded.args(["--signal=KILL", "60"]);
+    bounded.arg(command.get_program()).args(command.get_args());
+    bounded.output().unwrap()
+}
+
+/// Any user can plant one for each number that a process may have.
+#[test]
+fn a_pipe_or_device_at_the_path_of_a_list_for_perf_delays_no_run() {
+    let plants = [
+        "mkfifo /tmp/perf-$$.map",
+        "ln -s /dev/zero /tmp/perf-$$.map",
+    ];
+    for plant in plants {
+        let script = format!("echo $$; {plant}; exit 3");
+        let options = ["--quiet", "--heap-rate", "1"];
+        let output = in_time(&run(&options, "/bin/sh", &["-c", &script]));
+        let process = String::from_utf8(output.stdout).unwrap();
+        fs::remove_file(format!("/tmp/perf-{}.map", process.trim())).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{plant}");
+    }
+}
+
+/// Reports have arguments and stacks.
+#[test]
+fn only_the_user_of_a_process_can_read_what_it_writes() {
+    let scene = Scene::new("modes");
+    let out = scene.path("out");
+    let script = "umask 0; /bin/true; /bin/true & wait; stat -c '%a %n' $PLIMSOLL_RUN_TO/*";
+    let options = ["--quiet", "--children", "--out", out.to_str().unwrap()];
+    let mut command = run(&options, "/bin/sh", &["-c", script]);
+    let output = command.output().unwrap();
+    let modes = String::from_utf8(output.stdout).unwrap();
+    assert!(modes.lines().count() >= 2, "{modes}");
+    for line in modes.lines() {
+        assert!(line.starts_with("600 "), "{line}");
+    }
+    let profile = fs::read_dir(&out)
+        .unwrap()
+        .flatten()
+        .map(|file| file.path());
+    let profile = profile.filter(|path| path.to_str().unwrap().ends_with("heap.pb.gz"));
+    let profile = profile.min().unwrap();
+    for arguments in [
+        "report --html OUT PROFILE",
+        "report --svg OUT PROFILE",
+        "report --json -o OUT PROFILE",
+        "symbolize -o OUT PROFILE",
+    ] {
+        let written = scene.path("written");
+        let place = |word: &str| match word {
+            "OUT" => written.clone(),
+            "PROFILE" => profile.clone(),
+            word => word.into(),
+        };
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 0; exec \"$@\"", "sh", PLIMSOLL]);
+        let output = shell
+            .args(arguments.split(' ').map(place))
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments}: {errors}");
+        let mode = fs::metadata(&written).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600, "{arguments}");
+        fs::remove_file(&written).unwrap();
+    }
+}

@@ -415,3 +415,38 @@ fn a_handler_that_forks_does_not_interrupt_the_report_of_a_fatal_signal() {
         );
     }
 }
+
+/// The second signal after the program's end ends the command without the summary.
+#[test]
+fn signals_after_the_end_of_the_program_do_not_change_the_status() {
+    let script = "trap '' TERM; echo; exit 3";
+    let mut command = run(&["--heap-rate", "1"], "/bin/sh", &["-c", script]);
+    command.stdout(Stdio::piped());
+    // Nothing reads the summary, for which the pipe has no room.
+    let (reader, writer) = std::io::pipe().unwrap();
+    // SAFETY: the descriptor is open; the call sets its flags only.
+    unsafe {
+        use std::os::fd::AsRawFd;
+        libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK);
+        while libc::write(writer.as_raw_fd(), [0_u8; 4096].as_ptr().cast(), 4096) > 0 {}
+        libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, 0);
+    }
+    let mut child = command.stderr(writer).spawn().unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "\n");
+    // The program ignores those that reach it.
+    let began = std::time::Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(began.elapsed().as_secs() < 60, "the command does not end");
+        // SAFETY: the command has not been waited for, so the number is its own.
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        std::thread::yield_now();
+    };
+    drop(reader);
+    assert_eq!(status.code(), Some(3), "{status:?}");
+}

@@ -22,6 +22,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -330,9 +331,10 @@ fn put_whole(
     std::fs::rename(&beside, directory.join(name))
 }
 
-/// Creates a file under an unused name.
+/// Creates a file under an unused name, which only the user of this process can read.
 fn create(path: &Path) -> io::Result<File> {
-    File::options().write(true).create_new(true).open(path)
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn own_process() -> i32 {

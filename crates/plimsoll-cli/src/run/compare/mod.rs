@@ -18,7 +18,7 @@ mod text;
 pub(crate) use figure::{Basis, Figure, Unit};
 pub(crate) use limit::{Exceeded, Limit, check};
 pub(crate) use noise::{Noise, Sum, error};
-pub(crate) use record::{FILES, Record, files, open};
+pub(crate) use record::{FILES, Record, files};
 pub(crate) use runs::{counted_peak, observed};
 pub(crate) use sites::{SiteList, Sites};
 

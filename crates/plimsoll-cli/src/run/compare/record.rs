@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use memchr::memmem;
@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::sites::Sites;
 use crate::failure::Failure;
+use crate::files::open_regular;
 use crate::profile::{Limits, Profile, read};
 use crate::run::groups;
 
@@ -93,7 +94,7 @@ impl Record {
             return Ok(None);
         }
         let fail = |error| Failure::new(name, error);
-        let file = open(path).map_err(fail)?;
+        let file = open_regular(path).map_err(fail)?;
         if !may_have_lines(&file) {
             return Ok(None);
         }
@@ -112,7 +113,7 @@ impl Record {
         for (file, is_list) in [(groups::FILE, true), (NUMBERS, false)] {
             let file = path.join(file);
             let shown = file.display().to_string();
-            let text = match open(&file).and_then(read_text) {
+            let text = match open_regular(&file).and_then(read_text) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 text => text.map_err(|error| Failure::new(&shown, error))?,
             };
@@ -147,7 +148,7 @@ impl Record {
             let shown = at.display();
             let opened = match file.contains('/') {
                 true => Err(io::Error::other("the name of a profile has a slash")),
-                false => open(&at),
+                false => open_regular(&at),
             };
             let opened = opened.map_err(|error| Failure::new(&shown, error))?;
             let profile = read(opened, Limits::default());
@@ -220,18 +221,6 @@ fn kind_of(file: &str) -> Option<&'static str> {
     let kind = stem.rsplit('.').next()?;
     let known = COMPARED.iter().find(|(of, ..)| *of == kind)?;
     Some(known.0)
-}
-
-/// Opens a regular file. A pipe in a directory of a run must not block this command.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("not a regular file")),
-    }
 }
 
 fn read_text(file: File) -> io::Result<Vec<u8>> {
