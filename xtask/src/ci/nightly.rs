@@ -235,6 +235,12 @@ fn sets_of_features(steps: &Steps, extent: Extent) -> Result<(), String> {
     for test in short.into_iter().chain(full) {
         steps.run(&format!("cargo test {test}"))?;
     }
+    if extent == Extent::Full {
+        // The test builds its library only if there is none, and that of the gate has other features.
+        let of = "-p plimsoll --features disable_initial_exec_tls";
+        steps.run(&format!("cargo build {of} --example extension"))?;
+        steps.run(&format!("cargo test {of} --test unloading"))?;
+    }
     Ok(())
 }
 
