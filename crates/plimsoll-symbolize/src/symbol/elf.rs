@@ -6,12 +6,13 @@
 
 use memchr::memmem;
 
+use super::file::Bytes;
 use super::notes::build_id_in;
 
 /// An ELF file, or an object's image in memory.
 #[derive(Clone, Copy)]
 pub(super) struct Elf<'a> {
-    bytes: &'a [u8],
+    bytes: Bytes<'a>,
     /// The section headers.
     sections: &'a [u8],
     section_names: &'a [u8],
@@ -69,15 +70,16 @@ const SYMBOL_OF_RESOLVER: u8 = 10;
 impl<'a> Elf<'a> {
     /// Parses the headers. Returns `None` if `bytes` are not ELF of this process's kind. Section or
     /// segment tables that exceed `bytes` count as empty.
-    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: impl Into<Bytes<'a>>) -> Option<Self> {
         const CLASS_64: u8 = 2;
         const NATIVE_ORDER: u8 = if cfg!(target_endian = "little") { 1 } else { 2 };
-        let header = bytes.get(..HEADER)?;
+        let bytes = bytes.into();
+        let header = bytes.range(0, HEADER as u64)?;
         if header[..6] != [0x7f, b'E', b'L', b'F', CLASS_64, NATIVE_ORDER] {
             return None;
         }
         let table = |offset: u64, count: u64, size: usize| {
-            slice(bytes, offset, count.checked_mul(size as u64)?)
+            bytes.range(offset, count.checked_mul(size as u64)?)
         };
         let sections_at = u64_at(header, 40)?;
         let first = table(sections_at, 1, SECTION).and_then(Section::read);
@@ -128,7 +130,7 @@ impl<'a> Elf<'a> {
         if section.kind == NO_BYTES {
             return None;
         }
-        slice(self.bytes, section.offset, section.size)
+        self.bytes.range(section.offset, section.size)
     }
 
     /// Returns the GNU build id, from the notes; empty if there is none.
@@ -143,7 +145,7 @@ impl<'a> Elf<'a> {
             .filter(|segment| segment.kind == PT_NOTE)
             .filter_map(|segment| {
                 build_id_in(
-                    slice(self.bytes, segment.offset, segment.file_size)?,
+                    self.bytes.range(segment.offset, segment.file_size)?,
                     segment.align,
                 )
             });
@@ -311,11 +313,6 @@ impl<'a> CodeSymbol<'a> {
     pub(super) fn name(&self) -> &'a [u8] {
         string_at(self.names, self.name).unwrap_or(&[])
     }
-}
-
-fn slice(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
-    let (offset, size) = (usize::try_from(offset).ok()?, usize::try_from(size).ok()?);
-    bytes.get(offset..)?.get(..size)
 }
 
 /// Returns the string from `at` to the next NUL, which is excluded.

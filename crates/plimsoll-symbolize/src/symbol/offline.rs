@@ -8,9 +8,9 @@ use plimsoll_sys::hash::{HashMap, HashSet};
 use plimsoll_sys::os::loader;
 
 use super::elf::{Elf, PT_LOAD, Segment};
+use super::file::PartialFile;
 use super::maps::Mapped;
 use super::objects::Object;
-use super::os::MappedFile;
 use super::resolve::resolve_in;
 use super::source::{build_id_path, has_all};
 use super::{Detail, Symbols, hexadecimal};
@@ -72,7 +72,7 @@ impl<'a> DebugFiles<'a> {
     /// # Errors
     /// If the file cannot belong to a module.
     pub fn add(&mut self, path: &Path) -> Result<String, Unusable> {
-        let file = MappedFile::open(path).ok_or(Unusable::NotElf)?;
+        let file = PartialFile::open(path).ok_or(Unusable::NotElf)?;
         let build_id = Elf::parse(&file).ok_or(Unusable::NotElf)?.build_id();
         if build_id.is_empty() {
             return Err(Unusable::NoBuildId);
@@ -238,7 +238,7 @@ impl LoadedFile {
     }
 
     fn open(path: &Path) -> Option<Self> {
-        let file = MappedFile::open(path)?;
+        let file = PartialFile::open(path)?;
         let elf = Elf::parse(&file)?;
         let segments = elf.segments();
         Some(Self {

@@ -3,34 +3,32 @@
 //! A file is used only if it is the one that is loaded. An upgrade replaces files under running
 //! programs, and names from the wrong file would look as plausible as the right ones.
 
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use super::elf::{Elf, PT_LOAD};
+use super::file::PartialFile;
 use super::maps::Mapped;
 use super::objects::Object;
-use super::os::{self, MappedFile};
+use super::os;
 use super::{Detail, hexadecimal};
 
 /// The bytes of an object, and of the file with its separate debug information.
 pub(super) struct Source {
     image: Image,
-    debug: Option<MappedFile>,
+    debug: Option<Box<PartialFile>>,
 }
 
 enum Image {
-    File(MappedFile),
+    File(Box<PartialFile>),
     /// The kernel's own object (vDSO), which is completely in memory and has no file.
     Memory(&'static [u8]),
 }
 
-impl Deref for Image {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
+impl Image {
+    fn elf(&self) -> Option<Elf<'_>> {
         match self {
-            Image::File(file) => file,
-            Image::Memory(bytes) => bytes,
+            Image::File(file) => Elf::parse(&**file),
+            Image::Memory(bytes) => Elf::parse(bytes),
         }
     }
 }
@@ -66,23 +64,23 @@ impl Source {
             .chain([(path, !deleted)])
             .chain(elsewhere.map(|path| (&**path, false)))
             .find_map(|(path, in_place)| {
-                let file = MappedFile::open(path)?;
-                is_loaded(Elf::parse(&file)?, object, in_place).then_some(file)
+                let file = Box::new(PartialFile::open(path)?);
+                is_loaded(Elf::parse(&*file)?, object, in_place).then_some(file)
             })?;
-        let debug = Elf::parse(&image).and_then(|elf| split_off(elf, object, path, detail));
-        Some(Self {
-            image: Image::File(image),
-            debug,
-        })
+        let image = Image::File(image);
+        let debug = image
+            .elf()
+            .and_then(|elf| split_off(elf, object, path, detail));
+        Some(Self { image, debug })
     }
 
     pub(super) fn image(&self) -> Option<Elf<'_>> {
-        Elf::parse(&self.image)
+        self.image.elf()
     }
 
     /// Returns the separate file with debug information, if one was found.
     pub(super) fn debug(&self) -> Option<Elf<'_>> {
-        self.debug.as_ref().and_then(|file| Elf::parse(file))
+        self.debug.as_ref().and_then(|file| Elf::parse(&**file))
     }
 }
 
@@ -98,7 +96,12 @@ fn is_loaded(file: Elf<'_>, object: &Object, in_place: bool) -> bool {
 }
 
 /// Finds the separate file with symbols or debug information that the object's own file lacks.
-fn split_off(elf: Elf<'_>, object: &Object, path: &Path, detail: Detail) -> Option<MappedFile> {
+fn split_off(
+    elf: Elf<'_>,
+    object: &Object,
+    path: &Path,
+    detail: Detail,
+) -> Option<Box<PartialFile>> {
     if is_complete(elf, detail) {
         return None;
     }
@@ -110,10 +113,10 @@ fn split_off(elf: Elf<'_>, object: &Object, path: &Path, detail: Detail) -> Opti
     let supplied = object.supplied.iter().cloned();
     let candidates = supplied.chain(by_build_id).chain(by_link);
     let mut files = candidates.filter_map(|candidate| {
-        let file = MappedFile::open(&candidate)?;
-        let build_id = Elf::parse(&file)?.build_id();
+        let file = Box::new(PartialFile::open(&candidate)?);
+        let build_id = Elf::parse(&*file)?.build_id();
         let is_its = if object.build_id.is_empty() {
-            link.is_some_and(|(_, sum)| crc32(&file) == sum)
+            link.is_some_and(|(_, sum)| crc32(&file) == Some(sum))
         } else {
             build_id == object.build_id
         };
@@ -121,7 +124,8 @@ fn split_off(elf: Elf<'_>, object: &Object, path: &Path, detail: Detail) -> Opti
     });
     // Of several, one may be the stripped file itself.
     let first = files.next()?;
-    let suffices = |file: &MappedFile| Elf::parse(file).is_some_and(|elf| is_complete(elf, detail));
+    let suffices =
+        |file: &Box<PartialFile>| Elf::parse(&**file).is_some_and(|elf| is_complete(elf, detail));
     if suffices(&first) {
         return Some(first);
     }
@@ -172,10 +176,10 @@ fn link_paths(name: &[u8], path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn crc32(bytes: &[u8]) -> u32 {
+fn crc32(file: &PartialFile) -> Option<u32> {
     let mut crc = flate2::Crc::new();
-    crc.update(bytes);
-    crc.sum()
+    file.read_all(|piece| crc.update(piece))?;
+    Some(crc.sum())
 }
 
 #[cfg(test)]
@@ -215,7 +219,7 @@ mod tests {
     fn a_file_is_the_loaded_one_by_its_build_id_or_else_by_layout_and_place() {
         let objects = crate::symbol::objects::loaded();
         let program = &objects[0];
-        let file = MappedFile::open(Path::new("/proc/self/exe")).unwrap();
+        let file = PartialFile::open(Path::new("/proc/self/exe")).unwrap();
         let elf = Elf::parse(&file).unwrap();
         let with = |build_id: &[u8]| Object {
             path: PathBuf::new(),

@@ -1,27 +1,28 @@
-//! Systems without `mmap`.
+//! Systems without positions in calls that read files.
 
-use std::ops::Deref;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A whole file, read into memory.
-pub(in super::super) struct MappedFile(Vec<u8>);
+pub(in super::super) struct OpenFile(Vec<u8>);
 
-impl MappedFile {
-    /// Reads the file at `path`. Returns `None` if it is unreadable, empty, or not a regular file.
-    pub(in super::super) fn open(path: &Path) -> Option<Self> {
+impl OpenFile {
+    /// Reads the file at `path`, and returns it with its length. Returns `None` if it is unreadable, empty, or not
+    /// a regular file.
+    pub(in super::super) fn open(path: &Path) -> Option<(Self, u64)> {
         if !path.metadata().ok()?.is_file() {
             return None;
         }
         let bytes = std::fs::read(path).ok()?;
-        (!bytes.is_empty()).then_some(Self(bytes))
+        let length = bytes.len() as u64;
+        (length != 0).then_some((Self(bytes), length))
     }
-}
 
-impl Deref for MappedFile {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
+    /// Reads bytes at a position.
+    pub(in super::super) fn read_at(&self, to: &mut [u8], at: u64) -> io::Result<usize> {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let mut from = self.0.get(at..).unwrap_or(&[]);
+        io::Read::read(&mut from, to)
     }
 }
 

@@ -1,25 +1,21 @@
-//! Unix systems: files are mapped.
+//! Unix systems.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::ops::Deref;
-use std::os::fd::AsRawFd;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use plimsoll_sys::os::filter;
 
-/// A whole file, mapped. Its pages belong to the system's page cache, not to this process's private
-/// memory.
-pub(in super::super) struct MappedFile {
-    start: *const u8,
-    length: usize,
-}
+/// A regular file.
+pub(in super::super) struct OpenFile(File);
 
-impl MappedFile {
-    /// Maps the file at `path`. Returns `None` if it is unreadable, empty, or not a regular file.
-    pub(in super::super) fn open(path: &Path) -> Option<Self> {
+impl OpenFile {
+    /// Opens the file at `path`, and returns it with its length. Returns `None` if it is unreadable, empty, or not
+    /// a regular file.
+    pub(in super::super) fn open(path: &Path) -> Option<(Self, u64)> {
         if !filter::may_read_files() {
             return None;
         }
@@ -33,48 +29,14 @@ impl MappedFile {
             .custom_flags(libc::O_NONBLOCK)
             .open(path)
             .ok()?;
-        Self::map(&file)
-    }
-
-    fn map(file: &File) -> Option<Self> {
         let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        let length = usize::try_from(metadata.len())
-            .ok()
-            .filter(|&length| length != 0)?;
-        let (access, way) = (libc::PROT_READ, libc::MAP_PRIVATE);
-        // SAFETY: creates a mapping at an address that the kernel chooses, of a file that is open.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                access,
-                way,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        (start != libc::MAP_FAILED).then_some(Self {
-            start: start.cast(),
-            length,
-        })
+        let length = metadata.len();
+        (length != 0).then_some((Self(file), length))
     }
-}
 
-impl Deref for MappedFile {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `map` mapped `length` readable bytes at `start`, and only `drop` unmaps them. A
-        // process that overwrites a program file in use breaks the running program as well. All
-        // code that reads these bytes checks them.
-        unsafe { std::slice::from_raw_parts(self.start, self.length) }
-    }
-}
-
-impl Drop for MappedFile {
-    fn drop(&mut self) {
-        // SAFETY: `map` created this mapping, and no slice of it outlives `self`.
-        unsafe { libc::munmap(self.start.cast_mut().cast(), self.length) };
+    /// Reads bytes at a position.
+    pub(in super::super) fn read_at(&self, to: &mut [u8], at: u64) -> io::Result<usize> {
+        self.0.read_at(to, at)
     }
 }
 
@@ -89,18 +51,23 @@ mod tests {
     use std::ffi::CString;
 
     #[test]
-    fn a_file_is_mapped_whole_and_other_paths_are_refused() {
-        let program = MappedFile::open(Path::new("/proc/self/exe")).unwrap();
-        assert!(*program == *std::fs::read("/proc/self/exe").unwrap());
-        assert!(MappedFile::open(Path::new("/")).is_none());
-        assert!(MappedFile::open(Path::new("/dev/null")).is_none());
-        assert!(MappedFile::open(Path::new("")).is_none());
+    fn a_regular_file_is_opened_and_other_paths_are_refused() {
+        let program = std::fs::read("/proc/self/exe").unwrap();
+        let (file, length) = OpenFile::open(Path::new("/proc/self/exe")).unwrap();
+        assert_eq!(length, program.len() as u64);
+        let mut bytes = vec![0; 100];
+        assert_eq!(file.read_at(&mut bytes, 1000).unwrap(), 100);
+        assert_eq!(bytes, program[1000..1100]);
+        let opens = |path: &Path| OpenFile::open(path).is_some();
+        assert!(!opens(Path::new("/")));
+        assert!(!opens(Path::new("/dev/null")));
+        assert!(!opens(Path::new("")));
         let directory = std::env::temp_dir();
         let pipe = directory.join(format!("plimsoll-pipe-{}", std::process::id()));
         let name = CString::new(pipe.as_os_str().as_bytes()).unwrap();
         // SAFETY: the path is NUL-terminated.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        let opened = MappedFile::open(&pipe).is_some();
+        let opened = opens(&pipe);
         std::fs::remove_file(&pipe).unwrap();
         assert!(!opened, "and it did not wait for a writer");
     }
