@@ -238,13 +238,24 @@ fn read_profiles() {
     part("");
 }
 
+/// Returns the CPU time of the calling thread.
+fn cpu_time() -> Duration {
+    // SAFETY: all zeros is a valid time, which the call sets.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
+        time
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 fn record_cpu_samples() {
     part("CPU samples");
     profile::cpu::start().expect("a recording");
-    // On the CPU clock, by the number of samples.
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(100) {
-        std::hint::spin_loop();
+    // Several samples, which are taken on the clock of the thread's CPU time.
+    let end = cpu_time() + Duration::from_millis(200);
+    while cpu_time() < end {
+        (0..100_000).for_each(|_| std::hint::spin_loop());
     }
     profile::cpu::stop().expect("a recording");
     part("");
